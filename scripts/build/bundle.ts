@@ -1,0 +1,118 @@
+/** Bundles the program: one entry for it, one for each worker, shared chunks; dynamic imports stay lazy. */
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { BuildInfo } from "../../lib/base/build_info.ts";
+
+export const ROOT = resolve(import.meta.dirname!, "../..");
+
+/** Name of the entry within the bundle. */
+export const ENTRY = "svc.js";
+
+export interface BundleOptions {
+  /** Path of the module that is the program: runs when imported, or exports `main`. */
+  main: string;
+  /** Name → path of the worker's module. */
+  workers: Record<string, string>;
+  info: BuildInfo;
+  /** Made; must not exist. */
+  outDir: string;
+}
+
+/**
+ * CommonJS packages ask for node's own modules through `require`, which a bundle of ES modules lacks. Looked
+ * up when it is called, so it costs nothing at the start.
+ */
+const REQUIRE = `globalThis.require ??= (name) => {
+  const found = process.getBuiltinModule(name);
+  if (found === undefined) throw new Error("Cannot require " + name + ": it is not in the bundle");
+  return found;
+};
+`;
+
+/**
+ * The launcher's own variables end here: what the program starts must not inherit them. A `DENO_DIR`
+ * that the caller had set comes back.
+ */
+function entrySource(main: string, info: BuildInfo): string {
+  const module = (path: string) => JSON.stringify(pathToFileURL(resolve(ROOT, path)).href);
+  return `import { setBuildInfo } from ${module("lib/base/build_info.ts")};
+import { setBuiltWorkers } from ${module("lib/base/worker.ts")};
+import "./require.ts";
+const executable = Deno.env.get("SVC_LAUNCHER_PATH");
+const denoDir = Deno.env.get("SVC_LAUNCHER_DENO_DIR");
+if (executable !== undefined) {
+  for (const name of ["SVC_LAUNCHER_PATH", "SVC_LAUNCHER_DENO_DIR", "DENO_DIR", "DENO_NO_UPDATE_CHECK"]) {
+    Deno.env.delete(name);
+  }
+  if (denoDir) Deno.env.set("DENO_DIR", denoDir);
+}
+setBuildInfo({ ...${JSON.stringify(info)}, executable: executable ?? Deno.execPath() });
+setBuiltWorkers(new URL("./", import.meta.url));
+const program = await import(${module(main)});
+if (typeof program.main === "function") await program.main();
+`;
+}
+
+/** Writes the bundle into `outDir`. Throws with the bundler's own words. */
+export async function bundle(options: BundleOptions): Promise<void> {
+  await Deno.mkdir(join(ROOT, "dist"), { recursive: true });
+  const work = await Deno.makeTempDir({ dir: join(ROOT, "dist"), prefix: ".entries-" });
+  try {
+    const entries = [join(work, ENTRY.replace(/\.js$/, ".ts"))];
+    await Deno.writeTextFile(entries[0], entrySource(options.main, options.info));
+    await Deno.writeTextFile(join(work, "require.ts"), REQUIRE);
+    for (const [name, path] of Object.entries(options.workers)) {
+      const entry = join(work, `worker-${name}.ts`);
+      const module = pathToFileURL(resolve(ROOT, path)).href;
+      // Not by a dynamic import: messages that come before the handler stands would be lost.
+      await Deno.writeTextFile(
+        entry,
+        `import "./require.ts";\nimport ${JSON.stringify(module)};\n`,
+      );
+      entries.push(entry);
+    }
+    // Not minified: the minifier inlines a `using` variable that is used once, and nothing disposes of it.
+    const output = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "bundle",
+        "--quiet",
+        "--config",
+        join(ROOT, "deno.json"),
+        "--platform",
+        "deno",
+        "--code-splitting",
+        "--outdir",
+        options.outDir,
+        ...entries,
+      ],
+      cwd: ROOT,
+      env: { NO_COLOR: "1" },
+      stdin: "null",
+    }).output();
+    if (!output.success) {
+      const words = new TextDecoder().decode(output.stderr).trim();
+      const hint = words.includes("esbuild")
+        ? "\n(the first bundling fetches esbuild from the npm registry)"
+        : "";
+      throw new Error(`Cannot bundle ${options.main}: ${words}${hint}`);
+    }
+    await keepLazy(options.outDir);
+  } finally {
+    await Deno.remove(work, { recursive: true });
+  }
+}
+
+/**
+ * Deno reads every module that an `import("…")` names before it runs the first one: the client's shortest
+ * command would parse the whole server. An expression instead of the bare string is looked at when it is
+ * reached.
+ */
+async function keepLazy(outDir: string): Promise<void> {
+  for await (const { name } of Deno.readDir(outDir)) {
+    if (!name.endsWith(".js")) continue;
+    const path = join(outDir, name);
+    const text = await Deno.readTextFile(path);
+    const lazy = text.replace(/\bimport\(("\.\/[\w.-]+\.js")\)/g, "import((0, $1))");
+    if (lazy !== text) await Deno.writeTextFile(path, lazy);
+  }
+}

@@ -1,0 +1,157 @@
+/**
+ * Checks the layers of DESIGN.md section 2 on the real import graph (`deno info --json`): each place may
+ * import only what its row names, a backend never a sibling, and only main.ts composes.
+ *
+ * Exit code 1 lists each offending import.
+ */
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath as fromFileUrl } from "node:url";
+
+const LOW = ["base"];
+const OCI = ["oci", "base"];
+const HOST = ["snapshot", "runtime", "oci", "sys", "base"];
+
+/** Place → the places under lib/ it may import besides itself. */
+const MAY: Record<string, readonly string[]> = {
+  base: [],
+  sys: LOW,
+  config: LOW,
+  oci: LOW,
+  api: OCI,
+  wire: LOW,
+  snapshot: ["oci", "sys", "base"],
+  runtime: ["oci", "sys", "base"],
+  store: ["api", ...OCI],
+  registry: ["store", "api", ...OCI],
+  remote: ["api", ...OCI],
+  build: ["api", "remote", "wire", ...HOST],
+  deploy: ["api", "remote", ...HOST],
+  auth: ["api", "base"],
+  hub: ["api", "wire", "auth", "base"],
+  tunnel: ["api", "wire", "auth", "base"],
+  ingress: ["api", "wire", "auth", "base"],
+  egress: ["api", "wire", "auth", "base"],
+  caretaker: ["api", "wire", "auth", "base"],
+  observe: ["api", "wire", "auth", "base"],
+  client: ["api", "wire", "config", ...OCI],
+  compose: ["client", "api", "base"],
+  commands: ["client", "compose", "build", "remote", "config", "api", ...OCI],
+};
+const ANY_LIB = ["server"];
+
+/** Folders whose files may import `lib/<name>` and what that may import. */
+const BACKENDS = ["store", "deploy", "build", "tunnel", "hub"];
+
+interface Place {
+  /** "lib/x", "backends/x", "cli", "main", "test" or "scripts". */
+  group: string;
+  /** Second part of the path: the layer or kind of backend. */
+  name: string;
+  /** Third part for a backend: which one. */
+  member?: string;
+}
+
+function placeOf(path: string): Place {
+  const parts = path.split("/");
+  if (parts[0] === "lib" || parts[0] === "backends") {
+    return { group: parts[0], name: parts[1], member: parts[2]?.replace(/(_test)?\.ts$/, "") };
+  }
+  return { group: parts[0].replace(/\.ts$/, ""), name: "" };
+}
+
+/** Why `from` must not import `to`; undefined where it may. */
+export function objection(fromPath: string, toPath: string): string | undefined {
+  const from = placeOf(fromPath);
+  const to = placeOf(toPath);
+  if (["main", "test", "scripts"].includes(from.group)) return undefined;
+  if (["main", "test", "scripts"].includes(to.group)) return `nothing imports ${to.group}`;
+  if (from.group === "cli") return to.group === "lib" ? undefined : "cli.ts imports lib only";
+  if (to.group === "cli") return "only main.ts imports cli.ts";
+  if (from.group === "lib") {
+    if (to.group !== "lib") return "lib never imports backends";
+    if (from.name === to.name || ANY_LIB.includes(from.name)) return undefined;
+    const allowed = MAY[from.name];
+    if (!allowed) return `lib/${from.name} has no row in scripts/check_layers.ts`;
+    return allowed.includes(to.name)
+      ? undefined
+      : `lib/${from.name} may import ${allowed.join(", ") || "nothing"}`;
+  }
+  if (!BACKENDS.includes(from.name)) {
+    return `backends/${from.name} has no row in scripts/check_layers.ts`;
+  }
+  if (to.group === "lib") {
+    return to.name === from.name || MAY[from.name]?.includes(to.name)
+      ? undefined
+      : `backends/${from.name} may import lib/${from.name} and what is below it`;
+  }
+  const same = to.name === from.name && (to.member === from.member || to.member === "shared");
+  // mod.ts is the table of its kind: it alone names the others.
+  return same || (to.name === from.name && from.member === "mod")
+    ? undefined
+    : "a backend never imports a sibling";
+}
+
+interface Graph {
+  modules: {
+    specifier: string;
+    dependencies?: { code?: { specifier?: string }; type?: { specifier?: string } }[];
+  }[];
+}
+
+async function sources(root: string, dir: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const entry of Deno.readDir(join(root, dir))) {
+    const path = `${dir}/${entry.name}`;
+    if (entry.isDirectory) found.push(...await sources(root, path));
+    else if (/\.tsx?$/.test(entry.name) && !/_test\.tsx?$/.test(entry.name)) found.push(path);
+  }
+  return found.sort();
+}
+
+async function graphOf(root: string, files: string[]): Promise<Graph> {
+  const entry = await Deno.makeTempFile({ dir: root, prefix: ".layers-", suffix: ".ts" });
+  try {
+    await Deno.writeTextFile(
+      entry,
+      files.map((file) => `import ${JSON.stringify(`./${file}`)};\n`).join(""),
+    );
+    const output = await new Deno.Command(Deno.execPath(), {
+      args: ["info", "--json", entry],
+      cwd: root,
+      stderr: "inherit",
+    }).output();
+    if (!output.success) throw new Error(`deno info --json exited with ${output.code}`);
+    return JSON.parse(new TextDecoder().decode(output.stdout));
+  } finally {
+    await Deno.remove(entry);
+  }
+}
+
+if (import.meta.main) {
+  const root = dirname(dirname(fromFileUrl(import.meta.url)));
+  const files = [
+    ...await sources(root, "lib"),
+    ...await sources(root, "backends"),
+    "cli.ts",
+    "main.ts",
+  ];
+  const graph = await graphOf(root, files);
+  const local = (specifier?: string) =>
+    specifier?.startsWith("file:") ? relative(root, fromFileUrl(specifier)) : undefined;
+  const wrong = new Set<string>();
+  let edges = 0;
+  for (const module of graph.modules) {
+    const from = local(module.specifier);
+    if (!from || from.startsWith(".layers-")) continue;
+    for (const dependency of module.dependencies ?? []) {
+      const to = local(dependency.code?.specifier ?? dependency.type?.specifier);
+      if (!to || to.startsWith("..")) continue;
+      edges++;
+      const why = objection(from, to);
+      if (why) wrong.add(`${from} imports ${to}: ${why}`);
+    }
+  }
+  for (const line of wrong) console.error(line);
+  console.log(`layers: ${files.length} files, ${edges} imports, ${wrong.size} offending`);
+  if (wrong.size > 0) Deno.exit(1);
+}

@@ -1,0 +1,21 @@
+import { equal, match, ok } from "node:assert/strict";
+import { objection } from "./check_layers.ts";
+
+Deno.test("layers: what each place may import", () => {
+  equal(objection("lib/build/engine.ts", "lib/oci/types.ts"), undefined);
+  equal(objection("lib/server/server.ts", "lib/store/content.ts"), undefined);
+  equal(objection("main.ts", "backends/store/fs.ts"), undefined);
+  equal(objection("backends/deploy/mod.ts", "backends/deploy/bare/mod.ts"), undefined);
+  equal(objection("backends/deploy/docker/mod.ts", "backends/deploy/shared/rest.ts"), undefined);
+});
+
+Deno.test("layers: what is refused, and why", () => {
+  match(objection("lib/build/engine.ts", "lib/store/content.ts")!, /lib\/build may import/);
+  match(objection("lib/base/log.ts", "lib/api/problem.ts")!, /may import nothing/);
+  match(objection("lib/client/client.ts", "lib/server/server.ts")!, /lib\/client may import/);
+  match(objection("lib/server/server.ts", "backends/store/fs.ts")!, /never imports backends/);
+  match(objection("backends/deploy/bare/mod.ts", "backends/deploy/podman/mod.ts")!, /sibling/);
+  match(objection("backends/store/fs.ts", "lib/build/engine.ts")!, /backends\/store may import/);
+  match(objection("lib/newcomer/x.ts", "lib/base/log.ts")!, /no row/);
+  ok(objection("lib/base/log.ts", "main.ts"));
+});

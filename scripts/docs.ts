@@ -1,0 +1,52 @@
+/**
+ * Writes docs/reference from the tables that the program itself runs on: options, routes, errors,
+ * commands. With `--check` it writes nothing and exits 1 where a page is stale.
+ */
+import { join, resolve } from "node:path";
+import { commandsPage } from "./docs/commands.ts";
+import { errorsPage } from "./docs/errors.ts";
+import { httpApiPage } from "./docs/http_api.ts";
+import { serverOptionsPage } from "./docs/server_options.ts";
+
+const FOLDER = join(resolve(import.meta.dirname!, ".."), "docs/reference");
+
+const PAGES: Record<string, () => string | Promise<string>> = {
+  "commands.md": commandsPage,
+  "errors.md": errorsPage,
+  "http-api.md": httpApiPage,
+  "server-options.md": serverOptionsPage,
+};
+
+const NOTE = "<!-- Made by `deno task docs`; do not edit. -->\n\n";
+
+/** File name → content. */
+export async function pages(): Promise<Map<string, string>> {
+  const made = new Map<string, string>();
+  for (const [name, page] of Object.entries(PAGES)) made.set(name, NOTE + await page());
+  return made;
+}
+
+/** Names of the pages whose file differs, and of files that no page is made for. */
+export async function stale(folder: string, made: ReadonlyMap<string, string>): Promise<string[]> {
+  const names: string[] = [];
+  for (const [name, text] of made) {
+    const current = await Deno.readTextFile(join(folder, name)).catch(() => undefined);
+    if (current !== text) names.push(name);
+  }
+  for await (const entry of Deno.readDir(folder)) if (!made.has(entry.name)) names.push(entry.name);
+  return names.sort();
+}
+
+if (import.meta.main) {
+  const made = await pages();
+  await Deno.mkdir(FOLDER, { recursive: true });
+  if (Deno.args.includes("--check")) {
+    const names = await stale(FOLDER, made);
+    for (const name of names) {
+      console.error(`docs/reference/${name} is stale: run \`deno task docs\``);
+    }
+    if (names.length > 0) Deno.exit(1);
+  } else {
+    for (const [name, text] of made) await Deno.writeTextFile(join(FOLDER, name), text);
+  }
+}

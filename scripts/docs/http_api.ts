@@ -1,0 +1,50 @@
+/** docs/reference/http-api.md, from the route tables the server dispatches on. */
+import { openMemStore } from "../../backends/store/mem.ts";
+import { silent } from "../../lib/base/log.ts";
+import { createRegistry } from "../../lib/registry/registry.ts";
+import { openAccess } from "../../lib/server/access.ts";
+import { Lifecycle } from "../../lib/server/lifecycle.ts";
+import type { Route } from "../../lib/server/route.ts";
+import { managementRoutes } from "../../lib/server/routes.ts";
+import { createContentStore } from "../../lib/store/content.ts";
+import { cell, code, table } from "./markdown.ts";
+
+/** The rows are data; nothing here is ever called. */
+function routes(): { management: Route[]; registry: Route[] } {
+  const store = createContentStore(openMemStore(), { log: silent });
+  const never = () => Promise.reject(new Error("the reference page calls no handler"));
+  return {
+    management: managementRoutes({
+      lifecycle: new Lifecycle(),
+      access: openAccess,
+      build: { version: "", dirty: false, form: "source", tags: [] },
+      registryHost: () => "",
+      builder: never,
+      deploy: { name: "", backend: never },
+      storage: store.upkeep,
+      limits: { buildConcurrency: 1 },
+    }),
+    registry: createRegistry({ store }),
+  };
+}
+
+const row = (route: Route): string[] => [
+  code(`${route.method} ${route.path}`),
+  route.open ? "open" : route.action ?? route.scope ?? "",
+  // Help is written as markdown already.
+  cell(route.help),
+];
+
+export function httpApiPage(): string {
+  const head = ["method and path", "needs", "what"];
+  const { management, registry } = routes();
+  return "# HTTP API\n\n" +
+    "One listener serves the management API and the registry. *Needs* is the action that a policy has " +
+    "to grant once authentication is configured; *open* is never asked for a credential. HEAD is " +
+    "answered wherever GET is. A failure after a streamed 200 has begun is the stream's last event. " +
+    "Errors are described in [errors.md](errors.md).\n\n" +
+    "## Management API\n\n" + table(head, management.map(row)) +
+    "\n## Registry\n\n" +
+    "The OCI Distribution Specification 1.1; `{name+}` is a repository's name and may have several " +
+    "segments.\n\n" + table(head, registry.map(row));
+}

@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { pages, stale } from "./docs.ts";
+
+Deno.test("docs: every table's rows are on its page", async () => {
+  const made = await pages();
+  const has = (name: string, ...texts: string[]) => {
+    for (const text of texts) assert(made.get(name)!.includes(text), `${name}: ${text}`);
+  };
+  has("server-options.md", "`SVC_ADDR`", "`--[no-]builder-auto`", "`SVC_JWT_ISSUER`", "## Tunnels");
+  has("http-api.md", "`GET /healthz`", "`PATCH /v2/{name+}", "`PUT /.svc/v1/deployments/{name}`");
+  has("errors.md", "`digest_invalid`", "`DIGEST_INVALID`", "`data_dir_locked`");
+  has("commands.md", "## svc build", "`--build-arg", "## svc serve");
+  for (const [name, text] of made) {
+    for (const line of text.split("\n").filter((line) => line.startsWith("|"))) {
+      const cells = line.replaceAll("\\|", "").split("|").length;
+      assert(cells >= 4, `${name}: ${line}`);
+    }
+  }
+});
+
+Deno.test("docs: a changed, a missing and a left-over page are stale", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const made = new Map([["a.md", "a"], ["b.md", "b"], ["c.md", "c"]]);
+    await Deno.writeTextFile(`${folder}/a.md`, "a");
+    await Deno.writeTextFile(`${folder}/b.md`, "old");
+    await Deno.writeTextFile(`${folder}/z.md`, "left over");
+    assert.deepEqual(await stale(folder, made), ["b.md", "c.md", "z.md"]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
