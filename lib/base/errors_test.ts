@@ -1,0 +1,19 @@
+import { equal, ok } from "node:assert/strict";
+import { asSvcError, CATALOGUE, isAbort, SvcError } from "./errors.ts";
+
+Deno.test("errors: what is thrown becomes one of the catalogue", () => {
+  const full = Object.assign(new Error("no space left"), { code: "ENOSPC" });
+  equal(asSvcError(full, "Cannot store x").code, "storage_full");
+  equal(asSvcError(full, "Cannot store x").message, "Cannot store x: no space left");
+  equal(asSvcError("text").code, "internal");
+  equal(asSvcError(new DOMException("gone", "AbortError")).code, "cancelled");
+  equal(asSvcError(new DOMException("late", "TimeoutError")).code, "timeout");
+  ok(isAbort(new SvcError("cancelled", "x")));
+});
+
+Deno.test("errors: every entry has help, a status and an exit code", () => {
+  for (const [code, entry] of Object.entries(CATALOGUE)) {
+    ok(entry.help.length > 0 && entry.status >= 400 && entry.status < 600, code);
+    ok(entry.exit === 1 || entry.exit === 2, code);
+  }
+});

@@ -1,0 +1,91 @@
+/** Durable file operations: what they acknowledge is on disk, and a torn write is never visible. */
+import { dirname } from "node:path";
+
+/** True where `path` exists (following links). */
+export async function exists(path: string): Promise<boolean> {
+  try {
+    await Deno.stat(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
+      return false;
+    }
+    throw error;
+  }
+}
+
+/** fsyncs a directory, so that a rename or creation in it survives a crash. */
+export async function syncDir(path: string): Promise<void> {
+  using dir = await Deno.open(path);
+  await dir.sync();
+}
+
+/** Creates `path` and its missing parents, each made durable in its parent. */
+export async function ensureDir(path: string, mode = 0o755): Promise<void> {
+  try {
+    await Deno.mkdir(path, { mode });
+  } catch (error) {
+    if (error instanceof Deno.errors.AlreadyExists) return;
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    await ensureDir(dirname(path), mode);
+    await Deno.mkdir(path, { mode }).catch((again) => {
+      if (!(again instanceof Deno.errors.AlreadyExists)) throw again;
+    });
+  }
+  await syncDir(dirname(path));
+}
+
+let counter = 0;
+
+/** A name beside `path` that no other writer uses. */
+export function temporaryName(path: string): string {
+  return `${path}.tmp-${Deno.pid}-${(counter++).toString(36)}-${crypto.randomUUID().slice(0, 8)}`;
+}
+
+/**
+ * Replaces `path` whole: written beside, fsynced, renamed, folder fsynced. Readers see the old or the
+ * new content, never a mixture; when it returns, the new content survives a power cut.
+ */
+export async function writeFileAtomic(
+  path: string,
+  data: Uint8Array | string,
+  options: { mode?: number } = {},
+): Promise<void> {
+  const temporary = temporaryName(path);
+  try {
+    {
+      using file = await Deno.open(temporary, {
+        write: true,
+        createNew: true,
+        mode: options.mode ?? 0o644,
+      });
+      const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+      for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
+      await file.sync();
+    }
+    await Deno.rename(temporary, path);
+  } catch (error) {
+    await Deno.remove(temporary).catch(() => {/* never made, or gone already */});
+    throw error;
+  }
+  await syncDir(dirname(path));
+}
+
+/** Reads and parses a JSON file; undefined where it is missing. */
+export async function readJson<T>(path: string): Promise<T | undefined> {
+  try {
+    return JSON.parse(await Deno.readTextFile(path)) as T;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** Removes a tree or file; a missing one is fine. */
+export async function removeTree(path: string): Promise<void> {
+  try {
+    await Deno.remove(path, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}

@@ -1,0 +1,84 @@
+/** Running other programs: output collected with a bound, cancelled by signal. */
+import { SvcError } from "./errors.ts";
+
+export interface RunOptions {
+  env?: Record<string, string>;
+  /** Start from an empty environment. */
+  clearEnv?: boolean;
+  cwd?: string;
+  stdin?: Uint8Array | string;
+  signal?: AbortSignal;
+}
+
+export interface RunResult {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/**
+ * Runs a program to its end and collects what it printed. A non-zero exit code is not an error here;
+ * a program that is not there throws `prerequisite_missing`, an aborted signal kills it and throws.
+ */
+export async function run(
+  command: string,
+  args: string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  options.signal?.throwIfAborted();
+  let child: Deno.ChildProcess;
+  try {
+    child = new Deno.Command(command, {
+      args,
+      env: options.env,
+      clearEnv: options.clearEnv,
+      cwd: options.cwd,
+      signal: options.signal,
+      stdin: options.stdin === undefined ? "null" : "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) {
+      throw new SvcError("prerequisite_missing", `Cannot run ${command}: it is not on PATH`, {
+        cause: error,
+      });
+    }
+    throw error;
+  }
+  if (options.stdin !== undefined) {
+    const bytes = typeof options.stdin === "string"
+      ? new TextEncoder().encode(options.stdin)
+      : options.stdin;
+    const writer = child.stdin.getWriter();
+    // A program may end without reading its input; its exit code tells that story better than EPIPE.
+    writer.write(bytes as Uint8Array<ArrayBuffer>).then(() => writer.close()).catch(() => {});
+  }
+  const output = await child.output();
+  options.signal?.throwIfAborted();
+  const decoder = new TextDecoder();
+  return {
+    code: output.code,
+    stdout: decoder.decode(output.stdout),
+    stderr: decoder.decode(output.stderr),
+  };
+}
+
+/** Like {@linkcode run}, but a non-zero exit throws `code` with the program's own last words. */
+export async function runOk(
+  attempted: string,
+  command: string,
+  args: string[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const result = await run(command, args, options);
+  if (result.code !== 0) {
+    const words = (result.stderr.trim() || result.stdout.trim()).split("\n").slice(-5).join("\n");
+    throw new SvcError(
+      "internal",
+      `${attempted}: ${command} exited with ${result.code}${words ? `: ${words}` : ""}`,
+      { help: "see the message above; svc doctor checks the host" },
+    );
+  }
+  return result;
+}

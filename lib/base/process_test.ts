@@ -1,0 +1,19 @@
+import { equal, rejects } from "node:assert/strict";
+import { run, runOk } from "./process.ts";
+
+Deno.test("run: output, exit code and input", async () => {
+  const result = await run("sh", ["-c", "cat; echo err >&2; exit 3"], { stdin: "in" });
+  equal(result.code, 3);
+  equal(result.stdout, "in");
+  equal(result.stderr, "err\n");
+});
+
+Deno.test("run: a missing program, an abort, a failure", async () => {
+  await rejects(run("no-such-program", []), { code: "prerequisite_missing" });
+  await rejects(run("sleep", ["30"], { signal: AbortSignal.timeout(50) }), {
+    name: "TimeoutError",
+  });
+  await rejects(runOk("Cannot frobnicate", "sh", ["-c", "echo why >&2; exit 4"]), {
+    message: "Cannot frobnicate: sh exited with 4: why",
+  });
+});

@@ -1,0 +1,28 @@
+/**
+ * From an image's name to its bytes, wherever they are: the registry in this process (no network), an
+ * upstream by host name, or the default upstream. Builds and deploys resolve through this alone.
+ */
+import type { ImageSink, ImageSource, ReadOptions } from "./image.ts";
+import type { Descriptor, ImageConfig, Manifest, Platform } from "./types.ts";
+
+export interface ResolvedImage {
+  /** Complete name: registry, repository, tag or digest. */
+  name: string;
+  source: ImageSource;
+  /** Repository within `source`. */
+  repository: string;
+  /** The manifest of the asked platform, after any index. */
+  descriptor: Descriptor;
+  manifest: Manifest;
+  config: ImageConfig;
+}
+
+export interface ImageResolver {
+  /**
+   * Throws `reference_invalid`, `manifest_unknown` (no such image, or none for the platform) or
+   * `upstream_failed`.
+   */
+  resolve(name: string, options?: ReadOptions & { platform?: Platform }): Promise<ResolvedImage>;
+  /** Where an image of that name is pushed to. Throws `reference_invalid`. */
+  target(name: string): { sink: ImageSink; repository: string; tag: string; name: string };
+}

@@ -1,0 +1,334 @@
+/**
+ * Push parser for tar archives: synchronous, so that a Worker can unpack without a promise per chunk.
+ * Reads ustar, pax, GNU long names, base-256 numbers and GNU sparse files; verifies checksums; every
+ * header is bounded, so memory is too.
+ */
+import { decodeRaw } from "../base/raw_string.ts";
+import { archiveError, BLOCK, padding, PAX_XATTR, type TarHeader, type TarType } from "./tar.ts";
+import {
+  field,
+  numberField,
+  parsePax,
+  paxInteger,
+  type PaxRecord,
+  paxTime,
+  verifyChecksum,
+} from "./tar_fields.ts";
+import {
+  addOldEntries,
+  checkSparse,
+  paxSparse,
+  type SparseMap,
+  SparseMapReader,
+} from "./tar_sparse.ts";
+
+/** Receives an archive's parts in order: entry, then data and holes, then end; for each entry. */
+export interface TarHandler {
+  entry(header: TarHeader): void;
+  /** Content; the bytes are a view that is only valid during the call. */
+  data(chunk: Uint8Array): void;
+  /** `length` zero bytes that the archive does not store. May be huge: never materialise it whole. */
+  hole(length: number): void;
+  end(): void;
+}
+
+/** Longest pax header or GNU long name. */
+const MAX_META = 8 << 20;
+
+const TYPES: Record<string, TarType | undefined> = {
+  "0": "file",
+  "\0": "file",
+  "7": "file",
+  S: "file",
+  "1": "hardlink",
+  "2": "symlink",
+  "3": "char",
+  "4": "block",
+  "5": "directory",
+  D: "directory",
+  "6": "fifo",
+};
+
+type State = "header" | "meta" | "oldSparse" | "sparseMap" | "data" | "padding" | "ended";
+
+export class TarParser {
+  #handler: TarHandler;
+  #state: State = "header";
+  /** A block (or meta body) that arrives in pieces. */
+  #partial = new Uint8Array(BLOCK);
+  #filled = 0;
+  #zeroBlock = false;
+  #metaType = "";
+  #global: PaxRecord[] = [];
+  #local: PaxRecord[] = [];
+  #longName: string | undefined;
+  #longLink: string | undefined;
+  /** Stored bytes of the current entry that are still to come, and its padding after them. */
+  #left = 0;
+  #pad = 0;
+  /** False for entries whose data is passed over (dump directories, volume labels). */
+  #deliver = true;
+  #pending: TarHeader | undefined;
+  #sparse: SparseMap | undefined;
+  #sparseReader: SparseMapReader | undefined;
+  #segment = 0;
+  /** Place in the file of the next stored byte, and what is left of its segment. */
+  #position = 0;
+  #segmentLeft = 0;
+
+  constructor(handler: TarHandler) {
+    this.#handler = handler;
+  }
+
+  /** Takes the next bytes. Throws `archive_invalid`; the parser is of no use afterwards. */
+  push(chunk: Uint8Array): void {
+    let at = 0;
+    while (at < chunk.length) {
+      switch (this.#state) {
+        case "ended":
+          return;
+        case "data":
+          at = this.#data(chunk, at);
+          break;
+        case "padding": {
+          const take = Math.min(this.#pad, chunk.length - at);
+          this.#pad -= take;
+          at += take;
+          if (this.#pad === 0) this.#state = "header";
+          break;
+        }
+        default:
+          at = this.#gather(chunk, at);
+      }
+    }
+  }
+
+  /** Says that the input is over. Throws `archive_invalid` where it ended too early. */
+  finish(): void {
+    const between = this.#state === "header" && this.#filled === 0 && this.#local.length === 0 &&
+      this.#longName === undefined && this.#longLink === undefined;
+    if (!between && this.#state !== "ended") {
+      throw archiveError("it ends in the middle of an entry");
+    }
+    this.#state = "ended";
+  }
+
+  #gather(chunk: Uint8Array, at: number): number {
+    const need = this.#partial.length - this.#filled;
+    if (this.#filled === 0 && this.#partial.length === BLOCK && chunk.length - at >= BLOCK) {
+      this.#block(chunk.subarray(at, at + BLOCK));
+      return at + BLOCK;
+    }
+    const take = Math.min(need, chunk.length - at);
+    this.#partial.set(chunk.subarray(at, at + take), this.#filled);
+    this.#filled += take;
+    if (this.#filled === this.#partial.length) {
+      const whole = this.#partial;
+      this.#partial = new Uint8Array(BLOCK);
+      this.#filled = 0;
+      this.#block(whole);
+    }
+    return at + take;
+  }
+
+  #block(block: Uint8Array): void {
+    if (this.#state === "header") this.#header(block);
+    else if (this.#state === "meta") this.#meta(block);
+    else if (this.#state === "oldSparse") {
+      addOldEntries(this.#sparse!, block, 0, 21);
+      if (block[504] === 0) this.#begin();
+    } else {
+      this.#left -= BLOCK;
+      if (this.#left < 0) throw archiveError("a sparse file's map is longer than its data");
+      if (this.#sparseReader!.push(block)) {
+        this.#sparseReader!.into(this.#sparse!);
+        this.#sparseReader = undefined;
+        this.#begin();
+      }
+    }
+  }
+
+  #header(block: Uint8Array): void {
+    if (block.every((byte) => byte === 0)) {
+      if (this.#zeroBlock) this.#state = "ended";
+      this.#zeroBlock = true;
+      return;
+    }
+    if (this.#zeroBlock) throw archiveError("an entry follows an end mark");
+    verifyChecksum(block);
+    const size = numberField(block, 124, 12, "size");
+    if (size < 0) throw archiveError("an entry's size is negative");
+    const flag = String.fromCharCode(block[156]);
+    if ("xgLK".includes(flag)) {
+      if (size > MAX_META) {
+        throw archiveError(`an extended header is longer than ${MAX_META} bytes`);
+      }
+      this.#metaType = flag;
+      this.#left = size;
+      this.#state = "meta";
+      // The padding is gathered with the body, in one piece.
+      this.#partial = new Uint8Array(size + padding(size));
+      if (size === 0) {
+        this.#partial = new Uint8Array(BLOCK);
+        this.#meta(new Uint8Array(0));
+      }
+      return;
+    }
+    this.#entry(block, flag, size);
+  }
+
+  #meta(body: Uint8Array): void {
+    const bytes = body.subarray(0, this.#left);
+    this.#state = "header";
+    const text = () => {
+      const end = bytes.indexOf(0);
+      return decodeRaw(end < 0 ? bytes : bytes.subarray(0, end));
+    };
+    if (this.#metaType === "L") this.#longName = text();
+    else if (this.#metaType === "K") this.#longLink = text();
+    else if (this.#metaType === "g") {
+      this.#global = [...this.#global, ...parsePax(bytes)].slice(-4096);
+    } else this.#local = parsePax(bytes);
+  }
+
+  #entry(block: Uint8Array, flag: string, size: number): void {
+    const records = [...this.#global, ...this.#local];
+    const pax = new Map<string, Uint8Array>();
+    for (const [key, value] of records) pax.set(key, value);
+    const text = (key: string) => {
+      const value = pax.get(key);
+      return value?.length ? decodeRaw(value) : undefined;
+    };
+    const integer = (key: string) => {
+      const value = text(key);
+      return value === undefined ? undefined : paxInteger(value, key);
+    };
+    let path = text("path") ?? this.#longName ?? headerPath(block);
+    const linkpath = text("linkpath") ?? this.#longLink ?? field(block, 157, 100);
+    const stored = integer("size") ?? size;
+    const sparse = flag === "0" || flag === "\0" ? paxSparse(records) : undefined;
+    if (sparse?.name !== undefined) path = sparse.name;
+    this.#local = [];
+    this.#longName = this.#longLink = undefined;
+    const old = flag === "0" || flag === "\0";
+    // Before POSIX a directory was a file whose name ends with a slash.
+    const type = old && path.endsWith("/") ? "directory" : TYPES[flag];
+    if (type === undefined && flag !== "V") {
+      throw archiveError(
+        `entry ${JSON.stringify(path)} is of unknown type ${JSON.stringify(flag)}`,
+      );
+    }
+    if (stored < 0) throw archiveError("an entry's size is negative");
+    if (/\0/.test(path) || /\0/.test(linkpath)) throw archiveError("a name holds a NUL");
+    const isFile = type === "file";
+    const hasData = isFile || flag === "D" || flag === "V" || old;
+    this.#left = hasData ? stored : 0;
+    this.#pad = padding(this.#left);
+    this.#deliver = type !== undefined;
+    const [mtime, mtimeNs] = text("mtime") !== undefined
+      ? paxTime(text("mtime")!, "mtime")
+      : [numberField(block, 136, 12, "mtime"), 0];
+    const device = type === "char" || type === "block";
+    const ids = [
+      integer("uid") ?? numberField(block, 108, 8, "uid"),
+      integer("gid") ??
+        numberField(block, 116, 8, "gid"),
+    ];
+    if (ids.some((id) => id < 0 || id > 0xfffffffe)) throw archiveError("an owner is out of range");
+    const xattrs = new Map<string, Uint8Array>();
+    for (const [key, value] of pax) {
+      if (key.startsWith(PAX_XATTR)) xattrs.set(key.slice(PAX_XATTR.length), value);
+    }
+    this.#pending = {
+      path: path.length > 1 ? path.replace(/\/+$/, "") || "/" : path,
+      type: type ?? "file",
+      size: isFile ? stored : 0,
+      mode: numberField(block, 100, 8, "mode") & 0o7777,
+      uid: ids[0],
+      gid: ids[1],
+      mtime,
+      mtimeNs,
+      linkpath: type === "symlink" || type === "hardlink" ? linkpath : "",
+      devMajor: device ? numberField(block, 329, 8, "device") : 0,
+      devMinor: device ? numberField(block, 337, 8, "device") : 0,
+      xattrs,
+    };
+    this.#sparse = undefined;
+    if (flag === "S") {
+      this.#sparse = { size: numberField(block, 483, 12, "real size"), segments: [] };
+      addOldEntries(this.#sparse, block, 386, 4);
+      if (block[482] !== 0) {
+        this.#state = "oldSparse";
+        return;
+      }
+    } else if (sparse) {
+      this.#sparse = sparse.map;
+      if (sparse.inData) {
+        this.#sparseReader = new SparseMapReader();
+        this.#state = "sparseMap";
+        return;
+      }
+    }
+    this.#begin();
+  }
+
+  /** All of the header is known: deliver the entry and go on with its data. */
+  #begin(): void {
+    const header = this.#pending!;
+    this.#pending = undefined;
+    this.#position = 0;
+    this.#segment = 0;
+    this.#segmentLeft = 0;
+    if (this.#sparse) header.size = checkSparse(this.#sparse, this.#left).size;
+    if (this.#deliver) this.#handler.entry(header);
+    this.#deliver &&= header.type === "file";
+    const silent = !this.#deliver && header.type !== "file";
+    if (silent) this.#handler.end();
+    this.#state = "data";
+    if (this.#left === 0) this.#endData();
+  }
+
+  #data(chunk: Uint8Array, at: number): number {
+    let take = Math.min(this.#left, chunk.length - at);
+    if (this.#deliver) {
+      if (this.#sparse) take = this.#enterSegment(take);
+      if (take > 0) this.#handler.data(chunk.subarray(at, at + take));
+    }
+    this.#left -= take;
+    if (this.#left === 0) this.#endData();
+    return at + take;
+  }
+
+  /** Moves to the segment of the next stored byte; how many of `take` bytes lie in it. */
+  #enterSegment(take: number): number {
+    const { segments } = this.#sparse!;
+    while (this.#segmentLeft === 0) {
+      const next = segments[this.#segment++];
+      if (next.offset > this.#position) this.#handler.hole(next.offset - this.#position);
+      this.#position = next.offset + next.length;
+      this.#segmentLeft = next.length;
+    }
+    take = Math.min(take, this.#segmentLeft);
+    this.#segmentLeft -= take;
+    return take;
+  }
+
+  #endData(): void {
+    if (this.#deliver) {
+      if (this.#sparse && this.#sparse.size > this.#position) {
+        this.#handler.hole(this.#sparse.size - this.#position);
+      }
+      this.#handler.end();
+    }
+    this.#sparse = undefined;
+    this.#state = this.#pad > 0 ? "padding" : "header";
+  }
+}
+
+/** Name of a header: POSIX archives split long ones over two fields, GNU ones use the second otherwise. */
+function headerPath(block: Uint8Array): string {
+  const name = field(block, 0, 100);
+  const posix = field(block, 257, 6) === "ustar" && block[262] === 0;
+  const prefix = posix ? field(block, 345, 155) : "";
+  return prefix ? `${prefix}/${name}` : name;
+}

@@ -1,0 +1,125 @@
+/** Raw file descriptors: synchronous reads and writes for Workers, locks, and file system sync. */
+import { SystemError } from "./errno.ts";
+import { O } from "./files.ts";
+import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
+
+/** Opens close-on-exec. The caller closes with {@linkcode close}. */
+export function open(path: string, flags: number, mode = 0): number {
+  return check(libc().open(cstring(path), flags | O.CLOEXEC, mode), errno[0], "open", path);
+}
+
+export function close(fd: number): void {
+  libc().close(fd);
+}
+
+/** Reads up to `buffer.length` bytes; 0 at the end. */
+export function read(fd: number, buffer: Uint8Array, path?: string): number {
+  while (true) {
+    const got = libc().read(fd, buffer as Uint8Array<ArrayBuffer>, BigInt(buffer.length));
+    if (got >= 0) return got;
+    const code = errno[0];
+    if (!isForeignErrno(code)) throw new SystemError(code, "read", path);
+  }
+}
+
+/** Writes all of `bytes`. */
+export function writeAll(fd: number, bytes: Uint8Array, path?: string): void {
+  let rest = bytes as Uint8Array<ArrayBuffer>;
+  while (rest.length > 0) {
+    const put = libc().write(fd, rest, BigInt(rest.length));
+    if (put < 0) {
+      const code = errno[0];
+      if (isForeignErrno(code)) continue;
+      throw new SystemError(code, "write", path);
+    }
+    rest = rest.subarray(put);
+  }
+}
+
+const SEEK_SET = 0;
+const SEEK_CUR = 1;
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
+
+/** Moves the position to `offset` from the start. */
+export function seek(fd: number, offset: number, path?: string): void {
+  check(libc().lseek(fd, BigInt(offset), SEEK_SET), errno[0], "lseek", path);
+}
+
+/** Moves the position forward: what is skipped past the end becomes a hole. */
+export function skip(fd: number, length: number, path?: string): void {
+  check(libc().lseek(fd, BigInt(length), SEEK_CUR), errno[0], "lseek", path);
+}
+
+/** The next byte at or after `offset` that is data (or in a hole); undefined where there is none. */
+export function seekTo(fd: number, kind: "data" | "hole", offset: number): number | undefined {
+  const at = libc().lseek(fd, BigInt(offset), kind === "data" ? SEEK_DATA : SEEK_HOLE);
+  if (at >= 0) return Number(at);
+  const code = errno[0];
+  if (code === 6) return undefined;
+  throw new SystemError(code, "lseek");
+}
+
+export function truncate(fd: number, length: number, path?: string): void {
+  check(libc().ftruncate(fd, BigInt(length)), errno[0], "ftruncate", path);
+}
+
+export function chmodFd(fd: number, mode: number, path?: string): void {
+  check(libc().fchmod(fd, mode), errno[0], "fchmod", path);
+}
+
+export function chownFd(fd: number, uid: number, gid: number, path?: string): void {
+  check(libc().fchown(fd, uid, gid), errno[0], "fchown", path);
+}
+
+const FICLONE = 0x40049409n;
+
+/** Shares the bytes of `from` with the empty file `to` (reflink); false where that cannot be done. */
+export function cloneFd(to: number, from: number): boolean {
+  return libc().ioctl(to, FICLONE, BigInt(from)) === 0;
+}
+
+/** fsyncs a file or directory. */
+export function syncPath(path: string): void {
+  const fd = open(path, O.RDONLY);
+  try {
+    check(libc().fsync(fd), errno[0], "fsync", path);
+  } finally {
+    close(fd);
+  }
+}
+
+/** Writes everything pending on the file system of `path` to disk, without blocking the event loop. */
+export async function syncFileSystem(path: string): Promise<void> {
+  const fd = open(path, O.RDONLY);
+  try {
+    // errno is another thread's here; a failed writeback is an input/output error.
+    if (await libc().syncfs(fd) < 0) throw new SystemError(5, "syncfs", path);
+  } finally {
+    close(fd);
+  }
+}
+
+const LOCK_EX = 2;
+const LOCK_NB = 4;
+
+/**
+ * Takes an exclusive flock(2) on `path` (made if missing) that ends with this process, or when disposed;
+ * undefined where another holds it.
+ */
+export function tryLock(path: string): Disposable | undefined {
+  const fd = open(path, O.RDWR | O.CREAT, 0o644);
+  if (libc().flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    const code = errno[0];
+    close(fd);
+    if (code === 11) return undefined;
+    throw new SystemError(code, "flock", path);
+  }
+  return { [Symbol.dispose]: () => close(fd) };
+}
+
+/** True while a process of that id exists (a zombie too). */
+export function processExists(pid: number): boolean {
+  if (libc().kill(pid, 0) === 0) return true;
+  return errno[0] === 1;
+}

@@ -1,0 +1,130 @@
+/**
+ * The C library through Deno's FFI, opened on first use: importing this module has no effect, and on a
+ * system without libc.so.6 the first call throws `unsupported`.
+ *
+ * Calls are synchronous, a few microseconds each. Long work belongs in a Worker.
+ */
+import { SvcError } from "../base/errors.ts";
+import { encodeRaw } from "../base/raw_string.ts";
+import { SystemError } from "./errno.ts";
+
+/** Counts of bytes come as i32: all are far below 2 GiB, and a number leaves errno alone where a bigint may not. */
+const SYMBOLS = {
+  mount: { parameters: ["buffer", "buffer", "buffer", "u64", "buffer"], result: "i32" },
+  umount2: { parameters: ["buffer", "i32"], result: "i32" },
+  open: { parameters: ["buffer", "i32", "u32"], result: "i32" },
+  close: { parameters: ["i32"], result: "i32" },
+  read: { parameters: ["i32", "buffer", "usize"], result: "i32" },
+  write: { parameters: ["i32", "buffer", "usize"], result: "i32" },
+  lseek: { parameters: ["i32", "i64", "i32"], result: "i64" },
+  ftruncate: { parameters: ["i32", "i64"], result: "i32" },
+  fsync: { parameters: ["i32"], result: "i32" },
+  flock: { parameters: ["i32", "i32"], result: "i32" },
+  kill: { parameters: ["i32", "i32"], result: "i32" },
+  ioctl: { parameters: ["i32", "u64", "i64"], result: "i32" },
+  mkdir: { parameters: ["buffer", "u32"], result: "i32" },
+  rmdir: { parameters: ["buffer"], result: "i32" },
+  unlink: { parameters: ["buffer"], result: "i32" },
+  link: { parameters: ["buffer", "buffer"], result: "i32" },
+  symlink: { parameters: ["buffer", "buffer"], result: "i32" },
+  readlink: { parameters: ["buffer", "buffer", "usize"], result: "i32" },
+  rename: { parameters: ["buffer", "buffer"], result: "i32" },
+  mknod: { parameters: ["buffer", "u32", "u64"], result: "i32" },
+  chmod: { parameters: ["buffer", "u32"], result: "i32" },
+  fchmod: { parameters: ["i32", "u32"], result: "i32" },
+  lchown: { parameters: ["buffer", "u32", "u32"], result: "i32" },
+  fchown: { parameters: ["i32", "u32", "u32"], result: "i32" },
+  utimensat: { parameters: ["i32", "buffer", "buffer", "i32"], result: "i32" },
+  futimens: { parameters: ["i32", "buffer"], result: "i32" },
+  lsetxattr: { parameters: ["buffer", "buffer", "buffer", "usize", "i32"], result: "i32" },
+  lgetxattr: { parameters: ["buffer", "buffer", "buffer", "usize"], result: "i32" },
+  llistxattr: { parameters: ["buffer", "buffer", "usize"], result: "i32" },
+  lremovexattr: { parameters: ["buffer", "buffer"], result: "i32" },
+  syncfs: { parameters: ["i32"], result: "i32", nonblocking: true },
+  syscall: { parameters: ["i64", "i64", "i64", "i64", "i64", "i64"], result: "i64" },
+  sys_statx: {
+    name: "statx",
+    parameters: ["i32", "buffer", "i32", "u32", "buffer"],
+    result: "i32",
+  },
+  sys_getdents64: {
+    name: "getdents64",
+    parameters: ["i32", "buffer", "usize"],
+    result: "i32",
+  },
+  __errno_location: { parameters: [], result: "pointer" },
+} as const satisfies Deno.ForeignLibraryInterface;
+
+type Libc = Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
+let symbols: Libc | undefined;
+
+/** The functions themselves. Throws `unsupported` where there is no glibc to load. */
+export function libc(): Libc {
+  if (symbols) return symbols;
+  if (Deno.build.os !== "linux") {
+    throw new SvcError(
+      "unsupported",
+      `Cannot make Linux system calls: this machine runs ${Deno.build.os}`,
+      { help: "run the server on Linux" },
+    );
+  }
+  try {
+    symbols = Deno.dlopen("libc.so.6", SYMBOLS).symbols;
+    const place = symbols.__errno_location()!;
+    errno = new Int32Array(Deno.UnsafePointerView.getArrayBuffer(place, 4));
+  } catch (error) {
+    throw new SvcError("unsupported", "Cannot make Linux system calls: libc.so.6 does not load", {
+      cause: error,
+      help: "use a distribution with glibc 2.30 or later",
+    });
+  }
+  return symbols;
+}
+
+/**
+ * `errno` of this thread, in place. Read `errno[0]` in the same expression as the call or right after it:
+ * any other call in between, even a function's entry, lets the engine run (collect garbage, wait for a
+ * lock) and change it.
+ */
+export let errno = new Int32Array(1);
+
+/** Passes a result through; a negative one throws {@linkcode SystemError} with the errno given. */
+export function check(
+  result: number | bigint,
+  errno: number,
+  syscall: string,
+  path?: string,
+): number {
+  if (result < 0) throw new SystemError(errno, syscall, path);
+  return Number(result);
+}
+
+/**
+ * True for the errors of waiting for a lock, which file lookups never give: the engine's, not the call's
+ * (see {@linkcode errno}). Such a call is made again.
+ */
+export const isForeignErrno = (code: number): boolean => code === 4 || code === 11 || code === 110;
+
+const encoder = new TextEncoder();
+// PATH_MAX is 4096; four, because no call takes more strings, and a synchronous call leaves none in use.
+const scratch = Array.from({ length: 4 }, () => new Uint8Array(3 * 4096 + 1));
+
+/**
+ * A string with its NUL in scratch memory: valid until the next call with the same `slot`. Throws EINVAL
+ * where the text holds a NUL, ENAMETOOLONG past 4095 bytes.
+ */
+export function cstring(text: string, slot: 0 | 1 | 2 | 3 = 0): Uint8Array<ArrayBuffer> {
+  const buffer = scratch[slot];
+  if (text.includes("\0")) throw new SystemError(22, "path", JSON.stringify(text.slice(0, 80)));
+  if (text.length > 4095) throw new SystemError(36, "path", `${text.slice(0, 80)}…`);
+  let length: number;
+  if (text.isWellFormed()) length = encoder.encodeInto(text, buffer).written;
+  else {
+    const raw = encodeRaw(text);
+    buffer.set(raw);
+    length = raw.length;
+  }
+  if (length > 4095) throw new SystemError(36, "path", `${text.slice(0, 80)}…`);
+  buffer[length] = 0;
+  return buffer;
+}

@@ -1,0 +1,183 @@
+/** mount(2) and friends. Synchronous; throws {@linkcode SystemError}. */
+import { SystemError } from "./errno.ts";
+import { close } from "./fd.ts";
+import { check, cstring, errno, libc } from "./libc.ts";
+
+/** Flags of mount(2): linux/mount.h. */
+export const MS = {
+  RDONLY: 1,
+  NOSUID: 2,
+  NODEV: 4,
+  NOEXEC: 8,
+  REMOUNT: 32,
+  BIND: 4096,
+  REC: 16384,
+  PRIVATE: 1 << 18,
+  SLAVE: 1 << 19,
+  SHARED: 1 << 20,
+} as const;
+
+const MNT_DETACH = 2;
+const UMOUNT_NOFOLLOW = 8;
+const PAGE = 4096;
+
+export function mount(
+  source: string,
+  target: string,
+  type: string,
+  flags: number,
+  data = "",
+): void {
+  const result = libc().mount(
+    cstring(source, 0),
+    cstring(target, 1),
+    cstring(type, 2),
+    BigInt(flags),
+    cstring(data, 3),
+  );
+  check(result, errno[0], `mount ${type || "bind"}`, target);
+}
+
+/** Makes `source` visible at `target`; `recursive` takes what is mounted below it along. */
+export function bindMount(
+  source: string,
+  target: string,
+  options: { readOnly?: boolean; recursive?: boolean } = {},
+): void {
+  const flags = MS.BIND | (options.recursive ? MS.REC : 0);
+  mount(source, target, "", flags);
+  if (!options.readOnly) return;
+  try {
+    // A bind mount takes its own read-only flag only when it is mounted again.
+    mount("none", target, "", MS.REMOUNT | MS.BIND | MS.RDONLY);
+  } catch (error) {
+    unmount(target, { detach: true });
+    throw error;
+  }
+}
+
+/**
+ * Unmounts the topmost mount at `target`; false where there was none. `detach` hides it at once and ends
+ * it when the last user is gone.
+ */
+export function unmount(target: string, options: { detach?: boolean } = {}): boolean {
+  const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0);
+  if (libc().umount2(cstring(target), flags) === 0) return true;
+  const code = errno[0];
+  // EINVAL: not a mount point; ENOENT: not there at all.
+  if (code === 22 || code === 2) return false;
+  throw new SystemError(code, "umount2", target);
+}
+
+export interface OverlayOptions {
+  /** Folders from the topmost down; at least one. */
+  lower: string[];
+  upper?: string;
+  work?: string;
+  /** Further options, such as "volatile". */
+  extra?: string[];
+}
+
+/** Mounts overlayfs at `target`; without `upper` read-only. */
+export function mountOverlay(target: string, options: OverlayOptions): void {
+  const escape = (path: string) => path.replace(/[\\:,]/g, (c) => `\\${c}`);
+  const data = [
+    `lowerdir=${options.lower.map(escape).join(":")}`,
+    ...options.upper
+      ? [`upperdir=${escape(options.upper)}`, `workdir=${escape(options.work!)}`]
+      : [],
+    ...options.extra ?? [],
+  ].join(",");
+  const flags = options.upper ? 0 : MS.RDONLY;
+  // mount(2) copies at most one page of options; the newer calls take each lower folder by itself.
+  if (data.length < PAGE - 1) mount("overlay", target, "overlay", flags, data);
+  else mountOverlayByParts(target, options);
+}
+
+// Numbers of the calls and commands: asm-generic/unistd.h and linux/mount.h, the same on each machine.
+const SYS_move_mount = 429n;
+const SYS_fsopen = 430n;
+const SYS_fsconfig = 431n;
+const SYS_fsmount = 432n;
+const FSCONFIG_SET_FLAG = 0n;
+const FSCONFIG_SET_STRING = 1n;
+const FSCONFIG_CMD_CREATE = 6n;
+const CLOEXEC = 1n;
+const MOUNT_ATTR_RDONLY = 1n;
+const AT_FDCWD = -100n;
+const MOVE_MOUNT_F_EMPTY_PATH = 4n;
+
+/** The pointer of a string as a syscall argument; the buffer must outlive the call. */
+const address = (bytes: Uint8Array<ArrayBuffer>) =>
+  Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes)) as unknown as bigint;
+
+/** Overlay through fsopen(2): no limit on the options' length. Linux 6.7 and later (`lowerdir+`). */
+function mountOverlayByParts(target: string, options: OverlayOptions): void {
+  const call = (what: string, ...args: bigint[]) => {
+    const [n, a, b = 0n, c = 0n, d = 0n, e = 0n] = args;
+    return check(libc().syscall(n, a, b, c, d, e), errno[0], what, target);
+  };
+  const fs = call("fsopen", SYS_fsopen, address(cstring("overlay", 0)), CLOEXEC);
+  try {
+    const set = (key: string, value: string) =>
+      call(
+        `fsconfig ${key}`,
+        SYS_fsconfig,
+        BigInt(fs),
+        FSCONFIG_SET_STRING,
+        address(cstring(key, 0)),
+        address(cstring(value, 1)),
+      );
+    for (const lower of options.lower) set("lowerdir+", lower);
+    if (options.upper) {
+      set("upperdir", options.upper);
+      set("workdir", options.work!);
+    }
+    for (const option of options.extra ?? []) {
+      const [key, value] = option.split("=");
+      if (value !== undefined) set(key, value);
+      else {
+        call(
+          `fsconfig ${key}`,
+          SYS_fsconfig,
+          BigInt(fs),
+          FSCONFIG_SET_FLAG,
+          address(cstring(key, 0)),
+        );
+      }
+    }
+    call("fsconfig create", SYS_fsconfig, BigInt(fs), FSCONFIG_CMD_CREATE);
+    const attributes = options.upper ? 0n : MOUNT_ATTR_RDONLY;
+    const mounted = call("fsmount", SYS_fsmount, BigInt(fs), CLOEXEC, attributes);
+    try {
+      call(
+        "move_mount",
+        SYS_move_mount,
+        BigInt(mounted),
+        address(cstring("", 0)),
+        AT_FDCWD,
+        address(cstring(target, 1)),
+        MOVE_MOUNT_F_EMPTY_PATH,
+      );
+    } finally {
+      close(mounted);
+    }
+  } finally {
+    close(fs);
+  }
+}
+
+/** Whether this process may mount: found out by a real bind mount in a folder of its own. */
+export function canMount(): boolean {
+  if (Deno.build.os !== "linux") return false;
+  const folder = Deno.makeTempDirSync({ prefix: "svc-mount-" });
+  try {
+    bindMount(folder, folder);
+    unmount(folder, { detach: true });
+    return true;
+  } catch {
+    return false;
+  } finally {
+    Deno.removeSync(folder);
+  }
+}

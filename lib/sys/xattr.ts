@@ -1,0 +1,61 @@
+/** Extended attributes of files and of links themselves. Synchronous; throws {@linkcode SystemError}. */
+import { decodeRaw } from "../base/raw_string.ts";
+import { SystemError } from "./errno.ts";
+import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
+
+const EOPNOTSUPP = 95;
+const ENODATA = 61;
+// XATTR_SIZE_MAX and XATTR_LIST_MAX of linux/limits.h.
+const buffer = new Uint8Array(65536);
+const SIZE = BigInt(buffer.length);
+
+/** Names in no particular order; none where the file system has no attributes. */
+export function listXattrs(path: string): string[] {
+  while (true) {
+    const length = libc().llistxattr(cstring(path), buffer, SIZE);
+    if (length === 0) return [];
+    if (length > 0) return decodeRaw(buffer.subarray(0, length - 1)).split("\0");
+    const code = errno[0];
+    if (code === EOPNOTSUPP) return [];
+    if (!isForeignErrno(code)) throw new SystemError(code, "llistxattr", path);
+  }
+}
+
+/** The value, or undefined where the file has no attribute of that name. */
+export function getXattr(path: string, name: string): Uint8Array<ArrayBuffer> | undefined {
+  while (true) {
+    const length = libc().lgetxattr(cstring(path, 0), cstring(name, 1), buffer, SIZE);
+    if (length >= 0) return buffer.slice(0, length);
+    const code = errno[0];
+    if (code === ENODATA || code === EOPNOTSUPP) return undefined;
+    if (!isForeignErrno(code)) throw new SystemError(code, "lgetxattr", path);
+  }
+}
+
+export function setXattr(path: string, name: string, value: Uint8Array): void {
+  const result = libc().lsetxattr(
+    cstring(path, 0),
+    cstring(name, 1),
+    value as Uint8Array<ArrayBuffer>,
+    BigInt(value.length),
+    0,
+  );
+  check(result, errno[0], `lsetxattr ${name}`, path);
+}
+
+/** A missing attribute is fine. */
+export function removeXattr(path: string, name: string): void {
+  if (libc().lremovexattr(cstring(path, 0), cstring(name, 1)) === 0) return;
+  const code = errno[0];
+  if (code !== ENODATA) throw new SystemError(code, "lremovexattr", path);
+}
+
+/** Every attribute of `path`, by name in byte order. */
+export function readXattrs(path: string): Map<string, Uint8Array<ArrayBuffer>> {
+  const found = new Map<string, Uint8Array<ArrayBuffer>>();
+  for (const name of listXattrs(path).sort()) {
+    const value = getXattr(path, name);
+    if (value) found.set(name, value);
+  }
+  return found;
+}
