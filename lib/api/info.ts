@@ -1,0 +1,37 @@
+/** `GET /.svc/v1/info` and `GET /.well-known/svc`. */
+
+export interface ServerInfo {
+  version: string;
+  commit?: string;
+  buildTags: string[];
+  /** host[:port], with a scheme where it was configured with one: where deploy targets pull from. */
+  registry: string;
+  deploy: {
+    /** Name of the selected backend. */
+    backend: string;
+    /** False where this build or this server cannot deploy; `reason` says why. */
+    available: boolean;
+    reason?: string;
+    /** Optional abilities, by the name of the member of `DeployBackend.caps`. */
+    caps: string[];
+  };
+  ingress: { enabled: boolean };
+  limits: {
+    /** Builds that run at the same time. */
+    buildConcurrency: number;
+    /** Bytes of an uploaded build context; absent: unlimited. */
+    maxBuildContextBytes?: number;
+  };
+  /** The caller. */
+  identity: { subject: string; scopes: string[] };
+}
+
+/** What a client needs before it has a credential; served without one. */
+export interface WellKnown {
+  /** Path prefix of the management API. */
+  api: string;
+  /** Accepted methods; empty: no credential is asked for. */
+  auth: string[];
+  /** Path of the OAuth 2.0 token endpoint, where there is one. */
+  tokenEndpoint?: string;
+}

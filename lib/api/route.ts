@@ -1,0 +1,55 @@
+/**
+ * Routes are data: dispatch, authorization, the reference page and log names read the same rows
+ * (DESIGN.md rule 5).
+ */
+import type { Logger } from "../base/log.ts";
+import type { BlobBody } from "../oci/image.ts";
+
+/** Who asks. Without authentication configured: the anonymous identity, which may do everything. */
+export interface Identity {
+  subject: string;
+  scopes: readonly string[];
+}
+
+/** What the listener knows of a connection. */
+export interface Connection {
+  /** "host:port" of the peer. */
+  remote: string;
+  /** Serves a blob body in the way this listener is fastest at; HEAD and ranges are the caller's. */
+  blob(body: BlobBody, init: { status: number; headers: Headers }): Response;
+  /** Upgrades to a WebSocket; the response must be returned. */
+  upgrade(request: Request): { socket: WebSocket; response: Response };
+}
+
+export interface Context {
+  request: Request;
+  url: URL;
+  /** Parameters of the path, decoded. */
+  params: Record<string, string>;
+  identity: Identity;
+  connection: Connection;
+  /** Carries the request's id. */
+  log: Logger;
+  /** Aborts when the client goes away. */
+  signal: AbortSignal;
+}
+
+export type Action = "build" | "deploy" | "exec" | "push" | "pull" | "gc";
+
+export interface Route {
+  method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /**
+   * `/a/{param}/b`. `{name+}` takes several segments (repository names). HEAD is served by GET unless
+   * it has a row of its own.
+   */
+  path: string;
+  /** No credential needed, whatever is configured. */
+  open?: boolean;
+  /** Scope the credential must have once authentication is configured. */
+  scope?: string;
+  /** Action that a policy must grant. */
+  action?: Action;
+  /** One sentence for the reference page. */
+  help: string;
+  handler: (context: Context) => Promise<Response> | Response;
+}

@@ -1,0 +1,74 @@
+/** Garbage collection, usage and verification on the wire. */
+import type { Problem } from "./problem.ts";
+
+/** Answer of `POST /.svc/v1/gc`; of a dry run: what a collection would do. */
+export interface GcResult {
+  blobsDeleted: number;
+  /** Bytes of deleted blobs. */
+  bytesReclaimed: number;
+  manifestsDeleted: number;
+  buildCacheBytesReclaimed: number;
+  durationMs: number;
+  /** Garbage that stays because a push was told that it exists. */
+  blobsLeased: number;
+  /** Partial uploads that nobody went on with. */
+  uploadsExpired: number;
+}
+
+/** Answer of `GET /.svc/v1/storage`. */
+export interface StorageUsage {
+  content: {
+    repositories: number;
+    manifests: number;
+    tags: number;
+    blobs: number;
+    blobBytes: number;
+    /** Second copies of blobs, made where a collector that died may still delete the first. */
+    copies: number;
+    copyBytes: number;
+    uploads: number;
+    uploadBytes: number;
+    /** Damaged objects that were moved aside. */
+    quarantined: number;
+    quarantinedBytes: number;
+  };
+}
+
+/** Something that `svc storage verify` found wrong. */
+export interface StorageProblem {
+  kind: "blob" | "manifest" | "tag" | "referrer";
+  /** Of the object that is wrong. */
+  key: string;
+  message: string;
+  /** Where it was moved to. */
+  movedTo?: string;
+}
+
+export interface VerifyResult {
+  blobs: number;
+  bytes: number;
+  manifests: number;
+  tags: number;
+  problems: number;
+  quarantined: number;
+  durationMs: number;
+}
+
+/** A line of the answer of `POST /.svc/v1/storage/verify`. */
+export type VerifyEvent =
+  | { type: "progress"; blobs: number; bytes: number }
+  | ({ type: "problem" } & StorageProblem)
+  | { type: "result"; result: VerifyResult }
+  | { type: "error"; error: Problem };
+
+/** A line of the answer of `POST /.svc/v1/gc` as NDJSON. */
+export type GcEvent =
+  | {
+    type: "progress";
+    phase: "manifests" | "mark" | "sweep";
+    /** Looked at so far. */
+    blobs: number;
+    blobsDeleted: number;
+  }
+  | { type: "result"; result: GcResult }
+  | { type: "error"; error: Problem };

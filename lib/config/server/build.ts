@@ -1,0 +1,33 @@
+/** SPEC "Build engine", and the build's share of "Limits". */
+import { positive } from "../checks.ts";
+import type { AnyOption } from "../load.ts";
+
+const section = "Build engine";
+
+export const BUILD = [
+  {
+    key: "buildConcurrency",
+    // Not an int: what cannot be read falls back to the default (SPEC "Limits").
+    kind: "string",
+    env: ["SVC_BUILD_CONCURRENCY"],
+    defaultText: "number of CPUs",
+    section,
+    help: "Builds that run at the same time; further ones wait. Anything but a positive number " +
+      "means the default.",
+  },
+  {
+    key: "maxBuildContextBytes",
+    kind: "bytes",
+    env: ["SVC_MAX_BUILD_CONTEXT_BYTES"],
+    defaultText: "unlimited",
+    section,
+    help: "Upper bound on the size of an uploaded build context.",
+    check: positive,
+  },
+] as const satisfies readonly AnyOption[];
+
+/** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */
+export function buildConcurrency(text: string | undefined, cpus: number): number {
+  const value = /^\s*\d+\s*$/.test(text ?? "") ? Number(text) : 0;
+  return value > 0 && Number.isSafeInteger(value) ? value : Math.max(1, cpus);
+}

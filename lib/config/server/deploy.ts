@@ -1,0 +1,123 @@
+/** SPEC "Deploy backend (common)" and "Bare backend", as far as this build has them. */
+import { invalid, oneOf, pathPrefixes } from "../checks.ts";
+import type { AnyOption } from "../load.ts";
+
+function subnetBase(value: string, source: string): string {
+  const parts = value.split(".");
+  if (parts.length === 2 && parts.every((part) => /^\d{1,3}$/.test(part) && Number(part) < 256)) {
+    return value;
+  }
+  throw invalid(
+    source,
+    `${JSON.stringify(value)} is not the start of a subnet; expected two numbers, such as 10.4`,
+  );
+}
+
+const common = "Deploy backend";
+const cni = "Container networks";
+const bare = "Bare backend";
+
+export const DEPLOY = [
+  {
+    key: "allowBindSources",
+    kind: "list",
+    env: ["SVC_ALLOW_BIND_SOURCES"],
+    default: [],
+    defaultText: "deny",
+    section: common,
+    help: "Host-path prefixes, separated by colons or commas, that bind mounts may take their " +
+      "source from.",
+    check: pathPrefixes,
+  },
+  {
+    key: "cniBinDir",
+    kind: "string",
+    env: ["SVC_CNI_BIN_DIR", "CNI_PATH"],
+    default: "/opt/cni/bin",
+    section: cni,
+    help: "Directory of the CNI plugins; several may be given, separated by colons.",
+  },
+  {
+    key: "cniSubnetBase",
+    kind: "string",
+    env: ["SVC_CNI_SUBNET_BASE"],
+    default: "10.4",
+    section: cni,
+    help: "Base of the /24 carved per network.",
+    check: subnetBase,
+  },
+  {
+    key: "bareRuntime",
+    kind: "string",
+    env: ["SVC_BARE_RUNTIME"],
+    default: "runc",
+    section: bare,
+    help: "OCI runtime that is driven directly: runc, crun, youki, runsc, or the path of one. " +
+      "Validated at start.",
+  },
+  {
+    key: "bareStatsSource",
+    kind: "string",
+    env: ["SVC_BARE_STATS_SOURCE"],
+    defaultText: "by the runtime's name",
+    section: bare,
+    help: "Where stats are read: runtime or cgroup.",
+    check: oneOf(["runtime", "cgroup"]),
+    absent: "sampling of workloads",
+  },
+  {
+    key: "bareSnapshotter",
+    kind: "string",
+    env: ["SVC_BARE_SNAPSHOTTER"],
+    defaultText: "overlay, with native as the fallback",
+    section: bare,
+    help: "How root file systems are made: overlay, or native where overlay on overlay is refused.",
+    check: (value, source) =>
+      oneOf(["overlay", "native"])(value === "overlayfs" ? "overlay" : value, source),
+  },
+  {
+    key: "bareInsecureRegistries",
+    kind: "list",
+    env: ["SVC_BARE_INSECURE_REGISTRIES"],
+    default: [],
+    defaultText: "localhost only",
+    section: bare,
+    help: "Comma-separated host[:port] that images are pulled from over plain HTTP.",
+  },
+  {
+    key: "bareSystemdCgroup",
+    kind: "bool",
+    env: ["SVC_BARE_SYSTEMD_CGROUP"],
+    default: false,
+    section: bare,
+    help: "Use the runtime's systemd cgroup driver.",
+    absent: "the systemd cgroup driver",
+  },
+  {
+    key: "bareDns",
+    kind: "bool",
+    env: ["SVC_BARE_DNS"],
+    default: true,
+    section: bare,
+    help: "In-process resolver on the network's gateway. This build resolves by hosts files, as " +
+      "with a false value.",
+  },
+  {
+    key: "bareShim",
+    kind: "bool",
+    env: ["SVC_BARE_SHIM"],
+    default: false,
+    section: bare,
+    help: "A detached supervisor per container that survives a restart of the server.",
+    absent: "the supervision shim",
+  },
+  {
+    key: "bareRemote",
+    kind: "bool",
+    env: ["SVC_BARE_REMOTE"],
+    default: false,
+    section: bare,
+    help: "Remote companion per instance.",
+    absent: "the remote companion",
+  },
+] as const satisfies readonly AnyOption[];

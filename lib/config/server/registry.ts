@@ -1,0 +1,54 @@
+/** SPEC "Storage" and "Registry". */
+import { oneOf } from "../checks.ts";
+import type { AnyOption } from "../load.ts";
+import { registryMirror } from "../registry_mirror.ts";
+
+export const REGISTRY = [
+  {
+    key: "storage",
+    kind: "string",
+    flag: "storage",
+    env: ["SVC_STORAGE"],
+    defaultText: "<data-dir>/registry",
+    placeholder: "PATH|URL",
+    section: "Storage",
+    help: "Where the registry keeps its content: a path or file://PATH (durable), mem:// (lost " +
+      "on restart), or s3://BUCKET[/PREFIX]?region=&endpoint=&path_style=&access_key=&secret_key=. " +
+      "gs:// and azblob:// need a build made with the tag cloudblob.",
+  },
+  {
+    key: "registryMirror",
+    kind: "string",
+    env: ["SVC_REGISTRY_MIRROR"],
+    section: "Registry",
+    placeholder: "[PREFIX=]HOST,…",
+    help: "Upstream, [scheme://]host[:port], that a local registry miss is pulled through from. " +
+      "Several by prefix: docker.io=https://registry-1.docker.io,ghcr=ghcr.io serves ghcr/org/app " +
+      "from org/app of ghcr.io; the longest prefix wins, and one upstream without a prefix takes " +
+      "the rest. Pushes stay allowed, and what was pushed here wins. Excludes " +
+      "SVC_REGISTRY_SOURCE=host-native.",
+    check: registryMirror,
+  },
+  {
+    key: "registryMirrorCache",
+    kind: "bool",
+    env: ["SVC_REGISTRY_MIRROR_CACHE"],
+    default: true,
+    section: "Registry",
+    help:
+      "Keep what the mirror fetched in the local store. Off: it streams through, and nothing of " +
+      "it is written.",
+  },
+  {
+    key: "registrySource",
+    kind: "string",
+    env: ["SVC_REGISTRY_SOURCE"],
+    default: "off",
+    defaultText: "host-native on a host backend that this build has; off otherwise",
+    section: "Registry",
+    help: "host-native shows the deploy backend's own image store under /v2/; off keeps the " +
+      "registry's own content store.",
+    check: oneOf(["host-native", "off"]),
+    absent: "a view over an engine's image store",
+  },
+] as const satisfies readonly AnyOption[];

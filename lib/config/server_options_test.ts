@@ -1,0 +1,201 @@
+import assert from "node:assert/strict";
+import { type ErrorCode, SvcError } from "../base/errors.ts";
+import { loadServerConfig, SERVER_OPTIONS } from "./server_options.ts";
+import { untaggedRetention } from "./server/gc.ts";
+import { ABSENT } from "./server/absent.ts";
+import { buildConcurrency } from "./server/build.ts";
+
+const option = (variable: string) => SERVER_OPTIONS.find((o) => o.env?.includes(variable));
+
+function refuses(
+  input: { args?: string[]; env?: Record<string, string> },
+  code: ErrorCode,
+  message: RegExp | string,
+) {
+  assert.throws(() => loadServerConfig(input.args ?? [], input.env ?? {}), (error) => {
+    assert(error instanceof SvcError, String(error));
+    assert.equal(error.code, code, error.message);
+    if (typeof message === "string") assert.equal(error.message, message);
+    else assert.match(error.message, message);
+    return true;
+  });
+}
+
+// The specification's tables "General and listener", "Storage" and "Registry".
+const TABLES: [variable: string, flag: string | undefined, value: unknown, negatable?: true][] = [
+  ["SVC_ADDR", "addr", ":5000"],
+  ["SVC_DATA", "data-dir", undefined],
+  ["SVC_ROOTLESS", "rootless", false],
+  ["SVC_BUILDER_URL", "builder-url", undefined],
+  ["SVC_BUILDER_AUTO", "builder-auto", true, true],
+  ["SVC_BUILDER_IMAGE", "builder-image", undefined],
+  ["SVC_BUILDER_BASE_IMAGE", "builder-base-image", undefined],
+  ["SVC_LOG_LEVEL", undefined, "info"],
+  ["SVC_ADVERTISE_URL", undefined, undefined],
+  ["SVC_ADVERTISE_REGISTRY", undefined, undefined],
+  ["SVC_HOST_PATH_MAP", undefined, undefined],
+  ["SVC_HOST_NETWORK", undefined, undefined],
+  ["SVC_REPLICA_ID", undefined, undefined],
+  ["SVC_DEPLOY_BACKEND", undefined, "dockerhost"],
+  ["SVC_STORAGE", "storage", undefined],
+  ["SVC_REGISTRY_MIRROR", undefined, undefined],
+  ["SVC_REGISTRY_MIRROR_CACHE", undefined, true],
+  ["SVC_REGISTRY_SOURCE", undefined, "off"],
+];
+
+for (const [variable, flag, value, negatable] of TABLES) {
+  Deno.test(`server options: ${variable} is there with its flag and default`, () => {
+    const found = option(variable);
+    assert(found, "not in the table");
+    assert.equal(found.flag, flag);
+    assert.deepEqual(found.default, value);
+    assert.equal(found.negatable, negatable);
+  });
+}
+
+Deno.test("server options: keys, flags and variables are unique, variables are ours", () => {
+  for (
+    const names of [
+      SERVER_OPTIONS.map((o) => o.key),
+      SERVER_OPTIONS.flatMap((o) => o.flag ?? []),
+      SERVER_OPTIONS.flatMap((o) => o.env ?? []),
+    ]
+  ) assert.equal(new Set(names).size, names.length);
+  for (const { env = [], key } of SERVER_OPTIONS) {
+    assert(env.every((name) => /^(SVC_[A-Z0-9_]+|CNI_PATH)$/.test(name)), key);
+    assert(env.length > 0, key);
+  }
+});
+
+Deno.test("server options: nothing set gives the defaults, and they pass their own checks", () => {
+  const { config, sources, warnings } = loadServerConfig([], {});
+  assert.deepEqual(sources, {});
+  assert.deepEqual(warnings, []);
+  assert.equal(config.addr, ":5000");
+  assert.equal(config.deployBackend, "dockerhost");
+  assert.equal(config.cniBinDir, "/opt/cni/bin");
+  assert.deepEqual(config.allowBindSources, []);
+  assert.equal(config.storage, undefined);
+  for (const { default: value, env, kind } of SERVER_OPTIONS) {
+    if (value === undefined || kind === "list") continue;
+    const text = kind === "duration" ? `${value}ms` : String(value);
+    loadServerConfig([], { [env![0]]: text });
+  }
+});
+
+Deno.test("server options: flag before variable before default", () => {
+  const env = { SVC_ADDR: ":1", SVC_DATA: "/srv/a", CNI_PATH: "/cni" };
+  const { config, sources } = loadServerConfig(["--addr=127.0.0.1:2"], env);
+  assert.equal(config.addr, "127.0.0.1:2");
+  assert.equal(config.dataDir, "/srv/a");
+  assert.equal(config.cniBinDir, "/cni");
+  assert.deepEqual(sources, { addr: "--addr", dataDir: "SVC_DATA", cniBinDir: "CNI_PATH" });
+  assert.equal(loadServerConfig(["--no-builder-auto"], {}).config.builderAuto, false);
+});
+
+Deno.test("server options: an option whose subsystem is absent is refused by name", () => {
+  for (const absent of ABSENT) {
+    const variable = absent.env![0];
+    const text = {
+      string: "value",
+      bool: absent.default === true ? "off" : "on",
+      int: "7",
+      duration: "1m7s",
+      bytes: "77k",
+      list: "a=b,c=d",
+    }[absent.kind];
+    const choice: Record<string, string> = {
+      SVC_AUTH_KEYSTORE: "file",
+      SVC_K8S_NET_DRIVER: "cilium",
+      SVC_TUNNEL_BACKEND: "ssh",
+    };
+    refuses(
+      { env: { SVC_GC_INTERVAL: "1h", [variable]: choice[variable] ?? text } },
+      "not_in_build",
+      `Cannot use ${variable}: ${absent.absent} is not in this build yet`,
+    );
+  }
+  refuses({ args: ["--tls-cert", "x.pem"] }, "not_in_build", /^Cannot use --tls-cert: HTTPS/);
+  refuses({ args: ["--builder-url", "ws://b:1"] }, "not_in_build", /builder delegation/);
+  refuses({ env: { SVC_REGISTRY_SOURCE: "host-native" } }, "not_in_build", /image store/);
+});
+
+Deno.test("server options: off and its default are accepted where the subsystem is absent", () => {
+  loadServerConfig(["--no-obs"], {
+    SVC_ROOTLESS: "0",
+    SVC_REGISTRY_SOURCE: "off",
+    SVC_REGISTRY_MIRROR_CACHE: "on",
+    SVC_AUTH_TOKEN: "",
+    SVC_TUNNEL_BACKEND: "ngrok",
+  });
+});
+
+Deno.test("server options: the backend's name", () => {
+  assert.equal(
+    loadServerConfig([], { SVC_DEPLOY_BACKEND: "bare" }).config.deployBackend,
+    "bare",
+  );
+  refuses({ args: ["--deploy-backend", "bare"] }, "usage", /unknown flag/);
+});
+
+Deno.test("server options: malformed values are startup errors", () => {
+  const bad: Record<string, string[]> = {
+    SVC_ADDR: ["5000", "host", ":99999", "a b:1", "http://x:1", "::1:5000"],
+    SVC_LOG_LEVEL: ["loud", "INFO"],
+    SVC_HOST_PATH_MAP: ["/a", "/a=b", "a=/b", "/a=/b=/c"],
+    SVC_HOST_NETWORK: ["yes", "2"],
+    SVC_BUILDER_URL: ["http://b", "b:1"],
+    SVC_ADVERTISE_REGISTRY: ["a/b", "ftp://x", "x:y"],
+    SVC_REGISTRY_SOURCE: ["on"],
+    SVC_REGISTRY_MIRROR: [",", "ftp://x", "a,b", "x=a,x=b", "UP=a", "x=", "=a", "a/b", "x==a"],
+    SVC_GC_INTERVAL: ["0s", "-1h", "often"],
+    SVC_GC_UNTAGGED: ["sometimes", "0s", "-1h"],
+    SVC_ALLOW_BIND_SOURCES: ["relative"],
+    SVC_CNI_SUBNET_BASE: ["10", "10.300", "10.4.0"],
+    SVC_MAX_BUILD_CONTEXT_BYTES: ["0", "many"],
+    SVC_BARE_SNAPSHOTTER: ["zfs"],
+    SVC_ROOTLESS: ["perhaps"],
+  };
+  for (const [variable, values] of Object.entries(bad)) {
+    for (const text of values) {
+      refuses({ env: { [variable]: text } }, "config_invalid", new RegExp(variable));
+    }
+  }
+  refuses(
+    { env: { SVC_REGISTRY_SOURCE: "host-native", SVC_REGISTRY_MIRROR: "reg.example" } },
+    "config_invalid",
+    /exclude each other/,
+  );
+  refuses({ env: { SVC_GC_LEASE: "kube" } }, "config_invalid", /SVC_GC_INTERVAL is not set/);
+});
+
+Deno.test("server options: collections have an interval, and a retention of untagged manifests", () => {
+  const { config } = loadServerConfig([], { SVC_GC_INTERVAL: "1h30m", SVC_GC_UNTAGGED: "72h" });
+  assert.equal(config.gcInterval, 5_400_000);
+  assert.deepEqual(["keep", "drop", config.gcUntagged].map(untaggedRetention), [
+    "keep",
+    "drop",
+    72 * 3_600_000,
+  ]);
+  assert.equal(loadServerConfig([], {}).config.gcInterval, undefined);
+});
+
+Deno.test("server options: an unknown flag and an unknown variable name the nearest", () => {
+  refuses({ args: ["--data-dri", "x"] }, "usage", /did you mean --data-dir\?/);
+  const { warnings } = loadServerConfig([], { SVC_LOGLEVEL: "debug", SVC_TOKEN: "t", HOME: "/" });
+  assert.deepEqual(warnings, [
+    "SVC_LOGLEVEL is not a variable of svc; did you mean SVC_LOG_LEVEL?",
+  ]);
+});
+
+Deno.test("server options: bind sources take colons and commas", () => {
+  const { config } = loadServerConfig([], { SVC_ALLOW_BIND_SOURCES: "/a:/b,/c" });
+  assert.deepEqual(config.allowBindSources, ["/a", "/b", "/c"]);
+});
+
+Deno.test("server options: build concurrency falls back to the number of CPUs", () => {
+  assert.deepEqual(
+    ["3", " 3 ", undefined, "", "0", "-1", "two", "1.5"].map((text) => buildConcurrency(text, 8)),
+    [3, 3, 8, 8, 8, 8, 8, 8],
+  );
+});
