@@ -1,0 +1,133 @@
+/** Uploads as appendable files beside the objects: publishing one is a rename on the same file system. */
+import { join } from "node:path";
+import { SvcError } from "../../../lib/base/errors.ts";
+import { syncDir } from "../../../lib/base/fs.ts";
+import type { CallOptions, UploadFile, UploadStore } from "../../../lib/store/object_store.ts";
+import { readFile, writeAll, writeError } from "./io.ts";
+
+const ID = /^[A-Za-z0-9-]{1,128}$/;
+
+class FsUpload implements UploadFile {
+  #file: Deno.FsFile | undefined;
+
+  constructor(
+    readonly id: string,
+    readonly path: string,
+    file: Deno.FsFile,
+    public offset: number,
+    private readonly publish: (path: string, key: string) => Promise<void>,
+  ) {
+    this.#file = file;
+  }
+
+  get #open(): Deno.FsFile {
+    if (!this.#file) throw new SvcError("internal", `Cannot use upload ${this.id}: it is closed`);
+    return this.#file;
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    const file = this.#open;
+    try {
+      await writeAll(file, chunk);
+      this.offset += chunk.length;
+    } catch (error) {
+      // What a failed write left behind the offset goes, so that the next one begins at the offset.
+      await file.truncate(this.offset).catch(() => {});
+      await file.seek(this.offset, Deno.SeekMode.Start).catch(() => {});
+      throw writeError(error, `write upload ${this.id}`);
+    }
+  }
+
+  async flush(): Promise<void> {
+    await this.#open.sync().catch((error) => {
+      throw writeError(error, `write upload ${this.id}`);
+    });
+  }
+
+  read(): ReadableStream<Uint8Array> {
+    return readFile(this.path, 0, this.offset);
+  }
+
+  async commit(key: string): Promise<void> {
+    await this.flush();
+    await this.publish(this.path, key);
+    await this.close();
+  }
+
+  async abort(): Promise<void> {
+    await this.close();
+    await Deno.remove(this.path).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
+
+  close(): Promise<void> {
+    this.#file?.close();
+    this.#file = undefined;
+    return Promise.resolve();
+  }
+}
+
+/** `publish` moves a file to a key, atomic and durable; an existing object stays as it is. */
+export class FsUploads implements UploadStore {
+  constructor(
+    private readonly root: string,
+    private readonly publish: (path: string, key: string) => Promise<void>,
+  ) {}
+
+  #path(id: string): string {
+    if (!ID.test(id)) throw new SvcError("blob_upload_unknown", `Cannot use upload id ${id}`);
+    return join(this.root, id);
+  }
+
+  async create(id: string, options: CallOptions = {}): Promise<UploadFile> {
+    options.signal?.throwIfAborted();
+    const path = this.#path(id);
+    const file = await Deno.open(path, { read: true, write: true, createNew: true }).catch(
+      (error) => {
+        throw writeError(error, `start upload ${id}`);
+      },
+    );
+    await syncDir(this.root);
+    return new FsUpload(id, path, file, 0, this.publish);
+  }
+
+  async open(id: string, options: CallOptions = {}): Promise<UploadFile | undefined> {
+    options.signal?.throwIfAborted();
+    if (!ID.test(id)) return undefined;
+    const path = this.#path(id);
+    try {
+      const file = await Deno.open(path, { read: true, write: true });
+      try {
+        // Two names: it was published when the server died. Appending would change the object.
+        if (((await file.stat()).nlink ?? 1) > 1) {
+          file.close();
+          await Deno.remove(path);
+          return undefined;
+        }
+        const offset = await file.seek(0, Deno.SeekMode.End);
+        return new FsUpload(id, path, file, offset, this.publish);
+      } catch (error) {
+        file.close();
+        throw error;
+      }
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  async *list(options: CallOptions = {}): AsyncGenerator<
+    { id: string; modified: Date; size: number }
+  > {
+    for await (const entry of Deno.readDir(this.root)) {
+      options.signal?.throwIfAborted();
+      if (!entry.isFile || !ID.test(entry.name)) continue;
+      const info = await Deno.stat(join(this.root, entry.name)).catch((error) => {
+        if (error instanceof Deno.errors.NotFound) return undefined;
+        throw error;
+      });
+      if (info) yield { id: entry.name, modified: info.mtime ?? new Date(0), size: info.size };
+    }
+  }
+}

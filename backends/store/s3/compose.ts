@@ -1,0 +1,113 @@
+/** Makes one object of segments and a tail inside the service. */
+import type { Bucket, Call, Part } from "./bucket.ts";
+import { collect } from "./body.ts";
+import { isNotImplemented, isRefusedCondition } from "./errors.ts";
+import { PART, type Segment } from "./upload_state.ts";
+
+/** Most bytes of one copying request: large enough to need few, small enough to end soon. */
+const LARGEST = 64 * 1024 * 1024;
+/** S3's limit of parts per object. */
+export const MOST_PARTS = 10_000;
+/** Copies under way at once. */
+const AT_ONCE = 6;
+
+export interface Piece {
+  key: string;
+  start: number;
+  /** Inclusive. */
+  end: number;
+}
+
+const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b);
+
+function cut(segments: Segment[], size: number): Piece[] {
+  return segments.flatMap((segment) =>
+    Array.from({ length: Math.ceil(segment.size / size) }, (_, i) => ({
+      key: segment.key,
+      start: i * size,
+      end: Math.min((i + 1) * size, segment.size) - 1,
+    }))
+  );
+}
+
+/**
+ * Pieces of one size, since some services take no others; segments are whole numbers of parts. Only where
+ * that would make more pieces than an object may have, they follow the segments' ends.
+ */
+export function pieces(segments: Segment[]): Piece[] {
+  const common = segments.reduce((size, segment) => gcd(size, segment.size), 0);
+  let size = PART;
+  for (let next = PART; next <= LARGEST; next += PART) if (common % next === 0) size = next;
+  const equal = cut(segments, size);
+  if (equal.length < MOST_PARTS) return equal;
+  const total = segments.reduce((sum, segment) => sum + segment.size, 0);
+  return cut(segments, Math.max(LARGEST, Math.ceil(total / (MOST_PARTS / 2))));
+}
+
+/** By the service, or where it cannot, through this process. */
+async function copyPiece(
+  bucket: Bucket,
+  piece: Piece,
+  key: string,
+  uploadId: string,
+  number: number,
+): Promise<Part> {
+  try {
+    return await bucket.copyPart(piece, key, uploadId, number);
+  } catch (error) {
+    if (!isNotImplemented(error)) throw error;
+    const found = await bucket.get(piece.key, piece);
+    if (!found) throw error;
+    const bytes = await collect(found.body, piece.end + 1 - piece.start);
+    return await bucket.uploadPart(key, uploadId, number, bytes);
+  }
+}
+
+export interface Composition {
+  segments: Segment[];
+  /** Comes last; may be empty. */
+  tail: Uint8Array;
+  key: string;
+  /** An existing object stays: where the service can tell. */
+  ifAbsent: boolean;
+  /** Makes the multipart upload findable before it holds anything. */
+  record: (uploadId: string) => Promise<void>;
+}
+
+/** False where `ifAbsent` found an object. Atomic: `key` shows all or nothing. */
+export async function compose(
+  bucket: Bucket,
+  what: Composition,
+  call: Call = {},
+): Promise<boolean> {
+  const { key } = what;
+  const uploadId = await bucket.createMultipart(key, call);
+  try {
+    await what.record(uploadId);
+    const todo = pieces(what.segments);
+    const parts: Part[] = [];
+    let next = 0;
+    const worker = async () => {
+      while (next < todo.length) {
+        const index = next++;
+        call.signal?.throwIfAborted();
+        parts[index] = await copyPiece(bucket, todo[index], key, uploadId, index + 1);
+      }
+    };
+    const done = await Promise.allSettled(Array.from({ length: AT_ONCE }, worker));
+    for (const result of done) if (result.status === "rejected") throw result.reason;
+    if (what.tail.length > 0) {
+      parts.push(await bucket.uploadPart(key, uploadId, parts.length + 1, what.tail, call));
+    }
+    await bucket.complete(key, uploadId, parts, { ...call, ifAbsent: what.ifAbsent });
+    return true;
+  } catch (error) {
+    await bucket.abortMultipart(key, uploadId).catch(
+      () => {/* the record stays for a later try */},
+    );
+    if (what.ifAbsent && isRefusedCondition(error)) return false;
+    // Its answer was lost and it was sent again.
+    if ((error as { name?: string }).name === "NoSuchUpload" && await bucket.head(key)) return true;
+    throw error;
+  }
+}

@@ -1,0 +1,188 @@
+/** `svc doctor s3 URL`: tries every operation that the store needs, in a folder that it takes away again. */
+import { SvcError } from "../../../lib/base/errors.ts";
+import { collect } from "./body.ts";
+import { Bucket, type BucketOptions, type Call, type Part } from "./bucket.ts";
+import { isNotImplemented, isRefusedCondition } from "./errors.ts";
+import { parseS3Location } from "./location.ts";
+import { PART } from "./upload_state.ts";
+
+export interface Probe {
+  /** What was tried: "put an object". */
+  operation: string;
+  ok: boolean;
+  /** Without it the store does not work; others have a substitute that `detail` names. */
+  needed: boolean;
+  /** What was found, or what stands in the way. */
+  detail: string;
+}
+
+interface Step {
+  operation: string;
+  /** Absent: needed. */
+  substitute?: string;
+  /** Throws, or says what is wrong; undefined: it works. */
+  try: () => Promise<string | undefined>;
+}
+
+const bytesOf = (text: string) => new TextEncoder().encode(text);
+
+async function refused(work: Promise<unknown>): Promise<string | undefined> {
+  try {
+    await work;
+    return "the condition is ignored";
+  } catch (error) {
+    if (isRefusedCondition(error)) return undefined;
+    if (isNotImplemented(error)) return "the service does not have it";
+    throw error;
+  }
+}
+
+function steps(bucket: Bucket, folder: string, call: Call): Step[] {
+  const key = (name: string) => `${folder}${name}`;
+  const read = async (name: string, start: number, end?: number) => {
+    const found = await bucket.get(key(name), { start, end }, call);
+    if (!found) return undefined;
+    return { ...found, text: new TextDecoder().decode(await collect(found.body, found.size)) };
+  };
+  let parts: Part[] = [];
+  let uploadId = "";
+  return [
+    {
+      operation: "put an object",
+      try: async () => void await bucket.put(key("a:1+2"), bytesOf("0123456789"), call),
+    },
+    {
+      operation: "look it up",
+      try: async () => {
+        const head = await bucket.head(key("a:1+2"), call);
+        return head?.size === 10
+          ? undefined
+          : `expected 10 bytes, found ${head?.size ?? "nothing"}`;
+      },
+    },
+    {
+      operation: "get a range of it",
+      try: async () => {
+        const found = await read("a:1+2", 3, 5);
+        return found?.text === "345" && found.total === 10
+          ? undefined
+          : `expected 3 of 10 bytes, got ${found?.size ?? "nothing"} of ${
+            found?.total ?? "nothing"
+          }`;
+      },
+    },
+    {
+      operation: "put where there is nothing (If-None-Match: *)",
+      substitute: "svc looks before it writes, and two servers can do so at the same moment",
+      try: () =>
+        refused(bucket.put(key("a:1+2"), bytesOf("0123456789"), { ...call, ifAbsent: true })),
+    },
+    {
+      operation: "list in byte order, after a key and by folder",
+      try: async () => {
+        for (const name of ["b/1", "b/2", "c"]) await bucket.put(key(name), bytesOf("x"), call);
+        const all = await bucket.list(folder, call);
+        const names = all.objects.map((entry) => entry.key.slice(folder.length)).join(" ");
+        if (names !== "a:1+2 b/1 b/2 c") return `expected a:1+2 b/1 b/2 c, got ${names}`;
+        const page = await bucket.list(folder, { ...call, delimiter: "/", after: key("a:1+2") });
+        const found = [...page.prefixes, ...page.objects.map((entry) => entry.key)]
+          .map((name) => name.slice(folder.length)).join(" ");
+        return found === "b/ c" ? undefined : `expected b/ and c, got ${found}`;
+      },
+    },
+    {
+      operation: "upload in parts",
+      try: async () => {
+        uploadId = await bucket.createMultipart(key("parts"), call);
+        parts = [await bucket.uploadPart(key("parts"), uploadId, 1, new Uint8Array(PART), call)];
+        parts.push(await bucket.uploadPart(key("parts"), uploadId, 2, bytesOf("tail"), call));
+        return undefined;
+      },
+    },
+    {
+      operation: "list the parts of an upload",
+      try: async () => {
+        const listed = await bucket.listParts(key("parts"), uploadId, call);
+        const sizes = (listed ?? []).map((part) => part.size).join(" ");
+        return sizes === `${PART} 4`
+          ? undefined
+          : `expected ${PART} 4 bytes, got ${sizes || "none"}`;
+      },
+    },
+    {
+      operation: "complete an upload",
+      try: async () => {
+        await bucket.complete(key("parts"), uploadId, parts, call);
+        const found = await read("parts", PART);
+        return found?.text === "tail" ? undefined : "the object is not what was sent";
+      },
+    },
+    {
+      operation: "copy a part from another object (UploadPartCopy)",
+      substitute: "svc reads and sends the bytes itself, which takes longer",
+      try: async () => {
+        const id = await bucket.createMultipart(key("copy"), call);
+        try {
+          const from = { key: key("parts"), start: 0, end: PART - 1 };
+          const copied = await bucket.copyPart(from, key("copy"), id, 1, call);
+          await bucket.complete(key("copy"), id, [copied], call);
+        } catch (error) {
+          await bucket.abortMultipart(key("copy"), id);
+          throw error;
+        }
+        const size = (await bucket.head(key("copy"), call))?.size;
+        return size === PART ? undefined : `expected ${PART} bytes, found ${size ?? "nothing"}`;
+      },
+    },
+    {
+      operation: "abort an upload",
+      try: async () => {
+        const id = await bucket.createMultipart(key("aborted"), call);
+        await bucket.abortMultipart(key("aborted"), id, call);
+        const left = await bucket.listParts(key("aborted"), id, call);
+        return left ? "its parts are still there" : undefined;
+      },
+    },
+    {
+      operation: "delete objects",
+      try: async () => {
+        const listed = await bucket.list(folder, call);
+        for (const entry of listed.objects) await bucket.delete(entry.key, call);
+        const left = (await bucket.list(folder, call)).objects.length;
+        return left === 0 ? undefined : `${left} objects are still listed`;
+      },
+    },
+  ];
+}
+
+/**
+ * Yields one result per operation. Stops after the first where the bucket cannot be reached or written at
+ * all. Throws `config_invalid` for what `value` gets wrong, and the caller's abort.
+ */
+export async function* probeS3(
+  value: string,
+  { signal, ...options }: Call & BucketOptions = {},
+): AsyncGenerator<Probe> {
+  const bucket = new Bucket(parseS3Location(value), options);
+  const folder = `svc-doctor-${crypto.randomUUID()}/`;
+  try {
+    await bucket.ready();
+    for (const step of steps(bucket, folder, { signal })) {
+      const needed = step.substitute === undefined;
+      const { operation } = step;
+      let wrong: string | undefined;
+      try {
+        wrong = await step.try();
+      } catch (error) {
+        signal?.throwIfAborted();
+        const told = bucket.fail(error, operation);
+        wrong = told instanceof SvcError ? told.message : String(told);
+      }
+      const substitute = step.substitute ? `; ${step.substitute}` : "";
+      yield { operation, ok: wrong === undefined, needed, detail: wrong ? wrong + substitute : "" };
+      if (wrong !== undefined && operation === "put an object") return;
+    }
+  } finally {
+    bucket.close();
+  }
+}

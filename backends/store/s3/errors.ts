@@ -1,0 +1,99 @@
+/** The service's refusals in the catalogue's terms. Nothing is decided by the words of a message. */
+import { SvcError } from "../../../lib/base/errors.ts";
+import { ConnectionError, StalledError } from "./http.ts";
+
+interface ServiceError {
+  name: string;
+  message: string;
+  $metadata?: { httpStatusCode?: number; requestId?: string };
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && "$metadata" in error;
+}
+
+/** The service's name of an error ("NoSuchKey"), or undefined for anything else. */
+export function serviceCode(error: unknown): string | undefined {
+  return isServiceError(error) ? error.name : undefined;
+}
+
+export function serviceStatus(error: unknown): number | undefined {
+  return isServiceError(error) ? error.$metadata?.httpStatusCode : undefined;
+}
+
+/** The object or the bucket is not there. */
+export function isMissing(error: unknown): boolean {
+  return ["NoSuchKey", "NotFound"].includes(serviceCode(error) ?? "");
+}
+
+/** A condition of the request (`If-None-Match`, `If-Match`) does not hold. */
+export function isRefusedCondition(error: unknown): boolean {
+  return serviceStatus(error) === 412 || serviceCode(error) === "ConditionalRequestConflict";
+}
+
+/** The service does not know the operation, or a header of it. */
+export function isNotImplemented(error: unknown): boolean {
+  return serviceStatus(error) === 501 || serviceCode(error) === "NotImplemented";
+}
+
+/** Full, or over its quota. */
+const FULL = new Set(["QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"]);
+/** Its way to say "later". */
+const BUSY = new Set(["SlowDown", "ServiceUnavailable", "Throttling", "TooManyRequests"]);
+const LOGIN = new Set([
+  "AccessDenied",
+  "InvalidAccessKeyId",
+  "SignatureDoesNotMatch",
+  "ExpiredToken",
+  "InvalidToken",
+  "Forbidden",
+]);
+
+const ask = (shown: string) => `\`svc doctor s3 ${shown}\` tries every operation that is needed`;
+
+/**
+ * `attempted` is what could not be done ("read blobs/x"). Errors that are ours, and the caller's own
+ * abort, pass as they are.
+ */
+export function storeError(error: unknown, attempted: string, shown: string): unknown {
+  if (error instanceof SvcError || error instanceof DOMException) return error;
+  const cannot = (why: string) => `Cannot ${attempted} in ${shown}: ${why}`;
+  if (error instanceof StalledError) {
+    return new SvcError("unavailable", cannot(error.message), { cause: error });
+  }
+  if (error instanceof ConnectionError) {
+    return new SvcError("upstream_failed", cannot(`no connection: ${error.message}`), {
+      cause: error,
+    });
+  }
+  const code = error instanceof Error ? error.name : "";
+  if (LOGIN.has(code)) {
+    return new SvcError("upstream_failed", cannot(`the login is refused (${code})`), {
+      cause: error,
+      help: `check the credentials and what they may do; ${ask(shown)}`,
+    });
+  }
+  if (code === "CredentialsProviderError") {
+    return new SvcError("upstream_failed", cannot("no credentials were found"), {
+      cause: error,
+      help: "give access_key and secret_key, or what the standard credential chain reads",
+    });
+  }
+  if (code === "NoSuchBucket") {
+    return new SvcError("upstream_failed", cannot("there is no such bucket"), {
+      cause: error,
+      help: "create the bucket, or correct the name, the region or the endpoint",
+    });
+  }
+  const status = serviceStatus(error);
+  if (FULL.has(code) || status === 507) {
+    return new SvcError("storage_full", cannot("the bucket takes no more"), { cause: error });
+  }
+  if (BUSY.has(code) || status !== undefined && (status >= 500 || status === 429)) {
+    return new SvcError("unavailable", cannot(`the service answers ${status} ${code}`), {
+      cause: error,
+    });
+  }
+  const why = error instanceof Error ? `${code}: ${error.message}` : String(error);
+  return new SvcError("upstream_failed", cannot(why), { cause: error, help: ask(shown) });
+}

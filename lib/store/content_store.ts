@@ -1,0 +1,94 @@
+/**
+ * The content-addressable store: digest rules once, above every {@linkcode ObjectStore}.
+ * Key layout: DESIGN.md section 7. Interface only; `createContentStore` is in content.ts.
+ */
+import type {
+  BlobBody,
+  ByteRange,
+  ImageSink,
+  ImageSource,
+  ResolvedManifest,
+} from "../oci/image.ts";
+import type { DigestAlgorithm } from "../oci/digest.ts";
+import type { Descriptor, Digest } from "../oci/types.ts";
+import type { CallOptions } from "./object_store.ts";
+import type { Upkeep } from "./upkeep.ts";
+
+export interface Upload {
+  readonly id: string;
+  readonly repository: string;
+  /** Bytes acknowledged so far. */
+  readonly offset: number;
+  /**
+   * Appends; resolves with the new offset once the bytes are durable. A body that breaks off keeps
+   * what arrived: the client asks for the offset and goes on. Throws `range_invalid` where `at` is not
+   * the current offset, `size_invalid` where the body has more than `limit` bytes (the surplus is not
+   * kept).
+   */
+  append(
+    body: ReadableStream<Uint8Array>,
+    options?: CallOptions & { at?: number; limit?: number },
+  ): Promise<number>;
+  /** Verifies and publishes. Throws `digest_invalid` on mismatch and drops the upload. */
+  commit(digest: Digest, options?: CallOptions): Promise<{ size: number }>;
+  abort(): Promise<void>;
+}
+
+/**
+ * A `probe` is a client's question before it pushes: what it is told is there is kept for its push
+ * (gc/guard.ts).
+ */
+export interface LookOptions extends CallOptions {
+  probe?: boolean;
+}
+
+export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
+  /** Collections, checks and figures. */
+  readonly upkeep: Upkeep;
+  resolve(
+    repository: string,
+    reference: string,
+    options?: LookOptions,
+  ): Promise<ResolvedManifest | undefined>;
+  stat(
+    repository: string,
+    digest: Digest,
+    options?: LookOptions,
+  ): Promise<{ size: number } | undefined>;
+  /** `algorithm` is a hint: the digest at `commit` decides, at the price of a second reading. */
+  startUpload(
+    repository: string,
+    options?: CallOptions & { algorithm?: DigestAlgorithm },
+  ): Promise<Upload>;
+  /** Missing, or of another repository: undefined. */
+  openUpload(repository: string, id: string, options?: CallOptions): Promise<Upload | undefined>;
+  get(
+    repository: string,
+    digest: Digest,
+    options?: CallOptions & { range?: ByteRange },
+  ): Promise<BlobBody | undefined>;
+  /** Drops uploads that nobody touched for `idleMs`; returns how many. For a timer of the server. */
+  expireUploads(idleMs: number, options?: CallOptions): Promise<number>;
+  /**
+   * False where there was nothing. Blobs are shared by all repositories: one that a manifest of any of
+   * them refers to stays, and `blob_in_use` names the manifest's repository.
+   */
+  deleteBlob(repository: string, digest: Digest, options?: CallOptions): Promise<boolean>;
+  /** By tag: only the tag goes. By digest: the manifest, its tags and its referrer entry go. */
+  deleteManifest(repository: string, reference: string, options?: CallOptions): Promise<boolean>;
+  /** True once a manifest was published in it. */
+  hasRepository(repository: string, options?: CallOptions): Promise<boolean>;
+  /** Names in byte order, strictly after `after`. */
+  repositories(options?: CallOptions & { after?: string }): AsyncIterable<string>;
+  /**
+   * Like `putManifest` of ImageSink, with what the HTTP surface has to answer. Without `mediaType` the
+   * document's own counts. `sparse` accepts a manifest whose references are not here (yet): a mirror's,
+   * which fetches them when they are asked for.
+   */
+  publish(
+    repository: string,
+    mediaType: string | undefined,
+    bytes: Uint8Array,
+    options?: CallOptions & { tags?: string[]; digest?: Digest; sparse?: boolean },
+  ): Promise<{ descriptor: Descriptor; subject?: Digest }>;
+}

@@ -1,0 +1,233 @@
+/**
+ * Mark and sweep (DESIGN.md section 8). The mark reads every manifest's record; the sweep goes through
+ * the blobs in the order of their keys and removes, batch by batch, what the mark does not hold and the
+ * guard grants. Memory: 16 bytes and some air for each reference and manifest, and one batch.
+ *
+ * A collection that ends early has removed nothing but garbage; the next one goes on with what is left.
+ */
+import type { GcResult } from "../../api/storage.ts";
+import { SvcError } from "../../base/errors.ts";
+import { blobKey, BLOBS, CLOCK, digestOfKey, RESCUED } from "../keys.ts";
+import type { BlobPlaces } from "../blob_places.ts";
+import type { Manifests } from "../manifests.ts";
+import type { CallOptions, ObjectStore } from "../object_store.ts";
+import type { Uploads } from "../uploads.ts";
+import { type Guard, IDLE_MS } from "./guard.ts";
+import { deadManifests, manifestOfKey, Mark, type Retention } from "./mark.ts";
+
+/** Uploads that nobody touched for this long are dropped, at the latest by a collection. */
+export const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
+/** Blobs that go to the guard at once. */
+const BATCH = 1_000;
+
+export interface GcProgress {
+  phase: "manifests" | "mark" | "sweep";
+  /** Blobs looked at. */
+  blobs: number;
+  blobsDeleted: number;
+}
+
+export interface CollectOptions extends CallOptions {
+  /** Counts, and removes nothing. */
+  dryRun?: boolean;
+  /** Default "keep". */
+  untagged?: Retention;
+  /** Pushes that rested for longer are given up; default one hour. */
+  idleMs?: number;
+  onProgress?: (progress: GcProgress) => void;
+  /** Prunes stale build caches; resolves to the bytes freed. */
+  pruneBuildCache?: (options: CallOptions & { dryRun: boolean }) => Promise<number>;
+}
+
+export interface StoreParts {
+  objects: ObjectStore;
+  places: BlobPlaces;
+  manifests: Manifests;
+  guard: Guard;
+  uploads: Uploads;
+}
+
+class Collection {
+  readonly result: GcResult = {
+    blobsDeleted: 0,
+    bytesReclaimed: 0,
+    manifestsDeleted: 0,
+    buildCacheBytesReclaimed: 0,
+    durationMs: 0,
+    blobsLeased: 0,
+    uploadsExpired: 0,
+  };
+  #blobs = 0;
+  #call: CallOptions;
+  #idleMs: number;
+
+  constructor(private readonly parts: StoreParts, private readonly options: CollectOptions) {
+    this.#call = { signal: options.signal };
+    this.#idleMs = options.idleMs ?? IDLE_MS;
+  }
+
+  #report(phase: GcProgress["phase"]): void {
+    const { blobsDeleted } = this.result;
+    this.options.onProgress?.({ phase, blobs: this.#blobs, blobsDeleted });
+  }
+
+  async run(): Promise<GcResult> {
+    const { parts: { objects, manifests, guard, uploads }, options } = this;
+    const began = performance.now();
+    if (!options.dryRun) {
+      this.result.uploadsExpired = await uploads.expire(UPLOAD_IDLE_MS, this.#call);
+    }
+    const mark = new Mark(objects, manifests);
+    // From before the mark's reading on: what is published meanwhile may be read or not.
+    try {
+      await guard.watch((keys) => mark.add(keys));
+      const doomed = await this.#dropManifests();
+      this.#report("mark");
+      await mark.scan(this.#call, doomed && ((key) => doomed.has(key)));
+      await this.#sweep(mark, BLOBS);
+      if (guard.shared) {
+        await this.#sweep(mark, RESCUED);
+        if (!options.dryRun) await this.#sweepCopies();
+      }
+    } finally {
+      await guard.watch(undefined);
+    }
+    this.result.buildCacheBytesReclaimed =
+      await options.pruneBuildCache?.({ ...this.#call, dryRun: options.dryRun ?? false }) ?? 0;
+    this.result.durationMs = Math.round(performance.now() - began);
+    return this.result;
+  }
+
+  /** The time as the store writes it down. */
+  async #now(): Promise<Date> {
+    const { objects } = this.parts;
+    if (objects.exclusive) return new Date();
+    await objects.put(CLOCK, new Uint8Array(), this.#call);
+    return (await objects.stat(CLOCK, this.#call))?.modified ?? new Date();
+  }
+
+  /** A dry run gives the keys instead, which its mark passes over. */
+  async #dropManifests(): Promise<Set<string> | undefined> {
+    const { untagged: retention = "keep", dryRun } = this.options;
+    if (retention === "keep") return undefined;
+    const { manifests, guard } = this.parts;
+    const all = new Set<string>();
+    for await (const repository of manifests.repositories(this.#call)) {
+      this.#report("manifests");
+      const when = { retention, now: await this.#now() };
+      const look = () => deadManifests(this.parts, repository, when, this.#call);
+      const dead = await look();
+      if (dryRun) {
+        for (const key of dead) all.add(key);
+        this.result.manifestsDeleted += dead.size;
+        continue;
+      }
+      const { removed } = await guard.sweep([...dead], {
+        ...this.#call,
+        idleMs: this.#idleMs,
+        recheck: async (keys) => {
+          const again = await look();
+          return keys.filter((key) => again.has(key));
+        },
+        remove: async (key) => {
+          await manifests.drop(repository, manifestOfKey(key).digest);
+        },
+      });
+      this.result.manifestsDeleted += removed;
+    }
+    return dryRun ? all : undefined;
+  }
+
+  async #sweep(mark: Mark, prefix: string): Promise<void> {
+    const { objects, guard } = this.parts;
+    // Their leases may have been lost with the process that gave them.
+    const unsure = guard.unsureTime(this.#idleMs);
+    let batch: string[] = [];
+    for await (const entry of objects.list(prefix, { ...this.#call, brief: true })) {
+      if (!("key" in entry)) continue;
+      if (++this.#blobs % BATCH === 0) this.#report("sweep");
+      if (mark.holds(entry.key)) continue;
+      if (unsure) {
+        const info = await objects.stat(entry.key, this.#call);
+        if (info && info.modified >= unsure.from && info.modified <= unsure.to) {
+          this.result.blobsLeased++;
+          continue;
+        }
+      }
+      batch.push(entry.key);
+      if (batch.length < BATCH) continue;
+      await this.#sweepBatch(mark, batch);
+      batch = [];
+    }
+    if (batch.length > 0) await this.#sweepBatch(mark, batch);
+    this.#report("sweep");
+  }
+
+  /** Copies that are needed no more: their blobs stand where they belong, and stay there. */
+  async #sweepCopies(): Promise<void> {
+    const { objects, guard } = this.parts;
+    const copies: string[] = [];
+    for await (const entry of objects.list(RESCUED, this.#call)) {
+      if ("key" in entry) copies.push(entry.key);
+    }
+    const spare = async (key: string) => {
+      const first = blobKey(digestOfKey(key)!);
+      return !await guard.condemned(first, this.#call) &&
+        await objects.stat(first, this.#call) !== undefined;
+    };
+    await guard.sweep(copies, {
+      ...this.#call,
+      idleMs: this.#idleMs,
+      recheck: async (keys) => {
+        const free: string[] = [];
+        for (const key of keys) if (await spare(key)) free.push(key);
+        return free;
+      },
+      remove: async (key) => void await objects.delete(key),
+    });
+  }
+
+  async #sweepBatch(mark: Mark, keys: string[]): Promise<void> {
+    const { objects, guard } = this.parts;
+    const remove = async (key: string) => {
+      const info = await objects.stat(key);
+      if (!info) return;
+      if (!this.options.dryRun) await objects.delete(key);
+      this.result.blobsDeleted++;
+      this.result.bytesReclaimed += info.size;
+    };
+    if (this.options.dryRun) {
+      for (const key of keys) await remove(key);
+      return;
+    }
+    const { leased } = await guard.sweep(keys, {
+      ...this.#call,
+      idleMs: this.#idleMs,
+      recheck: async (rest) => {
+        if (guard.shared) await mark.scan(this.#call);
+        return rest.filter((key) => !mark.holds(key));
+      },
+      remove,
+    });
+    this.result.blobsLeased += leased;
+  }
+}
+
+/** One at a time; a second call while one runs throws `conflict`. */
+export class Collector {
+  #running = false;
+
+  constructor(private readonly parts: StoreParts) {}
+
+  async collect(options: CollectOptions = {}): Promise<GcResult> {
+    if (this.#running) {
+      throw new SvcError("conflict", "Cannot collect garbage: a collection is under way");
+    }
+    this.#running = true;
+    try {
+      return await new Collection(this.parts, options).run();
+    } finally {
+      this.#running = false;
+    }
+  }
+}

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { DigestSet } from "./digest_set.ts";
+import { LeaseTable } from "./lease_table.ts";
+
+const digest = (n: number) => `sha256:${n.toString(16).padStart(32, "0").padEnd(64, "a")}`;
+
+Deno.test("a digest set holds what was added, through its growth, and nothing else", () => {
+  const set = new DigestSet(16);
+  for (let n = 0; n < 5000; n += 2) set.add(digest(n));
+  set.add(digest(0));
+  set.addKey("manifests/a/b");
+  assert.equal(set.size, 2501);
+  for (let n = 0; n < 5000; n++) assert.equal(set.has(digest(n)), n % 2 === 0);
+  assert.equal(set.hasKey("manifests/a/b"), true);
+  assert.equal(set.hasKey("manifests/a/c"), false);
+  assert.ok(set.bytes < 5000 * 2 * 16 * 2);
+});
+
+Deno.test("leases count pushes, age with their repository, and not while it is sent to", () => {
+  let now = 0;
+  const table = new LeaseTable(100, () => now);
+  table.add("a", "blob");
+  table.add("a", "blob");
+  table.add("b", "blob");
+  table.remove("a", "blob");
+  assert.equal(table.has("blob"), true);
+  table.remove("a", "blob");
+  table.remove("a", "blob");
+  assert.equal(table.has("blob"), true);
+  now = 90;
+  table.add("b", "other");
+  now = 150;
+  table.expire(100);
+  assert.equal(table.has("blob"), true);
+  const busy = table.busy("b");
+  now = 1000;
+  table.expire(100);
+  assert.equal(table.has("other"), true);
+  busy[Symbol.dispose]();
+  table.expire(100);
+  assert.equal(table.has("other"), true);
+  now = 1100;
+  table.expire(100);
+  assert.equal(table.size, 0);
+});
+
+Deno.test("a lease that ends lets go of its claim", () => {
+  const table = new LeaseTable(100);
+  let released = 0;
+  const claim = { taken: 0, held: Promise.resolve(), release: () => void released++ };
+  table.add("a", "one").claim = claim;
+  table.add("a", "two").claim = claim;
+  table.remove("a", "one");
+  assert.equal(released, 1);
+  table.expire(0);
+  assert.equal(released, 2);
+});

@@ -1,0 +1,122 @@
+/** The guard of a store that one process has to itself; see guard.ts. */
+import type { Digest } from "../../oci/types.ts";
+import { Gate } from "../gate.ts";
+import type { CallOptions } from "../object_store.ts";
+import { type Guard, IDLE_MS, type PublishStep, type SweepOptions } from "./guard.ts";
+import { LeaseTable } from "./lease_table.ts";
+
+/** Keys removed while publications wait. */
+const BATCH = 64;
+/** Removals under way at once. */
+const PARALLEL = 8;
+
+/** Nothing to do: what is held in memory is safe at once. */
+const STEP: PublishStep = {
+  confirm: () => Promise.resolve(),
+  secure: () => Promise.resolve(),
+};
+
+/** Runs `work` on each item, some at a time. After a failure no more begin; those begun are awaited. */
+export async function eachOf<T>(items: T[], parallel: number, work: (item: T) => Promise<void>) {
+  let next = 0;
+  let failure: { error: unknown } | undefined;
+  const run = async () => {
+    while (next < items.length && !failure) {
+      await work(items[next++]).catch((error) => failure ??= { error });
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, run));
+  if (failure) throw failure.error;
+}
+
+export class LocalGuard implements Guard {
+  readonly shared = false;
+  #seen?: (keys: string[]) => void;
+  #gate = new Gate();
+  #leases: LeaseTable;
+  #dying = new Map<string, Promise<void>>();
+  #opened = Date.now();
+
+  constructor(idleMs: number = IDLE_MS) {
+    this.#leases = new LeaseTable(idleMs);
+  }
+
+  async lease(repository: string, key: string): Promise<boolean> {
+    this.#leases.add(repository, key);
+    await this.#dying.get(key);
+    return true;
+  }
+
+  release(repository: string, keys: string[]): void {
+    for (const key of keys) this.#leases.remove(repository, key);
+  }
+
+  busy(repository: string): Disposable {
+    return this.#leases.busy(repository);
+  }
+
+  publish<T>(keys: string[], work: (step: PublishStep) => Promise<T>): Promise<T> {
+    return this.#gate.shared(() => {
+      this.#seen?.(keys);
+      return work(STEP);
+    });
+  }
+
+  async watch(seen: ((keys: string[]) => void) | undefined): Promise<void> {
+    this.#seen = seen;
+    if (seen) await this.#gate.exclusive(() => Promise.resolve());
+  }
+
+  secure(_digest: Digest): Promise<void> {
+    return Promise.resolve();
+  }
+
+  withdraw<T>(keys: string[], work: (begin: () => void) => Promise<T>): Promise<T> {
+    return this.#gate.exclusive(() => this.#removing(keys, () => work(() => {})));
+  }
+
+  /** Between the look at the leases and this nothing else may run: whoever leases later sees it. */
+  async #removing<T>(keys: string[], work: () => Promise<T>): Promise<T> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    for (const key of keys) this.#dying.set(key, promise);
+    try {
+      return await work();
+    } finally {
+      for (const key of keys) this.#dying.delete(key);
+      resolve();
+    }
+  }
+
+  async sweep(keys: string[], options: SweepOptions & CallOptions) {
+    const result = { removed: 0, leased: 0 };
+    this.#leases.expire(options.idleMs);
+    for (let at = 0; at < keys.length; at += BATCH) {
+      options.signal?.throwIfAborted();
+      await this.#gate.exclusive(async () => {
+        const idle = await options.recheck(keys.slice(at, at + BATCH));
+        const doomed = idle.filter((key) => !this.#leases.has(key));
+        result.leased += idle.length - doomed.length;
+        await this.#removing(doomed, () =>
+          eachOf(doomed, PARALLEL, async (key) => {
+            await options.remove(key);
+            result.removed++;
+          }));
+      });
+    }
+    return result;
+  }
+
+  condemned(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
+  unsureTime(idleMs: number): { from: Date; to: Date } | undefined {
+    const age = Date.now() - this.#opened;
+    if (age >= idleMs) return undefined;
+    return { from: new Date(this.#opened - idleMs), to: new Date(this.#opened) };
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

@@ -1,0 +1,128 @@
+/** What manifests refer to, and which manifests nothing refers to. */
+import type { Digest } from "../../oci/types.ts";
+import { digestOfKey, manifestKey, MANIFESTS, manifestsPrefix, unescapeName } from "../keys.ts";
+import type { Manifests } from "../manifests.ts";
+import type { CallOptions, ObjectStore } from "../object_store.ts";
+import { DigestSet } from "./digest_set.ts";
+
+/** Records read at once. */
+const READS = 32;
+
+/** Untagged manifests stay; stay until they are so old (milliseconds); or go at once. */
+export type Retention = "keep" | "drop" | number;
+
+/** "manifests/a.b/sha256:…" as repository and digest. */
+export function manifestOfKey(key: string): { repository: string; digest: Digest } {
+  const [, name, digest] = key.split("/");
+  return { repository: unescapeName(name), digest };
+}
+
+async function inChunks<T>(
+  source: AsyncIterable<T>,
+  size: number,
+  work: (chunk: T[]) => Promise<void>,
+): Promise<void> {
+  let chunk: T[] = [];
+  for await (const item of source) {
+    chunk.push(item);
+    if (chunk.length < size) continue;
+    await work(chunk);
+    chunk = [];
+  }
+  if (chunk.length > 0) await work(chunk);
+}
+
+/** The digests that manifests hold on to; grows only. */
+export class Mark {
+  #live = new DigestSet();
+  #seen = new DigestSet();
+
+  constructor(private readonly objects: ObjectStore, private readonly manifests: Manifests) {}
+
+  /** True where a manifest refers to the blob of this key, or is it. */
+  holds(key: string): boolean {
+    const digest = digestOfKey(key);
+    return digest !== undefined && this.#live.has(digest);
+  }
+
+  /** Keys of a publication: those of blobs count. */
+  add(keys: string[]): void {
+    for (const key of keys) {
+      const digest = digestOfKey(key);
+      if (digest !== undefined) this.#live.add(digest);
+    }
+  }
+
+  /** Bytes held. */
+  get bytes(): number {
+    return this.#live.bytes + this.#seen.bytes;
+  }
+
+  /** Reads the records that no earlier scan saw. A record's key says all of its references. */
+  async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
+    const fresh = async function* (this: Mark) {
+      for await (const entry of this.objects.list(MANIFESTS, { ...call, brief: true })) {
+        if (!("key" in entry) || this.#seen.hasKey(entry.key) || skip?.(entry.key)) continue;
+        yield entry.key;
+      }
+    };
+    await inChunks(fresh.call(this), READS, async (keys) => {
+      await Promise.all(keys.map(async (key) => {
+        const { repository, digest } = manifestOfKey(key);
+        const record = await this.manifests.record(repository, digest, call);
+        if (!record) return;
+        this.#live.add(digest);
+        for (const reference of record.references) this.#live.add(reference);
+        this.#seen.addKey(key);
+      }));
+    });
+  }
+}
+
+/**
+ * Keys of a repository's manifests that may go: neither tagged nor young enough, nor part of an index
+ * that stays, nor referring to a subject that stays. `now` is by the store's clock.
+ */
+export async function deadManifests(
+  { objects, manifests }: { objects: ObjectStore; manifests: Manifests },
+  repository: string,
+  { retention, now }: { retention: Retention; now: Date },
+  call: CallOptions,
+): Promise<Set<string>> {
+  const dead = new Set<string>();
+  if (retention === "keep") return dead;
+  const records = new Map<Digest, { references: Digest[]; subject?: Digest }>();
+  const referrers = new Map<Digest, Digest[]>();
+  const waiting: Digest[] = [];
+  // Before the tags: a manifest that is published now, and then tagged, is not looked at yet.
+  const entries = objects.list(manifestsPrefix(repository), call);
+  await inChunks(entries, READS, async (chunk) => {
+    await Promise.all(chunk.map(async (entry) => {
+      if (!("key" in entry)) return;
+      const { digest } = manifestOfKey(entry.key);
+      const record = await manifests.record(repository, digest, call);
+      if (!record) return;
+      const { references, subject } = record;
+      records.set(digest, { references, subject });
+      if (subject) referrers.set(subject, [...referrers.get(subject) ?? [], digest]);
+      const age = now.getTime() - entry.modified.getTime();
+      if (retention !== "drop" && age < retention) waiting.push(digest);
+    }));
+  });
+  if (records.size === 0) return dead;
+  for await (const tag of manifests.tags(repository, call)) {
+    const digest = await manifests.tagged(repository, tag, call);
+    if (digest) waiting.push(digest);
+  }
+  const live = new Set<Digest>();
+  for (let digest = waiting.pop(); digest !== undefined; digest = waiting.pop()) {
+    const record = records.get(digest);
+    if (!record || live.has(digest)) continue;
+    live.add(digest);
+    waiting.push(...record.references, ...referrers.get(digest) ?? []);
+  }
+  for (const digest of records.keys()) {
+    if (!live.has(digest)) dead.add(manifestKey(repository, digest));
+  }
+  return dead;
+}

@@ -1,0 +1,77 @@
+/** Claims and condemnations as objects of the store: immutable lists of keys; see guard.ts. */
+import { SvcError } from "../../base/errors.ts";
+import type { CallOptions, ObjectStore } from "../object_store.ts";
+
+export interface NoteBody {
+  /** A lease of pushes, or the intent of one publication. */
+  kind?: "lease" | "intent";
+  keys: string[];
+}
+
+export interface Note {
+  name: string;
+  /** By the store's clock. */
+  modified: Date;
+  kind?: NoteBody["kind"];
+  keys: ReadonlySet<string>;
+}
+
+const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
+
+/** The notes under one prefix. What was read once is remembered: a note never changes. */
+export class Notes {
+  #read = new Map<string, Note>();
+  #process = crypto.randomUUID();
+  #count = 0;
+
+  constructor(private readonly objects: ObjectStore, private readonly prefix: string) {}
+
+  /** Durable when it resolves. */
+  async write(body: NoteBody, call: CallOptions = {}): Promise<string> {
+    const name = `${this.prefix}${this.#process}-${(this.#count++).toString(36)}`;
+    await this.objects.put(name, encode(body), call);
+    return name;
+  }
+
+  /** When the store says that a note was written; undefined: it is gone. */
+  async written(name: string, call: CallOptions = {}): Promise<Date | undefined> {
+    return (await this.objects.stat(name, call))?.modified;
+  }
+
+  async remove(name: string, call: CallOptions = {}): Promise<void> {
+    this.#read.delete(name);
+    await this.objects.delete(name, call);
+  }
+
+  /** All that are there at some moment after the call. */
+  async all(call: CallOptions = {}): Promise<Note[]> {
+    const found: Note[] = [];
+    const names = new Set<string>();
+    for await (const entry of this.objects.list(this.prefix, call)) {
+      if (!("key" in entry)) continue;
+      names.add(entry.key);
+      const note = this.#read.get(entry.key) ?? await this.#load(entry.key, entry.modified, call);
+      if (note) found.push(note);
+    }
+    for (const name of this.#read.keys()) if (!names.has(name)) this.#read.delete(name);
+    return found;
+  }
+
+  async #load(name: string, modified: Date, call: CallOptions): Promise<Note | undefined> {
+    const body = await this.objects.get(name, call);
+    if (!body) return undefined;
+    const text = await new Response(body.stream() as BodyInit).text();
+    let parsed: Partial<NoteBody> | undefined;
+    try {
+      parsed = JSON.parse(text);
+    } catch {
+      // reported below
+    }
+    if (!Array.isArray(parsed?.keys)) {
+      throw new SvcError("internal", `Cannot read ${name}: it is not a list of keys`);
+    }
+    const note = { name, modified, kind: parsed.kind, keys: new Set(parsed.keys) };
+    this.#read.set(name, note);
+    return note;
+  }
+}

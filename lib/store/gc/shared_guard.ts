@@ -1,0 +1,346 @@
+/** The guard of a store that several processes write; the protocol and its proof are in guard.ts. */
+import { SvcError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Digest } from "../../oci/types.ts";
+import type { BlobPlaces } from "../blob_places.ts";
+import { blobKey, CLAIMS, CONDEMNED, digestOfKey } from "../keys.ts";
+import type { CallOptions, ObjectStore } from "../object_store.ts";
+import {
+  FENCE_MS,
+  type Guard,
+  IDLE_MS,
+  type PublishStep,
+  RETIRE_MS,
+  type SweepOptions,
+  type SweepResult,
+} from "./guard.ts";
+import { LeaseClaim } from "./lease_claim.ts";
+import { type Lease, LeaseTable } from "./lease_table.ts";
+import { eachOf } from "./local_guard.ts";
+import { type Note, Notes } from "./notes.ts";
+
+/** How long somebody else's removal is waited for before its blobs are copied. Costs time, not safety. */
+const PATIENCE_MS = 4_000;
+/** Keys of one condemnation: each costs the time of looking at what was published meanwhile. */
+const BATCH = 1_000;
+const PARALLEL = 16;
+/** A deletion that got no answer has long been refused or done after this. */
+const SURELY_OVER_MS = 30 * 60_000;
+
+export interface SharedGuardOptions {
+  log: Logger;
+  idleMs?: number;
+  patienceMs?: number;
+}
+
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+/** What a holder claims for a key that a remover condemns: a blob is claimed by its first place. */
+function claimedAs(key: string): string {
+  const digest = digestOfKey(key);
+  return digest === undefined ? key : blobKey(digest);
+}
+
+export class SharedGuard implements Guard {
+  readonly shared = true;
+  #leases: LeaseTable;
+  #claims: Notes;
+  #condemned: Notes;
+  /** Gathers leases until it is written. */
+  #claiming: LeaseClaim | undefined;
+  #writing: Promise<void> = Promise.resolve();
+  /** Condemnations that were waited for in vain. */
+  #stuck = new Set<string>();
+  #background = new Set<Promise<unknown>>();
+  #log: Logger;
+  #patienceMs: number;
+
+  constructor(
+    private readonly objects: ObjectStore,
+    private readonly places: BlobPlaces,
+    options: SharedGuardOptions,
+  ) {
+    this.#leases = new LeaseTable(options.idleMs ?? IDLE_MS);
+    this.#claims = new Notes(objects, CLAIMS);
+    this.#condemned = new Notes(objects, CONDEMNED);
+    this.#log = options.log;
+    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+  }
+
+  async lease(repository: string, key: string, options: CallOptions = {}): Promise<boolean> {
+    const lease = this.#leases.add(repository, key);
+    try {
+      return await this.#hold(lease, options);
+    } catch (error) {
+      this.#leases.remove(repository, key);
+      throw error;
+    }
+  }
+
+  /** Claims what has no claim, or one so old that it will be taken for a dead process's. */
+  async #hold(lease: Lease, options: CallOptions): Promise<boolean> {
+    const { claim } = lease;
+    if (claim && this.#leases.now() - claim.taken < this.#leases.idleMs / 2) {
+      await claim.held;
+      return false;
+    }
+    const claiming = this.#claiming ??= this.#claimNext();
+    claiming.add(lease, this.#leases.now());
+    claim?.release();
+    await claiming.done;
+    options.signal?.throwIfAborted();
+    return true;
+  }
+
+  /** Each claim is written once the one before is: meanwhile leases gather in it. */
+  #claimNext(): LeaseClaim {
+    const claim = new LeaseClaim((name) => this.#later(this.#claims.remove(name)));
+    const write = async () => {
+      this.#claiming = undefined;
+      const { keys } = claim;
+      claim.written(await this.#claims.write({ kind: "lease", keys }));
+      return keys;
+    };
+    const written = this.#writing.then(write);
+    this.#writing = written.then(() => {}, () => {});
+    written.then((keys) => this.#settle(keys)).then(
+      () => claim.settled(),
+      (error) => claim.failed(error),
+    );
+    return claim;
+  }
+
+  release(repository: string, keys: string[]): void {
+    for (const key of keys) this.#leases.remove(repository, key);
+  }
+
+  busy(repository: string): Disposable {
+    const renewing = setInterval(() => {
+      for (const lease of this.#leases.leasesOf(repository)) {
+        this.#hold(lease, {}).catch((error) => this.#log.warn("renewing a lease", { error }));
+      }
+    }, this.#leases.idleMs / 4);
+    const busy = this.#leases.busy(repository);
+    return {
+      [Symbol.dispose]: () => {
+        clearInterval(renewing);
+        busy[Symbol.dispose]();
+      },
+    };
+  }
+
+  /**
+   * h2 and h3: resolves once no remover can take the keys away unseen. Condemned blobs of a remover that
+   * does not come to its end are copied; for other keys of its throws `unavailable`.
+   */
+  async #settle(keys: string[], call: CallOptions = {}): Promise<void> {
+    const touching = (notes: Note[]) =>
+      notes.filter((note) => keys.some((key) => this.#condemns(note, key)));
+    const until = performance.now() + this.#patienceMs;
+    for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
+      const found = touching(await this.#condemned.all(call));
+      if (found.length === 0) return;
+      if (performance.now() > until) { for (const note of found) this.#stuck.add(note.name); }
+      if (found.every((note) => this.#stuck.has(note.name))) break;
+      await pause(wait, call.signal);
+    }
+    for (const key of keys) {
+      const digest = digestOfKey(key);
+      if (digest !== undefined) await this.secure(digest, call);
+      else if (touching(await this.#condemned.all(call)).some((note) => note.keys.has(key))) {
+        throw new SvcError(
+          "unavailable",
+          `Cannot use ${key}: a collection that did not end may still remove it`,
+          { help: "try again; after a day the collection is taken to have ended" },
+        );
+      }
+    }
+  }
+
+  /** True where the remover may delete `key` itself or, of a blob, any place of it. */
+  #condemns(note: Note, key: string): boolean {
+    if (note.keys.has(key)) return true;
+    const digest = digestOfKey(key);
+    if (digest === undefined) return false;
+    for (const other of note.keys) {
+      if (digestOfKey(other) === digest) return true;
+    }
+    return false;
+  }
+
+  async secure(digest: Digest, call: CallOptions = {}): Promise<void> {
+    if (this.#stuck.size === 0) return;
+    const notes = await this.#condemned.all(call);
+    const names = new Set(notes.map((note) => note.name));
+    for (const name of this.#stuck) if (!names.has(name)) this.#stuck.delete(name);
+    await this.places.rescue(
+      digest,
+      (place) => notes.some((note) => note.keys.has(place)),
+      call,
+    );
+  }
+
+  async publish<T>(
+    keys: string[],
+    work: (step: PublishStep) => Promise<T>,
+    call: CallOptions = {},
+  ): Promise<T> {
+    const claim = await this.#claims.write({ kind: "intent", keys }, call);
+    try {
+      await this.#settle(keys, call);
+      return await work({
+        secure: (digest) => this.secure(digest, call),
+        confirm: async () => {
+          if (await this.#claims.written(claim, call)) return;
+          throw new SvcError(
+            "unavailable",
+            "Cannot publish the manifest: it took so long that its claim was given up",
+          );
+        },
+      });
+    } finally {
+      this.#later(this.#claims.remove(claim));
+    }
+  }
+
+  /** A claim that could not be dropped is a dead process's to everyone else. */
+  #later(work: Promise<void>): Promise<void> {
+    const done = work.catch((error) => this.#log.warn("a claim could not be dropped", { error }))
+      .finally(() => this.#background.delete(done));
+    this.#background.add(done);
+    return done;
+  }
+
+  async withdraw<T>(
+    keys: string[],
+    work: (begin: () => void) => Promise<T>,
+    call: CallOptions = {},
+  ): Promise<T> {
+    const until = performance.now() + this.#patienceMs;
+    for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
+      const name = await this.#condemned.write({ keys }, call);
+      const now = await this.#condemned.written(name, call) ?? new Date();
+      const claimed = await this.#claimedKeys(now, 0, call).catch(async (error) => {
+        await this.#condemned.remove(name);
+        throw error;
+      });
+      if (!keys.some((key) => claimed.has(claimedAs(key)))) {
+        const removal = { begun: false };
+        try {
+          const result = await work(() => removal.begun = true);
+          removal.begun = false;
+          return result;
+        } finally {
+          await this.#acquit(name, removal.begun);
+        }
+      }
+      // Given up before waiting: who publishes waits for this to go.
+      await this.#condemned.remove(name);
+      if (performance.now() > until) {
+        throw new SvcError("conflict", `Cannot delete ${keys[0]}: a push is using it`);
+      }
+      await pause(wait, call.signal);
+    }
+  }
+
+  /** r6. Where a deletion failed it may still be on its way: then the condemnation stays for long. */
+  async #acquit(name: string, unsure: boolean): Promise<void> {
+    if (!unsure) return await this.#condemned.remove(name);
+    Deno.unrefTimer(setTimeout(
+      () =>
+        this.#condemned.remove(name).catch((error) =>
+          this.#log.warn("a condemnation could not be dropped", { error })
+        ),
+      SURELY_OVER_MS,
+    ));
+  }
+
+  /** r3. With `idleMs` 0 only intents count. */
+  async #claimedKeys(now: Date, idleMs: number, call: CallOptions): Promise<Set<string>> {
+    const claimed = new Set<string>();
+    for (const { name, modified, kind, keys } of await this.#claims.all(call)) {
+      const age = now.getTime() - modified.getTime();
+      if (age > RETIRE_MS) await this.#claims.remove(name, call);
+      else if (kind === "intent" || age < idleMs) { for (const key of keys) claimed.add(key); }
+    }
+    return claimed;
+  }
+
+  async sweep(keys: string[], options: SweepOptions): Promise<SweepResult> {
+    const result: SweepResult = { removed: 0, leased: 0 };
+    this.#leases.expire(options.idleMs);
+    for (let at = 0; at < keys.length; at += BATCH) {
+      await this.#sweepBatch(keys.slice(at, at + BATCH), options, result);
+    }
+    return result;
+  }
+
+  async #sweepBatch(keys: string[], options: SweepOptions, result: SweepResult): Promise<void> {
+    const call = { signal: options.signal };
+    const begun = performance.now();
+    const name = await this.#condemned.write({ keys }, call);
+    let unsure = false;
+    try {
+      const now = await this.#condemned.written(name, call);
+      if (!now) {
+        throw new SvcError("conflict", "Cannot collect garbage: another collection ended it");
+      }
+      await this.#retire(now, call);
+      const claimed = await this.#claimedKeys(now, options.idleMs, call);
+      const free = keys.filter((key) => !claimed.has(claimedAs(key)));
+      const doomed = await options.recheck(free);
+      result.leased += keys.length - free.length;
+      await eachOf(doomed, PARALLEL, async (key) => {
+        options.signal?.throwIfAborted();
+        if (performance.now() - begun > FENCE_MS) {
+          throw new SvcError("timeout", "Cannot go on collecting garbage: the store is too slow");
+        }
+        await options.remove(key).catch((error) => {
+          unsure = true;
+          throw error;
+        });
+        result.removed++;
+      });
+    } finally {
+      await this.#acquit(name, unsure);
+    }
+  }
+
+  /** Condemnations of dead removers go. */
+  async #retire(now: Date, call: CallOptions): Promise<void> {
+    for (const { name, modified } of await this.#condemned.all(call)) {
+      if (now.getTime() - modified.getTime() > RETIRE_MS) await this.#condemned.remove(name, call);
+    }
+  }
+
+  /** Not needed: r4 reads the manifests again. */
+  watch(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async condemned(key: string, call: CallOptions = {}): Promise<boolean> {
+    return (await this.#condemned.all(call)).some((note) => note.keys.has(key));
+  }
+
+  unsureTime(): undefined {
+    // Claims outlive the process that wrote them.
+    return undefined;
+  }
+
+  /** Claims stay: pushes may go on elsewhere, or here after a restart. */
+  async close(): Promise<void> {
+    await Promise.all(this.#background);
+  }
+}

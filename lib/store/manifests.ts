@@ -1,0 +1,371 @@
+/** Repositories, manifests, tags and referrers: small records over shared blobs. */
+import { SvcError } from "../base/errors.ts";
+import { KeyedMutex } from "../base/mutex.ts";
+import { digestOf, isDigest, parseDigest } from "../oci/digest.ts";
+import type { ResolvedManifest } from "../oci/image.ts";
+import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
+import { isTag } from "../oci/reference.ts";
+import type { Descriptor, Digest } from "../oci/types.ts";
+import type { BlobPlaces } from "./blob_places.ts";
+import type { Guard } from "./gc/guard.ts";
+import {
+  blobKey,
+  escapeName,
+  manifestKey,
+  MANIFESTS,
+  referrerKey,
+  referrersPrefix,
+  repoKey,
+  REPOS,
+  tagKey,
+  tagsPrefix,
+  unescapeName,
+} from "./keys.ts";
+import { ReadCache } from "./lru.ts";
+import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
+
+/** Bytes of manifests, and number of tags, remembered for an exclusive store. */
+const CACHED_BYTES = 16 * 1024 * 1024;
+const CACHED_TAGS = 20_000;
+/** Existence checks under way at once for one manifest. */
+const CHECKS = 16;
+
+/** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
+export interface ManifestRecord {
+  mediaType: string;
+  size: number;
+  subject?: Digest;
+  /** Digests of blobs and manifests it holds on to: what deletes and collections ask for. */
+  references: Digest[];
+  /** True where they need not be here (yet): a mirror's. */
+  sparse?: boolean;
+}
+
+export interface ManifestUse {
+  repository: string;
+  digest: Digest;
+}
+
+const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
+
+async function bytesOf(body: ObjectBody): Promise<Uint8Array> {
+  return new Uint8Array(await new Response(body.stream() as BodyInit).arrayBuffer());
+}
+
+export class Manifests {
+  #locks = new KeyedMutex();
+  #tags?: ReadCache<Digest>;
+  #manifests?: ReadCache<ResolvedManifest>;
+
+  constructor(
+    private readonly objects: ObjectStore,
+    private readonly places: BlobPlaces,
+    private readonly guard: Guard,
+  ) {
+    if (!objects.exclusive) return;
+    this.#tags = new ReadCache(CACHED_TAGS, () => 1);
+    this.#manifests = new ReadCache(CACHED_BYTES, (manifest) => manifest.bytes.length + 512);
+  }
+
+  async #read(key: string, options: CallOptions): Promise<Uint8Array | undefined> {
+    const body = await this.objects.get(key, options);
+    return body && await bytesOf(body);
+  }
+
+  async #json<T>(key: string, options: CallOptions): Promise<T | undefined> {
+    const bytes = await this.#read(key, options);
+    return bytes && JSON.parse(new TextDecoder().decode(bytes)) as T;
+  }
+
+  async #digestOfTag(repository: string, tag: string, options: CallOptions) {
+    const key = tagKey(repository, tag);
+    const load = async () => {
+      const bytes = await this.#read(key, options);
+      return bytes && new TextDecoder().decode(bytes);
+    };
+    return await (this.#tags ? this.#tags.read(key, load) : load());
+  }
+
+  /** The bytes are shared with later callers: not to be changed. */
+  async resolve(
+    repository: string,
+    reference: string,
+    options: CallOptions = {},
+  ): Promise<ResolvedManifest | undefined> {
+    const byTag = isTag(reference);
+    if (!byTag && !isDigest(reference)) return undefined;
+    const digest = byTag ? await this.#digestOfTag(repository, reference, options) : reference;
+    if (!digest) return undefined;
+    const load = () => this.#load(repository, digest, options);
+    const key = manifestKey(repository, digest);
+    return await (this.#manifests ? this.#manifests.read(key, load) : load());
+  }
+
+  async #load(
+    repository: string,
+    digest: Digest,
+    options: CallOptions,
+  ): Promise<ResolvedManifest | undefined> {
+    const record = await this.record(repository, digest, options);
+    const body = record && await this.places.get(digest, options);
+    const bytes = body && await bytesOf(body);
+    if (!bytes) return undefined;
+    if (digestOf(bytes, parseDigest(digest).algorithm) !== digest) {
+      throw new SvcError(
+        "internal",
+        `Cannot read manifest ${digest} of ${repository}: its stored bytes are damaged`,
+        { help: "push the image again after removing the manifest, and check the disk" },
+      );
+    }
+    const { mediaType, size } = record;
+    return { descriptor: { mediaType, digest, size }, bytes };
+  }
+
+  /** Stores, then indexes, then tags: what a crash interrupts is not acknowledged and harms nobody. */
+  async publish(
+    repository: string,
+    mediaType: string | undefined,
+    bytes: Uint8Array,
+    options: CallOptions & { tags?: string[]; digest?: Digest; sparse?: boolean } = {},
+  ): Promise<{ descriptor: Descriptor; subject?: Digest }> {
+    const { tags = [], signal } = options;
+    const manifest = parseManifest(bytes, mediaType);
+    const { algorithm } = options.digest ? parseDigest(options.digest) : { algorithm: undefined };
+    const digest = digestOf(bytes, algorithm);
+    if (options.digest && options.digest !== digest) {
+      throw new SvcError(
+        "digest_invalid",
+        `Cannot accept manifest ${options.digest}: the bytes have the digest ${digest}`,
+      );
+    }
+    for (const tag of tags) {
+      if (isTag(tag)) continue;
+      throw new SvcError(
+        "manifest_invalid",
+        `Cannot tag ${digest}: ${JSON.stringify(tag.slice(0, 160))} is not a tag`,
+      );
+    }
+    const name = repoKey(repository);
+    const descriptor = { mediaType: manifest.mediaType, digest, size: bytes.length };
+    const record: ManifestRecord = {
+      mediaType: manifest.mediaType,
+      size: bytes.length,
+      ...(manifest.subject && { subject: manifest.subject.digest }),
+      references: [
+        ...new Set([...manifest.blobs, ...manifest.manifests].map((item) => item.digest)),
+      ],
+      ...(options.sparse && { sparse: true }),
+    };
+    const leased = [
+      ...record.references.map(blobKey),
+      ...manifest.manifests.map((item) => manifestKey(repository, item.digest)),
+    ];
+    const keys = [
+      ...leased,
+      blobKey(digest),
+      manifestKey(repository, digest),
+      ...tags.map((tag) => tagKey(repository, tag)),
+    ];
+    const absent = { ifAbsent: true, signal };
+    await this.guard.publish(keys, (step) =>
+      this.#change(repository, async () => {
+        if (!options.sparse) await this.#checkReferences(repository, manifest, { signal });
+        await this.objects.put(blobKey(digest), bytes, absent);
+        await step.secure(digest);
+        await this.objects.put(name, new Uint8Array(), absent);
+        await this.objects.put(manifestKey(repository, digest), encode(record), { signal });
+        this.#manifests?.forget(manifestKey(repository, digest));
+        await step.confirm();
+        if (manifest.subject) {
+          const { artifactType, annotations } = manifest;
+          await this.objects.put(
+            referrerKey(repository, manifest.subject.digest, digest),
+            encode({ ...descriptor, artifactType, annotations }),
+            { signal },
+          );
+        }
+        for (const tag of tags) {
+          const key = tagKey(repository, tag);
+          await this.objects.put(key, new TextEncoder().encode(digest), { signal });
+          this.#tags?.forget(key);
+        }
+        // Part of an index that is still to come, perhaps.
+        if (tags.length === 0) {
+          await this.guard.lease(repository, manifestKey(repository, digest), { signal });
+        }
+      }), { signal });
+    // Each digest once, however often the manifest names it: so it was leased.
+    this.guard.release(repository, [...new Set(leased)]);
+    return { descriptor, ...(manifest.subject && { subject: manifest.subject.digest }) };
+  }
+
+  /** One change of a repository at a time. */
+  #change<T>(repository: string, work: () => Promise<T>): Promise<T> {
+    return this.#locks.run(repository, work);
+  }
+
+  async #checkReferences(repository: string, manifest: ParsedManifest, options: CallOptions) {
+    const wanted = [
+      ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),
+      ...manifest.manifests.map((item) => ({
+        item,
+        key: manifestKey(repository, item.digest),
+        isBlob: false,
+      })),
+    ];
+    for (let at = 0; at < wanted.length; at += CHECKS) {
+      const part = wanted.slice(at, at + CHECKS);
+      const found = await Promise.all(
+        part.map(({ item, key, isBlob }) =>
+          isBlob ? this.places.stat(item.digest, options) : this.objects.stat(key, options)
+        ),
+      );
+      for (const [index, { item, isBlob }] of part.entries()) {
+        const info = found[index];
+        if (!info) {
+          throw new SvcError(
+            "manifest_blob_unknown",
+            `Cannot accept the manifest: ${
+              isBlob ? "blob" : "manifest"
+            } ${item.digest} is not in ` +
+              `the registry`,
+            { detail: { digest: item.digest } },
+          );
+        }
+        if (isBlob && info.size !== item.size) {
+          throw new SvcError(
+            "size_invalid",
+            `Cannot accept the manifest: it gives ${item.digest} ${item.size} bytes, ` +
+              `the blob has ${info.size}`,
+            { detail: { digest: item.digest, size: info.size } },
+          );
+        }
+      }
+    }
+  }
+
+  async delete(repository: string, reference: string, options: CallOptions = {}): Promise<boolean> {
+    if (isTag(reference)) {
+      const key = tagKey(repository, reference);
+      return await this.#change(repository, async () => {
+        const there = await this.objects.delete(key, options);
+        this.#tags?.forget(key);
+        return there;
+      });
+    }
+    if (!isDigest(reference)) return false;
+    const key = manifestKey(repository, reference);
+    if (!await this.objects.stat(key, options)) return false;
+    // On a shared store also its tags are condemned: somebody else may be moving one of them.
+    let tagged = this.guard.shared ? await this.#tagsOf(repository, reference, options) : [];
+    for (;;) {
+      const keys = [key, ...tagged.map((tag) => tagKey(repository, tag))];
+      const done = await this.guard.withdraw(keys, (begin) =>
+        this.#change(repository, async () => {
+          const record = await this.record(repository, reference, options);
+          if (!record) return false;
+          const now = await this.#tagsOf(repository, reference, options);
+          if (this.guard.shared && now.some((tag) => !tagged.includes(tag))) {
+            tagged = now;
+            return undefined;
+          }
+          begin();
+          for (const tag of now) {
+            await this.objects.delete(tagKey(repository, tag), options);
+            this.#tags?.forget(tagKey(repository, tag));
+          }
+          return await this.#dropRecord(repository, reference, record, options);
+        }), options);
+      if (done !== undefined) return done;
+    }
+  }
+
+  async #tagsOf(repository: string, digest: Digest, options: CallOptions): Promise<string[]> {
+    const found: string[] = [];
+    for await (const tag of this.tags(repository, options)) {
+      if (await this.#digestOfTag(repository, tag, options) === digest) found.push(tag);
+    }
+    return found;
+  }
+
+  /** The last steps of a removal: nothing names the record any more. */
+  async #dropRecord(
+    repository: string,
+    digest: Digest,
+    record: ManifestRecord,
+    options: CallOptions,
+  ): Promise<boolean> {
+    const key = manifestKey(repository, digest);
+    if (record.subject) {
+      await this.objects.delete(referrerKey(repository, record.subject, digest), options);
+    }
+    const there = await this.objects.delete(key, options);
+    this.#manifests?.forget(key);
+    return there;
+  }
+
+  /** For collections: removes a manifest that nothing names; the caller has its key to itself. */
+  async drop(repository: string, digest: Digest, options: CallOptions = {}): Promise<boolean> {
+    return await this.#change(repository, async () => {
+      const record = await this.record(repository, digest, options);
+      return record !== undefined && await this.#dropRecord(repository, digest, record, options);
+    });
+  }
+
+  /** What a tag names; undefined: no such tag. */
+  tagged(repository: string, tag: string, options: CallOptions = {}): Promise<Digest | undefined> {
+    return this.#digestOfTag(repository, tag, options);
+  }
+
+  record(
+    repository: string,
+    digest: Digest,
+    options: CallOptions = {},
+  ): Promise<ManifestRecord | undefined> {
+    return this.#json(manifestKey(repository, digest), options);
+  }
+
+  async *#names(prefix: string, after: string | undefined, { signal }: CallOptions) {
+    const options = { signal, brief: true, ...(after !== undefined && { after: prefix + after }) };
+    for await (const entry of this.objects.list(prefix, options)) {
+      if ("key" in entry) yield entry.key.slice(prefix.length);
+    }
+  }
+
+  tags(repository: string, options: CallOptions & { after?: string } = {}): AsyncIterable<string> {
+    return this.#names(tagsPrefix(repository), options.after, options);
+  }
+
+  async *repositories(options: CallOptions & { after?: string } = {}): AsyncGenerator<string> {
+    const after = options.after === undefined ? undefined : escapeName(options.after);
+    for await (const name of this.#names(REPOS, after, options)) yield unescapeName(name);
+  }
+
+  async hasRepository(repository: string, options: CallOptions = {}): Promise<boolean> {
+    return await this.objects.stat(repoKey(repository), options) !== undefined;
+  }
+
+  async *referrers(
+    repository: string,
+    subject: Digest,
+    options: CallOptions = {},
+  ): AsyncGenerator<Descriptor> {
+    parseDigest(subject);
+    const prefix = referrersPrefix(repository, subject);
+    for await (const digest of this.#names(prefix, undefined, options)) {
+      const found = await this.#json<Descriptor>(prefix + digest, options);
+      if (found) yield found;
+    }
+  }
+
+  /** A manifest that refers to `digest`, or that is it. Reads every record: for deletes only. */
+  async userOf(digest: Digest, options: CallOptions = {}): Promise<ManifestUse | undefined> {
+    for await (const path of this.#names(MANIFESTS, undefined, options)) {
+      const [name, own] = path.split("/");
+      const uses = own === digest ||
+        (await this.#json<ManifestRecord>(MANIFESTS + path, options))?.references.includes(digest);
+      if (uses) return { repository: unescapeName(name), digest: own };
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,23 @@
+/** What an operator does with a store: collect garbage, check it, count it. */
+import type { GcResult, StorageUsage, VerifyEvent } from "../api/storage.ts";
+import { type CollectOptions, Collector, type StoreParts } from "./gc/collect.ts";
+import type { CallOptions } from "./object_store.ts";
+import { contentUsage } from "./usage.ts";
+import { type VerifyOptions, verifyStore } from "./verify.ts";
+
+export interface Upkeep {
+  /** Removes what nothing refers to; safe while others push. Throws `conflict` while one runs. */
+  collect(options?: CollectOptions): Promise<GcResult>;
+  /** Events as they come; the last one is the result. */
+  verify(options?: VerifyOptions): AsyncIterable<Exclude<VerifyEvent, { type: "error" }>>;
+  usage(options?: CallOptions): Promise<StorageUsage["content"]>;
+}
+
+export function createUpkeep(parts: StoreParts): Upkeep {
+  const collector = new Collector(parts);
+  return {
+    collect: (options) => collector.collect(options),
+    verify: (options) => verifyStore(parts, options),
+    usage: (call) => contentUsage(parts.objects, call),
+  };
+}

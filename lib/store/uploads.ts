@@ -1,0 +1,351 @@
+/**
+ * Resumable uploads. The hash is kept while the upload is in memory and made again from the bytes held
+ * after a restart, so an upload goes on from what was acknowledged.
+ */
+import { createHash } from "node:crypto";
+import { SvcError } from "../base/errors.ts";
+import { Mutex } from "../base/mutex.ts";
+import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
+import { isRepositoryName } from "../oci/reference.ts";
+import type { Digest } from "../oci/types.ts";
+import type { Upload } from "./content_store.ts";
+import { blobKey } from "./keys.ts";
+import type { CallOptions, ObjectStore, UploadFile } from "./object_store.ts";
+import { pump } from "./pump.ts";
+
+/** Uploads kept open (a file handle and a hash each); the others are opened again when they go on. */
+const KEPT_OPEN = 128;
+/** An append that moved nothing for this long gives way to a newer one: its connection may be dead. */
+const STALLED_MS = 5_000;
+
+interface Running {
+  abort: AbortController;
+  /** When bytes last arrived, as of `performance.now()`. */
+  progress: number;
+}
+
+/** One upload in memory. `file` may be used by the holder of `mutex` only. */
+class Session {
+  readonly mutex = new Mutex();
+  /** Undefined: to be made from the bytes held. */
+  digester: Digester | undefined;
+  running: Running | undefined;
+  ended = false;
+  users = 0;
+  touched = Date.now();
+
+  constructor(
+    readonly repository: string,
+    readonly file: UploadFile,
+    readonly algorithm: DigestAlgorithm,
+  ) {}
+}
+
+/** The id carries a mark of its repository, so that no second record of it has to be kept durable. */
+function markOf(repository: string): string {
+  return createHash("sha256").update(repository).digest("hex").slice(0, 16);
+}
+
+async function digesterOf(file: UploadFile, algorithm: DigestAlgorithm): Promise<Digester> {
+  const digester = createDigester(algorithm);
+  for await (const chunk of file.read()) digester.update(chunk);
+  return digester;
+}
+
+export class Uploads {
+  #sessions = new Map<string, Promise<Session | undefined>>();
+
+  constructor(
+    private readonly objects: ObjectStore,
+    private readonly stalledMs: number = STALLED_MS,
+  ) {}
+
+  async start(
+    repository: string,
+    options: CallOptions & { algorithm?: DigestAlgorithm } = {},
+  ): Promise<Upload> {
+    if (!isRepositoryName(repository)) {
+      throw new SvcError(
+        "name_invalid",
+        `Cannot start an upload: ${JSON.stringify(repository)} is not a repository name`,
+      );
+    }
+    const id = `${crypto.randomUUID()}-${markOf(repository)}`;
+    const file = await this.objects.uploads.create(id, options);
+    const session = new Session(repository, file, options.algorithm ?? "sha256");
+    session.digester = createDigester(session.algorithm);
+    this.#sessions.set(id, Promise.resolve(session));
+    await this.#shed();
+    return this.#handle(session);
+  }
+
+  async open(
+    repository: string,
+    id: string,
+    options: CallOptions = {},
+  ): Promise<Upload | undefined> {
+    if (!id.endsWith(`-${markOf(repository)}`)) return undefined;
+    const session = await this.#session(repository, id, options);
+    return session && this.#handle(session);
+  }
+
+  #session(repository: string, id: string, options: CallOptions): Promise<Session | undefined> {
+    const known = this.#sessions.get(id);
+    if (known) {
+      // The most recently used stand last.
+      this.#sessions.delete(id);
+      this.#sessions.set(id, known);
+      return known.then((session) =>
+        session?.file.current ? this.#renewed(repository, session, options) : session
+      );
+    }
+    const opened = this.objects.uploads.open(id, options).then((file) =>
+      file && new Session(repository, file, "sha256")
+    );
+    this.#sessions.set(id, opened);
+    opened.then(
+      async (session) => {
+        if (session) await this.#shed();
+        else this.#sessions.delete(id);
+      },
+      () => this.#sessions.delete(id),
+    );
+    return opened;
+  }
+
+  /** The session, or a fresh one where a client has meanwhile gone on with the upload elsewhere. */
+  async #renewed(
+    repository: string,
+    session: Session,
+    options: CallOptions,
+  ): Promise<Session | undefined> {
+    const { id } = session.file;
+    // Whoever uses it now finds out by itself.
+    if (session.users > 0 || session.running) return session;
+    const current = await session.mutex.run(async () => {
+      if (session.ended) return false;
+      if (await session.file.current!()) return true;
+      this.#end(session);
+      await session.file.close();
+      return false;
+    });
+    return current ? session : await this.#session(repository, id, options);
+  }
+
+  /** Closes the least recently used idle ones beyond the limit. */
+  async #shed(): Promise<void> {
+    for (const [id, opening] of this.#sessions) {
+      if (this.#sessions.size <= KEPT_OPEN) return;
+      const session = await opening.catch(() => undefined);
+      if (!session || session.users > 0 || session.running) continue;
+      this.#sessions.delete(id);
+      session.ended = true;
+      await session.file.close();
+    }
+  }
+
+  #handle(first: Session): Upload {
+    const { repository } = first;
+    const { id } = first.file;
+    let session = first;
+    // A handle may outlive its session's stay in memory.
+    const current = async (): Promise<Session> => {
+      if (session.ended) {
+        const again = await this.#session(repository, id, {});
+        if (!again || again.ended) {
+          throw new SvcError("blob_upload_unknown", `Cannot go on with upload ${id}: it has ended`);
+        }
+        session = again;
+      }
+      session.users++;
+      session.touched = Date.now();
+      return session;
+    };
+    const using = async <T>(work: (session: Session) => Promise<T>): Promise<T> => {
+      const used = await current();
+      try {
+        return await work(used);
+      } finally {
+        used.users--;
+      }
+    };
+    return {
+      id,
+      repository,
+      get offset() {
+        return session.file.offset;
+      },
+      append: (body, options = {}) => using((used) => this.#append(used, body, options)),
+      commit: (digest) => using((used) => this.#commit(used, digest)),
+      abort: () => using((used) => this.#abort(used)),
+    };
+  }
+
+  /** The session's lock; an append that holds it and stands still is ended. */
+  async #acquire(session: Session, signal?: AbortSignal): Promise<Disposable> {
+    signal?.throwIfAborted();
+    let held = false;
+    const acquiring = session.mutex.acquire().then((lock) => {
+      held = true;
+      return lock;
+    });
+    for (;;) {
+      let timer;
+      const tick = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, this.stalledMs / 10);
+      });
+      await Promise.race([acquiring, tick]);
+      clearTimeout(timer);
+      if (held) return await acquiring;
+      if (signal?.aborted) {
+        acquiring.then((lock) => lock[Symbol.dispose]());
+        throw signal.reason;
+      }
+      const { running } = session;
+      if (running && performance.now() - running.progress > this.stalledMs) {
+        running.abort.abort(
+          new SvcError(
+            "conflict",
+            `Cannot go on with upload ${session.file.id}: a newer request did`,
+          ),
+        );
+      }
+    }
+  }
+
+  async #append(
+    session: Session,
+    body: ReadableStream<Uint8Array>,
+    options: CallOptions & { at?: number; limit?: number },
+  ): Promise<number> {
+    using _held = await this.#acquire(session, options.signal);
+    const { file } = session;
+    this.#assertOpen(session);
+    if (options.at !== undefined && options.at !== file.offset) {
+      throw new SvcError(
+        "range_invalid",
+        `Cannot append at ${options.at}: the upload holds ${file.offset} bytes`,
+        { detail: { offset: file.offset } },
+      );
+    }
+    const digester = session.digester ?? await digesterOf(file, session.algorithm);
+    session.digester = undefined;
+    const abort = new AbortController();
+    const running = session.running = { abort, progress: performance.now() };
+    try {
+      const signal = options.signal
+        ? AbortSignal.any([options.signal, abort.signal])
+        : abort.signal;
+      let failure: { error: unknown } | undefined;
+      try {
+        await pump(body, {
+          signal,
+          limit: options.limit,
+          onChunk: () => running.progress = performance.now(),
+          write: async (piece) => {
+            await file.write(piece);
+            digester.update(piece);
+          },
+        });
+      } catch (error) {
+        if (error instanceof SvcError && error.code === "storage_full") {
+          // Kept, it would hold the space that everyone else now lacks until it expires.
+          this.#end(session);
+          await file.abort();
+          throw error;
+        }
+        failure = { error };
+      }
+      // Also after another failure: what arrived is kept, and the hash agrees with it.
+      await file.flush();
+      session.digester = digester;
+      if (failure) throw failure.error;
+      return file.offset;
+    } finally {
+      session.running = undefined;
+      session.touched = Date.now();
+    }
+  }
+
+  #assertOpen(session: Session): void {
+    if (session.ended) {
+      throw new SvcError(
+        "blob_upload_unknown",
+        `Cannot go on with upload ${session.file.id}: it has ended`,
+      );
+    }
+  }
+
+  #commit(session: Session, digest: Digest): Promise<{ size: number }> {
+    const { algorithm } = parseDigest(digest);
+    return session.mutex.run(async () => {
+      this.#assertOpen(session);
+      const { file } = session;
+      const kept = algorithm === session.algorithm ? session.digester : undefined;
+      const actual = (kept ?? await digesterOf(file, algorithm)).digest();
+      if (actual !== digest) {
+        this.#end(session);
+        await file.abort();
+        throw new SvcError(
+          "digest_invalid",
+          `Cannot accept blob ${digest}: the ${file.offset} bytes sent have the digest ${actual}`,
+          { detail: { digest: actual } },
+        );
+      }
+      const size = file.offset;
+      await file.commit(blobKey(digest));
+      this.#end(session);
+      return { size };
+    });
+  }
+
+  async #abort(session: Session): Promise<void> {
+    session.running?.abort.abort(
+      new SvcError("blob_upload_unknown", `Cannot go on with upload ${session.file.id}: cancelled`),
+    );
+    await session.mutex.run(async () => {
+      if (session.ended) return;
+      this.#end(session);
+      await session.file.abort();
+    });
+  }
+
+  #end(session: Session): void {
+    session.ended = true;
+    this.#sessions.delete(session.file.id);
+  }
+
+  async expire(idleMs: number, options: CallOptions = {}): Promise<number> {
+    const before = Date.now() - idleMs;
+    let dropped = 0;
+    for await (const { id, modified } of this.objects.uploads.list(options)) {
+      options.signal?.throwIfAborted();
+      if (modified.getTime() > before) continue;
+      const session = await this.#sessions.get(id);
+      if (session) {
+        if (session.users > 0 || session.touched > before) continue;
+        await this.#abort(session);
+      } else {
+        await (await this.objects.uploads.open(id, options))?.abort();
+      }
+      dropped++;
+    }
+    return dropped;
+  }
+
+  /** Releases handles; the uploads stay. */
+  async close(): Promise<void> {
+    for (const opening of [...this.#sessions.values()]) {
+      const session = await opening.catch(() => undefined);
+      if (!session) continue;
+      session.running?.abort.abort(
+        new SvcError("unavailable", "Cannot go on with the upload: the server is stopping"),
+      );
+      await session.mutex.run(async () => {
+        if (session.ended) return;
+        this.#end(session);
+        await session.file.close();
+      });
+    }
+  }
+}

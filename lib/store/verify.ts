@@ -1,0 +1,210 @@
+/**
+ * Checks everything that the store holds: each blob's bytes against its digest, and that what records,
+ * tags and referrer entries name is there. Pushes, deletes and collections may go on meanwhile: what was
+ * found wrong is looked at again before it is reported.
+ */
+import type { StorageProblem, VerifyEvent, VerifyResult } from "../api/storage.ts";
+import { createDigester, type Digester, isDigest, parseDigest } from "../oci/digest.ts";
+import type { BlobPlaces } from "./blob_places.ts";
+import type { Guard } from "./gc/guard.ts";
+import { manifestOfKey } from "./gc/mark.ts";
+import {
+  blobKey,
+  BLOBS,
+  digestOfKey,
+  manifestKey,
+  MANIFESTS,
+  quarantineKey,
+  REFERRERS,
+  RESCUED,
+  TAGS,
+  unescapeName,
+} from "./keys.ts";
+import type { ManifestRecord, Manifests } from "./manifests.ts";
+import type { CallOptions, ObjectStore } from "./object_store.ts";
+
+/** Bytes hashed between two reports. */
+const REPORT_BYTES = 64 * 1024 * 1024;
+/** Bytes hashed in one piece: no longer than that is the event loop held. */
+const PIECE = 256 * 1024;
+
+export interface VerifyOptions extends CallOptions {
+  /** Moves damaged blobs aside, so that a push can bring them again. */
+  quarantine?: boolean;
+}
+
+export interface VerifyParts {
+  objects: ObjectStore;
+  places: BlobPlaces;
+  manifests: Manifests;
+  guard: Guard;
+}
+
+class Verification {
+  #result: VerifyResult = {
+    blobs: 0,
+    bytes: 0,
+    manifests: 0,
+    tags: 0,
+    problems: 0,
+    quarantined: 0,
+    durationMs: 0,
+  };
+  #reported = 0;
+  #call: CallOptions;
+
+  constructor(private readonly parts: VerifyParts, private readonly options: VerifyOptions) {
+    this.#call = { signal: options.signal };
+  }
+
+  async *run(): AsyncGenerator<Exclude<VerifyEvent, { type: "error" }>> {
+    const began = performance.now();
+    for (const prefix of [BLOBS, RESCUED]) {
+      for await (const key of this.#keys(prefix)) {
+        const wrong = await this.#blob(key);
+        if (wrong) yield this.#problem({ kind: "blob", key, ...wrong });
+        const { blobs, bytes } = this.#result;
+        if (bytes - this.#reported < REPORT_BYTES && blobs % 1000 !== 0) continue;
+        this.#reported = bytes;
+        yield { type: "progress", blobs, bytes };
+      }
+    }
+    for (const [prefix, kind, check] of this.#records) {
+      for await (const key of this.#keys(prefix)) {
+        const message = await check(key);
+        if (message) yield this.#problem({ kind, key, message });
+      }
+    }
+    this.#result.durationMs = Math.round(performance.now() - began);
+    yield { type: "result", result: this.#result };
+  }
+
+  get #records(): [string, StorageProblem["kind"], (key: string) => Promise<string | undefined>][] {
+    return [
+      [MANIFESTS, "manifest", (key) => this.#manifest(key)],
+      [TAGS, "tag", (key) => this.#tag(key)],
+      [REFERRERS, "referrer", (key) => this.#referrer(key)],
+    ];
+  }
+
+  #problem(problem: StorageProblem): { type: "problem" } & StorageProblem {
+    this.#result.problems++;
+    if (problem.movedTo !== undefined) this.#result.quarantined++;
+    return { type: "problem", ...problem };
+  }
+
+  async *#keys(prefix: string): AsyncGenerator<string> {
+    for await (const entry of this.parts.objects.list(prefix, { ...this.#call, brief: true })) {
+      if ("key" in entry) yield entry.key;
+    }
+  }
+
+  /** The digest of what stands under a key; undefined: it went away. */
+  async #digest(key: string, digester: Digester): Promise<{ size: number } | undefined> {
+    const body = await this.parts.objects.get(key, this.#call);
+    if (!body) return undefined;
+    for await (const chunk of body.stream()) {
+      this.options.signal?.throwIfAborted();
+      for (let at = 0; at < chunk.length; at += PIECE) {
+        digester.update(chunk.subarray(at, at + PIECE));
+      }
+    }
+    return { size: body.total };
+  }
+
+  async #blob(key: string): Promise<{ message: string; movedTo?: string } | undefined> {
+    const expected = digestOfKey(key);
+    if (expected === undefined || !isDigest(expected)) {
+      return { message: "its key is not a digest's" };
+    }
+    const digester = createDigester(parseDigest(expected).algorithm);
+    const read = await this.#digest(key, digester);
+    if (!read) return undefined;
+    this.#result.blobs++;
+    this.#result.bytes += read.size;
+    const actual = digester.digest();
+    if (actual === expected) return undefined;
+    const message = `its ${read.size} bytes have the digest ${actual}`;
+    if (!this.options.quarantine) return { message };
+    const movedTo = await this.#moveAside(key);
+    return { message, ...(movedTo && { movedTo }) };
+  }
+
+  /** Copied and then deleted: never is there no copy. */
+  async #moveAside(key: string): Promise<string | undefined> {
+    const { objects, guard } = this.parts;
+    const to = quarantineKey(key);
+    return await guard.withdraw([key], async (begin) => {
+      const body = await objects.get(key, this.#call);
+      if (!body) return undefined;
+      await objects.put(to, body.stream(), { ...this.#call, size: body.total });
+      begin();
+      await objects.delete(key);
+      return to;
+    }, this.#call);
+  }
+
+  async #manifest(key: string): Promise<string | undefined> {
+    this.#result.manifests++;
+    const { repository, digest } = manifestOfKey(key);
+    const look = async () => {
+      const record = await this.parts.manifests.record(repository, digest, this.#call);
+      return record && await this.#missing(repository, digest, record);
+    };
+    return await look() && await look();
+  }
+
+  async #missing(
+    repository: string,
+    digest: string,
+    record: ManifestRecord,
+  ): Promise<string | undefined> {
+    const { places, objects } = this.parts;
+    if (!await places.stat(digest, this.#call)) return `its bytes, blob ${digest}, are missing`;
+    if (record.sparse) return undefined;
+    for (const reference of record.references) {
+      if (await objects.stat(blobKey(reference), this.#call)) continue;
+      if (await places.stat(reference, this.#call)) continue;
+      if (await objects.stat(manifestKey(repository, reference), this.#call)) continue;
+      return `it refers to ${reference}, which is missing`;
+    }
+    return undefined;
+  }
+
+  async #tag(key: string): Promise<string | undefined> {
+    this.#result.tags++;
+    const [, name, tag] = key.split("/");
+    const repository = unescapeName(name);
+    const look = async () => {
+      const digest = await this.parts.manifests.tagged(repository, tag, this.#call);
+      if (digest === undefined || !isDigest(digest)) {
+        return digest === undefined ? undefined : `it holds ${JSON.stringify(digest.slice(0, 80))}`;
+      }
+      const there = await this.parts.objects.stat(manifestKey(repository, digest), this.#call);
+      return there ? undefined : `it names manifest ${digest}, which is missing`;
+    };
+    return await look() && await look();
+  }
+
+  async #referrer(key: string): Promise<string | undefined> {
+    const [, name, subject, digest] = key.split("/");
+    const repository = unescapeName(name);
+    const look = async () => {
+      if (!await this.parts.objects.stat(key, this.#call)) return undefined;
+      const record = await this.parts.manifests.record(repository, digest, this.#call);
+      if (record?.subject === subject) return undefined;
+      return record
+        ? `manifest ${digest} has another subject`
+        : `it names manifest ${digest}, which is missing`;
+    };
+    return await look() && await look();
+  }
+}
+
+/** The last event is the result. Leaving early ends it. */
+export function verifyStore(
+  parts: VerifyParts,
+  options: VerifyOptions = {},
+): AsyncGenerator<Exclude<VerifyEvent, { type: "error" }>> {
+  return new Verification(parts, options).run();
+}
