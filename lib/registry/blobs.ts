@@ -1,0 +1,95 @@
+/** Blobs: GET and HEAD with ranges, DELETE (distribution specification "Pulling blobs", "Deleting Blobs"). */
+import type { Context, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import { parseDigest } from "../oci/digest.ts";
+import type { Digest } from "../oci/types.ts";
+import { registryError } from "./errors.ts";
+import { parseRange } from "./range.ts";
+import {
+  empty,
+  guarded,
+  headersOf,
+  isProbe,
+  notModified,
+  type RegistryOptions,
+  reply,
+  repositoryOf,
+} from "./request.ts";
+
+function digestParam(context: Context): Digest {
+  const { digest } = context.params;
+  parseDigest(digest);
+  return digest;
+}
+
+function unknown(repository: string, digest: Digest): SvcError {
+  return new SvcError("blob_unknown", `Cannot find blob ${digest} in ${repository}: not pushed`, {
+    detail: { digest },
+  });
+}
+
+export function blobRoutes({ store }: RegistryOptions): Route[] {
+  const get = async (context: Context): Promise<Response> => {
+    const { request, signal } = context;
+    const repository = repositoryOf(context);
+    const digest = digestParam(context);
+    const etag = `"${digest}"`;
+    const info = await store.stat(repository, digest, { signal, probe: isProbe(request) });
+    if (!info) throw unknown(repository, digest);
+    const fields = {
+      "docker-content-digest": digest,
+      etag,
+      // What a digest names never changes.
+      "cache-control": "max-age=31536000, immutable",
+      "accept-ranges": "bytes",
+    };
+    if (notModified(request, etag)) return empty(304, fields);
+    let range;
+    try {
+      const condition = request.headers.get("if-range");
+      range = condition === null || condition === etag
+        ? parseRange(request.headers.get("range"), info.size)
+        : undefined;
+    } catch (error) {
+      return registryError(error, { headers: { "content-range": `bytes */${info.size}` } });
+    }
+    const size = range ? range.end - range.start + 1 : info.size;
+    const all = {
+      ...fields,
+      "content-type": "application/octet-stream",
+      "content-length": String(size),
+      "content-range": range && `bytes ${range.start}-${range.end}/${info.size}`,
+    };
+    const status = range ? 206 : 200;
+    if (request.method === "HEAD") return reply(status, all);
+    const body = await store.get(repository, digest, { signal, ...(range && { range }) });
+    if (!body) throw unknown(repository, digest);
+    return context.connection.blob(body, { status, headers: headersOf(all) });
+  };
+
+  const remove = async (context: Context): Promise<Response> => {
+    const repository = repositoryOf(context);
+    const digest = digestParam(context);
+    if (!await store.deleteBlob(repository, digest, { signal: context.signal })) {
+      throw unknown(repository, digest);
+    }
+    return empty(202, { "docker-content-digest": digest });
+  };
+
+  return [
+    {
+      method: "GET",
+      path: "/v2/{name+}/blobs/{digest}",
+      action: "pull",
+      help: "A blob, whole or one range of it; HEAD tells whether it is there.",
+      handler: guarded(get),
+    },
+    {
+      method: "DELETE",
+      path: "/v2/{name+}/blobs/{digest}",
+      action: "push",
+      help: "Deletes a blob that no manifest refers to.",
+      handler: guarded(remove),
+    },
+  ];
+}

@@ -1,0 +1,96 @@
+/** Tag lists, the catalog and referrers (distribution specification "Content Discovery"). */
+import type { Context, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import { parseDigest } from "../oci/digest.ts";
+import { type Descriptor, MEDIA } from "../oci/types.ts";
+import { guarded, json, type RegistryOptions, repositoryOf } from "./request.ts";
+
+/** Most names in one answer; the rest is behind its Link. */
+const PAGE = 10_000;
+
+interface Page {
+  names: string[];
+  /** For the Link header, where more follows. */
+  link?: string;
+}
+
+/** One page of names by `?n=` and `?last=`. `n=0` is an empty page, as the specification says. */
+async function pageOf(
+  url: URL,
+  names: (after: string | undefined) => AsyncIterable<string>,
+): Promise<Page> {
+  const text = url.searchParams.get("n");
+  if (text !== null && !/^\d{1,9}$/.test(text)) {
+    throw new SvcError("argument_invalid", `Cannot list: n=${text.slice(0, 40)} is not a number`);
+  }
+  const limit = Math.min(PAGE, text === null ? PAGE : Number(text));
+  const page: string[] = [];
+  if (limit === 0) return { names: page };
+  for await (const name of names(url.searchParams.get("last") ?? undefined)) {
+    if (page.length === limit) {
+      const query = new URLSearchParams({ n: String(limit), last: page[limit - 1] });
+      return { names: page, link: `<${url.pathname}?${query}>; rel="next"` };
+    }
+    page.push(name);
+  }
+  return { names: page };
+}
+
+export function listingRoutes({ store }: RegistryOptions): Route[] {
+  const tags = async (context: Context): Promise<Response> => {
+    const { url, signal } = context;
+    const name = repositoryOf(context);
+    if (!await store.hasRepository(name, { signal })) {
+      throw new SvcError("name_unknown", `Cannot list tags of ${name}: no such repository`, {
+        detail: { name },
+      });
+    }
+    const page = await pageOf(url, (after) => store.tags(name, { signal, after }));
+    return json({ name, tags: page.names }, { link: page.link });
+  };
+
+  const catalog = async ({ url, signal }: Context): Promise<Response> => {
+    const page = await pageOf(url, (after) => store.repositories({ signal, after }));
+    return json({ repositories: page.names }, { link: page.link });
+  };
+
+  const referrers = async (context: Context): Promise<Response> => {
+    const { url, signal, params } = context;
+    const name = repositoryOf(context);
+    parseDigest(params.digest);
+    const wanted = url.searchParams.getAll("artifactType").filter((type) => type !== "");
+    const manifests: Descriptor[] = [];
+    for await (const descriptor of store.referrers(name, params.digest, { signal })) {
+      if (wanted.length > 0 && !wanted.includes(descriptor.artifactType ?? "")) continue;
+      manifests.push(descriptor);
+    }
+    return json({ schemaVersion: 2, mediaType: MEDIA.index, manifests }, {
+      "content-type": MEDIA.index,
+      "oci-filters-applied": wanted.length > 0 ? "artifactType" : undefined,
+    });
+  };
+
+  return [
+    {
+      method: "GET",
+      path: "/v2/_catalog",
+      action: "pull",
+      help: "Repositories in byte order; ?n= and ?last= page through them.",
+      handler: guarded(catalog),
+    },
+    {
+      method: "GET",
+      path: "/v2/{name+}/tags/list",
+      action: "pull",
+      help: "Tags of a repository in byte order; ?n= and ?last= page through them.",
+      handler: guarded(tags),
+    },
+    {
+      method: "GET",
+      path: "/v2/{name+}/referrers/{digest}",
+      action: "pull",
+      help: "Manifests whose subject is the digest; ?artifactType= filters.",
+      handler: guarded(referrers),
+    },
+  ];
+}

@@ -1,0 +1,134 @@
+/** Manifests by tag and by digest: GET, HEAD, PUT, DELETE. What was pushed is served, byte for byte. */
+import type { Context, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import { parseDigest } from "../oci/digest.ts";
+import { MAX_MANIFEST_BYTES } from "../oci/manifest.ts";
+import { isTag } from "../oci/reference.ts";
+import {
+  empty,
+  guarded,
+  headersOf,
+  isProbe,
+  notModified,
+  readBody,
+  type RegistryOptions,
+  reply,
+  repositoryOf,
+} from "./request.ts";
+
+/** A tag, or a digest that is well formed (else `digest_invalid`); undefined for what can be neither. */
+function referenceOf(context: Context): { tag?: string; digest?: string } | undefined {
+  const { reference } = context.params;
+  if (isTag(reference)) return { tag: reference };
+  if (!reference.includes(":")) return undefined;
+  parseDigest(reference);
+  return { digest: reference };
+}
+
+/** A tag whose origin could not be asked; the warning is the one that HTTP had for it (RFC 7234 5.5.1). */
+const STALE = { warning: '110 - "Response is Stale"', "x-svc-stale": "true" };
+
+function unknown(repository: string, reference: string): SvcError {
+  return new SvcError(
+    "manifest_unknown",
+    `Cannot find manifest ${reference.slice(0, 160)} in ${repository}: no such tag or digest`,
+    { detail: { name: repository, reference: reference.slice(0, 160) } },
+  );
+}
+
+/** "Application/JSON; charset=utf-8" is "application/json"; a type that says nothing is undefined. */
+function mediaTypeOf(request: Request): string | undefined {
+  const type = request.headers.get("content-type")?.split(";")[0].trim().toLowerCase();
+  return !type || type === "application/json" || type === "application/octet-stream"
+    ? undefined
+    : type;
+}
+
+export function manifestRoutes({ store }: RegistryOptions): Route[] {
+  const get = async (context: Context): Promise<Response> => {
+    const { request, signal, params } = context;
+    const repository = repositoryOf(context);
+    const found = referenceOf(context) &&
+      await store.resolve(repository, params.reference, { signal, probe: isProbe(request) });
+    if (!found) throw unknown(repository, params.reference);
+    const { digest, mediaType, size } = found.descriptor;
+    const etag = `"${digest}"`;
+    const fields = { "docker-content-digest": digest, etag, ...(found.stale ? STALE : {}) };
+    if (notModified(request, etag)) return empty(304, fields);
+    return reply(200, {
+      ...fields,
+      "content-type": mediaType,
+      "content-length": String(size),
+    }, request.method === "HEAD" ? null : found.bytes);
+  };
+
+  const put = async (context: Context): Promise<Response> => {
+    const { request, signal, params, url } = context;
+    const repository = repositoryOf(context);
+    const reference = referenceOf(context);
+    if (!reference) {
+      throw new SvcError(
+        "manifest_invalid",
+        `Cannot accept the manifest: ${
+          JSON.stringify(params.reference.slice(0, 160))
+        } is neither ` +
+          `a tag nor a digest`,
+      );
+    }
+    const bytes = await readBody(request, MAX_MANIFEST_BYTES, () =>
+      new SvcError(
+        "manifest_too_large",
+        `Cannot accept the manifest: it has more than ${MAX_MANIFEST_BYTES} bytes`,
+      ));
+    const extra = url.searchParams.getAll("tag");
+    const tags = [...new Set([...reference.tag === undefined ? [] : [reference.tag], ...extra])];
+    const { descriptor, subject } = await store.publish(
+      repository,
+      mediaTypeOf(request),
+      bytes,
+      { signal, tags, digest: reference.digest },
+    );
+    const headers = headersOf({
+      "content-length": "0",
+      location: `/v2/${repository}/manifests/${descriptor.digest}`,
+      "docker-content-digest": descriptor.digest,
+      "oci-subject": subject,
+    });
+    for (const tag of extra) headers.append("oci-tag", tag);
+    return new Response(null, { status: 201, headers });
+  };
+
+  const remove = async (context: Context): Promise<Response> => {
+    const repository = repositoryOf(context);
+    const { reference } = context.params;
+    const there = referenceOf(context) &&
+      await store.deleteManifest(repository, reference, { signal: context.signal });
+    if (!there) throw unknown(repository, reference);
+    return empty(202);
+  };
+
+  const path = "/v2/{name+}/manifests/{reference}";
+  return [
+    {
+      method: "GET",
+      path,
+      action: "pull",
+      help: "The manifest of a tag or digest, as it was pushed.",
+      handler: guarded(get),
+    },
+    {
+      method: "PUT",
+      path,
+      action: "push",
+      help: "Stores a manifest under its digest and a tag; ?tag= (repeatable) adds tags.",
+      handler: guarded(put),
+    },
+    {
+      method: "DELETE",
+      path,
+      action: "push",
+      help: "By tag: removes the tag. By digest: removes the manifest and its tags.",
+      handler: guarded(remove),
+    },
+  ];
+}

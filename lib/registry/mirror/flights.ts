@@ -1,0 +1,36 @@
+/** Questions to an upstream, each asked once however many wait for the answer. */
+
+/** The promise's result, or the signal's reason; the work goes on for the others. */
+export async function waitFor<T>(work: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (!signal) return await work;
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
+export class Flights<T> {
+  #running = new Map<string, Promise<T>>();
+
+  /** Joins the work of that key, or begins it. `signal` ends the waiting, never the work. */
+  async run(key: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    let running = this.#running.get(key);
+    if (!running) {
+      running = work().finally(() => this.#running.delete(key));
+      // Everybody may have stopped waiting when it fails.
+      running.catch(() => {});
+      this.#running.set(key, running);
+    }
+    return await waitFor(running, signal);
+  }
+
+  /** Resolves when nothing runs. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#running.values());
+  }
+}

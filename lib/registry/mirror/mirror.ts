@@ -1,0 +1,73 @@
+/**
+ * A pull-through mirror: a content store whose misses are looked for in other registries. Pushes go to the
+ * store, and what was pushed wins. With the cache on, what came from an upstream stands in the store like
+ * what was pushed; manifests do before their blobs, which are fetched when they are asked for.
+ */
+import type { RegistryStore } from "../request.ts";
+import { MirrorBlobs } from "./blobs.ts";
+import { MirrorListings } from "./listings.ts";
+import { MirrorManifests } from "./manifests.ts";
+import type { MirrorContext, MirrorOptions } from "./options.ts";
+import { Upstreams } from "./upstreams.ts";
+
+export type { MirrorOptions } from "./options.ts";
+export type { Upstream, UpstreamSource } from "./upstreams.ts";
+
+/** Disposing of it ends its fetches; the store is the caller's. */
+export type Mirror = RegistryStore & AsyncDisposable;
+
+/** Removes what an earlier process left in `options.spool`. */
+export async function openMirror(options: MirrorOptions): Promise<Mirror> {
+  const { store, objects, cache, spool, log } = options;
+  const end = new AbortController();
+  const pauseMs = options.pauseMs ?? 5_000;
+  const context: MirrorContext = {
+    store,
+    objects,
+    cache,
+    spool,
+    log,
+    pauseMs,
+    freshMs: options.freshMs ?? 30_000,
+    revalidateMs: options.revalidateMs ?? 5_000,
+    upstreams: new Upstreams(options.upstreams, { pauseMs, log }),
+    life: end.signal,
+  };
+  try {
+    await Deno.remove(spool, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  const blobs = new MirrorBlobs(context);
+  const manifests = new MirrorManifests(context, blobs);
+  const listings = new MirrorListings(context);
+  return {
+    resolve: (repository, reference, call) => manifests.resolve(repository, reference, call),
+    publish: (...call) => manifests.publish(...call),
+    putManifest: async (repository, mediaType, bytes, tags, call) =>
+      (await manifests.publish(repository, mediaType, bytes, { ...call, tags })).descriptor,
+    deleteManifest: (...call) => manifests.delete(...call),
+
+    stat: (repository, digest, call) => blobs.stat(repository, digest, call),
+    get: (repository, digest, call) => blobs.get(repository, digest, call),
+    // Writers ask what they need not bring: only what is here for certain.
+    hasBlob: (repository, digest, call) => store.hasBlob(repository, digest, call),
+    mountBlob: async (repository, digest, from, call) =>
+      await store.mountBlob?.(repository, digest, from, call) ?? false,
+    putBlob: (repository, descriptor, body, call) =>
+      store.putBlob(repository, descriptor, body, call),
+    deleteBlob: (repository, digest, call) => store.deleteBlob(repository, digest, call),
+    startUpload: (repository, call) => store.startUpload(repository, call),
+    openUpload: (repository, id, call) => store.openUpload(repository, id, call),
+
+    tags: (repository, call) => listings.tags(repository, call),
+    referrers: (repository, digest, call) => listings.referrers(repository, digest, call),
+    hasRepository: (repository, call) => listings.hasRepository(repository, call),
+    repositories: (call) => store.repositories(call),
+
+    async [Symbol.asyncDispose]() {
+      end.abort(new DOMException("the server is stopping", "AbortError"));
+      await Promise.all([blobs.idle(), manifests.idle()]);
+    },
+  };
+}

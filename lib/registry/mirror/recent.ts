@@ -1,0 +1,27 @@
+/** What was learned a moment ago, forgotten after its time or when there is too much of it. */
+export class Recent<V> {
+  #entries = new Map<string, { value: V; until: number }>();
+
+  constructor(private readonly limit = 10_000) {}
+
+  get(key: string): V | undefined {
+    const entry = this.#entries.get(key);
+    if (!entry) return undefined;
+    if (entry.until > performance.now()) return entry.value;
+    this.#entries.delete(key);
+    return undefined;
+  }
+
+  /** For `ms` milliseconds. */
+  set(key: string, value: V, ms: number): void {
+    this.#entries.delete(key);
+    this.#entries.set(key, { value, until: performance.now() + ms });
+    if (this.#entries.size <= this.limit) return;
+    const [oldest] = this.#entries.keys();
+    this.#entries.delete(oldest);
+  }
+
+  delete(key: string): void {
+    this.#entries.delete(key);
+  }
+}

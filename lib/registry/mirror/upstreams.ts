@@ -1,0 +1,111 @@
+/** Which upstream a repository comes from, and whether it is worth asking at the moment. */
+import { SvcError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { ImageSource, ReadOptions } from "../../oci/image.ts";
+import type { Digest } from "../../oci/types.ts";
+
+/** Another registry. Whole-blob streams are verified, and go on by themselves where a connection breaks. */
+export interface UpstreamSource extends ImageSource {
+  /** What a tag names, without moving the manifest; no digest where the upstream does not say. */
+  head(
+    repository: string,
+    reference: string,
+    options?: ReadOptions,
+  ): Promise<{ digest?: Digest } | undefined>;
+}
+
+export interface Upstream {
+  /**
+   * Repositories "prefix/rest" come from here, where they are "rest"; the longest prefix wins. Absent:
+   * every other repository, by its own name.
+   */
+  prefix?: string;
+  /** For messages and the log. */
+  host: string;
+  source: UpstreamSource;
+}
+
+const DOWN = new Set<string>(["upstream_failed", "server_unreachable", "timeout", "unavailable"]);
+
+/** True where the upstream could not be asked, or was not able to answer. */
+export function isDown(error: unknown): boolean {
+  return error instanceof SvcError && DOWN.has(error.code) ||
+    error instanceof DOMException && error.name === "TimeoutError";
+}
+
+/** True where the upstream does not show this to us: many say so of what does not exist. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof SvcError && (error.code === "unauthorized" || error.code === "denied");
+}
+
+/** One upstream and how it fares. */
+class Health {
+  #until = 0;
+  #error: unknown;
+
+  constructor(
+    readonly upstream: Upstream,
+    private readonly pauseMs: number,
+    private readonly log: Logger,
+  ) {}
+
+  async ask<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    // An upstream that hangs would otherwise hold up every request for as long as one.
+    if (performance.now() < this.#until) throw this.#error;
+    try {
+      const answer = await work();
+      this.#error = undefined;
+      return answer;
+    } catch (error) {
+      if (!isDown(error) || signal?.aborted) throw error;
+      if (this.#error === undefined) {
+        this.log.warn("an upstream cannot be asked", { host: this.upstream.host, error });
+      }
+      this.#error = error;
+      this.#until = performance.now() + this.pauseMs;
+      throw error;
+    }
+  }
+}
+
+/** A repository of an upstream. */
+export interface Origin {
+  host: string;
+  /** Its name there. */
+  repository: string;
+  /**
+   * Asks, unless the upstream failed a moment ago: then that failure is thrown again. `signal` is the
+   * one that `work` uses, so that a caller who left, or had little time, does not count as a failure.
+   */
+  ask<T>(
+    work: (source: UpstreamSource, repository: string) => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T>;
+}
+
+export class Upstreams {
+  #rules: Health[];
+
+  constructor(upstreams: readonly Upstream[], options: { pauseMs: number; log: Logger }) {
+    this.#rules = upstreams
+      .toSorted((a, b) => (b.prefix ?? "").length - (a.prefix ?? "").length)
+      .map((upstream) => new Health(upstream, options.pauseMs, options.log));
+  }
+
+  /** Undefined: the repository is ours alone. */
+  find(local: string): Origin | undefined {
+    for (const health of this.#rules) {
+      const { prefix, host, source } = health.upstream;
+      if (prefix !== undefined && !local.startsWith(`${prefix}/`)) continue;
+      const name = prefix === undefined ? local : local.slice(prefix.length + 1);
+      // docker.io keeps the images that are named by one word there.
+      const repository = host === "docker.io" && !name.includes("/") ? `library/${name}` : name;
+      return {
+        host,
+        repository,
+        ask: (work, signal) => health.ask(() => work(source, repository), signal),
+      };
+    }
+    return undefined;
+  }
+}

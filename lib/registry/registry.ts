@@ -1,0 +1,27 @@
+/** The registry's rows: the OCI Distribution Specification 1.1 over a content store. */
+import type { Route } from "../api/route.ts";
+import { blobRoutes } from "./blobs.ts";
+import { listingRoutes } from "./listings.ts";
+import { manifestRoutes } from "./manifests.ts";
+import { guarded, json, type RegistryOptions } from "./request.ts";
+import { uploadRoutes } from "./uploads.ts";
+
+export type { RegistryOptions } from "./request.ts";
+
+/** Errors of these rows are answered here; `registryError` of errors.ts is for the server's own on `/v2`. */
+export function createRegistry(options: RegistryOptions): Route[] {
+  const base = ["/v2/", "/v2"].map((path): Route => ({
+    method: "GET",
+    path,
+    action: "pull",
+    help: "Says that this is a registry, and whether the credential is good.",
+    handler: guarded(() => json({})),
+  }));
+  return [
+    ...base,
+    ...listingRoutes(options),
+    ...uploadRoutes(options),
+    ...blobRoutes(options),
+    ...manifestRoutes(options),
+  ];
+}

@@ -1,0 +1,178 @@
+/** What the registry's handlers have in common: checked parameters, bodies, conditional answers. */
+import { type Fields, Reply } from "../api/reply.ts";
+import type { Context, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
+import { isRepositoryName } from "../oci/reference.ts";
+import type { Digest } from "../oci/types.ts";
+import type { ContentStore } from "../store/content_store.ts";
+import { API_VERSION, registryError } from "./errors.ts";
+
+/** Read options of a registry's store. */
+export interface LookOptions extends ReadOptions {
+  /**
+   * Whoever asks may be about to push what is not there: an origin that cannot be asked counts as not
+   * having it, instead of failing.
+   */
+  probe?: boolean;
+}
+
+/** What the handlers need of a store: a content store, or a mirror over one. */
+export interface RegistryStore extends
+  ImageSource,
+  ImageSink,
+  Pick<
+    ContentStore,
+    | "startUpload"
+    | "openUpload"
+    | "deleteBlob"
+    | "publish"
+    | "deleteManifest"
+    | "hasRepository"
+    | "repositories"
+  > {
+  resolve(
+    repository: string,
+    reference: string,
+    options?: LookOptions,
+  ): Promise<ResolvedManifest | undefined>;
+  stat(
+    repository: string,
+    digest: Digest,
+    options?: LookOptions,
+  ): Promise<{ size: number } | undefined>;
+}
+
+export interface RegistryOptions {
+  store: RegistryStore;
+}
+
+export type Handler = Route["handler"];
+
+/** A handler whose failures are answered in the specification's form. */
+export function guarded(handler: (context: Context) => Promise<Response> | Response): Handler {
+  return async (context) => {
+    try {
+      return await handler(context);
+    } catch (error) {
+      // Nobody reads the answer of a request that was given up.
+      const log = context.signal.aborted ? undefined : context.log;
+      return registryError(error, { log });
+    }
+  };
+}
+
+/** Throws `name_invalid`. */
+export function repositoryOf(context: Context): string {
+  return checkName(context.params.name);
+}
+
+export function checkName(name: string): string {
+  if (isRepositoryName(name)) return name;
+  throw new SvcError(
+    "name_invalid",
+    `Cannot use repository name ${JSON.stringify(name.slice(0, 300))}: ` +
+      `expected lower-case letters and digits, separated by . _ __ - or /, at most 255`,
+  );
+}
+
+export function headersOf(fields: Fields): Headers {
+  const headers = new Headers([[...API_VERSION]]);
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== undefined) headers.set(name, value);
+  }
+  return headers;
+}
+
+const VERSION: Fields = Object.fromEntries([API_VERSION]);
+
+/** An answer of known length, which a listener sends without taking it apart. */
+export function reply(status: number, fields: Fields, content: Uint8Array | null = null): Reply {
+  return new Reply(status, { ...VERSION, ...fields }, content);
+}
+
+/** True where the answer is a HEAD's: clients ask so before they push. */
+export const isProbe = (request: Request): boolean => request.method === "HEAD";
+
+export function empty(status: number, fields: Fields = {}): Response {
+  // 204 and 304 have no length; the others say that theirs is none.
+  const length = status === 204 || status === 304 ? undefined : "0";
+  return reply(status, { "content-length": length, ...fields });
+}
+
+const encoder = new TextEncoder();
+
+export function json(value: unknown, fields: Fields = {}): Response {
+  const bytes = encoder.encode(JSON.stringify(value));
+  return reply(200, {
+    "content-type": "application/json",
+    "content-length": String(bytes.length),
+    ...fields,
+  }, bytes);
+}
+
+/** True where If-None-Match names this entity tag (RFC 9110 13.1.2, weak comparison). */
+export function notModified(request: Request, etag: string): boolean {
+  const header = request.headers.get("if-none-match");
+  if (header === null) return false;
+  return header.split(",").some((item) => {
+    const tag = item.trim().replace(/^W\//, "");
+    return tag === "*" || tag === etag || tag === etag.slice(1, -1);
+  });
+}
+
+/** Declared length of the body; undefined where it is chunked. Throws `size_invalid`. */
+export function contentLength(request: Request): number | undefined {
+  const header = request.headers.get("content-length");
+  if (header === null) return undefined;
+  const length = Number(header);
+  if (/^\d+$/.test(header) && Number.isSafeInteger(length)) return length;
+  throw new SvcError("size_invalid", `Cannot read Content-Length ${JSON.stringify(header)}`);
+}
+
+/**
+ * The body, whose failures are the caller's: a connection that breaks off in mid-body is `cancelled`, not an
+ * error of ours. Null where there is none.
+ */
+export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
+  const reader = request.body?.getReader();
+  if (!reader) return null;
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const next = await reader.read().catch((cause) => {
+        throw new SvcError(
+          "cancelled",
+          `Cannot receive the body: the connection broke off (${(cause as Error)?.message})`,
+          { cause },
+        );
+      });
+      if (next.done) controller.close();
+      else controller.enqueue(next.value);
+    },
+    cancel: (reason) => reader.cancel(reason),
+  }, { highWaterMark: 0 });
+}
+
+/** A body of at most `limit` bytes as one buffer. Throws `tooLarge()` before reading more than that. */
+export async function readBody(
+  request: Request,
+  limit: number,
+  tooLarge: () => SvcError,
+): Promise<Uint8Array> {
+  const declared = contentLength(request) ?? 0;
+  if (declared > limit) throw tooLarge();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of bodyOf(request) ?? []) {
+    size += chunk.length;
+    if (size > limit) throw tooLarge();
+    chunks.push(chunk);
+  }
+  const bytes = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
+}

@@ -1,0 +1,186 @@
+/**
+ * Pushing blobs (distribution specification "Pushing blobs"): in one POST, POST then PUT, in chunks,
+ * streamed, or mounted from another repository.
+ */
+import type { Context, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import { type DigestAlgorithm, parseDigest } from "../oci/digest.ts";
+import type { Digest } from "../oci/types.ts";
+import type { Upload } from "../store/content_store.ts";
+import { registryError } from "./errors.ts";
+import { heldRange, parseContentRange } from "./range.ts";
+import {
+  bodyOf,
+  checkName,
+  contentLength,
+  empty,
+  guarded,
+  type RegistryOptions,
+  repositoryOf,
+} from "./request.ts";
+
+const locationOf = (upload: Upload) => `/v2/${upload.repository}/blobs/uploads/${upload.id}`;
+
+function statusOf(upload: Upload): Record<string, string> {
+  return {
+    location: locationOf(upload),
+    range: heldRange(upload.offset),
+    "docker-upload-uuid": upload.id,
+  };
+}
+
+function created(repository: string, digest: Digest): Response {
+  return empty(201, {
+    location: `/v2/${repository}/blobs/${digest}`,
+    "docker-content-digest": digest,
+  });
+}
+
+/** The hash to keep while bytes arrive, where the client says which digest it will be. */
+function algorithmOf(url: URL, digest: string | null): DigestAlgorithm | undefined {
+  if (digest !== null) return parseDigest(digest).algorithm;
+  const name = url.searchParams.get("digest-algorithm");
+  if (name === null || name === "sha256" || name === "sha512") return name ?? undefined;
+  throw new SvcError(
+    "digest_invalid",
+    `Cannot start an upload for ${JSON.stringify(name.slice(0, 40))}: expected sha256 or sha512`,
+  );
+}
+
+/** Appends the request's body, where it has one, at the place its Content-Range names. */
+async function append(context: Context, upload: Upload): Promise<void> {
+  const { request, signal } = context;
+  const range = parseContentRange(request.headers.get("content-range"));
+  const length = contentLength(request);
+  const limit = range && range.end - range.start + 1;
+  if (limit !== undefined && length !== undefined && length !== limit) {
+    throw new SvcError(
+      "size_invalid",
+      `Cannot append: Content-Range names ${limit} bytes, Content-Length ${length}`,
+    );
+  }
+  const body = length === 0 ? null : bodyOf(request);
+  if (!body) {
+    if (limit === undefined) return;
+    throw new SvcError("size_invalid", `Cannot append: ${limit} bytes announced, none sent`);
+  }
+  await upload.append(body, { signal, at: range?.start, limit });
+}
+
+export function uploadRoutes({ store }: RegistryOptions): Route[] {
+  const open = async (context: Context): Promise<Upload> => {
+    const repository = repositoryOf(context);
+    const { id } = context.params;
+    const upload = await store.openUpload(repository, id, { signal: context.signal });
+    if (upload) return upload;
+    throw new SvcError(
+      "blob_upload_unknown",
+      `Cannot find upload ${id.slice(0, 80)} of ${repository}: it never was, ended or expired`,
+    );
+  };
+
+  /** An out-of-order chunk is told where to go on. */
+  const tellingOffset = async (upload: Upload, work: () => Promise<Response>) => {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.code !== "range_invalid") throw error;
+      return registryError(error, { headers: statusOf(upload) });
+    }
+  };
+
+  const start = async (context: Context): Promise<Response> => {
+    const { url, request, signal } = context;
+    const repository = repositoryOf(context);
+    const mount = url.searchParams.get("mount");
+    if (mount !== null) {
+      parseDigest(mount);
+      const from = url.searchParams.get("from");
+      if (from !== null) checkName(from);
+      const mounted = await store.mountBlob?.(repository, mount, from ?? repository, { signal });
+      if (mounted) return created(repository, mount);
+    }
+    const digest = url.searchParams.get("digest");
+    const upload = await store.startUpload(repository, {
+      signal,
+      algorithm: algorithmOf(url, digest),
+    });
+    if (digest === null) return empty(202, statusOf(upload));
+    try {
+      const body = bodyOf(request);
+      if (body) await upload.append(body, { signal });
+      await upload.commit(digest, { signal });
+    } catch (error) {
+      // The client never learnt the id: nobody can go on with it.
+      await upload.abort().catch(() => {/* the commit dropped it; else it expires */});
+      throw error;
+    }
+    return created(repository, digest);
+  };
+
+  const chunk = async (context: Context): Promise<Response> => {
+    const upload = await open(context);
+    return await tellingOffset(upload, async () => {
+      await append(context, upload);
+      return empty(202, statusOf(upload));
+    });
+  };
+
+  const finish = async (context: Context): Promise<Response> => {
+    const upload = await open(context);
+    const digest = context.url.searchParams.get("digest");
+    if (digest === null) {
+      throw new SvcError("digest_invalid", "Cannot finish the upload: ?digest= is missing");
+    }
+    parseDigest(digest);
+    return await tellingOffset(upload, async () => {
+      await append(context, upload);
+      await upload.commit(digest, { signal: context.signal });
+      return created(upload.repository, digest);
+    });
+  };
+
+  const path = "/v2/{name+}/blobs/uploads/{id}";
+  const starts = ["/v2/{name+}/blobs/uploads/", "/v2/{name+}/blobs/uploads"].map((path): Route => ({
+    method: "POST",
+    path,
+    action: "push",
+    help:
+      "Starts an upload; with ?digest= takes the whole blob; with ?mount= and ?from= copies none.",
+    handler: guarded(start),
+  }));
+  return [
+    ...starts,
+    {
+      method: "GET",
+      path,
+      action: "push",
+      help: "How much of an upload has arrived.",
+      handler: guarded(async (context) => empty(204, statusOf(await open(context)))),
+    },
+    {
+      method: "PATCH",
+      path,
+      action: "push",
+      help: "Appends to an upload: a chunk with Content-Range, or a stream without.",
+      handler: guarded(chunk),
+    },
+    {
+      method: "PUT",
+      path,
+      action: "push",
+      help: "Ends an upload; the body, if any, is its last chunk; ?digest= is checked.",
+      handler: guarded(finish),
+    },
+    {
+      method: "DELETE",
+      path,
+      action: "push",
+      help: "Cancels an upload.",
+      handler: guarded(async (context) => {
+        await (await open(context)).abort();
+        return empty(204);
+      }),
+    },
+  ];
+}

@@ -1,0 +1,174 @@
+/**
+ * Credentials towards another registry: Basic, and the token flow of the distribution project
+ * ("Token Authentication Specification"), told apart by the server's challenge.
+ */
+import { SvcError } from "../base/errors.ts";
+
+/**
+ * What is known of an account: a name and password, a bearer token used as it is, or an identity (refresh)
+ * token that a token server exchanges.
+ */
+export type Credentials =
+  | { username: string; password: string }
+  | { token: string }
+  | { identityToken: string };
+
+export interface Challenge {
+  /** Lower case: "bearer", "basic". */
+  scheme: string;
+  parameters: Record<string, string>;
+}
+
+/** The challenges of a `WWW-Authenticate` header, which may hold several (RFC 9110, 11.6.1). */
+export function parseChallenges(header: string): Challenge[] {
+  const found: Challenge[] = [];
+  const token = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
+  const pattern = new RegExp(
+    `(${token})\\s*=\\s*(?:"((?:[^"\\\\]|\\\\.)*)"|(${token}))|(${token})(?=\\s|,|$)`,
+    "g",
+  );
+  for (const match of header.matchAll(pattern)) {
+    const [, name, quoted, bare, scheme] = match;
+    if (scheme !== undefined) found.push({ scheme: scheme.toLowerCase(), parameters: {} });
+    else {
+      const last = found.at(-1);
+      if (last) {
+        last.parameters[name.toLowerCase()] = quoted?.replace(/\\(.)/g, "$1") ?? bare;
+      }
+    }
+  }
+  return found;
+}
+
+const basic = (username: string, password: string) => {
+  const bytes = new TextEncoder().encode(`${username}:${password}`);
+  return `Basic ${btoa(String.fromCharCode(...bytes))}`;
+};
+
+export interface AuthorizerOptions {
+  /** For messages. */
+  host: string;
+  /** The registry is spoken to without TLS, so its token server may be too. */
+  plainHTTP: boolean;
+  credentials: () => Promise<Credentials | undefined>;
+  /** Speaks to the token server: time limits and retries, no authorization of its own. */
+  fetch: (url: URL, init: RequestInit, signal?: AbortSignal) => Promise<Response>;
+  now?: () => number;
+}
+
+/** Tokens are renewed this long before they end, in milliseconds. */
+const EARLY = 10_000;
+/** Of a token whose answer does not say: the specification's 60 s. */
+const DEFAULT_LIFE = 60;
+
+/** Keeps what a registry asked for, so that the next request carries it from the start. */
+export class Authorizer {
+  #options: AuthorizerOptions;
+  #tokens = new Map<string, { value: string; until: number }>();
+  #basic?: string;
+
+  constructor(options: AuthorizerOptions) {
+    this.#options = options;
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+
+  /** The header for a request of `scope`, where one is known already. */
+  known(scope: string): string | undefined {
+    const token = this.#tokens.get(scope);
+    if (token && token.until > this.#now()) return `Bearer ${token.value}`;
+    return this.#basic;
+  }
+
+  /**
+   * Answers a 401: the header to try again with. Throws `unauthorized` where there is no credential that
+   * the challenge takes, or the token server refuses it.
+   */
+  async answer(challengeHeader: string, scope: string, signal?: AbortSignal): Promise<string> {
+    this.#tokens.delete(scope);
+    this.#basic = undefined;
+    const challenges = parseChallenges(challengeHeader);
+    const credentials = await this.#options.credentials();
+    const bearer = challenges.find((c) => c.scheme === "bearer");
+    if (bearer?.parameters.realm && !(credentials && "token" in credentials)) {
+      return `Bearer ${await this.#fetchToken(bearer, scope, credentials, signal)}`;
+    }
+    if (credentials && "token" in credentials) {
+      this.#tokens.set(scope, { value: credentials.token, until: Infinity });
+      return `Bearer ${credentials.token}`;
+    }
+    if (
+      challenges.some((c) => c.scheme === "basic") && credentials && "username" in credentials
+    ) {
+      return this.#basic = basic(credentials.username, credentials.password);
+    }
+    throw new SvcError(
+      "unauthorized",
+      `Cannot use registry ${this.#options.host}: it asks for a login, and ` +
+        (credentials ? "takes none of the kind that is known" : "no credentials for it are known"),
+      { help: `log in with docker login ${this.#options.host}, or pass credentials` },
+    );
+  }
+
+  async #fetchToken(
+    challenge: Challenge,
+    scope: string,
+    credentials: Exclude<Credentials, { token: string }> | undefined,
+    signal?: AbortSignal,
+  ): Promise<string> {
+    const { host, plainHTTP } = this.#options;
+    const { realm, service, scope: asked } = challenge.parameters;
+    if (!URL.canParse(realm)) {
+      throw new SvcError("upstream_failed", `Cannot log in to ${host}: its realm is no URL`);
+    }
+    const url = new URL(realm);
+    if (url.protocol !== "https:" && !(plainHTTP && url.protocol === "http:")) {
+      throw new SvcError(
+        "upstream_failed",
+        `Cannot log in to ${host}: its token server ${url.origin} is not reached through TLS`,
+      );
+    }
+    const wanted = scope || asked || "";
+    let init: RequestInit;
+    if (credentials && "identityToken" in credentials) {
+      init = {
+        method: "POST",
+        body: new URLSearchParams({
+          grant_type: "refresh_token",
+          refresh_token: credentials.identityToken,
+          client_id: "svc",
+          ...(service ? { service } : {}),
+          scope: wanted,
+        }),
+      };
+    } else {
+      if (service) url.searchParams.set("service", service);
+      for (const one of wanted.split(" ").filter(Boolean)) url.searchParams.append("scope", one);
+      init = {
+        headers: credentials
+          ? { authorization: basic(credentials.username, credentials.password) }
+          : {},
+      };
+    }
+    const response = await this.#options.fetch(url, init, signal);
+    if (!response.ok) {
+      await response.body?.cancel();
+      throw new SvcError(
+        response.status < 500 ? "unauthorized" : "upstream_failed",
+        `Cannot log in to ${host}: its token server answered ${response.status}`,
+      );
+    }
+    const body = await response.json().catch(() => undefined) as
+      | { token?: unknown; access_token?: unknown; expires_in?: unknown }
+      | undefined;
+    const token = body?.token ?? body?.access_token;
+    if (typeof token !== "string" || token === "") {
+      throw new SvcError("upstream_failed", `Cannot log in to ${host}: its answer has no token`);
+    }
+    const life = typeof body?.expires_in === "number" ? body.expires_in : DEFAULT_LIFE;
+    this.#tokens.set(scope, { value: token, until: this.#now() + life * 1000 - EARLY });
+    return token;
+  }
+}

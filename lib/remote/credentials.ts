@@ -1,0 +1,124 @@
+/**
+ * Logins that docker, podman and skopeo keep: `config.json` with its `auths`, `credHelpers` and
+ * `credsStore`. The caller says where the file is.
+ */
+import { SvcError } from "../base/errors.ts";
+import { run } from "../base/process.ts";
+import type { Credentials } from "./auth.ts";
+
+interface ConfigFile {
+  auths?: Record<string, {
+    auth?: string;
+    username?: string;
+    password?: string;
+    identitytoken?: string;
+    registrytoken?: string;
+  }>;
+  credHelpers?: Record<string, string>;
+  credsStore?: string;
+}
+
+/** Under which keys a host's login may stand. docker.io keeps the key of its first protocol. */
+function keysOf(host: string): string[] {
+  const names = host === "docker.io"
+    ? ["https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io"]
+    : [host];
+  return names.flatMap((name) => [
+    name,
+    ...(name.includes("://") ? [] : [`https://${name}`, `http://${name}`, `https://${name}/v2/`]),
+  ]);
+}
+
+async function readConfig(path: string): Promise<ConfigFile | undefined> {
+  let text: string;
+  try {
+    text = await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  try {
+    return JSON.parse(text) as ConfigFile;
+  } catch (cause) {
+    // Not the parser's message: it quotes the text, which holds passwords.
+    throw new SvcError("config_invalid", `Cannot read logins from ${path}: it is not JSON`, {
+      cause: new Error("malformed JSON", { cause: (cause as Error).name }),
+      help: "correct the file, or log in anew",
+    });
+  }
+}
+
+/** Asks `docker-credential-NAME get`; undefined where it has no login for the key. */
+async function askHelper(
+  helper: string,
+  keys: string[],
+  signal?: AbortSignal,
+): Promise<Credentials | undefined> {
+  if (!/^[\w.-]+$/.test(helper)) {
+    throw new SvcError(
+      "config_invalid",
+      `Cannot use credential helper ${JSON.stringify(helper)}: bad name`,
+    );
+  }
+  for (const key of keys) {
+    const answer = await run(`docker-credential-${helper}`, ["get"], { stdin: key, signal });
+    if (answer.code !== 0) {
+      // The protocol's way to say that there is none, on standard output.
+      if (/credentials not found/i.test(answer.stdout + answer.stderr)) continue;
+      throw new SvcError(
+        "prerequisite_missing",
+        `Cannot get a login for ${keys[0]}: docker-credential-${helper} exited with ${answer.code}`,
+        { help: `run docker-credential-${helper} by hand, or log in anew` },
+      );
+    }
+    const { Username, Secret } = JSON.parse(answer.stdout) as {
+      Username?: string;
+      Secret?: string;
+    };
+    if (!Secret) continue;
+    if (Username === "<token>") return { identityToken: Secret };
+    return { username: Username ?? "", password: Secret };
+  }
+  return undefined;
+}
+
+function decodeAuth(auth: string): { username: string; password: string } | undefined {
+  let text: string;
+  try {
+    text = new TextDecoder().decode(Uint8Array.from(atob(auth), (c) => c.charCodeAt(0)));
+  } catch {
+    return undefined; // not base64: no login
+  }
+  const colon = text.indexOf(":");
+  if (colon <= 0) return undefined;
+  return { username: text.slice(0, colon), password: text.slice(colon + 1).replace(/\0+$/, "") };
+}
+
+/**
+ * The login for `host` ("host[:port]") in a docker config file; undefined where there is none or no file.
+ * A helper of the host goes before the file's own entry, that before the default store, as docker has it.
+ * Throws `config_invalid` or `prerequisite_missing` (a helper that is not installed or fails).
+ */
+export async function readDockerCredentials(
+  configPath: string,
+  host: string,
+  options: { signal?: AbortSignal } = {},
+): Promise<Credentials | undefined> {
+  const config = await readConfig(configPath);
+  if (!config) return undefined;
+  const keys = keysOf(host);
+  const helper = keys.map((key) => config.credHelpers?.[key]).find((name) => name);
+  if (helper) return await askHelper(helper, keys, options.signal);
+  for (const key of keys) {
+    const entry = config.auths?.[key];
+    if (!entry) continue;
+    if (entry.registrytoken) return { token: entry.registrytoken };
+    if (entry.identitytoken) return { identityToken: entry.identitytoken };
+    if (entry.username && entry.password) {
+      return { username: entry.username, password: entry.password };
+    }
+    const decoded = entry.auth ? decodeAuth(entry.auth) : undefined;
+    if (decoded) return decoded;
+  }
+  return config.credsStore ? await askHelper(config.credsStore, keys, options.signal) : undefined;
+}

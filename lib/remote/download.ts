@@ -1,0 +1,102 @@
+/** A blob's bytes from another registry, taken up again where a connection breaks. */
+import { SvcError } from "../base/errors.ts";
+import { isPassing, refusal, sleep, type Transport } from "./transport.ts";
+
+export interface Download {
+  path: string;
+  scope: string;
+  /** First byte and the one after the last, within the blob. */
+  start: number;
+  end: number;
+  /** The whole blob is asked for: no range is needed at first. */
+  whole: boolean;
+  signal?: AbortSignal;
+}
+
+/** So many bytes between two failures make the count of attempts start anew. */
+const PROGRESS = 1024 * 1024;
+
+async function open(transport: Transport, what: Download, at: number): Promise<Response> {
+  const partial = !what.whole || at > what.start;
+  const response = await transport.request(what.path, {
+    scope: what.scope,
+    signal: what.signal,
+    headers: partial ? { range: `bytes=${at}-${what.end - 1}` } : {},
+  });
+  if (response.status === 200 || response.status === 206) return response;
+  throw await refusal(`Cannot read a blob from ${transport.host}`, transport.host, response);
+}
+
+/** Bytes in front of `at` that the answer has although they were not asked for. */
+function surplus(response: Response, at: number, host: string): number {
+  if (response.status === 200) return at; // the server ignores ranges
+  const first = /^bytes (\d+)-/.exec(response.headers.get("content-range") ?? "")?.[1];
+  if (first !== undefined && Number(first) === at) return 0;
+  throw new SvcError(
+    "upstream_failed",
+    `Cannot read a blob from ${host}: it answered with another range than asked for`,
+  );
+}
+
+/** One chunk, or `done`; silence for longer than `stallMs` throws a timeout. */
+async function readChunk(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  transport: Transport,
+  signal?: AbortSignal,
+): Promise<ReadableStreamReadResult<Uint8Array>> {
+  signal?.throwIfAborted();
+  const { promise: stopped, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(
+    () => reject(new DOMException("no bytes in time", "TimeoutError")),
+    transport.stallMs,
+  );
+  const abort = () => reject(signal!.reason);
+  signal?.addEventListener("abort", abort, { once: true });
+  try {
+    return await Promise.race([reader.read(), stopped]);
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener("abort", abort);
+  }
+}
+
+async function* pieces(transport: Transport, what: Download): AsyncGenerator<Uint8Array> {
+  let at = what.start;
+  let failures = 0;
+  let failedAt = at;
+  while (at < what.end) {
+    let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+    try {
+      const response = await open(transport, what, at);
+      reader = (response.body ?? new Blob([]).stream()).getReader();
+      let skip = surplus(response, at, transport.host);
+      while (at < what.end) {
+        const { done, value } = await readChunk(reader, transport, what.signal);
+        if (done) break;
+        const chunk = value.subarray(Math.min(skip, value.length));
+        skip -= value.length - chunk.length;
+        if (chunk.length === 0) continue;
+        // An answer to no range goes on behind the last byte that is wanted.
+        const wanted = chunk.subarray(0, what.end - at);
+        at += wanted.length;
+        yield wanted;
+      }
+      if (at < what.end) throw new TypeError("the body ended early");
+    } catch (error) {
+      what.signal?.throwIfAborted();
+      const failure = transport.failure(error);
+      if (at - failedAt >= PROGRESS) failures = 0;
+      failedAt = at;
+      if (!isPassing(failure) || ++failures >= transport.attempts) throw failure;
+      await sleep(transport.pause(failures), what.signal);
+    } finally {
+      // Also when the consumer goes away in the middle: the connection must not be kept for nothing.
+      await reader?.cancel().catch(() => {/* it broke already */});
+    }
+  }
+}
+
+/** The bytes `start` to `end` of a blob as one stream; not verified here. */
+export function download(transport: Transport, what: Download): ReadableStream<Uint8Array> {
+  return ReadableStream.from(pieces(transport, what));
+}

@@ -1,0 +1,250 @@
+/**
+ * Requests to another registry: authorization, redirects that leak none of it, retries with an end, and
+ * time limits on silence instead of on whole transfers.
+ */
+import { isAbort, SvcError, systemCode } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { Authorizer, type Credentials } from "./auth.ts";
+
+export interface TransportOptions {
+  /** "host[:port]". */
+  host: string;
+  plainHTTP: boolean;
+  credentials: () => Promise<Credentials | undefined>;
+  userAgent: string;
+  /** Makes the connections; absent: Deno's own, which follows the proxy variables. */
+  client?: Deno.HttpClient;
+  log: Logger;
+  /** Longest silence, in milliseconds, before a request or a read is given up; default 30000. */
+  stallMs?: number;
+  /** Attempts of one request; default 5. */
+  attempts?: number;
+  /** First pause between attempts in milliseconds, doubled each time; default 200. */
+  pauseMs?: number;
+}
+
+export interface RequestOptions {
+  method?: string;
+  headers?: Record<string, string>;
+  body?: Uint8Array<ArrayBuffer>;
+  /** "repository:NAME:pull", as the token flow has it. */
+  scope: string;
+  signal?: AbortSignal;
+  /** False where sending it twice would do harm: the caller recovers by itself. */
+  retry?: boolean;
+}
+
+const MAX_REDIRECTS = 6;
+/** A server that asks for a longer pause is not waited for, in milliseconds. */
+const MAX_PAUSE = 30_000;
+const PASSING = new Set([408, 429, 500, 502, 503, 504]);
+
+/** True for failures that a second attempt may not meet: the connection's, silence, an overloaded server. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof SvcError && (error.detail?.passing === true);
+}
+
+/** What a server says of an error, from the specification's JSON or not at all. */
+async function errorText(response: Response): Promise<string> {
+  const text = await response.text().catch(() => "");
+  try {
+    const { errors } = JSON.parse(text.slice(0, 64 * 1024)) as {
+      errors?: { code?: string; message?: string }[];
+    };
+    const words = (errors ?? []).map((e) => [e.code, e.message].filter(Boolean).join(": "));
+    return words.length > 0 ? ` (${words.join("; ")})` : "";
+  } catch {
+    return ""; // not the specification's form: a proxy's page, which helps nobody
+  }
+}
+
+/** The error for an answer that is not what was hoped for; takes its body. */
+export async function refusal(
+  attempted: string,
+  host: string,
+  response: Response,
+): Promise<SvcError> {
+  const { status } = response;
+  const code = status === 401
+    ? "unauthorized"
+    : status === 403
+    ? "denied"
+    : status === 413
+    ? "too_large"
+    : status === 429
+    ? "unavailable"
+    : "upstream_failed";
+  return new SvcError(
+    code,
+    `${attempted}: ${host} answered ${status}${await errorText(response)}`,
+    { detail: { status, ...(PASSING.has(status) ? { passing: true } : {}) } },
+  );
+}
+
+function pauseOf(response: Response | undefined, planned: number): number {
+  const after = response?.headers.get("retry-after");
+  if (!after) return planned;
+  const ms = /^\d+$/.test(after) ? Number(after) * 1000 : Date.parse(after) - Date.now();
+  return Number.isFinite(ms) ? Math.max(planned, ms) : planned;
+}
+
+/** The system's own last words: fetch puts them at the end of a chain of causes and colons. */
+export function lastWords(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const text = cause instanceof Error ? cause.message : String(cause);
+  const last = text.split(": ").at(-1)!.replace(/ \(os error \d+\)$/, "");
+  return last.charAt(0).toLowerCase() + last.slice(1);
+}
+
+/** Resolves after `ms`; rejects with the signal's reason. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal!.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+
+export class Transport {
+  readonly base: URL;
+  readonly host: string;
+  readonly stallMs: number;
+  readonly attempts: number;
+  readonly #options: TransportOptions;
+  readonly #authorizer: Authorizer;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    this.host = options.host;
+    this.stallMs = options.stallMs ?? 30_000;
+    this.attempts = options.attempts ?? 5;
+    // The registry behind the name docker.io has a host of its own.
+    const address = options.host === "docker.io" ? "registry-1.docker.io" : options.host;
+    this.base = new URL(`${options.plainHTTP ? "http" : "https"}://${address}/v2/`);
+    this.#authorizer = new Authorizer({
+      host: options.host,
+      plainHTTP: options.plainHTTP,
+      credentials: options.credentials,
+      fetch: (url, init, signal) => this.#persist(() => this.#once(url, init, signal), signal),
+    });
+  }
+
+  /** Milliseconds before attempt `n` (from 1), with jitter. */
+  pause(n: number): number {
+    return (this.#options.pauseMs ?? 200) * 2 ** (n - 1) * (0.75 + Math.random() / 2);
+  }
+
+  /**
+   * One exchange, redirects followed. Any status but 401 comes back as a response, after retries where it
+   * is a passing one. Throws `unauthorized`, `upstream_failed`, `timeout`, or the signal's reason.
+   */
+  async request(path: string | URL, options: RequestOptions): Promise<Response> {
+    const url = new URL(path, this.base);
+    const attempt = () => this.#authorized(url, options);
+    return options.retry === false ? await attempt() : await this.#persist(attempt, options.signal);
+  }
+
+  async #persist(attempt: () => Promise<Response>, signal?: AbortSignal): Promise<Response> {
+    for (let n = 1;; n++) {
+      let response: Response | undefined;
+      try {
+        response = await attempt();
+        if (!PASSING.has(response.status) || n === this.attempts) return response;
+      } catch (error) {
+        if (!isPassing(error) || n === this.attempts) throw error;
+        this.#options.log.debug("registry request failed, trying again", {
+          host: this.host,
+          attempt: n,
+          error,
+        });
+      }
+      const pause = pauseOf(response, this.pause(n));
+      if (pause > MAX_PAUSE) return response!;
+      await response?.body?.cancel();
+      await sleep(pause, signal);
+    }
+  }
+
+  async #authorized(url: URL, options: RequestOptions): Promise<Response> {
+    const first = await this.#follow(url, options, this.#authorizer.known(options.scope));
+    const challenge = first.headers.get("www-authenticate");
+    if (first.status !== 401 || !challenge) return first;
+    await first.body?.cancel();
+    const header = await this.#authorizer.answer(challenge, options.scope, options.signal);
+    const second = await this.#follow(url, options, header);
+    if (second.status !== 401) return second;
+    throw await refusal(`Cannot use registry ${this.host}`, this.host, second);
+  }
+
+  async #follow(start: URL, options: RequestOptions, authorization?: string): Promise<Response> {
+    let url = start;
+    for (let hops = 0;; hops++) {
+      const headers: Record<string, string> = { ...options.headers };
+      // Storage that a registry redirects to gets no credential of the registry.
+      if (authorization && url.origin === this.base.origin) headers.authorization = authorization;
+      const response = await this.#once(
+        url,
+        { method: options.method ?? "GET", headers, body: options.body },
+        options.signal,
+      );
+      const location = response.headers.get("location");
+      if (![301, 302, 303, 307, 308].includes(response.status) || !location) return response;
+      await response.body?.cancel();
+      if (hops === MAX_REDIRECTS || !URL.canParse(location, url)) {
+        throw new SvcError(
+          "upstream_failed",
+          `Cannot follow ${this.host}: it redirects ${
+            hops === MAX_REDIRECTS ? "in circles" : "to no URL"
+          }`,
+        );
+      }
+      url = new URL(location, url);
+    }
+  }
+
+  /** One request on the wire; silence before the headers ends it. */
+  async #once(url: URL, init: RequestInit, signal?: AbortSignal): Promise<Response> {
+    signal?.throwIfAborted();
+    const stop = new AbortController();
+    const timer = setTimeout(
+      () => stop.abort(new DOMException("no answer in time", "TimeoutError")),
+      this.stallMs,
+    );
+    const headers = new Headers(init.headers);
+    headers.set("user-agent", this.#options.userAgent);
+    // A compressed answer would break sizes, ranges and digests.
+    headers.set("accept-encoding", "identity");
+    try {
+      // The caller's signal holds for the body too; the timer only until the headers are there.
+      const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
+      const { client } = this.#options;
+      return await fetch(url, { ...init, headers, redirect: "manual", signal: both, client });
+    } catch (error) {
+      if (signal?.aborted) throw signal.reason;
+      throw this.failure(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** A broken connection or silence as the catalogue has it; others as they are. */
+  failure(error: unknown): unknown {
+    if (error instanceof SvcError || isAbort(error)) return error;
+    const silent = error instanceof DOMException && error.name === "TimeoutError";
+    const why = silent
+      ? `nothing came for ${this.stallMs / 1000} s`
+      : systemCode((error as Error).cause) ?? lastWords(error);
+    return new SvcError(
+      silent ? "timeout" : "upstream_failed",
+      `Cannot reach registry ${this.host}: ${why}`,
+      { cause: error, detail: { passing: true, unreachable: this.host } },
+    );
+  }
+}
