@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { forwardingFiltered, missingRules, parseTables, presentRules } from "./bridge_rules.ts";
+import { bridgeNetwork } from "./network.ts";
+
+const network = bridgeNetwork("10.4", 1);
+
+Deno.test("what is missing is added once; another network's rules are not taken for it", () => {
+  const all = missingRules(new Map(), network);
+  assert.equal(
+    all,
+    `*nat
+-A POSTROUTING -m comment --comment svc:svc1:out -s 10.4.1.0/24 ! -o svc1 ! -d 224.0.0.0/4 -j MASQUERADE
+-A POSTROUTING -m comment --comment svc:svc1:loopback -s 127.0.0.0/8 -d 10.4.1.0/24 -j MASQUERADE
+-A POSTROUTING -m comment --comment svc:svc1:hairpin -s 10.4.1.0/24 -d 10.4.1.0/24 -m conntrack --ctstate DNAT -j MASQUERADE
+COMMIT
+*raw
+-A PREROUTING -m comment --comment svc:svc1:guard -i svc1 -d 127.0.0.0/8 -j DROP
+COMMIT
+`,
+  );
+  const saved = parseTables(all);
+  assert.equal(missingRules(saved, network), "");
+  assert.equal(
+    missingRules(saved, bridgeNetwork("10.4", 11)),
+    all.replaceAll(/svc1|\.4\.1\./g, "$&1")
+      .replaceAll(".4.1.1", ".4.11."),
+  );
+  saved.set("raw", []);
+  assert.match(missingRules(saved, network), /^\*raw\n.*guard.*\nCOMMIT\n$/);
+});
+
+Deno.test("an internal network is not led out", () => {
+  assert.doesNotMatch(missingRules(new Map(), { ...network, internal: true }), /:out/);
+});
+
+Deno.test("removal takes exactly the network's own rules", () => {
+  const tables = parseTables(`# a comment
+*nat
+:POSTROUTING ACCEPT [0:0]
+-A POSTROUTING -s 10.4.1.0/24 ! -o svc1 -m comment --comment "svc:svc1:out" -j MASQUERADE
+-A POSTROUTING -s 10.4.11.0/24 ! -o svc11 -m comment --comment svc:svc11:out -j MASQUERADE
+COMMIT
+`);
+  assert.equal(
+    presentRules(tables, { ...network, internal: true }),
+    `*nat
+-D POSTROUTING -s 10.4.1.0/24 ! -o svc1 -m comment --comment "svc:svc1:out" -j MASQUERADE
+COMMIT
+`,
+  );
+  assert.equal(presentRules(tables, bridgeNetwork("10.4", 2)), "");
+});
+
+Deno.test("filtered: a policy or a rule of FORWARD in the filter table", () => {
+  const filtered = (lines: string) => forwardingFiltered(parseTables(lines));
+  assert.equal(filtered("*filter\n:FORWARD DROP [0:0]\n"), true);
+  assert.equal(filtered("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -j REJECT\n"), true);
+  assert.equal(filtered("*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n"), false);
+  assert.equal(filtered("*mangle\n:FORWARD DROP [0:0]\n"), false);
+});

@@ -1,0 +1,122 @@
+/** What this process may hand to a container: capabilities, hard limits, file systems, cgroup version. */
+
+/** Names of the kernel's capabilities, by bit (linux/capability.h). */
+export const CAPABILITIES = [
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_DAC_READ_SEARCH",
+  "CAP_FOWNER",
+  "CAP_FSETID",
+  "CAP_KILL",
+  "CAP_SETGID",
+  "CAP_SETUID",
+  "CAP_SETPCAP",
+  "CAP_LINUX_IMMUTABLE",
+  "CAP_NET_BIND_SERVICE",
+  "CAP_NET_BROADCAST",
+  "CAP_NET_ADMIN",
+  "CAP_NET_RAW",
+  "CAP_IPC_LOCK",
+  "CAP_IPC_OWNER",
+  "CAP_SYS_MODULE",
+  "CAP_SYS_RAWIO",
+  "CAP_SYS_CHROOT",
+  "CAP_SYS_PTRACE",
+  "CAP_SYS_PACCT",
+  "CAP_SYS_ADMIN",
+  "CAP_SYS_BOOT",
+  "CAP_SYS_NICE",
+  "CAP_SYS_RESOURCE",
+  "CAP_SYS_TIME",
+  "CAP_SYS_TTY_CONFIG",
+  "CAP_MKNOD",
+  "CAP_LEASE",
+  "CAP_AUDIT_WRITE",
+  "CAP_AUDIT_CONTROL",
+  "CAP_SETFCAP",
+  "CAP_MAC_OVERRIDE",
+  "CAP_MAC_ADMIN",
+  "CAP_SYSLOG",
+  "CAP_WAKE_ALARM",
+  "CAP_BLOCK_SUSPEND",
+  "CAP_AUDIT_READ",
+  "CAP_PERFMON",
+  "CAP_BPF",
+  "CAP_CHECKPOINT_RESTORE",
+] as const;
+
+/** Limits of setrlimit(2), as config.json names them, and the row of /proc/self/limits. */
+const LIMIT_ROWS: Record<string, string> = {
+  RLIMIT_CPU: "Max cpu time",
+  RLIMIT_FSIZE: "Max file size",
+  RLIMIT_DATA: "Max data size",
+  RLIMIT_STACK: "Max stack size",
+  RLIMIT_CORE: "Max core file size",
+  RLIMIT_RSS: "Max resident set",
+  RLIMIT_NPROC: "Max processes",
+  RLIMIT_NOFILE: "Max open files",
+  RLIMIT_MEMLOCK: "Max locked memory",
+  RLIMIT_AS: "Max address space",
+  RLIMIT_LOCKS: "Max file locks",
+  RLIMIT_SIGPENDING: "Max pending signals",
+  RLIMIT_MSGQUEUE: "Max msgqueue size",
+  RLIMIT_NICE: "Max nice priority",
+  RLIMIT_RTPRIO: "Max realtime priority",
+  RLIMIT_RTTIME: "Max realtime timeout",
+};
+
+export const RLIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ROWS);
+
+/** Stands for RLIM_INFINITY, which no JavaScript number holds; `encodeSpec` writes the real one. */
+export const UNLIMITED = Number.MAX_SAFE_INTEGER;
+
+export interface HostFacts {
+  /** Capabilities in this process's bounding set: no child can have more. */
+  capabilities: ReadonlySet<string>;
+  /** Hard limits; raising one needs CAP_SYS_RESOURCE. `Infinity` where unlimited. */
+  hardLimits: Readonly<Record<string, number>>;
+  /** True where the unified hierarchy is mounted at /sys/fs/cgroup; false for version 1 and hybrid. */
+  cgroup2: boolean;
+  filesystems: ReadonlySet<string>;
+  /** "x86_64", "aarch64". */
+  architecture: string;
+}
+
+/** Reads the texts of /proc; apart from {@linkcode hostFacts} so that tests can give their own. */
+export function parseHostFacts(
+  texts: { status: string; limits: string; filesystems: string },
+  cgroup2: boolean,
+  architecture: string = Deno.build.arch,
+): HostFacts {
+  const bounding = BigInt(`0x${/^CapBnd:\s*([0-9a-f]+)$/m.exec(texts.status)?.[1] ?? "0"}`);
+  const permitted = BigInt(`0x${/^CapPrm:\s*([0-9a-f]+)$/m.exec(texts.status)?.[1] ?? "0"}`);
+  const capabilities = new Set<string>();
+  for (const [bit, name] of CAPABILITIES.entries()) {
+    if ((bounding & permitted) >> BigInt(bit) & 1n) capabilities.add(name);
+  }
+  const hardLimits: Record<string, number> = {};
+  for (const [name, row] of Object.entries(LIMIT_ROWS)) {
+    const match = new RegExp(`^${row}\\s+\\S+\\s+(\\S+)`, "m").exec(texts.limits);
+    if (match) hardLimits[name] = match[1] === "unlimited" ? Infinity : Number(match[1]);
+  }
+  const filesystems = new Set(
+    texts.filesystems.split("\n").map((line) => line.split("\t").pop()!).filter(Boolean),
+  );
+  return { capabilities, hardLimits, cgroup2, filesystems, architecture };
+}
+
+let known: Promise<HostFacts> | undefined;
+
+/** The facts of this process and kernel, read once. */
+export function hostFacts(): Promise<HostFacts> {
+  known ??= (async () => {
+    const [status, limits, filesystems, cgroup2] = await Promise.all([
+      Deno.readTextFile("/proc/self/status"),
+      Deno.readTextFile("/proc/self/limits"),
+      Deno.readTextFile("/proc/filesystems"),
+      Deno.stat("/sys/fs/cgroup/cgroup.controllers").then(() => true, () => false),
+    ]);
+    return parseHostFacts({ status, limits, filesystems }, cgroup2);
+  })();
+  return known;
+}

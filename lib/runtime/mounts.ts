@@ -1,0 +1,91 @@
+/** The mounts of a container: the kernel's own file systems, then what was asked for. */
+import type { HostFacts } from "./host_facts.ts";
+import type { RuntimeSpecOptions } from "./spec.ts";
+
+export interface SpecMount {
+  type: "bind" | "tmpfs";
+  /** Host path of a bind; ignored for tmpfs. */
+  source?: string;
+  /** Absolute path in the container; made in the root if missing. */
+  target: string;
+  readOnly?: boolean;
+  /** A bind without what is mounted below the source. */
+  nonRecursive?: boolean;
+  /** Bytes of a tmpfs. */
+  size?: number;
+  /** Octal text of a tmpfs's mode, "1777". */
+  mode?: string;
+  /** Further mount options, as mount(8) has them. */
+  options?: string[];
+}
+
+interface MountEntry {
+  destination: string;
+  type: string;
+  source: string;
+  options: string[];
+}
+
+const entry = (destination: string, type: string, source: string, ...options: string[]) => ({
+  destination,
+  type,
+  source,
+  options,
+});
+
+function userMount(mount: SpecMount): MountEntry {
+  const access = mount.readOnly ? "ro" : "rw";
+  if (mount.type === "tmpfs") {
+    const options = ["nosuid", "nodev", access, ...(mount.options ?? [])];
+    if (mount.size !== undefined) options.push(`size=${mount.size}`);
+    if (mount.mode !== undefined) options.push(`mode=${mount.mode}`);
+    return entry(mount.target, "tmpfs", "tmpfs", ...options);
+  }
+  return entry(
+    mount.target,
+    "bind",
+    mount.source ?? "",
+    mount.nonRecursive ? "bind" : "rbind",
+    "rprivate",
+    access,
+    ...(mount.options ?? []),
+  );
+}
+
+/** Every mount in the order the runtime has to make them; parents come before what is below them. */
+export function deviceMounts(options: RuntimeSpecOptions, facts: HostFacts): MountEntry[] {
+  const access = options.privileged ? "rw" : "ro";
+  const system = [
+    entry("/proc", "proc", "proc", "nosuid", "noexec", "nodev"),
+    entry("/dev", "tmpfs", "tmpfs", "nosuid", "strictatime", "mode=755", "size=65536k"),
+    entry(
+      "/dev/pts",
+      "devpts",
+      "devpts",
+      "nosuid",
+      "noexec",
+      "newinstance",
+      "ptmxmode=0666",
+      "mode=0620",
+      "gid=5",
+    ),
+    entry("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", access),
+    entry("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "relatime", access),
+  ];
+  if (options.ipc === "host") {
+    system.push(entry("/dev/shm", "bind", "/dev/shm", "rbind", "rprivate"));
+  } else {
+    const size = options.shmSize ?? 64 * 1024 ** 2;
+    system.push(
+      entry("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", `size=${size}`),
+    );
+    if (facts.filesystems.has("mqueue")) {
+      system.push(entry("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"));
+    }
+  }
+  const wanted = new Map<string, MountEntry>();
+  for (const mount of options.mounts ?? []) wanted.set(mount.target, userMount(mount));
+  const depth = (path: string) => path.split("/").filter(Boolean).length;
+  const own = [...wanted.values()].sort((a, b) => depth(a.destination) - depth(b.destination));
+  return [...system.filter((mount) => !wanted.has(mount.destination)), ...own];
+}

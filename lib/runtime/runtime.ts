@@ -1,0 +1,32 @@
+/**
+ * An OCI runtime driven through its command line (runc, crun, youki, runsc). Shared by the builder's
+ * RUN executor and the bare backend. Interface only; `createRuntime` is in runc.ts, the generator of
+ * config.json in spec.ts.
+ */
+
+export type RuntimeStatus = "created" | "running" | "paused" | "stopped";
+
+export interface RuntimeState {
+  id: string;
+  pid: number;
+  status: RuntimeStatus;
+  bundle: string;
+}
+
+export interface Runtime {
+  /** The binary's path, and what `--version` says first. */
+  readonly binary: string;
+  readonly version: string;
+  /** `--root`: where the runtime keeps its state. */
+  readonly root: string;
+  /** Missing: undefined. */
+  state(id: string): Promise<RuntimeState | undefined>;
+  start(id: string): Promise<void>;
+  /** A container that is gone already is fine. */
+  kill(id: string, signal: string | number, options?: { all?: boolean }): Promise<void>;
+  /** `force` kills first. Missing is fine. */
+  delete(id: string, options?: { force?: boolean }): Promise<void>;
+  list(): Promise<RuntimeState[]>;
+  /** The argument vector of any other call: `[binary, "--root", root, …args]`. */
+  command(...args: string[]): [string, string[]];
+}

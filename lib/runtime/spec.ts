@@ -1,0 +1,315 @@
+/**
+ * Generator of config.json (OCI Runtime Specification 1.0). Defaults are those of a docker container;
+ * what the host cannot grant (limits, capabilities) is reduced and reported, not left to fail.
+ */
+import { SvcError } from "../base/errors.ts";
+import { CAPABILITIES, type HostFacts, UNLIMITED } from "./host_facts.ts";
+import { deviceMounts, type SpecMount } from "./mounts.ts";
+import { defaultSeccomp, type SeccompProfile } from "./seccomp.ts";
+
+export type { SpecMount } from "./mounts.ts";
+
+/** Where a container's network comes from; `path` is a network namespace's file. */
+export type NetworkMode = { path: string } | "host" | "none";
+
+export interface Resources {
+  /** Bytes. */
+  memory?: number;
+  /** Bytes, soft. */
+  memoryReservation?: number;
+  /** Processors, fractions allowed: becomes quota per period of 100 ms. */
+  cpus?: number;
+  /** Relative weight, 1024 is one processor's. */
+  cpuShares?: number;
+  pids?: number;
+}
+
+export interface Rlimit {
+  /** "nofile" or "RLIMIT_NOFILE". */
+  name: string;
+  /** -1: unlimited. */
+  soft: number;
+  hard: number;
+}
+
+export interface SpecDevice {
+  path: string;
+  type: "c" | "b";
+  major: number;
+  minor: number;
+  fileMode?: number;
+  uid?: number;
+  gid?: number;
+  /** "rwm" or part of it. */
+  access: string;
+}
+
+export interface RuntimeSpecOptions {
+  /** Absolute path of the mounted root. */
+  rootfs: string;
+  args: string[];
+  env: string[];
+  /** Absolute; "/" if absent. */
+  cwd?: string;
+  user?: { uid: number; gid: number; additionalGids?: number[] };
+  /** On top of /proc, /dev, /sys; a later mount wins over an earlier one of the same target. */
+  mounts?: SpecMount[];
+  /** Names with or without "CAP_"; "ALL". */
+  capAdd?: string[];
+  capDrop?: string[];
+  /** All capabilities and devices, nothing masked, no filter. */
+  privileged?: boolean;
+  hostname?: string;
+  readonlyRootfs?: boolean;
+  network: NetworkMode;
+  /** "host" shares the host's. */
+  pid?: "private" | "host";
+  ipc?: "private" | "host";
+  /** cgroupfs: absolute path below each controller; systemd: "slice:prefix:name". */
+  cgroupPath?: string;
+  resources?: Resources;
+  rlimits?: Rlimit[];
+  sysctls?: Record<string, string>;
+  devices?: SpecDevice[];
+  terminal?: boolean;
+  noNewPrivileges?: boolean;
+  /** "default" if absent. */
+  seccomp?: "default" | "unconfined";
+  /** Bytes of /dev/shm; 64 MiB if absent. */
+  shmSize?: number;
+  annotations?: Record<string, string>;
+}
+
+/** What every docker container may do. */
+const DEFAULT_CAPABILITIES = [
+  "CAP_AUDIT_WRITE",
+  "CAP_CHOWN",
+  "CAP_DAC_OVERRIDE",
+  "CAP_FOWNER",
+  "CAP_FSETID",
+  "CAP_KILL",
+  "CAP_MKNOD",
+  "CAP_NET_BIND_SERVICE",
+  "CAP_NET_RAW",
+  "CAP_SETFCAP",
+  "CAP_SETGID",
+  "CAP_SETPCAP",
+  "CAP_SETUID",
+  "CAP_SYS_CHROOT",
+];
+
+const MASKED = [
+  "/proc/acpi",
+  "/proc/asound",
+  "/proc/interrupts",
+  "/proc/kcore",
+  "/proc/keys",
+  "/proc/latency_stats",
+  "/proc/sched_debug",
+  "/proc/scsi",
+  "/proc/timer_list",
+  "/proc/timer_stats",
+  "/sys/devices/virtual/powercap",
+  "/sys/firmware",
+];
+
+const READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+interface DeviceRule {
+  allow: boolean;
+  type?: string;
+  major?: number;
+  minor?: number;
+  access: string;
+}
+
+/** The standard nodes are made by the runtime; these rules let them be opened (and any node be made). */
+const DEVICE_RULES: DeviceRule[] = [
+  { allow: false, access: "rwm" },
+  { allow: true, type: "c", access: "m" },
+  { allow: true, type: "b", access: "m" },
+  ...[[1, 3], [1, 5], [1, 7], [1, 8], [1, 9], [5, 0], [5, 2]].map(([major, minor]) => ({
+    allow: true,
+    type: "c",
+    major,
+    minor,
+    access: "rwm",
+  })),
+  { allow: true, type: "c", major: 136, access: "rwm" },
+];
+
+/** The parts of config.json that are read or changed again; the whole is JSON for the runtime. */
+export interface RuntimeSpec {
+  ociVersion: string;
+  process: ProcessSpec;
+  root: { path: string; readonly: boolean };
+  hostname?: string;
+  mounts: { destination: string; type: string; source: string; options: string[] }[];
+  linux: Record<string, unknown> & { namespaces: { type: string; path?: string }[] };
+  annotations?: Record<string, string>;
+}
+
+/** Also the document of `exec --process`. */
+export interface ProcessSpec {
+  terminal: boolean;
+  user: { uid: number; gid: number; additionalGids?: number[] };
+  args: string[];
+  env: string[];
+  cwd: string;
+  capabilities: Record<"bounding" | "effective" | "permitted", string[]>;
+  rlimits: { type: string; soft: number; hard: number }[];
+  noNewPrivileges: boolean;
+}
+
+export interface GeneratedSpec {
+  spec: RuntimeSpec;
+  /** What was asked for and reduced, in words. */
+  warnings: string[];
+}
+
+function capability(name: string): string {
+  const upper = name.toUpperCase();
+  const full = upper.startsWith("CAP_") ? upper : `CAP_${upper}`;
+  if (full !== "CAP_ALL" && !(CAPABILITIES as readonly string[]).includes(full)) {
+    throw new SvcError("argument_invalid", `Cannot use capability ${name}: no such capability`);
+  }
+  return full;
+}
+
+/** Docker's rules: ALL in one list is the base from which the other list takes or to which it adds. */
+function capabilitySet(options: RuntimeSpecOptions, facts: HostFacts, warnings: string[]) {
+  const add = (options.capAdd ?? []).map(capability);
+  const drop = (options.capDrop ?? []).map(capability);
+  const wanted = new Set<string>(
+    options.privileged || add.includes("CAP_ALL")
+      ? facts.capabilities
+      : drop.includes("CAP_ALL")
+      ? []
+      : DEFAULT_CAPABILITIES,
+  );
+  for (const name of drop) wanted.delete(name);
+  for (const name of add) if (name !== "CAP_ALL") wanted.add(name);
+  for (const name of wanted) {
+    if (facts.capabilities.has(name)) continue;
+    wanted.delete(name);
+    if (add.includes(name)) warnings.push(`capAdd: ${name} is not available on this host`);
+  }
+  return wanted;
+}
+
+function clampRlimits(limits: Rlimit[], facts: HostFacts, warnings: string[]) {
+  const mayRaise = facts.capabilities.has("CAP_SYS_RESOURCE");
+  return limits.map(({ name, soft, hard }) => {
+    const type = name.toUpperCase().startsWith("RLIMIT_")
+      ? name.toUpperCase()
+      : `RLIMIT_${name.toUpperCase()}`;
+    const ceiling = facts.hardLimits[type];
+    if (ceiling === undefined) {
+      throw new SvcError("argument_invalid", `Cannot set limit ${name}: no such limit`);
+    }
+    const asked = hard < 0 ? Infinity : hard;
+    const top = mayRaise ? asked : Math.min(asked, ceiling);
+    if (top < asked) {
+      warnings.push(`ulimits: ${name} is limited to the host's hard limit of ${top}`);
+    }
+    const low = Math.min(soft < 0 ? Infinity : soft, top);
+    const json = (value: number) => value === Infinity ? UNLIMITED : value;
+    return { type, soft: json(low), hard: json(top) };
+  });
+}
+
+function linuxResources(resources: Resources, devices: DeviceRule[]) {
+  const period = 100_000;
+  const memory = {
+    ...(resources.memory !== undefined && { limit: resources.memory }),
+    ...(resources.memoryReservation !== undefined && { reservation: resources.memoryReservation }),
+  };
+  const cpu = {
+    ...(resources.cpus !== undefined && {
+      quota: Math.max(1000, Math.round(resources.cpus * period)),
+      period,
+    }),
+    ...(resources.cpuShares !== undefined && { shares: Math.max(2, resources.cpuShares) }),
+  };
+  return {
+    devices,
+    ...(Object.keys(memory).length > 0 && { memory }),
+    ...(Object.keys(cpu).length > 0 && { cpu }),
+    ...(resources.pids !== undefined && { pids: { limit: resources.pids } }),
+  };
+}
+
+/** Makes config.json. Throws `argument_invalid` for names that do not exist. */
+export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): GeneratedSpec {
+  const warnings: string[] = [];
+  const privileged = options.privileged ?? false;
+  const capabilities = capabilitySet(options, facts, warnings);
+  const names = [...capabilities].sort();
+  const user = options.user ?? { uid: 0, gid: 0 };
+  // execve of a user other than root has no effective set either; the bounding set limits setuid files
+  const held = user.uid === 0 ? names : [];
+  const network = options.network;
+  const ownNet = network !== "host";
+  const namespaces: { type: string; path?: string }[] = [{ type: "mount" }, { type: "uts" }];
+  if (options.pid !== "host") namespaces.push({ type: "pid" });
+  if (options.ipc !== "host") namespaces.push({ type: "ipc" });
+  if (ownNet) {
+    namespaces.push(
+      typeof network === "object" ? { type: "network", path: network.path } : { type: "network" },
+    );
+  }
+  if (facts.cgroup2 && !privileged) namespaces.push({ type: "cgroup" });
+  let seccomp: SeccompProfile | undefined;
+  if (!privileged && options.seccomp !== "unconfined") {
+    seccomp = defaultSeccomp(capabilities, facts.architecture);
+  }
+  const extra = options.devices ?? [];
+  const devices = privileged ? [{ allow: true, access: "rwm" }] : [
+    ...DEVICE_RULES,
+    ...extra.map(({ type, major, minor, access }) => ({ allow: true, type, major, minor, access })),
+  ];
+  const sysctl = {
+    // what docker sets in a network namespace of its own: low ports and ping without privilege
+    ...(ownNet && {
+      "net.ipv4.ip_unprivileged_port_start": "0",
+      "net.ipv4.ping_group_range": "0 2147483647",
+    }),
+    ...options.sysctls,
+  };
+  return {
+    warnings,
+    spec: {
+      ociVersion: "1.0.2",
+      process: {
+        terminal: options.terminal ?? false,
+        user,
+        args: options.args,
+        env: options.env,
+        cwd: options.cwd || "/",
+        capabilities: { bounding: names, effective: held, permitted: held },
+        rlimits: clampRlimits(options.rlimits ?? [], facts, warnings),
+        noNewPrivileges: options.noNewPrivileges ?? false,
+      },
+      root: { path: options.rootfs, readonly: options.readonlyRootfs ?? false },
+      ...(options.hostname && { hostname: options.hostname }),
+      mounts: deviceMounts(options, facts),
+      linux: {
+        namespaces,
+        resources: linuxResources(options.resources ?? {}, devices),
+        ...(options.cgroupPath && { cgroupsPath: options.cgroupPath }),
+        ...(Object.keys(sysctl).length > 0 && { sysctl }),
+        ...(extra.length > 0 && {
+          devices: extra.map(({ access: _access, ...device }) => device),
+        }),
+        ...(seccomp && { seccomp }),
+        ...(!privileged && { maskedPaths: MASKED, readonlyPaths: READ_ONLY }),
+      },
+      ...(options.annotations && { annotations: options.annotations }),
+    },
+  };
+}
+
+/** The text of config.json or of a process document. */
+export function encodeSpec(spec: RuntimeSpec | ProcessSpec): string {
+  return JSON.stringify(spec).replaceAll(`:${UNLIMITED}`, ":18446744073709551615");
+}

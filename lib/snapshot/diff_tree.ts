@@ -1,0 +1,237 @@
+/**
+ * The layer tar of what a tree changed, synchronously: the work of a Worker. The order is that of the
+ * names' bytes, depth first, so the same tree gives the same archive. Times are whole seconds (rounded
+ * down): drivers and file systems differ below that, digests must not.
+ */
+import { compareRaw } from "../base/raw_string.ts";
+import { SvcError } from "../base/errors.ts";
+import { padding, type TarType } from "../oci/tar.ts";
+import { tarEnd, tarHeader } from "../oci/tar_write.ts";
+import { readNames } from "../sys/directory.ts";
+import { close, open, read } from "../sys/fd.ts";
+import {
+  type FileStat,
+  lstat,
+  O,
+  readlink,
+  S_IFBLK,
+  S_IFCHR,
+  S_IFDIR,
+  S_IFIFO,
+  S_IFLNK,
+  S_IFMT,
+  S_IFREG,
+  S_IFSOCK,
+} from "../sys/files.ts";
+import { isDirectory, isOpaque, isWhiteout, joinPath, LowerTree } from "./lower.ts";
+import { layerXattrs } from "./metadata.ts";
+import { sameFile } from "./same_file.ts";
+
+export interface DiffSource {
+  /** Overlay's upper folder, or a whole tree. */
+  root: string;
+  /** What it lies on: overlay's lower folders, topmost first, or the parent's whole tree. */
+  lower: string[];
+  overlay: boolean;
+}
+
+const TYPES: Record<number, TarType> = {
+  [S_IFREG]: "file",
+  [S_IFLNK]: "symlink",
+  [S_IFDIR]: "directory",
+  [S_IFCHR]: "char",
+  [S_IFBLK]: "block",
+  [S_IFIFO]: "fifo",
+};
+
+const CHUNK = 256 * 1024;
+
+/** Yields the archive in pieces of at most about 256 KiB, each with a buffer of its own. */
+export function* diffTree(source: DiffSource): Generator<Uint8Array<ArrayBuffer>, void, void> {
+  const walker = new Walker(source);
+  let pending = new Uint8Array(CHUNK);
+  let used = 0;
+  for (const part of walker.archive()) {
+    for (let at = 0; at < part.length;) {
+      const take = Math.min(part.length - at, CHUNK - used);
+      pending.set(part.subarray(at, at + take), used);
+      at += take;
+      used += take;
+      if (used === CHUNK) {
+        yield pending;
+        pending = new Uint8Array(CHUNK);
+        used = 0;
+      }
+    }
+  }
+  if (used > 0) yield pending.slice(0, used);
+}
+
+class Walker {
+  #source: DiffSource;
+  #lower: LowerTree;
+  /** First path of each file that has several names. */
+  #links = new Map<string, string>();
+  /** Folders that are written once something in them is: a change needs its parents in the layer. */
+  #parents: { path: string; stat: FileStat }[] = [];
+  #buffer = new Uint8Array(CHUNK);
+
+  constructor(source: DiffSource) {
+    this.#source = source;
+    this.#lower = new LowerTree(source.lower, source.overlay);
+  }
+
+  *archive(): Generator<Uint8Array> {
+    const { root, overlay } = this.#source;
+    const stat = lstat(root);
+    if (this.#rootChanged(stat)) yield this.#header("", stat, "directory");
+    if (overlay) yield* this.#overlayFolder("", true);
+    else yield* this.#plainFolder("", this.#source.lower.length > 0);
+    yield tarEnd();
+  }
+
+  #full(path: string): string {
+    return path === "" ? this.#source.root : `${this.#source.root}/${path}`;
+  }
+
+  /** The root is in a layer only where it is not the parent's, or not the usual one. */
+  #rootChanged(stat: FileStat): boolean {
+    const below = this.#lower.lookup("")?.stat ?? { mode: S_IFDIR | 0o755, uid: 0, gid: 0 };
+    return stat.mode !== below.mode || stat.uid !== below.uid || stat.gid !== below.gid;
+  }
+
+  #sorted(path: string): string[] {
+    return readNames(this.#full(path)).sort(compareRaw);
+  }
+
+  /** An upper folder holds changes only; `merged`: the lower folders show through. */
+  *#overlayFolder(path: string, merged: boolean): Generator<Uint8Array> {
+    for (const name of this.#sorted(path)) {
+      const child = joinPath(path, name);
+      const full = this.#full(child);
+      const stat = lstat(full);
+      if (isWhiteout(stat)) {
+        if (merged && this.#lower.lookup(child)) yield whiteout(path, name);
+        continue;
+      }
+      yield* this.#entry(child, stat);
+      if (!isDirectory(stat)) continue;
+      const below = merged ? this.#lower.lookup(child) : undefined;
+      const hides = below !== undefined && isDirectory(below.stat) && isOpaque(full);
+      if (hides) yield whiteout(child, ".wh..opq");
+      yield* this.#overlayFolder(
+        child,
+        below !== undefined && isDirectory(below.stat) && !hides,
+      );
+    }
+  }
+
+  /** A whole tree is compared with the parent's; `compare` false: all of it is new. */
+  *#plainFolder(path: string, compare: boolean): Generator<Uint8Array> {
+    const names = this.#sorted(path);
+    if (compare) {
+      const here = new Set(names);
+      for (const name of this.#lower.names(path)) if (!here.has(name)) names.push(name);
+      names.sort(compareRaw);
+      for (const name of names) {
+        const child = joinPath(path, name);
+        const below = this.#lower.lookup(child);
+        if (!here.has(name)) {
+          yield* this.#flushParents();
+          yield whiteout(path, name);
+          continue;
+        }
+        const stat = lstat(this.#full(child));
+        const same = below !== undefined &&
+          sameFile(this.#full(child), stat, below.path, below.stat);
+        yield* this.#plainEntry(child, stat, same, below !== undefined && isDirectory(below.stat));
+      }
+      return;
+    }
+    for (const name of names) {
+      const child = joinPath(path, name);
+      yield* this.#plainEntry(child, lstat(this.#full(child)), false, false);
+    }
+  }
+
+  *#plainEntry(
+    path: string,
+    stat: FileStat,
+    same: boolean,
+    compare: boolean,
+  ): Generator<Uint8Array> {
+    if (!same) {
+      yield* this.#flushParents();
+      yield* this.#entry(path, stat);
+    }
+    if (!isDirectory(stat)) return;
+    const depth = this.#parents.length;
+    if (same) this.#parents.push({ path, stat });
+    yield* this.#plainFolder(path, compare);
+    this.#parents.length = Math.min(this.#parents.length, depth);
+  }
+
+  *#flushParents(): Generator<Uint8Array> {
+    for (const { path, stat } of this.#parents.splice(0)) yield* this.#entry(path, stat);
+  }
+
+  #header(path: string, stat: FileStat, type: TarType, linkpath = ""): Uint8Array {
+    const device = type === "char" || type === "block";
+    return tarHeader({
+      path: path === "" ? "./" : path,
+      type,
+      linkpath,
+      size: type === "file" ? stat.size : 0,
+      mode: stat.mode & 0o7777,
+      uid: stat.uid,
+      gid: stat.gid,
+      mtime: stat.mtime,
+      devMajor: device ? stat.rdevMajor : 0,
+      devMinor: device ? stat.rdevMinor : 0,
+      xattrs: type === "hardlink" ? undefined : layerXattrs(this.#full(path)),
+    });
+  }
+
+  *#entry(path: string, stat: FileStat): Generator<Uint8Array> {
+    const kind = stat.mode & S_IFMT;
+    // A socket is a running program's; no archive can hold one.
+    if (kind === S_IFSOCK) return;
+    const type = TYPES[kind];
+    if (type !== "directory" && stat.nlink > 1) {
+      const key = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
+      const first = this.#links.get(key);
+      if (first !== undefined) {
+        yield this.#header(path, stat, "hardlink", first);
+        return;
+      }
+      this.#links.set(key, path);
+    }
+    const target = type === "symlink" ? readlink(this.#full(path)) : "";
+    yield this.#header(path, stat, type, target);
+    if (type === "file" && stat.size > 0) yield* this.#content(path, stat.size);
+  }
+
+  *#content(path: string, size: number): Generator<Uint8Array> {
+    const full = this.#full(path);
+    const fd = open(full, O.RDONLY | O.NOFOLLOW);
+    try {
+      for (let left = size; left > 0;) {
+        const got = read(fd, this.#buffer.subarray(0, Math.min(left, CHUNK)), full);
+        if (got === 0) {
+          throw new SvcError("conflict", `Cannot pack ${path}: it became shorter meanwhile`);
+        }
+        left -= got;
+        yield this.#buffer.subarray(0, got);
+      }
+    } finally {
+      close(fd);
+    }
+    const pad = padding(size);
+    if (pad > 0) yield new Uint8Array(pad);
+  }
+}
+
+/** An empty file whose name hides `name` (or, as ".wh..opq", all of the folder). */
+function whiteout(folder: string, name: string): Uint8Array {
+  return tarHeader({ path: joinPath(folder, `.wh.${name}`), type: "file", mode: 0 });
+}

@@ -1,0 +1,69 @@
+/** Work on whole trees, synchronously, in a Worker: counting, clamping times, copying. */
+import { readNames } from "../sys/directory.ts";
+import { type FileStat, link, lstat, S_IFMT, S_IFSOCK, setTimes } from "../sys/files.ts";
+import type { DiffSource } from "./diff_tree.ts";
+import { isDirectory, joinPath, LowerTree } from "./lower.ts";
+import { copyFile, copyFolder, copyMetadata } from "./metadata.ts";
+
+/**
+ * Sets the times of changed files that are later than `clamp` (seconds) to it, and counts the bytes on
+ * disk of what the tree holds, each file once. A file whose time is the lower tree's is not changed.
+ */
+export function finishTree(source: DiffSource & { clamp?: number }): { size: number } {
+  const { root, clamp } = source;
+  const lower = new LowerTree(source.lower, source.overlay);
+  const seen = new Set<bigint>();
+  let size = 0;
+  const visit = (path: string, full: string) => {
+    const stat = lstat(full);
+    if (stat.nlink === 1 || isDirectory(stat) || !seen.has(stat.ino)) size += stat.blocks * 512;
+    if (stat.nlink > 1) seen.add(stat.ino);
+    if (isDirectory(stat)) {
+      for (const name of readNames(full)) visit(joinPath(path, name), `${full}/${name}`);
+    }
+    if (clamp === undefined || !later(stat, clamp)) return;
+    const below = lower.lookup(path)?.stat;
+    if (below?.mtime === stat.mtime && below.mtimeNs === stat.mtimeNs) return;
+    setTimes(full, clamp, 0);
+  };
+  visit("", root);
+  return { size };
+}
+
+const later = (stat: FileStat, clamp: number) =>
+  stat.mtime > clamp || stat.mtime === clamp && stat.mtimeNs > 0;
+
+/** Copies the tree `from` into the existing folder `to`, hard links and times too; sockets are left out. */
+export function copyTree(from: string, to: string): void {
+  const links = new Map<string, string>();
+  const copy = (source: string, target: string, stat: FileStat) => {
+    for (const name of readNames(source)) {
+      const child = `${source}/${name}`, copied = `${target}/${name}`;
+      const there = lstat(child);
+      if ((there.mode & S_IFMT) === S_IFSOCK) continue;
+      if (isDirectory(there)) {
+        copyFolder(child, there, copied);
+        copy(child, copied, there);
+        continue;
+      }
+      const key = there.nlink > 1 ? `${there.devMajor}:${there.devMinor}:${there.ino}` : "";
+      const first = key && links.get(key);
+      if (first) link(first, copied);
+      else {
+        copyFile(child, there, copied);
+        if (key) links.set(key, copied);
+      }
+    }
+    setTimes(target, stat.mtime, stat.mtimeNs);
+  };
+  const stat = lstat(from);
+  copyMetadata(from, stat, to);
+  copy(from, to, stat);
+}
+
+/** Gives the folder `to` the owner, mode, attributes and time of `from`. */
+export function likeFolder(from: string, to: string): void {
+  const stat = lstat(from);
+  copyMetadata(from, stat, to);
+  setTimes(to, stat.mtime, stat.mtimeNs);
+}

@@ -1,0 +1,125 @@
+/** Owners, modes, attributes and times: what of them belongs in a layer, and copying them. */
+import { hasCode } from "../sys/errno.ts";
+import { chmodFd, chownFd, cloneFd, close, open, read, skip, truncate } from "../sys/fd.ts";
+import { seek, seekTo, writeAll } from "../sys/fd.ts";
+import {
+  chmod,
+  type FileStat,
+  lchown,
+  mkdir,
+  mknod,
+  O,
+  readlink,
+  S_IFDIR,
+  S_IFLNK,
+  S_IFMT,
+  S_IFREG,
+  setTimes,
+  setTimesFd,
+  symlink,
+} from "../sys/files.ts";
+import { readXattrs, setXattr } from "../sys/xattr.ts";
+
+/**
+ * True for attributes that are content. Overlay's own are the driver's business (one from a hostile layer
+ * could redirect a folder), SELinux labels and ACLs belong to the host.
+ */
+export function isLayerXattr(name: string): boolean {
+  if (name.startsWith("trusted.overlay.") || name.startsWith("user.overlay.")) return false;
+  return name === "security.capability" || name.startsWith("user.") || name.startsWith("trusted.");
+}
+
+/** The attributes of `path` that belong in a layer, in byte order of their names. */
+export function layerXattrs(path: string): Map<string, Uint8Array> {
+  const all: Map<string, Uint8Array> = readXattrs(path);
+  for (const name of all.keys()) if (!isLayerXattr(name)) all.delete(name);
+  return all;
+}
+
+/**
+ * Sets the attributes that belong in a layer. Those that the file system or the kind of file cannot hold
+ * are left out; the number of them is returned.
+ */
+export function applyXattrs(path: string, xattrs: ReadonlyMap<string, Uint8Array>): number {
+  let skipped = 0;
+  for (const [name, value] of xattrs) {
+    if (!isLayerXattr(name)) continue;
+    try {
+      setXattr(path, name, value);
+    } catch (error) {
+      // EPERM: user attributes of links and devices.
+      if (!hasCode(error, "EOPNOTSUPP", "EPERM")) throw error;
+      skipped++;
+    }
+  }
+  return skipped;
+}
+
+/** Owner, mode and attributes of `from` on `to`, in the order that keeps setuid and capabilities. */
+export function copyMetadata(from: string, stat: FileStat, to: string): void {
+  lchown(to, stat.uid, stat.gid);
+  if ((stat.mode & S_IFMT) !== S_IFLNK) chmod(to, stat.mode & 0o7777);
+  applyXattrs(to, layerXattrs(from));
+}
+
+/** Copies one file that is not a folder, with its metadata and time; `to` must not exist. */
+export function copyFile(from: string, stat: FileStat, to: string): void {
+  const type = stat.mode & S_IFMT;
+  if (type === S_IFREG) return copyRegular(from, stat, to);
+  if (type === S_IFLNK) symlink(readlink(from), to);
+  else mknod(to, stat.mode, stat.rdevMajor, stat.rdevMinor);
+  copyMetadata(from, stat, to);
+  setTimes(to, stat.mtime, stat.mtimeNs);
+}
+
+/** A new folder with the metadata of another; its time is set by the caller, last. */
+export function copyFolder(from: string, stat: FileStat, to: string): void {
+  if ((stat.mode & S_IFMT) !== S_IFDIR) throw new TypeError(`${from} is not a folder`);
+  mkdir(to, 0o700);
+  copyMetadata(from, stat, to);
+}
+
+let buffer: Uint8Array | undefined;
+
+function copyRegular(from: string, stat: FileStat, to: string): void {
+  const source = open(from, O.RDONLY | O.NOFOLLOW);
+  try {
+    const target = open(to, O.WRONLY | O.CREAT | O.EXCL, 0o600);
+    try {
+      if (stat.size > 0 && !cloneFd(target, source)) copyBytes(source, target, stat, from);
+      chownFd(target, stat.uid, stat.gid, to);
+      chmodFd(target, stat.mode & 0o7777, to);
+      applyXattrs(to, layerXattrs(from));
+      setTimesFd(target, stat.mtime, stat.mtimeNs, to);
+    } finally {
+      close(target);
+    }
+  } finally {
+    close(source);
+  }
+}
+
+/** Copies content, holes as holes. */
+function copyBytes(source: number, target: number, stat: FileStat, path: string): void {
+  buffer ??= new Uint8Array(1 << 20);
+  const sparse = stat.blocks * 512 < stat.size;
+  for (let at = 0; at < stat.size;) {
+    let end = stat.size;
+    if (sparse) {
+      const data = seekTo(source, "data", at);
+      if (data === undefined) break;
+      end = seekTo(source, "hole", data) ?? stat.size;
+      seek(source, data, path);
+      skip(target, data - at, path);
+      at = data;
+    }
+    while (at < end) {
+      const got = read(source, buffer.subarray(0, Math.min(buffer.length, end - at)), path);
+      if (got === 0) break;
+      writeAll(target, buffer.subarray(0, got), path);
+      at += got;
+    }
+    if (!sparse) break;
+  }
+  if (sparse) truncate(target, stat.size, path);
+}

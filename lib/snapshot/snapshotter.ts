@@ -1,0 +1,99 @@
+/**
+ * Copy-on-write file trees, shared by the builder (a step's result) and the bare backend (a container's
+ * root). A committed snapshot never changes; an active one is written by one owner and then committed or
+ * removed. Every implementation passes `test/contract/snapshotter.ts`.
+ */
+
+import type { AppliedLayer, LayerFile } from "./tree_jobs.ts";
+
+export interface SnapshotInfo {
+  /** A committed snapshot's name, or an active one's id. */
+  name: string;
+  kind: "active" | "committed";
+  parent?: string;
+  /** Bytes of this snapshot alone, where known. */
+  size?: number;
+  created: Date;
+  /** Last `touch`, `prepare` on top of it, or creation: what pruning orders by. */
+  used: Date;
+}
+
+export interface ActiveSnapshot {
+  /** Unique while active; also the name to give to `remove` or `commit`. */
+  readonly id: string;
+  readonly parent?: string;
+  /** The folder that holds only what this snapshot changed (overlay upper), where the driver has one. */
+  readonly upper?: string;
+  /** Mounts the merged tree at `target` (created if missing), read-write. Idempotent per target. */
+  mount(target: string): Promise<void>;
+  /** Unmounts; a target that is not mounted is fine. */
+  unmount(target: string): Promise<void>;
+}
+
+export interface Snapshotter {
+  /** "overlay" or "native". */
+  readonly driver: string;
+  /** Folder for temporary files, on the file system of the snapshots; emptied when they are opened. */
+  readonly scratch: string;
+  stat(name: string): Promise<SnapshotInfo | undefined>;
+  /**
+   * A writable tree on top of the committed `parent`; none: empty. `id` must be new (`conflict`), the
+   * parent there (`not_found`).
+   */
+  prepare(id: string, parent?: string, options?: PrepareOptions): Promise<ActiveSnapshot>;
+  /** The active snapshot of that id, after a restart too. */
+  active(id: string): Promise<ActiveSnapshot | undefined>;
+  /**
+   * Unpacks a layer tar (gzip, zstd or plain) into an active snapshot that is not mounted, white-outs and
+   * all. On failure the active snapshot is good for nothing but `remove`. Throws `archive_invalid`,
+   * `storage_full`.
+   */
+  apply(
+    active: ActiveSnapshot,
+    layer: ReadableStream<Uint8Array> | LayerFile,
+    options?: { signal?: AbortSignal },
+  ): Promise<AppliedLayer>;
+  /**
+   * Freezes an active snapshot (unmounted by the caller) under `name`; atomic and durable. Where `name`
+   * exists already the active one is dropped: same name means same content.
+   */
+  commit(active: ActiveSnapshot, name: string, options?: CommitOptions): Promise<void>;
+  /** A second name for a committed snapshot: a build step's result is also an image's layer chain. */
+  alias(name: string, existing: string): Promise<void>;
+  /** Removes an active or committed snapshot; one with children throws `conflict`. Missing is fine. */
+  remove(name: string): Promise<void>;
+  /** Read-only view of a committed snapshot at `target`. */
+  view(name: string, target: string): Promise<AsyncDisposable>;
+  /** The layer tar (OCI rules: `.wh.` white-outs, `.wh..wh..opq`) of what `name` changed on its parent. */
+  diff(name: string, options?: DiffOptions): ReadableStream<Uint8Array>;
+  list(): AsyncIterable<SnapshotInfo>;
+  touch(name: string): Promise<void>;
+  /** When this resolves, everything committed before survives a power cut. */
+  sync(): Promise<void>;
+}
+
+export interface PrepareOptions {
+  /**
+   * Nothing in it is written to disk before `commit`, whatever fsync its programs call: faster for a
+   * build's steps. A machine that crashes loses the active snapshot; a server that crashes does not.
+   */
+  volatile?: boolean;
+}
+
+export interface CommitOptions {
+  /**
+   * Modification times of changed files later than this (seconds since 1970) are set to this, in the
+   * snapshot itself: the same step then gives the same tree, the same layer and the same digest.
+   */
+  clamp?: number;
+  /**
+   * Do not wait for the disk: the snapshot is visible at once, and a machine that crashes before the next
+   * `sync` or other commit has it whole or not at all.
+   */
+  lazy?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface DiffOptions {
+  signal?: AbortSignal;
+}

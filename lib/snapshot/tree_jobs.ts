@@ -1,0 +1,225 @@
+/**
+ * Heavy work on trees, handed to Workers: apply, diff, finish, copy. A Worker does one job at a time; a
+ * few stay for a moment after their last job, because starting one costs tens of milliseconds.
+ */
+import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
+import { startWorker } from "../base/worker.ts";
+import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
+import type { DiffSource } from "./diff_tree.ts";
+
+export interface LayerFile {
+  path: string;
+  offset: number;
+  /** Bytes. */
+  size: number;
+}
+
+export type TreeJob =
+  | { kind: "apply"; target: ApplyTarget; file?: LayerFile }
+  | { kind: "diff"; source: DiffSource }
+  | { kind: "finish"; source: DiffSource; clamp?: number }
+  | { kind: "copy"; from: string; to: string };
+
+export interface AppliedLayer extends ApplyResult {
+  /** "sha256:…" of the uncompressed archive. */
+  diffID: string;
+  /** Bytes of the uncompressed archive. */
+  size: number;
+}
+
+export interface JobResults {
+  apply: AppliedLayer;
+  diff: undefined;
+  finish: { size: number };
+  copy: undefined;
+}
+
+export type ToWorker =
+  | { type: "job"; job: TreeJob }
+  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
+  | { type: "end" }
+  | { type: "credit" };
+
+export type FromWorker =
+  | { type: "taken"; bytes: number }
+  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
+  | { type: "done"; result: unknown }
+  | { type: "error"; code: ErrorCode; message: string; help: string };
+
+/** Bytes on their way to a Worker, at most (and one chunk more). */
+const WINDOW = 4 << 20;
+/** Chunks a Worker may send ahead of the reader. */
+const AHEAD = 8;
+const IDLE_MS = 1000;
+const MAX_IDLE = 2;
+
+const idle: { worker: Worker; timer: ReturnType<typeof setTimeout> }[] = [];
+
+function take(): Worker {
+  const waiting = idle.pop();
+  if (!waiting) return startWorker("tree");
+  clearTimeout(waiting.timer);
+  return waiting.worker;
+}
+
+function give(worker: Worker): void {
+  worker.onmessage = worker.onerror = null;
+  if (idle.length >= MAX_IDLE) return worker.terminate();
+  const timer = setTimeout(() => {
+    idle.splice(idle.findIndex((waiting) => waiting.worker === worker), 1);
+    worker.terminate();
+  }, IDLE_MS);
+  idle.push({ worker, timer });
+}
+
+/** Ends the Workers that wait for work; the next job starts new ones. */
+export function closeTreeWorkers(): void {
+  for (const { worker, timer } of idle.splice(0)) {
+    clearTimeout(timer);
+    worker.terminate();
+  }
+}
+
+interface Running<K extends TreeJob["kind"]> {
+  /** Settles when the job ends. */
+  result: Promise<JobResults[K]>;
+  send(message: ToWorker, transfer?: Transferable[]): void;
+  /** Ends the job where it stands. */
+  stop(reason: unknown): void;
+}
+
+function begin<K extends TreeJob["kind"]>(
+  job: Extract<TreeJob, { kind: K }>,
+  attempted: string,
+  onMessage: (message: FromWorker) => void,
+  signal?: AbortSignal,
+): Running<K> {
+  signal?.throwIfAborted();
+  const worker = take();
+  const { promise, resolve, reject } = Promise.withResolvers<JobResults[K]>();
+  promise.catch(() => {/* the caller may look at it late */});
+  let over = false;
+  const finish = (settle: () => void, reuse: boolean) => {
+    if (over) return;
+    over = true;
+    signal?.removeEventListener("abort", abort);
+    if (reuse) give(worker);
+    else worker.terminate();
+    settle();
+  };
+  const stop = (reason: unknown) => finish(() => reject(reason), false);
+  const abort = () => stop(signal!.reason);
+  signal?.addEventListener("abort", abort, { once: true });
+  worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
+    if (data.type === "done") finish(() => resolve(data.result as JobResults[K]), true);
+    else if (data.type === "error") {
+      const error = new SvcError(data.code, `${attempted}: ${data.message}`, { help: data.help });
+      // Its input may still be on the way: not to be mixed up with the next job's.
+      finish(() => reject(error), false);
+    } else onMessage(data);
+  };
+  worker.onerror = (event) => {
+    event.preventDefault();
+    stop(new SvcError("internal", `${attempted}: ${event.message}`));
+  };
+  const send = (message: ToWorker, transfer: Transferable[] = []) => {
+    if (!over) worker.postMessage(message, transfer);
+  };
+  send({ type: "job", job });
+  return { result: promise, send, stop };
+}
+
+/** Runs a job that needs no stream. */
+export function runTreeJob<K extends "finish" | "copy">(
+  job: Extract<TreeJob, { kind: K }>,
+  attempted: string,
+  signal?: AbortSignal,
+): Promise<JobResults[K]> {
+  return begin<K>(job, attempted, () => {}, signal).result;
+}
+
+/**
+ * Unpacks a layer (gzip, zstd or plain) into `target`. On failure what was written stays: the caller
+ * removes the tree. Throws `archive_invalid`, `storage_full`, or what the stream threw.
+ */
+export async function applyLayer(
+  target: ApplyTarget,
+  layer: ReadableStream<Uint8Array> | LayerFile,
+  options: { signal?: AbortSignal } = {},
+): Promise<AppliedLayer> {
+  const attempted = "Cannot unpack layer";
+  if (!(layer instanceof ReadableStream)) {
+    return await begin<"apply">(
+      { kind: "apply", target, file: layer },
+      attempted,
+      () => {},
+      options.signal,
+    ).result;
+  }
+  let outstanding = 0;
+  let wake: (() => void) | undefined;
+  const running = begin<"apply">({ kind: "apply", target }, attempted, (message) => {
+    if (message.type !== "taken") return;
+    outstanding -= message.bytes;
+    wake?.();
+  }, options.signal);
+  let over = false;
+  const settled = () => {
+    over = true;
+    wake?.();
+  };
+  running.result.then(settled, settled);
+  const reader = layer.getReader();
+  try {
+    while (!over) {
+      const { done, value } = await Promise.race([reader.read(), running.result.then(DONE)]);
+      if (done) break;
+      // A copy: the chunk may be a view of memory that others use. (Buffer's slice() would not copy.)
+      const bytes = new Uint8Array(value);
+      outstanding += bytes.length;
+      running.send({ type: "chunk", bytes }, [bytes.buffer]);
+      while (outstanding > WINDOW && !over) {
+        await new Promise<void>((resolve) => wake = resolve);
+      }
+    }
+    running.send({ type: "end" });
+    return await running.result;
+  } catch (error) {
+    running.stop(error);
+    throw error;
+  } finally {
+    // Not awaited: a source that hangs must not hold up the caller who gave up on it.
+    reader.cancel().catch(() => {/* what broke it has been thrown already */});
+    reader.releaseLock();
+  }
+}
+
+const DONE = () => ({ done: true, value: undefined } as const);
+
+/** The layer tar of what a tree changed; the Worker stays at most a few chunks ahead of the reader. */
+export function diffLayer(
+  source: DiffSource | Promise<DiffSource>,
+  options: { signal?: AbortSignal } = {},
+): ReadableStream<Uint8Array> {
+  let running: Running<"diff"> | undefined;
+  return new ReadableStream<Uint8Array>({
+    async start(controller) {
+      const job = { kind: "diff" as const, source: await source };
+      running = begin<"diff">(job, "Cannot pack layer", (message) => {
+        if (message.type === "chunk") controller.enqueue(message.bytes);
+      }, options.signal);
+      for (let i = 0; i < AHEAD; i++) running.send({ type: "credit" });
+      running.result.then(() => controller.close(), (error) => {
+        controller.error(
+          error instanceof SvcError ? error : asSvcError(error, "Cannot pack layer"),
+        );
+      });
+    },
+    pull() {
+      running?.send({ type: "credit" });
+    },
+    cancel(reason) {
+      running?.stop(reason ?? new SvcError("cancelled", "Cannot pack layer: the reader left"));
+    },
+  }, { highWaterMark: AHEAD });
+}

@@ -1,0 +1,336 @@
+/** The Snapshotter of both drivers: names, parents, life cycle, durability. */
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { Mutex } from "../base/mutex.ts";
+import { hasCode } from "../sys/errno.ts";
+import { syncFileSystem } from "../sys/fd.ts";
+import { unmount } from "../sys/mount.ts";
+import { isMounted } from "../sys/mountinfo.ts";
+import type { SnapshotDriver, TreePlace } from "./driver.ts";
+import { type Entry, Records } from "./records.ts";
+import type {
+  ActiveSnapshot,
+  CommitOptions,
+  DiffOptions,
+  PrepareOptions,
+  SnapshotInfo,
+  Snapshotter,
+} from "./snapshotter.ts";
+import {
+  type AppliedLayer,
+  applyLayer,
+  diffLayer,
+  type LayerFile,
+  runTreeJob,
+} from "./tree_jobs.ts";
+
+export class TreeSnapshotter implements Snapshotter {
+  readonly driver: string;
+  readonly scratch: string;
+  #driver: SnapshotDriver;
+  #records: Records;
+  /** Serialises changes of names and parents; long work happens outside it. */
+  #lock = new Mutex();
+  #mounted = new Map<string, Set<string>>();
+
+  private constructor(driver: SnapshotDriver, records: Records) {
+    this.driver = driver.name;
+    this.scratch = `${records.root}/tmp`;
+    this.#driver = driver;
+    this.#records = records;
+  }
+
+  /** Opens the snapshots in `root` (made if missing). One process at a time may. */
+  static async open(root: string, driver: SnapshotDriver, log: Logger): Promise<TreeSnapshotter> {
+    return new TreeSnapshotter(driver, await Records.open(root, log));
+  }
+
+  async stat(name: string): Promise<SnapshotInfo | undefined> {
+    const entry = this.#records.find(name);
+    return entry && this.#info(name, entry);
+  }
+
+  async prepare(
+    id: string,
+    parent?: string,
+    options: PrepareOptions = {},
+  ): Promise<ActiveSnapshot> {
+    const entry = await this.#lock.run(() => {
+      if (this.#records.find(id)) {
+        throw new SvcError("conflict", `Cannot prepare snapshot ${id}: the name is taken`);
+      }
+      const below = parent === undefined ? undefined : this.#committed(parent, "prepare on");
+      // From here on the parent has a child, and stays.
+      return this.#records.reserve({
+        id,
+        parent: below?.record.dir,
+        volatile: options.volatile || undefined,
+      });
+    });
+    try {
+      await Deno.mkdir(this.#records.folder(entry.record.dir), { mode: 0o700 });
+      await this.#driver.create(this.#place(entry));
+      await this.#records.save(entry, entry.record, false);
+      const below = entry.record.parent && this.#records.entries.get(entry.record.parent);
+      if (below) await this.#records.touch(below);
+    } catch (error) {
+      await this.#records.drop(entry).catch(() => {/* cleared at the next start */});
+      throw error;
+    }
+    return this.#active(entry);
+  }
+
+  async active(id: string): Promise<ActiveSnapshot | undefined> {
+    const entry = this.#records.find(id);
+    return entry?.record.id === id ? this.#active(entry) : undefined;
+  }
+
+  async apply(
+    active: ActiveSnapshot,
+    layer: ReadableStream<Uint8Array> | LayerFile,
+    options: { signal?: AbortSignal } = {},
+  ): Promise<AppliedLayer> {
+    const entry = this.#activeEntry(active, "unpack into");
+    const { root, lower, overlay } = this.#driver.source(this.#place(entry));
+    return await applyLayer({ root, lower: overlay ? lower : [], overlay }, layer, options);
+  }
+
+  async commit(active: ActiveSnapshot, name: string, options: CommitOptions = {}): Promise<void> {
+    const entry = this.#activeEntry(active, "commit");
+    const { dir } = entry.record;
+    if (await this.#isMounted(dir)) {
+      throw new SvcError("conflict", `Cannot commit snapshot ${active.id}: it is still mounted`);
+    }
+    if (this.#records.find(name)) return await this.#dropActive(entry, name);
+    const place = this.#place(entry);
+    const { size } = await runTreeJob<"finish">(
+      { kind: "finish", source: this.#driver.source(place), clamp: options.clamp },
+      `Cannot commit snapshot ${active.id}`,
+      options.signal,
+    );
+    await this.#driver.freeze(place);
+    if (!options.lazy) await this.sync();
+    const done = await this.#lock.run(async () => {
+      const there = this.#records.find(name);
+      if (there && there !== entry) return false;
+      const { id: _id, volatile: _volatile, ...rest } = entry.record;
+      const unsynced = options.lazy ? this.#records.boot : undefined;
+      await this.#records.save(entry, { ...rest, names: [name], size, unsynced }, !options.lazy);
+      return true;
+    });
+    if (!done) await this.#dropActive(entry, name);
+  }
+
+  async alias(name: string, existing: string): Promise<void> {
+    await this.#lock.run(async () => {
+      const entry = this.#committed(existing, "name");
+      const there = this.#records.find(name);
+      if (there?.record.id !== undefined) {
+        throw new SvcError("conflict", `Cannot name snapshot ${name}: an active one is called so`);
+      }
+      if (there) return;
+      const { record } = entry;
+      const changed = { ...record, names: [...record.names, name] };
+      await this.#records.save(entry, changed, record.unsynced === undefined);
+    });
+  }
+
+  async remove(name: string): Promise<void> {
+    const entry = await this.#lock.run(async () => {
+      const found = this.#records.find(name);
+      if (!found) return undefined;
+      const { record } = found;
+      if (record.names.length > 1) {
+        const names = record.names.filter((other) => other !== name);
+        await this.#records.save(found, { ...record, names }, record.unsynced === undefined);
+        return undefined;
+      }
+      const refuse = (why: string) =>
+        new SvcError("conflict", `Cannot remove snapshot ${name}: ${why}`);
+      if (this.#records.hasChildren(record.dir)) throw refuse("others are built on it");
+      if (found.pins > 0) throw refuse("it is in use");
+      return found;
+    });
+    if (!entry) return;
+    for (const target of this.#mounted.get(entry.record.dir) ?? []) {
+      unmount(target, { detach: true });
+    }
+    this.#mounted.delete(entry.record.dir);
+    await this.#records.drop(entry);
+  }
+
+  async view(name: string, target: string): Promise<AsyncDisposable> {
+    const entry = this.#committed(name, "view");
+    entry.pins++;
+    let where: string;
+    try {
+      where = await mountPoint(target);
+      await guarded(target, () => this.#driver.view(this.#place(entry), where));
+    } catch (error) {
+      entry.pins--;
+      throw error;
+    }
+    let open = true;
+    return {
+      [Symbol.asyncDispose]: async () => {
+        if (!open) return;
+        open = false;
+        unmount(where, { detach: true });
+        entry.pins--;
+      },
+    };
+  }
+
+  diff(name: string, options: DiffOptions = {}): ReadableStream<Uint8Array> {
+    const entry = this.#records.find(name);
+    if (!entry) throw missing("pack", name);
+    return diffLayer(this.#driver.source(this.#place(entry)), options);
+  }
+
+  async *list(): AsyncIterable<SnapshotInfo> {
+    for (const entry of [...this.#records.entries.values()]) {
+      const { names, id } = entry.record;
+      for (const name of id === undefined ? names : [id]) yield this.#info(name, entry);
+    }
+  }
+
+  async touch(name: string): Promise<void> {
+    const entry = this.#records.find(name);
+    if (!entry) throw missing("touch", name);
+    await this.#records.touch(entry);
+  }
+
+  async sync(): Promise<void> {
+    // Only what was committed before the call below is on disk after it.
+    const waiting = [...this.#records.entries.values()].filter((entry) =>
+      entry.record.id === undefined && entry.record.unsynced !== undefined
+    );
+    await syncFileSystem(this.#records.root);
+    // Parents first: a record that says "on disk" must not lie on one that is not.
+    for (const entry of waiting.sort((a, b) => a.record.created - b.record.created)) {
+      await this.#lock.run(async () => {
+        const { unsynced, ...rest } = entry.record;
+        if (unsynced === undefined || !this.#records.entries.has(rest.dir)) return;
+        await this.#records.save(entry, rest, true);
+      });
+    }
+  }
+
+  /** Whether it is mounted anywhere by us still: somebody else may have unmounted it. */
+  async #isMounted(dir: string): Promise<boolean> {
+    for (const target of this.#mounted.get(dir) ?? []) {
+      if (await isMounted(target)) return true;
+      this.#mounted.get(dir)!.delete(target);
+    }
+    return false;
+  }
+
+  async #dropActive(entry: Entry, name: string): Promise<void> {
+    await this.#records.drop(entry);
+    const kept = this.#records.find(name);
+    if (kept) await this.#records.touch(kept);
+  }
+
+  #place(entry: Entry): TreePlace {
+    const { dir } = entry.record;
+    return {
+      root: `${this.#records.root}/s`,
+      folder: this.#records.folder(dir),
+      lower: this.#records.lower(dir),
+    };
+  }
+
+  #info(name: string, { record, used }: Entry): SnapshotInfo {
+    const parent = record.parent && this.#records.entries.get(record.parent)?.record.names[0];
+    return {
+      name,
+      kind: record.id === undefined ? "committed" : "active",
+      parent: parent || undefined,
+      size: record.size,
+      created: new Date(record.created),
+      used: new Date(used),
+    };
+  }
+
+  #committed(name: string, verb: string): Entry {
+    const entry = this.#records.find(name);
+    if (!entry || entry.record.id !== undefined) throw missing(verb, name);
+    return entry;
+  }
+
+  #activeEntry(active: ActiveSnapshot, verb: string): Entry {
+    const entry = this.#records.find(active.id);
+    if (entry?.record.id !== active.id) throw missing(verb, active.id);
+    return entry;
+  }
+
+  #active(entry: Entry): ActiveSnapshot {
+    const { id, dir } = entry.record;
+    const mounted = () => {
+      const targets = this.#mounted.get(dir) ?? new Set<string>();
+      this.#mounted.set(dir, targets);
+      return targets;
+    };
+    return {
+      id: id!,
+      parent: this.#info(id!, entry).parent,
+      upper: this.#driver.changesOnly ? this.#records.tree(dir) : undefined,
+      mount: async (target) => {
+        if (!this.#records.entries.has(dir)) throw missing("mount", id!);
+        const where = await mountPoint(target);
+        if (await isMounted(where)) {
+          mounted().add(where);
+          return;
+        }
+        if (this.driver === "overlay" && await this.#isMounted(dir)) {
+          throw new SvcError("conflict", `Cannot mount snapshot ${id}: it is mounted elsewhere`);
+        }
+        const { volatile } = entry.record;
+        await guarded(target, () => this.#driver.mount(this.#place(entry), where, { volatile }));
+        mounted().add(where);
+      },
+      unmount: async (target) => {
+        let where = target;
+        try {
+          where = await Deno.realPath(target);
+        } catch (error) {
+          if (!(error instanceof Deno.errors.NotFound)) throw error;
+        }
+        await guarded(target, async () => void unmountFully(where));
+        mounted().delete(where);
+      },
+    };
+  }
+}
+
+/** Unmounts; a mount that a last process still holds open is detached instead. */
+function unmountFully(target: string): void {
+  try {
+    unmount(target);
+  } catch (error) {
+    if (!hasCode(error, "EBUSY")) throw error;
+    unmount(target, { detach: true });
+  }
+}
+
+async function mountPoint(target: string): Promise<string> {
+  await Deno.mkdir(target, { recursive: true });
+  return await Deno.realPath(target);
+}
+
+const missing = (verb: string, name: string) =>
+  new SvcError("not_found", `Cannot ${verb} snapshot ${name}: there is none of that name`);
+
+/** Says what a refused mount means. */
+async function guarded(target: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    if (!hasCode(error, "EPERM", "EACCES")) throw error;
+    throw new SvcError(
+      "unsupported",
+      `Cannot mount at ${target}: this process may not mount file systems`,
+      { cause: error, help: "run the server as root, or give it CAP_SYS_ADMIN" },
+    );
+  }
+}
