@@ -1,0 +1,195 @@
+/**
+ * {@linkcode Executor} over an OCI runtime: one foreground container per step. A step has docker's default
+ * capabilities, devices and system call filter. Its network is the host's, unless `--network=none`: the
+ * builder has no network of its own, and a build reaches what the host reaches.
+ */
+import { SvcError } from "../../lib/base/errors.ts";
+import { ensureDir, removeTree } from "../../lib/base/fs.ts";
+import type { Executor, Step } from "../../lib/build/executor.ts";
+import { type HostFacts, hostFacts } from "../../lib/runtime/host_facts.ts";
+import type { Runtime } from "../../lib/runtime/runtime.ts";
+import { encodeSpec, runtimeSpec, type SpecMount } from "../../lib/runtime/spec.ts";
+import { resolveUser } from "../../lib/runtime/user.ts";
+
+export interface RuncExecutorOptions {
+  /** Its root belongs to this executor alone: `recover` removes every container in it. */
+  runtime: Runtime;
+  /** Folder of the bundles; made if missing. */
+  bundles: string;
+}
+
+/** How long a cancelled step may take to be gone before the runtime's own process is killed. */
+const KILL_WITHIN_MS = 10_000;
+const KILL_EVERY_MS = 50;
+
+const HOSTNAME = "build";
+
+type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
+
+function mountsOf(step: Step): SpecMount[] {
+  return [
+    ...step.mounts.map((mount): SpecMount => ({
+      type: "bind",
+      source: mount.source,
+      target: mount.target,
+      readOnly: mount.readOnly,
+    })),
+    ...step.tmpfs.map((mount): SpecMount => ({
+      type: "tmpfs",
+      target: mount.target,
+      mode: "1777",
+      ...(mount.size !== undefined && { size: mount.size }),
+    })),
+  ];
+}
+
+async function specText(step: Step, facts: HostFacts): Promise<string> {
+  const user = await resolveUser(step.rootfs, step.user);
+  const env = step.env.some((entry) => entry.startsWith("HOME="))
+    ? step.env
+    : [...step.env, `HOME=${user.home}`];
+  const { spec } = runtimeSpec({
+    rootfs: step.rootfs,
+    args: step.args,
+    env,
+    cwd: step.workingDir,
+    user,
+    mounts: mountsOf(step),
+    hostname: step.hostname ?? HOSTNAME,
+    network: step.network === "none" ? "none" : "host",
+  }, facts);
+  return encodeSpec(spec);
+}
+
+/** The runtime's own error, from its log; undefined where it reported none. */
+async function runtimeError(log: string): Promise<string | undefined> {
+  const text = await Deno.readTextFile(log).catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return "";
+    throw error;
+  });
+  let last: string | undefined;
+  for (const line of text.split("\n")) {
+    try {
+      const entry = JSON.parse(line) as { level?: string; msg?: string };
+      if (entry.level === "error" || entry.level === "fatal") last = entry.msg;
+    } catch {
+      // a line that was cut off says nothing
+    }
+  }
+  return last;
+}
+
+/** 127: there is no such program; 126: it cannot be executed. Undefined: not the command's fault. */
+function startExitCode(message: string): number | undefined {
+  if (!/\bexec(utable)?\b/.test(message)) return undefined;
+  return /not found|no such file/i.test(message) ? 127 : 126;
+}
+
+async function forward(
+  stream: ReadableStream<Uint8Array>,
+  name: "stdout" | "stderr",
+  onOutput: OnOutput,
+): Promise<void> {
+  for await (const chunk of stream) onOutput(name, chunk);
+}
+
+class RuncExecutor implements Executor {
+  #runtime: Runtime;
+  #bundles: string;
+
+  constructor(options: RuncExecutorOptions) {
+    this.#runtime = options.runtime;
+    this.#bundles = options.bundles;
+  }
+
+  async run(
+    step: Step,
+    options: { onOutput: OnOutput; signal?: AbortSignal },
+  ): Promise<{ exitCode: number }> {
+    const { onOutput, signal } = options;
+    signal?.throwIfAborted();
+    const bundle = `${this.#bundles}/${step.id}`;
+    await ensureDir(this.#bundles, 0o700);
+    await Deno.mkdir(bundle, { mode: 0o700 });
+    try {
+      await Deno.writeTextFile(`${bundle}/config.json`, await specText(step, await hostFacts()));
+      return await this.#runBundle(step, bundle, onOutput, signal);
+    } finally {
+      await removeTree(bundle);
+    }
+  }
+
+  async #runBundle(
+    step: Step,
+    bundle: string,
+    onOutput: OnOutput,
+    signal: AbortSignal | undefined,
+  ): Promise<{ exitCode: number }> {
+    const log = `${bundle}/log.json`;
+    const [command, args] = this.#runtime.command("run", "--bundle", bundle, step.id);
+    const child = new Deno.Command(command, {
+      args: ["--log", log, "--log-format", "json", ...args],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    let ended = false;
+    let killing: Promise<void> | undefined;
+    const abort = () => {
+      killing ??= this.#kill(step.id, child, () => ended);
+    };
+    signal?.addEventListener("abort", abort, { once: true });
+    if (signal?.aborted) abort();
+    try {
+      const [status] = await Promise.all([
+        child.status,
+        forward(child.stdout, "stdout", onOutput),
+        forward(child.stderr, "stderr", onOutput),
+      ]);
+      ended = true;
+      await killing;
+      signal?.throwIfAborted();
+      if (status.code === 0) return { exitCode: 0 };
+      const message = await runtimeError(log);
+      if (message === undefined) return { exitCode: status.code };
+      await this.#runtime.delete(step.id, { force: true });
+      const exitCode = startExitCode(message);
+      if (exitCode !== undefined) return { exitCode };
+      throw new SvcError("internal", `Cannot run the step: ${message}`, {
+        help: "see the runtime's message; the host may lack what a container needs",
+      });
+    } finally {
+      ended = true;
+      signal?.removeEventListener("abort", abort);
+      await killing;
+    }
+  }
+
+  /** The container may not be there yet: kills again until the runtime's process has ended. */
+  async #kill(id: string, child: Deno.ChildProcess, ended: () => boolean): Promise<void> {
+    const until = performance.now() + KILL_WITHIN_MS;
+    let exited = false;
+    const exit = child.status.then(() => {
+      exited = true;
+    });
+    while (!exited && !ended() && performance.now() < until) {
+      // A container that is just being made cannot be killed yet; the next round can.
+      await this.#runtime.kill(id, "KILL", { all: true }).catch(() => {});
+      await Promise.race([exit, new Promise((next) => setTimeout(next, KILL_EVERY_MS))]);
+    }
+    if (!exited && !ended()) child.kill("SIGKILL");
+    await exit;
+    await this.#runtime.delete(id, { force: true });
+  }
+
+  async recover(): Promise<void> {
+    for (const { id } of await this.#runtime.list()) {
+      await this.#runtime.delete(id, { force: true });
+    }
+    await removeTree(this.#bundles);
+  }
+}
+
+export function createRuncExecutor(options: RuncExecutorOptions): Executor {
+  return new RuncExecutor(options);
+}

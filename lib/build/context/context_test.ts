@@ -1,0 +1,271 @@
+import assert from "node:assert/strict";
+import { gzipSync } from "node:zlib";
+import { type TarFields, writeTar } from "../../oci/tar_write.ts";
+import { lstat } from "../../sys/files.ts";
+import { parseChmod } from "./chmod.ts";
+import { copySelections } from "./copy.ts";
+import { receiveContext } from "./receive.ts";
+import { copyOffLoop } from "./worker_client.ts";
+import { locate } from "./rooted.ts";
+import { contentKey, latestTime, match, select } from "./tree.ts";
+
+type Item = TarFields & { text?: string };
+
+async function archive(items: Item[]): Promise<Uint8Array<ArrayBuffer>> {
+  const stream = writeTar(items.map(({ text, ...fields }) => {
+    const body = new TextEncoder().encode(text ?? "");
+    const mode = fields.type === "directory" ? 0o755 : 0o644;
+    return { mode, ...fields, size: body.length, ...(text !== undefined && { body }) };
+  }));
+  return await new Response(stream as ReadableStream<Uint8Array<ArrayBuffer>>).bytes();
+}
+
+const stream = (bytes: Uint8Array<ArrayBuffer>) => new Blob([bytes]).stream();
+const file = (path: string, text = path, extra: Partial<Item> = {}): Item => ({
+  path,
+  type: "file",
+  text,
+  mtime: 1000,
+  ...extra,
+});
+
+async function inTemporary(work: (directory: string) => Promise<void>) {
+  const directory = await Deno.makeTempDir({ prefix: "svc-context-" });
+  try {
+    await work(directory);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+const receive = (directory: string, bytes: Uint8Array<ArrayBuffer>) =>
+  receiveContext(stream(bytes), { directory: `${directory}/c`, dockerfile: "Dockerfile" });
+
+Deno.test("a context is unpacked, hashed, and its .dockerignore applied", () =>
+  inTemporary(async (directory) => {
+    const items = [
+      file("Dockerfile", "FROM scratch\n"),
+      file(".dockerignore", "Dockerfile\n*.log\nsecret\n!secret/open\n"),
+      { path: "sub", type: "directory", mtime: 500 } as Item,
+      file("sub/a", "abc", { mode: 0o755 }),
+      { path: "link", type: "symlink", linkpath: "sub/a" } as Item,
+      { path: "hard", type: "hardlink", linkpath: "sub/a" } as Item,
+      file("x.log"),
+      file("secret/key"),
+      file("secret/open"),
+    ];
+    for (const bytes of [await archive(items), new Uint8Array(gzipSync(await archive(items)))]) {
+      await using context = await receive(directory, bytes);
+      const { root, digests } = context.tree;
+      assert.equal(context.dockerfile, "FROM scratch\n");
+      assert.deepEqual(
+        [...digests!.keys()].sort(),
+        [".dockerignore", "hard", "secret/open", "sub/a"],
+      );
+      assert.deepEqual(match(context.tree, "*"), [
+        ".dockerignore",
+        "hard",
+        "link",
+        "secret",
+        "sub",
+      ]);
+      assert.deepEqual(match(context.tree, "**/a"), ["sub/a"]);
+      assert.equal(lstat(`${root}/sub`).mtime, 500);
+      assert.equal(lstat(`${root}/sub/a`).mode & 0o7777, 0o755);
+      assert.equal(lstat(`${root}/sub/a`).mtime, 1000);
+    }
+    await assert.rejects(Deno.stat(`${directory}/c`), Deno.errors.NotFound);
+  }));
+
+Deno.test("archives that lead out of the context are refused and leave nothing", () =>
+  inTemporary(async (directory) => {
+    const bad: [string, Item[]][] = [
+      ["context_invalid", [file("../evil")]],
+      ["context_invalid", [file("/etc/evil")]],
+      ["context_invalid", [{ path: "null", type: "char", devMajor: 1, devMinor: 3 }]],
+      ["context_invalid", [{ path: "hard", type: "hardlink", linkpath: "missing" }]],
+    ];
+    for (const [code, items] of bad) {
+      await assert.rejects(receive(directory, await archive(items)), { code });
+      await assert.rejects(Deno.stat(`${directory}/c`), Deno.errors.NotFound);
+    }
+    await assert.rejects(receive(directory, new Uint8Array()), { code: "context_invalid" });
+    await assert.rejects(
+      receive(directory, (await archive([file("a", "x".repeat(2000))])).slice(0, 900)),
+      {
+        code: "archive_invalid",
+      },
+    );
+    await Deno.mkdir(`${directory}/outside`);
+    await using context = await receive(
+      directory,
+      await archive([
+        { path: "up", type: "symlink", linkpath: `${directory}/outside` },
+        file("up/evil"),
+      ]),
+    );
+    assert.deepEqual([...Deno.readDirSync(`${directory}/outside`)], []);
+    assert.ok(context.tree.digests!.size === 1);
+  }));
+
+Deno.test("content keys know content, modes and names, not times", () =>
+  inTemporary(async (directory) => {
+    const look = async (items: Item[]) => {
+      await using context = await receive(directory, await archive(items));
+      const selections = select(context.tree, "d", false);
+      return [
+        await contentKey(context.tree, selections),
+        await latestTime(context.tree, selections),
+      ];
+    };
+    const [base, time] = await look([file("d/a"), file("d/b")]);
+    assert.equal(time, 1000);
+    const newer = [file("d/b"), file("d/a", "d/a", { mtime: 2000 })];
+    assert.deepEqual(await look(newer), [base, 2000]);
+    const others: Item[][] = [
+      [file("d/a", "other"), file("d/b")],
+      [file("d/a"), file("d/c", "d/b")],
+      [file("d/a", "d/a", { mode: 0o755 }), file("d/b")],
+      [file("d/a"), file("d/b"), { path: "d/l", type: "symlink", linkpath: "a" }],
+    ];
+    for (const items of others) assert.notEqual((await look(items))[0], base);
+  }));
+
+Deno.test("COPY: folders by content, files by name, links confined to the root", () =>
+  inTemporary(async (directory) => {
+    await using context = await receive(
+      directory,
+      await archive([
+        file("one.txt", "1"),
+        file("two.txt", "2"),
+        { path: "d", type: "directory", mode: 0o750 },
+        file("d/x", "x"),
+        { path: "d/e", type: "directory", mode: 0o700 },
+        file("d/e/y", "y"),
+        { path: "d/l", type: "symlink", linkpath: "x" },
+      ]),
+    );
+    const root = `${directory}/root`;
+    await Deno.mkdir(`${root}/real`, { recursive: true });
+    await Deno.mkdir(`${directory}/outside`);
+    await Deno.symlink("/real", `${root}/linked`);
+    await Deno.symlink(`../../../..${directory}/outside`, `${root}/out`);
+    const copy = (pattern: string, destination: string, extra = {}) => {
+      const selections = select(context.tree, pattern, "parents" in extra);
+      return copySelections(context.tree, selections, {
+        root,
+        destination,
+        several: selections.length > 1,
+        ...extra,
+      });
+    };
+    const text = (path: string) => Deno.readTextFileSync(`${root}/${path}`);
+    await copy("d", "/app");
+    assert.equal(text("app/x") + text("app/e/y"), "xy");
+    assert.equal(Deno.readLinkSync(`${root}/app/l`), "x");
+    assert.equal(lstat(`${root}/app`).mode & 0o7777, 0o755, "a destination is made as usual");
+    assert.equal(lstat(`${root}/app/e`).mode & 0o7777, 0o700);
+    await Deno.chmod(`${root}/app`, 0o711);
+    await Deno.chmod(`${root}/app/e`, 0o777);
+    await copy("d", "/app");
+    assert.equal(lstat(`${root}/app`).mode & 0o7777, 0o711, "a destination keeps its own");
+    assert.equal(lstat(`${root}/app/e`).mode & 0o7777, 0o700, "folders below are as in the source");
+    await copy("one.txt", "/app/");
+    assert.equal(text("app/one.txt"), "1");
+    await copy("one.txt", "/new/deep/name");
+    assert.equal(text("new/deep/name"), "1");
+    await copy("*.txt", "/linked/");
+    assert.equal(text("real/one.txt") + text("real/two.txt"), "12");
+    await copy("d", "/out/");
+    assert.deepEqual([...Deno.readDirSync(`${directory}/outside`)], []);
+    assert.equal(text(`${directory}/outside/x`), "x");
+    await assert.rejects(copy("*.txt", "/nowhere"), { code: "build_failed" });
+    await assert.rejects(copy("d", "/app/x"), { code: "build_failed" });
+    await assert.rejects(copy("one.txt", "/app/x/"), { code: "build_failed" });
+    await copy("d/e/y", "/p", { parents: true });
+    assert.equal(text("p/d/e/y"), "y");
+    await copy("one.txt", "/modes/", { chmod: "u=rwx,go=r" });
+    assert.equal(lstat(`${root}/modes/one.txt`).mode & 0o7777, 0o744);
+    assert.equal(lstat(`${root}/modes/one.txt`).mtime, 1000);
+    assert.equal(locate(root, "/linked/../linked/one.txt").inside, "real/one.txt");
+  }));
+
+Deno.test("--chmod in octal and in letters", () => {
+  assert.equal(parseChmod("755")(0o600, false), 0o755);
+  assert.equal(parseChmod("go-w,u+x")(0o666, false), 0o744);
+  assert.equal(parseChmod("a+X")(0o644, false), 0o644);
+  assert.equal(parseChmod("a+X")(0o644, true), 0o755);
+  assert.throws(() => parseChmod("rwx"), { code: "dockerfile_invalid" });
+  assert.throws(() => parseChmod("99999"), { code: "dockerfile_invalid" });
+});
+
+Deno.test("much is unpacked and copied by a Worker, with the same result", () =>
+  inTemporary(async (directory) => {
+    const big = "x".repeat(3 << 20);
+    const items = [
+      file("Dockerfile", "FROM scratch\n"),
+      file(".dockerignore", "*.log\n"),
+      file("big", big),
+      file("x.log"),
+      ...Array.from({ length: 300 }, (_, i) => file(`many/${i}`, `${i}`)),
+    ];
+    const bytes = await archive(items);
+    await using context = await receive(directory, bytes);
+    assert.equal(context.dockerfile, "FROM scratch\n");
+    assert.equal(context.tree.digests!.size, 303);
+    const root = `${directory}/root`;
+    await Deno.mkdir(root);
+    const copy = (destination: string, signal?: AbortSignal) =>
+      copyOffLoop(context.tree, select(context.tree, ".", false), {
+        root,
+        destination,
+        several: false,
+        chmod: "600",
+        exclude: ["many/1*"],
+        signal,
+      });
+    await copy("/all");
+    assert.equal(Deno.readTextFileSync(`${root}/all/big`), big);
+    assert.equal(lstat(`${root}/all/many/299`).mode & 0o7777, 0o600);
+    assert.throws(() => lstat(`${root}/all/many/12`));
+    await Deno.writeTextFile(`${root}/file`, "");
+    await assert.rejects(copy("/file"), { code: "build_failed" });
+    await assert.rejects(copy("/other", AbortSignal.abort()), { name: "AbortError" });
+    await assert.rejects(
+      receiveContext(stream(bytes.slice(0, bytes.length - 300_000)), {
+        directory: `${directory}/cut`,
+        dockerfile: "Dockerfile",
+      }),
+      { code: "archive_invalid" },
+    );
+    const cancel = new AbortController();
+    const parts = [bytes.slice(0, 2 << 20), bytes.slice(2 << 20)];
+    const slow = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        const part = parts.shift();
+        if (part && parts.length > 0) return controller.enqueue(part);
+        return new Promise<void>((resolve) => {
+          cancel.abort();
+          setTimeout(resolve, 20);
+        });
+      },
+    }, { highWaterMark: 0 });
+    await assert.rejects(
+      receiveContext(slow, {
+        directory: `${directory}/slow`,
+        dockerfile: "Dockerfile",
+        signal: cancel.signal,
+      }),
+      { name: "AbortError" },
+    );
+    await assert.rejects(Deno.stat(`${directory}/slow`), Deno.errors.NotFound);
+    const evil = await archive([...items, file("../evil")]);
+    await assert.rejects(
+      receiveContext(stream(evil), {
+        directory: `${directory}/evil`,
+        dockerfile: "Dockerfile",
+      }),
+      { code: "context_invalid" },
+    );
+    await assert.rejects(Deno.stat(`${directory}/evil`), Deno.errors.NotFound);
+  }));

@@ -1,0 +1,45 @@
+/** Worker that writes many files: a context that is unpacked, a COPY of more than a little. */
+import { asSvcError } from "../../base/errors.ts";
+import { copySelections } from "./copy.ts";
+import { ContextUnpacker } from "./unpack_context.ts";
+import type { FromContextWorker, ToContextWorker } from "./worker_wire.ts";
+
+const port = self as unknown as {
+  onmessage: ((event: MessageEvent<ToContextWorker>) => void) | null;
+  postMessage(message: FromContextWorker): void;
+};
+
+let unpacker: ContextUnpacker | undefined;
+const stop = new AbortController();
+
+async function handle(message: ToContextWorker): Promise<void> {
+  switch (message.type) {
+    case "unpack":
+      unpacker = new ContextUnpacker(message.root, message.dockerfile);
+      return;
+    case "chunk":
+      unpacker!.push(message.bytes);
+      return port.postMessage({ type: "taken", bytes: message.bytes.length });
+    case "end":
+      return port.postMessage({ type: "unpacked", result: unpacker!.finish() });
+    case "copy":
+      await copySelections(message.tree, message.selections, {
+        ...message.options,
+        signal: stop.signal,
+      });
+      return port.postMessage({ type: "copied" });
+    case "stop":
+      stop.abort();
+      // A copy answers itself, when it has noticed.
+      if (unpacker) port.postMessage({ type: "stopped" });
+  }
+}
+
+port.onmessage = ({ data }) => {
+  handle(data).catch((error) => {
+    unpacker?.abandon();
+    port.onmessage = null;
+    const { code, message, help } = asSvcError(error);
+    port.postMessage({ type: "error", code, message, help });
+  });
+};

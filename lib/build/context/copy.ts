@@ -1,0 +1,246 @@
+/**
+ * Copying selections into a root file system, as BuildKit's COPY does: a folder's contents, links as
+ * links, times and modes kept, and no write outside the root whatever links it holds.
+ */
+import { SvcError } from "../../base/errors.ts";
+import { cloneFd, close, open, read, writeAll } from "../../sys/fd.ts";
+import {
+  chmod,
+  lchown,
+  link,
+  mkdir,
+  mknod,
+  O,
+  readlink,
+  setTimes,
+  symlink,
+  tryLstat,
+  unlink,
+} from "../../sys/files.ts";
+import { readXattrs, setXattr } from "../../sys/xattr.ts";
+import { parseChmod } from "./chmod.ts";
+import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
+import { isDirectory, locate } from "./rooted.ts";
+import { isCopied, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
+
+export interface CopyOptions {
+  /** The mounted root that is written to. */
+  root: string;
+  /** Absolute inside the root; a trailing slash makes it a folder. */
+  destination: string;
+  /** Names of several sources, or a pattern: the destination has to be a folder. */
+  several: boolean;
+  owner?: { uid: number; gid: number };
+  /** As `--chmod` has it. */
+  chmod?: string;
+  /** Selections keep their folders below the destination. */
+  parents?: boolean;
+  /** Patterns that leave out what is below a source. */
+  exclude?: string[];
+  signal?: AbortSignal;
+}
+
+/** Bytes copied at one go before other work gets its turn. */
+const SLICE = 1 << 20;
+
+class Copier {
+  #options: CopyOptions;
+  /** First copy of a file that has several names, by device and inode. */
+  #links = new Map<string, string>();
+  #mode: ((mode: number, directory: boolean) => number) | undefined;
+  #exclude: Ignore | undefined;
+
+  constructor(options: CopyOptions) {
+    this.#options = options;
+    this.#mode = options.chmod === undefined ? undefined : parseChmod(options.chmod);
+    if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
+  }
+
+  /** Folders on the way, owned as the copy is, with the usual mode. */
+  makeFolders(path: string): string {
+    const { root, owner } = this.#options;
+    const found = locate(root, path);
+    let host = root;
+    for (const part of found.inside === "" ? [] : found.inside.split("/")) {
+      host += `/${part}`;
+      if (tryLstat(host)) {
+        if (isDirectory(host)) continue;
+        throw new SvcError(
+          "build_failed",
+          `cannot make the folder ${path}: /${host.slice(root.length + 1)} is a file`,
+        );
+      }
+      mkdir(host, 0o755);
+      if (owner) lchown(host, owner.uid, owner.gid);
+      chmod(host, 0o755);
+    }
+    return found.inside;
+  }
+
+  async tree(tree: Tree, selection: Selection, target: string): Promise<void> {
+    const { root, signal } = this.#options;
+    const exclude = this.#exclude;
+    /** Times of the folders, set when their contents are there. */
+    const folders: [host: string, entry: TreeEntry][] = [];
+    for await (const entry of walk(tree, selection.path, { exclude, signal })) {
+      const wanted = entry.path === "" ? target : `${target}/${entry.path}`;
+      const slash = wanted.lastIndexOf("/");
+      const parent = locate(root, slash < 0 ? "" : wanted.slice(0, slash)).inside;
+      if (!isDirectory(parent === "" ? root : `${root}/${parent}`)) this.makeFolders(parent);
+      const host = `${parent === "" ? root : `${root}/${parent}`}/${wanted.slice(slash + 1)}`;
+      if (entry.kind === "directory") this.#folder(entry, wanted, host, folders);
+      else await this.#leaf(entry, host);
+    }
+    for (const [host, entry] of folders.reverse()) setTimes(host, entry.stat.mtime);
+  }
+
+  /**
+   * The folder that is copied gives only its contents: the destination is there or is made as usual.
+   * Folders below it take on what the source's have, as docker has it; a link to a folder stays.
+   */
+  #folder(entry: TreeEntry, wanted: string, host: string, times: [string, TreeEntry][]): void {
+    const existing = locate(this.#options.root, wanted);
+    if (entry.path === "") return void this.makeFolders(wanted);
+    if (!isDirectory(existing.host)) {
+      if (tryLstat(host)) {
+        throw new SvcError(
+          "build_failed",
+          `cannot copy the folder ${entry.path} over /${wanted}, which is not a folder`,
+        );
+      }
+      mkdir(host, 0o755);
+    } else if (existing.host !== host) return;
+    this.#attributes(entry, host);
+    times.push([host, entry]);
+  }
+
+  async #leaf(entry: TreeEntry, host: string): Promise<void> {
+    const { stat, kind } = entry;
+    if (isDirectory(host)) {
+      throw new SvcError(
+        "build_failed",
+        `cannot copy the file ${entry.path || entry.host.split("/").pop()} over a folder`,
+      );
+    }
+    if (tryLstat(host)) unlink(host);
+    const inode = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
+    const first = stat.nlink > 1 ? this.#links.get(inode) : undefined;
+    if (first !== undefined && tryLstat(first)) return link(first, host);
+    if (stat.nlink > 1) this.#links.set(inode, host);
+    if (kind === "symlink") {
+      symlink(readlink(entry.host), host);
+      this.#own(entry, host);
+    } else if (kind === "file") {
+      await this.#data(entry.host, host);
+      this.#attributes(entry, host);
+    } else {
+      mknod(host, stat.mode, stat.rdevMajor, stat.rdevMinor);
+      this.#attributes(entry, host);
+    }
+    setTimes(host, stat.mtime);
+  }
+
+  async #data(from: string, to: string): Promise<void> {
+    const source = open(from, O.RDONLY);
+    try {
+      const target = open(to, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
+      try {
+        if (cloneFd(target, source)) return;
+        const buffer = new Uint8Array(256 * 1024);
+        let moved = 0;
+        for (let n = read(source, buffer, from); n > 0; n = read(source, buffer, from)) {
+          writeAll(target, buffer.subarray(0, n), to);
+          moved += n;
+          if (moved < SLICE) continue;
+          moved = 0;
+          this.#options.signal?.throwIfAborted();
+          await new Promise<void>((next) => setImmediate(next));
+        }
+      } finally {
+        close(target);
+      }
+    } finally {
+      close(source);
+    }
+  }
+
+  #own({ stat }: TreeEntry, host: string): void {
+    const { uid, gid } = this.#options.owner ?? stat;
+    lchown(host, uid, gid);
+  }
+
+  /** Owner first: it takes away setuid bits and capabilities. */
+  #attributes(entry: TreeEntry, host: string): void {
+    this.#own(entry, host);
+    const mode = entry.stat.mode & 0o7777;
+    chmod(host, this.#mode?.(mode, entry.kind === "directory") ?? mode);
+    for (const [name, value] of readXattrs(entry.host)) {
+      if (isCopied(name)) setXattr(host, name, value);
+    }
+  }
+}
+
+/** Path inside the root, without a slash at either end. */
+const inner = (path: string) => path.replace(/^\/+|\/+$/g, "");
+
+/**
+ * Copies the selections of one source. Throws `build_failed` with a message that begins with what cannot
+ * be done; the caller puts line and instruction before it.
+ */
+export async function copySelections(
+  tree: Tree,
+  selections: Selection[],
+  options: CopyOptions,
+): Promise<void> {
+  const copier = new Copier(options);
+  const { destination, root } = options;
+  const asked = destination.endsWith("/") || options.parents === true;
+  if (asked) copier.makeFolders(destination);
+  for (const selection of selections) {
+    if (options.parents) {
+      const slash = selection.name.lastIndexOf("/");
+      const below = slash < 0 ? "" : `/${selection.name.slice(0, slash)}`;
+      const folder = copier.makeFolders(`${destination}${below}`);
+      const name = selection.name.slice(slash + 1);
+      await copier.tree(tree, selection, inner(`${folder}/${name}`));
+      continue;
+    }
+    const target = locate(root, destination);
+    const into = asked || isDirectory(target.host);
+    if (selection.directory) {
+      if (tryLstat(target.host) && !isDirectory(target.host)) {
+        throw new SvcError(
+          "build_failed",
+          `cannot copy a folder over ${destination}, which is a file`,
+        );
+      }
+      copier.makeFolders(parentOf(target.inside));
+      await copier.tree(tree, selection, target.inside);
+    } else if (into) {
+      await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`));
+    } else {
+      if (options.several) {
+        throw new SvcError(
+          "build_failed",
+          `cannot copy several files to ${destination}: with more than one source it has to end in /`,
+        );
+      }
+      copier.makeFolders(parentOf(target.inside));
+      await copier.tree(tree, selection, target.inside);
+    }
+  }
+}
+
+function parentOf(inside: string): string {
+  const slash = inside.lastIndexOf("/");
+  return slash < 0 ? "" : inside.slice(0, slash);
+}
+
+/** Makes a folder and its parents, as WORKDIR does. */
+export function makeFolders(
+  root: string,
+  path: string,
+  owner?: { uid: number; gid: number },
+): void {
+  new Copier({ root, destination: path, several: false, owner }).makeFolders(path);
+}

@@ -1,0 +1,246 @@
+/**
+ * Unpacks an archive into a folder: a build context, or what ADD unpacks. Nothing is written outside the
+ * folder whatever names and links the archive holds.
+ */
+import { createHash, type Hash } from "node:crypto";
+import { SvcError } from "../../base/errors.ts";
+import type { TarHeader } from "../../oci/tar.ts";
+import type { TarHandler } from "../../oci/tar_parser.ts";
+import { removeTreeSync } from "../../sys/directory.ts";
+import { chmodFd, close, open, skip, truncate, writeAll } from "../../sys/fd.ts";
+import {
+  chmod,
+  lchown,
+  link,
+  mkdir,
+  mknod,
+  O,
+  S_IFBLK,
+  S_IFCHR,
+  S_IFIFO,
+  setTimes,
+  setTimesFd,
+  symlink,
+  tryLstat,
+  unlink,
+} from "../../sys/files.ts";
+import { setXattr } from "../../sys/xattr.ts";
+import { isDirectory, locate } from "./rooted.ts";
+
+export interface ExtractOptions {
+  /** An existing folder. */
+  root: string;
+  /** Where names begin, inside `root`; default the root itself. */
+  below?: string;
+  /** Owners as the archive says, or all root. */
+  owners: "archive" | "root";
+  /** Refuses absolute names, "..", devices; otherwise names are confined and devices made. */
+  strict: boolean;
+  /** Receives the sha256 of each file's content by its path inside `root`. */
+  digests?: Map<string, string>;
+}
+
+interface OpenFile {
+  fd: number;
+  header: TarHeader;
+  inside: string;
+  hash?: Hash;
+  /** Where a hole ends the file, its length is set in the end. */
+  length: number;
+}
+
+const ZEROS = new Uint8Array(65536);
+
+/** Feed it to a `TarParser`; call `finish` after the last byte, and `abandon` where it never came. */
+export class Extractor implements TarHandler {
+  #options: ExtractOptions;
+  #file: OpenFile | undefined;
+  /** Times of folders, set when nothing is written into them any more. */
+  #folders = new Map<string, TarHeader>();
+  /** Latest modification time seen, in seconds. */
+  latest = 0;
+
+  constructor(options: ExtractOptions) {
+    this.#options = options;
+  }
+
+  entry(header: TarHeader): void {
+    const path = this.#name(header);
+    if (path === "") return;
+    const { root } = this.#options;
+    const slash = path.lastIndexOf("/");
+    const parent = locate(root, slash < 0 ? "" : path.slice(0, slash));
+    this.#makeParents(parent.inside);
+    const name = path.slice(slash + 1);
+    const host = `${parent.host}/${name}`;
+    const inside = parent.inside === "" ? name : `${parent.inside}/${name}`;
+    this.latest = Math.max(this.latest, header.mtime);
+    if (header.type === "directory") return this.#directory(header, host);
+    if (tryLstat(host)) {
+      if (isDirectory(host)) removeTreeSync(host);
+      else unlink(host);
+    }
+    this.#options.digests?.delete(inside);
+    switch (header.type) {
+      case "file":
+        this.#file = {
+          fd: open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600),
+          header,
+          inside,
+          hash: this.#options.digests && createHash("sha256"),
+          length: 0,
+        };
+        return;
+      case "hardlink":
+        return this.#hardlink(header, host, inside);
+      case "symlink":
+        symlink(header.linkpath, host);
+        this.#own(host, header);
+        return setTimes(host, header.mtime);
+      default:
+        return this.#device(header, host);
+    }
+  }
+
+  data(chunk: Uint8Array): void {
+    const file = this.#file;
+    if (!file) return;
+    file.hash?.update(chunk);
+    writeAll(file.fd, chunk, file.header.path);
+    file.length += chunk.length;
+  }
+
+  hole(length: number): void {
+    const file = this.#file;
+    if (!file) return;
+    skip(file.fd, length, file.header.path);
+    file.length += length;
+    if (!file.hash) return;
+    for (let left = length; left > 0; left -= ZEROS.length) {
+      file.hash.update(left < ZEROS.length ? ZEROS.subarray(0, left) : ZEROS);
+    }
+  }
+
+  end(): void {
+    const file = this.#file;
+    if (!file) return;
+    this.#file = undefined;
+    const { fd, header } = file;
+    try {
+      truncate(fd, file.length, header.path);
+      const host = `${this.#options.root}/${file.inside}`;
+      this.#own(host, header);
+      chmodFd(fd, header.mode & 0o7777, header.path);
+      this.#attributes(host, header);
+      setTimesFd(fd, header.mtime, 0, header.path);
+    } finally {
+      close(fd);
+    }
+    if (file.hash) this.#options.digests!.set(file.inside, file.hash.digest("hex"));
+  }
+
+  /** Sets the times of folders. */
+  finish(): void {
+    for (const [host, header] of this.#folders) {
+      if (isDirectory(host)) setTimes(host, header.mtime);
+    }
+  }
+
+  /** Closes what a broken archive left open. */
+  abandon(): void {
+    if (this.#file) close(this.#file.fd);
+    this.#file = undefined;
+  }
+
+  /** The entry's path inside the root, "" for the root itself. */
+  #name(header: TarHeader): string {
+    const parts = header.path.split("/").filter((part) => part !== "" && part !== ".");
+    if (this.#options.strict && (header.path.startsWith("/") || parts.includes(".."))) {
+      throw new SvcError(
+        "context_invalid",
+        `Cannot read the build context: the archive's entry ${
+          JSON.stringify(header.path)
+        } leads out of it`,
+        { help: "send paths relative to the context's root" },
+      );
+    }
+    const kept: string[] = [];
+    for (const part of parts) {
+      if (part === "..") kept.pop();
+      else kept.push(part);
+    }
+    if (kept.length === 0) return "";
+    return this.#options.below ? `${this.#options.below}/${kept.join("/")}` : kept.join("/");
+  }
+
+  #makeParents(inside: string): void {
+    let host = this.#options.root;
+    for (const part of inside === "" ? [] : inside.split("/")) {
+      host += `/${part}`;
+      const stat = tryLstat(host);
+      if (stat && isDirectory(host)) continue;
+      if (stat) unlink(host);
+      mkdir(host, 0o755);
+      chmod(host, 0o755);
+    }
+  }
+
+  #directory(header: TarHeader, host: string): void {
+    if (!isDirectory(host)) {
+      // A link to a folder that is there already stays, as docker's own unpacking leaves it.
+      const target = locate(this.#options.root, host.slice(this.#options.root.length + 1));
+      if (!this.#options.strict && isDirectory(target.host)) return;
+      if (tryLstat(host)) unlink(host);
+      mkdir(host, 0o755);
+    }
+    this.#own(host, header);
+    chmod(host, header.mode & 0o7777);
+    this.#attributes(host, header);
+    this.#folders.set(host, header);
+  }
+
+  #hardlink(header: TarHeader, host: string, inside: string): void {
+    const name = this.#name({ ...header, path: header.linkpath });
+    const target = locate(this.#options.root, name, { follow: false });
+    const stat = tryLstat(target.host);
+    if (!stat || isDirectory(target.host)) {
+      throw new SvcError(
+        this.#options.strict ? "context_invalid" : "archive_invalid",
+        `Cannot unpack ${JSON.stringify(header.path)}: it is a link to ${
+          JSON.stringify(header.linkpath)
+        }, which is not in the archive before it`,
+      );
+    }
+    link(target.host, host);
+    const digest = this.#options.digests?.get(target.inside);
+    if (digest !== undefined) this.#options.digests!.set(inside, digest);
+  }
+
+  #device(header: TarHeader, host: string): void {
+    if (this.#options.strict) {
+      throw new SvcError(
+        "context_invalid",
+        `Cannot read the build context: ${
+          JSON.stringify(header.path)
+        } is a ${header.type} device, and only files, folders and links can be in one`,
+        { help: "leave it out with .dockerignore" },
+      );
+    }
+    const type = header.type === "fifo" ? S_IFIFO : header.type === "char" ? S_IFCHR : S_IFBLK;
+    mknod(host, type | (header.mode & 0o7777), header.devMajor, header.devMinor);
+    this.#own(host, header);
+    chmod(host, header.mode & 0o7777);
+    setTimes(host, header.mtime);
+  }
+
+  #own(host: string, header: TarHeader): void {
+    if (this.#options.owners === "archive") lchown(host, header.uid, header.gid);
+  }
+
+  #attributes(host: string, header: TarHeader): void {
+    for (const [name, value] of header.xattrs) {
+      // Whatever else is in an archive of unknown origin is the host's own business.
+      if (name.startsWith("user.") || name === "security.capability") setXattr(host, name, value);
+    }
+  }
+}

@@ -1,0 +1,98 @@
+/** The build context: a tar stream unpacked into a folder of its own, files hashed on the way. */
+import { SvcError } from "../../base/errors.ts";
+import { ensureDir, removeTree } from "../../base/fs.ts";
+import { decompress } from "../../oci/compression.ts";
+import { type Ignore, parseIgnore } from "../parse/ignore.ts";
+import type { Tree } from "./tree.ts";
+import { ContextUnpacker, type UnpackedContext } from "./unpack_context.ts";
+import { unpackInWorker } from "./worker_client.ts";
+
+/** Bytes of an archive that is unpacked without a Worker: starting one takes longer. */
+const SMALL = 512 * 1024;
+
+export interface Context extends AsyncDisposable {
+  tree: Tree;
+  /** Bytes of the archive as sent. */
+  received: number;
+  ignore: Ignore;
+  /** Text of the Dockerfile, before .dockerignore; undefined where it is missing. */
+  dockerfile?: string;
+}
+
+export interface ReceiveOptions {
+  /** A folder that does not exist yet. */
+  directory: string;
+  /** Path of the Dockerfile in the context. */
+  dockerfile: string;
+  onProgress?: (bytes: number) => void;
+  signal?: AbortSignal;
+}
+
+async function unpack(
+  stream: ReadableStream<Uint8Array>,
+  root: string,
+  { dockerfile, signal }: ReceiveOptions,
+): Promise<UnpackedContext> {
+  const chunks = decompress(stream)[Symbol.asyncIterator]();
+  const head: Uint8Array[] = [];
+  let size = 0;
+  let next = await chunks.next();
+  for (; !next.done && size <= SMALL; next = await chunks.next()) {
+    signal?.throwIfAborted();
+    head.push(next.value);
+    size += next.value.length;
+  }
+  if (size === 0) {
+    throw new SvcError("context_invalid", "Cannot read the build context: the body is empty");
+  }
+  if (!next.done) {
+    const first = next.value;
+    const all = async function* () {
+      yield* head.splice(0);
+      yield first;
+      yield* { [Symbol.asyncIterator]: () => chunks };
+    };
+    return await unpackInWorker(root, dockerfile, all(), signal);
+  }
+  const unpacker = new ContextUnpacker(root, dockerfile);
+  try {
+    for (const chunk of head) unpacker.push(chunk);
+    return unpacker.finish();
+  } finally {
+    unpacker.abandon();
+  }
+}
+
+/** Unpacks the stream. Throws `context_invalid` or `archive_invalid`; nothing is left behind then. */
+export async function receiveContext(
+  stream: ReadableStream<Uint8Array>,
+  options: ReceiveOptions,
+): Promise<Context> {
+  const { directory, signal } = options;
+  const root = `${directory}/tree`;
+  await ensureDir(root);
+  let received = 0;
+  const counted = stream.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        received += chunk.length;
+        options.onProgress?.(received);
+        controller.enqueue(chunk);
+      },
+    }),
+    { signal },
+  );
+  try {
+    const { digests, ignore, dockerfile } = await unpack(counted, root, options);
+    return {
+      tree: { root, digests, ownersKept: false },
+      received,
+      ignore: parseIgnore(ignore),
+      ...(dockerfile !== undefined && { dockerfile }),
+      [Symbol.asyncDispose]: () => removeTree(directory),
+    };
+  } catch (error) {
+    await removeTree(directory);
+    throw error;
+  }
+}

@@ -1,0 +1,235 @@
+/**
+ * What COPY, ADD and bind mounts take from a file tree: the paths a pattern names, and a key of their
+ * content (DESIGN.md section 9: content, not times).
+ */
+import { createHash } from "node:crypto";
+import { posix } from "node:path";
+import { SvcError } from "../../base/errors.ts";
+import { compareRaw } from "../../base/raw_string.ts";
+import { readNames } from "../../sys/directory.ts";
+import {
+  type FileStat,
+  readlink,
+  S_IFDIR,
+  S_IFLNK,
+  S_IFMT,
+  S_IFREG,
+  tryLstat,
+} from "../../sys/files.ts";
+import { listXattrs } from "../../sys/xattr.ts";
+import type { Ignore } from "../parse/ignore.ts";
+import { compilePath, type PathPattern } from "../parse/path_pattern.ts";
+import { locate } from "./rooted.ts";
+
+export interface Tree {
+  /** Folder on this host. */
+  root: string;
+  /** sha256 in hex of files by path, where known already. */
+  digests?: ReadonlyMap<string, string>;
+  /** Owners are part of the content: true for the trees of images, false for the context. */
+  ownersKept: boolean;
+}
+
+export type EntryKind = "file" | "directory" | "symlink" | "other";
+
+export interface TreeEntry {
+  /** Below where the walk began; "" is the beginning itself. */
+  path: string;
+  host: string;
+  kind: EntryKind;
+  stat: FileStat;
+}
+
+/** One path that an instruction takes, and its name at the destination. */
+export interface Selection {
+  /** Path inside the tree, links resolved. */
+  path: string;
+  /** Last part of the name as written, or with `--parents` all that is kept of it. */
+  name: string;
+  directory: boolean;
+}
+
+function kindOf(stat: FileStat): EntryKind {
+  switch (stat.mode & S_IFMT) {
+    case S_IFREG:
+      return "file";
+    case S_IFDIR:
+      return "directory";
+    case S_IFLNK:
+      return "symlink";
+    default:
+      return "other";
+  }
+}
+
+/** Entries looked at before other work gets its turn. */
+const TURN = 1000;
+
+/** The entry at `path` and all below it, folders before what is in them, names in byte order. */
+export async function* walk(
+  tree: Tree,
+  path: string,
+  options: { exclude?: Ignore; signal?: AbortSignal } = {},
+): AsyncGenerator<TreeEntry> {
+  let seen = 0;
+  const stack: { path: string; host: string }[] = [{
+    path: "",
+    host: path === "" ? tree.root : `${tree.root}/${path}`,
+  }];
+  for (let at = stack.pop(); at; at = stack.pop()) {
+    const stat = tryLstat(at.host);
+    if (!stat) continue;
+    if (++seen % TURN === 0) {
+      options.signal?.throwIfAborted();
+      await new Promise<void>((next) => setImmediate(next));
+    }
+    const kind = kindOf(stat);
+    if (at.path !== "" && options.exclude?.excludes(at.path)) {
+      if (kind !== "directory" || options.exclude.canSkipDir(at.path)) continue;
+    }
+    yield { path: at.path, host: at.host, kind, stat };
+    if (kind !== "directory") continue;
+    for (const name of readNames(at.host).sort((a, b) => compareRaw(b, a))) {
+      stack.push({
+        path: at.path === "" ? name : `${at.path}/${name}`,
+        host: `${at.host}/${name}`,
+      });
+    }
+  }
+}
+
+/** One segment of a pattern, or a whole one. */
+function compile(pattern: string): PathPattern {
+  const compiled = compilePath(pattern, false);
+  if (compiled) return compiled;
+  throw new SvcError(
+    "dockerfile_invalid",
+    `Cannot read pattern ${JSON.stringify(pattern)}: a bracket or an escape is not closed`,
+  );
+}
+
+/** Paths inside the tree that `pattern` names, in byte order; `**` stands for any number of folders. */
+export function match(tree: Tree, pattern: string): string[] {
+  const clean = posix.normalize(`/${pattern}`).replace(/^\/+|\/+$/g, "");
+  const { literal } = compile(clean);
+  if (literal !== undefined) {
+    const found = locate(tree.root, literal);
+    return tryLstat(found.host) ? [literal] : [];
+  }
+  let paths = [""];
+  for (const segment of clean.split("/")) {
+    const next = new Set<string>();
+    const child = (parent: string, name: string) => parent === "" ? name : `${parent}/${name}`;
+    const names = (path: string): string[] => {
+      const found = locate(tree.root, path);
+      const stat = tryLstat(found.host);
+      return stat && kindOf(stat) === "directory" ? readNames(found.host) : [];
+    };
+    if (segment === "**") {
+      const visit = (path: string) => {
+        next.add(path);
+        for (const name of names(path)) {
+          const stat = tryLstat(`${tree.root}/${child(path, name)}`);
+          if (stat && kindOf(stat) === "directory") visit(child(path, name));
+        }
+      };
+      for (const path of paths) visit(path);
+    } else {
+      const compiled = compile(segment);
+      for (const path of paths) {
+        if (compiled.literal === undefined) {
+          for (const name of names(path)) if (compiled.matches(name)) next.add(child(path, name));
+        } else if (tryLstat(locate(tree.root, child(path, compiled.literal)).host)) {
+          next.add(child(path, compiled.literal));
+        }
+      }
+    }
+    paths = [...next];
+  }
+  return paths.sort(compareRaw);
+}
+
+/** What `source` selects; an empty list where nothing is there. */
+export function select(tree: Tree, source: string, parents: boolean): Selection[] {
+  // "a/./b/c" keeps only "b/c" of its folders.
+  const pivot = parents ? /(?:^|\/)\.\//.exec(source) : null;
+  const dropped = pivot
+    ? posix.normalize(`/${source.slice(0, pivot.index)}`).replace(/^\/+|\/+$/g, "")
+    : "";
+  return match(tree, source).map((path) => {
+    const found = locate(tree.root, path);
+    const stat = tryLstat(found.host);
+    const kept = dropped !== "" && path.startsWith(`${dropped}/`)
+      ? path.slice(dropped.length + 1)
+      : path;
+    return {
+      path: found.inside,
+      name: parents ? kept : posix.basename(path),
+      directory: stat !== undefined && kindOf(stat) === "directory",
+    };
+  });
+}
+
+/** sha256 of a file's bytes, in hex. */
+export async function fileDigest(host: string, signal?: AbortSignal): Promise<string> {
+  using file = await Deno.open(host);
+  const hash = createHash("sha256");
+  const buffer = new Uint8Array(256 * 1024);
+  for (let n = await file.read(buffer); n !== null; n = await file.read(buffer)) {
+    signal?.throwIfAborted();
+    hash.update(buffer.subarray(0, n));
+  }
+  return hash.digest("hex");
+}
+
+/**
+ * sha256 in hex over names, types, modes, sizes, contents and link targets; over owners where they are
+ * kept. Times of the same selection differ in builds of equal content: they are no part of the key.
+ */
+export async function contentKey(
+  tree: Tree,
+  selections: Selection[],
+  options: { exclude?: Ignore; signal?: AbortSignal } = {},
+): Promise<string> {
+  const hash = createHash("sha256");
+  for (const selection of selections) {
+    for await (const entry of walk(tree, selection.path, options)) {
+      const { stat, kind } = entry;
+      const fields: unknown[] = [selection.name, entry.path, kind, stat.mode & 0o7777];
+      if (kind === "file") {
+        const path = [selection.path, entry.path].filter((part) => part !== "").join("/");
+        const known = tree.digests?.get(path);
+        fields.push(stat.size, known ?? await fileDigest(entry.host, options.signal));
+      } else if (kind === "symlink") fields.push(readlink(entry.host));
+      else if (kind === "other") {
+        fields.push(stat.mode & S_IFMT, stat.rdevMajor, stat.rdevMinor);
+      }
+      if (tree.ownersKept) {
+        fields.push(stat.uid, stat.gid);
+        if (kind === "file") fields.push(listXattrs(entry.host).filter(isCopied).sort());
+      }
+      hash.update(JSON.stringify(fields) + "\n");
+    }
+  }
+  return hash.digest("hex");
+}
+
+/** Latest modification time of a file or link among the selections, in seconds; 0 for none. */
+export async function latestTime(
+  tree: Tree,
+  selections: Selection[],
+  options: { exclude?: Ignore; signal?: AbortSignal } = {},
+): Promise<number> {
+  let latest = 0;
+  for (const selection of selections) {
+    for await (const { kind, stat } of walk(tree, selection.path, options)) {
+      if (kind !== "directory") latest = Math.max(latest, stat.mtime);
+    }
+  }
+  return latest;
+}
+
+/** Extended attributes that travel with a copy. */
+export function isCopied(name: string): boolean {
+  return name.startsWith("user.") || name === "security.capability";
+}

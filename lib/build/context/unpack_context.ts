@@ -1,0 +1,85 @@
+/** A context's archive turned into a folder, chunk by chunk; runs here or in a Worker. */
+import { TarParser } from "../../oci/tar_parser.ts";
+import { readNames, removeTreeSync } from "../../sys/directory.ts";
+import { Extractor } from "./extract.ts";
+import { type Ignore, ignoreFiles, parseIgnore } from "../parse/ignore.ts";
+import { isDirectory, locate } from "./rooted.ts";
+
+export interface UnpackedContext {
+  digests: Map<string, string>;
+  /** Text of the Dockerfile, before .dockerignore; undefined where it is missing. */
+  dockerfile?: string;
+  /** Text of the .dockerignore file that was applied. */
+  ignore: string;
+}
+
+/** Removes what is left out; folders that then hold nothing but were left out themselves go too. */
+function applyIgnore(root: string, ignore: Ignore, digests: Map<string, string>): void {
+  const visit = (inside: string) => {
+    for (const name of readNames(inside === "" ? root : `${root}/${inside}`)) {
+      const path = inside === "" ? name : `${inside}/${name}`;
+      const host = `${root}/${path}`;
+      if (ignore.canSkipDir(path)) removeTreeSync(host);
+      else if (isDirectory(host)) {
+        visit(path);
+        if (ignore.excludes(path) && readNames(host).length === 0) removeTreeSync(host);
+      } else if (ignore.excludes(path)) removeTreeSync(host);
+    }
+  };
+  visit("");
+  for (const path of digests.keys()) if (ignore.excludes(path)) digests.delete(path);
+}
+
+function readText(root: string, path: string): string | undefined {
+  try {
+    return Deno.readTextFileSync(locate(root, path).host);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** Synchronous; every call may throw `context_invalid` or `archive_invalid`. */
+export class ContextUnpacker {
+  #digests = new Map<string, string>();
+  #extractor: Extractor;
+  #parser: TarParser;
+
+  /** `root` exists and is empty. */
+  constructor(readonly root: string, readonly dockerfile: string) {
+    this.#extractor = new Extractor({
+      root,
+      owners: "root",
+      strict: true,
+      digests: this.#digests,
+    });
+    this.#parser = new TarParser(this.#extractor);
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#parser.push(chunk);
+  }
+
+  finish(): UnpackedContext {
+    this.#parser.finish();
+    const dockerfile = readText(this.root, this.dockerfile);
+    const rules = ignoreFiles(this.dockerfile).map((path) => readText(this.root, path));
+    const text = rules.find((rule) => rule !== undefined) ?? "";
+    const ignore = parseIgnore(text);
+    if (!ignore.empty) applyIgnore(this.root, ignore, this.#digests);
+    // The removals above touched the folders' times: only now are they what the archive says.
+    this.#extractor.finish();
+    return {
+      digests: this.#digests,
+      ignore: text,
+      ...(dockerfile !== undefined && { dockerfile }),
+    };
+  }
+
+  /** Closes what a broken archive left open. */
+  abandon(): void {
+    this.#extractor.abandon();
+  }
+}

@@ -1,0 +1,136 @@
+/** The side of the context's Worker that stays on the event loop. */
+import { SvcError } from "../../base/errors.ts";
+import { startWorker } from "../../base/worker.ts";
+import { type CopyOptions, copySelections } from "./copy.ts";
+import { type Selection, type Tree, walk } from "./tree.ts";
+import type { UnpackedContext } from "./unpack_context.ts";
+import type { FromContextWorker, ToContextWorker } from "./worker_wire.ts";
+
+/** Bytes on their way to the Worker, at most (and one chunk more). */
+const WINDOW = 4 << 20;
+
+/** What is copied without a Worker: starting one takes longer. */
+const FEW_FILES = 200;
+const FEW_BYTES = 2 << 20;
+
+/** How long a cancelled Worker may go on with the call it is in. */
+const STOP_WITHIN_MS = 2000;
+
+class ContextWorker implements AsyncDisposable {
+  #worker = startWorker("context");
+  #answer = Promise.withResolvers<FromContextWorker>();
+  #inFlight = 0;
+  #room = Promise.withResolvers<void>();
+  #release: () => void;
+  /** Settles when the Worker writes no more. */
+  #ended = Promise.withResolvers<void>();
+
+  constructor(signal: AbortSignal | undefined) {
+    // It may fail before anybody waits for it.
+    this.#answer.promise.catch(() => {});
+    const abort = () => this.#answer.reject(signal!.reason);
+    if (signal?.aborted) abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    this.#release = () => signal?.removeEventListener("abort", abort);
+    this.#worker.onerror = (event) => {
+      event.preventDefault();
+      this.#ended.resolve();
+      this.#answer.reject(
+        new SvcError("internal", `Cannot write files: the worker failed: ${event.message}`),
+      );
+    };
+    this.#worker.onmessage = ({ data }: MessageEvent<FromContextWorker>) => {
+      if (data.type === "taken") {
+        this.#inFlight -= data.bytes;
+        this.#room.resolve();
+        return;
+      }
+      this.#ended.resolve();
+      if (data.type === "error") {
+        this.#answer.reject(new SvcError(data.code, data.message, { help: data.help }));
+      } else this.#answer.resolve(data);
+    };
+  }
+
+  get answer(): Promise<FromContextWorker> {
+    return this.#answer.promise;
+  }
+
+  post(message: ToContextWorker, transfer: Transferable[] = []): void {
+    this.#worker.postMessage(message, transfer);
+  }
+
+  /** Resolves when there is room for more. */
+  async feed(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#inFlight += bytes.length;
+    this.post({ type: "chunk", bytes }, [bytes.buffer]);
+    while (this.#inFlight > WINDOW) {
+      this.#room = Promise.withResolvers<void>();
+      // A Worker that fails takes no more: the race throws what it said.
+      await Promise.race([this.#room.promise, this.#answer.promise]);
+    }
+  }
+
+  /** Waits until nothing is written any more: what it wrote to is removed or unmounted next. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#release();
+    this.post({ type: "stop" });
+    const timer = setTimeout(this.#ended.resolve, STOP_WITHIN_MS);
+    await this.#ended.promise;
+    clearTimeout(timer);
+    this.#worker.terminate();
+  }
+}
+
+/** A buffer that can be given away whole. */
+function ownBuffer(chunk: Uint8Array): Uint8Array<ArrayBuffer> {
+  return chunk.byteLength === chunk.buffer.byteLength && chunk.buffer instanceof ArrayBuffer
+    ? chunk as Uint8Array<ArrayBuffer>
+    : chunk.slice() as Uint8Array<ArrayBuffer>;
+}
+
+/** Unpacks a context in a Worker. */
+export async function unpackInWorker(
+  root: string,
+  dockerfile: string,
+  chunks: AsyncIterable<Uint8Array>,
+  signal?: AbortSignal,
+): Promise<UnpackedContext> {
+  await using worker = new ContextWorker(signal);
+  worker.post({ type: "unpack", root, dockerfile });
+  for await (const chunk of chunks) {
+    signal?.throwIfAborted();
+    await worker.feed(ownBuffer(chunk));
+  }
+  worker.post({ type: "end" });
+  const answer = await worker.answer;
+  if (answer.type !== "unpacked") throw new SvcError("internal", "Cannot unpack: wrong answer");
+  return answer.result;
+}
+
+async function isMuch(tree: Tree, selections: Selection[]): Promise<boolean> {
+  let files = 0;
+  let bytes = 0;
+  for (const { path } of selections) {
+    for await (const { stat, kind } of walk(tree, path)) {
+      if (kind === "file") bytes += stat.size;
+      if (++files > FEW_FILES || bytes > FEW_BYTES) return true;
+    }
+  }
+  return false;
+}
+
+/** {@linkcode copySelections}, in a Worker where it is more than a little. */
+export async function copyOffLoop(
+  tree: Tree,
+  selections: Selection[],
+  options: CopyOptions,
+): Promise<void> {
+  if (!await isMuch(tree, selections)) return await copySelections(tree, selections, options);
+  const { signal, ...rest } = options;
+  signal?.throwIfAborted();
+  await using worker = new ContextWorker(signal);
+  const { root, ownersKept } = tree;
+  worker.post({ type: "copy", tree: { root, ownersKept }, selections, options: rest });
+  await worker.answer;
+}

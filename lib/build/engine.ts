@@ -1,0 +1,238 @@
+/** The build engine: {@linkcode Builder} on this machine (DESIGN.md section 9). */
+import type { BuildResult } from "../api/build.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { Semaphore } from "../base/mutex.ts";
+import { hostPlatform, parsePlatform } from "../oci/platform.ts";
+import type { ImageResolver } from "../oci/resolver.ts";
+import type { Snapshotter } from "../snapshot/snapshotter.ts";
+import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
+import { type Context, receiveContext } from "./context/receive.ts";
+import type { Executor } from "./executor.ts";
+import { type Exported, exportImage } from "./export/export.ts";
+import { parseDockerfile } from "./parse/parse.ts";
+import { type BuildPlan, chain, type Vertex } from "./plan/graph.ts";
+import { planBuild } from "./plan/plan.ts";
+import { CacheMounts } from "./solve/cache_mounts.ts";
+import type { Engine, Outcome, Unpack } from "./solve/engine_context.ts";
+import { Flights } from "./solve/flights.ts";
+import { CacheRecords } from "./solve/records.ts";
+import { Reporter } from "./solve/reporter.ts";
+import { Solver } from "./solve/solver.ts";
+import { Workspace } from "./solve/workspace.ts";
+
+export type { Unpack } from "./solve/engine_context.ts";
+
+export interface BuilderDeps {
+  /** Folder of the build engine: cache records, cache mounts, running steps. Made if missing. */
+  root: string;
+  snapshotter: Snapshotter;
+  executor: Executor;
+  images: ImageResolver;
+  log: Logger;
+  /** Steps that run at once, over all builds. */
+  concurrency: number;
+  /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
+  unpack: Unpack;
+}
+
+const CONTEXT = { id: "context", name: "load build context" };
+const EXPORT = { id: "export", name: "export image" };
+
+class LocalBuilder implements Builder {
+  #deps: BuilderDeps;
+  #engine: Engine;
+  #running = new Set<Promise<unknown>>();
+  #stop = new AbortController();
+
+  constructor(deps: BuilderDeps, engine: Engine) {
+    this.#deps = deps;
+    this.#engine = engine;
+  }
+
+  async build(request: BuildRequest, options: BuildOptions): Promise<BuildResult> {
+    const signals = [this.#stop.signal, ...options.signal ? [options.signal] : []];
+    const work = this.#build(request, options, AbortSignal.any(signals));
+    this.#keep(work);
+    return await work;
+  }
+
+  /** Cancels what runs and waits until it has let go of its mounts. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const reason = new SvcError("cancelled", "Cannot go on building: the server is stopping");
+    this.#stop.abort(reason);
+    while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
+    await this.#engine.flights.idle();
+  }
+
+  #keep(work: Promise<unknown>): void {
+    const quiet = work.then(() => {}, () => {}).finally(() => this.#running.delete(quiet));
+    this.#running.add(quiet);
+  }
+
+  async #build(
+    request: BuildRequest,
+    { onEvent }: BuildOptions,
+    signal: AbortSignal,
+  ): Promise<BuildResult> {
+    const began = performance.now();
+    const reporter = new Reporter(onEvent);
+    const context = await this.#receive(request, reporter, signal);
+    let solver: Solver | undefined;
+    try {
+      const dockerfile = this.#dockerfile(request, context);
+      const plan = await planBuild({
+        dockerfile,
+        target: request.target,
+        buildArgs: request.buildArgs,
+        labels: request.labels,
+        platform: request.platform ? parsePlatform(request.platform) : hostPlatform(),
+        images: this.#deps.images,
+        signal,
+      });
+      for (const { message, line } of plan.warnings) reporter.warning(message, line);
+      // Names that cannot be pushed to are refused before any work is done.
+      for (const tag of request.tags) this.#deps.images.target(tag);
+      for (const vertex of plan.vertices) reporter.announce(vertex);
+      const build = {
+        file: dockerfile.file,
+        context,
+        noCache: request.noCache,
+        epoch: plan.epoch,
+      };
+      solver = new Solver(this.#engine, build, reporter, signal);
+      const layers = chain(plan.root).filter((vertex) => vertex.kind !== "image");
+      const outcomes = await solver.solve(layers);
+      // What the cache made unnecessary is as good as cached.
+      for (const vertex of plan.vertices) {
+        reporter.done(vertex.id, "cached", vertex.kind !== "image");
+      }
+      const exported = await this.#export(request, plan, outcomes, reporter, signal);
+      if (reporter.ran > 0) this.#keep(this.#sync());
+      return {
+        ...exported,
+        ran: reporter.ran,
+        cached: reporter.cached,
+        durationMs: Math.round(performance.now() - began),
+      };
+    } finally {
+      await this.#release(context, solver);
+    }
+  }
+
+  async #receive(
+    request: BuildRequest,
+    reporter: Reporter,
+    signal: AbortSignal,
+  ): Promise<Context> {
+    reporter.announce(CONTEXT);
+    reporter.step(CONTEXT.id, { type: "start" });
+    let shown = 0;
+    try {
+      const context = await receiveContext(request.context, {
+        directory: this.#engine.workspace.path("contexts"),
+        dockerfile: request.dockerfile,
+        onProgress: (bytes) => {
+          // A megabyte at a time is as fine as anyone can follow.
+          if (bytes - shown < 1 << 20) return;
+          shown = bytes;
+          reporter.step(CONTEXT.id, { type: "progress", label: "received", current: bytes });
+        },
+        signal,
+      });
+      const { received } = context;
+      reporter.step(CONTEXT.id, {
+        type: "progress",
+        label: "received",
+        current: received,
+        total: received,
+      });
+      reporter.done(CONTEXT.id, "ran", false);
+      return context;
+    } catch (error) {
+      reporter.failed(CONTEXT.id, error);
+      throw error;
+    }
+  }
+
+  async #export(
+    request: BuildRequest,
+    plan: BuildPlan,
+    outcomes: ReadonlyMap<Vertex, Outcome>,
+    reporter: Reporter,
+    signal: AbortSignal,
+  ): Promise<Exported> {
+    reporter.announce(EXPORT);
+    reporter.step(EXPORT.id, { type: "start" });
+    try {
+      const exported = await exportImage(this.#engine, {
+        plan,
+        outcomes,
+        images: this.#deps.images,
+        tags: request.tags,
+        onProgress: (label, current, total) =>
+          reporter.step(EXPORT.id, { type: "progress", label, current, total }),
+        signal,
+      });
+      reporter.done(EXPORT.id, "ran", false);
+      return exported;
+    } catch (error) {
+      reporter.failed(EXPORT.id, error);
+      throw error;
+    }
+  }
+
+  #dockerfile(request: BuildRequest, context: Context) {
+    const text = context.dockerfile;
+    if (text === undefined) {
+      throw new SvcError(
+        "dockerfile_invalid",
+        `Cannot build: ${request.dockerfile} is not in the build context`,
+        { help: "name the Dockerfile with -f, relative to the context" },
+      );
+    }
+    return parseDockerfile(text, { file: request.dockerfile });
+  }
+
+  /** Another build may still be running a step that this one began, with this one's context. */
+  async #release(context: Context, solver: Solver | undefined): Promise<void> {
+    if (solver?.lent) {
+      this.#keep(solver.released().then(() => context[Symbol.asyncDispose]()));
+      return;
+    }
+    await solver?.released();
+    await context[Symbol.asyncDispose]();
+  }
+
+  async #sync(): Promise<void> {
+    try {
+      await this.#engine.snapshotter.sync();
+    } catch (error) {
+      this.#deps.log.warn("build cache not yet on disk", { error });
+    }
+  }
+}
+
+/**
+ * Opens the engine: clears what a crashed server left (containers, mounts, contexts, unnamed snapshots).
+ * One per `root`; builds may run at the same time. Dispose of it before the snapshotter.
+ */
+export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
+  const { root, snapshotter, executor, log, unpack } = deps;
+  await executor.recover();
+  const workspace = await Workspace.open(root, snapshotter);
+  const records = await CacheRecords.open(`${root}/cache`, snapshotter);
+  const removed = await records.sweep();
+  if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
+  return new LocalBuilder(deps, {
+    snapshotter,
+    executor,
+    records,
+    workspace,
+    cacheMounts: new CacheMounts(`${root}/cache-mounts`),
+    flights: new Flights(),
+    slots: new Semaphore(Math.max(1, deps.concurrency)),
+    unpack,
+    log,
+  });
+}

@@ -1,0 +1,88 @@
+/** The documents of a built image: config with history, and manifest. */
+import {
+  type Descriptor,
+  type Digest,
+  type HistoryEntry,
+  type ImageConfig,
+  type Manifest,
+  MEDIA,
+  type Platform,
+} from "../../oci/types.ts";
+import type { BuildPlan, Vertex } from "../plan/graph.ts";
+import { createdSeconds } from "../solve/solver.ts";
+
+const COMMENT = "buildkit.dockerfile.v0";
+
+const isoTime = (seconds: number) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
+
+export interface ImageLayers {
+  /** Those of the base image first. */
+  layers: Descriptor[];
+  diffIDs: Digest[];
+}
+
+/**
+ * Times are the steps' reference times, so that the same input gives the same document. `referenceOf`
+ * gives a vertex's, in seconds.
+ */
+export function imageConfig(
+  plan: BuildPlan,
+  { diffIDs }: ImageLayers,
+  referenceOf: (vertex: Vertex) => number,
+): ImageConfig {
+  const base = plan.base?.config;
+  let time = plan.epoch ?? createdSeconds(base?.created);
+  const history: HistoryEntry[] = structuredClone(base?.history ?? []);
+  for (const { entry, vertex } of plan.history) {
+    if (vertex) time = Math.max(time, referenceOf(vertex));
+    history.push({
+      created: isoTime(time),
+      ...entry,
+      comment: COMMENT,
+      ...(!vertex && { empty_layer: true }),
+    });
+  }
+  return {
+    created: isoTime(time),
+    ...(plan.author !== undefined && { author: plan.author }),
+    ...platformOf(plan),
+    config: sortedConfig(plan.config),
+    rootfs: { type: "layers", diff_ids: diffIDs },
+    history,
+  };
+}
+
+/** An image is for what its base is for, whatever was asked for. */
+function platformOf({ base, platform }: BuildPlan): Platform {
+  if (!base) return platform;
+  const { os, architecture, variant } = base.config;
+  return { os, architecture, ...(variant && { variant }) };
+}
+
+/** Maps in the order of their keys, as Go writes them: the order in which they were set is no content. */
+function sortedConfig(config: BuildPlan["config"]): BuildPlan["config"] {
+  const sorted = <T>(record: Record<string, T> | undefined) =>
+    record && Object.fromEntries(Object.entries(record).sort(([a], [b]) => a < b ? -1 : 1));
+  const result = { ...config };
+  if (config.Labels) result.Labels = sorted(config.Labels);
+  if (config.ExposedPorts) result.ExposedPorts = sorted(config.ExposedPorts);
+  if (config.Volumes) result.Volumes = sorted(config.Volumes);
+  return Object.fromEntries(
+    Object.entries(result).filter(([, value]) => value !== undefined && value !== "")
+      .sort(([a], [b]) => a < b ? -1 : 1),
+  );
+}
+
+export function imageManifest(config: Descriptor, layers: Descriptor[]): Manifest {
+  return {
+    schemaVersion: 2,
+    mediaType: MEDIA.manifest,
+    config,
+    layers: layers.map((layer) => ({ ...layer, mediaType: ociLayer(layer.mediaType) })),
+  };
+}
+
+/** Docker's media types of layers in an OCI manifest are read by some engines only. */
+function ociLayer(mediaType: string): string {
+  return mediaType === MEDIA.dockerLayerGzip ? MEDIA.layerGzip : mediaType;
+}

@@ -1,0 +1,364 @@
+/**
+ * The syntax tree of a Dockerfile, as `parseDockerfile(text, options?)` in `parse.ts` makes it. Nothing in it
+ * is expanded: a {@linkcode Word} keeps its quotes, escapes and variables, and `expand(word, scope)` in
+ * `expand.ts` gives its value once the scope is known.
+ */
+
+/** What `parseDockerfile` may be told. */
+export interface ParseOptions {
+  /** The file's name, for messages and `detail.file`; default "Dockerfile". */
+  file?: string;
+}
+
+/**
+ * One word of the source. `raw` has quotes and escapes as written; in the JSON form it is the decoded string
+ * (docker expands that one by the same rules). Instructions that are never expanded hold plain strings.
+ */
+export interface Word {
+  raw: string;
+  /** Line of the instruction's first line, from 1. */
+  line: number;
+}
+
+/** An inline file: `<<EOF` and the lines up to its terminator. */
+export interface Heredoc {
+  /** The terminator, and the file's name where COPY and ADD make it a source. */
+  name: string;
+  /** As written, the last newline included; of a `<<-` heredoc too (see {@linkcode heredocText}). */
+  content: string;
+  /** False where the terminator was quoted: variables stay as they are. */
+  expand: boolean;
+  /** `<<-`: leading tabs of every line are to be removed. */
+  stripTabs: boolean;
+  /** Descriptor number as in `3<<EOF`; default 0. Only a shell makes use of it. */
+  fd: number;
+  /** First line of the content, from 1. */
+  line: number;
+}
+
+/** The content as a reader sees it: `<<-` has its leading tabs removed. Variables are as written. */
+export function heredocText(heredoc: Heredoc): string {
+  return heredoc.stripTabs ? heredoc.content.replace(/^\t+/gm, "") : heredoc.content;
+}
+
+/** A command line: exec form (`["a", "b"]`) or shell form, to be run by the stage's SHELL. */
+export type Command =
+  | { form: "exec"; args: string[] }
+  | { form: "shell"; text: string };
+
+interface Base {
+  /** First and last line, from 1; the last one counts heredocs. */
+  line: number;
+  endLine: number;
+  /** The instruction as written: lines joined by "\n", comments and heredoc bodies included. */
+  raw: string;
+  /** What progress and history show: keyword in capitals, continuation lines joined by one space. */
+  text: string;
+  heredocs: Heredoc[];
+}
+
+export interface FromInstruction extends Base {
+  kind: "from";
+  /** Image or earlier stage; expanded with the global ARGs only. */
+  image: Word;
+  /** As written; lower-case it to compare. */
+  as?: string;
+  platform?: Word;
+}
+
+export interface RunInstruction extends Base {
+  kind: "run";
+  /**
+   * In shell form `text` is all that the shell gets. A line with heredocs has their bodies and terminators
+   * behind it, for the shell to read; where {@linkcode script} is there, `text` is the script.
+   */
+  command: Command;
+  /** `RUN <<EOF` and nothing else. A text that starts with `#!` is to be run as a file, not by the shell. */
+  script?: Heredoc;
+  mounts: RunMount[];
+  network: "default" | "none" | "host";
+  security: "sandbox" | "insecure";
+  devices: string[];
+}
+
+export const MOUNT_TYPES = ["bind", "cache", "tmpfs", "secret", "ssh"] as const;
+export type MountType = typeof MOUNT_TYPES[number];
+
+/**
+ * One `RUN --mount=…`, its options unexpanded. `resolveMount(mount, expandWord)` in `mounts.ts` gives the typed
+ * and checked {@linkcode Mount}. A mount without variables was checked while parsing.
+ */
+export interface RunMount {
+  /** The flag's value as written. */
+  raw: string;
+  line: number;
+  /** Bind where it is not given; undefined where it needs expansion. */
+  type?: MountType;
+  /** Stage, image or build context; docker allows no variable in it. */
+  from?: string;
+  /** Names as written, lower-cased; no value for `ro`, `rw`, `required`. */
+  options: { name: string; value?: Word }[];
+}
+
+/** Of bind, cache and tmpfs, a `target` that is not absolute is below WORKDIR; "." where it is not given. */
+export type Mount =
+  | {
+    type: "bind";
+    from?: string;
+    /** Path within `from` or the context; default "/". */
+    source: string;
+    target: string;
+    /** Default true; writes to a writable one are thrown away. */
+    readOnly: boolean;
+  }
+  | {
+    type: "cache";
+    /** Default: the target as written, cleaned. */
+    id: string;
+    target: string;
+    readOnly: boolean;
+    sharing: "shared" | "private" | "locked";
+    /** What a new cache starts with: a folder of a stage or image; default an empty folder. */
+    from?: string;
+    source: string;
+    /** Default 0o755. */
+    mode: number;
+    uid: number;
+    gid: number;
+  }
+  | {
+    type: "tmpfs";
+    target: string;
+    /** Bytes. */
+    size?: number;
+  }
+  | {
+    type: "secret";
+    /** Default: last part of the target. */
+    id: string;
+    /** Path of the file; absent where the secret goes only into `env`. */
+    target?: string;
+    /** Name of the environment variable that gets the value. */
+    env?: string;
+    required: boolean;
+    /** Default 0o400. */
+    mode: number;
+    uid: number;
+    gid: number;
+  }
+  | {
+    type: "ssh";
+    /** Default "default". */
+    id: string;
+    /** Path of the agent's socket; absent: the engine chooses (`/run/buildkit/ssh_agent.N`). */
+    target?: string;
+    required: boolean;
+    /** Default 0o600. */
+    mode: number;
+    uid: number;
+    gid: number;
+  };
+
+interface Transfer extends Base {
+  /** Paths, wildcards, and for ADD URLs; heredoc sources are in `files`. */
+  sources: Word[];
+  /** Inline files, named by their terminator. Expand the content where `expand` is set. */
+  files: Heredoc[];
+  destination: Word;
+  chown?: Word;
+  chmod?: Word;
+  link: boolean;
+  /** Patterns with `**`, matched below each source. */
+  exclude: Word[];
+}
+
+export interface CopyInstruction extends Transfer {
+  kind: "copy";
+  /** Stage name or number, image, or build context; docker allows no variable in it. */
+  from?: string;
+  parents: boolean;
+}
+
+export interface AddInstruction extends Transfer {
+  kind: "add";
+  /** "sha256:…" of a remote file, or the commit of a git source. */
+  checksum?: Word;
+  /** Absent: the source decides. */
+  keepGitDir?: boolean;
+  /** Absent: local archives are unpacked, remote ones are not. */
+  unpack?: boolean;
+}
+
+export interface EnvInstruction extends Base {
+  kind: "env";
+  /** All values are expanded with the scope before the instruction. */
+  pairs: { key: Word; value: Word }[];
+  /** Written without "=". */
+  legacy: boolean;
+}
+
+export interface LabelInstruction extends Base {
+  kind: "label";
+  pairs: { key: Word; value: Word }[];
+  /** Written without "=". */
+  legacy: boolean;
+}
+
+export interface ArgInstruction extends Base {
+  kind: "arg";
+  /** In order: a default may use the names before it. */
+  args: { key: Word; value?: Word }[];
+}
+
+export interface WorkdirInstruction extends Base {
+  kind: "workdir";
+  path: Word;
+}
+
+export interface UserInstruction extends Base {
+  kind: "user";
+  user: Word;
+}
+
+export interface ShellInstruction extends Base {
+  kind: "shell";
+  args: string[];
+}
+
+export interface EntrypointInstruction extends Base {
+  kind: "entrypoint";
+  command: Command;
+}
+
+/** An empty exec form clears what the base image set. */
+export interface CmdInstruction extends Base {
+  kind: "cmd";
+  command: Command;
+}
+
+export interface ExposeInstruction extends Base {
+  kind: "expose";
+  /** `port[-port][/protocol]`; one word may expand to several: use `expandWords`. */
+  ports: Word[];
+}
+
+export interface VolumeInstruction extends Base {
+  kind: "volume";
+  paths: Word[];
+}
+
+export interface HealthcheckInstruction extends Base {
+  kind: "healthcheck";
+  /** Absent for `HEALTHCHECK NONE`. */
+  test?: Command;
+  /** Milliseconds; absent or 0: inherited or the engine's default. */
+  interval?: number;
+  timeout?: number;
+  startPeriod?: number;
+  startInterval?: number;
+  retries?: number;
+}
+
+export interface StopsignalInstruction extends Base {
+  kind: "stopsignal";
+  signal: Word;
+}
+
+export interface OnbuildInstruction extends Base {
+  kind: "onbuild";
+  /** What the image config's OnBuild gets: the nested instruction as one line (heredocs follow it). */
+  trigger: string;
+  /** The trigger, parsed; never FROM, ONBUILD or MAINTAINER. */
+  instruction: Instruction;
+}
+
+export interface MaintainerInstruction extends Base {
+  kind: "maintainer";
+  name: string;
+}
+
+/** What a stage may hold after its FROM. */
+export type Instruction =
+  | RunInstruction
+  | CopyInstruction
+  | AddInstruction
+  | EnvInstruction
+  | ArgInstruction
+  | WorkdirInstruction
+  | UserInstruction
+  | ShellInstruction
+  | EntrypointInstruction
+  | CmdInstruction
+  | ExposeInstruction
+  | LabelInstruction
+  | VolumeInstruction
+  | HealthcheckInstruction
+  | StopsignalInstruction
+  | OnbuildInstruction
+  | MaintainerInstruction;
+
+export type InstructionKind = Instruction["kind"];
+
+export interface Stage {
+  /** From 0. */
+  index: number;
+  /** Lower-cased: names are compared without case. */
+  name?: string;
+  from: FromInstruction;
+  instructions: Instruction[];
+  /** Line of its FROM. */
+  line: number;
+  /** From the comment `# NAME text` straight above FROM. */
+  description?: string;
+}
+
+export interface Warning {
+  /** BuildKit's name of the rule: "StageNameCasing". */
+  rule: string;
+  message: string;
+  line: number;
+  /** The rule's page in docker's documentation. */
+  url: string;
+}
+
+export interface Directives {
+  /** Reference of a frontend image; kept, not obeyed. */
+  syntax?: string;
+  escape: "\\" | "`";
+  /** `error`: the build is to fail where there are warnings. */
+  check?: { skip: string[] | "all"; error: boolean; experimental: string[] | "all" };
+}
+
+export interface Dockerfile {
+  /** As given to the parser. */
+  file: string;
+  directives: Directives;
+  /** ARGs before the first FROM. */
+  globalArgs: ArgInstruction[];
+  /** At least one. */
+  stages: Stage[];
+  /** By line; those that `# check=skip=` names are left out. */
+  warnings: Warning[];
+}
+
+/** Variables that are visible to a word. A name that maps to undefined is unset. */
+export interface Scope {
+  get(name: string): string | undefined;
+}
+
+export interface ExpandOptions {
+  /** `directives.escape`; default "\\". */
+  escape?: "\\" | "`";
+  /** Quotes are ordinary characters: the content of heredocs, nothing else. */
+  rawQuotes?: boolean;
+  /** Names the file in errors. */
+  file?: string;
+}
+
+export interface Expansion {
+  value: string;
+  /** Names the word asked for, in order of first use, set or not. */
+  used: string[];
+  /** Those of `used` that were unset and had no default. */
+  unset: string[];
+}

@@ -1,0 +1,123 @@
+/**
+ * `.dockerignore` ("dockerignore files" of docker's build context documentation), and the same patterns where
+ * COPY and ADD take them (`--exclude`).
+ */
+import { posix } from "node:path";
+import { SvcError } from "../../base/errors.ts";
+import { compilePath, type PathPattern } from "./path_pattern.ts";
+
+interface Rule {
+  /** `!pattern`: brings back what an earlier one excluded. */
+  negated: boolean;
+  pattern: PathPattern;
+  /** The pattern's path components, each on its own; undefined where `**` can stand for any number. */
+  components?: (PathPattern | undefined)[];
+}
+
+/** Names of the file that holds the patterns, in order of preference, for a Dockerfile at `dockerfile`. */
+export function ignoreFiles(dockerfile: string): string[] {
+  return [`${dockerfile}.dockerignore`, ".dockerignore"];
+}
+
+/** Parses the text of a `.dockerignore`. Throws `context_invalid` with `detail.line` for a malformed pattern. */
+export function parseIgnore(text: string, file = ".dockerignore"): Ignore {
+  const patterns: { pattern: string; line: number }[] = [];
+  for (const [index, line] of text.replace(/^\uFEFF/, "").split(/\r?\n/).entries()) {
+    if (!line.startsWith("#")) patterns.push({ pattern: line, line: index + 1 });
+  }
+  return new Ignore(patterns, file);
+}
+
+/** The patterns of `--exclude` flags, expanded. Throws `context_invalid`. */
+export function ignorePatterns(patterns: string[]): Ignore {
+  return new Ignore(patterns.map((pattern) => ({ pattern })));
+}
+
+/** Decides which paths of a tree are left out. The last rule that matches a path or a folder above it wins. */
+export class Ignore {
+  private readonly rules: Rule[] = [];
+  /** For each folder, which rules match it or a folder above it: a walker asks for siblings in a row. */
+  private readonly folders = new Map<string, boolean[]>();
+  /** There are `!` patterns. */
+  readonly hasExceptions: boolean;
+
+  constructor(patterns: { pattern: string; line?: number }[], file?: string) {
+    for (const { pattern, line } of patterns) {
+      const rule = compileRule(pattern);
+      if (rule === "malformed") {
+        const where = line === undefined ? "" : ` on line ${line} of ${file}`;
+        throw new SvcError(
+          "context_invalid",
+          `Cannot use the pattern ${JSON.stringify(pattern.trim())}${where}: it is malformed`,
+          {
+            help: "close its brackets, and put something behind a backslash or an exclamation mark",
+            ...(line === undefined ? {} : { detail: { line, file } }),
+          },
+        );
+      }
+      if (rule !== undefined) this.rules.push(rule);
+    }
+    this.hasExceptions = this.rules.some((rule) => rule.negated);
+  }
+
+  /** True where no rule can exclude anything. */
+  get empty(): boolean {
+    return this.rules.length === 0;
+  }
+
+  /** `path` is relative to the context's root, with "/", without "./" in front. */
+  excludes(path: string): boolean {
+    const clean = posix.normalize(path).replace(/^\/+|\/+$/g, "");
+    if (clean === "" || clean === ".") return false;
+    let excluded = false;
+    for (const [index, match] of this.matches(clean).entries()) {
+      if (match) excluded = !this.rules[index].negated;
+    }
+    return excluded;
+  }
+
+  /** True where a folder is excluded and no `!` pattern can bring back anything within it. */
+  canSkipDir(path: string): boolean {
+    if (!this.excludes(path)) return false;
+    const parts = posix.normalize(path).replace(/^\/+|\/+$/g, "").split("/");
+    return !this.rules.some(({ negated, components }) => {
+      if (!negated) return false;
+      if (components === undefined) return true;
+      return parts.every((part, index) =>
+        index >= components.length || (components[index]?.matches(part) ?? true)
+      );
+    });
+  }
+
+  private matches(path: string): boolean[] {
+    const slash = path.lastIndexOf("/");
+    const above = slash === -1 ? undefined : this.folder(path.slice(0, slash));
+    return this.rules.map(({ pattern }, index) =>
+      (above?.[index] ?? false) || pattern.matches(path)
+    );
+  }
+
+  private folder(path: string): boolean[] {
+    const known = this.folders.get(path);
+    if (known !== undefined) return known;
+    const matches = this.matches(path);
+    if (this.folders.size >= 10_000) this.folders.clear();
+    this.folders.set(path, matches);
+    return matches;
+  }
+}
+
+function compileRule(line: string): Rule | "malformed" | undefined {
+  let text = line.trim();
+  if (text === "") return undefined;
+  const negated = text.startsWith("!");
+  if (negated) text = text.slice(1).trim();
+  if (text === "") return "malformed";
+  const clean = posix.normalize(text);
+  const path = clean === "/" ? "." : clean.replace(/^\/+/, "").replace(/\/+$/, "");
+  const pattern = compilePath(path, true);
+  if (pattern === undefined) return "malformed";
+  if (path.includes("**")) return { negated, pattern };
+  const components = path.split("/").map((part) => compilePath(part, true));
+  return { negated, pattern, components };
+}

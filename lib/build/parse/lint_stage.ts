@@ -1,0 +1,194 @@
+/** Checks of what stands in a stage, in order, with what the stage it builds on has set. */
+import { suggestion } from "../../base/nearest.ts";
+import type {
+  ArgInstruction,
+  EnvInstruction,
+  Instruction,
+  LabelInstruction,
+  Stage,
+} from "./ast.ts";
+import { undefinedIn } from "./expand.ts";
+import type { LintInput } from "./lint.ts";
+import type { Linter } from "./lint_rules.ts";
+import { parsePorts } from "./ports.ts";
+import { PROXY_ARGS } from "./predefined.ts";
+import { wordsOf } from "./words_of.ts";
+
+/** What a stage hands to the stages that build on it. */
+export interface StageFacts {
+  /** An absolute WORKDIR was set. */
+  workdir: boolean;
+  shell: boolean;
+  /** Undefined where the variables of a base image cannot be known from the text. */
+  variables?: Set<string>;
+}
+
+const SECRET = /(?:^|_)(?:apikey|auth|credentials?|key|password|pword|passwd|secret|token)(?:_|$)/i;
+/** Names that no ARG or ENV has to set. */
+const KNOWN: readonly string[] = [...PROXY_ARGS, "PATH"];
+const HARMLESS = /(?:^|_)(?:public|file|version)(?:_|$)/i;
+
+export function lintStage(
+  stage: Stage,
+  { directives }: Pick<LintInput, "directives">,
+  before: ReadonlyMap<string, StageFacts>,
+  linter: Linter,
+): StageFacts {
+  const { escape } = directives;
+  const scratch = stage.from.image.raw === "scratch";
+  const base = scratch ? undefined : before.get(stage.from.image.raw.toLowerCase());
+  const facts: StageFacts = {
+    workdir: base?.workdir ?? false,
+    shell: base?.shell ?? false,
+    variables: base ? base.variables && new Set(base.variables) : scratch ? new Set() : undefined,
+  };
+  const last = new Map<string, number>();
+  for (const instruction of stage.instructions) {
+    lintVariables(instruction, facts, escape, linter);
+    lintInstruction(instruction, facts, last, linter);
+  }
+  return facts;
+}
+
+function lintInstruction(
+  instruction: Instruction,
+  facts: StageFacts,
+  last: Map<string, number>,
+  linter: Linter,
+): void {
+  const { kind, line } = instruction;
+  switch (kind) {
+    case "cmd":
+    case "entrypoint":
+      if (instruction.command.form === "shell" && !facts.shell) {
+        const keyword = kind.toUpperCase();
+        linter.warn(
+          "JSONArgsRecommended",
+          line,
+          `${keyword} in shell form keeps signals from the program; use ${keyword} ["…"]`,
+        );
+      }
+      once(kind, line, last, linter);
+      break;
+    case "healthcheck":
+      once(kind, line, last, linter);
+      break;
+    case "maintainer":
+      linter.warn(
+        "MaintainerDeprecated",
+        line,
+        "MAINTAINER is deprecated; use LABEL org.opencontainers.image.authors",
+      );
+      break;
+    case "shell":
+      facts.shell = true;
+      break;
+    case "workdir": {
+      const path = instruction.path.raw.replace(/^["']/, "");
+      if (/^([/$\\]|[a-z]:)/i.test(path)) facts.workdir = true;
+      else if (!facts.workdir) {
+        linter.warn(
+          "WorkdirRelativePath",
+          line,
+          `WORKDIR ${instruction.path.raw} is relative to whatever the base image has`,
+        );
+      }
+      break;
+    }
+    case "arg":
+      lintArg(instruction, linter);
+      break;
+    case "env":
+      for (const { key } of instruction.pairs) lintSecret("ENV", key.raw, line, linter);
+      lintLegacy(instruction, linter);
+      break;
+    case "label":
+      lintLegacy(instruction, linter);
+      break;
+    case "expose":
+      for (const { raw } of instruction.ports) lintPort(raw, line, linter);
+      break;
+    default:
+  }
+}
+
+function once(kind: string, line: number, last: Map<string, number>, linter: Linter): void {
+  const earlier = last.get(kind);
+  if (earlier !== undefined) {
+    const keyword = kind.toUpperCase();
+    linter.warn(
+      "MultipleInstructionsDisallowed",
+      earlier,
+      `${keyword} has no effect: line ${line} of the same stage has another ${keyword}`,
+    );
+  }
+  last.set(kind, line);
+}
+
+export function lintArg({ args, line }: ArgInstruction, linter: Linter): void {
+  for (const { key } of args) lintSecret("ARG", key.raw, line, linter);
+}
+
+function lintSecret(keyword: string, name: string, line: number, linter: Linter): void {
+  if (!SECRET.test(name) || HARMLESS.test(name)) return;
+  linter.warn(
+    "SecretsUsedInArgOrEnv",
+    line,
+    `${keyword} ${name} would be readable in the image; use RUN --mount=type=secret`,
+  );
+}
+
+function lintPort(raw: string, line: number, linter: Linter): void {
+  const parsed = parsePorts(raw);
+  if ("reason" in parsed) return;
+  if (parsed.protocol !== undefined && parsed.protocol !== parsed.protocol.toLowerCase()) {
+    linter.warn("ExposeProtoCasing", line, `The protocol of EXPOSE ${raw} should be lowercase`);
+  }
+  if (parsed.hostPart) {
+    linter.warn(
+      "ExposeInvalidFormat",
+      line,
+      `EXPOSE ${raw} should name the container's port only; address and host port are ignored`,
+    );
+  }
+}
+
+function lintVariables(
+  instruction: Instruction,
+  facts: StageFacts,
+  escape: "\\" | "`",
+  linter: Linter,
+): void {
+  const { variables } = facts;
+  if (variables === undefined || linter.full) return;
+  const declare = (name: string) => {
+    if (!name.includes("$")) variables.add(name.replace(/["']/g, ""));
+  };
+  if (instruction.kind === "arg") {
+    for (const { key } of instruction.args) declare(key.raw);
+  }
+  for (const word of wordsOf(instruction)) {
+    for (const name of undefinedIn(word, (name) => variables.has(name), { escape })) {
+      if (KNOWN.includes(name)) continue;
+      linter.warn(
+        "UndefinedVar",
+        instruction.line,
+        `Nothing in the stage sets $${name}${
+          suggestion(name, variables, "$") || `; declare it with ARG ${name}`
+        }`,
+      );
+    }
+  }
+  if (instruction.kind === "env") {
+    for (const { key } of instruction.pairs) declare(key.raw);
+  }
+}
+
+function lintLegacy(
+  { kind, pairs, legacy, line }: EnvInstruction | LabelInstruction,
+  linter: Linter,
+): void {
+  if (!legacy) return;
+  const start = `${kind.toUpperCase()} ${pairs[0].key.raw}`;
+  linter.warn("LegacyKeyValueFormat", line, `Write ${start}=VALUE instead of ${start} VALUE`);
+}

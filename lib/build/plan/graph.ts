@@ -1,0 +1,168 @@
+/**
+ * The graph of a build: vertices are file system states and what makes them. A vertex holds everything
+ * its result depends on, already expanded; `lib/build/solve` turns it into a cache key and runs it.
+ */
+import type { ResolvedImage } from "../../oci/resolver.ts";
+import type { ContainerConfig, HistoryEntry, Platform } from "../../oci/types.ts";
+
+/** A file system: a vertex's result, the build context, or nothing at all (`FROM scratch`). */
+export type Source = Vertex | "context" | "scratch";
+
+interface VertexBase {
+  /** Unique within the build. */
+  id: string;
+  /** For a person: `[build 2/5] RUN make`. */
+  name: string;
+  /** The stage's name, or its number. */
+  stage?: string;
+  /** First line of the instruction. */
+  line?: number;
+  /** The instruction as written, on one line; what an error names. */
+  text: string;
+}
+
+export interface ImageVertex extends VertexBase {
+  kind: "image";
+  image: ResolvedImage;
+}
+
+/** A file whose content stands in the Dockerfile (heredoc). */
+export interface InlineFile {
+  name: string;
+  data: string;
+}
+
+export interface CopyVertex extends VertexBase {
+  kind: "copy";
+  instruction: "COPY" | "ADD";
+  base: Source;
+  from: Source;
+  /** What `--from` names, for messages; absent: the context. */
+  fromName?: string;
+  /** Paths or patterns inside `from`, relative to its root. */
+  sources: string[];
+  inline: InlineFile[];
+  /** Absolute; ends in "/" where it has to be a folder. */
+  destination: string;
+  /** "user[:group]" against the destination's passwd; absent: as in the source (0:0 from the context). */
+  chown?: string;
+  /** Octal or symbolic. */
+  chmod?: string;
+  /** Source paths keep their folders. */
+  parents: boolean;
+  exclude: string[];
+  /** Local archives are unpacked (ADD). */
+  unpack: boolean;
+}
+
+export interface WorkdirVertex extends VertexBase {
+  kind: "workdir";
+  base: Source;
+  path: string;
+  /** Owner of the folders made. */
+  user: string;
+}
+
+export type RunMount =
+  | { type: "bind"; from: Source; source: string; target: string; writable: boolean }
+  | {
+    type: "cache";
+    id: string;
+    /** What an empty cache begins with. */
+    from: Source;
+    source: string;
+    target: string;
+    sharing: "shared" | "private" | "locked";
+    readOnly: boolean;
+    mode: number;
+    uid: number;
+    gid: number;
+  }
+  | { type: "tmpfs"; target: string; size?: number };
+
+export interface RunVertex extends VertexBase {
+  kind: "run";
+  base: Source;
+  args: string[];
+  /** A file that the step runs (a heredoc that begins with #!), at {@linkcode SCRIPT_FOLDER}. */
+  script?: InlineFile;
+  /** `NAME=value`: the image's and the build arguments the step sees. */
+  env: string[];
+  /** Seen by the step but no part of its key: proxies. */
+  hiddenEnv: string[];
+  workingDir: string;
+  user: string;
+  network: "default" | "none" | "host";
+  mounts: RunMount[];
+  platform: Platform;
+}
+
+/** Where a step finds the script that is its heredoc. */
+export const SCRIPT_FOLDER = "/dev/pipes";
+
+export type Vertex = ImageVertex | CopyVertex | WorkdirVertex | RunVertex;
+
+/** One line of the image's history; `vertex` absent: no layer. */
+export interface PlannedHistory {
+  entry: Omit<HistoryEntry, "created" | "empty_layer">;
+  vertex?: Vertex;
+}
+
+export interface BuildPlan {
+  /** Inputs before what needs them. */
+  vertices: Vertex[];
+  /** The target's file system. */
+  root: Source;
+  platform: Platform;
+  /** The image that the target's chain stands on; absent: scratch. */
+  base?: ResolvedImage;
+  config: ContainerConfig;
+  author?: string;
+  /** What comes after the base image's own history. */
+  history: PlannedHistory[];
+  /** SOURCE_DATE_EPOCH given as a build argument, in seconds: every time in the image. */
+  epoch?: number;
+  warnings: { message: string; line?: number }[];
+}
+
+const isVertex = (source: Source): source is Vertex => typeof source !== "string";
+
+/** What must exist before a vertex can run, in the order of its definition. */
+export function inputs(vertex: Vertex): Vertex[] {
+  switch (vertex.kind) {
+    case "image":
+      return [];
+    case "workdir":
+      return [vertex.base].filter(isVertex);
+    case "copy":
+      return [vertex.base, vertex.from].filter(isVertex);
+    case "run":
+      return [
+        vertex.base,
+        ...vertex.mounts.flatMap((mount) => mount.type === "tmpfs" ? [] : [mount.from]),
+      ].filter(isVertex);
+  }
+}
+
+/** The vertices whose layers make up `source`, base image first. */
+export function chain(source: Source): Vertex[] {
+  const found: Vertex[] = [];
+  for (let at = source; isVertex(at);) {
+    found.push(at);
+    if (at.kind === "image") break;
+    at = at.base;
+  }
+  return found.reverse();
+}
+
+/** Everything `root` needs, inputs first, each once. */
+export function closure(root: Source): Vertex[] {
+  const found = new Set<Vertex>();
+  const visit = (vertex: Vertex) => {
+    if (found.has(vertex)) return;
+    for (const input of inputs(vertex)) visit(input);
+    found.add(vertex);
+  };
+  if (isVertex(root)) visit(root);
+  return [...found];
+}

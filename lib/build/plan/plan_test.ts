@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { SvcError } from "../../base/errors.ts";
+import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
+import type { ImageConfig } from "../../oci/types.ts";
+import { parseDockerfile } from "../parse/parse.ts";
+import { type BuildPlan, chain, type CopyVertex, type RunVertex, type Vertex } from "./graph.ts";
+import { planBuild, type PlanRequest } from "./plan.ts";
+
+const BASE: ImageConfig = {
+  os: "linux",
+  architecture: "amd64",
+  created: "2020-01-01T00:00:00Z",
+  config: {
+    Env: ["PATH=/bin", "BASE=yes"],
+    Cmd: ["basecmd"],
+    Entrypoint: ["baseentry"],
+    WorkingDir: "/base",
+  },
+  rootfs: { type: "layers", diff_ids: ["sha256:" + "1".repeat(64)] },
+};
+
+function images(configs: Record<string, ImageConfig>, asked: string[] = []): ImageResolver {
+  return {
+    resolve(name) {
+      asked.push(name);
+      const config = configs[name];
+      if (!config) {
+        return Promise.reject(new SvcError("manifest_unknown", `Cannot find image ${name}: none`));
+      }
+      return Promise.resolve({ name, config, repository: name } as ResolvedImage);
+    },
+    target: () => {
+      throw new Error("a plan publishes nothing");
+    },
+  };
+}
+
+function plan(
+  text: string,
+  options: Partial<PlanRequest> & { asked?: string[] } = {},
+): Promise<BuildPlan> {
+  return planBuild({
+    dockerfile: parseDockerfile(text),
+    buildArgs: {},
+    labels: {},
+    images: images({ base: BASE, other: { ...BASE, config: {} } }, options.asked),
+    platform: { os: "linux", architecture: "amd64" },
+    ...options,
+  });
+}
+
+const names = (vertices: Vertex[]) => vertices.map((vertex) => vertex.name);
+const last = <T extends Vertex>(result: BuildPlan) => result.root as T;
+
+Deno.test("a stage inherits, expands and records what docker would", async () => {
+  const result = await plan(
+    [
+      "ARG TAG=base",
+      "FROM ${TAG}",
+      "ARG WHO=world OTHER",
+      "ENV GREETING=hello-$WHO PATH=/x:$PATH",
+      "WORKDIR sub",
+      "RUN echo $GREETING",
+      'RUN ["/bin/prog", "$WHO"]',
+      "COPY --chown=1:2 a b*  ./",
+      "USER app",
+      "EXPOSE 80 90-91/udp",
+      'LABEL a.b="c d"',
+      "VOLUME /data",
+      "STOPSIGNAL SIGQUIT",
+      "HEALTHCHECK --interval=5s CMD curl localhost",
+      'ENTRYPOINT ["run"]',
+      "ONBUILD RUN echo child",
+    ].join("\n"),
+    { buildArgs: { WHO: "you" }, labels: { extra: "1" } },
+  );
+  assert.deepEqual(names(result.vertices), [
+    "FROM base",
+    "[stage 1/4] WORKDIR sub",
+    "[stage 2/4] RUN echo $GREETING",
+    '[stage 3/4] RUN ["/bin/prog", "$WHO"]',
+    "[stage 4/4] COPY --chown=1:2 a b*  ./",
+  ]);
+  const copy = last<CopyVertex>(result);
+  assert.equal(copy.destination, "/base/sub/");
+  assert.deepEqual(copy.sources, ["a", "b*"]);
+  const run = result.vertices[2] as RunVertex;
+  assert.deepEqual(run.args, ["/bin/sh", "-c", "echo $GREETING"]);
+  assert.deepEqual(run.env, ["WHO=you", "PATH=/x:/bin", "BASE=yes", "GREETING=hello-you"]);
+  assert.equal(run.workingDir, "/base/sub");
+  assert.deepEqual((result.vertices[3] as RunVertex).args, ["/bin/prog", "$WHO"]);
+  const { config } = result;
+  assert.deepEqual(config.Entrypoint, ["run"]);
+  assert.equal(config.Cmd, undefined, "ENTRYPOINT resets the base's CMD");
+  assert.deepEqual(Object.keys(config.ExposedPorts!), ["80/tcp", "90/udp", "91/udp"]);
+  assert.deepEqual(config.Labels, { "a.b": "c d", extra: "1" });
+  assert.deepEqual(config.Healthcheck, { Test: ["CMD-SHELL", "curl localhost"], Interval: 5e9 });
+  assert.deepEqual(config.OnBuild, ["RUN echo child"]);
+  assert.equal(config.User, "app");
+  const created = result.history.map(({ entry }) => entry.created_by);
+  assert.ok(created.includes("RUN |1 WHO=you /bin/sh -c echo $GREETING # buildkit"), `${created}`);
+  assert.ok(created.includes('ENTRYPOINT ["run"]'));
+  assert.equal(result.history.filter(({ vertex }) => vertex).length, 4);
+});
+
+Deno.test("only what the target needs is planned, and no other image resolved", async () => {
+  const asked: string[] = [];
+  const text = [
+    "FROM base AS one",
+    "RUN one",
+    "FROM missing AS two",
+    "RUN two",
+    "FROM one AS three",
+    "RUN three",
+    "FROM scratch",
+    "COPY --from=three /x /y",
+    "COPY --from=0 /x /z",
+    "COPY --from=other /q /",
+  ].join("\n");
+  const result = await plan(text, { asked });
+  assert.deepEqual(asked.sort(), ["base", "other"]);
+  assert.deepEqual(names(result.vertices), [
+    "FROM base",
+    "[one 1/1] RUN one",
+    "[three 1/1] RUN three",
+    "[stage-3 1/3] COPY --from=three /x /y",
+    "[stage-3 2/3] COPY --from=0 /x /z",
+    "FROM other",
+    "[stage-3 3/3] COPY --from=other /q /",
+  ]);
+  assert.deepEqual(chain(result.root).length, 3);
+  assert.equal(result.base, undefined);
+  const target = await plan(text, { target: "ONE" });
+  assert.deepEqual(names(target.vertices), ["FROM base", "[one 1/1] RUN one"]);
+  assert.equal(target.base?.name, "base");
+  await assert.rejects(plan(text, { target: "on" }), /did you mean one\?/);
+});
+
+Deno.test("platform arguments and the scopes of ARG", async () => {
+  const result = await plan(
+    [
+      "ARG VERSION=1",
+      "FROM --platform=$TARGETPLATFORM base",
+      "ARG VERSION TARGETARCH UNSET",
+      "RUN build",
+      "FROM base",
+      "RUN later",
+    ].join("\n"),
+    { target: "0", buildArgs: { VERSION: "2", HTTP_PROXY: "http://p" } },
+  );
+  const run = last<RunVertex>(result);
+  assert.deepEqual(run.env, ["VERSION=2", "TARGETARCH=amd64", "PATH=/bin", "BASE=yes"]);
+  assert.deepEqual(run.hiddenEnv, ["HTTP_PROXY=http://p"]);
+});
+
+Deno.test("heredocs, mounts and shells", async () => {
+  const result = await plan(
+    [
+      "FROM base",
+      'SHELL ["/bin/ash", "-ec"]',
+      "RUN <<EOF",
+      "echo one",
+      "EOF",
+      "RUN <<EOF",
+      "#!/bin/prog",
+      "text",
+      "EOF",
+      "ENV N=5",
+      "COPY <<a.txt <<'b.txt' /dir/",
+      "value $N",
+      "a.txt",
+      "value $N",
+      "b.txt",
+      "RUN --mount=type=cache,target=/cache,id=c$N,sharing=locked " +
+      "--mount=type=bind,source=src,target=in --mount=type=tmpfs,target=/t --network=none go",
+    ].join("\n"),
+  );
+  const [, script, shebang, copy, run] = result.vertices as [
+    Vertex,
+    RunVertex,
+    RunVertex,
+    CopyVertex,
+    RunVertex,
+  ];
+  assert.deepEqual(script.args, ["/bin/ash", "-ec", "echo one\n"]);
+  assert.deepEqual(shebang.args, ["/dev/pipes/EOF"]);
+  assert.equal(shebang.script?.data, "#!/bin/prog\ntext\n");
+  assert.deepEqual(copy.inline, [
+    { name: "a.txt", data: "value 5\n" },
+    { name: "b.txt", data: "value $N\n" },
+  ]);
+  assert.equal(run.network, "none");
+  assert.deepEqual(run.mounts.map((mount) => mount.target), ["/cache", "/base/in", "/t"]);
+  assert.equal(run.mounts[0].type === "cache" && run.mounts[0].id, "c5");
+});
+
+Deno.test("ONBUILD triggers of the base run first and once", async () => {
+  const withTrigger: ImageConfig = {
+    ...BASE,
+    config: { ...BASE.config, OnBuild: ["COPY . /src", "RUN make"] },
+  };
+  const result = await plan("FROM base\nRUN after\n", { images: images({ base: withTrigger }) });
+  assert.deepEqual(names(result.vertices), [
+    "FROM base",
+    "[stage 1/3] COPY . /src",
+    "[stage 2/3] RUN make",
+    "[stage 3/3] RUN after",
+  ]);
+  assert.equal(result.config.OnBuild, undefined);
+});
+
+Deno.test("what is not executed yet is refused by name and line", async () => {
+  const cases: [string, RegExp][] = [
+    [
+      "FROM base\n\nRUN --mount=type=ssh x",
+      /^Line 3: RUN --mount=type=ssh is not in this build yet$/,
+    ],
+    ["FROM base\nRUN --mount=type=secret,id=a x", /^Line 2: RUN --mount=type=secret is not/],
+    ["FROM base\nADD https://example.com/a /", /^Line 2: ADD of a URL .*is not in this build yet$/],
+    ["FROM base\nADD git@example.com:a.git /", /^Line 2: ADD of a git repository/],
+    ["FROM base\nRUN --security=insecure x", /^Line 2: RUN --security=insecure is not/],
+    ["FROM base\nCOPY a b c", /line 2: .*end (in|with) \//],
+    ["FROM gone", /^Line 1: Cannot find image gone/],
+    ["FROM base\nCOPY --from=7 a b", /line 2/i],
+  ];
+  for (const [text, message] of cases) {
+    await assert.rejects(plan(text), (error: unknown) => {
+      assert.ok(error instanceof SvcError);
+      assert.match(error.message, message, text);
+      return true;
+    });
+  }
+});

@@ -1,0 +1,116 @@
+/** Variables of a Dockerfile: build arguments, what the platform gives, and ENV above both. */
+import { type Platform } from "../../oci/types.ts";
+import { formatPlatform } from "../../oci/platform.ts";
+import type { ArgInstruction, Scope, Word } from "../parse/ast.ts";
+import { expand } from "../parse/expand.ts";
+import { PROXY_ARGS } from "../parse/predefined.ts";
+
+/** How a word becomes its value; bound to the file's escape character and name. */
+export type Expand = (word: Word, scope: Scope) => string;
+
+export function expander(escape: "\\" | "`", file: string): Expand {
+  return (word, scope) => expand(word, scope, { escape, file }).value;
+}
+
+/** BUILD… and TARGET… of the reference, "Automatic platform ARGs in the global scope". */
+export function platformArgs(
+  build: Platform,
+  target: Platform,
+  stage: string,
+): Map<string, string> {
+  const args = new Map<string, string>();
+  for (const [prefix, platform] of [["BUILD", build], ["TARGET", target]] as const) {
+    args.set(`${prefix}PLATFORM`, formatPlatform(platform));
+    args.set(`${prefix}OS`, platform.os);
+    args.set(`${prefix}OSVERSION`, platform["os.version"] ?? "");
+    args.set(`${prefix}ARCH`, platform.architecture);
+    args.set(`${prefix}VARIANT`, platform.variant ?? "");
+  }
+  args.set("TARGETSTAGE", stage);
+  return args;
+}
+
+/** Proxies given as build arguments: steps see them without an ARG. */
+export function proxyEnv(buildArgs: Record<string, string>): string[] {
+  return PROXY_ARGS.flatMap((name) =>
+    Object.hasOwn(buildArgs, name) ? [`${name}=${buildArgs[name]}`] : []
+  );
+}
+
+/** The ARGs before the first FROM, with what the caller gave. */
+export class GlobalScope implements Scope {
+  #values = new Map<string, string | undefined>();
+  /** Names that an ARG declared, or the platform. */
+  readonly declared = new Set<string>();
+
+  constructor(
+    readonly platform: ReadonlyMap<string, string>,
+    readonly buildArgs: Record<string, string>,
+    instructions: ArgInstruction[],
+    expandWord: Expand,
+  ) {
+    for (const [name, value] of platform) this.#values.set(name, value);
+    for (const { key, value } of instructions.flatMap((instruction) => instruction.args)) {
+      const name = expandWord(key, this);
+      const given = Object.hasOwn(buildArgs, name) ? buildArgs[name] : undefined;
+      this.declared.add(name);
+      if (given !== undefined) this.#values.set(name, given);
+      else if (value !== undefined) this.#values.set(name, expandWord(value, this));
+      else if (!platform.has(name)) this.#values.set(name, undefined);
+    }
+  }
+
+  get(name: string): string | undefined {
+    return this.#values.get(name);
+  }
+
+  has(name: string): boolean {
+    return this.#values.has(name);
+  }
+}
+
+/** Variables of one stage: ENV wins over ARG of the same name. */
+export class StageScope implements Scope {
+  #args = new Map<string, string | undefined>();
+
+  constructor(
+    readonly global: GlobalScope,
+    /** `NAME=value` of the image config; the stage changes it. */
+    readonly env: string[],
+  ) {}
+
+  get(name: string): string | undefined {
+    const prefix = `${name}=`;
+    const entry = this.env.find((candidate) => candidate.startsWith(prefix));
+    return entry === undefined ? this.#args.get(name) : entry.slice(prefix.length);
+  }
+
+  setEnv(name: string, value: string): void {
+    const at = this.env.findIndex((candidate) => candidate.startsWith(`${name}=`));
+    if (at < 0) this.env.push(`${name}=${value}`);
+    else this.env[at] = `${name}=${value}`;
+  }
+
+  /** ARG inside a stage: the caller's value, the default, else the global one. Gives the value. */
+  declare(name: string, fallback: string | undefined): string | undefined {
+    const { buildArgs } = this.global;
+    const given = Object.hasOwn(buildArgs, name) ? buildArgs[name] : undefined;
+    const value = given ?? fallback ?? this.global.get(name);
+    this.#args.set(name, value);
+    return value;
+  }
+
+  /** `NAME=value` of the arguments a step sees, in the order of their declaration. */
+  visibleArgs(): string[] {
+    return [...this.#args].flatMap(([name, value]) =>
+      value === undefined || this.env.some((entry) => entry.startsWith(`${name}=`))
+        ? []
+        : [`${name}=${value}`]
+    );
+  }
+
+  /** Everything declared so far goes on into a stage that begins with this one. */
+  inherit(other: StageScope): void {
+    for (const [name, value] of other.#args) this.#args.set(name, value);
+  }
+}

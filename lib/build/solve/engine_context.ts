@@ -1,0 +1,50 @@
+/** What every step of every build of one engine shares, and what those of one build do. */
+import type { Logger } from "../../base/log.ts";
+import type { Semaphore } from "../../base/mutex.ts";
+import type { ResolvedImage } from "../../oci/resolver.ts";
+import type { Snapshotter } from "../../snapshot/snapshotter.ts";
+import type { UnpackOptions } from "../../snapshot/unpack.ts";
+import type { Context } from "../context/receive.ts";
+import type { Executor } from "../executor.ts";
+import type { CacheMounts } from "./cache_mounts.ts";
+import type { Flights } from "./flights.ts";
+import type { CacheRecord, CacheRecords } from "./records.ts";
+import type { StepEvent } from "./reporter.ts";
+import type { Workspace } from "./workspace.ts";
+
+/** Gives the name of the image's committed snapshot (lib/snapshot/unpack.ts). */
+export type Unpack = (image: ResolvedImage, options: UnpackOptions) => Promise<string>;
+
+export interface Engine {
+  snapshotter: Snapshotter;
+  executor: Executor;
+  records: CacheRecords;
+  workspace: Workspace;
+  cacheMounts: CacheMounts;
+  flights: Flights<Outcome, StepEvent>;
+  /** Steps at once, over all builds. */
+  slots: Semaphore;
+  unpack: Unpack;
+  log: Logger;
+}
+
+export interface BuildState {
+  /** Name of the Dockerfile in messages. */
+  file: string;
+  context: Context;
+  noCache: boolean;
+  /** SOURCE_DATE_EPOCH as a build argument. */
+  epoch?: number;
+}
+
+/** A step's result. */
+export interface Outcome {
+  key: string;
+  /** Committed snapshot; absent: an empty root. */
+  snapshot?: string;
+  /** Seconds since 1970. */
+  reference: number;
+  record?: CacheRecord;
+  /** False where the cache answered. */
+  ran: boolean;
+}

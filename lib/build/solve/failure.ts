@@ -1,0 +1,70 @@
+/** Errors of steps: line, instruction, command and last output (`build_failed`). */
+import { asSvcError, isAbort, SvcError } from "../../base/errors.ts";
+import type { RunVertex, Vertex } from "../plan/graph.ts";
+
+/** Bytes of a step's last output that an error carries. */
+const TAIL = 64 * 1024;
+
+/** The last bytes of a stream of chunks, with bounded memory. */
+export class OutputTail {
+  #chunks: Uint8Array[] = [];
+  #size = 0;
+
+  push(chunk: Uint8Array): void {
+    this.#chunks.push(chunk.slice(-TAIL));
+    this.#size += this.#chunks.at(-1)!.length;
+    while (this.#size - this.#chunks[0].length >= TAIL) this.#size -= this.#chunks.shift()!.length;
+  }
+
+  text(): string {
+    const whole = new Uint8Array(this.#size);
+    let at = 0;
+    for (const chunk of this.#chunks) {
+      whole.set(chunk, at);
+      at += chunk.length;
+    }
+    return new TextDecoder().decode(whole.subarray(-TAIL));
+  }
+}
+
+/** `Cannot build Dockerfile:7: RUN make` */
+const attempted = (file: string, vertex: Vertex) =>
+  `Cannot build ${file}:${vertex.line}: ${vertex.text}`;
+
+function detail(file: string, vertex: Vertex): Record<string, unknown> {
+  return {
+    file,
+    line: vertex.line,
+    instruction: vertex.text,
+    ...(vertex.stage !== undefined && { stage: vertex.stage }),
+  };
+}
+
+export function commandFailed(
+  file: string,
+  vertex: RunVertex,
+  exitCode: number,
+  output: string,
+): SvcError {
+  return new SvcError("build_failed", `${attempted(file, vertex)}: exit code ${exitCode}`, {
+    detail: { ...detail(file, vertex), command: vertex.args, exitCode, output },
+  });
+}
+
+/**
+ * Puts line and instruction before what a step threw. Aborts, and errors whose code says more than
+ * "the build failed" (a full disk, a missing tool), keep their code.
+ */
+export function stepFailed(file: string, vertex: Vertex, error: unknown): unknown {
+  if (isAbort(error)) return error;
+  if (error instanceof SvcError && error.detail?.instruction !== undefined) return error;
+  const known = asSvcError(error);
+  const ownFault = ["argument_invalid", "archive_invalid", "internal", "not_found"].includes(
+    known.code,
+  );
+  return new SvcError(
+    ownFault ? "build_failed" : known.code,
+    `${attempted(file, vertex)}: ${known.message}`,
+    { cause: error, help: known.help, detail: { ...known.detail, ...detail(file, vertex) } },
+  );
+}

@@ -1,0 +1,120 @@
+/**
+ * The folder of running steps: mounted roots and temporary files. What a crash left there is unmounted
+ * and removed at the next start.
+ *
+ *     mnt/<id>    an active snapshot or a view, mounted
+ *     tmp/<id>    files of one step or export
+ */
+import { ensureDir, removeTree } from "../../base/fs.ts";
+import type { ActiveSnapshot, Snapshotter } from "../../snapshot/snapshotter.ts";
+import { unmount } from "../../sys/mount.ts";
+import { mountsUnder } from "../../sys/mountinfo.ts";
+import { SNAPSHOT_PREFIX } from "./records.ts";
+
+/** Removes a mount point; never what is mounted there. */
+async function removePoint(path: string): Promise<void> {
+  try {
+    await Deno.remove(path);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+/** A writable root, mounted. */
+export interface MountedRoot {
+  id: string;
+  root: string;
+  /** Unmounts and freezes; the name of the committed snapshot. */
+  commit(clamp: number, signal?: AbortSignal): Promise<string>;
+  /** Unmounts and throws it away, unless committed. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class Workspace {
+  #root: string;
+  #snapshotter: Snapshotter;
+
+  private constructor(root: string, snapshotter: Snapshotter) {
+    this.#root = root;
+    this.#snapshotter = snapshotter;
+  }
+
+  /** `root` is an absolute path; leftovers in it are cleared. */
+  static async open(root: string, snapshotter: Snapshotter): Promise<Workspace> {
+    await ensureDir(root);
+    for (const { target } of await mountsUnder(await Deno.realPath(root))) {
+      unmount(target, { detach: true });
+    }
+    for (const name of ["tmp", "contexts"]) await removeTree(`${root}/${name}`);
+    for (const name of ["mnt", "tmp", "contexts"]) await ensureDir(`${root}/${name}`, 0o700);
+    for await (const { name } of Deno.readDir(`${root}/mnt`)) {
+      await removePoint(`${root}/mnt/${name}`);
+    }
+    return new Workspace(root, snapshotter);
+  }
+
+  /** A path that is not there yet. */
+  path(kind: "tmp" | "contexts" | "mnt"): string {
+    return `${this.#root}/${kind}/${crypto.randomUUID()}`;
+  }
+
+  /** A folder for temporary files; disposing removes it. */
+  async temporary(): Promise<{ path: string } & AsyncDisposable> {
+    const path = this.path("tmp");
+    await Deno.mkdir(path, { mode: 0o700 });
+    return { path, [Symbol.asyncDispose]: () => removeTree(path) };
+  }
+
+  /** Read-only view of a committed snapshot; none: an empty folder. */
+  async view(snapshot: string | undefined): Promise<{ root: string } & AsyncDisposable> {
+    if (snapshot === undefined) {
+      const empty = await this.temporary();
+      return { root: empty.path, [Symbol.asyncDispose]: () => empty[Symbol.asyncDispose]() };
+    }
+    const root = this.path("mnt");
+    const view = await this.#snapshotter.view(snapshot, root);
+    return {
+      root,
+      [Symbol.asyncDispose]: async () => {
+        await view[Symbol.asyncDispose]();
+        await removePoint(root);
+      },
+    };
+  }
+
+  /** A writable root on top of `parent`, mounted. */
+  async writable(parent: string | undefined): Promise<MountedRoot> {
+    const id = SNAPSHOT_PREFIX + crypto.randomUUID();
+    const root = `${this.#root}/mnt/${id}`;
+    const active: ActiveSnapshot = await this.#snapshotter.prepare(id, parent, { volatile: true });
+    let open = true;
+    const close = async () => {
+      await active.unmount(root);
+      await removePoint(root);
+    };
+    const drop = async () => {
+      if (!open) return;
+      open = false;
+      await close();
+      await this.#snapshotter.remove(id);
+    };
+    try {
+      await active.mount(root);
+    } catch (error) {
+      await drop();
+      throw error;
+    }
+    return {
+      id,
+      root,
+      commit: async (clamp, signal) => {
+        await close();
+        const name = SNAPSHOT_PREFIX + crypto.randomUUID();
+        await this.#snapshotter.commit(active, name, { clamp, lazy: true, signal });
+        open = false;
+        return name;
+      },
+      [Symbol.asyncDispose]: drop,
+    };
+  }
+}
