@@ -1,0 +1,182 @@
+/** A container's folder: mounted root, config.json, and the files that are mounted into it. */
+import { join } from "node:path";
+import { parseBytes } from "../../../lib/base/bytes.ts";
+import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
+import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
+import { hostResolvConf, hostsFile, resolvConf } from "../../../lib/deploy/host_files.ts";
+import { hostFacts } from "../../../lib/runtime/host_facts.ts";
+import { resolveInRoot } from "../../../lib/runtime/rooted.ts";
+import {
+  encodeSpec,
+  type NetworkMode,
+  runtimeSpec,
+  type SpecMount,
+} from "../../../lib/runtime/spec.ts";
+import { resolveUser } from "../../../lib/runtime/user.ts";
+import { hostDevices, parseDevice } from "./devices.ts";
+import type { Host } from "./host.ts";
+import { netnsPath } from "./networks.ts";
+import type { InstanceRecord } from "./record.ts";
+
+const INIT_TARGET = "/dev/svc-init";
+
+export const bundlePath = (host: Host, key: string): string => join(host.paths.instances, key);
+export const rootfsPath = (host: Host, key: string): string =>
+  join(host.paths.instances, key, "rootfs");
+export const snapshotId = (key: string): string => `bare-${key}`;
+
+/** Mounts the instance's own tree; idempotent. */
+export async function mountRoot(host: Host, key: string, parent?: string): Promise<void> {
+  const snapshotter = await host.snapshotter();
+  const id = snapshotId(key);
+  const active = parent === undefined
+    ? await snapshotter.active(id)
+    : await snapshotter.prepare(id, parent);
+  if (!active) throw new Error(`snapshot ${id} is not there`);
+  await active.mount(rootfsPath(host, key));
+}
+
+export async function unmountRoot(host: Host, key: string): Promise<void> {
+  const snapshotter = await host.snapshotter();
+  const id = snapshotId(key);
+  const active = await snapshotter.active(id);
+  await active?.unmount(rootfsPath(host, key));
+  await snapshotter.remove(id);
+}
+
+/** `/path[:size=64m,mode=1777,ro]` */
+function parseTmpfs(text: string): SpecMount {
+  const [target, list = ""] = text.split(":");
+  const mount: SpecMount = { type: "tmpfs", target, options: [] };
+  for (const option of list.split(",").filter(Boolean)) {
+    const [name, value] = option.split("=");
+    if (name === "ro") mount.readOnly = true;
+    else if (name === "size") mount.size = parseBytes(value ?? "");
+    else if (name === "mode") mount.mode = value;
+    else if (name !== "rw") mount.options!.push(option);
+  }
+  return mount;
+}
+
+/** Checked before anything is made. Throws `denied`. */
+export async function bindMounts(host: Host, spec: DeploySpec): Promise<SpecMount[]> {
+  const mounts: SpecMount[] = [];
+  for (const [index, mount] of spec.mounts.entries()) {
+    const field = `mounts[${index}].source`;
+    const source = await allowedSource(mount.source, host.config.allowBindSources, field);
+    mounts.push({ type: "bind", source, target: mount.target, readOnly: mount.readOnly });
+  }
+  return mounts;
+}
+
+export interface BundleInput {
+  spec: DeploySpec;
+  record: InstanceRecord;
+  /** Committed snapshot of the image. */
+  parent: string;
+  binds: SpecMount[];
+  signal?: AbortSignal;
+}
+
+function networkMode(host: Host, input: BundleInput): NetworkMode {
+  const { kind } = input.record.choice;
+  return kind === "bridges" ? { path: netnsPath(host, input.record) } : kind;
+}
+
+async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
+  const { spec, record, binds, signal } = input;
+  const bundle = bundlePath(host, record.key);
+  const rootfs = rootfsPath(host, record.key);
+  const mounts: SpecMount[] = [...binds, ...(spec.tmpfs ?? []).map(parseTmpfs)];
+  for (const volume of spec.volumes) {
+    const seed = await resolveInRoot(rootfs, volume.target);
+    const source = await host.volumes.ensure(volume.name, seed, signal);
+    mounts.push({ type: "bind", source, target: volume.target, readOnly: volume.readOnly });
+  }
+  for (const file of ["hosts", "resolv.conf", "hostname"]) {
+    const target = `/etc/${file}`;
+    if (mounts.some((mount) => mount.target === target)) continue;
+    mounts.push({ type: "bind", source: join(bundle, file), target });
+  }
+  return mounts;
+}
+
+/** Makes the folder and everything in it. Returns what could not be granted, in words. */
+export async function makeBundle(host: Host, input: BundleInput): Promise<string[]> {
+  const { spec, record } = input;
+  const { plan } = record;
+  const bundle = bundlePath(host, record.key);
+  const rootfs = rootfsPath(host, record.key);
+  await Deno.mkdir(bundle, { recursive: true, mode: 0o700 });
+  const [resolv] = await Promise.all([
+    hostResolvConf(),
+    mountRoot(host, record.key, input.parent),
+  ]);
+  const resolver = {
+    servers: spec.dnsServers,
+    search: spec.dnsSearch,
+    options: spec.dnsOptions,
+    hostNetwork: record.choice.kind === "host",
+  };
+  const [user, mounts, facts, devices, tools] = await Promise.all([
+    resolveUser(rootfs, plan.user, spec.groupAdd),
+    mountsOf(host, input),
+    hostFacts(),
+    spec.privileged
+      ? hostDevices()
+      : Promise.all((spec.devices ?? []).map((text, i) => parseDevice(text, `devices[${i}]`))),
+    host.tools(),
+    Deno.writeTextFile(join(bundle, "resolv.conf"), resolvConf(resolv, resolver)),
+    Deno.writeTextFile(join(bundle, "hostname"), `${record.hostname}\n`),
+    // Its bind mount keeps this file: it is written again in place once the address is known.
+    Deno.writeTextFile(join(bundle, "hosts"), hostsFile({ hostname: record.hostname })),
+  ]);
+  const warnings: string[] = [];
+  const args = [...plan.args];
+  if (spec.init && tools.init) {
+    mounts.push({ type: "bind", source: tools.init, target: INIT_TARGET, readOnly: true });
+    args.unshift(INIT_TARGET, "--");
+  } else if (spec.init) {
+    warnings.push("init: no static init on this host (apt-get install tini)");
+  }
+  const env = [...plan.env, `HOSTNAME=${record.hostname}`];
+  if (!env.some((entry) => entry.startsWith("HOME="))) env.push(`HOME=${user.home}`);
+  const security = spec.securityOpt ?? [];
+  const generated = runtimeSpec({
+    rootfs,
+    args,
+    env,
+    cwd: plan.workingDir,
+    user,
+    mounts,
+    capAdd: spec.capAdd,
+    capDrop: spec.capDrop,
+    privileged: spec.privileged,
+    hostname: record.hostname,
+    readonlyRootfs: spec.readOnly,
+    network: networkMode(host, input),
+    pid: spec.pidMode === "host" ? "host" : "private",
+    ipc: spec.ipcMode === "host" ? "host" : "private",
+    cgroupPath: host.config.systemdCgroup ? `system.slice:svc:${record.key}` : `/svc/${record.key}`,
+    resources: {
+      memory: spec.resources?.memoryLimit,
+      memoryReservation: spec.resources?.reservedMemory,
+      cpus: spec.resources?.cpuLimit,
+      cpuShares: spec.resources?.reservedCpu && Math.round(spec.resources.reservedCpu * 1024),
+    },
+    rlimits: spec.ulimits,
+    sysctls: spec.sysctls,
+    devices,
+    terminal: spec.tty,
+    noNewPrivileges: security.some((option) => /^no-new-privileges(:true|=true)?$/.test(option)),
+    seccomp: security.includes("seccomp=unconfined") || security.includes("seccomp:unconfined")
+      ? "unconfined"
+      : "default",
+    shmSize: spec.shmSize,
+    annotations: { "svc.deployment": spec.name, "svc.replica": String(record.replica) },
+  }, facts);
+  await Deno.writeTextFile(join(bundle, "config.json"), encodeSpec(generated.spec), {
+    mode: 0o600,
+  });
+  return [...warnings, ...generated.warnings];
+}

@@ -1,0 +1,112 @@
+/**
+ * conmon, one small process per container: it holds the container's output, writes it to the log with
+ * times, and leaves the exit code in a file. It outlives the server.
+ */
+import { spawn } from "node:child_process";
+import { closeSync, constants, openSync } from "node:fs";
+import { open } from "node:fs/promises";
+import { join } from "node:path";
+import type { Readable } from "node:stream";
+import { SvcError } from "../../../lib/base/errors.ts";
+import type { Host } from "./host.ts";
+
+const SYNC_FD = 3;
+
+export interface MonitorOptions {
+  key: string;
+  bundle: string;
+  log: string;
+  tty?: boolean;
+  stdinOpen?: boolean;
+}
+
+interface SyncMessage {
+  /** The container's pid, or negative on failure. */
+  data?: number;
+  pid?: number;
+  message?: string;
+}
+
+/** The message of a runtime's JSON or text log line. */
+function words(message: string | undefined): string {
+  const text = (message ?? "").trim();
+  return /level=error msg="(.*)"$/s.exec(text)?.[1].replaceAll('\\"', '"') ?? text;
+}
+
+/**
+ * Starts the monitor, which has the runtime create the container. Returns the container's pid; the
+ * container waits for `start`. Throws `deploy_failed` with the runtime's words.
+ */
+export async function createContainer(host: Host, options: MonitorOptions): Promise<number> {
+  const { runtime, runtimePath, conmon } = await host.tools();
+  const { key, bundle, log, tty, stdinOpen } = options;
+  const args = [
+    ...["--api-version", "1", "--cid", key, "--cuuid", key, "--name", key],
+    ...["--runtime", runtimePath, "--runtime-arg", "--root", "--runtime-arg", runtime.root],
+    ...["--bundle", bundle, "--container-pidfile", join(bundle, "pid")],
+    ...["--conmon-pidfile", join(bundle, "conmon.pid")],
+    ...["--log-path", `k8s-file:${log}`, "--exit-dir", host.paths.exits],
+    ...["--full-attach", "--log-level", "error"],
+    ...(host.config.systemdCgroup ? ["--systemd-cgroup"] : []),
+    ...(tty ? ["--terminal"] : []),
+    ...(stdinOpen ? ["--stdin", "--leave-stdin-open"] : []),
+  ];
+  const errorLog = join(bundle, "conmon.log");
+  const stderr = openSync(errorLog, "w", 0o600);
+  try {
+    const child = spawn(conmon, args, {
+      cwd: bundle,
+      // A session of its own: a signal to the server's process group does not reach it.
+      detached: true,
+      stdio: ["ignore", "ignore", stderr, "pipe"],
+      env: {
+        PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        _OCI_SYNCPIPE: String(SYNC_FD),
+      },
+    });
+    const sync = child.stdio[SYNC_FD] as Readable;
+    const failed = new Promise<never>((_, reject) => child.once("error", reject));
+    const answer = await Promise.race([firstLine(sync), failed]);
+    sync.destroy();
+    child.unref();
+    const message: SyncMessage = answer ? JSON.parse(answer) : {};
+    const pid = message.data ?? message.pid ?? -1;
+    if (pid > 0) return pid;
+    const said = words(message.message) || words(await Deno.readTextFile(errorLog));
+    throw new SvcError("deploy_failed", `Cannot create container ${key}: ${said}`, {
+      help: "see the runtime's message",
+    });
+  } finally {
+    closeSync(stderr);
+  }
+}
+
+/** The first line of a pipe that its writer may keep open; empty where it ends without one. */
+function firstLine(pipe: Readable): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let text = "";
+    pipe.on("data", (chunk) => {
+      text += chunk;
+      if (text.includes("\n")) resolve(text.split("\n", 1)[0]);
+    });
+    pipe.once("end", () => resolve(text));
+    pipe.once("close", () => resolve(text));
+    pipe.once("error", reject);
+  });
+}
+
+/** Has the monitor go on in a new log file after the old one was renamed. A dead monitor is fine. */
+export async function reopenLog(bundle: string): Promise<void> {
+  try {
+    // Not blocking: without a reader the FIFO refuses (ENXIO) instead of waiting for one.
+    const file = await open(join(bundle, "ctl"), constants.O_WRONLY | constants.O_NONBLOCK);
+    try {
+      await file.write("2 0 0\n");
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    const code = (error as { code?: string }).code;
+    if (code !== "ENXIO" && code !== "ENOENT") throw error;
+  }
+}

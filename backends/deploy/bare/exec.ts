@@ -1,0 +1,181 @@
+/** Commands inside a running instance: `exec` of the runtime with pipes, and health probes. */
+import { posix } from "node:path";
+import { join } from "node:path";
+import { SvcError } from "../../../lib/base/errors.ts";
+import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
+import { resolveInRoot } from "../../../lib/runtime/rooted.ts";
+import { encodeSpec, type ProcessSpec, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
+import { resolveUser } from "../../../lib/runtime/user.ts";
+import type { Host } from "./host.ts";
+import type { Instance } from "./instance.ts";
+
+const NOT_FOUND = 127;
+const NOT_EXECUTABLE = 126;
+
+/** The container's process with the request on top. */
+async function processOf(instance: Instance, request: ExecRequest): Promise<ProcessSpec> {
+  const text = await Deno.readTextFile(join(instance.bundle, "config.json"));
+  const { process } = JSON.parse(text) as RuntimeSpec;
+  const env = new Map(process.env.map((entry) => [entry.split("=", 1)[0], entry]));
+  for (const [name, value] of Object.entries(request.env ?? {})) {
+    env.set(name, `${name}=${value}`);
+  }
+  const result: ProcessSpec = {
+    ...process,
+    terminal: false,
+    args: request.command,
+    cwd: request.workingDir ?? process.cwd,
+    env: [...env.values()],
+  };
+  if (request.user !== undefined) {
+    const user = await resolveUser(rootOf(instance), request.user);
+    const held = user.uid === 0 ? process.capabilities.bounding : [];
+    const { uid, gid, additionalGids } = user;
+    result.user = { uid, gid, additionalGids };
+    result.capabilities = { ...process.capabilities, effective: held, permitted: held };
+    env.set("HOME", `HOME=${user.home}`);
+    result.env = [...env.values()];
+  }
+  return result;
+}
+
+const rootOf = (instance: Instance) => `/proc/${instance.record.process?.pid}/root`;
+
+/** Why a shell would not run the command; undefined where it would. */
+async function obstacle(
+  instance: Instance,
+  process: ProcessSpec,
+): Promise<{ code: number; message: string } | undefined> {
+  const [name] = process.args;
+  const path = process.env.findLast((entry) => entry.startsWith("PATH="))?.slice(5) ?? "";
+  const candidates = name.includes("/")
+    ? [posix.resolve(process.cwd, name)]
+    : path.split(":").map((folder) => posix.resolve(process.cwd, folder || ".", name));
+  let found = false;
+  for (const candidate of candidates) {
+    const file = await resolveInRoot(rootOf(instance), candidate);
+    const info = await Deno.stat(file).catch(() => undefined);
+    if (!info) continue;
+    found = true;
+    if (info.isFile && (info.mode ?? 0) & 0o111) return undefined;
+  }
+  return found
+    ? { code: NOT_EXECUTABLE, message: `Cannot run ${name}: permission denied` }
+    : { code: NOT_FOUND, message: `Cannot run ${name}: no such command in the container` };
+}
+
+/** A session whose command never ran. */
+function refused({ code, message }: { code: number; message: string }): ExecSession {
+  const text = new TextEncoder().encode(`${message}\n`);
+  return {
+    stdin: new WritableStream(),
+    stdout: ReadableStream.from([]),
+    stderr: ReadableStream.from([text]),
+    exit: Promise.resolve(code),
+    kill: () => Promise.resolve(),
+  };
+}
+
+/** Throws `conflict` where the instance does not run. */
+export async function execIn(
+  host: Host,
+  instance: Instance,
+  request: ExecRequest,
+  signal?: AbortSignal,
+): Promise<ExecSession> {
+  if (!instance.running || !instance.record.process) {
+    throw new SvcError("conflict", `Cannot run a command in ${instance.id}: it is not running`, {
+      help: "start the deployment first",
+    });
+  }
+  if (request.command.length === 0) {
+    throw new SvcError("argument_invalid", "Cannot run a command: none is given");
+  }
+  if (request.tty) {
+    throw new SvcError(
+      "not_in_build",
+      "Cannot run a command on a terminal: not in this build yet",
+      {
+        help: "run it without a terminal",
+      },
+    );
+  }
+  const process = await processOf(instance, request);
+  const stands = await obstacle(instance, process);
+  if (stands) return refused(stands);
+  const { runtime } = await host.tools();
+  const id = crypto.randomUUID().slice(0, 8);
+  const document = join(instance.bundle, `exec-${id}.json`);
+  const pidFile = join(instance.bundle, `exec-${id}.pid`);
+  await Deno.writeTextFile(document, encodeSpec(process), { mode: 0o600 });
+  const [command, args] = runtime.command(
+    ...["exec", "--process", document, "--pid-file", pidFile, instance.record.key],
+  );
+  const child = new Deno.Command(command, {
+    args,
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const ended = child.status;
+  const kill = async (name: string) => {
+    // The runtime passes signals on, but cannot pass SIGKILL: the command itself is its child.
+    const pid = await waitForPid(pidFile, ended);
+    if (pid === undefined) return;
+    try {
+      Deno.kill(pid, name as Deno.Signal);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  };
+  const onAbort = () => {
+    kill("SIGKILL").catch(() => {/* it ended meanwhile */});
+  };
+  signal?.addEventListener("abort", onAbort, { once: true });
+  if (signal?.aborted) onAbort();
+  const exit = ended.then(async ({ code }) => {
+    signal?.removeEventListener("abort", onAbort);
+    await Promise.all(
+      [document, pidFile].map((path) => Deno.remove(path).catch(() => {/* never made */})),
+    );
+    return code;
+  });
+  return {
+    stdin: child.stdin,
+    stdout: child.stdout,
+    stderr: child.stderr,
+    exit,
+    kill: (name) => kill(name.startsWith("SIG") ? name : `SIG${name}`),
+  };
+}
+
+async function waitForPid(path: string, ended: Promise<unknown>): Promise<number | undefined> {
+  let over = false;
+  ended.then(() => {
+    over = true;
+  });
+  while (!over) {
+    const text = await Deno.readTextFile(path).catch(() => "");
+    if (/^\d+$/.test(text.trim())) return Number(text);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  return undefined;
+}
+
+/** True where the command exits with 0 before the signal aborts. */
+export async function runProbe(
+  host: Host,
+  instance: Instance,
+  command: string[],
+  signal: AbortSignal,
+): Promise<boolean> {
+  const session = await execIn(host, instance, { command }, signal);
+  const drain = (stream: ReadableStream<Uint8Array>) => stream.pipeTo(new WritableStream());
+  const [code] = await Promise.all([
+    session.exit,
+    session.stdin.close().catch(() => {/* it does not read */}),
+    drain(session.stdout),
+    drain(session.stderr),
+  ]);
+  return code === 0 && !signal.aborted;
+}

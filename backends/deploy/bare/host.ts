@@ -1,0 +1,97 @@
+/** What every part of the bare backend works with: folders, settings, programs. */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import type { Logger } from "../../../lib/base/log.ts";
+import type { ImageResolver, ResolvedImage } from "../../../lib/oci/resolver.ts";
+import type { Runtime } from "../../../lib/runtime/runtime.ts";
+import type { BridgeDriver } from "../../../lib/runtime/network.ts";
+import type { Snapshotter } from "../../../lib/snapshot/snapshotter.ts";
+import type { NamedVolumes } from "../../../lib/deploy/volumes.ts";
+import type { ExitWatcher } from "./exits.ts";
+import type { NetworkTable } from "./networks.ts";
+import type { Spares } from "./spares.ts";
+
+/** Values of the server's options of the same names. */
+export interface BareConfig {
+  /** SVC_BARE_RUNTIME. */
+  runtime: string;
+  systemdCgroup: boolean;
+  cniBinDir: string;
+  cniSubnetBase: string;
+  allowBindSources: readonly string[];
+  /** Folder that a reboot empties; default /run/svc. */
+  runDir?: string;
+}
+
+export interface BareOptions {
+  /** The server's data directory; everything stays below its `bare`. */
+  dataDir: string;
+  config: BareConfig;
+  /** Opened on first use: it may need privileges that the rest does not. */
+  snapshotter: () => Promise<Snapshotter>;
+  images: ImageResolver;
+  /** Name of the committed snapshot that holds the image's tree. */
+  unpack: (
+    snapshotter: Snapshotter,
+    image: ResolvedImage,
+    options: { onProgress?: () => void; signal?: AbortSignal },
+  ) => Promise<string>;
+  log: Logger;
+}
+
+export interface Paths {
+  deployments: string;
+  instances: string;
+  logs: string;
+  netns: string;
+  /** Namespaces made ahead, and those that instances took from there. */
+  spares: string;
+  exits: string;
+  volumes: string;
+  networks: string;
+  /** Below the run folder: what a reboot must empty. */
+  runtime: string;
+  leases: string;
+}
+
+export function barePaths(dataDir: string, runDir = "/run/svc"): Paths {
+  const root = join(dataDir, "bare");
+  const own = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  return {
+    deployments: join(root, "deployments"),
+    instances: join(root, "instances"),
+    logs: join(root, "logs"),
+    netns: join(root, "netns"),
+    spares: join(root, "spares"),
+    exits: join(root, "exits"),
+    volumes: join(root, "volumes"),
+    networks: join(root, "networks.json"),
+    runtime: join(runDir, own, "runtime"),
+    // Shared by every server of this host: two of them may use one bridge.
+    leases: join(runDir, "leases"),
+  };
+}
+
+/** Programs that were found, and their versions checked. */
+export interface Tools {
+  runtime: Runtime;
+  /** Absolute: the monitor is given paths. */
+  runtimePath: string;
+  conmon: string;
+  /** A static init for `init: true`, where the host has one. */
+  init?: string;
+}
+
+export interface Host {
+  paths: Paths;
+  config: BareConfig;
+  log: Logger;
+  exits: ExitWatcher;
+  networks: NetworkTable;
+  bridges: BridgeDriver;
+  volumes: NamedVolumes;
+  spares: Spares;
+  snapshotter(): Promise<Snapshotter>;
+  /** Throws `prerequisite_missing`; looked up once. */
+  tools(): Promise<Tools>;
+}

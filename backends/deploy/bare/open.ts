@@ -1,0 +1,32 @@
+/** The bare backend as the table's entry: settings by the server's names, and what its start checks. */
+import type { Logger } from "../../../lib/base/log.ts";
+import type { DeployBackend } from "../../../lib/deploy/backend.ts";
+import type { BackendParts, BackendSettings } from "../../../lib/deploy/module.ts";
+import { createBareBackend } from "./backend.ts";
+import { validateBareRuntime } from "./preflight.ts";
+
+export const takesOver = true;
+
+/** SPEC "Bare backend": the runtime is validated at startup. */
+export async function validate(settings: BackendSettings, log: Logger): Promise<void> {
+  await validateBareRuntime(settings.bareRuntime);
+  if (settings.hostNetwork === "0") {
+    log.warn("published ports are reachable inside this server's container only", {
+      reason: "SVC_HOST_NETWORK=0",
+    });
+  }
+}
+
+export function open({ settings, runDir, ...parts }: BackendParts): Promise<DeployBackend> {
+  return createBareBackend({
+    ...parts,
+    config: {
+      runtime: settings.bareRuntime,
+      systemdCgroup: settings.bareSystemdCgroup,
+      cniBinDir: settings.cniBinDir,
+      cniSubnetBase: settings.cniSubnetBase,
+      allowBindSources: settings.allowBindSources,
+      runDir,
+    },
+  });
+}

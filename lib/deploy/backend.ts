@@ -1,0 +1,94 @@
+/**
+ * A deploy backend: turns a DeploySpec into running instances. Constructed on first use. Members of
+ * `caps` may be absent: presence drives `/info`, the 501s and the contract suite's skips
+ * (`test/contract/deploy_backend.ts`).
+ */
+import type { ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
+import type { DeploySpec } from "../api/deploy_spec.ts";
+
+export interface Duplex {
+  readable: ReadableStream<Uint8Array>;
+  writable: WritableStream<Uint8Array>;
+  close(): void;
+}
+
+export interface LogOptions {
+  follow?: boolean;
+  /** Last lines per instance; absent: all. */
+  tail?: number;
+  since?: Date;
+  until?: Date;
+  instance?: string;
+  signal?: AbortSignal;
+}
+
+export interface ApplyProgress {
+  /** One line for a person: "pulling app:v1", "waiting until healthy". */
+  (message: string): void;
+}
+
+export interface ExecRequest {
+  command: string[];
+  env?: Record<string, string>;
+  user?: string;
+  workingDir?: string;
+  instance?: string;
+  tty?: boolean;
+}
+
+export interface ExecSession {
+  stdin: WritableStream<Uint8Array>;
+  stdout: ReadableStream<Uint8Array>;
+  stderr: ReadableStream<Uint8Array>;
+  /** The command's exit code; 126 and 127 as a shell has them. */
+  exit: Promise<number>;
+  kill(signal: string): Promise<void>;
+  /** Only where `tty` was asked for. */
+  resize?(rows: number, columns: number): void;
+}
+
+export interface DeployCaps {
+  exec?(
+    name: string,
+    request: ExecRequest,
+    options?: { signal?: AbortSignal },
+  ): Promise<ExecSession>;
+}
+
+export interface DeployBackend extends AsyncDisposable {
+  readonly name: string;
+  readonly caps: DeployCaps;
+  /**
+   * Makes it so; resolves when every instance runs (and is healthy where a healthcheck is set).
+   * Idempotent: an unchanged spec and image change nothing. A replacement that does not come up leaves
+   * the old instances running and throws `deploy_failed` with the last 20 log lines.
+   */
+  apply(
+    spec: DeploySpec,
+    options?: { onProgress?: ApplyProgress; signal?: AbortSignal },
+  ): Promise<ApplyResult>;
+  /** Missing: undefined. */
+  status(name: string): Promise<DeploymentStatus | undefined>;
+  list(): Promise<DeploymentStatus[]>;
+  /** Stops gracefully, then removes. Missing: false. Named volumes stay. */
+  delete(name: string, options?: { signal?: AbortSignal }): Promise<boolean>;
+  /** Throws `not_found`. Idempotent: starting a running deployment does nothing. */
+  power(
+    name: string,
+    action: "start" | "stop" | "restart",
+    options?: { signal?: AbortSignal },
+  ): Promise<DeploymentStatus>;
+  /** Frames in order of time per instance; throws `not_found` before the first. */
+  logs(name: string, options?: LogOptions): AsyncIterable<LogFrame>;
+  /** A connection to a port inside the deployment's first running instance. */
+  dial(
+    name: string,
+    port: number,
+    protocol: "tcp" | "udp",
+    options?: { signal?: AbortSignal },
+  ): Promise<Duplex>;
+  /**
+   * Leaves workloads running and lets go of them: a later server on the same data finds them again.
+   */
+  [Symbol.asyncDispose](): Promise<void>;
+}

@@ -1,0 +1,94 @@
+/** Health checks: probes on a schedule, and the state they give. */
+import type { HealthPlan } from "./container_config.ts";
+
+export type Health = "starting" | "healthy" | "unhealthy";
+
+export interface HealthOptions {
+  plan: HealthPlan;
+  /** Runs the command; true where it exits with 0 in time. The signal aborts at the timeout. */
+  probe: (command: string[], signal: AbortSignal) => Promise<boolean>;
+  onChange: (health: Health) => void;
+}
+
+/** While starting, probes come at least this often, so that "healthy" is known soon. */
+const QUICK = 1000;
+const FIRST = 100;
+
+/**
+ * Probes until stopped. While starting, quick probes look for the first success; only those that are due
+ * by the plan's own interval, after the start period, count as failures.
+ */
+export class HealthMonitor {
+  #options: HealthOptions;
+  #stopped = new AbortController();
+  #state: Health = "starting";
+  #failures = 0;
+
+  constructor(options: HealthOptions) {
+    this.#options = options;
+  }
+
+  get state(): Health {
+    return this.#state;
+  }
+
+  start(): void {
+    this.#loop().catch(() => {/* only an abort ends the loop early */});
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #loop(): Promise<void> {
+    const { plan } = this.#options;
+    const began = Date.now();
+    let counted = began;
+    let wait = FIRST;
+    while (!this.#stopped.signal.aborted) {
+      await this.#sleep(Math.min(wait, plan.interval));
+      if (this.#stopped.signal.aborted) return;
+      const good = await this.#probe();
+      if (this.#stopped.signal.aborted) return;
+      const now = Date.now();
+      if (good) {
+        this.#failures = 0;
+        this.#set("healthy");
+      } else if (this.#state !== "starting") {
+        if (++this.#failures >= plan.retries) this.#set("unhealthy");
+      } else if (now - began > plan.startPeriod && now - counted >= plan.interval) {
+        counted = now;
+        if (++this.#failures >= plan.retries) this.#set("unhealthy");
+      }
+      wait = this.#state === "starting" ? Math.min(QUICK, plan.startInterval) : plan.interval;
+    }
+  }
+
+  async #probe(): Promise<boolean> {
+    const { plan, probe } = this.#options;
+    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(plan.timeout)]);
+    try {
+      return await probe(plan.command, signal);
+    } catch {
+      return false;
+    }
+  }
+
+  #set(state: Health): void {
+    if (this.#state === state) return;
+    this.#state = state;
+    this.#options.onChange(state);
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#stopped.signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#stopped.signal.addEventListener("abort", done);
+    });
+  }
+}

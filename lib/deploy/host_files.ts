@@ -1,0 +1,62 @@
+/** The files a container host writes for its containers: hosts, resolv.conf, hostname. */
+
+export interface HostsOptions {
+  hostname: string;
+  /** The container's own address; absent on host and none networks. */
+  ip?: string;
+  /** `extraHosts`; "host-gateway" as an address means the gateway. */
+  extra?: Record<string, string>;
+  gateway?: string;
+  /** Other deployments on the same networks. */
+  peers?: { ip: string; names: string[] }[];
+}
+
+export function hostsFile(options: HostsOptions): string {
+  const lines = [
+    "127.0.0.1\tlocalhost",
+    "::1\tlocalhost ip6-localhost ip6-loopback",
+    "fe00::0\tip6-localnet",
+    "ff02::1\tip6-allnodes",
+    "ff02::2\tip6-allrouters",
+    `${options.ip ?? "127.0.1.1"}\t${options.hostname}`,
+  ];
+  for (const [name, address] of Object.entries(options.extra ?? {})) {
+    const ip = address === "host-gateway" ? options.gateway ?? "127.0.0.1" : address;
+    lines.push(`${ip}\t${name}`);
+  }
+  for (const { ip, names } of options.peers ?? []) lines.push(`${ip}\t${names.join(" ")}`);
+  return lines.join("\n") + "\n";
+}
+
+export interface ResolvOptions {
+  servers?: string[];
+  search?: string[];
+  options?: string[];
+  /** True where the container shares the host's network and so its loopback resolvers. */
+  hostNetwork?: boolean;
+}
+
+/** `host` is the host's resolv.conf; each given list replaces the host's own lines of that kind. */
+export function resolvConf(host: string, options: ResolvOptions): string {
+  const rows = host.split("\n").map((line) => line.trim().split(/\s+/));
+  const values = (keyword: string) => rows.filter((row) => row[0] === keyword);
+  const servers = options.servers ??
+    values("nameserver").map((row) => row[1]).filter((address) =>
+      address && (options.hostNetwork || !/^(127\.|::1$)/.test(address))
+    );
+  const search = options.search ?? values("search").at(-1)?.slice(1) ?? [];
+  const extra = options.options ?? values("options").flatMap((row) => row.slice(1));
+  return [
+    ...servers.map((address) => `nameserver ${address}`),
+    ...(search.length > 0 ? [`search ${search.join(" ")}`] : []),
+    ...(extra.length > 0 ? [`options ${extra.join(" ")}`] : []),
+  ].join("\n") + "\n";
+}
+
+/** The resolv.conf that names servers reachable from a network namespace, where the host has one. */
+export async function hostResolvConf(): Promise<string> {
+  const text = await Deno.readTextFile("/etc/resolv.conf").catch(() => "");
+  const onlyStub = /^nameserver\s+127\.0\.0\.53$/m.test(text);
+  if (!onlyStub) return text;
+  return await Deno.readTextFile("/run/systemd/resolve/resolv.conf").catch(() => text);
+}

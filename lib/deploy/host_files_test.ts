@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { hostsFile, resolvConf } from "./host_files.ts";
+
+Deno.test("hosts: own name, extra hosts, gateway and peers", () => {
+  const text = hostsFile({
+    hostname: "web-0",
+    ip: "10.4.0.2",
+    gateway: "10.4.0.1",
+    extra: { db: "10.0.0.9", host: "host-gateway" },
+    peers: [{ ip: "10.4.0.3", names: ["api", "alias"] }],
+  });
+  assert.match(text, /^127\.0\.0\.1\tlocalhost$/m);
+  for (
+    const line of ["10.4.0.2\tweb-0", "10.0.0.9\tdb", "10.4.0.1\thost", "10.4.0.3\tapi alias"]
+  ) assert.ok(text.split("\n").includes(line), line);
+});
+
+Deno.test("resolv.conf: loopback resolvers stay on the host, given lists replace", () => {
+  const host = "nameserver 127.0.0.53\nnameserver 10.0.0.2\nsearch lan\noptions edns0\n";
+  assert.equal(resolvConf(host, {}), "nameserver 10.0.0.2\nsearch lan\noptions edns0\n");
+  assert.match(resolvConf(host, { hostNetwork: true }), /127\.0\.0\.53/);
+  assert.equal(
+    resolvConf(host, { servers: ["1.2.3.4"], search: [], options: ["ndots:1"] }),
+    "nameserver 1.2.3.4\noptions ndots:1\n",
+  );
+});

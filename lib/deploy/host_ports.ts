@@ -1,0 +1,100 @@
+/** Published ports of a host: which one is free, and clear words where it is not. */
+import { createSocket } from "node:dgram";
+import { SvcError } from "../base/errors.ts";
+import type { PortSpec } from "../api/deploy_spec.ts";
+import type { PublishedPort } from "../api/deployment.ts";
+
+const ANY = new Set(["0.0.0.0", "::"]);
+
+/** True where both cannot be published at once. */
+export function collide(a: PublishedPort, b: PublishedPort): boolean {
+  return a.host === b.host && a.protocol === b.protocol &&
+    (a.hostIP === b.hostIP || ANY.has(a.hostIP) || ANY.has(b.hostIP));
+}
+
+function refusal(port: PublishedPort, why: string, cause?: unknown): SvcError {
+  const host = port.hostIP.includes(":") ? `[${port.hostIP}]` : port.hostIP;
+  return new SvcError("port_in_use", `Cannot publish ${host}:${port.host}: ${why}`, { cause });
+}
+
+function inWords(error: unknown): string {
+  const code = (error as { code?: string }).code;
+  if (code === "EADDRINUSE" || error instanceof Deno.errors.AddrInUse) return "address in use";
+  if (code === "EADDRNOTAVAIL" || error instanceof Deno.errors.AddrNotAvailable) {
+    return "this host has no such address";
+  }
+  return (error as Error).message;
+}
+
+/** Binds and lets go; returns the port that was bound. */
+async function probe(port: PublishedPort): Promise<number> {
+  if (port.protocol === "udp") {
+    const socket = createSocket(port.hostIP.includes(":") ? "udp6" : "udp4");
+    const { promise, resolve, reject } = Promise.withResolvers<number>();
+    socket.once("error", reject);
+    socket.bind(
+      { port: port.host, address: port.hostIP, exclusive: true },
+      () => resolve(socket.address().port),
+    );
+    try {
+      return await promise;
+    } finally {
+      socket.close();
+    }
+  }
+  // Closed by hand: the bundler's minifier drops a `using` whose variable is used once.
+  const listener = Deno.listen({ hostname: port.hostIP, port: port.host });
+  try {
+    return listener.addr.port;
+  } finally {
+    listener.close();
+  }
+}
+
+/** Throws `port_in_use` where a process of this host, or another deployment, has the port. */
+export async function requireFree(
+  ports: readonly PublishedPort[],
+  taken: readonly { port: PublishedPort; by: string }[],
+): Promise<void> {
+  for (const [index, port] of ports.entries()) {
+    const other = taken.find((entry) => collide(entry.port, port));
+    if (other) throw refusal(port, `address in use by deployment ${other.by}`);
+    if (ports.slice(0, index).some((earlier) => collide(earlier, port))) {
+      throw refusal(port, "it is published twice in the spec");
+    }
+    if (port.protocol === "sctp") continue;
+    try {
+      await probe(port);
+    } catch (error) {
+      throw refusal(port, inWords(error), error);
+    }
+  }
+}
+
+/**
+ * Fills in what the spec leaves open: every address, and a free port where none is named. `before` are
+ * the ports of the deployment so far: an open port keeps its number across a replacement.
+ */
+export async function choosePorts(
+  ports: readonly PortSpec[],
+  before: readonly PublishedPort[] = [],
+): Promise<PublishedPort[]> {
+  const chosen: PublishedPort[] = [];
+  for (const { host, container, protocol, hostIP = "0.0.0.0" } of ports) {
+    const port = { hostIP, host: host ?? 0, container, protocol };
+    if (!port.host) {
+      const kept = before.find((old) =>
+        old.container === container && old.protocol === protocol && old.hostIP === hostIP &&
+        !chosen.some((other) => collide(other, { ...port, host: old.host }))
+      );
+      try {
+        port.host = kept?.host ??
+          await probe({ ...port, protocol: protocol === "udp" ? protocol : "tcp" });
+      } catch (error) {
+        throw refusal(port, inWords(error), error);
+      }
+    }
+    chosen.push(port);
+  }
+  return chosen;
+}

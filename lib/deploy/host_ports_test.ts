@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import type { PublishedPort } from "../api/deployment.ts";
+import { choosePorts, collide, requireFree } from "./host_ports.ts";
+
+const port = (host: number, more: Partial<PublishedPort> = {}): PublishedPort => ({
+  hostIP: "127.0.0.1",
+  host,
+  container: 80,
+  protocol: "tcp",
+  ...more,
+});
+
+Deno.test("ports collide by number, protocol and overlapping address", () => {
+  assert.ok(collide(port(80), port(80, { container: 1 })));
+  assert.ok(collide(port(80), port(80, { hostIP: "0.0.0.0" })));
+  assert.ok(!collide(port(80), port(80, { protocol: "udp" })));
+  assert.ok(!collide(port(80), port(80, { hostIP: "127.0.0.2" })));
+});
+
+Deno.test("a port in use is refused by address, whoever has it", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const used = port(listener.addr.port);
+  await assert.rejects(requireFree([used], []), {
+    code: "port_in_use",
+    message: `Cannot publish 127.0.0.1:${used.host}: address in use`,
+  });
+  await assert.rejects(
+    requireFree([port(9)], [{ port: port(9), by: "other" }]),
+    /by deployment other/,
+  );
+  const free = port(0);
+  await assert.rejects(requireFree([port(1, { hostIP: "192.0.2.1" })], []), /no such address/);
+  await requireFree([free, port(0, { protocol: "udp", container: 1, host: 0 })], []);
+});
+
+Deno.test("open ports are chosen, kept across a replacement, and differ", async () => {
+  const open = { container: 80, protocol: "tcp" as const, hostIP: "127.0.0.1" };
+  const [first] = await choosePorts([open]);
+  assert.ok(first.host > 0);
+  assert.equal((await choosePorts([open], [first]))[0].host, first.host);
+  const [fixed] = await choosePorts([{ ...open, host: 8080 }], [first]);
+  assert.equal(fixed.host, 8080);
+});

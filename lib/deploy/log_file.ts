@@ -1,0 +1,303 @@
+/**
+ * Reads the logs a container monitor writes: one line of text each, `TIME STREAM F|P TEXT` (the format
+ * of the Kubernetes CRI); a long line comes in parts marked P. One older file stays beside as `.1`.
+ */
+import type { LogFrame } from "../api/deployment.ts";
+
+/** A line longer than this is delivered in several frames. */
+const LONGEST_LINE = 1024 * 1024;
+const BLOCK = 64 * 1024;
+const POLL = 100;
+
+export interface ReadLogOptions {
+  follow?: boolean;
+  tail?: number;
+  since?: Date;
+  until?: Date;
+  signal?: AbortSignal;
+  /** While following: true once nothing more will be written. */
+  ended?: () => boolean;
+}
+
+/** RFC 3339 in UTC with nine digits, so that texts order as times do. */
+export function normalTime(text: string): string {
+  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
+  if (!match) return text;
+  const [, seconds, fraction = "", zone] = match;
+  const utc = zone === "Z" || zone === "+00:00"
+    ? seconds
+    : new Date(`${seconds}${zone}`).toISOString().slice(0, 19);
+  return `${utc}.${fraction.padEnd(9, "0")}Z`;
+}
+
+/** Puts parts together; one per file sequence. */
+class Assembler {
+  #instance: string;
+  #parts: Record<string, string> = {};
+  #last = "";
+
+  constructor(instance: string) {
+    this.#instance = instance;
+  }
+
+  /** The frame that this line completes, if it does. What is no log line is skipped. */
+  push(line: string): LogFrame | undefined {
+    const match = /^(\S+) (stdout|stderr) ([FP]) ?(.*)$/s.exec(line);
+    if (!match) return undefined;
+    const [, time, stream, tag, text] = match;
+    this.#last = time;
+    const whole = (this.#parts[stream] ?? "") + text;
+    if (tag === "P" && whole.length < LONGEST_LINE) {
+      this.#parts[stream] = whole;
+      return undefined;
+    }
+    delete this.#parts[stream];
+    return this.#frame(time, stream, whole);
+  }
+
+  /** What was begun and will not be completed: output that ended without a newline. */
+  flush(): LogFrame[] {
+    const frames = Object.entries(this.#parts).map(([stream, text]) =>
+      this.#frame(this.#last, stream, text)
+    );
+    this.#parts = {};
+    return frames;
+  }
+
+  #frame(time: string, stream: string, text: string): LogFrame {
+    return {
+      time: normalTime(time),
+      instance: this.#instance,
+      stream: stream as LogFrame["stream"],
+      line: text.endsWith("\r") ? text.slice(0, -1) : text,
+    };
+  }
+}
+
+/** An open file read line by line; what follows the last newline waits for more. */
+class LineReader {
+  readonly file: Deno.FsFile;
+  readonly inode: number | null;
+  #rest = new Uint8Array(0);
+  #decoder = new TextDecoder();
+
+  private constructor(file: Deno.FsFile, inode: number | null) {
+    this.file = file;
+    this.inode = inode;
+  }
+
+  static async open(path: string): Promise<LineReader | undefined> {
+    try {
+      const file = await Deno.open(path);
+      return new LineReader(file, (await file.stat()).ino);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  /** The complete lines that are there now; empty at the end of the file. */
+  async next(): Promise<string[]> {
+    const block = new Uint8Array(BLOCK);
+    for (;;) {
+      const count = await this.file.read(block);
+      if (count === null) return [];
+      const bytes = new Uint8Array(this.#rest.length + count);
+      bytes.set(this.#rest);
+      bytes.set(block.subarray(0, count), this.#rest.length);
+      const end = bytes.lastIndexOf(10);
+      if (end < 0) {
+        this.#rest = bytes;
+        continue;
+      }
+      this.#rest = bytes.slice(end + 1);
+      return this.#decoder.decode(bytes.subarray(0, end)).split("\n");
+    }
+  }
+
+  async size(): Promise<number> {
+    return (await this.file.stat()).size;
+  }
+
+  /** Moves to `offset`; a line that is cut by it is not delivered. */
+  async seek(offset: number): Promise<void> {
+    await this.file.seek(offset, Deno.SeekMode.Start);
+    this.#rest = new Uint8Array(0);
+  }
+
+  close(): void {
+    this.file.close();
+  }
+}
+
+/**
+ * The last `count` frames of one file, oldest first; leaves the reader at the end. `whole`: a line that
+ * is not complete counts too.
+ */
+async function lastFrames(
+  reader: LineReader,
+  instance: string,
+  count: number,
+  whole: boolean,
+): Promise<LogFrame[]> {
+  const size = await reader.size();
+  for (let window = BLOCK;; window *= 4) {
+    const from = Math.max(0, size - window);
+    await reader.seek(from);
+    const assembler = new Assembler(instance);
+    const frames: LogFrame[] = [];
+    let first = from > 0;
+    for (let lines = await reader.next(); lines.length > 0; lines = await reader.next()) {
+      for (const line of lines) {
+        // Begun in the middle: the first line, and the parts that belong to it, are not whole.
+        if (first) {
+          first = !/^\S+ (stdout|stderr) F /.test(line);
+          continue;
+        }
+        const frame = assembler.push(line);
+        if (frame) frames.push(frame);
+        if (frames.length > count) frames.shift();
+      }
+    }
+    if (whole) frames.push(...assembler.flush());
+    if (frames.length >= count || from === 0) return frames.slice(-count);
+  }
+}
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Frames of one instance's log, oldest first. A log that is not there yet is empty. */
+export async function* readLog(
+  path: string,
+  instance: string,
+  options: ReadLogOptions = {},
+): AsyncGenerator<LogFrame> {
+  const { follow, tail, signal } = options;
+  const since = options.since?.getTime() ?? -Infinity;
+  const until = options.until?.getTime() ?? Infinity;
+  const assembler = new Assembler(instance);
+  const wanted = (frame: LogFrame) => Date.parse(frame.time) >= since;
+  let reader = await LineReader.open(path);
+  try {
+    if (tail !== undefined) {
+      const frames = reader ? await lastFrames(reader, instance, tail, !follow) : [];
+      const older = frames.length < tail ? await LineReader.open(`${path}.1`) : undefined;
+      if (older) {
+        try {
+          frames.unshift(...await lastFrames(older, instance, tail - frames.length, false));
+        } finally {
+          older.close();
+        }
+      }
+      for (const frame of tail === 0 ? [] : frames) {
+        if (Date.parse(frame.time) > until) return;
+        if (wanted(frame)) yield frame;
+      }
+    } else {
+      const older = await LineReader.open(`${path}.1`);
+      // Rotated between the two openings: the file that is open is read below.
+      const same = older?.inode === reader?.inode;
+      try {
+        for (let lines = await older?.next(); lines?.length; lines = await older?.next()) {
+          if (same) break;
+          for (const line of lines) {
+            const frame = assembler.push(line);
+            if (!frame) continue;
+            if (Date.parse(frame.time) > until) return;
+            if (wanted(frame)) yield frame;
+          }
+        }
+      } finally {
+        older?.close();
+      }
+    }
+    for (;;) {
+      // Asked before reading: what was written until then is read below.
+      const ended = !follow || signal?.aborted || options.ended?.() || Date.now() > until;
+      const moved = reader && follow && await replaced(path, reader);
+      for (let lines = await reader?.next(); lines?.length; lines = await reader?.next()) {
+        for (const line of lines) {
+          const frame = assembler.push(line);
+          if (!frame) continue;
+          if (Date.parse(frame.time) > until) return;
+          if (wanted(frame)) yield frame;
+          if (signal?.aborted) return;
+        }
+      }
+      if (moved || !reader) {
+        const next: LineReader | undefined = await LineReader.open(path);
+        if (next) {
+          reader?.close();
+          reader = next;
+          continue;
+        }
+      }
+      if (ended) {
+        yield* assembler.flush().filter(wanted);
+        return;
+      }
+      await delay(POLL);
+    }
+  } finally {
+    reader?.close();
+  }
+}
+
+/** True where another file has taken the path: the one that is open gets nothing more. */
+async function replaced(path: string, reader: LineReader): Promise<boolean> {
+  const info = await Deno.stat(path).catch(() => undefined);
+  return info !== undefined && info.ino !== reader.inode;
+}
+
+/**
+ * Moves a log that has reached `limit` bytes to `.1` and has the writer open a new one; the writer goes
+ * on into the moved file until then, so nothing is lost. True where it rotated.
+ */
+export async function rotateLog(
+  path: string,
+  limit: number,
+  reopen: () => Promise<void>,
+): Promise<boolean> {
+  const info = await Deno.stat(path).catch(() => undefined);
+  if (!info || info.size < limit) return false;
+  await Deno.rename(path, `${path}.1`);
+  await reopen();
+  return true;
+}
+
+/** Frames of several instances: by time where all of it is there, as they come while following. */
+export async function* mergeLogs(
+  logs: AsyncGenerator<LogFrame>[],
+  follow: boolean,
+): AsyncGenerator<LogFrame> {
+  type Head = { log: AsyncGenerator<LogFrame>; frame: IteratorResult<LogFrame> };
+  const pull = (log: AsyncGenerator<LogFrame>): Promise<Head> =>
+    log.next().then((frame) => ({ log, frame }));
+  try {
+    if (follow) {
+      const waiting = new Map(logs.map((log) => [log, pull(log)]));
+      while (waiting.size > 0) {
+        const { log, frame } = await Promise.race(waiting.values());
+        if (frame.done) waiting.delete(log);
+        else {
+          waiting.set(log, pull(log));
+          yield frame.value;
+        }
+      }
+      return;
+    }
+    const heads = (await Promise.all(logs.map(pull))).filter((head) => !head.frame.done);
+    while (heads.length > 0) {
+      let least = 0;
+      for (let i = 1; i < heads.length; i++) {
+        if (heads[i].frame.value.time < heads[least].frame.value.time) least = i;
+      }
+      yield heads[least].frame.value;
+      heads[least] = await pull(heads[least].log);
+      if (heads[least].frame.done) heads.splice(least, 1);
+    }
+  } finally {
+    // A log that waits for more ends at its signal; not awaited, or a quiet one would hold the reader.
+    for (const log of logs) log.return(undefined).catch(() => {/* it failed already */});
+  }
+}

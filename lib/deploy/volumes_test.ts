@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { NamedVolumes } from "./volumes.ts";
+
+Deno.test("a new volume is filled from the image once and keeps its content", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    const seed = join(dir, "seed");
+    await Deno.mkdir(seed, { mode: 0o750 });
+    await Deno.writeTextFile(join(seed, "a"), "1");
+    const volumes = new NamedVolumes(join(dir, "volumes"));
+    assert.deepEqual(await volumes.list(), []);
+    const [path, again] = await Promise.all([
+      volumes.ensure("db", seed),
+      volumes.ensure("db", seed),
+    ]);
+    assert.equal(path, again);
+    assert.equal(await Deno.readTextFile(join(path, "a")), "1");
+    assert.equal(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o750);
+    await Deno.writeTextFile(join(path, "a"), "2");
+    await volumes.ensure("db", seed);
+    assert.equal(await Deno.readTextFile(join(path, "a")), "2");
+    await volumes.ensure("empty", join(dir, "missing"));
+    assert.deepEqual(await volumes.list(), ["db", "empty"]);
+    assert.throws(() => volumes.ensure("../x"), { code: "argument_invalid" });
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
