@@ -1,0 +1,207 @@
+/** The command table (DESIGN.md section 11): thin, so that starting svc loads what the command needs. */
+import { type Command, command } from "./lib/commands/command.ts";
+import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
+import * as options from "./lib/commands/options.ts";
+import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
+import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
+
+const ONE_NAME = { min: 1, max: 1, names: "NAME" };
+const NAMES = { min: 1, max: Infinity, names: "NAME" };
+
+/** Of `svc push` and `svc pull`. */
+const PLACES =
+  "A place is NAME[:TAG][@DIGEST] in the server's registry, HOST/NAME in another one, " +
+  "docker-archive:FILE[:NAME], oci:DIR[:TAG], oci-archive:FILE[:TAG], or the path of a .tar file. " +
+  "Digests stay as they are, and everything is verified on its way. Multi-platform images move whole; " +
+  "a docker archive holds one platform. What is there already is skipped, and after an interruption " +
+  "the same command goes on. Logins are those of docker and podman.";
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: "serve",
+    usage: "[OPTIONS]",
+    summary: "Run the server: registry, builder and runtime in one process.",
+    options: options.NO_OPTIONS,
+  },
+  command({
+    name: "build",
+    usage: "[OPTIONS] CONTEXT",
+    summary: "Build an image from a Dockerfile; it lands in the server's registry.",
+    description:
+      "CONTEXT is a directory, or - for a tar archive on standard input. What .dockerignore names is " +
+      "not sent. On success the image's names and digest go to standard output.",
+    options: options.BUILD_OPTIONS,
+    positionals: { min: 1, max: 1, names: "CONTEXT" },
+    examples: [
+      "svc build -t app:v1 .",
+      "svc build -t app:dev -f docker/Dockerfile --target dev --build-arg VERSION=2 .",
+      "tar -c -C app . | svc build -q -",
+    ],
+    run: () => import("./lib/commands/build.ts"),
+  }),
+  command({
+    name: "push",
+    usage: "[OPTIONS] SOURCE DEST",
+    summary: "Copy an image to a registry, or between any two places.",
+    description: `${PLACES} A DEST without tag is latest.`,
+    options: PUSH_OPTIONS,
+    positionals: { min: 2, max: 2, names: "SOURCE or DEST" },
+    examples: [
+      "svc push app:v1 registry.example.com/team/app:v1",
+      "svc push docker-archive:app.tar app:v1",
+      "svc push oci:layout:v1 app:v1 --referrers",
+    ],
+    run: () => import("./lib/commands/push.ts"),
+  }),
+  command({
+    name: "pull",
+    usage: "[OPTIONS] SOURCE [DEST]",
+    summary: "Copy an image into the server's registry, a folder or an archive.",
+    description:
+      `${PLACES} Without DEST the image goes to the server's registry under its own name.`,
+    options: PULL_OPTIONS,
+    positionals: { min: 1, max: 2, names: "SOURCE" },
+    examples: [
+      "svc pull docker.io/library/busybox:1.36",
+      "svc pull app:v1 -o app.tar && docker load -i app.tar",
+      "svc pull app:v1 oci:layout:v1",
+      "svc pull app:v1 oci-archive:app.tar --platform linux/arm64",
+    ],
+    run: () => import("./lib/commands/pull.ts"),
+  }),
+  command({
+    name: "deploy",
+    usage: "[OPTIONS] [-f SPEC | IMAGE]",
+    summary: "Make a deployment run as its spec says; an unchanged one is left alone.",
+    options: options.DEPLOY_OPTIONS,
+    positionals: { min: 0, max: 1, names: "IMAGE" },
+    examples: [
+      "svc deploy -f app.yaml",
+      "svc deploy -f app.yaml --image app:v2",
+      "svc deploy app:v1 --name web -p 8080:80 -e MODE=fast",
+    ],
+    run: () => import("./lib/commands/deploy.ts"),
+  }),
+  command({
+    name: "ps",
+    usage: "[OPTIONS]",
+    summary: "List the deployments.",
+    options: options.NO_OPTIONS,
+    examples: ["svc ps", "svc ps --output json"],
+    run: () => import("./lib/commands/ps.ts"),
+  }),
+  command({
+    name: "status",
+    usage: "[OPTIONS] NAME",
+    summary: "Show a deployment, its ports and its instances.",
+    options: options.NO_OPTIONS,
+    positionals: ONE_NAME,
+    run: () => import("./lib/commands/status.ts"),
+  }),
+  command({
+    name: "logs",
+    usage: "[OPTIONS] NAME",
+    summary: "Show what a deployment printed.",
+    options: options.LOGS_OPTIONS,
+    positionals: ONE_NAME,
+    examples: ["svc logs -f --tail 20 web", "svc logs --since 10m -t web"],
+    run: () => import("./lib/commands/logs.ts"),
+  }),
+  command({
+    name: "exec",
+    usage: "[OPTIONS] NAME COMMAND [ARG...]",
+    summary: "Run a command inside a running instance; svc ends with its exit code.",
+    options: options.EXEC_OPTIONS,
+    positionals: { min: 2, max: Infinity, names: "NAME or COMMAND" },
+    passThroughAfter: 1,
+    examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh"],
+    run: () => import("./lib/commands/exec.ts"),
+  }),
+  command({
+    name: "stop",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop deployments; a stopped one stays stopped.",
+    options: options.NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./lib/commands/power.ts")).stop,
+  }),
+  command({
+    name: "start",
+    usage: "[OPTIONS] NAME...",
+    summary: "Start stopped deployments.",
+    options: options.NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./lib/commands/power.ts")).start,
+  }),
+  command({
+    name: "restart",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop and start deployments.",
+    options: options.NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./lib/commands/power.ts")).restart,
+  }),
+  command({
+    name: "rm",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop and remove deployments; named volumes stay.",
+    options: options.REMOVE_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./lib/commands/power.ts")).remove,
+  }),
+  command({
+    name: "info",
+    usage: "[OPTIONS]",
+    summary: "Show what the server is and can do.",
+    options: options.NO_OPTIONS,
+    run: () => import("./lib/commands/info.ts"),
+  }),
+  command({
+    name: "gc",
+    usage: "[OPTIONS]",
+    summary: "Collect garbage: blobs that no manifest refers to.",
+    description: "Safe while others push and pull.",
+    options: GC_OPTIONS,
+    examples: ["svc gc --dry-run", "svc gc"],
+    run: () => import("./lib/commands/gc.ts"),
+  }),
+  command({
+    name: "storage",
+    usage: "[OPTIONS] usage|verify",
+    summary: "Show what the server's store holds, or check all of it.",
+    description:
+      "verify reads every blob and checks it against its digest, and that nothing names what is " +
+      "missing; it ends with 1 where something is wrong.",
+    options: STORAGE_OPTIONS,
+    positionals: { min: 1, max: 1, names: "usage or verify" },
+    examples: ["svc storage usage", "svc storage verify --quarantine"],
+    run: () => import("./lib/commands/storage.ts"),
+  }),
+  command({
+    name: "doctor",
+    usage: "[OPTIONS] s3 URL",
+    summary: "Try everything that svc needs of a bucket, and say what is missing.",
+    description:
+      "URL is a value of SVC_STORAGE. What is tried is written to a folder of its own and taken away again. " +
+      "Ends with 1 where something is missing that svc cannot do without.",
+    options: options.NO_OPTIONS,
+    positionals: { min: 2, max: 2, names: "s3 or URL" },
+    examples: ['svc doctor s3 "s3://images?endpoint=https://s3.example.com&path_style=true"'],
+    run: () => import("./lib/commands/doctor.ts"),
+  }),
+  command({
+    name: "version",
+    usage: "[OPTIONS]",
+    summary: "Show the version of this executable.",
+    options: options.NO_OPTIONS,
+    run: () => import("./lib/commands/version.ts"),
+  }),
+];
+
+/**
+ * Runs one command line and resolves to the exit code: 0 done, 1 failed, 2 usage, 125 svc failed around a
+ * command that ran, 130 interrupted, else the remote command's own.
+ */
+export function runCli(args: readonly string[], context: CliContext): Promise<number> {
+  return dispatch(COMMANDS, args, context);
+}

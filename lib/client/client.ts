@@ -1,0 +1,279 @@
+/** The management API's client: JSON calls, event streams and WebSockets, with the server's own errors. */
+import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
+import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
+import { readLines } from "./lines.ts";
+
+export const API_PREFIX = "/.svc/v1";
+export const EVENTS_TYPE = "application/x-ndjson";
+
+export interface ClientOptions {
+  /** "http://host:port", with a path where the server stands behind one; without a scheme it is http. */
+  server: string;
+  /** Sent as `Authorization: Bearer`. */
+  token?: string;
+  /** Ends every call of this client. */
+  signal?: AbortSignal;
+  /** The environment names a proxy: it is passed by where the server is this machine itself. */
+  proxied?: boolean;
+}
+
+export interface Call {
+  query?: URLSearchParams | Record<string, string | undefined>;
+  body?: ReadableStream<Uint8Array> | string;
+  /** Of the body. */
+  contentType?: string;
+  /** Media types asked for; default JSON. */
+  accept?: string;
+}
+
+/** Given before the socket opens: the server may speak, and hang up, at once. */
+export interface SocketHandlers {
+  onMessage: (data: Uint8Array<ArrayBuffer>) => void;
+  /** Only of a socket that was open. */
+  onClose: () => void;
+}
+
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+export interface Client {
+  /** Without a trailing slash. */
+  readonly server: string;
+  /**
+   * One call to a path under `/.svc/v1`. Resolves for 2xx; throws what the server reported,
+   * `server_unreachable` where there is none, or `upstream_failed` where what answers is not svc. The
+   * caller reads or cancels the body.
+   */
+  request(method: Method, path: string, call?: Call): Promise<Response>;
+  /** The answer's JSON; undefined for 204. */
+  json<T>(method: Method, path: string, call?: Call): Promise<T>;
+  /** The answer's JSON objects, one a line, as they come. */
+  events<T>(method: Method, path: string, call?: Call): AsyncGenerator<T>;
+  /** An open WebSocket. The caller closes it. */
+  socket(
+    path: string,
+    query: URLSearchParams | undefined,
+    handlers: SocketHandlers,
+  ): Promise<WebSocket>;
+}
+
+/** Throws `config_invalid` for what is no http or https URL. */
+export function parseServer(text: string): URL {
+  const url = URL.parse(text.includes("://") ? text : `http://${text}`);
+  if (!url || !/^https?:$/.test(url.protocol) || url.hostname === "" || url.search || url.hash) {
+    throw new SvcError(
+      "config_invalid",
+      `Cannot use server ${JSON.stringify(text)}: expected a URL such as http://localhost:5000`,
+      { help: "correct --server or SVC_SERVER" },
+    );
+  }
+  return url;
+}
+
+/** The system's own last words: Deno puts them at the end of a chain of causes and colons. */
+function reason(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const text = cause instanceof Error ? cause.message : String(cause);
+  const last = text.split(": ").at(-1)!.replace(/ \(os error \d+\)$/, "");
+  return last.charAt(0).toLowerCase() + last.slice(1);
+}
+
+/** What a refused call says: the server's problem, or that no svc answered. */
+export async function responseError(response: Response, server: string): Promise<SvcError> {
+  const type = response.headers.get("content-type") ?? "";
+  const text = await response.text().catch(() => "");
+  if (type.startsWith(PROBLEM_TYPE) || type.startsWith("application/json")) {
+    const problem = parseProblem(text);
+    if (problem) return problem;
+  }
+  const status = `${response.status} ${response.statusText}`.trim();
+  return new SvcError(
+    "upstream_failed",
+    `Cannot use ${server}: it answered ${status}, not as an svc server does`,
+    { help: "check the URL in --server or SVC_SERVER" },
+  );
+}
+
+/** A code that only a newer server has is shown as what it is: a failure over there. */
+export function problemError(problem: Problem): SvcError {
+  if (Object.hasOwn(CATALOGUE, problem.code)) return fromProblem(problem);
+  return fromProblem({ ...problem, code: "upstream_failed" satisfies ErrorCode });
+}
+
+function parseProblem(text: string): SvcError | undefined {
+  try {
+    const problem = JSON.parse(text) as Partial<Problem> | null;
+    if (typeof problem?.code !== "string" || typeof problem.detail !== "string") return undefined;
+    return problemError({ help: "", title: "", status: 500, ...problem } as Problem);
+  } catch {
+    return undefined;
+  }
+}
+
+/** No proxy can reach this machine's loopback: as elsewhere (Go's net/http), none is asked to. */
+function directClient(url: URL): Deno.HttpClient | undefined {
+  const { protocol, hostname, port } = url;
+  if (protocol !== "http:" || !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname)) return undefined;
+  const host = hostname.replace(/^\[|\]$/g, "");
+  return Deno.createHttpClient({
+    proxy: { transport: "tcp", hostname: host, port: Number(port || 80) },
+  });
+}
+
+/** A body whose own failure is kept: fetch would tell of it as of a broken connection. */
+function watch(body: ReadableStream<Uint8Array>) {
+  let failure: unknown;
+  const parts = async function* () {
+    try {
+      yield* body;
+    } catch (error) {
+      failure = error;
+      throw error;
+    }
+  };
+  return { stream: ReadableStream.from(parts()), failure: () => failure };
+}
+
+class HttpClient implements Client {
+  readonly server: string;
+  readonly #token?: string;
+  readonly #signal?: AbortSignal;
+  /** Absent: Deno's own, which follows the proxy variables. Lives as long as the process. */
+  readonly #direct?: Deno.HttpClient;
+
+  constructor(options: ClientOptions) {
+    const url = parseServer(options.server);
+    this.server = url.origin + url.pathname.replace(/\/+$/, "");
+    this.#token = options.token;
+    this.#signal = options.signal;
+    if (options.proxied) this.#direct = directClient(url);
+  }
+
+  #headers(): Record<string, string> {
+    return this.#token ? { authorization: `Bearer ${this.#token}` } : {};
+  }
+
+  #url(path: string, query?: Call["query"]): string {
+    const defined = query instanceof URLSearchParams
+      ? query
+      : Object.entries(query ?? {}).filter((pair): pair is [string, string] =>
+        pair[1] !== undefined
+      );
+    const search = new URLSearchParams(defined).toString();
+    return `${this.server}${API_PREFIX}${path}${search ? `?${search}` : ""}`;
+  }
+
+  #unreachable(cause: unknown): SvcError {
+    return new SvcError("server_unreachable", `Cannot reach ${this.server}: ${reason(cause)}`, {
+      cause,
+    });
+  }
+
+  async request(method: Method, path: string, call: Call = {}): Promise<Response> {
+    const headers: Record<string, string> = {
+      ...this.#headers(),
+      accept: call.accept ?? "application/json",
+    };
+    if (call.contentType) headers["content-type"] = call.contentType;
+    const body = call.body instanceof ReadableStream ? watch(call.body) : undefined;
+    let response: Response;
+    try {
+      response = await fetch(this.#url(path, call.query), {
+        method,
+        headers,
+        body: (body?.stream ?? call.body) as BodyInit | undefined,
+        signal: this.#signal,
+        redirect: "error",
+        client: this.#direct,
+      });
+    } catch (error) {
+      if (this.#signal?.aborted || isAbort(error)) throw error;
+      throw body?.failure() ?? this.#unreachable(error);
+    }
+    if (!response.ok) throw await responseError(response, this.server);
+    return response;
+  }
+
+  async json<T>(method: Method, path: string, call?: Call): Promise<T> {
+    const response = await this.request(method, path, call);
+    if (response.status === 204) return undefined as T;
+    try {
+      return await response.json() as T;
+    } catch (cause) {
+      if (this.#signal?.aborted) throw cause;
+      throw new SvcError("upstream_failed", `Cannot read the answer of ${this.server}: no JSON`, {
+        cause,
+        help: "check the URL in --server or SVC_SERVER",
+      });
+    }
+  }
+
+  async *events<T>(method: Method, path: string, call: Call = {}): AsyncGenerator<T> {
+    const response = await this.request(method, path, { accept: EVENTS_TYPE, ...call });
+    if (!response.body) return;
+    try {
+      for await (const line of readLines(response.body)) {
+        if (line.trim() !== "") yield JSON.parse(line) as T;
+      }
+    } catch (cause) {
+      if (this.#signal?.aborted || cause instanceof SvcError) throw cause;
+      const why = cause instanceof SyntaxError ? "a line is no JSON" : reason(cause);
+      throw new SvcError("upstream_failed", `Cannot read the events of ${this.server}: ${why}`, {
+        cause,
+      });
+    }
+  }
+
+  async socket(
+    path: string,
+    query: URLSearchParams | undefined,
+    handlers: SocketHandlers,
+  ): Promise<WebSocket> {
+    this.#signal?.throwIfAborted();
+    const url = this.#url(path, query);
+    const socket = new WebSocket(url.replace(/^http/, "ws"), {
+      headers: this.#headers(),
+      client: this.#direct,
+    });
+    socket.binaryType = "arraybuffer";
+    const opened = Promise.withResolvers<void>();
+    const abort = () => {
+      socket.close();
+      opened.reject(this.#signal!.reason);
+    };
+    this.#signal?.addEventListener("abort", abort, { once: true });
+    socket.onopen = () => {
+      socket.onclose = handlers.onClose;
+      opened.resolve();
+    };
+    socket.onmessage = (event) => handlers.onMessage(new Uint8Array(event.data));
+    socket.onerror = (event) => opened.reject((event as ErrorEvent).error ?? event);
+    try {
+      await opened.promise;
+      return socket;
+    } catch (error) {
+      if (this.#signal?.aborted) throw error;
+      throw await this.#refusal(path, query, error);
+    } finally {
+      this.#signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  /** A refused upgrade hides the answer from WebSocket; the same GET, not upgraded, tells. */
+  async #refusal(path: string, query: URLSearchParams | undefined, cause: unknown) {
+    try {
+      const response = await this.request("GET", path, { query });
+      await response.body?.cancel();
+    } catch (error) {
+      if (error instanceof SvcError) return error;
+    }
+    return new SvcError(
+      "upstream_failed",
+      `Cannot open a WebSocket to ${this.server}: the upgrade was refused`,
+      { cause, help: "check that no proxy stands between that removes Upgrade headers" },
+    );
+  }
+}
+
+export function createClient(options: ClientOptions): Client {
+  return new HttpClient(options);
+}

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { SvcError } from "../base/errors.ts";
+import { createClient, parseServer } from "./client.ts";
+import { readLines } from "./lines.ts";
+
+const stream = (...chunks: (string | Uint8Array)[]) =>
+  ReadableStream.from(chunks.map((c) => typeof c === "string" ? new TextEncoder().encode(c) : c));
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+function serve(handler: (request: Request) => Response | Promise<Response>) {
+  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, handler);
+  const client = (signal?: AbortSignal) =>
+    createClient({ server: `http://127.0.0.1:${server.addr.port}/`, signal });
+  return { client, [Symbol.asyncDispose]: () => server.shutdown() };
+}
+
+Deno.test("lines: split anywhere, the last without a newline", async () => {
+  const euro = new TextEncoder().encode("€\n");
+  assert.deepEqual(
+    await collect(
+      readLines(stream("a\nb", "c", "\n\n", euro.subarray(0, 2), euro.subarray(2), "end")),
+    ),
+    ["a", "bc", "", "€", "end"],
+  );
+  assert.deepEqual(await collect(readLines(stream())), []);
+  assert.deepEqual(await collect(readLines(stream("a\n"))), ["a"]);
+});
+
+Deno.test("server addresses: with and without scheme, path and slash", () => {
+  assert.equal(parseServer("localhost:5000").href, "http://localhost:5000/");
+  assert.equal(parseServer("10.0.0.1").href, "http://10.0.0.1/");
+  assert.equal(parseServer("https://h/base").href, "https://h/base");
+  for (const bad of ["", "ftp://h", "http://", "http://h/?q", "http://h:99999", "a b"]) {
+    assert.throws(
+      () => parseServer(bad),
+      (e) => e instanceof SvcError && e.code === "config_invalid",
+      bad,
+    );
+  }
+});
+
+Deno.test("a server behind a path prefix", async () => {
+  let path = "";
+  await using server = serve((request) => {
+    path = new URL(request.url).pathname;
+    return Response.json({ ok: true });
+  });
+  const client = createClient({ server: `${server.client().server}/base/` });
+  await client.json("GET", "/info");
+  assert.equal(path, "/base/.svc/v1/info");
+});
+
+Deno.test("a body that fails tells its own story, not the connection's", async () => {
+  await using server = serve(async (request) => {
+    for await (const _ of request.body ?? []) { /* until it breaks */ }
+    return Response.json({});
+  });
+  const broken = new SvcError("context_invalid", "Cannot send big: it became shorter");
+  const body = ReadableStream.from((async function* () {
+    yield new Uint8Array(1024);
+    throw broken;
+  })());
+  await assert.rejects(server.client().json("POST", "/build", { body }), (e) => e === broken);
+});
+
+Deno.test("events: a cut stream and a line that is no JSON are errors", async () => {
+  for (const rest of ['8\r\n{"a":1}\n\r\n', 'a\r\n{"a":1}\n{"\r\n0\r\n\r\n']) {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const answered = (async () => {
+      using connection = await listener.accept();
+      await connection.read(new Uint8Array(4096));
+      const head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+      await connection.write(new TextEncoder().encode(head + rest));
+    })();
+    const client = createClient({ server: `127.0.0.1:${listener.addr.port}` });
+    const seen: unknown[] = [];
+    await assert.rejects(async () => {
+      for await (const event of client.events("GET", "/x")) seen.push(event);
+    }, (e) => e instanceof SvcError && e.code === "upstream_failed");
+    assert.deepEqual(seen, [{ a: 1 }]);
+    await answered;
+  }
+});
+
+Deno.test("an aborted signal ends a call with its own reason", async () => {
+  const { promise: held, resolve: letGo } = Promise.withResolvers<Response>();
+  await using server = serve(() => held);
+  const reason = new DOMException("enough", "AbortError");
+  const controller = new AbortController();
+  setTimeout(() => controller.abort(reason), 10);
+  await assert.rejects(server.client(controller.signal).json("GET", "/info"), (e) => e === reason);
+  letGo(Response.json({}));
+});

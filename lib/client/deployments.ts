@@ -1,0 +1,100 @@
+/** Typed calls of the deployment routes. */
+import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
+import type { Problem } from "../api/problem.ts";
+import { SvcError } from "../base/errors.ts";
+import { type Client, problemError } from "./client.ts";
+
+const path = (name: string, rest = "") => `/deployments/${encodeURIComponent(name)}${rest}`;
+
+export function listDeployments(client: Client): Promise<DeploymentStatus[]> {
+  return client.json("GET", "/deployments");
+}
+
+/** Throws `not_found`. */
+export function getDeployment(client: Client, name: string): Promise<DeploymentStatus> {
+  return client.json("GET", path(name));
+}
+
+export type PowerAction = "start" | "stop" | "restart";
+
+export function powerDeployment(
+  client: Client,
+  name: string,
+  action: PowerAction,
+): Promise<DeploymentStatus> {
+  return client.json("POST", path(name, `/${action}`));
+}
+
+/** Resolves when it is gone. Throws `not_found`. */
+export async function deleteDeployment(client: Client, name: string): Promise<void> {
+  const response = await client.request("DELETE", path(name), { query: { wait: "true" } });
+  await response.body?.cancel();
+}
+
+/** What an apply sends: a checked spec under its name, or a spec's text for the server to read. */
+export type SpecBody =
+  | { name: string; spec: unknown }
+  /** YAML or JSON; `source` stands in the server's errors as the text's name. */
+  | { text: string; source: string };
+
+/**
+ * Applies a spec and waits until it runs. The server validates. Throws what the server reported, or
+ * `upstream_failed` where the connection ended before the outcome was known.
+ */
+export async function applyDeployment(
+  client: Client,
+  body: SpecBody,
+  onProgress: (message: string) => void | Promise<void>,
+): Promise<ApplyResult> {
+  const events = "text" in body
+    ? client.events<ApplyEvent | ApplyResult>("POST", "/deployments", {
+      query: { source: body.source },
+      body: body.text,
+      contentType: "application/yaml",
+    })
+    : client.events<ApplyEvent | ApplyResult>("PUT", path(body.name), {
+      body: JSON.stringify(body.spec),
+      contentType: "application/json",
+    });
+  for await (const event of events) {
+    if (!("type" in event)) return event; // a server that sends no progress answers with the result
+    if (event.type === "progress") await onProgress(event.message);
+    else if (event.type === "result") return event.result;
+    else throw problemError(event.error);
+  }
+  const what = "text" in body ? body.source : body.name;
+  throw new SvcError(
+    "upstream_failed",
+    `Cannot tell how the deployment of ${what} ended: the server closed the connection`,
+    { help: "look at `svc ps`" },
+  );
+}
+
+export interface LogQuery {
+  follow?: boolean;
+  tail?: number;
+  since?: Date;
+  until?: Date;
+  instance?: string;
+}
+
+/** Frames as they come; throws `not_found`, and what the server reports in mid-stream. */
+export async function* readLogs(
+  client: Client,
+  name: string,
+  query: LogQuery,
+): AsyncGenerator<LogFrame> {
+  const frames = client.events<LogFrame | { error: Problem }>("GET", path(name, "/logs"), {
+    query: {
+      follow: query.follow ? "true" : undefined,
+      tail: query.tail?.toString(),
+      since: query.since?.toISOString(),
+      until: query.until?.toISOString(),
+      instance: query.instance,
+    },
+  });
+  for await (const frame of frames) {
+    if ("error" in frame) throw problemError(frame.error);
+    yield frame;
+  }
+}

@@ -1,0 +1,138 @@
+/** `svc build`: the context sent while it is read, the server's events shown as they come. */
+import type { BuildEvent, BuildResult } from "../api/build.ts";
+import { toProblem } from "../api/problem.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Io } from "../base/terminal.ts";
+import { EVENTS_TYPE, problemError } from "../client/client.ts";
+import { parseReference } from "../oci/reference.ts";
+import { openContext } from "./build/context.ts";
+import { renderFailure } from "./build/failure.ts";
+import { BuildState } from "./build/state.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+import type { BUILD_OPTIONS, OutputMode } from "./options.ts";
+import { parsePairs } from "./pairs.ts";
+
+type Values = Invocation<typeof BUILD_OPTIONS>["values"];
+
+/** Shows events; disposed when the last one is in, however the build ended. */
+interface Progress extends AsyncDisposable {
+  event(event: BuildEvent): void | Promise<void>;
+}
+
+function checkTags(tags: readonly string[]): void {
+  for (const tag of tags) {
+    if (parseReference(tag).digest === undefined) continue;
+    throw new SvcError(
+      "reference_invalid",
+      `Cannot publish as ${JSON.stringify(tag)}: a digest is what a build results in`,
+      { help: "write it as [host[:port]/]name[:tag]" },
+    );
+  }
+}
+
+function buildQuery(values: Values, env: Invocation["env"]): URLSearchParams {
+  const params = new URLSearchParams();
+  for (const tag of values.tags ?? []) params.append("t", tag);
+  if (values.target !== undefined) params.set("target", values.target);
+  if (values.platform !== undefined) params.set("platform", values.platform);
+  if (values.noCache) params.set("nocache", "true");
+  const pairs = (texts: readonly string[] | undefined, flag: string) =>
+    Object.entries(parsePairs(texts, flag, env)).map(([key, value]) => `${key}=${value}`);
+  for (const pair of pairs(values.buildArgs, "--build-arg")) params.append("buildarg", pair);
+  for (const pair of pairs(values.labels, "--label")) params.append("label", pair);
+  return params;
+}
+
+function chooseMode(values: Values, io: Io): OutputMode {
+  const asked = (values.progress ?? values.output) as OutputMode;
+  if (asked === "json" || asked === "plain") return asked;
+  return io.stderr.size() ? "fancy" : "plain";
+}
+
+async function openProgress(
+  mode: OutputMode,
+  quiet: boolean,
+  state: BuildState,
+  io: Io,
+): Promise<Progress> {
+  const nothing = async () => {};
+  if (mode === "json") {
+    return {
+      async event(event) {
+        state.apply(event);
+        await io.stdout.write(JSON.stringify(event) + "\n");
+      },
+      [Symbol.asyncDispose]: nothing,
+    };
+  }
+  if (quiet) return { event: (event) => void state.apply(event), [Symbol.asyncDispose]: nothing };
+  if (mode === "fancy") {
+    const { FancyProgress } = await import("./build/fancy.ts");
+    return new FancyProgress(state, io.stderr);
+  }
+  const { PlainProgress } = await import("./build/plain.ts");
+  const plain = new PlainProgress(state);
+  return {
+    async event(event) {
+      const text = plain.lines(event).map((line) => line + "\n").join("");
+      if (text) await io.stderr.write(text);
+    },
+    [Symbol.asyncDispose]: nothing,
+  };
+}
+
+function readable(event: BuildEvent, shown: (text: string) => string): BuildEvent {
+  if (event.type !== "failed" && event.type !== "warning") return event;
+  return { ...event, message: shown(event.message) };
+}
+
+/** The names with their digest, one a line; the digest alone where it has no name or `-q` is given. */
+function resultText(result: BuildResult, quiet: boolean): string {
+  const names = quiet ? [] : result.names.map((name) => `${name}@${result.digest}`);
+  return (names.length > 0 ? names : [result.digest]).map((line) => line + "\n").join("");
+}
+
+export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise<number> {
+  const { io, values, env, positionals: [directory] } = invocation;
+  checkTags(values.tags ?? []);
+  const query = buildQuery(values, env);
+  const client = connect(invocation);
+  const context = await openContext(directory, values.file, io);
+  query.set("dockerfile", context.dockerfile);
+  const state = new BuildState();
+  const quiet = values.quiet ?? false;
+  const mode = chooseMode(values, io);
+  try {
+    await using progress = await openProgress(mode, quiet, state, io);
+    const events = client.events<BuildEvent>("POST", "/build", {
+      query,
+      body: context.body,
+      contentType: "application/x-tar",
+      accept: EVENTS_TYPE,
+    });
+    for await (const event of events) {
+      await progress.event(mode === "json" ? event : readable(event, context.shown));
+    }
+    if (state.error) throw problemError(state.error);
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    // A build refused before its first event is told the same way as one that failed later.
+    if (mode !== "json") {
+      await io.stderr.write(
+        renderFailure({ problem: toProblem(error), state, dockerfile: context.source }),
+      );
+    }
+    const { code, message, help, detail } = error;
+    throw new SvcError(code, context.shown(message), { help, detail, cause: error });
+  }
+  if (!state.result) {
+    throw new SvcError(
+      "upstream_failed",
+      "Cannot tell how the build ended: the server closed the connection",
+      { help: "see the server's log" },
+    );
+  }
+  if (mode !== "json") await io.stdout.write(resultText(state.result, quiet));
+  return 0;
+}

@@ -1,0 +1,207 @@
+/** The build context as it is sent: a tar archive made while the folder is walked. */
+import { createHash } from "node:crypto";
+import { basename, isAbsolute, join, relative, sep } from "node:path";
+import { SvcError, systemCode } from "../../base/errors.ts";
+import type { Io } from "../../base/terminal.ts";
+import { ignoreFiles, parseIgnore } from "../../build/parse/ignore.ts";
+import { type TarFields, TarWriter } from "../../oci/tar_write.ts";
+import { inputError, readInput } from "../input.ts";
+import { walkContext } from "./walk.ts";
+
+export interface SentContext {
+  body: ReadableStream<Uint8Array>;
+  /** Path of the Dockerfile inside the archive. */
+  dockerfile: string;
+  /** For the report of a failure; no text where the context came as an archive. */
+  source: { name: string; text?: string };
+  /** The server's words, with the name that the person knows for one that only the archive has. */
+  shown: (text: string) => string;
+}
+
+const CHUNK = 256 * 1024;
+const encoder = new TextEncoder();
+
+/** Small pieces together, so that a thousand headers are not a thousand writes. */
+async function* coalesce(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let buffer = new Uint8Array(CHUNK);
+  let used = 0;
+  for await (let part of parts) {
+    while (part.length > 0) {
+      const taken = Math.min(part.length, CHUNK - used);
+      buffer.set(part.subarray(0, taken), used);
+      used += taken;
+      part = part.subarray(taken);
+      if (used < CHUNK) continue;
+      yield buffer;
+      buffer = new Uint8Array(CHUNK);
+      used = 0;
+    }
+  }
+  if (used > 0) yield buffer.subarray(0, used);
+}
+
+/** Exactly `size` bytes: a file that grows meanwhile is cut, one that shrinks is an error. */
+async function* content(source: string, path: string, size: number): AsyncGenerator<Uint8Array> {
+  using file = await Deno.open(source).catch((cause) => {
+    throw inputError(path, "file of the build context", cause);
+  });
+  for (let left = size; left > 0;) {
+    const buffer = new Uint8Array(Math.min(left, CHUNK));
+    const read = await file.read(buffer);
+    if (read === null) {
+      throw new SvcError(
+        "context_invalid",
+        `Cannot send ${path}: it became shorter while it was read`,
+        { help: "build again when nothing writes to the context" },
+      );
+    }
+    left -= read;
+    yield buffer.subarray(0, read);
+  }
+}
+
+interface Extra {
+  path: string;
+  text: string;
+}
+
+async function* archive(
+  root: string,
+  walk: Parameters<typeof walkContext>[1],
+  extras: readonly Extra[],
+): AsyncGenerator<Uint8Array> {
+  const writer = new TarWriter();
+  for await (const { fields, source } of walkContext(root, walk)) {
+    yield writer.header(fields);
+    if (fields.type !== "file") continue;
+    for await (const chunk of content(source, fields.path, fields.size ?? 0)) {
+      const after = writer.data(chunk);
+      yield chunk;
+      yield after;
+    }
+  }
+  for (const { path, text } of extras) {
+    const bytes = encoder.encode(text);
+    const fields: TarFields = { path, type: "file", mode: 0o644, size: bytes.length };
+    yield writer.header(fields);
+    const after = writer.data(bytes);
+    yield bytes;
+    yield after;
+  }
+  yield writer.end();
+}
+
+async function readOptional(path: string): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return undefined;
+    throw inputError(path, "ignore file", error);
+  }
+}
+
+async function contextRoot(directory: string): Promise<string> {
+  if (/^(https?|ssh|git):\/\/|^git@/.test(directory)) {
+    throw new SvcError(
+      "not_in_build",
+      `Cannot build from ${directory}: contexts from another place are not in this build yet`,
+      { help: "fetch it first and name the folder" },
+    );
+  }
+  try {
+    const root = await Deno.realPath(directory);
+    if ((await Deno.stat(root)).isDirectory) return root;
+  } catch (cause) {
+    throw inputError(directory, "build context", cause);
+  }
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read build context ${directory}: it is not a directory`,
+    { help: "name the folder that the Dockerfile's COPY paths are relative to" },
+  );
+}
+
+interface FoundDockerfile {
+  /** Inside the context; undefined where it lies outside or came from standard input. */
+  inside?: string;
+  text: string;
+  name: string;
+  /** Rules of `<Dockerfile>.dockerignore` beside a file outside the context. */
+  ownIgnore?: string;
+}
+
+async function findDockerfile(
+  root: string,
+  directory: string,
+  file: string | undefined,
+  io: Io,
+): Promise<FoundDockerfile> {
+  if (file === "-") {
+    return { name: "Dockerfile (standard input)", text: await readInput("-", "Dockerfile", io) };
+  }
+  const named = file ?? join(directory, "Dockerfile");
+  const text = await readInput(named, "Dockerfile", io).catch((error) => {
+    throw file === undefined && error instanceof SvcError
+      ? new SvcError(error.code, error.message, { cause: error, help: "name it with -f" })
+      : error;
+  });
+  // A link is sent as a link: its place in the context is where it stands, not where it leads.
+  const folder = await Deno.realPath(join(named, ".."));
+  const path = relative(root, join(folder, basename(named)));
+  const outside = path === ".." || path.startsWith(`..${sep}`) || isAbsolute(path);
+  if (!outside && (await Deno.lstat(named)).isFile) {
+    return { inside: path.replaceAll(sep, "/"), text, name: named };
+  }
+  return { text, name: named, ownIgnore: await readOptional(`${named}.dockerignore`) };
+}
+
+/**
+ * Opens the context. A Dockerfile from outside travels under a name of its own, with rules that keep it out
+ * of every COPY. Throws `argument_invalid` or `dockerfile_invalid` before a byte is sent.
+ */
+export async function openContext(
+  directory: string,
+  file: string | undefined,
+  io: Io,
+): Promise<SentContext> {
+  if (directory === "-") {
+    const refusal = file === "-"
+      ? "the Dockerfile and the context cannot both come from standard input"
+      : io.stdin.isTerminal
+      ? "standard input is a terminal, not a tar archive"
+      : undefined;
+    if (refusal) throw new SvcError("usage", `Cannot build: ${refusal}`);
+    const name = file ?? "Dockerfile";
+    return { body: io.stdin.readable, dockerfile: name, source: { name }, shown: (text) => text };
+  }
+  const root = await contextRoot(directory);
+  const dockerfile = await findDockerfile(root, directory, file, io);
+  let rules = dockerfile.ownIgnore;
+  for (const path of ignoreFiles(dockerfile.inside ?? "")) {
+    if (path !== ".dockerignore" && dockerfile.inside === undefined) continue;
+    rules ??= await readOptional(join(root, path));
+  }
+  const ignore = parseIgnore(rules ?? "");
+  let sent = dockerfile.inside;
+  const extras: Extra[] = [];
+  if (sent === undefined) {
+    sent = `.dockerfile.${createHash("sha256").update(dockerfile.text).digest("hex").slice(0, 16)}`;
+    extras.push({ path: sent, text: dockerfile.text });
+    extras.push({
+      path: `${sent}.dockerignore`,
+      text: `${rules ?? ""}\n${sent}\n${sent}.dockerignore\n`,
+    });
+  }
+  const parts = archive(root, {
+    ignore,
+    always: new Set([sent, ...ignoreFiles(sent)]),
+    onSkip: (path, why) => io.stderr.write(`svc: warning: ${path} is ${why}; it is not sent\n`),
+    signal: io.signal,
+  }, extras);
+  return {
+    body: ReadableStream.from(coalesce(parts)),
+    dockerfile: sent,
+    source: { name: dockerfile.name, text: dockerfile.text },
+    shown: (text) => extras.length > 0 ? text.replaceAll(sent, dockerfile.name) : text,
+  };
+}

@@ -1,0 +1,67 @@
+/** Progress line by line, for logs and pipes: `#5 [build 2/4] RUN make`, `#5 0.512 output`, `#5 DONE`. */
+import type { BuildEvent } from "../../api/build.ts";
+import { formatBytes } from "../../base/bytes.ts";
+import type { BuildState, Vertex } from "./state.ts";
+
+/** Takes an event and its effect on the state; the lines to print. */
+export class PlainProgress {
+  readonly #state: BuildState;
+  /** Vertices whose name was printed. */
+  readonly #named = new Set<string>();
+  /** Quarters of a transfer that were printed, by vertex and label. */
+  readonly #quarters = new Map<string, number>();
+
+  constructor(state: BuildState) {
+    this.#state = state;
+  }
+
+  lines(event: BuildEvent): string[] {
+    const { vertex, lines } = this.#state.apply(event);
+    if (event.type === "warning") {
+      return [`WARNING: ${event.line ? `line ${event.line}: ` : ""}${event.message}`];
+    }
+    // A vertex is named when something happens to it: those of one graph become known all at once.
+    if (!vertex || event.type === "vertex") return [];
+    const said = lines.map((line) => `#${vertex.number} ${this.#clock(vertex)} ${line}`);
+    const closing = this.#closing(event, vertex);
+    return [...this.#name(vertex), ...said, ...closing];
+  }
+
+  #name(vertex: Vertex): string[] {
+    if (this.#named.has(vertex.id)) return [];
+    this.#named.add(vertex.id);
+    return [`#${vertex.number} ${vertex.name}`];
+  }
+
+  #clock(vertex: Vertex): string {
+    const since = vertex.startedAt === undefined ? 0 : this.#state.now() - vertex.startedAt;
+    return (since / 1000).toFixed(3);
+  }
+
+  #closing(event: BuildEvent, vertex: Vertex): string[] {
+    const mark = `#${vertex.number}`;
+    switch (event.type) {
+      case "cached":
+        return [`${mark} CACHED`, ""];
+      case "done":
+        return [`${mark} DONE ${(event.durationMs / 1000).toFixed(1)}s`, ""];
+      case "failed":
+        return [`${mark} ERROR: ${event.message}`, ""];
+      case "progress":
+        return this.#transfer(event, vertex);
+      default:
+        return [];
+    }
+  }
+
+  /** A transfer's lines at each quarter, or at the end where the total is unknown until then. */
+  #transfer(event: BuildEvent & { type: "progress" }, vertex: Vertex): string[] {
+    if (!event.total) return [];
+    const key = `${vertex.id} ${event.label}`;
+    const quarter = Math.floor(4 * event.current / event.total);
+    if (quarter <= (this.#quarters.get(key) ?? 0)) return [];
+    this.#quarters.set(key, quarter);
+    const amounts = `${formatBytes(event.current)} / ${formatBytes(event.total)}`;
+    return [`#${vertex.number} ${event.label} ${amounts}`];
+  }
+}

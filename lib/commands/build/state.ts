@@ -1,0 +1,119 @@
+/** What the events of a build say so far: the model that each way of showing it reads. */
+import type { BuildEvent, BuildResult } from "../../api/build.ts";
+import type { Problem } from "../../api/problem.ts";
+
+export interface Vertex {
+  id: string;
+  /** From 1, in the order they became known. */
+  number: number;
+  name: string;
+  stage?: string;
+  line?: number;
+  state: "known" | "running" | "cached" | "done" | "failed";
+  /** Local milliseconds at which the start was seen. */
+  startedAt?: number;
+  durationMs?: number;
+  progress?: { label: string; current: number; total?: number };
+  /** Last lines of output, newest last. */
+  tail: string[];
+}
+
+/** Lines of output kept for the report of a failure. */
+export const TAIL = 20;
+
+export class BuildState {
+  readonly vertices = new Map<string, Vertex>();
+  /** Vertex whose failure ended the build. */
+  failed?: Vertex;
+  result?: BuildResult;
+  error?: Problem;
+  warnings: { message: string; line?: number }[] = [];
+  readonly #now: () => number;
+  /** The line each vertex has begun and not ended, by stream. */
+  readonly #partial = new Map<string, string>();
+
+  constructor(now: () => number = () => performance.now()) {
+    this.#now = now;
+  }
+
+  now(): number {
+    return this.#now();
+  }
+
+  #vertex(id: string): Vertex {
+    let vertex = this.vertices.get(id);
+    if (!vertex) {
+      vertex = { id, number: this.vertices.size + 1, name: id, state: "known", tail: [] };
+      this.vertices.set(id, vertex);
+    }
+    return vertex;
+  }
+
+  /**
+   * Takes an event; the vertex it is about, and for output the lines that it completes. Unknown types (a
+   * newer server's) are left aside.
+   */
+  apply(event: BuildEvent): { vertex?: Vertex; lines: string[] } {
+    let lines: string[] = [];
+    if (event.type === "warning") this.warnings.push(event);
+    else if (event.type === "result") this.result = event.result;
+    else if (event.type === "error") this.error = event.error;
+    if (!("id" in event)) return { lines };
+    const vertex = this.#vertex(event.id);
+    switch (event.type) {
+      case "vertex":
+        Object.assign(vertex, { name: event.name, stage: event.stage, line: event.line });
+        break;
+      case "start":
+        vertex.state = "running";
+        vertex.startedAt = this.#now();
+        break;
+      case "cached":
+        vertex.state = "cached";
+        break;
+      case "output":
+        lines = this.#complete(vertex, event.stream, event.text);
+        break;
+      case "progress":
+        vertex.progress = { label: event.label, current: event.current, total: event.total };
+        break;
+      case "done":
+        vertex.state = "done";
+        vertex.durationMs = event.durationMs;
+        lines = this.#rest(vertex);
+        break;
+      case "failed":
+        vertex.state = "failed";
+        this.failed ??= vertex;
+        if (vertex.startedAt !== undefined) vertex.durationMs = this.#now() - vertex.startedAt;
+        lines = this.#rest(vertex);
+        break;
+    }
+    vertex.tail = [...vertex.tail, ...lines].slice(-TAIL);
+    return { vertex, lines };
+  }
+
+  #complete(vertex: Vertex, stream: string, text: string): string[] {
+    const key = `${stream} ${vertex.id}`;
+    const pieces = ((this.#partial.get(key) ?? "") + text).split("\n");
+    this.#partial.set(key, pieces.pop()!);
+    return pieces.map(lastOfLine);
+  }
+
+  #rest(vertex: Vertex): string[] {
+    return ["stdout", "stderr"].flatMap((stream) => {
+      const key = `${stream} ${vertex.id}`;
+      const text = this.#partial.get(key);
+      this.#partial.delete(key);
+      return text ? [lastOfLine(text)] : [];
+    });
+  }
+}
+
+/** A line that was rewritten in place (progress bars) is what was written last. */
+function lastOfLine(line: string): string {
+  return line.replace(/\r+$/, "").split("\r").at(-1)!;
+}
+
+/** 1.2s, 65.0s: seconds with one decimal. */
+export const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)}s`;

@@ -1,0 +1,111 @@
+/** `svc deploy`: a spec, an image, or both, made to run. */
+import { expandPort } from "../api/deploy_spec_shorthand.ts";
+import type { ApplyResult } from "../api/deployment.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Io } from "../base/terminal.ts";
+import { applyDeployment, type SpecBody } from "../client/deployments.ts";
+import { parseReference } from "../oci/reference.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+import { readInput } from "./input.ts";
+import type { DEPLOY_OPTIONS } from "./options.ts";
+import { parsePairs } from "./pairs.ts";
+import { formatPort } from "./ps.ts";
+
+type Values = Invocation<typeof DEPLOY_OPTIONS>["values"];
+type Json = Record<string, unknown>;
+
+/** The image's last path component: "registry/team/app:v1" deploys as "app". */
+function nameOfImage(image: string): string {
+  return parseReference(image).repository.split("/").at(-1)!;
+}
+
+function publishedPorts(texts: readonly string[] = []): unknown[] {
+  return texts.flatMap((text) => {
+    try {
+      return expandPort(text);
+    } catch (cause) {
+      throw new SvcError(
+        "argument_invalid",
+        `Cannot read --publish ${JSON.stringify(text)}: ${(cause as Error).message}`,
+        { cause },
+      );
+    }
+  });
+}
+
+/** Flags laid over a document that nobody has checked yet; what is no mapping stays for the check. */
+function overlay(document: unknown, values: Values, env: Record<string, string>): unknown {
+  if (typeof document !== "object" || document === null || Array.isArray(document)) return document;
+  const spec: Json = { ...document };
+  if (values.name !== undefined) spec.name = values.name;
+  if (values.image !== undefined) spec.image = values.image;
+  const ports = publishedPorts(values.publish);
+  if (ports.length > 0) spec.ports = [...Array.isArray(spec.ports) ? spec.ports : [], ...ports];
+  const pairs = Object.entries(env);
+  if (pairs.length > 0) {
+    spec.env = Array.isArray(spec.env)
+      ? [...spec.env, ...pairs.map(([key, value]) => `${key}=${value}`)]
+      : { ...spec.env as Json | undefined, ...env };
+  }
+  return spec;
+}
+
+/**
+ * A file that no flag changes goes to the server as it is: reading it here as well would cost the schema
+ * library's start-up, and the server says the same of what is wrong with it.
+ */
+async function readSpec(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<SpecBody> {
+  const { values, positionals: [positional], io } = invocation;
+  const { file, image = positional } = values;
+  if (positional !== undefined && (file !== undefined || values.image !== undefined)) {
+    throw new SvcError("usage", `Cannot deploy ${positional}: the image is given twice`, {
+      help: "write `svc deploy IMAGE`, or -f SPEC with --image IMAGE",
+    });
+  }
+  const env = parsePairs(values.env, "--env", invocation.env);
+  if (file !== undefined) {
+    const text = await readInput(file, "deployment spec", io);
+    const source = file === "-" ? "standard input" : file;
+    const { name, publish = [] } = values;
+    const changed = name !== undefined || values.image !== undefined || publish.length > 0 ||
+      Object.keys(env).length > 0;
+    if (!changed) return { text, source };
+    const { parseDeploySpec } = await import("../api/deploy_spec_parse.ts");
+    const amend = (document: unknown) => overlay(document, values, env);
+    const spec = parseDeploySpec(text, { file: source, amend });
+    return { name: spec.name, spec };
+  }
+  if (image === undefined) {
+    throw new SvcError("usage", "Cannot deploy: neither a spec nor an image is given", {
+      help: "write `svc deploy -f SPEC` or `svc deploy IMAGE`",
+    });
+  }
+  const name = values.name ?? nameOfImage(image);
+  return { name, spec: overlay({ name, image }, { ...values, image }, env) };
+}
+
+const DONE = { created: "is deployed", replaced: "is replaced", unchanged: "is unchanged" };
+
+async function report(io: Io, { action, deployment }: ApplyResult): Promise<void> {
+  for (const warning of deployment.warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
+  const ports = deployment.ports.map(formatPort).join(", ");
+  await io.stdout.write(`${deployment.name} ${DONE[action]}${ports ? `; ${ports}` : ""}\n`);
+}
+
+export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<number> {
+  const { io, values } = invocation;
+  const spec = await readSpec(invocation);
+  const json = values.output === "json";
+  const result = await applyDeployment(
+    connect(invocation),
+    spec,
+    (message) =>
+      json
+        ? io.stdout.write(JSON.stringify({ type: "progress", message }) + "\n")
+        : io.stderr.write(`${message}\n`),
+  );
+  if (json) await io.stdout.write(JSON.stringify({ type: "result", result }) + "\n");
+  else await report(io, result);
+  return 0;
+}

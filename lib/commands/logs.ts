@@ -1,0 +1,62 @@
+/** `svc logs NAME`: each line to the stream it came from. */
+import { parseDuration } from "../base/duration.ts";
+import { SvcError } from "../base/errors.ts";
+import { getDeployment, readLogs } from "../client/deployments.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+import type { LOGS_OPTIONS } from "./options.ts";
+
+/** RFC 3339, Unix seconds, or a duration back from `now`. Throws `argument_invalid`. */
+export function parseTime(text: string, flag: string, now = Date.now()): Date {
+  if (/^\d+(\.\d+)?$/.test(text)) return new Date(Number(text) * 1000);
+  if (/^\d{4}-\d\d-\d\d/.test(text)) {
+    const date = new Date(text);
+    if (!Number.isNaN(date.getTime())) return date;
+  } else {
+    try {
+      return new Date(now - parseDuration(text));
+    } catch {
+      // Said below, with all that would have been understood.
+    }
+  }
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read ${flag} ${
+      JSON.stringify(text)
+    }: expected a duration such as 10m, an RFC 3339 time or Unix seconds`,
+  );
+}
+
+function parseTail(text: string): number | undefined {
+  if (text === "all" || text === "-1") return undefined;
+  if (/^\d+$/.test(text)) return Number(text);
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read --tail ${JSON.stringify(text)}: expected a number of lines or all`,
+  );
+}
+
+export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<number> {
+  const { io, values, positionals: [name] } = invocation;
+  const query = {
+    follow: values.follow,
+    tail: parseTail(values.tail),
+    since: values.since === undefined ? undefined : parseTime(values.since, "--since"),
+    until: values.until === undefined ? undefined : parseTime(values.until, "--until"),
+    instance: values.instance,
+  };
+  const client = connect(invocation);
+  const json = values.output === "json";
+  const several = !json && values.instance === undefined &&
+    (await getDeployment(client, name)).instances.length > 1;
+  for await (const frame of readLogs(client, name, query)) {
+    if (json) {
+      await io.stdout.write(JSON.stringify(frame) + "\n");
+      continue;
+    }
+    const prefix = (several ? `${frame.instance} | ` : "") +
+      (values.timestamps ? `${frame.time} ` : "");
+    await io[frame.stream].write(`${prefix}${frame.line}\n`);
+  }
+  return 0;
+}

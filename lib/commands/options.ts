@@ -1,0 +1,303 @@
+/** Option tables of the commands: data only, so that reading a command line loads nothing else. */
+import type { AnyOption } from "../config/load.ts";
+
+const section = "Options";
+
+export const OUTPUT_MODES = ["auto", "plain", "fancy", "json"] as const;
+export type OutputMode = typeof OUTPUT_MODES[number];
+
+/** Every command has these, before or after its name. */
+export const GLOBAL_OPTIONS = [
+  {
+    key: "server",
+    kind: "string",
+    flag: "server",
+    env: ["SVC_SERVER", "SVC_HOST"],
+    default: "http://localhost:5000",
+    placeholder: "URL",
+    help: "Server to talk to.",
+    section: "Global options",
+  },
+  {
+    key: "output",
+    kind: "string",
+    flag: "output",
+    env: ["SVC_OUTPUT"],
+    default: "auto",
+    choices: OUTPUT_MODES,
+    placeholder: "MODE",
+    help: "How results and progress are shown. auto is fancy on a terminal and plain elsewhere.",
+    section: "Global options",
+  },
+  {
+    key: "token",
+    kind: "string",
+    env: ["SVC_TOKEN"],
+    help: "Bearer token for requests to the server.",
+    section: "Global options",
+  },
+  {
+    key: "help",
+    kind: "bool",
+    flag: "help",
+    short: "h",
+    help: "Show the help of the command.",
+    section: "Global options",
+  },
+] as const satisfies readonly AnyOption[];
+
+export const NO_OPTIONS = [] as const satisfies readonly AnyOption[];
+
+export const BUILD_OPTIONS = [
+  {
+    key: "tags",
+    kind: "list",
+    flag: "tag",
+    short: "t",
+    verbatim: true,
+    placeholder: "NAME",
+    help: "Name to publish the image under, [host[:port]/]name[:tag]; may be repeated.",
+    section,
+  },
+  {
+    key: "file",
+    kind: "string",
+    flag: "file",
+    short: "f",
+    placeholder: "PATH",
+    defaultText: "CONTEXT/Dockerfile",
+    help: "The Dockerfile; it may lie outside the context. - reads it from standard input.",
+    section,
+  },
+  {
+    key: "buildArgs",
+    kind: "list",
+    flag: "build-arg",
+    verbatim: true,
+    placeholder: "K=V",
+    help: "Value of an ARG; K alone takes it from the environment. May be repeated.",
+    section,
+  },
+  {
+    key: "target",
+    kind: "string",
+    flag: "target",
+    placeholder: "STAGE",
+    defaultText: "the last stage",
+    help: "Stage to build.",
+    section,
+  },
+  {
+    key: "labels",
+    kind: "list",
+    flag: "label",
+    verbatim: true,
+    placeholder: "K=V",
+    help: "Label of the image; may be repeated.",
+    section,
+  },
+  {
+    key: "platform",
+    kind: "string",
+    flag: "platform",
+    placeholder: "OS/ARCH",
+    defaultText: "the server's",
+    help: "Platform to build for, os/arch[/variant].",
+    section,
+  },
+  {
+    key: "noCache",
+    kind: "bool",
+    flag: "no-cache",
+    help: "Run every step, whatever the cache has.",
+    section,
+  },
+  {
+    key: "progress",
+    kind: "string",
+    flag: "progress",
+    choices: OUTPUT_MODES,
+    placeholder: "MODE",
+    defaultText: "that of --output",
+    help:
+      "How progress is shown, on standard error; json writes the raw events to standard output.",
+    section,
+  },
+  {
+    key: "quiet",
+    kind: "bool",
+    flag: "quiet",
+    short: "q",
+    help: "Print nothing but the digest, and what failed.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const DEPLOY_OPTIONS = [
+  {
+    key: "file",
+    kind: "string",
+    flag: "file",
+    short: "f",
+    placeholder: "PATH",
+    help: "Deployment spec, YAML or JSON; - reads it from standard input.",
+    section,
+  },
+  {
+    key: "name",
+    kind: "string",
+    flag: "name",
+    placeholder: "NAME",
+    help: "Name of the deployment; wins over the spec's.",
+    section,
+  },
+  {
+    key: "image",
+    kind: "string",
+    flag: "image",
+    placeholder: "IMAGE",
+    help: "Image to run; wins over the spec's.",
+    section,
+  },
+  {
+    key: "publish",
+    kind: "list",
+    flag: "publish",
+    short: "p",
+    verbatim: true,
+    placeholder: "[[IP:]HOST:]PORT[/PROTOCOL]",
+    help: "Port to publish; may be repeated, and adds to the spec's.",
+    section,
+  },
+  {
+    key: "env",
+    kind: "list",
+    flag: "env",
+    short: "e",
+    verbatim: true,
+    placeholder: "K=V",
+    help: "Variable of the workload; K alone takes it from the environment. May be repeated.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const LOGS_OPTIONS = [
+  {
+    key: "follow",
+    kind: "bool",
+    flag: "follow",
+    short: "f",
+    help: "Go on with new lines until interrupted.",
+    section,
+  },
+  {
+    key: "tail",
+    kind: "string",
+    flag: "tail",
+    short: "n",
+    default: "all",
+    placeholder: "N",
+    help: "Lines from the end to begin with, of each instance, or all.",
+    section,
+  },
+  {
+    key: "since",
+    kind: "string",
+    flag: "since",
+    placeholder: "TIME",
+    help: "Lines no older than this: RFC 3339, Unix seconds, or a duration back from now.",
+    section,
+  },
+  {
+    key: "until",
+    kind: "string",
+    flag: "until",
+    placeholder: "TIME",
+    help: "Lines no younger than this.",
+    section,
+  },
+  {
+    key: "timestamps",
+    kind: "bool",
+    flag: "timestamps",
+    short: "t",
+    help: "Begin each line with its time.",
+    section,
+  },
+  {
+    key: "instance",
+    kind: "string",
+    flag: "instance",
+    placeholder: "ID",
+    help: "Lines of this instance alone.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const EXEC_OPTIONS = [
+  {
+    key: "interactive",
+    kind: "bool",
+    flag: "interactive",
+    short: "i",
+    help: "Pass standard input to the command.",
+    section,
+  },
+  {
+    key: "tty",
+    kind: "bool",
+    flag: "tty",
+    short: "t",
+    absent: "a terminal for exec",
+    help: "Give the command a terminal.",
+    section,
+  },
+  {
+    key: "env",
+    kind: "list",
+    flag: "env",
+    short: "e",
+    verbatim: true,
+    placeholder: "K=V",
+    help: "Variable of the command; K alone takes it from the environment. May be repeated.",
+    section,
+  },
+  {
+    key: "user",
+    kind: "string",
+    flag: "user",
+    short: "u",
+    placeholder: "USER[:GROUP]",
+    help: "User to run as, by name or number.",
+    section,
+  },
+  {
+    key: "workdir",
+    kind: "string",
+    flag: "workdir",
+    short: "w",
+    placeholder: "DIR",
+    help: "Working directory of the command.",
+    section,
+  },
+  {
+    key: "instance",
+    kind: "string",
+    flag: "instance",
+    placeholder: "ID",
+    defaultText: "the first that runs",
+    help: "Instance to run it in.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const REMOVE_OPTIONS = [
+  {
+    key: "force",
+    kind: "bool",
+    flag: "force",
+    short: "f",
+    help: "A deployment that does not exist is no error.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];

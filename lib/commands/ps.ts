@@ -1,0 +1,41 @@
+/** `svc ps`: the deployments, one a line. */
+import type { DeploymentStatus, PublishedPort } from "../api/deployment.ts";
+import { formatAge, renderTable } from "../base/table.ts";
+import { listDeployments } from "../client/deployments.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+
+/** "0.0.0.0:8080->80/tcp", as docker has it. */
+export function formatPort(port: PublishedPort): string {
+  const host = port.hostIP.includes(":") ? `[${port.hostIP}]` : port.hostIP || "0.0.0.0";
+  return `${host}:${port.host}->${port.container}/${port.protocol}`;
+}
+
+const UP = new Set(["running", "healthy"]);
+
+/** "1/2": instances that run, of all. */
+export function formatInstances(status: DeploymentStatus): string {
+  return `${status.instances.filter((i) => UP.has(i.state)).length}/${status.instances.length}`;
+}
+
+export async function run(invocation: Invocation): Promise<number> {
+  const { io, values } = invocation;
+  const deployments = await listDeployments(connect(invocation));
+  if (values.output === "json") {
+    await io.stdout.write(deployments.map((d) => JSON.stringify(d) + "\n").join(""));
+    return 0;
+  }
+  const now = Date.now();
+  const rows = deployments.map((d) => [
+    d.name,
+    d.image,
+    d.state,
+    formatInstances(d),
+    d.ports.map(formatPort).join(", "),
+    formatAge(now - Date.parse(d.createdAt)),
+  ]);
+  await io.stdout.write(
+    renderTable(["NAME", "IMAGE", "STATE", "INSTANCES", "PORTS", "AGE"], rows),
+  );
+  return 0;
+}

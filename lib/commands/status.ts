@@ -1,0 +1,57 @@
+/** `svc status NAME`: everything the server says of one deployment. */
+import type { DeploymentStatus, InstanceStatus } from "../api/deployment.ts";
+import { formatAge, renderTable } from "../base/table.ts";
+import { getDeployment } from "../client/deployments.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+import { formatInstances, formatPort } from "./ps.ts";
+
+function facts(status: DeploymentStatus, now: number): string {
+  const rows: [string, string][] = [
+    ["Name", status.name],
+    ["State", status.state],
+    ["Image", status.image],
+    ["Digest", status.imageDigest ?? ""],
+    ["Ports", status.ports.map(formatPort).join(", ")],
+    ["Instances", formatInstances(status)],
+    ["Age", formatAge(now - Date.parse(status.createdAt))],
+    ["Error", status.error ?? ""],
+  ];
+  return rows.filter(([, value]) => value !== "")
+    .map(([key, value]) =>
+      `${`${key}:`.padEnd(12)}${value.replaceAll("\n", `\n${" ".repeat(12)}`)}\n`
+    )
+    .join("");
+}
+
+function instanceRow(instance: InstanceStatus, now: number): string[] {
+  const state = instance.exitCode === undefined || instance.state !== "exited"
+    ? instance.state
+    : `exited(${instance.exitCode})`;
+  return [
+    instance.id,
+    state,
+    String(instance.restarts),
+    instance.ip ?? "",
+    instance.startedAt ? formatAge(now - Date.parse(instance.startedAt)) : "",
+    instance.message ?? "",
+  ];
+}
+
+export async function run(invocation: Invocation): Promise<number> {
+  const { io, values, positionals: [name] } = invocation;
+  const status = await getDeployment(connect(invocation), name);
+  if (values.output === "json") {
+    await io.stdout.write(JSON.stringify(status) + "\n");
+    return 0;
+  }
+  const now = Date.now();
+  let text = facts(status, now);
+  if (status.instances.length > 0) {
+    const headers = ["INSTANCE", "STATE", "RESTARTS", "IP", "UP", "MESSAGE"];
+    text += "\n" + renderTable(headers, status.instances.map((i) => instanceRow(i, now)));
+  }
+  await io.stdout.write(text);
+  for (const warning of status.warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
+  return 0;
+}

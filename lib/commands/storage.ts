@@ -1,0 +1,92 @@
+/** `svc storage usage` and `svc storage verify`. */
+import type { StorageUsage, VerifyEvent } from "../api/storage.ts";
+import { formatBytes } from "../base/bytes.ts";
+import { formatDuration } from "../base/duration.ts";
+import { SvcError } from "../base/errors.ts";
+import { suggestion } from "../base/nearest.ts";
+import { renderTable } from "../base/table.ts";
+import { storageUsage, verifyStorage } from "../client/storage.ts";
+import type { Invocation } from "./command.ts";
+import { connect } from "./connect.ts";
+import type { STORAGE_OPTIONS } from "./storage_options.ts";
+
+type Call = Invocation<typeof STORAGE_OPTIONS>;
+
+function usageText({ content }: StorageUsage): string {
+  const row = (what: string, number: number, bytes?: number) => [
+    what,
+    String(number),
+    bytes === undefined ? "" : formatBytes(bytes),
+  ];
+  return renderTable(["CONTENT", "NUMBER", "SIZE"], [
+    row("repositories", content.repositories),
+    row("manifests", content.manifests),
+    row("tags", content.tags),
+    row("blobs", content.blobs, content.blobBytes),
+    ...content.copies > 0 ? [row("copies", content.copies, content.copyBytes)] : [],
+    row("uploads", content.uploads, content.uploadBytes),
+    row("quarantined", content.quarantined, content.quarantinedBytes),
+  ]);
+}
+
+async function usage(invocation: Call): Promise<number> {
+  const { io, values } = invocation;
+  const found = await storageUsage(connect(invocation));
+  await io.stdout.write(values.output === "json" ? JSON.stringify(found) + "\n" : usageText(found));
+  return 0;
+}
+
+function verifyText(event: Exclude<VerifyEvent, { type: "error" }>): string {
+  if (event.type === "progress") return "";
+  if (event.type === "problem") {
+    return `${event.kind} ${event.key}: ${event.message}\n${
+      event.movedTo ? `  moved to ${event.movedTo}\n` : ""
+    }`;
+  }
+  const { blobs, bytes, manifests, tags, problems, durationMs } = event.result;
+  return `Checked ${blobs} blobs (${formatBytes(bytes)}), ${manifests} manifests and ${tags} ` +
+    `tags in ${formatDuration(durationMs)}: ${
+      problems === 0
+        ? "nothing wrong"
+        : problems === 1
+        ? "1 thing is wrong"
+        : `${problems} things are wrong`
+    }.\n`;
+}
+
+/** Ends with 1 where something is wrong. */
+async function verify(invocation: Call): Promise<number> {
+  const { io, values } = invocation;
+  const live = values.output === "fancy" || values.output === "auto" && !!io.stderr.size();
+  let problems = 0;
+  for await (const event of verifyStorage(connect(invocation), values)) {
+    if (event.type === "result") problems = event.result.problems;
+    if (live) {
+      await io.stderr.write(
+        event.type === "progress"
+          ? `\r\x1b[K${event.blobs} blobs, ${formatBytes(event.bytes)}`
+          : "\r\x1b[K",
+      );
+    }
+    await io.stdout.write(
+      values.output === "json" ? JSON.stringify(event) + "\n" : verifyText(event),
+    );
+  }
+  return problems === 0 ? 0 : 1;
+}
+
+export async function run(invocation: Call): Promise<number> {
+  const [subject] = invocation.positionals;
+  if (subject === "verify") return await verify(invocation);
+  if (invocation.values.quarantine) {
+    throw new SvcError("usage", "Cannot run storage: --quarantine belongs to verify");
+  }
+  if (subject === "usage") return await usage(invocation);
+  throw new SvcError(
+    "usage",
+    `Cannot run storage: ${JSON.stringify(subject)} is neither usage nor verify${
+      suggestion(subject, ["usage", "verify"])
+    }`,
+    { help: "usage: svc storage usage | svc storage verify [--quarantine]" },
+  );
+}

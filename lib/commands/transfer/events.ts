@@ -1,0 +1,127 @@
+/** What a transfer tells of itself, as it goes, and the forms that take lines: plain text and NDJSON. */
+import { toProblem } from "../../api/problem.ts";
+import { formatBytes } from "../../base/bytes.ts";
+import type { SvcError } from "../../base/errors.ts";
+import type { Io } from "../../base/terminal.ts";
+import type { Descriptor } from "../../oci/types.ts";
+import type { Plan } from "./plan.ts";
+import type { Outcome } from "./sink.ts";
+
+export interface Result {
+  name: string;
+  digest: string;
+  mediaType: string;
+  /** Bytes of all blobs and manifests. */
+  size: number;
+}
+
+/** Calls never fail and never wait; disposed of when nothing more comes. */
+export interface Reporter extends AsyncDisposable {
+  plan(plan: Plan, source: string, destination: string): void;
+  start(blob: Descriptor): void;
+  progress(blob: Descriptor, bytes: number): void;
+  done(blob: Descriptor, outcome: Outcome): void;
+  notice(message: string): void;
+  failed(error: SvcError): void;
+}
+
+/** "sha256:0123456789ab": enough to tell the blobs of an image apart. */
+export function shortDigest(digest: string): string {
+  return digest.slice(0, digest.indexOf(":") + 13);
+}
+
+export const WORDS: Record<Outcome, string> = {
+  copied: "done",
+  exists: "is there already",
+  mounted: "mounted",
+};
+
+export function planText({ blobs, children, root }: Plan, source: string, destination: string) {
+  const bytes = blobs.reduce((sum, blob) => sum + blob.size, 0);
+  const images = [...children, root].filter((part) => part.parsed.kind === "image").length;
+  const parts = [
+    ...(images > 1 ? [`${images} images`] : []),
+    `${blobs.length} ${blobs.length === 1 ? "blob" : "blobs"}`,
+    formatBytes(bytes),
+  ];
+  return `${source} -> ${destination} (${parts.join(", ")})`;
+}
+
+/** Writes in order without making the transfer wait; a reader that goes away ends the telling alone. */
+export function writer(write: (text: string) => Promise<void>) {
+  let last: Promise<void> = Promise.resolve();
+  return {
+    write(text: string): void {
+      last = last.then(() => write(text));
+      last.catch(() => {/* nobody reads: the transfer goes on */});
+    },
+    /** Resolves when all is written, or nobody reads any more. */
+    flushed: () => last.catch(() => {}),
+  };
+}
+
+const nothing = () => {};
+
+export function quietReporter(): Reporter {
+  return {
+    plan: nothing,
+    start: nothing,
+    progress: nothing,
+    done: nothing,
+    notice: nothing,
+    failed: nothing,
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+/** A line for what begins and each blob that ends, on standard error. */
+export function plainReporter(io: Io): Reporter {
+  const out = writer((text) => io.stderr.write(text));
+  return {
+    plan: (plan, source, destination) => out.write(planText(plan, source, destination) + "\n"),
+    start: nothing,
+    progress: nothing,
+    done: ({ digest, size }, outcome) =>
+      out.write(`${shortDigest(digest)} ${formatBytes(size)} ${WORDS[outcome]}\n`),
+    notice: (message) => out.write(`svc: ${message}\n`),
+    failed: nothing,
+    [Symbol.asyncDispose]: () => out.flushed(),
+  };
+}
+
+/** Between two lines about the progress of one blob, in milliseconds. */
+const PROGRESS_MS = 500;
+
+/** One JSON object a line, on standard output; the last one is `result` or `error`. */
+export function jsonReporter(io: Io, now: () => number = Date.now): Reporter {
+  const out = writer((text) => io.stdout.write(text));
+  const line = (value: unknown) => out.write(JSON.stringify(value) + "\n");
+  const told = new Map<string, number>();
+  return {
+    plan({ root, children, referrers, blobs }, source, destination) {
+      line({
+        type: "plan",
+        source,
+        destination,
+        digest: root.descriptor.digest,
+        mediaType: root.descriptor.mediaType,
+        manifests: 1 + children.length + referrers.length,
+        blobs: blobs.length,
+        bytes: blobs.reduce((sum, blob) => sum + blob.size, 0),
+      });
+    },
+    start({ digest, size, mediaType }) {
+      told.set(digest, now());
+      line({ type: "start", digest, mediaType, size });
+    },
+    progress({ digest, size }, current) {
+      if (now() - (told.get(digest) ?? 0) < PROGRESS_MS) return;
+      told.set(digest, now());
+      line({ type: "progress", digest, current, total: size });
+    },
+    done: ({ digest, size }, outcome) => line({ type: "done", digest, size, outcome }),
+    notice: (message) => line({ type: "notice", message }),
+    failed: (error) => line({ type: "error", error: toProblem(error) }),
+    [Symbol.asyncDispose]: () => out.flushed(),
+  };
+}

@@ -1,0 +1,16 @@
+/** A lock on a file that is written anyway: it leaves nothing behind, and waiting for it can be ended. */
+import { sleep } from "../../remote/transport.ts";
+
+const PAUSE_MS = 100;
+
+/** Waits until no other process or transfer holds `path` (created if missing). */
+export async function lockFile(path: string, signal: AbortSignal): Promise<Disposable> {
+  const file = await Deno.open(path, { read: true, write: true, create: true });
+  try {
+    while (!await file.tryLock(true)) await sleep(PAUSE_MS, signal);
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+  return { [Symbol.dispose]: () => file.close() };
+}

@@ -1,0 +1,106 @@
+/** The registries of one command: the server's own and others, each connected to once. */
+import { join } from "node:path";
+import { buildInfo } from "../../base/build_info.ts";
+import { SvcError } from "../../base/errors.ts";
+import { silent } from "../../base/log.ts";
+import { parseServer } from "../../client/client.ts";
+import type { Credentials } from "../../remote/auth.ts";
+import { readDockerCredentials } from "../../remote/credentials.ts";
+import {
+  createRemoteRegistry,
+  isLoopbackHost,
+  type RemoteRegistry,
+} from "../../remote/registry.ts";
+import type { Environment } from "../command.ts";
+
+/** Where docker, podman and skopeo keep logins, in the order in which they are asked. */
+function loginFiles(env: Environment): string[] {
+  const home = env.HOME ?? env.USERPROFILE;
+  return [
+    ...(env.REGISTRY_AUTH_FILE ? [env.REGISTRY_AUTH_FILE] : []),
+    ...(env.XDG_RUNTIME_DIR ? [join(env.XDG_RUNTIME_DIR, "containers", "auth.json")] : []),
+    ...(env.DOCKER_CONFIG
+      ? [join(env.DOCKER_CONFIG, "config.json")]
+      : home
+      ? [join(home, ".docker", "config.json")]
+      : []),
+  ];
+}
+
+const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+
+/** No proxy can reach this machine's loopback: where one is set, it is passed by. */
+function directClient(host: string, env: Environment): Deno.HttpClient | undefined {
+  if (!isLoopbackHost(host) || !PROXY_VARIABLES.some((name) => env[name])) return undefined;
+  const { hostname, port } = new URL(`http://${host}`);
+  return Deno.createHttpClient({
+    proxy: {
+      transport: "tcp",
+      hostname: hostname.replace(/^\[|\]$/g, ""),
+      port: Number(port || 80),
+    },
+  });
+}
+
+export interface RegistriesOptions {
+  server: string;
+  token?: string;
+  env: Environment;
+  /** Hosts that are spoken to without TLS; loopback hosts are anyway. */
+  plainHTTP: readonly string[];
+  signal: AbortSignal;
+}
+
+export class Registries {
+  /** What names in the server's registry begin with. */
+  readonly serverHost: string;
+  readonly #options: RegistriesOptions;
+  readonly #plainServer: boolean;
+  readonly #known = new Map<string, RemoteRegistry>();
+
+  constructor(options: RegistriesOptions) {
+    const url = parseServer(options.server);
+    if (url.pathname !== "/") {
+      throw new SvcError(
+        "unsupported",
+        `Cannot use the registry of ${url}: a registry stands at the top of its host`,
+        { help: "name the server by its host in --server or SVC_SERVER" },
+      );
+    }
+    this.serverHost = url.host;
+    this.#plainServer = url.protocol === "http:";
+    this.#options = options;
+  }
+
+  /** `host` absent: the server's. */
+  get(host: string = this.serverHost): RemoteRegistry {
+    let registry = this.#known.get(host);
+    if (!registry) this.#known.set(host, registry = this.#connect(host));
+    return registry;
+  }
+
+  #connect(host: string): RemoteRegistry {
+    const own = host === this.serverHost;
+    const plain = own ? this.#plainServer : this.#options.plainHTTP.includes(host) || undefined;
+    const client = plain === false ? undefined : directClient(host, this.#options.env);
+    return createRemoteRegistry({
+      host,
+      ...(client && { client }),
+      ...(plain !== undefined && { plainHTTP: plain }),
+      credentials: () => this.#credentials(host, own),
+      userAgent: `svc/${buildInfo().version}`,
+      log: silent,
+    });
+  }
+
+  async #credentials(host: string, own: boolean): Promise<Credentials | undefined> {
+    const { token, env, signal } = this.#options;
+    // On /v2/ svc takes its tokens as docker login sends them.
+    if (own && token) return { username: "svc", password: token };
+    for (const file of loginFiles(env)) {
+      const found = await readDockerCredentials(file, host, { signal });
+      if (found) return found;
+    }
+    return undefined;
+  }
+}

@@ -1,0 +1,20 @@
+/** `svc version`: needs no server. */
+import { buildInfo } from "../base/build_info.ts";
+import type { Invocation } from "./command.ts";
+
+export async function run({ io, values }: Invocation): Promise<number> {
+  const { version, commit, dirty, form, tags } = buildInfo();
+  const deno = Deno.version.deno;
+  if (values.output === "json") {
+    await io.stdout.write(JSON.stringify({ version, commit, dirty, form, tags, deno }) + "\n");
+    return 0;
+  }
+  const checkout = commit ? commit + (dirty ? " with changes" : "") : "unknown";
+  await io.stdout.write(
+    `svc ${version}\n` +
+      `commit: ${checkout}\nform: ${form}\nbuild tags: ${
+        tags.join(", ") || "none"
+      }\ndeno: ${deno}\n`,
+  );
+  return 0;
+}

@@ -1,0 +1,20 @@
+/** Who asks, and what they may: the seam where verifiers and policies are put in. */
+import type { Connection, Identity, Route } from "./route.ts";
+
+export interface Access {
+  /** Accepted methods, as `/.well-known/svc` tells them; empty: no credential is asked for. */
+  readonly methods: readonly string[];
+  /** Undefined: no credential, or none that is accepted. Not called for open routes. */
+  authenticate(request: Request, connection: Connection): Promise<Identity | undefined>;
+  /** Throws `denied` naming the missing scope or action. */
+  authorize(route: Route, identity: Identity): void;
+}
+
+export const ANONYMOUS: Identity = { subject: "anonymous", scopes: [] };
+
+/** SPEC "Authentication" 1: with no authentication configured, requests need no credential. */
+export const openAccess: Access = {
+  methods: [],
+  authenticate: () => Promise.resolve(ANONYMOUS),
+  authorize: () => {},
+};

@@ -1,0 +1,139 @@
+/** The server's data directory: ours alone, of a known format, used by one server at a time. */
+import { join } from "node:path";
+import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { ensureDir, writeFileAtomic } from "../base/fs.ts";
+import { acquireLock, type FileLock } from "../base/lock.ts";
+
+/** Raised when an older svc would misread what a newer one writes. */
+const FORMAT = 1;
+const MARKER = "svc-data.json";
+
+/** Entries that say nothing about whose directory it is. */
+const NEUTRAL = new Set(["lock", "lost+found"]);
+
+export interface DataDir extends Disposable {
+  readonly path: string;
+}
+
+/** Where the data directory is unless `--data-dir` says (DESIGN.md section 7). */
+export function defaultDataDir(
+  host: { os: string; uid: number | null; env: Readonly<Record<string, string | undefined>> },
+): string {
+  const { os, uid, env } = host;
+  if (os === "windows") {
+    return join(env.LOCALAPPDATA ?? join(env.USERPROFILE ?? "C:\\", "AppData", "Local"), "svc");
+  }
+  if (uid === 0) return "/var/lib/svc";
+  const home = env.HOME ?? "/";
+  if (os === "darwin") return join(home, "Library", "Application Support", "svc");
+  return join(env.XDG_DATA_HOME || join(home, ".local", "share"), "svc");
+}
+
+const REASONS: Record<string, [ErrorCode, string, string]> = {
+  EACCES: ["config_invalid", "permission denied", "choose a --data-dir that you may write"],
+  EPERM: ["config_invalid", "permission denied", "choose a --data-dir that you may write"],
+  EROFS: ["config_invalid", "the file system is read-only", "choose a writable --data-dir"],
+  ENOENT: ["config_invalid", "it cannot be created there", "choose another --data-dir"],
+  ENOTDIR: ["config_invalid", "it is not a directory", "choose a directory as --data-dir"],
+  EEXIST: ["config_invalid", "it is not a directory", "choose a directory as --data-dir"],
+  ENOSPC: ["storage_full", "no space is left", "free space, or choose another --data-dir"],
+  EDQUOT: ["storage_full", "the quota is used up", "free space, or choose another --data-dir"],
+};
+
+function refused(path: string, error: unknown): unknown {
+  const [code, reason, help] = REASONS[systemCode(error) ?? ""] ?? [];
+  if (!code) return error;
+  return new SvcError(code, `Cannot use ${path} as data directory: ${reason}`, {
+    cause: error,
+    help,
+  });
+}
+
+/** False where there is no marker; throws `data_dir_foreign` on one that this build cannot use. */
+async function checkMarker(path: string): Promise<boolean> {
+  let text: string;
+  try {
+    text = await Deno.readTextFile(join(path, MARKER));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+  let format: unknown;
+  try {
+    format = JSON.parse(text).format;
+  } catch {
+    // An unreadable marker is reported like one without a number.
+  }
+  if (typeof format !== "number") {
+    throw new SvcError(
+      "data_dir_foreign",
+      `Cannot use ${path} as data directory: its ${MARKER} is damaged`,
+      { help: `restore ${MARKER} (for this version: {"format":${FORMAT}})` },
+    );
+  }
+  if (format > FORMAT) {
+    throw new SvcError(
+      "data_dir_foreign",
+      `Cannot use ${path} as data directory: a newer svc wrote it (format ${format}, this one knows ${FORMAT})`,
+      { help: "run the newer svc, or choose another --data-dir" },
+    );
+  }
+  return true;
+}
+
+async function checkEmpty(path: string): Promise<void> {
+  const foreign: string[] = [];
+  for await (const { name } of Deno.readDir(path)) {
+    // A marker whose first write was torn off by a crash leaves its temporary file.
+    if (!NEUTRAL.has(name) && !name.startsWith(`${MARKER}.tmp-`)) foreign.push(name);
+  }
+  if (foreign.length === 0) return;
+  const shown = foreign.sort().slice(0, 3).join(", ");
+  throw new SvcError(
+    "data_dir_foreign",
+    `Cannot use ${path} as data directory: it holds other files (${shown}${
+      foreign.length > 3 ? ", …" : ""
+    }) and svc did not make it`,
+  );
+}
+
+/**
+ * Opens `path` (absolute), made if missing, and locks it until disposed. Nothing is written into a
+ * directory that is not ours. Throws `data_dir_foreign`, `data_dir_locked`, `storage_full` or
+ * `config_invalid`.
+ */
+export async function openDataDir(path: string): Promise<DataDir> {
+  let lock: FileLock | undefined;
+  try {
+    await ensureDir(path, 0o711);
+    if (!(await Deno.stat(path)).isDirectory) {
+      throw Object.assign(new Error("not a directory"), { code: "ENOTDIR" });
+    }
+    if (!await checkMarker(path)) await checkEmpty(path);
+    lock = await lockDir(path);
+    if (!await checkMarker(path)) {
+      const marker = { format: FORMAT, created: new Date().toISOString() };
+      await writeFileAtomic(join(path, MARKER), JSON.stringify(marker) + "\n");
+    }
+  } catch (error) {
+    lock?.[Symbol.dispose]();
+    throw refused(path, error);
+  }
+  return { path, [Symbol.dispose]: () => lock[Symbol.dispose]() };
+}
+
+async function lockDir(path: string): Promise<FileLock> {
+  try {
+    return await acquireLock(join(path, "lock"));
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code !== "data_dir_locked") throw error;
+    const pid = error.detail?.pid;
+    throw new SvcError(
+      "data_dir_locked",
+      `Cannot use ${path} as data directory: ${
+        pid === undefined ? "another svc server" : `the svc server with process id ${pid}`
+      } is using it`,
+      { cause: error, detail: error.detail },
+    );
+  }
+}

@@ -1,0 +1,25 @@
+/** What the management routes work on; main.ts composes it. */
+import type { BuildInfo } from "../base/build_info.ts";
+import type { Builder } from "../build/builder.ts";
+import type { DeployBackend } from "../deploy/backend.ts";
+import type { Access } from "./access.ts";
+import type { Upkeep } from "../store/upkeep.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+
+export interface ManagementDeps {
+  lifecycle: Lifecycle;
+  access: Access;
+  build: BuildInfo;
+  /** What clients are told deploy targets can pull from; known once the listener is bound. */
+  registryHost: () => string;
+  /** Constructed on first use; throws what stands in the way, and tries again on the next call. */
+  builder: () => Promise<Builder>;
+  deploy: {
+    /** The selected backend's name. */
+    name: string;
+    /** Constructed on first use; throws `not_in_build` or `prerequisite_missing` where it cannot be. */
+    backend: () => Promise<DeployBackend>;
+  };
+  storage: Upkeep;
+  limits: { buildConcurrency: number; maxBuildContextBytes?: number };
+}

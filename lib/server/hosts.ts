@@ -1,0 +1,46 @@
+/** Registry host names: which are this server itself, and which are spoken to without TLS. */
+
+/** "localhost", 127.0.0.0/8 or ::1, with or without a port. */
+export function isLoopback(host: string): boolean {
+  const { name } = splitHost(host);
+  return name === "localhost" || name.endsWith(".localhost") || name === "::1" ||
+    /^127\.\d+\.\d+\.\d+$/.test(name);
+}
+
+/** The port is 443 or 80 where none is written: either is "no port" to compare by. */
+export function splitHost(host: string): { name: string; port?: number } {
+  const match = /^(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?$/.exec(host);
+  if (!match) return { name: host.toLowerCase() };
+  const name = (match[1] ?? match[2]).toLowerCase();
+  return match[3] === undefined ? { name } : { name, port: Number(match[3]) };
+}
+
+export interface OwnHostsOptions {
+  /** What the listener is bound to. */
+  address: { hostname: string; port: number };
+  /** SVC_ADVERTISE_REGISTRY without its scheme. */
+  advertised?: string;
+  /** This machine's name and addresses; asked for where the listener takes every interface. */
+  machine: () => string[];
+}
+
+/**
+ * Tells whether a registry host of an image name is this server. Loopback names with our port are ours
+ * only where we listen there.
+ */
+export function ownHosts(options: OwnHostsOptions): (host: string) => boolean {
+  const { address, advertised } = options;
+  const everywhere = address.hostname === "::" || address.hostname === "0.0.0.0";
+  const names = new Set<string>();
+  if (everywhere) { for (const name of options.machine()) names.add(name.toLowerCase()); }
+  else names.add(address.hostname.toLowerCase());
+  const loopback = everywhere || isLoopback(
+    address.hostname.includes(":") ? `[${address.hostname}]` : address.hostname,
+  );
+  return (host) => {
+    if (advertised !== undefined && host.toLowerCase() === advertised.toLowerCase()) return true;
+    const { name, port = 80 } = splitHost(host);
+    if (port !== address.port) return false;
+    return names.has(name) || loopback && isLoopback(host);
+  };
+}

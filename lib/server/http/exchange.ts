@@ -1,0 +1,99 @@
+/** What both ways of reading requests hand to the server's handler. */
+import { Reply } from "../../api/reply.ts";
+import type { BlobBody } from "../../oci/image.ts";
+import type { Connection } from "../route.ts";
+import type { Peer } from "./peer.ts";
+
+/**
+ * Never rejects in our server. `ended` takes a callback that is called once, with the bytes of the body
+ * that were sent, when the answer is out or the client has gone.
+ */
+export type Handler = (
+  request: Request,
+  connection: Connection,
+  ended: (callback: (sent: number) => void) => void,
+) => Promise<Response>;
+
+export function blobReply(body: BlobBody, init: { status: number; headers: Headers }): Response {
+  const fields: Record<string, string> = { "content-length": String(body.size) };
+  for (const [name, value] of init.headers) fields[name] = value;
+  return new Reply(init.status, fields, body);
+}
+
+export type Upgrade = Connection["upgrade"];
+
+export class PeerConnection implements Connection {
+  readonly blob = blobReply;
+
+  constructor(private readonly peer: Peer, readonly upgrade: Upgrade) {}
+
+  get remote(): string {
+    return this.peer.remote;
+  }
+}
+
+/** One request's end, told once. */
+export class Ending {
+  #callback: ((sent: number) => void) | undefined;
+  #abort: AbortController | undefined;
+  #gone = false;
+  #done = false;
+  sent = 0;
+
+  readonly add = (callback: (sent: number) => void): void => {
+    this.#callback = callback;
+  };
+
+  readonly count = (bytes: number): void => {
+    this.sent += bytes;
+  };
+
+  get signal(): AbortSignal {
+    this.#abort ??= new AbortController();
+    if (this.#gone) this.#abort.abort(abandoned());
+    return this.#abort.signal;
+  }
+
+  /** The connection was closed; after `done` that is nobody's loss. */
+  gone(): void {
+    if (this.#done || this.#gone) return;
+    this.#gone = true;
+    this.#abort?.abort(abandoned());
+  }
+
+  done(): void {
+    if (this.#done) return;
+    this.#done = true;
+    this.#callback?.(this.sent);
+  }
+}
+
+const abandoned = () => new DOMException("the client has gone away", "AbortError");
+
+/** What the listener itself says; handlers turn their errors into answers themselves. */
+export function plainReply(status: number, text: string): Reply {
+  const bytes = new TextEncoder().encode(`${text}\n`);
+  const fields = { "content-type": "text/plain", "content-length": String(bytes.length) };
+  return new Reply(status, fields, bytes);
+}
+
+export const FAILED = plainReply(500, "internal error");
+
+/** The parts of an answer; a body that HEAD or the status forbids is let go of. */
+export async function contentOf(
+  answer: Response,
+  method: string,
+): Promise<{ pairs: string[]; content: Reply["content"] | ReadableStream<Uint8Array> }> {
+  const pairs = answer instanceof Reply ? answer.pairs() : [...answer.headers].flat();
+  const content = answer instanceof Reply ? answer.content : answer.body;
+  const bodiless = method === "HEAD" || answer.status === 204 || answer.status === 304;
+  if (!bodiless || content === null) return { pairs, content };
+  if (content instanceof ReadableStream) {
+    await content.cancel().catch(() => {/* it failed first */});
+  }
+  return { pairs, content: null };
+}
+
+/** A stream may go on for ever and rest in between; a body of known length has to move. */
+export const isLive = (content: unknown, pairs: readonly string[]) =>
+  content instanceof ReadableStream && !pairs.includes("content-length");

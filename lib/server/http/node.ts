@@ -1,0 +1,207 @@
+/** Requests that node's parser read: those with bodies, upgrades, old clients, TLS. */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Buffer } from "node:buffer";
+import { SvcError } from "../../base/errors.ts";
+import { bodyStream } from "./body.ts";
+import {
+  contentOf,
+  Ending,
+  FAILED,
+  type Handler,
+  isLive,
+  PeerConnection,
+  plainReply,
+} from "./exchange.ts";
+import type { Peer, Peers } from "./peer.ts";
+import { hostOf, ListenerRequest, type Source } from "./request.ts";
+import { send } from "./send.ts";
+import { respond } from "./respond.ts";
+import { accept, isUpgraded, loadAcceptor } from "./websocket.ts";
+
+/** What is left of a body that nobody wants may arrive for this long, so that the client reads the answer. */
+const LINGER_MS = 2000;
+
+export interface MessageSourceOptions {
+  message: IncomingMessage;
+  scheme: "http" | "https";
+  ending: Ending;
+  body: () => ReadableStream<Uint8Array<ArrayBuffer>>;
+}
+
+export class MessageSource implements Source {
+  constructor(private readonly options: MessageSourceOptions) {}
+
+  get method(): string {
+    return this.options.message.method ?? "GET";
+  }
+
+  get target(): string {
+    return this.options.message.url ?? "/";
+  }
+
+  get scheme(): "http" | "https" {
+    return this.options.scheme;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.options.message.headers[name];
+    return Array.isArray(value) ? value.join(", ") : value;
+  }
+
+  headers(): [string, string][] {
+    const { rawHeaders } = this.options.message;
+    const pairs: [string, string][] = [];
+    for (let n = 0; n < rawHeaders.length; n += 2) pairs.push([rawHeaders[n], rawHeaders[n + 1]]);
+    return pairs;
+  }
+
+  body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
+    return hasBody(this.options.message) ? this.options.body() : null;
+  }
+
+  signal(): AbortSignal {
+    return this.options.ending.signal;
+  }
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  const length = headers["content-length"];
+  return headers["transfer-encoding"] !== undefined || length !== undefined && length !== "0";
+}
+
+/** Framing is the listener's. */
+const OURS = new Set(["connection", "transfer-encoding", "keep-alive"]);
+
+function fieldsOf(pairs: string[]): string[] {
+  for (let n = 0; n < pairs.length; n += 2) {
+    if (OURS.has(pairs[n].toLowerCase())) pairs.splice(n, 2);
+  }
+  return pairs;
+}
+
+/** True where the request names no host that could be one (RFC 9112 3.2), or no address. */
+function isMalformed(source: Source, message: IncomingMessage): boolean {
+  if (message.httpVersion === "1.1" && hostOf(source) === undefined) return true;
+  return !source.target.startsWith("/") && !URL.canParse(source.target);
+}
+
+export interface NodeOptions {
+  handler: Handler;
+  peers: Peers;
+  scheme: "http" | "https";
+}
+
+export async function serveMessage(
+  message: IncomingMessage,
+  response: ServerResponse,
+  options: NodeOptions & { awaitsContinue?: boolean },
+): Promise<void> {
+  const { peers, handler, scheme } = options;
+  const peer = peers.of(message.socket as Socket);
+  const ending = new Ending();
+  peer.phase = "request";
+  const forget = peer.onClose(() => ending.gone());
+  let wanted = false;
+  const source = new MessageSource({
+    message,
+    scheme,
+    ending,
+    body: () =>
+      bodyStream(message, peer, () => {
+        wanted = true;
+        if (options.awaitsContinue) response.writeContinue();
+      }),
+  });
+  try {
+    const connection = new PeerConnection(peer, noUpgrade);
+    const answer = isMalformed(source, message)
+      ? plainReply(400, "the request names no host, or no path")
+      : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
+    const { pairs, content } = await contentOf(answer, source.method);
+    if (message.socket.destroyed) {
+      if (content instanceof ReadableStream) await content.cancel();
+      return;
+    }
+    const live = isLive(content, pairs);
+    peer.phase = live ? "live" : "request";
+    // A client that waits for "100 Continue" and gets an answer instead may send the body or not: what
+    // comes next could be either.
+    const ambiguous = options.awaitsContinue && !wanted;
+    response.writeHead(answer.status, [
+      ...fieldsOf(pairs),
+      ...ambiguous || peers.closing ? ["connection", "close"] : [],
+    ]);
+    await send(response, peer, content, ending.count);
+    await new Promise<void>((resolve) => {
+      const settled = peer.onClose(resolve);
+      response.end(() => {
+        settled();
+        resolve();
+      });
+    });
+    if (!message.complete && !ambiguous) await linger(message, peer);
+  } catch {
+    // The answer has begun: only a broken connection says that it is not whole.
+    message.socket.destroy();
+  } finally {
+    forget();
+    ending.done();
+    peers.rest(peer);
+  }
+}
+
+export function noUpgrade(): never {
+  throw new SvcError("argument_invalid", "Cannot upgrade: the request did not ask for it");
+}
+
+/** A request for another protocol: a WebSocket where the handler takes it as one, else its last answer. */
+export async function serveUpgrade(
+  message: IncomingMessage,
+  head: Buffer,
+  { peers, handler, scheme }: NodeOptions,
+): Promise<void> {
+  const socket = message.socket as Socket;
+  const peer = peers.of(socket);
+  const ending = new Ending();
+  peer.phase = "request";
+  peer.onClose(() => {
+    ending.gone();
+    ending.done();
+  });
+  socket.on("error", () => {/* "close" follows */});
+  const source = new MessageSource({ message, scheme, ending, body: noUpgrade });
+  try {
+    const acceptor = await loadAcceptor();
+    const connection = new PeerConnection(peer, () => accept(acceptor, message, head));
+    // With a body, what follows the head is not the other protocol's.
+    const answer = isMalformed(source, message) || hasBody(message)
+      ? plainReply(400, "the request cannot be upgraded")
+      : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
+    if (isUpgraded(answer)) {
+      peer.phase = "live";
+      return;
+    }
+    await respond(peer, answer, { method: source.method, ending, last: true });
+    socket.end();
+  } catch {
+    socket.destroy();
+  }
+  ending.done();
+}
+
+/** Reads and drops what is left of a body; a client that sends on and on is cut. */
+function linger(message: IncomingMessage, peer: Peer): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => message.socket.destroy(), LINGER_MS);
+    const over = () => {
+      clearTimeout(timer);
+      forget();
+      resolve();
+    };
+    const forget = peer.onClose(over);
+    message.once("end", over);
+    message.on("error", () => {/* "close" follows */});
+    message.resume();
+  });
+}

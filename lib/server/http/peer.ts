@@ -1,0 +1,151 @@
+/**
+ * What is known of an open connection, and when it has to go: clients that send no request, stop in the
+ * middle of one, or do not take their answer, would otherwise hold their connection for ever.
+ */
+import type { Socket } from "node:net";
+
+export interface Limits {
+  /** Milliseconds a request's head may take. */
+  headMs: number;
+  /** Milliseconds a connection may wait for its next request. */
+  idleMs: number;
+  /** Milliseconds in which a body that is waited for must move by `LEAST_BYTES`. */
+  stallMs: number;
+}
+
+export const LIMITS: Limits = { headMs: 30_000, idleMs: 75_000, stallMs: 120_000 };
+
+/** 34 bytes a second over the default time: far below any link that a push could succeed on. */
+const LEAST_BYTES = 4096;
+
+/** Where a connection is. `live`: a stream without an end of its own, which may rest for as long as it likes. */
+export type Phase = "idle" | "head" | "request" | "live";
+
+export class Peer {
+  #phase: Phase = "head";
+  #since = performance.now();
+  /** Who is waited for while a body moves; undefined: we are the slow ones. */
+  waiting = false;
+  /** Bytes of bodies, in and out. */
+  moved = 0;
+  #mark = 0;
+  #closing = new Set<() => void>();
+  readonly #address: string;
+  readonly #port: number;
+  #remote: string | undefined;
+
+  constructor(readonly socket: Socket) {
+    // Gone once the socket is closed, and the access log is written after that.
+    this.#address = socket.remoteAddress ?? "";
+    this.#port = socket.remotePort ?? 0;
+  }
+
+  /** Calls back when the connection has closed, unless the result was called before. */
+  onClose(callback: () => void): () => void {
+    this.#closing.add(callback);
+    return () => void this.#closing.delete(callback);
+  }
+
+  closed(): void {
+    const callbacks = [...this.#closing];
+    this.#closing.clear();
+    for (const callback of callbacks) callback();
+  }
+
+  get phase(): Phase {
+    return this.#phase;
+  }
+
+  set phase(phase: Phase) {
+    this.#phase = phase;
+    this.#since = performance.now();
+    this.#mark = this.moved;
+  }
+
+  /** "host:port"; an IPv4 peer of a dual-stack socket as what it is. */
+  get remote(): string {
+    if (this.#remote !== undefined) return this.#remote;
+    const host = this.#address.replace(/^::ffff:(?=\d+\.)/, "");
+    return this.#remote = `${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
+  }
+
+  /** True once its time is over. */
+  overdue(now: number, limits: Limits): boolean {
+    const lasted = now - this.#since;
+    switch (this.#phase) {
+      case "idle":
+        return lasted > limits.idleMs;
+      case "head":
+        return lasted > limits.headMs;
+      case "live":
+        return false;
+      case "request":
+        if (!this.waiting || this.moved - this.#mark >= LEAST_BYTES) {
+          this.#since = now;
+          this.#mark = this.moved;
+          return false;
+        }
+        return lasted > limits.stallMs;
+    }
+  }
+}
+
+/** All open connections of a listener. */
+export class Peers {
+  #peers = new Map<Socket, Peer>();
+  #timer: ReturnType<typeof setInterval>;
+  #empty: (() => void)[] = [];
+  closing = false;
+
+  constructor(limits: Limits) {
+    const every = Math.min(limits.headMs, limits.idleMs, limits.stallMs) / 4;
+    this.#timer = setInterval(() => {
+      const now = performance.now();
+      for (const [socket, peer] of this.#peers) {
+        if (peer.overdue(now, limits)) socket.destroy();
+      }
+    }, Math.max(10, Math.min(every, 5000)));
+    Deno.unrefTimer(this.#timer);
+  }
+
+  add(socket: Socket): Peer {
+    const peer = new Peer(socket);
+    this.#peers.set(socket, peer);
+    socket.once("close", () => {
+      this.#peers.delete(socket);
+      peer.closed();
+      if (this.#peers.size === 0) { for (const resolve of this.#empty.splice(0)) resolve(); }
+    });
+    return peer;
+  }
+
+  of(socket: Socket): Peer {
+    return this.#peers.get(socket) ?? this.add(socket);
+  }
+
+  /** A request has ended: the connection waits for the next, or goes. */
+  rest(peer: Peer): void {
+    peer.phase = "idle";
+    peer.waiting = false;
+    if (this.closing) peer.socket.end(() => peer.socket.destroy());
+  }
+
+  /** Ends connections without a request; the others end after theirs. Resolves when all are gone. */
+  drain(): Promise<void> {
+    this.closing = true;
+    for (const { phase, socket } of this.#peers.values()) {
+      if (phase === "idle" || phase === "head") socket.destroy();
+    }
+    clearInterval(this.#timer);
+    if (this.#peers.size === 0) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#empty.push(resolve);
+    return promise;
+  }
+
+  destroy(): void {
+    this.closing = true;
+    clearInterval(this.#timer);
+    for (const socket of [...this.#peers.keys()]) socket.destroy();
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * A request as handlers see it, over whatever read it from the wire. The parts that cost (header list,
+ * address, body stream, abort signal) are made when somebody asks for them.
+ */
+
+/** What was read from the wire, and how to get at the rest of it. */
+export interface Source {
+  method: string;
+  /** As sent: usually a path with its query. */
+  target: string;
+  scheme: "http" | "https";
+  /** `name` in lower case; several fields of a name are joined. */
+  header(name: string): string | undefined;
+  headers(): [string, string][];
+  body(): ReadableStream<Uint8Array<ArrayBuffer>> | null;
+  /** Aborts when the client has gone before its answer was out. */
+  signal(): AbortSignal;
+}
+
+/** Read-only in practice: changes are seen by whoever made them only. */
+class LazyHeaders implements Headers {
+  #list: Headers | undefined;
+
+  constructor(private readonly source: Source) {}
+
+  get #all(): Headers {
+    return this.#list ??= new Headers(this.source.headers());
+  }
+
+  get(name: string): string | null {
+    if (this.#list) return this.#list.get(name);
+    return this.source.header(name.toLowerCase()) ?? null;
+  }
+
+  has(name: string): boolean {
+    return this.get(name) !== null;
+  }
+
+  append(name: string, value: string): void {
+    this.#all.append(name, value);
+  }
+
+  delete(name: string): void {
+    this.#all.delete(name);
+  }
+
+  set(name: string, value: string): void {
+    this.#all.set(name, value);
+  }
+
+  getSetCookie(): string[] {
+    return this.#all.getSetCookie();
+  }
+
+  forEach(callback: (value: string, key: string, parent: this) => void, thisArg?: unknown): void {
+    for (const [name, value] of this.#all) callback.call(thisArg, value, name, this);
+  }
+
+  entries() {
+    return this.#all.entries();
+  }
+
+  keys() {
+    return this.#all.keys();
+  }
+
+  values() {
+    return this.#all.values();
+  }
+
+  [Symbol.iterator]() {
+    return this.#all[Symbol.iterator]();
+  }
+}
+
+/** A path that is its own normal form: no query, no escapes, no dot segments. */
+const PLAIN = /^\/[\w\-.:~/]*$/;
+const DOTS = /\/\.{1,2}(?:\/|$)/;
+const HOST = /^[\w.\-]+(?::\d+)?$|^\[[\da-fA-F:.]+\](?::\d+)?$/;
+
+/** The authority that a request names, or undefined where it names none that could be one. */
+export function hostOf(source: Source): string | undefined {
+  const host = source.header("host");
+  return host !== undefined && HOST.test(host) ? host : undefined;
+}
+
+export class ListenerRequest implements Request {
+  readonly cache = "default";
+  readonly credentials = "same-origin";
+  readonly destination = "";
+  readonly integrity = "";
+  readonly isHistoryNavigation = false;
+  readonly isReloadNavigation = false;
+  readonly keepalive = false;
+  readonly mode = "cors";
+  readonly redirect = "follow";
+  readonly referrer = "about:client";
+  readonly referrerPolicy = "";
+  readonly duplex = "half";
+  readonly headers: Headers;
+  #body: ReadableStream<Uint8Array<ArrayBuffer>> | null | undefined;
+  #url: string | undefined;
+
+  constructor(private readonly source: Source) {
+    this.headers = new LazyHeaders(source);
+  }
+
+  get method(): string {
+    return this.source.method;
+  }
+
+  get url(): string {
+    if (this.#url !== undefined) return this.#url;
+    const { target, scheme } = this.source;
+    const base = `${scheme}://${hostOf(this.source) ?? "localhost"}`;
+    return this.#url = target.startsWith("/") ? base + target : new URL(target, base).href;
+  }
+
+  /** The path of `url`, normalised. */
+  get path(): string {
+    const { target } = this.source;
+    const plain = PLAIN.test(target) && !(target.includes("/.") && DOTS.test(target));
+    return plain ? target : new URL(this.url).pathname;
+  }
+
+  get signal(): AbortSignal {
+    return this.source.signal();
+  }
+
+  get body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
+    return this.#body === undefined ? this.#body = this.source.body() : this.#body;
+  }
+
+  get bodyUsed(): boolean {
+    return this.#body?.locked ?? false;
+  }
+
+  #whole(): Response {
+    return new Response(this.body);
+  }
+
+  clone(): Request {
+    return new Request(this.url, {
+      method: this.method,
+      headers: this.headers,
+      body: this.body,
+      signal: this.signal,
+    });
+  }
+
+  arrayBuffer(): Promise<ArrayBuffer> {
+    return this.#whole().arrayBuffer();
+  }
+
+  blob(): Promise<Blob> {
+    return this.#whole().blob();
+  }
+
+  bytes(): Promise<Uint8Array<ArrayBuffer>> {
+    return this.#whole().bytes();
+  }
+
+  formData(): Promise<FormData> {
+    return this.#whole().formData();
+  }
+
+  json(): Promise<unknown> {
+    return this.#whole().json();
+  }
+
+  text(): Promise<string> {
+    return this.#whole().text();
+  }
+
+  textStream(): ReadableStream<string> {
+    return this.#whole().textStream();
+  }
+}

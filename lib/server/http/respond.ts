@@ -1,0 +1,58 @@
+/** Whole answers written to a bare connection. */
+import { Buffer } from "node:buffer";
+import { contentOf, type Ending, isLive } from "./exchange.ts";
+import { renderHead } from "./head.ts";
+import type { Peer } from "./peer.ts";
+import { send } from "./send.ts";
+
+/** Small bodies leave together with their head. */
+const TOGETHER = 64 * 1024;
+
+const encoder = new TextEncoder();
+const CRLF = Buffer.from("\r\n");
+const LAST_CHUNK = Buffer.from("0\r\n\r\n");
+
+/** The framing of bodies whose length is not known (RFC 9112 7.1). */
+function chunk(bytes: Uint8Array): Uint8Array {
+  return Buffer.concat([Buffer.from(`${bytes.length.toString(16)}\r\n`), bytes, CRLF]);
+}
+
+export interface RespondOptions {
+  method: string;
+  ending: Ending;
+  /** The connection ends with this answer: say so. */
+  last?: boolean;
+}
+
+/** Rejects where the answer could not be written whole. */
+export async function respond(
+  peer: Peer,
+  response: Response,
+  { method, ending, last = false }: RespondOptions,
+): Promise<void> {
+  const { socket } = peer;
+  const { pairs, content } = await contentOf(response, method);
+  if (socket.destroyed) {
+    if (content instanceof ReadableStream) await content.cancel();
+    return;
+  }
+  const live = isLive(content, pairs);
+  if (live) peer.phase = "live";
+  const extra = (live ? "transfer-encoding: chunked\r\n" : "") +
+    (last ? "connection: close\r\n" : "");
+  const text = renderHead(response.status, pairs, extra);
+  if (content === null) {
+    socket.write(encoder.encode(text));
+  } else if (content instanceof Uint8Array && content.length <= TOGETHER) {
+    // The head is ASCII: as many bytes as characters.
+    const bytes = new Uint8Array(text.length + content.length);
+    encoder.encodeInto(text, bytes);
+    bytes.set(content, text.length);
+    socket.write(bytes);
+    ending.count(content.length);
+  } else {
+    socket.write(encoder.encode(text));
+    await send(socket, peer, content, ending.count, live ? chunk : undefined);
+    if (live) socket.write(LAST_CHUNK);
+  }
+}

@@ -1,0 +1,40 @@
+/** JSON in and out. */
+import { SvcError } from "../base/errors.ts";
+
+const encoder = new TextEncoder();
+
+/** A JSON answer with its length, one line and its newline: kind to curl. */
+export function json(
+  value: unknown,
+  init: { status?: number; headers?: Record<string, string> } = {},
+): Response {
+  const bytes = encoder.encode(JSON.stringify(value) + "\n");
+  return new Response(bytes, {
+    status: init.status ?? 200,
+    headers: {
+      "content-type": "application/json",
+      "content-length": String(bytes.length),
+      ...init.headers,
+    },
+  });
+}
+
+/** A request's body as text, at most `limit` bytes of it. Throws `too_large`. */
+export async function readText(request: Request, limit: number, what: string): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of request.body ?? []) {
+    size += chunk.length;
+    if (size > limit) {
+      throw new SvcError("too_large", `Cannot read the ${what}: it has more than ${limit} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(
+      await new Blob(chunks as BlobPart[]).bytes(),
+    );
+  } catch (cause) {
+    throw new SvcError("argument_invalid", `Cannot read the ${what}: it is not UTF-8`, { cause });
+  }
+}

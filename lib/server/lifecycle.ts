@@ -1,0 +1,53 @@
+/** Where a server is between its start and its end; readiness and draining read and drive it. */
+
+export class Lifecycle {
+  #phase: "starting" | "serving" | "draining" = "starting";
+  #stopping = new AbortController();
+  #inFlight = 0;
+  #idle: (() => void)[] = [];
+
+  get phase(): "starting" | "serving" | "draining" {
+    return this.#phase;
+  }
+
+  /** Aborts when draining begins: streams without an end of their own (followed logs, exec) end on it. */
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  serving(): void {
+    if (this.#phase === "starting") this.#phase = "serving";
+  }
+
+  drain(): void {
+    if (this.#phase === "draining") return;
+    this.#phase = "draining";
+    this.#stopping.abort(new DOMException("the server is shutting down", "AbortError"));
+  }
+
+  /** Counts something that draining waits for; call the result once, at its end. */
+  begin(): () => void {
+    this.#inFlight++;
+    let ended = false;
+    return () => {
+      if (ended) return;
+      ended = true;
+      if (--this.#inFlight === 0) { for (const resolve of this.#idle.splice(0)) resolve(); }
+    };
+  }
+
+  /** True when nothing is in flight any more, false when `ms` passed before. */
+  async idle(ms: number): Promise<boolean> {
+    if (this.#inFlight === 0) return true;
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const timer = setTimeout(() => resolve(false), ms);
+    this.#idle.push(() => resolve(true));
+    const done = await promise;
+    clearTimeout(timer);
+    return done;
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * The listener seam: handlers are fetch-style and know nothing of what serves them. This one is node's
+ * HTTP server, which moves large bodies both ways at the speed of the disk, with a reader of simple
+ * requests in front of it (http/head.ts). `Deno.serve` takes fewer steps for small answers, but a chunked
+ * upload that comes faster than it is stored costs it seconds of processor time for each megabyte.
+ */
+import { createServer } from "node:http";
+import { createServer as createSecureServer } from "node:https";
+import type { AddressInfo, Server, Socket } from "node:net";
+import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { serveConnection } from "./http/connection.ts";
+import type { Handler } from "./http/exchange.ts";
+import { serveMessage, serveUpgrade } from "./http/node.ts";
+import { LIMITS, type Limits, Peers } from "./http/peer.ts";
+
+export interface ListenOptions {
+  /** Absent: every interface, IPv4 and IPv6. */
+  hostname?: string;
+  /** 0: any free one. */
+  port: number;
+  /** PEM texts. */
+  tls?: { cert: string; key: string };
+  /** How the address is written in errors: ":5000". */
+  label?: string;
+  /** Of slow clients; the defaults stand in http/peer.ts. */
+  limits?: Partial<Limits>;
+}
+
+export type { Handler } from "./http/exchange.ts";
+
+export interface Listener {
+  readonly address: { hostname: string; port: number };
+  /** Stops accepting; resolves when the requests in flight have ended. */
+  shutdown(): Promise<void>;
+  /** Ends at once, cutting what is in flight. Fine after either. */
+  close(): Promise<void>;
+}
+
+const BIND_ERRORS: Record<string, [ErrorCode, string, string?]> = {
+  EADDRINUSE: ["address_in_use", "address in use"],
+  EACCES: [
+    "config_invalid",
+    "permission denied",
+    "choose a port above 1023 with SVC_ADDR, or run as root",
+  ],
+  EADDRNOTAVAIL: [
+    "config_invalid",
+    "no such address on this machine",
+    "set SVC_ADDR to an address of this machine",
+  ],
+};
+
+function bindError(error: unknown, label: string): Error {
+  const known = BIND_ERRORS[systemCode(error) ?? ""];
+  if (!known) {
+    return new SvcError("config_invalid", `Cannot bind ${label}: ${(error as Error).message}`, {
+      cause: error,
+      help: "set SVC_ADDR to [host]:port",
+    });
+  }
+  const [code, what, help] = known;
+  return new SvcError(code, `Cannot bind ${label}: ${what}`, { cause: error, help });
+}
+
+/** How long a refused request's last words may take to be read. */
+const REFUSED_MS = 1000;
+
+/**
+ * Binds and serves. Throws `address_in_use` or `config_invalid` before anything is accepted. A rejected
+ * handler is answered with a bare 500: handlers turn their errors into responses themselves.
+ */
+export async function listen(options: ListenOptions, handler: Handler): Promise<Listener> {
+  const label = options.label ?? `${options.hostname ?? ""}:${options.port}`;
+  const peers = new Peers({ ...LIMITS, ...options.limits });
+  const scheme = options.tls ? "https" : "http";
+  const serving = { handler, peers, scheme } as const;
+  const http = options.tls ? createSecureServer(options.tls) : createServer();
+  // Peers knows all connections and their times; node's own limits would cut long uploads.
+  http.requestTimeout = 0;
+  http.headersTimeout = 0;
+  http.keepAliveTimeout = 0;
+  http.timeout = 0;
+  http.on("request", (message, response) => void serveMessage(message, response, serving));
+  http.on(
+    "checkContinue",
+    (message, response) =>
+      void serveMessage(message, response, { ...serving, awaitsContinue: true }),
+  );
+  http.on("upgrade", (message, _socket, head) => void serveUpgrade(message, head, serving));
+  http.on("clientError", (error, socket) => refuse(error, socket as Socket));
+  // Node's own way of serving a connection stands behind ours.
+  const event = options.tls ? "secureConnection" : "connection";
+  const [serveAsNode] = http.listeners(event);
+  http.removeAllListeners(event);
+  http.on(event, (socket: Socket) => {
+    socket.setNoDelay(true);
+    serveConnection(socket, {
+      ...serving,
+      handOver(head) {
+        serveAsNode.call(http, socket);
+        // At once: put back into the socket they would be read a turn later, behind what arrives meanwhile,
+        // since node's parser reads past the socket's buffer.
+        socket.emit("data", head);
+      },
+    });
+  });
+  let address: { address: string; port: number };
+  try {
+    address = await bind(http, options);
+  } catch (error) {
+    peers.destroy();
+    throw bindError(error, label);
+  }
+  const closed = new Promise<void>((resolve) => http.once("close", () => resolve()));
+  return {
+    address: { hostname: address.address, port: address.port },
+    async shutdown() {
+      http.close();
+      await peers.drain();
+      await closed;
+    },
+    async close() {
+      http.close();
+      peers.destroy();
+      await closed;
+    },
+  };
+}
+
+/** What node's parser cannot read, told as far as the connection still allows. */
+function refuse(error: Error, socket: Socket): void {
+  const { code } = error as { code?: string };
+  if (!socket.writable || code === "ECONNRESET") return void socket.destroy();
+  const status = code === "HPE_HEADER_OVERFLOW"
+    ? "431 Request Header Fields Too Large"
+    : "400 Bad Request";
+  socket.end(`HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`);
+  const timer = setTimeout(() => socket.destroy(), REFUSED_MS);
+  socket.once("close", () => clearTimeout(timer));
+}
+
+function listenOn(server: Server, host: string, port: number) {
+  return new Promise<{ address: string; port: number }>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ host, port }, () => {
+      server.removeListener("error", reject);
+      resolve(server.address() as AddressInfo);
+    });
+  });
+}
+
+/** No host name: `::`, which takes IPv4 too; where the kernel has no IPv6, `0.0.0.0`. */
+async function bind(server: Server, { hostname, port }: ListenOptions) {
+  if (hostname !== undefined) return await listenOn(server, hostname, port);
+  try {
+    return await listenOn(server, "::", port);
+  } catch (error) {
+    const code = systemCode(error);
+    if (code === "EADDRINUSE" || code === "EACCES") throw error;
+    return await listenOn(server, "0.0.0.0", port);
+  }
+}

@@ -1,0 +1,22 @@
+/** The management API's route table. */
+import type { ManagementDeps } from "./deps.ts";
+import type { Route } from "./route.ts";
+import { buildRoutes } from "./routes/build.ts";
+import { deploymentRoutes } from "./routes/deployments.ts";
+import { execRoutes } from "./routes/exec.ts";
+import { healthRoutes } from "./routes/health.ts";
+import { infoRoutes } from "./routes/info.ts";
+import { storageRoutes } from "./routes/storage.ts";
+import { logRoutes } from "./routes/logs.ts";
+
+export function managementRoutes(deps: ManagementDeps): Route[] {
+  return [
+    ...healthRoutes(deps),
+    ...infoRoutes(deps),
+    ...buildRoutes(deps),
+    ...deploymentRoutes(deps),
+    ...logRoutes(deps),
+    ...execRoutes(deps),
+    ...storageRoutes(deps),
+  ];
+}

@@ -1,0 +1,156 @@
+/** The deployment routes: list, status, apply, delete, power. */
+import { SvcError } from "../../base/errors.ts";
+import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { describeError } from "../error_response.ts";
+import { json, readText } from "../json.ts";
+import { NDJSON_TYPE, pushEvents } from "../ndjson.ts";
+import { Query } from "../query.ts";
+import type { Context, Route } from "../route.ts";
+import { API_PREFIX } from "./health.ts";
+
+const PATH = `${API_PREFIX}/deployments`;
+
+/** Bytes of a deployment spec: far more than any real one has. */
+const MAX_SPEC = 4 * 1024 * 1024;
+
+export function unknownDeployment(attempt: string, name: string): SvcError {
+  return new SvcError("not_found", `Cannot ${attempt} ${name}: there is no such deployment`, {
+    help: "`svc ps` lists the deployments",
+  });
+}
+
+/** The body as a spec, JSON or YAML by its content type. `source` is its name in errors. */
+async function readSpec(request: Request, source?: string): Promise<DeploySpec> {
+  const text = await readText(request, MAX_SPEC, "deployment spec");
+  const { parseDeploySpec, validateDeploySpec } = await import("../../api/deploy_spec_parse.ts");
+  if (/yaml/i.test(request.headers.get("content-type") ?? "")) {
+    return parseDeploySpec(text, { file: source });
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new SvcError(
+      "spec_invalid",
+      `Cannot read deployment spec: ${(cause as Error).message}`,
+      { cause, help: "send JSON, or YAML with content type application/yaml" },
+    );
+  }
+  return validateDeploySpec(value);
+}
+
+export function deploymentRoutes(deps: ManagementDeps): Route[] {
+  const { backend } = deps.deploy;
+
+  async function list({ url }: Context): Promise<Response> {
+    new Query(url, []);
+    const all: DeploymentStatus[] = await (await backend()).list();
+    return json(all.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
+  }
+
+  async function status({ url, params: { name } }: Context): Promise<Response> {
+    new Query(url, []);
+    const found = await (await backend()).status(name);
+    if (!found) throw unknownDeployment("show", name);
+    return json(found);
+  }
+
+  async function apply(context: Context): Promise<Response> {
+    const { request, url, identity, signal, params: { name } } = context;
+    const source = new Query(url, name === undefined ? ["source"] : []).text("source");
+    const spec = await readSpec(request, source);
+    if (name !== undefined && spec.name !== name) {
+      throw new SvcError(
+        "spec_invalid",
+        `Cannot use deployment spec: name: it says ${JSON.stringify(spec.name)}, the path ${
+          JSON.stringify(name)
+        }`,
+      );
+    }
+    // The subject is the server's to say, whatever the caller wrote (DESIGN.md section 6).
+    const stamped = { ...spec, origin: { ...spec.origin, subject: identity.subject } };
+    const engine = await backend();
+    const run = (onProgress?: (message: string) => void): Promise<ApplyResult> =>
+      engine.apply(stamped, { onProgress, signal });
+    if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
+      const result = await run();
+      return json(result, { status: result.action === "created" ? 201 : 200 });
+    }
+    return pushEvents<ApplyEvent>(async (send) => {
+      const result = await run((message) => send({ type: "progress", message }));
+      send({ type: "result", result });
+    }, { describe: (error) => describeError(error, context) });
+  }
+
+  async function remove({ url, params: { name } }: Context): Promise<Response> {
+    const query = new Query(url, ["wait"]);
+    const engine = await backend();
+    if (query.bool("wait") ?? true) {
+      // Not tied to the client: a removal that has begun is better ended.
+      if (!await engine.delete(name)) throw unknownDeployment("delete", name);
+      return new Response(null, { status: 204 });
+    }
+    if (!await engine.status(name)) throw unknownDeployment("delete", name);
+    const end = deps.lifecycle.begin();
+    engine.delete(name).catch(() => {/* the deployment's status carries it */}).finally(end);
+    return new Response(null, { status: 202 });
+  }
+
+  const power = (action: "start" | "stop" | "restart"): Route => ({
+    method: "POST",
+    path: `${PATH}/{name}/${action}`,
+    action: "deploy",
+    help: {
+      start: "Starts a stopped deployment; a running one is left alone.",
+      stop: "Stops a deployment; it stays stopped until it is started.",
+      restart: "Stops and starts a deployment.",
+    }[action],
+    handler: async ({ url, params: { name } }) => {
+      new Query(url, []);
+      return json(await (await backend()).power(name, action));
+    },
+  });
+
+  return [
+    {
+      method: "GET",
+      path: PATH,
+      help: "Every deployment's status, by name.",
+      handler: list,
+    },
+    {
+      method: "GET",
+      path: `${PATH}/{name}`,
+      help: "One deployment's status.",
+      handler: status,
+    },
+    {
+      method: "PUT",
+      path: `${PATH}/{name}`,
+      action: "deploy",
+      help:
+        "Applies the DeploySpec in the body (JSON, or YAML by its content type) and waits until it " +
+        `runs. With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
+      handler: apply,
+    },
+    {
+      method: "POST",
+      path: PATH,
+      action: "deploy",
+      help: "Like PUT, of the name that the spec gives. `source` names the body in errors.",
+      handler: apply,
+    },
+    {
+      method: "DELETE",
+      path: `${PATH}/{name}`,
+      action: "deploy",
+      help: "Stops and removes a deployment; named volumes stay. `wait=false` answers 202 at once.",
+      handler: remove,
+    },
+    power("start"),
+    power("stop"),
+    power("restart"),
+  ];
+}

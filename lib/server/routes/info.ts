@@ -1,0 +1,43 @@
+/** `GET /.svc/v1/info`. */
+import { asSvcError } from "../../base/errors.ts";
+import type { ServerInfo } from "../../api/info.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { json } from "../json.ts";
+import type { Route } from "../route.ts";
+import { API_PREFIX } from "./health.ts";
+
+export function infoRoutes(deps: ManagementDeps): Route[] {
+  /** Asking constructs the backend: only that tells whether its prerequisites are there. */
+  async function deployInfo(): Promise<ServerInfo["deploy"]> {
+    try {
+      const { name, caps } = await deps.deploy.backend();
+      const abilities = Object.entries(caps).filter(([, value]) => value !== undefined);
+      return { backend: name, available: true, caps: abilities.map(([ability]) => ability).sort() };
+    } catch (error) {
+      const { message, help } = asSvcError(error);
+      const reason = `${message}; ${help}`;
+      return { backend: deps.deploy.name, available: false, reason, caps: [] };
+    }
+  }
+  return [{
+    method: "GET",
+    path: `${API_PREFIX}/info`,
+    help:
+      "Version, registry host for deploy targets, backend and its abilities, limits, the caller.",
+    handler: async ({ identity }) => {
+      const { version, commit, tags } = deps.build;
+      return json(
+        {
+          version,
+          commit,
+          buildTags: [...tags],
+          registry: deps.registryHost(),
+          deploy: await deployInfo(),
+          ingress: { enabled: false },
+          limits: deps.limits,
+          identity: { subject: identity.subject, scopes: [...identity.scopes] },
+        } satisfies ServerInfo,
+      );
+    },
+  }];
+}

@@ -1,0 +1,92 @@
+/** `GET /.svc/v1/deployments/{name}/logs`. */
+import type { LogFrame } from "../../api/deployment.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { describeError } from "../error_response.ts";
+import { pullEvents } from "../ndjson.ts";
+import { Query } from "../query.ts";
+import type { Context, Route } from "../route.ts";
+import { unknownDeployment } from "./deployments.ts";
+import { API_PREFIX } from "./health.ts";
+
+const PARAMETERS = [
+  "follow",
+  "tail",
+  "since",
+  "until",
+  "timestamps",
+  "instance",
+  "stdout",
+  "stderr",
+];
+
+async function* ofStreams(
+  frames: AsyncIterable<LogFrame>,
+  streams: ReadonlySet<string>,
+): AsyncGenerator<LogFrame> {
+  for await (const frame of frames) if (streams.has(frame.stream)) yield frame;
+}
+
+/** Ends with its source, and quietly when `stopping` aborts. */
+async function* untilStopped<T>(
+  source: AsyncIterable<T>,
+  stopping: AbortSignal,
+): AsyncGenerator<T> {
+  try {
+    yield* source;
+  } catch (error) {
+    if (!stopping.aborted) throw error;
+  }
+}
+
+/** Neither named: both. One switched off: the other; one switched on: that one. */
+function selectStreams(query: Query): ReadonlySet<string> {
+  const [stdout, stderr] = [query.bool("stdout"), query.bool("stderr")];
+  const any = stdout === true || stderr === true;
+  const chosen = new Set<string>();
+  if (stdout ?? !any) chosen.add("stdout");
+  if (stderr ?? !any) chosen.add("stderr");
+  return chosen;
+}
+
+export function logRoutes(deps: ManagementDeps): Route[] {
+  async function logs(context: Context): Promise<Response> {
+    const { request, url, signal, params: { name } } = context;
+    const query = new Query(url, PARAMETERS);
+    const tail = query.text("tail") === "all" ? undefined : query.count("tail");
+    const [since, until] = [query.time("since"), query.time("until")];
+    const follow = query.bool("follow") ?? false;
+    const [instance, timestamps] = [query.text("instance"), query.bool("timestamps")];
+    const streams = selectStreams(query);
+    const backend = await deps.deploy.backend();
+    if (!await backend.status(name)) throw unknownDeployment("show the logs of", name);
+    const closed = new AbortController();
+    const ends = [signal, closed.signal, ...(follow ? [deps.lifecycle.stopping] : [])];
+    const frames = ofStreams(
+      backend.logs(name, {
+        follow,
+        tail,
+        since,
+        until,
+        instance,
+        signal: AbortSignal.any(ends),
+      }),
+      streams,
+    );
+    const accept = request.headers.get("accept") ?? "";
+    const text = accept.includes("text/plain") && !accept.includes("ndjson");
+    return pullEvents(untilStopped(frames, deps.lifecycle.stopping), {
+      describe: (error) => describeError(error, context),
+      onCancel: () => closed.abort(new DOMException("the client went away", "AbortError")),
+      format: text ? (frame) => `${timestamps ? `${frame.time} ` : ""}${frame.line}\n` : undefined,
+    });
+  }
+
+  return [{
+    method: "GET",
+    path: `${API_PREFIX}/deployments/{name}/logs`,
+    help:
+      "Lines that a deployment printed: frames (NDJSON), or `text/plain` where Accept asks for it. " +
+      `Query: \`${PARAMETERS.join(" ")}\`.`,
+    handler: logs,
+  }];
+}

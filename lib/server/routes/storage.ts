@@ -1,0 +1,87 @@
+/** `POST /.svc/v1/gc`, `GET /.svc/v1/storage`, `POST /.svc/v1/storage/verify`. */
+import type { GcEvent, StorageUsage } from "../../api/storage.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { describeError } from "../error_response.ts";
+import { json } from "../json.ts";
+import { NDJSON_TYPE, pullEvents, pushEvents } from "../ndjson.ts";
+import { Query } from "../query.ts";
+import type { Context, Route } from "../route.ts";
+import { API_PREFIX } from "./health.ts";
+
+function idleOf(query: Query): number | undefined {
+  const text = query.text("idle");
+  if (text === undefined) return undefined;
+  const idleMs = parseDuration(text);
+  if (idleMs >= 0) return idleMs;
+  throw new SvcError("argument_invalid", `Cannot read query parameter idle: ${text} is negative`);
+}
+
+export function storageRoutes({ storage, lifecycle }: ManagementDeps): Route[] {
+  const gc = async (context: Context): Promise<Response> => {
+    const { request, url } = context;
+    const query = new Query(url, ["dryRun", "idle"]);
+    const left = new AbortController();
+    const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
+    const options = { dryRun: query.bool("dryRun") ?? false, idleMs: idleOf(query), signal };
+    if (!request.headers.get("accept")?.includes(NDJSON_TYPE)) {
+      return json(await storage.collect(options));
+    }
+    return pushEvents<GcEvent>(async (send) => {
+      let last = 0;
+      const result = await storage.collect({
+        ...options,
+        onProgress: (progress) => {
+          // What the client does not read is held in memory: no more than it can show.
+          if (performance.now() - last < 100) return;
+          last = performance.now();
+          send({ type: "progress", ...progress });
+        },
+      });
+      send({ type: "result", result });
+    }, {
+      describe: (error) => describeError(error, context),
+      onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
+    });
+  };
+
+  const verify = (context: Context): Response => {
+    const quarantine = new Query(context.url, ["quarantine"]).bool("quarantine") ?? false;
+    const left = new AbortController();
+    const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
+    return pullEvents(storage.verify({ quarantine, signal }), {
+      describe: (error) => describeError(error, context),
+      onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
+    });
+  };
+
+  return [
+    {
+      method: "POST",
+      path: `${API_PREFIX}/gc`,
+      action: "gc",
+      help: "Collects garbage: blobs that no manifest refers to, and untagged manifests where " +
+        "SVC_GC_UNTAGGED says so. `dryRun` only counts; `idle` (a duration, default 1h) is how " +
+        "long a push may rest before what it was told exists is let go. Progress as NDJSON where " +
+        "Accept asks for it.",
+      handler: gc,
+    },
+    {
+      method: "GET",
+      path: `${API_PREFIX}/storage`,
+      help: "What the content store holds: numbers and bytes.",
+      handler: async ({ signal }) =>
+        json({ content: await storage.usage({ signal }) } satisfies StorageUsage),
+    },
+    {
+      method: "POST",
+      path: `${API_PREFIX}/storage/verify`,
+      action: "gc",
+      help: "Reads every blob and checks it against its digest, and what manifests, tags and " +
+        "referrers name; events as NDJSON, the last one the result. `quarantine` moves damaged " +
+        "blobs aside.",
+      handler: verify,
+    },
+  ];
+}

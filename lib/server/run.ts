@@ -1,0 +1,63 @@
+/** Binding, serving and ending: what stands between a composed server and its process. */
+import type { Logger } from "../base/log.ts";
+import { formatAddress, type ListenAddress } from "../config/address.ts";
+import type { Access } from "./access.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import { listen, type Listener } from "./listener.ts";
+import type { Route } from "./route.ts";
+import { Router } from "./router.ts";
+import { createHandler } from "./server.ts";
+
+export interface StartOptions {
+  address: ListenAddress;
+  routes: readonly Route[];
+  access: Access;
+  lifecycle: Lifecycle;
+  log: Logger;
+}
+
+/** Binds and answers; `lifecycle.serving()` makes it ready. Throws `address_in_use` or `config_invalid`. */
+export async function startServer(options: StartOptions): Promise<Listener> {
+  const { address, routes, access, lifecycle, log } = options;
+  const handler = createHandler({ router: new Router(routes), access, lifecycle, log });
+  return await listen({ ...address, label: formatAddress(address) }, handler);
+}
+
+export interface StopOptions {
+  /** Milliseconds that requests in flight have. */
+  graceMs: number;
+  /** Cuts the grace short. */
+  hurry: AbortSignal;
+  log: Logger;
+}
+
+/**
+ * Readiness goes off at once, new requests are refused, those in flight end within the grace. The port
+ * stays bound until then: whoever watches readiness sees 503, not a refused connection.
+ */
+export async function stopServer(
+  listener: Listener,
+  lifecycle: Lifecycle,
+  { graceMs, hurry, log }: StopOptions,
+): Promise<void> {
+  lifecycle.drain();
+  if (lifecycle.inFlight > 0) {
+    log.info("finishing requests in flight", { requests: lifecycle.inFlight });
+  }
+  const hurried = Promise.withResolvers<false>();
+  hurry.addEventListener("abort", () => hurried.resolve(false), { once: true });
+  if (hurry.aborted) hurried.resolve(false);
+  const idle = await Promise.race([lifecycle.idle(graceMs), hurried.promise]);
+  if (idle) {
+    // Open connections without a request end with this; it is bounded all the same.
+    const closed = listener.shutdown();
+    const timer = Promise.withResolvers<void>();
+    const id = setTimeout(timer.resolve, 1000);
+    await Promise.race([closed, timer.promise, hurried.promise]);
+    clearTimeout(id);
+    return;
+  }
+  log.warn("ended requests in flight", { requests: lifecycle.inFlight });
+  // Not awaited: a handler that does not return must not keep the process.
+  listener.close().catch(() => {/* it is going away */});
+}

@@ -1,0 +1,165 @@
+/**
+ * From a listener's request to a route's handler and back: identity, errors, the access log. Nothing a
+ * handler does can end the server or leave a request without an answer.
+ */
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Access } from "./access.ts";
+import { describeError, errorResponse } from "./error_response.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Handler } from "./listener.ts";
+import { ListenerRequest } from "./http/request.ts";
+import { Reply } from "../api/reply.ts";
+import type { Connection, Route } from "./route.ts";
+import { ANONYMOUS } from "./access.ts";
+import type { Router } from "./router.ts";
+
+export interface ServerOptions {
+  router: Router;
+  access: Access;
+  lifecycle: Lifecycle;
+  log: Logger;
+}
+
+/** Asked for every few seconds by whoever watches: not worth a line. */
+const QUIET = new Set(["/healthz", "/readyz"]);
+
+let sequence = 0;
+const boot = crypto.randomUUID().slice(0, 8);
+
+/** A caller's id is kept where it is a plain word, so that its log and ours can be joined. */
+function requestId(request: Request): string {
+  const given = request.headers.get("x-request-id");
+  if (given !== null && /^[\w.:-]{1,64}$/.test(given)) return given;
+  return `${boot}-${(sequence++).toString(36)}`;
+}
+
+/** One request; what not every request needs is made when it is asked for. */
+class Exchange {
+  readonly id: string;
+  readonly path: string;
+  identity = ANONYMOUS;
+  params: Record<string, string> = {};
+  #url: URL | undefined;
+  #log: Logger | undefined;
+
+  constructor(
+    readonly request: Request,
+    readonly connection: Connection,
+    private readonly base: Logger,
+  ) {
+    this.id = requestId(request);
+    this.path = request instanceof ListenerRequest ? request.path : this.url.pathname;
+  }
+
+  get url(): URL {
+    return this.#url ??= new URL(this.request.url);
+  }
+
+  get log(): Logger {
+    return this.#log ??= this.base.with({ request: this.id });
+  }
+
+  get signal(): AbortSignal {
+    return this.request.signal;
+  }
+}
+
+export function createHandler(options: ServerOptions): Handler {
+  const { router, access, lifecycle } = options;
+
+  function route(exchange: Exchange): Route {
+    const { request: { method }, path: pathname } = exchange;
+    const match = router.match(method, pathname);
+    if (match.kind === "found") {
+      exchange.params = match.params;
+      return match.route;
+    }
+    if (match.kind === "method") {
+      throw new SvcError(
+        "method_not_allowed",
+        `Cannot ${method} ${pathname}: it takes ${match.allow.join(", ")}`,
+        { detail: { allow: match.allow } },
+      );
+    }
+    throw new SvcError("not_found", `Cannot ${method} ${pathname}: there is no such path`, {
+      help: "the paths are in the HTTP API reference",
+    });
+  }
+
+  async function answer(exchange: Exchange): Promise<Response> {
+    const { request, connection, path } = exchange;
+    const row = route(exchange);
+    if (lifecycle.phase === "draining" && !QUIET.has(path)) {
+      throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
+    }
+    if (!row.open) {
+      refuseForeignPage(request);
+      const identity = await access.authenticate(request, connection);
+      if (!identity) {
+        throw new SvcError(
+          "unauthorized",
+          `Cannot ${request.method} ${path}: a credential is needed`,
+        );
+      }
+      exchange.identity = identity;
+      access.authorize(row, identity);
+    }
+    return await row.handler(exchange);
+  }
+
+  return async (request, connection, ended) => {
+    const started = performance.now();
+    const end = lifecycle.begin();
+    const exchange = new Exchange(request, connection, options.log);
+    let response: Response;
+    try {
+      response = await answer(exchange);
+    } catch (error) {
+      response = errorResponse(describeError(error, exchange), exchange.path);
+    }
+    ended((sent) => {
+      end();
+      accessLine(options.log, exchange, response.status, sent, performance.now() - started);
+    });
+    if (response instanceof Reply) return response.with("x-request-id", exchange.id);
+    response.headers.set("x-request-id", exchange.id);
+    return response;
+  };
+}
+
+/**
+ * A browser sends the origin of the page that asks. A page of another site must not reach a server on its
+ * visitor's machine or network: without authentication it could build, deploy and exec there.
+ */
+function refuseForeignPage(request: Request): void {
+  const origin = request.headers.get("origin");
+  if (origin === null) return;
+  const host = URL.canParse(origin) ? new URL(origin).host : "";
+  if (host !== "" && host === request.headers.get("host")) return;
+  throw new SvcError("denied", `Cannot answer a page of ${origin}: it is another site`, {
+    help: "ask from the server's own pages, or from a program",
+  });
+}
+
+function accessLine(
+  log: Logger,
+  exchange: Exchange,
+  status: number,
+  bytes: number,
+  duration: number,
+): void {
+  const { request, path, id, identity, connection } = exchange;
+  const level = QUIET.has(path) ? "debug" : "info";
+  if (!log.enabled(level)) return;
+  log[level]("request", {
+    method: request.method,
+    path,
+    status,
+    bytes,
+    durationMs: Math.round(duration * 10) / 10,
+    subject: identity.subject,
+    remote: connection.remote,
+    request: id,
+  });
+}

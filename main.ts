@@ -1,0 +1,383 @@
+/**
+ * The composition root: the only reader of arguments, environment and signals, the only caller of
+ * `Deno.exit`, and the one place that knows which backends there are. What only the server needs is
+ * imported when it serves, so that client commands start fast.
+ */
+import { join, resolve } from "node:path";
+import { runCli } from "./cli.ts";
+import { buildInfo } from "./lib/base/build_info.ts";
+import { SvcError } from "./lib/base/errors.ts";
+import { lazy } from "./lib/base/lazy.ts";
+import { interruption, systemIo } from "./lib/base/terminal.ts";
+import type { Io } from "./lib/base/terminal.ts";
+import type { Logger } from "./lib/base/log.ts";
+import type { SelectedBackend } from "./backends/deploy/mod.ts";
+import type { ServerConfig } from "./lib/config/server_options.ts";
+import type { DeployBackend } from "./lib/deploy/backend.ts";
+import type { ImageSink, ImageSource } from "./lib/oci/image.ts";
+import type { ImageResolver } from "./lib/oci/resolver.ts";
+import type { Mirror } from "./lib/registry/mirror/mirror.ts";
+import type { Upkeep } from "./lib/store/upkeep.ts";
+import type { Listener } from "./lib/server/listener.ts";
+import type { ServerMirrorOptions } from "./lib/server/mirror.ts";
+import type { Outside } from "./lib/server/outside.ts";
+import type { Snapshotter } from "./lib/snapshot/snapshotter.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+type StopSignal = "SIGINT" | "SIGTERM";
+
+/** How long requests in flight may take to end after SIGTERM. */
+const GRACE_MS = 30_000;
+
+/** An upload that nobody touched for this long is dropped. */
+const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
+const HOUSEKEEPING_MS = 3_600_000;
+
+/** Who is told of SIGINT and SIGTERM: the running command, or the server. */
+class Signals {
+  #abort = new AbortController();
+  #hurry = new AbortController();
+
+  constructor() {
+    const names: StopSignal[] = Deno.build.os === "windows" ? ["SIGINT"] : ["SIGINT", "SIGTERM"];
+    for (const name of names) Deno.addSignalListener(name, () => this.#receive(name));
+  }
+
+  /** Aborts with the first signal. */
+  get first(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Aborts with the second one. */
+  get second(): AbortSignal {
+    return this.#hurry.signal;
+  }
+
+  #receive(name: StopSignal): void {
+    if (!this.#abort.signal.aborted) this.#abort.abort(interruption(name));
+    else if (!this.#hurry.signal.aborted) this.#hurry.abort(interruption(name));
+    // Whoever asks a third time waits for nothing any more.
+    else Deno.exit(interruption(name).exitCode);
+  }
+}
+
+async function serveHelp(io: Io): Promise<number> {
+  const { renderHelp } = await import("./lib/config/help.ts");
+  const { SERVER_OPTIONS } = await import("./lib/config/server_options.ts");
+  await io.stdout.write(renderHelp({
+    usage: "svc serve [OPTIONS]",
+    summary: "Run the server: registry, builder and runtime in one process.",
+    options: SERVER_OPTIONS,
+    examples: [
+      "SVC_DEPLOY_BACKEND=bare svc serve",
+      "svc serve --addr 127.0.0.1:5000 --data-dir /srv/svc",
+    ],
+  }, Math.min(io.stdout.size()?.columns ?? 100, 100)));
+  return 0;
+}
+
+async function serve(args: string[], env: Environment, io: Io, signals: Signals): Promise<number> {
+  if (args.includes("--help") || args.includes("-h")) return await serveHelp(io);
+  const { DEFAULT_BACKEND, loadServerConfig } = await import("./lib/config/server_options.ts");
+  const { batchedLines, createLogger, LOG_LEVELS } = await import("./lib/base/log.ts");
+  const { config, warnings } = loadServerConfig(args, env);
+  const writer = batchedLines(Deno.stderr);
+  const log = createLogger({
+    level: LOG_LEVELS.find((level) => level === config.logLevel) ?? "info",
+    format: Deno.stderr.isTerminal() ? "text" : "json",
+    write: writer.write,
+  });
+  const fatal = (kind: string, error: unknown) => {
+    log.error(kind, { error, stack: error instanceof Error ? error.stack : String(error) });
+    writer.flush();
+    Deno.exit(1);
+  };
+  addEventListener("error", (event) => fatal("uncaught error", event.error));
+  addEventListener("unhandledrejection", (event) => fatal("unhandled rejection", event.reason));
+  for (const warning of warnings) log.warn(warning);
+  try {
+    const { selectDeployBackend } = await import("./backends/deploy/mod.ts");
+    const selected = selectDeployBackend(config.deployBackend);
+    // The default is a backend that this build lacks: a registry and a builder are useful without one.
+    if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) await selected.load();
+    return await runServer({ config, env, log, signals, selected });
+  } finally {
+    writer.flush();
+  }
+}
+
+interface ServerRun {
+  config: ServerConfig;
+  env: Environment;
+  log: Logger;
+  signals: Signals;
+  selected: SelectedBackend;
+}
+
+async function runServer({ config, env, log, signals, selected }: ServerRun): Promise<number> {
+  const [
+    { formatAddress, parseAddress },
+    { buildConcurrency },
+    { untaggedRetention },
+    { openAccess },
+    { defaultDataDir, openDataDir },
+    { scheduleGc },
+    { Lifecycle },
+    { createOutside },
+    { managementRoutes },
+    { startServer, stopServer },
+    { openStorage, parseStorage },
+    { createContentStore },
+    { createRegistry },
+  ] = await Promise.all([
+    import("./lib/config/address.ts"),
+    import("./lib/config/server/build.ts"),
+    import("./lib/config/server/gc.ts"),
+    import("./lib/server/access.ts"),
+    import("./lib/server/data_dir.ts"),
+    import("./lib/server/gc_schedule.ts"),
+    import("./lib/server/lifecycle.ts"),
+    import("./lib/server/outside.ts"),
+    import("./lib/server/routes.ts"),
+    import("./lib/server/run.ts"),
+    import("./backends/store/mod.ts"),
+    import("./lib/store/content.ts"),
+    import("./lib/registry/registry.ts"),
+  ]);
+  const address = parseAddress(config.addr, "--addr");
+  const dir = resolve(
+    config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
+  );
+  const storage = parseStorage(config.storage, dir);
+  // What is opened here is released in the opposite order, however this ends.
+  await using cleanup = new AsyncDisposableStack();
+  cleanup.use(await openDataDir(dir));
+  const objects = await openStorage(storage);
+  const content = cleanup.use(createContentStore(objects, { log }));
+  const untagged = untaggedRetention(config.gcUntagged);
+  const upkeep: Upkeep = {
+    ...content.upkeep,
+    collect: (options) => content.upkeep.collect({ untagged, ...options }),
+  };
+  const outside = createOutside({
+    advertise: config.advertiseRegistry,
+    dockerConfig: join(env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"), "config.json"),
+    insecure: config.bareInsecureRegistries,
+    userAgent: `svc/${buildInfo().version}`,
+    log,
+  });
+  const isOwn = outside.isOwn(address);
+  const spool = join(dir, "mirror");
+  const store = config.registryMirror === undefined ? content : cleanup.use(
+    await openMirror(config, outside, { store: content, objects, spool, isOwn, log }),
+  );
+
+  const lifecycle = new Lifecycle();
+  const access = openAccess;
+  const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
+  const images = lazy(() => imageResolver(outside, store, listener.address));
+  const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
+  const builder = lazy(() => openBuilder(parts));
+  const backend = lazy(() => openBackend(selected, parts));
+  cleanup.defer(async () => {
+    if (snapshotter.made()) (await import("./lib/snapshot/tree_jobs.ts")).closeTreeWorkers();
+  });
+  for (const engine of [builder, backend]) {
+    cleanup.defer(async () =>
+      await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
+    );
+  }
+  const routes = [
+    ...managementRoutes({
+      lifecycle,
+      access,
+      build: buildInfo(),
+      registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
+      builder: builder.get,
+      deploy: { name: selected.name, backend: backend.get },
+      storage: upkeep,
+      limits: {
+        buildConcurrency: buildConcurrency(config.buildConcurrency, navigator.hardwareConcurrency),
+        maxBuildContextBytes: config.maxBuildContextBytes,
+      },
+    }),
+    ...createRegistry({ store }),
+  ];
+  const listener = await startServer({ address, routes, access, lifecycle, log });
+  // Matters where starting fails from here on; not awaited, since a handler may not return.
+  cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
+  await takeOver(selected, config, backend.get, log);
+  // Steps that a crashed server left running are ended now, not when somebody builds next.
+  if (await holdsEntries(join(dir, "build", "bundles"))) {
+    builder.get().catch((error) => log.warn("cannot build yet", { error }));
+  }
+  lifecycle.serving();
+  const bound = formatAddress({ ...address, port: listener.address.port });
+  log.info(`listening on ${bound}`, {
+    dataDir: dir,
+    storage: storage.shown,
+    backend: selected.name,
+  });
+  const housekeeping = setInterval(() => {
+    content.expireUploads(UPLOAD_IDLE_MS).catch((error) => log.warn("expiring uploads", { error }));
+  }, HOUSEKEEPING_MS);
+  const { gcInterval: intervalMs } = config;
+  await using _gc = intervalMs === undefined
+    ? undefined
+    : scheduleGc({ intervalMs, collect: upkeep.collect, log });
+  await new Promise((stop) => signals.first.addEventListener("abort", stop, { once: true }));
+  clearInterval(housekeeping);
+  log.info("shutting down", { reason: signals.first.reason.message });
+  await stopServer(listener, lifecycle, { graceMs: GRACE_MS, hurry: signals.second, log });
+  log.info("stopped");
+  return 0;
+}
+
+/** The registry with other registries behind it. */
+async function openMirror(
+  config: ServerConfig,
+  outside: Outside,
+  parts: Pick<ServerMirrorOptions, "store" | "objects" | "spool" | "isOwn" | "log">,
+): Promise<Mirror> {
+  const { openServerMirror } = await import("./lib/server/mirror.ts");
+  return await openServerMirror({
+    ...parts,
+    upstreams: config.registryMirror!,
+    cache: config.registryMirrorCache,
+    remote: outside.remote,
+  });
+}
+
+/** Where images come from and go to: this process's store by its own names, other registries by theirs. */
+async function imageResolver(
+  { isOwn, remote, advertised }: Outside,
+  local: ImageSource & ImageSink,
+  address: Listener["address"],
+): Promise<ImageResolver> {
+  const { createImageResolver } = await import("./lib/server/images.ts");
+  return createImageResolver({
+    local,
+    isOwn: isOwn(address),
+    ownHost: () => advertised ?? `localhost:${address.port}`,
+    remote,
+  });
+}
+
+async function holdsEntries(path: string): Promise<boolean> {
+  try {
+    for await (const _entry of Deno.readDir(path)) return true;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  return false;
+}
+
+/** One for the builder's steps and the backend's containers: they share what images have in common. */
+async function snapshots(config: ServerConfig, root: string, log: Logger): Promise<Snapshotter> {
+  const { createSnapshotter } = await import("./lib/snapshot/create.ts");
+  const driver = config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
+    ? config.bareSnapshotter
+    : "auto";
+  return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
+}
+
+interface EngineParts {
+  config: ServerConfig;
+  dataDir: string;
+  snapshotter: () => Promise<Snapshotter>;
+  images: () => Promise<ImageResolver>;
+  log: Logger;
+}
+
+async function openBuilder({ config, dataDir, snapshotter, images, log }: EngineParts) {
+  const [{ createBuilder }, { openExecutor }, { unpackImage }] = await Promise.all([
+    import("./lib/build/engine.ts"),
+    import("./backends/build/mod.ts"),
+    import("./lib/snapshot/unpack.ts"),
+  ]);
+  const root = join(dataDir, "build");
+  const shared = await snapshotter();
+  return await createBuilder({
+    root,
+    snapshotter: shared,
+    executor: await openExecutor("runc", {
+      root,
+      binary: config.bareRuntime,
+      state: join(RUN_DIR, "build", await folderName(dataDir)),
+    }),
+    images: await images(),
+    log,
+    concurrency: navigator.hardwareConcurrency,
+    unpack: (image, options) => unpackImage(shared, image, options),
+  });
+}
+
+/** What a reboot must empty lies outside the data directory, in a folder that only this server uses. */
+const RUN_DIR = "/run/svc";
+
+async function folderName(dataDir: string): Promise<string> {
+  const { createHash } = await import("node:crypto");
+  return createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+}
+
+async function openBackend(selected: SelectedBackend, parts: EngineParts): Promise<DeployBackend> {
+  const [{ open }, { unpackImage }] = await Promise.all([
+    selected.load(),
+    import("./lib/snapshot/unpack.ts"),
+  ]);
+  const { config, dataDir, snapshotter, images, log } = parts;
+  return await open({
+    dataDir,
+    runDir: RUN_DIR,
+    settings: config,
+    snapshotter,
+    images: await images(),
+    unpack: (target, image, { onProgress, signal }) =>
+      unpackImage(target, image, { onProgress: onProgress && (() => onProgress()), signal }),
+    log,
+  });
+}
+
+/**
+ * Workloads of an earlier server are taken over before the new one says it is ready. What does not
+ * validate ends the start; anything else that is missing leaves a registry and a builder that work, and is
+ * told again by each deploy.
+ */
+async function takeOver(
+  selected: SelectedBackend,
+  config: ServerConfig,
+  backend: () => Promise<DeployBackend>,
+  log: Logger,
+): Promise<void> {
+  if (!selected.inBuild) return;
+  const { validate, takesOver } = await selected.load();
+  await validate?.(config, log);
+  if (!takesOver) return;
+  try {
+    await backend();
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code === "internal") throw error;
+    log.warn("cannot deploy yet", { error, help: error.help });
+  }
+}
+
+/** The program: one command line, then the process ends with its exit code. */
+export async function main(): Promise<void> {
+  const env = Deno.env.toObject();
+  const signals = new Signals();
+  const io = systemIo(signals.first);
+  const code = await runCli(Deno.args, {
+    env,
+    io,
+    serve: (args) => serve(args, env, io, signals),
+    hooks: {
+      async *probeS3(location, signal) {
+        const { probeS3 } = await import("./backends/store/s3/doctor.ts");
+        yield* probeS3(location, { signal });
+      },
+    },
+  });
+  Deno.exit(code);
+}
+
+if (import.meta.main) await main();
