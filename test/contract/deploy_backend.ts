@@ -1,0 +1,288 @@
+/** What every DeployBackend must do; see lib/deploy/backend.ts. The image is a busybox with httpd. */
+import assert from "node:assert/strict";
+import { validateDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
+import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
+import type { LogFrame } from "../../lib/api/deployment.ts";
+import type { DeployBackend, ExecRequest, LogOptions } from "../../lib/deploy/backend.ts";
+
+export interface DeployBackendUnderTest {
+  backend: () => DeployBackend;
+  /**
+   * A restart of the server: lets go of the workloads and opens the same data again. `between` is run
+   * while there is no server.
+   */
+  reopen: (between?: () => Promise<void>) => Promise<void>;
+  /** Name of an image whose command serves HTTP on 8080; it has a shell. */
+  image: string;
+}
+
+type Test = (title: string, fn: () => Promise<void>) => void;
+
+/** Waits until `probe` holds; fails with its words after ten seconds. */
+export async function eventually(what: string, probe: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  while (!await probe()) {
+    if (Date.now() > deadline) assert.fail(`did not happen: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** A spec that stops at once. */
+export function quickSpec(name: string, image: string, more: Record<string, unknown> = {}) {
+  return validateDeploySpec({ name, image, stopSignal: "SIGKILL", ...more });
+}
+
+export async function lines(backend: DeployBackend, name: string, options?: LogOptions) {
+  const frames: LogFrame[] = await Array.fromAsync(backend.logs(name, options));
+  return frames.map((frame) => frame.line);
+}
+
+/** Runs a command to its end. */
+export async function execute(
+  backend: DeployBackend,
+  name: string,
+  request: ExecRequest,
+  input = "",
+) {
+  const session = await backend.caps.exec!(name, request);
+  const writer = session.stdin.getWriter();
+  const written = writer.write(new TextEncoder().encode(input)).then(() => writer.close());
+  const [stdout, stderr, code] = await Promise.all([
+    new Response(session.stdout as ReadableStream<Uint8Array<ArrayBuffer>>).text(),
+    new Response(session.stderr as ReadableStream<Uint8Array<ArrayBuffer>>).text(),
+    session.exit,
+    written.catch(() => {/* it ended without reading */}),
+  ]);
+  return { stdout, stderr, code };
+}
+
+const shell = (script: string) => ["sh", "-c", script];
+const pids = async (backend: DeployBackend, name: string) =>
+  (await backend.status(name))?.instances.map((instance) => instance.pid);
+
+export function deployBackendContract(test: Test, under: DeployBackendUnderTest): void {
+  const { backend } = under;
+  const spec = (name: string, more?: Record<string, unknown>): DeploySpec =>
+    quickSpec(name, under.image, more);
+  /** A test with a deployment of its own, which goes whatever happens. */
+  const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
+    test(title, async () => {
+      try {
+        await fn(name);
+      } finally {
+        await backend().delete(name);
+      }
+    });
+
+  test("what is not there is undefined, false or not_found", async () => {
+    assert.equal(await backend().status("nobody"), undefined);
+    assert.equal(await backend().delete("nobody"), false);
+    await assert.rejects(backend().power("nobody", "stop"), { code: "not_found" });
+    await assert.rejects(lines(backend(), "nobody"), { code: "not_found" });
+    await assert.rejects(backend().dial("nobody", 1, "tcp"), { code: "not_found" });
+    await assert.rejects(backend().apply(spec("nobody", { image: "no-such-image" })), {
+      code: "manifest_unknown",
+    });
+    assert.deepEqual(await backend().list(), []);
+  });
+
+  withName("apply creates, leaves alone, replaces; delete removes", "life", async (name) => {
+    const created = await backend().apply(spec(name, { replicas: 2, env: { A: "1" } }));
+    assert.equal(created.action, "created");
+    assert.equal(created.deployment.state, "running");
+    assert.deepEqual(created.deployment.instances.map((i) => i.id), ["life-0", "life-1"]);
+    assert.match(created.deployment.imageDigest ?? "", /^sha256:/);
+    const first = await pids(backend(), name);
+    const again = await backend().apply(spec(name, { env: { A: "1" }, replicas: 2 }));
+    assert.equal(again.action, "unchanged");
+    assert.deepEqual(await pids(backend(), name), first);
+    const changed = await backend().apply(spec(name, { env: { A: "2" } }));
+    assert.equal(changed.action, "replaced");
+    assert.equal(changed.deployment.instances.length, 1);
+    assert.ok(!first?.includes(changed.deployment.instances[0].pid));
+    const seen = await execute(backend(), name, { command: shell("echo $A") });
+    assert.equal(seen.stdout, "2\n");
+    assert.deepEqual((await backend().list()).map((d) => d.name), [name]);
+    assert.equal(await backend().delete(name), true);
+    assert.equal(await backend().status(name), undefined);
+  });
+
+  withName("logs: both streams, tail, following to the end", "logs", async (name) => {
+    const script = "echo one; echo two >&2; sleep 0.4; echo three; printf four";
+    await backend().apply(spec(name, { command: shell(script), restart: "no" }));
+    const frames = await Array.fromAsync(backend().logs(name, { follow: true }));
+    assert.deepEqual(frames.map((frame) => [frame.stream, frame.line]), [
+      ["stdout", "one"],
+      ["stderr", "two"],
+      ["stdout", "three"],
+      ["stdout", "four"],
+    ]);
+    assert.ok(frames.every((frame) => frame.instance === "logs-0"));
+    assert.deepEqual(await lines(backend(), name, { tail: 2 }), ["three", "four"]);
+    const since = new Date(frames[2].time.replace(/(\.\d{3})\d*Z$/, "$1Z"));
+    assert.deepEqual(await lines(backend(), name, { since }), ["three", "four"]);
+    await eventually("stopped", async () => (await backend().status(name))?.state === "stopped");
+    const [instance] = (await backend().status(name))!.instances;
+    assert.deepEqual([instance.state, instance.exitCode], ["exited", 0]);
+  });
+
+  withName("exec: exit codes, streams, environment, user, folder", "exec", async (name) => {
+    await backend().apply(spec(name, { env: { A: "spec" } }));
+    const run = (request: ExecRequest, input?: string) => execute(backend(), name, request, input);
+    assert.deepEqual(await run({ command: shell("echo out; echo err >&2; exit 7") }), {
+      stdout: "out\n",
+      stderr: "err\n",
+      code: 7,
+    });
+    assert.equal((await run({ command: ["cat"] }, "typed")).stdout, "typed");
+    const where = await run({
+      command: shell("pwd; id -u; echo $A $B"),
+      env: { B: "exec" },
+      user: "user",
+      workingDir: "/tmp",
+    });
+    assert.equal(where.stdout, "/tmp\n1000\nspec exec\n");
+    assert.equal((await run({ command: ["no-such-command"] })).code, 127);
+    assert.equal((await run({ command: ["/etc/passwd"] })).code, 126);
+    const session = await backend().caps.exec!(name, { command: ["sleep", "100"] });
+    await session.kill("KILL");
+    assert.equal(await session.exit, 137);
+    await Promise.all([session.stdout.cancel(), session.stderr.cancel(), session.stdin.close()]);
+    await assert.rejects(backend().caps.exec!(name, { command: ["id"], instance: "exec-9" }), {
+      code: "not_found",
+    });
+  });
+
+  withName("power: stop, start and restart, each twice", "power", async (name) => {
+    await backend().apply(spec(name));
+    const [first] = (await pids(backend(), name))!;
+    assert.equal((await backend().power(name, "start")).instances[0].pid, first);
+    for (let i = 0; i < 2; i++) {
+      const stopped = await backend().power(name, "stop");
+      assert.deepEqual([stopped.state, stopped.instances[0].state], ["stopped", "exited"]);
+    }
+    await assert.rejects(backend().caps.exec!(name, { command: ["id"] }), { code: "conflict" });
+    const started = await backend().power(name, "start");
+    assert.equal(started.state, "running");
+    const [second] = (await pids(backend(), name))!;
+    assert.ok(second && second !== first);
+    const restarted = await backend().power(name, "restart");
+    assert.ok(restarted.instances[0].pid !== second);
+  });
+
+  withName("a first apply that fails leaves nothing and shows the log", "bad", async (name) => {
+    await assert.rejects(
+      backend().apply(
+        spec(name, { command: shell("for i in $(seq 30); do echo line $i; done; exit 3") }),
+      ),
+      (error: { code?: string; message: string }) => {
+        assert.equal(error.code, "deploy_failed");
+        assert.match(error.message, /code 3.*\n {2}line 11\n/s);
+        assert.doesNotMatch(error.message, /line 10\n/);
+        return true;
+      },
+    );
+    assert.equal(await backend().status(name), undefined);
+    await assert.rejects(backend().apply(spec(name, { command: ["/no/such/file"] })), {
+      code: "deploy_failed",
+      message: /no\/such\/file/,
+    });
+    assert.deepEqual(await backend().list(), []);
+  });
+
+  withName("a replacement that fails keeps the old instance", "keep", async (name) => {
+    await backend().apply(spec(name));
+    const before = await pids(backend(), name);
+    await assert.rejects(
+      backend().apply(spec(name, { command: shell("echo broken; sleep 0.3; exit 1") })),
+      { code: "deploy_failed", message: /broken/ },
+    );
+    assert.deepEqual(await pids(backend(), name), before);
+    const status = await backend().status(name);
+    assert.equal(status?.state, "running");
+    assert.match(status?.error ?? "", /broken/);
+    assert.equal((await backend().apply(spec(name))).action, "unchanged");
+  });
+
+  withName("a health check gates, and is reported", "health", async (name) => {
+    const healthcheck = { test: "test -e /tmp/ok", interval: "300ms", retries: 2, timeout: "2s" };
+    const script = "sleep 0.3; touch /tmp/ok; sleep 100";
+    const result = await backend().apply(spec(name, { healthcheck, command: shell(script) }));
+    assert.equal(result.deployment.instances[0].state, "healthy");
+    await assert.rejects(
+      backend().apply(spec(name, { healthcheck, command: ["sleep", "100"] })),
+      { code: "deploy_failed", message: /unhealthy/ },
+    );
+    assert.equal((await backend().status(name))?.instances[0].state, "healthy");
+  });
+
+  withName(
+    "restart policy: what fails is started again, what was stopped is not",
+    "again",
+    async (name) => {
+      await backend().apply(
+        spec(name, { command: shell("sleep 0.2; exit 5"), restart: "on-failure:2" }),
+      );
+      await eventually("two restarts, then the end", async () => {
+        const status = await backend().status(name);
+        return status?.instances[0].restarts === 2 && status.state === "failed";
+      });
+      assert.equal((await backend().status(name))?.instances[0].exitCode, 5);
+    },
+  );
+
+  withName("a restarted server finds what runs, and restarts what died", "adopt", async (name) => {
+    const script = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done; echo over; exit 1";
+    await backend().apply(spec(name, { command: shell(script) }));
+    const before = await pids(backend(), name);
+    await under.reopen();
+    assert.deepEqual(await pids(backend(), name), before);
+    assert.equal(
+      (await backend().apply(spec(name, { command: shell(script) }))).action,
+      "unchanged",
+    );
+    assert.deepEqual(await lines(backend(), name), ["begun"]);
+    await execute(backend(), name, { command: ["touch", "/tmp/end"] });
+    await eventually(
+      "restarted",
+      async () => (await backend().status(name))!.instances[0].restarts > 0,
+    );
+    assert.equal((await lines(backend(), name, { tail: 99 })).includes("over"), true);
+    await backend().power(name, "stop");
+    await under.reopen();
+    assert.equal((await backend().status(name))?.state, "stopped");
+  });
+
+  withName("dial reaches a port of the instance", "dial", async (name) => {
+    await backend().apply(spec(name));
+    const body = async () => {
+      const stream = await backend().dial(name, 8080, "tcp");
+      const writer = stream.writable.getWriter();
+      await writer.write(new TextEncoder().encode("GET / HTTP/1.0\r\n\r\n"));
+      const bytes = stream.readable as ReadableStream<Uint8Array<ArrayBuffer>>;
+      const answer = await new Response(bytes).text();
+      stream.close();
+      return answer;
+    };
+    assert.match(await body(), /^HTTP\/1\.[01] 200 OK.*hello from busybox/s);
+    await assert.rejects(backend().dial(name, 1, "tcp"), { code: "upstream_failed" });
+  });
+
+  withName(
+    "what is not honoured warns, or refuses where the spec is strict",
+    "warn",
+    async (name) => {
+      const egress = { mode: "proxy" };
+      await assert.rejects(backend().apply(spec(name, { egress, strict: true })), {
+        code: "unsupported",
+        message: /egress/,
+      });
+      const { deployment } = await backend().apply(spec(name, { egress }));
+      assert.match(deployment.warnings.join(), /^egress: /);
+      await assert.rejects(backend().apply(spec(name, { mounts: ["/etc:/mnt"] })), {
+        code: "denied",
+      });
+      assert.equal((await backend().status(name))?.state, "running");
+    },
+  );
+}

@@ -1,0 +1,81 @@
+import { join } from "node:path";
+import { createBareBackend } from "../../backends/deploy/bare/backend.ts";
+import { silent } from "../../lib/base/log.ts";
+import { run } from "../../lib/base/process.ts";
+import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
+import { bridgeNetwork } from "../../lib/runtime/network.ts";
+import { createSnapshotter } from "../../lib/snapshot/create.ts";
+import { unpackImage } from "../../lib/snapshot/unpack.ts";
+import { requireTools } from "../e2e/harness.ts";
+import { writeBaseLayout } from "../peers/base_image.ts";
+import { removeServerData } from "../peers/cleanup.ts";
+import { layoutImages } from "../peers/layout_images.ts";
+import { bareDetails } from "./bare_backend.ts";
+import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
+
+const { ignore } = requireTools({
+  root: true,
+  commands: ["runc", "conmon", "iptables", "busybox"],
+});
+
+Deno.test({
+  name: "deploy backend contract: bare",
+  ignore,
+  // The snapshotter's workers and pidless watchers live as long as the process.
+  sanitizeOps: false,
+  sanitizeResources: false,
+  fn: async (t) => {
+    const dataDir = await Deno.makeTempDir({ prefix: "svc-bare-" });
+    const subnet = `10.${64 + crypto.getRandomValues(new Uint8Array(1))[0] % 180}`;
+    const allowed = join(dataDir, "allowed");
+    try {
+      await Deno.mkdir(allowed);
+      await writeBaseLayout(join(dataDir, "layout"), "base");
+      const log = silent;
+      const root = join(dataDir, "build/snapshots");
+      const open = () =>
+        createBareBackend({
+          dataDir,
+          config: {
+            runtime: "runc",
+            systemdCgroup: false,
+            cniBinDir: "/opt/cni/bin",
+            cniSubnetBase: subnet,
+            allowBindSources: [allowed],
+            runDir: join(dataDir, "run"),
+          },
+          snapshotter: () => createSnapshotter({ root, driver: "auto", log }),
+          images: layoutImages(join(dataDir, "layout")),
+          unpack: (snapshotter, image, { signal }) => unpackImage(snapshotter, image, { signal }),
+          log,
+        });
+      let backend = await open();
+      const under: DeployBackendUnderTest = {
+        backend: () => backend,
+        reopen: async (between) => {
+          await backend[Symbol.asyncDispose]();
+          await between?.();
+          backend = await open();
+        },
+        image: "base",
+      };
+      const tests: [string, () => Promise<void>][] = [];
+      deployBackendContract((title, fn) => tests.push([title, fn]), under);
+      bareDetails((title, fn) => tests.push([title, fn]), {
+        ...under,
+        dataDir,
+        allowed,
+        userBridges: [1, 2].map((index) => bridgeNetwork(subnet, index).bridge),
+      });
+      for (const [title, fn] of tests) await t.step(title, fn);
+      await backend[Symbol.asyncDispose]();
+    } finally {
+      await removeServerData(dataDir);
+      for (const index of [0, 1, 2]) {
+        const network = bridgeNetwork(subnet, index);
+        await run("ip", ["link", "delete", network.bridge]);
+        await new BridgeRules().remove(network);
+      }
+    }
+  },
+});

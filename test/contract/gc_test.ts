@@ -1,0 +1,193 @@
+/** What a collection removes and what it keeps, step by step. */
+import assert from "node:assert/strict";
+import { openMemStore } from "../../backends/store/mem.ts";
+import { silent } from "../../lib/base/log.ts";
+import { digestOf } from "../../lib/oci/digest.ts";
+import { MEDIA } from "../../lib/oci/types.ts";
+import { createContentStore } from "../../lib/store/content.ts";
+import type { ContentStore } from "../../lib/store/content_store.ts";
+import { blobKey, manifestKey } from "../../lib/store/keys.ts";
+import { assertImage, assertSound, pushImage, smallImage } from "../fixtures/small_images.ts";
+import { wrapStore } from "../fixtures/wrapped_store.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+
+function open(options: { exclusive?: boolean; idleMs?: number } = {}) {
+  const objects = openMemStore();
+  const wrapped = wrapStore(objects, { exclusive: options.exclusive });
+  return {
+    objects,
+    store: createContentStore(wrapped, { log: silent, patienceMs: 20, ...options }),
+  };
+}
+
+async function putText(store: ContentStore, repository: string, text: string): Promise<string> {
+  const bytes = encode(text);
+  const digest = digestOf(bytes);
+  await store.putBlob(repository, { digest, size: bytes.length }, ReadableStream.from([bytes]));
+  return digest;
+}
+
+const index = (...images: ReturnType<typeof smallImage>[]) =>
+  encode(JSON.stringify({
+    schemaVersion: 2,
+    mediaType: MEDIA.index,
+    manifests: images.map(({ digest, bytes }) => ({
+      mediaType: MEDIA.manifest,
+      digest,
+      size: bytes.length,
+    })),
+  }));
+
+for (const exclusive of [true, false]) {
+  const test = (name: string, fn: () => Promise<void>) =>
+    Deno.test(`gc, ${exclusive ? "one process" : "many processes"}: ${name}`, fn);
+
+  test("a publication that began before the collection is not lost", async () => {
+    const objects = openMemStore();
+    const image = smallImage("slow", ["layer"]);
+    const reached = Promise.withResolvers<void>();
+    const go = Promise.withResolvers<void>();
+    const store = createContentStore(
+      wrapStore(objects, {
+        exclusive,
+        before: async ({ name, key }) => {
+          if (name !== "put" || key !== manifestKey("app", image.digest)) return;
+          reached.resolve();
+          await go.promise;
+        },
+      }),
+      { log: silent },
+    );
+    const pushing = pushImage(store, "app", image, ["v1"]);
+    await reached.promise;
+    const collecting = store.upkeep.collect({ idleMs: 0 });
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    go.resolve();
+    await pushing;
+    await collecting;
+    await assertImage(store, "app", image, "v1");
+  });
+
+  test("what a push was told is kept, until it rests for too long", async () => {
+    const { store } = open({ exclusive });
+    const digest = await putText(store, "app", "a layer whose manifest is still to come");
+    assert.deepEqual(
+      await store.upkeep.collect().then((r) => [r.blobsDeleted, r.blobsLeased]),
+      [0, 1],
+    );
+    assert.ok(await store.stat("app", digest));
+    assert.equal((await store.upkeep.collect({ idleMs: 0 })).blobsDeleted, 1);
+    assert.equal(await store.stat("app", digest, { probe: true }), undefined);
+    // A HEAD is told, and so kept; what no client was told is not.
+    const image = smallImage("x", ["layer"]);
+    await pushImage(store, "app", image, ["v1"]);
+    await store.stat("other", image.layers[0].digest, { probe: true });
+    await store.deleteManifest("app", image.digest);
+    assert.equal((await store.upkeep.collect()).blobsDeleted, 2);
+    assert.ok(await store.stat("app", image.layers[0].digest));
+  });
+
+  test("a dry run tells what a collection would do, and does nothing", async () => {
+    const { store } = open({ exclusive });
+    const [kept, dropped] = [smallImage("kept", ["shared"]), smallImage("gone", ["shared", "own"])];
+    await pushImage(store, "app", kept, ["kept"]);
+    await pushImage(store, "app", dropped, ["gone"]);
+    await store.deleteManifest("app", "gone");
+    const options = { untagged: "drop", idleMs: 0 } as const;
+    const counts = (dryRun: boolean) =>
+      store.upkeep.collect({ ...options, dryRun }).then((result) => [
+        result.manifestsDeleted,
+        result.blobsDeleted,
+        result.bytesReclaimed,
+      ]);
+    const bytes = dropped.bytes.length + dropped.config.size + dropped.layers[1].size;
+    assert.deepEqual(await counts(true), [1, 3, bytes]);
+    await assertImage(store, "app", dropped);
+    assert.deepEqual(await counts(false), [1, 3, bytes]);
+    assert.deepEqual(await counts(false), [0, 0, 0]);
+    await assertImage(store, "app", kept, "kept");
+    await assertSound(store);
+  });
+
+  test("an index keeps its manifests, a subject its referrers", async () => {
+    const { store } = open({ exclusive });
+    const [one, two] = [smallImage("one", ["1"]), smallImage("two", ["2"])];
+    await pushImage(store, "app", one, []);
+    await pushImage(store, "app", two, []);
+    // Pushed by digest a moment ago: their index is still to come.
+    assert.equal((await store.upkeep.collect({ untagged: "drop" })).manifestsDeleted, 0);
+    const bytes = index(one, two);
+    await store.publish("app", MEDIA.index, bytes, { tags: ["multi"] });
+    const signature = smallImage("signature", ["signed"], {
+      subject: { mediaType: MEDIA.index, digest: digestOf(bytes), size: bytes.length },
+    });
+    await pushImage(store, "app", signature, []);
+    const drop = () => store.upkeep.collect({ untagged: "drop", idleMs: 0 });
+    assert.equal((await drop()).manifestsDeleted, 0);
+    for (const image of [one, two, signature]) await assertImage(store, "app", image);
+    await store.deleteManifest("app", "multi");
+    // Kept as long as they are young enough.
+    const young = await store.upkeep.collect({ untagged: 3_600_000, idleMs: 0 });
+    assert.equal(young.manifestsDeleted, 0);
+    const { manifestsDeleted, blobsDeleted } = await drop();
+    assert.deepEqual([manifestsDeleted, blobsDeleted], [4, 10]);
+    assert.deepEqual(await Array.fromAsync(store.referrers("app", digestOf(bytes))), []);
+    assert.equal((await store.upkeep.usage()).blobs, 0);
+  });
+
+  test("verify finds damage and moves it aside; a push heals", async () => {
+    const { objects, store } = open({ exclusive });
+    const image = smallImage("x", ["layer"]);
+    await pushImage(store, "app", image, ["v1"]);
+    await assertSound(store);
+    const key = blobKey(image.layers[0].digest);
+    await objects.put(key, encode("rotten"));
+    const problems = async (quarantine: boolean) =>
+      (await Array.fromAsync(store.upkeep.verify({ quarantine })))
+        .flatMap((event) => event.type === "problem" ? [[event.kind, event.movedTo]] : []);
+    assert.deepEqual(await problems(false), [["blob", undefined]]);
+    const movedTo = `quarantine/${key.replaceAll("/", "%2F")}`;
+    assert.deepEqual(await problems(true), [["blob", movedTo], ["manifest", undefined]]);
+    assert.equal((await store.upkeep.usage()).quarantined, 1);
+    await pushImage(store, "app", image, ["v1"]);
+    await assertSound(store);
+    await objects.delete(manifestKey("app", image.digest));
+    assert.deepEqual(await problems(false), [["tag", undefined]]);
+  });
+
+  test("one collection at a time", async () => {
+    const { store } = open({ exclusive });
+    const first = store.upkeep.collect();
+    await assert.rejects(store.upkeep.collect(), { code: "conflict" });
+    await first;
+    await store.upkeep.collect();
+  });
+}
+
+Deno.test("gc: claims outlive the process that made them, and go when they are old", async () => {
+  const { objects, store } = open({ exclusive: false });
+  const digest = await putText(store, "app", "told by a process that is dead");
+  const other = createContentStore(wrapStore(objects, { exclusive: false }), { log: silent });
+  assert.equal((await other.upkeep.collect()).blobsDeleted, 0);
+  assert.ok(await other.stat("app", digest));
+  assert.equal((await other.upkeep.collect({ idleMs: 0 })).blobsDeleted, 1);
+});
+
+Deno.test("gc: a blob that a dead collector condemned is copied, and served from the copy", async () => {
+  const { objects, store } = open({ exclusive: false });
+  const image = smallImage("x", ["layer"]);
+  await pushImage(store, "app", image, ["v1"]);
+  const key = blobKey(image.layers[0].digest);
+  await objects.put("condemned/of-the-dead", encode(JSON.stringify({ keys: [key] })));
+  assert.ok(await store.stat("other", image.layers[0].digest, { probe: true }));
+  assert.equal((await store.upkeep.usage()).copies, 1);
+  // What the dead one was about to do comes late.
+  await objects.delete(key);
+  await assertImage(store, "app", image, "v1");
+  await assertSound(store);
+  await objects.delete("condemned/of-the-dead");
+  await pushImage(store, "app", image, ["v2"]);
+  await store.upkeep.collect({ idleMs: 0 });
+  await assertImage(store, "app", image, "v2");
+});

@@ -1,0 +1,5 @@
+ARG G
+FROM scratch
+ARG A
+ARG B=1 C="x y" D=${B}
+ARG TARGETARCH

@@ -1,0 +1,6 @@
+﻿FROM busybox
+RUN echo a \
+  b
+COPY <<EOF /x
+line
+EOF

@@ -1,0 +1,2 @@
+FROM scratch
+RUN echo hello # the shell sees this

@@ -1,0 +1,7 @@
+
+# one
+   # two, indented
+FROM scratch
+  # three
+
+LABEL a=1

@@ -1,0 +1,5 @@
+# escape=`
+FROM busybox
+RUN a `
+ b\
+RUN c ``

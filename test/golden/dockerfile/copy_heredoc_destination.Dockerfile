@@ -1,0 +1,3 @@
+FROM scratch
+COPY a <<EOF
+EOF

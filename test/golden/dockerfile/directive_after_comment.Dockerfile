@@ -1,0 +1,4 @@
+# a comment first
+# escape=`
+FROM scratch
+ENV a=`b

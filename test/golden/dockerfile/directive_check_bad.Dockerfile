@@ -1,0 +1,2 @@
+# check=skp=all
+FROM scratch

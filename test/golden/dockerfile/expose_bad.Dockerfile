@@ -1,0 +1,2 @@
+FROM scratch
+EXPOSE 80 99999

@@ -1,0 +1,1 @@
+FROM a AS 1st

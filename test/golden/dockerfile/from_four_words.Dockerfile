@@ -1,0 +1,1 @@
+FROM a as b c

@@ -1,0 +1,1 @@
+FROM --plattform=linux/arm64 a

@@ -1,0 +1,2 @@
+FROM busybox
+HEALTHCHECK --interval=30 CMD true

@@ -1,0 +1,5 @@
+FROM busybox
+COPY <<A <<B /dst/
+a
+A
+b

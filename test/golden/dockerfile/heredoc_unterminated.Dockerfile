@@ -1,0 +1,4 @@
+FROM busybox
+RUN <<EOF
+echo
+ EOF

@@ -1,0 +1,3 @@
+ARG A=1
+RUN true
+FROM scratch

@@ -1,0 +1,2 @@
+FROM busybox
+ONBUILD ONBUILD RUN true

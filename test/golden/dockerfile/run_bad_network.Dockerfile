@@ -1,0 +1,2 @@
+FROM busybox
+RUN --network=hots true

@@ -1,0 +1,2 @@
+FROM busybox
+RUN --network=none --network=host true

@@ -1,0 +1,2 @@
+FROM busybox
+RUN ["echo", 1]

@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mount=type=cache,target=/x,mode=rwx true

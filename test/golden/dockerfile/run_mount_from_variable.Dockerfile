@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mount=from=$STAGE,target=/x true

@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mount=type=bind,target=/x,sharing=locked true

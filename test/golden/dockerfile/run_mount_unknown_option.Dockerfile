@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mount=type=cache,tagret=/x true

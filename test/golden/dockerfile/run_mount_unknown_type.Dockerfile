@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mount=type=cach,target=/x true

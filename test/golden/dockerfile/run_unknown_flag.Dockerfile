@@ -1,0 +1,2 @@
+FROM busybox
+RUN --mout=type=cache,target=/x true

@@ -1,0 +1,3 @@
+#!/usr/bin/env -S docker build -f
+# syntax=docker/dockerfile:1
+FROM scratch

@@ -1,0 +1,2 @@
+FROM scratch
+SHELL /bin/bash -c

@@ -1,0 +1,5 @@
+# build compiles it
+FROM alpine AS build
+# not of the stage
+
+FROM alpine AS final

@@ -1,0 +1,3 @@
+FROM scratch
+
+COYP a b

@@ -1,0 +1,82 @@
+/**
+ * Takes away what a server left on this host below its data directory: container processes, mounts and
+ * files. For the end of a test, whatever state the server is in.
+ */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+
+/** Mount points at or below `root` in this mount namespace, deepest first. */
+async function mountsBelow(root: string): Promise<string[]> {
+  const table = await Deno.readTextFile("/proc/self/mountinfo");
+  return table.split("\n").map((line) => (line.split(" ")[4] ?? "").replaceAll("\\040", " "))
+    .filter((point) => point === root || point.startsWith(`${root}/`)).reverse();
+}
+
+async function readProc(path: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch {
+    return ""; // the process is gone, or is not ours to look at
+  }
+}
+
+async function readNamespace(pid: string): Promise<string> {
+  try {
+    return await Deno.readLink(`/proc/${pid}/ns/mnt`);
+  } catch {
+    return ""; // as above
+  }
+}
+
+/**
+ * Processes that belong to `root`: those in a mount namespace of their own that shows it (containers),
+ * and those whose command line names it (their monitors).
+ */
+async function processesOf(root: string): Promise<number[]> {
+  const own = await readNamespace("self");
+  const found: number[] = [];
+  for await (const { name } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(name) || Number(name) === Deno.pid) continue;
+    const namespace = await readNamespace(name);
+    const container = namespace !== "" && namespace !== own &&
+      (await readProc(`/proc/${name}/mountinfo`)).includes(root);
+    if (container || (await readProc(`/proc/${name}/cmdline`)).includes(`${root}/`)) {
+      found.push(Number(name));
+    }
+  }
+  return found;
+}
+
+/** What a server keeps outside its data directory, so that a reboot empties it. */
+function runDirsOf(dataDir: string): string[] {
+  const id = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  return [join("/run/svc", id), join("/run/svc/build", id)];
+}
+
+/** Kills, unmounts, removes. `dataDir` must be a directory that only the server under test used. */
+export async function removeServerData(dataDir: string): Promise<void> {
+  for (const root of [dataDir, ...runDirsOf(dataDir)]) await removeBelow(root);
+}
+
+async function removeBelow(root: string): Promise<void> {
+  if (Deno.build.os === "linux" && Deno.uid() === 0) {
+    for (let round = 0; round < 3; round++) {
+      const processes = await processesOf(root);
+      if (processes.length === 0) break;
+      for (const pid of processes) {
+        try {
+          Deno.kill(pid, "SIGKILL");
+        } catch (error) {
+          if (!(error instanceof Deno.errors.NotFound)) throw error;
+        }
+      }
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    for (const point of await mountsBelow(root)) {
+      await new Deno.Command("umount", { args: ["-l", point], stderr: "null" }).output();
+    }
+  }
+  await Deno.remove(root, { recursive: true }).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+}
