@@ -5,7 +5,7 @@ package_of() {
   case $1 in
   cni) echo containernetworking-plugins ;;
   busybox) echo busybox-static ;;
-  docker) echo docker.io ;;
+  docker | dockerd) echo docker.io ;;
   ip) echo iproute2 ;;
   ceph) echo ceph-common ;;
   *) echo "$1" ;;
@@ -21,18 +21,22 @@ present() {
   esac
 }
 
+# The packages of those of the programs that are missing.
+lacking() {
+  for program in "$@"; do
+    present "$program" || package_of "$program"
+  done | sort -u | tr '\n' ' '
+}
+
 # provide PROGRAM...: installs what is missing where it can, else says what to install and fails.
 provide() {
-  packages=
-  for program in "$@"; do
-    present "$program" || packages="$packages $(package_of "$program")"
-  done
+  packages=$(lacking "$@")
   [ -n "$packages" ] || return 0
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "Missing:$packages; install them (Debian, Ubuntu: apt-get install$packages)" >&2
+    echo "Missing: $packages; install them (Debian, Ubuntu: apt-get install $packages)" >&2
     return 1
   fi
-  echo "installing:$packages" >&2
+  echo "installing: $packages" >&2
   # Their services are not wanted: a docker daemon, for one, would change the host's firewall.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
@@ -54,7 +58,9 @@ provide() {
   [ -z "$policy" ] || rm -f "$policy"
   [ "$result" = 0 ] || tail -n 20 "$output" >&2
   rm -f "$output"
-  return "$result"
+  packages=$(lacking "$@")
+  [ -z "$packages" ] || echo "Still missing after installing them: $packages" >&2
+  [ "$result" = 0 ] && [ -z "$packages" ]
 }
 
 # npm is what scripts/deno gets Deno with, where it is not there already.

@@ -170,7 +170,8 @@ async function run(settings: Run): Promise<void> {
     await Promise.all(alive);
   })();
   await scheduler.drive(others);
-  // What it was about to do comes late, and must harm nobody.
+  // What it was about to do comes late, and must harm nobody. If it never came so far, it does not stop now.
+  left = Infinity;
   scheduler.frozen.clear();
   await scheduler.drive(Promise.all(collections));
   await scheduler.drive(Promise.all(stores.map((store) => store[Symbol.asyncDispose]())));
@@ -224,9 +225,5 @@ Deno.test("gc in three processes on one store, dropping what is untagged", () =>
   // Real waits, so fewer seeds: here collectors are slow, never dead, and worth waiting for.
   tryAll({ processes: 3, untagged: "drop", patienceMs: 20_000 }, Math.ceil(seeds / 4)));
 
-Deno.test({
-  // Now and then, under load, this one stands still itself: it is part of the long runs until that is known.
-  name: "a collector that stands still and comes back late harms nobody (with SVC_TEST_SEEDS only)",
-  ignore: Deno.env.get("SVC_TEST_SEEDS") === undefined,
-  fn: () => tryAll({ processes: 3, untagged: "keep", zombie: true }),
-});
+Deno.test("a collector that stands still and comes back late harms nobody", () =>
+  tryAll({ processes: 3, untagged: "keep", zombie: true }));
