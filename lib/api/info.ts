@@ -30,8 +30,10 @@ export interface ServerInfo {
 export interface WellKnown {
   /** Path prefix of the management API. */
   api: string;
-  /** Accepted methods; empty: no credential is asked for. */
+  /** Accepted methods (`AuthMethod` of auth.ts); empty: no credential is asked for. */
   auth: string[];
-  /** Path of the OAuth 2.0 token endpoint, where there is one. */
+  /** Path of the OAuth 2.0 token exchange (RFC 8693), where there is one. */
   tokenEndpoint?: string;
+  /** Paths of the two steps to a session with an SSH key, where `auth` has `ssh-key`. */
+  keyAuth?: { challenge: string; session: string; namespace: string };
 }
