@@ -78,3 +78,20 @@ export async function failure(response: Response): Promise<string> {
   const { errors } = await response.json();
   return `${response.status} ${errors[0].code}`;
 }
+
+/** Follows Link headers to the end. */
+export async function pages<T = string>(
+  { send }: Pick<ReturnType<typeof registry>, "send">,
+  path: string,
+  member: string,
+): Promise<T[][]> {
+  const found: T[][] = [];
+  for (let next: string | undefined = path; next;) {
+    const response: Response = await send("GET", next);
+    if (response.status !== 200) throw new Error(`${next}: ${response.status}`);
+    found.push((await response.json())[member]);
+    const link: string | null = response.headers.get("link");
+    next = link === null ? undefined : /^<(\/v2\/[^>]+)>; rel="next"$/.exec(link)![1];
+  }
+  return found;
+}

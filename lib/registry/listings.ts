@@ -1,8 +1,6 @@
-/** Tag lists, the catalog and referrers (distribution specification "Content Discovery"). */
+/** Tag lists and the catalog (distribution specification "Content Discovery"). */
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
-import { parseDigest } from "../oci/digest.ts";
-import { type Descriptor, MEDIA } from "../oci/types.ts";
 import { guarded, json, type RegistryOptions, repositoryOf } from "./request.ts";
 
 /** Most names in one answer; the rest is behind its Link. */
@@ -14,16 +12,21 @@ interface Page {
   link?: string;
 }
 
+/** Most entries that `?n=` asks for in one answer. Throws `argument_invalid`. */
+export function limitOf(url: URL): number {
+  const text = url.searchParams.get("n");
+  if (text !== null && !/^\d{1,9}$/.test(text)) {
+    throw new SvcError("argument_invalid", `Cannot list: n=${text.slice(0, 40)} is not a number`);
+  }
+  return Math.min(PAGE, text === null ? PAGE : Number(text));
+}
+
 /** One page of names by `?n=` and `?last=`. `n=0` is an empty page, as the specification says. */
 async function pageOf(
   url: URL,
   names: (after: string | undefined) => AsyncIterable<string>,
 ): Promise<Page> {
-  const text = url.searchParams.get("n");
-  if (text !== null && !/^\d{1,9}$/.test(text)) {
-    throw new SvcError("argument_invalid", `Cannot list: n=${text.slice(0, 40)} is not a number`);
-  }
-  const limit = Math.min(PAGE, text === null ? PAGE : Number(text));
+  const limit = limitOf(url);
   const page: string[] = [];
   if (limit === 0) return { names: page };
   for await (const name of names(url.searchParams.get("last") ?? undefined)) {
@@ -54,22 +57,6 @@ export function listingRoutes({ store }: RegistryOptions): Route[] {
     return json({ repositories: page.names }, { link: page.link });
   };
 
-  const referrers = async (context: Context): Promise<Response> => {
-    const { url, signal, params } = context;
-    const name = repositoryOf(context);
-    parseDigest(params.digest);
-    const wanted = url.searchParams.getAll("artifactType").filter((type) => type !== "");
-    const manifests: Descriptor[] = [];
-    for await (const descriptor of store.referrers(name, params.digest, { signal })) {
-      if (wanted.length > 0 && !wanted.includes(descriptor.artifactType ?? "")) continue;
-      manifests.push(descriptor);
-    }
-    return json({ schemaVersion: 2, mediaType: MEDIA.index, manifests }, {
-      "content-type": MEDIA.index,
-      "oci-filters-applied": wanted.length > 0 ? "artifactType" : undefined,
-    });
-  };
-
   return [
     {
       method: "GET",
@@ -84,13 +71,6 @@ export function listingRoutes({ store }: RegistryOptions): Route[] {
       action: "pull",
       help: "Tags of a repository in byte order; ?n= and ?last= page through them.",
       handler: guarded(tags),
-    },
-    {
-      method: "GET",
-      path: "/v2/{name+}/referrers/{digest}",
-      action: "pull",
-      help: "Manifests whose subject is the digest; ?artifactType= filters.",
-      handler: guarded(referrers),
     },
   ];
 }

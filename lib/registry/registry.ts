@@ -3,6 +3,7 @@ import type { Route } from "../api/route.ts";
 import { blobRoutes } from "./blobs.ts";
 import { listingRoutes } from "./listings.ts";
 import { manifestRoutes } from "./manifests.ts";
+import { referrerRoutes } from "./referrers.ts";
 import { guarded, json, type RegistryOptions } from "./request.ts";
 import { uploadRoutes } from "./uploads.ts";
 
@@ -20,6 +21,7 @@ export function createRegistry(options: RegistryOptions): Route[] {
   return [
     ...base,
     ...listingRoutes(options),
+    ...referrerRoutes(options),
     ...uploadRoutes(options),
     ...blobRoutes(options),
     ...manifestRoutes(options),

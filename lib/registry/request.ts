@@ -41,6 +41,7 @@ export interface RegistryStore extends
     digest: Digest,
     options?: LookOptions,
   ): Promise<{ size: number } | undefined>;
+  referrers: ContentStore["referrers"];
 }
 
 export interface RegistryOptions {

@@ -76,6 +76,12 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
   deleteBlob(repository: string, digest: Digest, options?: CallOptions): Promise<boolean>;
   /** By tag: only the tag goes. By digest: the manifest, its tags and its referrer entry go. */
   deleteManifest(repository: string, reference: string, options?: CallOptions): Promise<boolean>;
+  /** In byte order of their digests, strictly after `after`. */
+  referrers(
+    repository: string,
+    digest: Digest,
+    options?: CallOptions & { after?: Digest },
+  ): AsyncIterable<Descriptor>;
   /** True once a manifest was published in it. */
   hasRepository(repository: string, options?: CallOptions): Promise<boolean>;
   /** Names in byte order, strictly after `after`. */

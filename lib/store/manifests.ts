@@ -29,6 +29,8 @@ const CACHED_BYTES = 16 * 1024 * 1024;
 const CACHED_TAGS = 20_000;
 /** Existence checks under way at once for one manifest. */
 const CHECKS = 16;
+/** Referrers read at once; each may have annotations of 4 MiB. */
+const READ_AHEAD = 8;
 
 /** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
 export interface ManifestRecord {
@@ -345,15 +347,26 @@ export class Manifests {
     return await this.objects.stat(repoKey(repository), options) !== undefined;
   }
 
+  /** By their digests, in byte order. */
   async *referrers(
     repository: string,
     subject: Digest,
-    options: CallOptions = {},
+    options: CallOptions & { after?: Digest } = {},
   ): AsyncGenerator<Descriptor> {
     parseDigest(subject);
     const prefix = referrersPrefix(repository, subject);
-    for await (const digest of this.#names(prefix, undefined, options)) {
-      const found = await this.#json<Descriptor>(prefix + digest, options);
+    const reading: Promise<Descriptor | undefined>[] = [];
+    const next = async () => await reading.shift();
+    for await (const digest of this.#names(prefix, options.after, options)) {
+      const read = this.#json<Descriptor>(prefix + digest, options);
+      // Awaited later; marked so that it never counts as unhandled before.
+      read.catch(() => {});
+      reading.push(read);
+      const found = reading.length === READ_AHEAD ? await next() : undefined;
+      if (found) yield found;
+    }
+    while (reading.length > 0) {
+      const found = await next();
       if (found) yield found;
     }
   }

@@ -1,23 +1,31 @@
 /** Tags and referrers of a store and its upstream as one. An upstream that cannot be asked adds nothing. */
+import { isDigest } from "../../oci/digest.ts";
 import type { ReadOptions } from "../../oci/image.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import type { MirrorContext } from "./options.ts";
 import { Recent } from "./recent.ts";
 import type { Origin } from "./upstreams.ts";
 
-/** Two listings in byte order as one, without what both have. */
-export async function* merged(
-  one: AsyncIterable<string>,
-  other: AsyncIterable<string>,
-): AsyncGenerator<string> {
+/** Bytes of descriptors that one listing of an upstream's referrers may hold in memory. */
+const REFERRERS_BYTES = 32 * 1024 * 1024;
+
+const itself = (name: string): string => name;
+
+/** Two listings in byte order of their keys as one; of what both have, the first one's. */
+export async function* merged<T>(
+  one: AsyncIterable<T>,
+  other: AsyncIterable<T>,
+  keyOf: (item: T) => string,
+): AsyncGenerator<T> {
   const iterators = [one[Symbol.asyncIterator](), other[Symbol.asyncIterator]()];
   try {
     let [a, b] = await Promise.all(iterators.map((iterator) => iterator.next()));
     while (!a.done || !b.done) {
-      const first = b.done || !a.done && a.value <= b.value ? a.value : b.value;
+      const first = b.done || !a.done && keyOf(a.value) <= keyOf(b.value) ? a.value : b.value;
       yield first;
-      if (!a.done && a.value === first) a = await iterators[0].next();
-      if (!b.done && b.value === first) b = await iterators[1].next();
+      const key = keyOf(first);
+      if (!a.done && keyOf(a.value) === key) a = await iterators[0].next();
+      if (!b.done && keyOf(b.value) === key) b = await iterators[1].next();
     }
   } finally {
     await Promise.all(iterators.map((iterator) => iterator.return?.()));
@@ -64,7 +72,7 @@ export class MirrorListings {
       origin,
       (source, name) => Promise.resolve(source.tags(name, options)),
     );
-    return merged(local, theirs);
+    return merged(local, theirs, itself);
   }
 
   async hasRepository(repository: string, options: ReadOptions = {}): Promise<boolean> {
@@ -81,25 +89,46 @@ export class MirrorListings {
     return there;
   }
 
-  async *referrers(
+  referrers(
     repository: string,
     digest: Digest,
-    options: ReadOptions = {},
-  ): AsyncGenerator<Descriptor> {
+    options: ReadOptions & { after?: Digest } = {},
+  ): AsyncIterable<Descriptor> {
     const { store, upstreams } = this.#context;
-    const listed = new Set<Digest>();
-    for await (const descriptor of store.referrers(repository, digest, options)) {
-      listed.add(descriptor.digest);
-      yield descriptor;
-    }
+    const local = store.referrers(repository, digest, options);
     const origin = upstreams.find(repository);
-    if (!origin) return;
-    const theirs = this.#upstream<Descriptor>(
+    if (!origin) return local;
+    return merged(local, this.#theirs(origin, digest, options), (item) => item.digest);
+  }
+
+  /** Registries list referrers in any order: all of them, sorted. */
+  async *#theirs(
+    origin: Origin,
+    digest: Digest,
+    options: ReadOptions & { after?: Digest },
+  ): AsyncGenerator<Descriptor> {
+    const { after, ...call } = options;
+    const all = new Map<Digest, Descriptor>();
+    let left = REFERRERS_BYTES;
+    const listing = this.#upstream<Descriptor>(
       origin,
-      (source, name) => Promise.resolve(source.referrers(name, digest, options)),
+      (source, name) => Promise.resolve(source.referrers(name, digest, call)),
     );
-    for await (const descriptor of theirs) {
-      if (!listed.has(descriptor.digest)) yield descriptor;
+    for await (const descriptor of listing) {
+      if (!isDigest(descriptor.digest)) continue;
+      if (after !== undefined && descriptor.digest <= after) continue;
+      left -= JSON.stringify(descriptor).length;
+      if (left < 0) {
+        const { host, repository } = origin;
+        this.#context.log.warn("an upstream's referrers are too many to list", {
+          host,
+          repository,
+          digest,
+        });
+        break;
+      }
+      all.set(descriptor.digest, descriptor);
     }
+    for (const key of [...all.keys()].sort()) yield all.get(key)!;
   }
 }
