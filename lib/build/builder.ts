@@ -1,5 +1,6 @@
 /** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import type { AgentSource, Entitlement, NamedContext, SecretSource } from "./inputs.ts";
 
 export interface BuildRequest {
   /** Image names to publish under; may be empty (build only). */
@@ -14,6 +15,20 @@ export interface BuildRequest {
   platform?: string;
   /** The context as a tar archive: plain, gzip or zstd, told apart by its first bytes. */
   context: ReadableStream<Uint8Array>;
+  /** Default: there are none, and a step that requires one fails. */
+  secrets?: SecretSource;
+  /** Default: there is no agent, and a step that requires one fails. */
+  ssh?: AgentSource;
+  /** By name (without case); they stand before stages and images of the same name. */
+  contexts?: Record<string, NamedContext>;
+  /** Lines for the steps' /etc/hosts: "name:address" or "name=address"; "host-gateway" is this host. */
+  addHosts?: string[];
+  /** Asks registries for images by tag again instead of using what is known of them. */
+  pull?: boolean;
+  /** Network of RUN where `--network` says nothing else; default "default", which is the host's. */
+  network?: "default" | "none" | "host";
+  /** What the Dockerfile may do beyond the usual; also has to be allowed by the server. */
+  allow?: Entitlement[];
 }
 
 export interface BuildOptions {
