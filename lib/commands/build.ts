@@ -97,7 +97,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const { io, values, env, positionals: [directory] } = invocation;
   checkTags(values.tags ?? []);
   const query = buildQuery(values, env);
-  const client = connect(invocation);
+  const client = await connect(invocation);
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
   const state = new BuildState();

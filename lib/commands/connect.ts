@@ -4,8 +4,12 @@ import type { Invocation } from "./command.ts";
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-export function connect(invocation: Pick<Invocation, "values" | "io" | "env">): Client {
+export async function connect(
+  invocation: Pick<Invocation, "values" | "io" | "env">,
+): Promise<Client> {
   const { server, token } = invocation.values;
   const proxied = PROXY_VARIABLES.some((name) => invocation.env[name]);
-  return createClient({ server, token, signal: invocation.io.signal, proxied });
+  return await Promise.resolve(
+    createClient({ server, token, signal: invocation.io.signal, proxied }),
+  );
 }

@@ -98,7 +98,7 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
   const spec = await readSpec(invocation);
   const json = values.output === "json";
   const result = await applyDeployment(
-    connect(invocation),
+    await connect(invocation),
     spec,
     (message) =>
       json

@@ -16,7 +16,7 @@ export async function run(invocation: Invocation<typeof EXEC_OPTIONS>): Promise<
   const env = Object.entries(parsePairs(values.env, "--env", invocation.env));
   let started = false;
   try {
-    return await exec(connect(invocation), name, {
+    return await exec(await connect(invocation), name, {
       command,
       env: env.map(([key, value]) => `${key}=${value}`),
       user: values.user,

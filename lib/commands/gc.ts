@@ -29,13 +29,17 @@ export async function run(invocation: Invocation<typeof GC_OPTIONS>): Promise<nu
   const { dryRun = false, idle } = values;
   const live = values.output === "fancy" || values.output === "auto" && !!io.stderr.size();
   let shown = false;
-  const result = await collectGarbage(connect(invocation), { dryRun, idle }, async (progress) => {
-    if (!live) return;
-    shown = true;
-    await io.stderr.write(
-      `\r\x1b[K${progress.phase}: ${progress.blobs} blobs, ${progress.blobsDeleted} deleted`,
-    );
-  });
+  const result = await collectGarbage(
+    await connect(invocation),
+    { dryRun, idle },
+    async (progress) => {
+      if (!live) return;
+      shown = true;
+      await io.stderr.write(
+        `\r\x1b[K${progress.phase}: ${progress.blobs} blobs, ${progress.blobsDeleted} deleted`,
+      );
+    },
+  );
   if (shown) await io.stderr.write("\r\x1b[K");
   await io.stdout.write(
     values.output === "json" ? JSON.stringify(result) + "\n" : gcText(result, dryRun),

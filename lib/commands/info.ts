@@ -29,7 +29,7 @@ export function renderInfo(info: Record<string, unknown>, indent = ""): string {
 }
 
 export async function run(invocation: Invocation): Promise<number> {
-  const client = connect(invocation);
+  const client = await connect(invocation);
   const info = await client.json<Record<string, unknown>>("GET", "/info");
   await invocation.io.stdout.write(
     invocation.values.output === "json"

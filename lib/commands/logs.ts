@@ -45,7 +45,7 @@ export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<
     until: values.until === undefined ? undefined : parseTime(values.until, "--until"),
     instance: values.instance,
   };
-  const client = connect(invocation);
+  const client = await connect(invocation);
   const json = values.output === "json";
   const several = !json && values.instance === undefined &&
     (await getDeployment(client, name)).instances.length > 1;

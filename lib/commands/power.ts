@@ -35,10 +35,10 @@ async function forEach(
 
 function power(action: PowerAction): CommandModule<typeof NO_OPTIONS> {
   return {
-    run: (invocation) =>
-      forEach(
+    run: async (invocation) =>
+      await forEach(
         invocation,
-        connect(invocation),
+        await connect(invocation),
         (client, name) => powerDeployment(client, name, action),
       ),
   };
@@ -49,8 +49,8 @@ export const stop = power("stop");
 export const restart = power("restart");
 
 export const remove: CommandModule<typeof REMOVE_OPTIONS> = {
-  run(invocation) {
-    return forEach(invocation, connect(invocation), async (client, name) => {
+  async run(invocation) {
+    return await forEach(invocation, await connect(invocation), async (client, name) => {
       try {
         await deleteDeployment(client, name);
       } catch (error) {

@@ -20,7 +20,7 @@ export function formatInstances(status: DeploymentStatus): string {
 
 export async function run(invocation: Invocation): Promise<number> {
   const { io, values } = invocation;
-  const deployments = await listDeployments(connect(invocation));
+  const deployments = await listDeployments(await connect(invocation));
   if (values.output === "json") {
     await io.stdout.write(deployments.map((d) => JSON.stringify(d) + "\n").join(""));
     return 0;

@@ -40,7 +40,7 @@ function instanceRow(instance: InstanceStatus, now: number): string[] {
 
 export async function run(invocation: Invocation): Promise<number> {
   const { io, values, positionals: [name] } = invocation;
-  const status = await getDeployment(connect(invocation), name);
+  const status = await getDeployment(await connect(invocation), name);
   if (values.output === "json") {
     await io.stdout.write(JSON.stringify(status) + "\n");
     return 0;

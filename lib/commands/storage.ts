@@ -31,7 +31,7 @@ function usageText({ content }: StorageUsage): string {
 
 async function usage(invocation: Call): Promise<number> {
   const { io, values } = invocation;
-  const found = await storageUsage(connect(invocation));
+  const found = await storageUsage(await connect(invocation));
   await io.stdout.write(values.output === "json" ? JSON.stringify(found) + "\n" : usageText(found));
   return 0;
 }
@@ -59,7 +59,7 @@ async function verify(invocation: Call): Promise<number> {
   const { io, values } = invocation;
   const live = values.output === "fancy" || values.output === "auto" && !!io.stderr.size();
   let problems = 0;
-  for await (const event of verifyStorage(connect(invocation), values)) {
+  for await (const event of verifyStorage(await connect(invocation), values)) {
     if (event.type === "result") problems = event.result.problems;
     if (live) {
       await io.stderr.write(

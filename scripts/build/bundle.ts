@@ -20,13 +20,14 @@ export interface BundleOptions {
 
 /**
  * CommonJS packages ask for node's own modules through `require`, which a bundle of ES modules lacks. Looked
- * up when it is called, so it costs nothing at the start.
+ * up when it is called, so it costs nothing at the start. Some ask for the folder that they stand in, too.
  */
 const REQUIRE = `globalThis.require ??= (name) => {
   const found = process.getBuiltinModule(name);
   if (found === undefined) throw new Error("Cannot require " + name + ": it is not in the bundle");
   return found;
 };
+globalThis.__dirname ??= import.meta.dirname;
 `;
 
 /**
@@ -81,6 +82,9 @@ export async function bundle(options: BundleOptions): Promise<void> {
         "--platform",
         "deno",
         "--code-splitting",
+        // Optional native parts of ssh2: it works without them, and a bundle cannot carry them.
+        "--external=cpu-features",
+        "--external=*.node",
         "--outdir",
         options.outDir,
         ...entries,
