@@ -32,6 +32,9 @@ const MARKER = "svc-store.json";
 /** Objects (or ranges) up to this many bytes come with the first request. */
 const SMALL = 64 * 1024;
 
+/** Keys of one page of a listing; no service gives more. */
+const PAGE = 1_000;
+
 const objectKey = (key: string) => `objects/${key}`;
 
 /**
@@ -247,10 +250,11 @@ class S3Store implements ObjectStore {
 
   async *list(
     prefix: string,
-    options: CallOptions & { after?: string; delimiter?: "/" } = {},
+    options: CallOptions & { after?: string; delimiter?: "/"; limit?: number } = {},
   ): AsyncGenerator<ListEntry> {
     if (prefix !== "") checkKey(prefix.slice(0, -1));
     const { after = "", delimiter, signal } = options;
+    const limit = options.limit === undefined ? undefined : Math.min(options.limit, PAGE);
     // "~" stands behind all that keys are made of: what lies deeper is skipped by the service.
     const from = after === ""
       ? undefined
@@ -263,6 +267,7 @@ class S3Store implements ObjectStore {
           after: from,
           token,
           delimiter,
+          limit,
         });
         const entries: [string, ListEntry][] = [
           ...page.objects.map(({ key, ...rest }): [string, ListEntry] => {

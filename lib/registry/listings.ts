@@ -1,13 +1,14 @@
 /** Tag lists and the catalog (distribution specification "Content Discovery"). */
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
-import { guarded, json, type RegistryOptions, repositoryOf } from "./request.ts";
+import { pageOfNames } from "../store/name_index.ts";
+import { guarded, type RegistryOptions, reply, repositoryOf } from "./request.ts";
 
 /** Most names in one answer; the rest is behind its Link. */
 const PAGE = 10_000;
 
 interface Page {
-  names: string[];
+  names: readonly string[];
   /** For the Link header, where more follows. */
   link?: string;
 }
@@ -27,16 +28,32 @@ async function pageOf(
   names: (after: string | undefined) => AsyncIterable<string>,
 ): Promise<Page> {
   const limit = limitOf(url);
-  const page: string[] = [];
-  if (limit === 0) return { names: page };
-  for await (const name of names(url.searchParams.get("last") ?? undefined)) {
-    if (page.length === limit) {
-      const query = new URLSearchParams({ n: String(limit), last: page[limit - 1] });
-      return { names: page, link: `<${url.pathname}?${query}>; rel="next"` };
-    }
-    page.push(name);
-  }
-  return { names: page };
+  const list = names(url.searchParams.get("last") ?? undefined);
+  const page = await pageOfNames(list, limit);
+  if (!page.more) return { names: page.names };
+  const query = new URLSearchParams({ n: String(limit), last: page.names[limit - 1] });
+  return { names: page.names, link: `<${url.pathname}?${query}>; rel="next"` };
+}
+
+/** Whole lists as JSON, for as long as the index hands out the same ones. */
+const encoded = new WeakMap<readonly string[], string>();
+
+function encode(names: readonly string[]): string {
+  let text = encoded.get(names);
+  if (text === undefined) encoded.set(names, text = JSON.stringify(names));
+  return text;
+}
+
+const encoder = new TextEncoder();
+
+/** `head` is the document's beginning, up to its list. */
+function answer(head: string, { names, link }: Page): Response {
+  const bytes = encoder.encode(`${head}${encode(names)}}`);
+  return reply(200, {
+    "content-type": "application/json",
+    "content-length": String(bytes.length),
+    link,
+  }, bytes);
 }
 
 export function listingRoutes({ store }: RegistryOptions): Route[] {
@@ -49,12 +66,12 @@ export function listingRoutes({ store }: RegistryOptions): Route[] {
       });
     }
     const page = await pageOf(url, (after) => store.tags(name, { signal, after }));
-    return json({ name, tags: page.names }, { link: page.link });
+    return answer(`{"name":${JSON.stringify(name)},"tags":`, page);
   };
 
   const catalog = async ({ url, signal }: Context): Promise<Response> => {
     const page = await pageOf(url, (after) => store.repositories({ signal, after }));
-    return json({ repositories: page.names }, { link: page.link });
+    return answer('{"repositories":', page);
   };
 
   return [

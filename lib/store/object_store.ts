@@ -63,11 +63,12 @@ export interface ObjectStore extends AsyncDisposable {
   /**
    * In byte order of keys, strictly after `after`. `prefix` is empty or ends with "/"; with `delimiter`
    * what lies deeper is one `{prefix}` (ending with "/"), and `after` may be one. `brief`: only the keys
-   * are needed; size and time are 0 where they would cost a call each.
+   * are needed; size and time are 0 where they would cost a call each. `limit`: no more entries are
+   * wanted, which is a hint.
    */
   list(
     prefix: string,
-    options?: CallOptions & { after?: string; delimiter?: "/"; brief?: boolean },
+    options?: CallOptions & { after?: string; delimiter?: "/"; brief?: boolean; limit?: number },
   ): AsyncIterable<ListEntry>;
   /** Appendable objects that become visible under a key at the end: resumable uploads. */
   uploads: UploadStore;
