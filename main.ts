@@ -201,7 +201,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
         maxBuildContextBytes: config.maxBuildContextBytes,
       },
     }),
-    ...createRegistry({ store }),
+    ...createRegistry({ store, sparseIndexes: config.registrySparseIndex }),
   ];
   const listener = await startServer({ address, routes, access, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.

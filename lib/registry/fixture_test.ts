@@ -8,7 +8,7 @@ import { Router } from "../server/router.ts";
 import { createContentStore } from "../store/content.ts";
 import type { ContentStore } from "../store/content_store.ts";
 import { createRegistry } from "./registry.ts";
-import type { RegistryStore } from "./request.ts";
+import type { RegistryOptions, RegistryStore } from "./request.ts";
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 export const digest = (text: string) => digestOf(bytesOf(text));
@@ -17,8 +17,9 @@ export const digest = (text: string) => digestOf(bytesOf(text));
 export function registry(
   store: ContentStore = createContentStore(openMemStore(), { log: silent }),
   served: RegistryStore = store,
+  options: Omit<RegistryOptions, "store"> = {},
 ) {
-  const router = new Router(createRegistry({ store: served }));
+  const router = new Router(createRegistry({ store: served, ...options }));
   const send = async (
     method: string,
     path: string,

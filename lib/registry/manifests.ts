@@ -44,7 +44,7 @@ function mediaTypeOf(request: Request): string | undefined {
     : type;
 }
 
-export function manifestRoutes({ store }: RegistryOptions): Route[] {
+export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions): Route[] {
   const get = async (context: Context): Promise<Response> => {
     const { request, signal, params } = context;
     const repository = repositoryOf(context);
@@ -86,7 +86,7 @@ export function manifestRoutes({ store }: RegistryOptions): Route[] {
       repository,
       mediaTypeOf(request),
       bytes,
-      { signal, tags, digest: reference.digest },
+      { signal, tags, digest: reference.digest, sparse: sparseIndexes && "indexes" },
     );
     const headers = headersOf({
       "content-length": "0",

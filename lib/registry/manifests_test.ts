@@ -111,3 +111,34 @@ Deno.test("deletes of tags and manifests", async () => {
   assert.equal((await send("HEAD", "/v2/a/manifests/v2")).status, 404);
   assert.equal((await send("HEAD", `/v2/a/manifests/${digest(text)}`)).status, 404);
 });
+
+Deno.test("an index with missing manifests is refused, or taken where that is set", async () => {
+  const index = JSON.stringify({
+    schemaVersion: 2,
+    mediaType: MEDIA.index,
+    manifests: [{ mediaType: MEDIA.manifest, digest: digest("elsewhere"), size: 9 }],
+  });
+  const push = ({ send }: ReturnType<typeof registry>, body: string, mediaType: string) =>
+    send("PUT", "/v2/a/manifests/v1", { body, headers: { "content-type": mediaType } });
+  const strict = registry();
+  assert.equal(
+    await failure(await push(strict, index, MEDIA.index)),
+    "404 MANIFEST_BLOB_UNKNOWN",
+  );
+  const sparse = registry(strict.store, strict.store, { sparseIndexes: true });
+  assert.equal((await push(sparse, index, MEDIA.index)).status, 201);
+  assert.equal(await (await sparse.send("GET", "/v2/a/manifests/v1")).text(), index);
+  assert.equal(
+    await failure(await sparse.send("GET", `/v2/a/manifests/${digest("elsewhere")}`)),
+    "404 MANIFEST_UNKNOWN",
+  );
+  const list = index.replace(MEDIA.index, MEDIA.dockerList)
+    .replace(MEDIA.manifest, MEDIA.dockerManifest);
+  assert.equal((await push(sparse, list, MEDIA.dockerList)).status, 201);
+  const image = JSON.parse(await sparse.image("a", "x"));
+  image.layers[0].digest = digest("nowhere");
+  assert.equal(
+    await failure(await push(sparse, JSON.stringify(image), MEDIA.manifest)),
+    "404 MANIFEST_BLOB_UNKNOWN",
+  );
+});

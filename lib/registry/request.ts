@@ -46,6 +46,8 @@ export interface RegistryStore extends
 
 export interface RegistryOptions {
   store: RegistryStore;
+  /** Takes an index some of whose manifests are not here; default: refuses it. */
+  sparseIndexes?: boolean;
 }
 
 export type Handler = Route["handler"];

@@ -42,6 +42,17 @@ export interface LookOptions extends CallOptions {
   probe?: boolean;
 }
 
+export interface PublishOptions extends CallOptions {
+  tags?: string[];
+  /** What the bytes have to be. */
+  digest?: Digest;
+  /**
+   * Accepts a manifest whose references are not here (yet): a mirror's, which fetches them when they are
+   * asked for. "indexes": an index, whose manifests may be elsewhere or never come; images are whole.
+   */
+  sparse?: boolean | "indexes";
+}
+
 export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
   /** Collections, checks and figures. */
   readonly upkeep: Upkeep;
@@ -88,13 +99,12 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
   repositories(options?: CallOptions & { after?: string }): AsyncIterable<string>;
   /**
    * Like `putManifest` of ImageSink, with what the HTTP surface has to answer. Without `mediaType` the
-   * document's own counts. `sparse` accepts a manifest whose references are not here (yet): a mirror's,
-   * which fetches them when they are asked for.
+   * document's own counts.
    */
   publish(
     repository: string,
     mediaType: string | undefined,
     bytes: Uint8Array,
-    options?: CallOptions & { tags?: string[]; digest?: Digest; sparse?: boolean },
+    options?: PublishOptions,
   ): Promise<{ descriptor: Descriptor; subject?: Digest }>;
 }

@@ -3,31 +3,32 @@ import { SvcError } from "../base/errors.ts";
 import { KeyedMutex } from "../base/mutex.ts";
 import { digestOf, isDigest, parseDigest } from "../oci/digest.ts";
 import type { ResolvedManifest } from "../oci/image.ts";
-import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
+import { parseManifest } from "../oci/manifest.ts";
 import { isTag } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
+import type { PublishOptions } from "./content_store.ts";
 import type { Guard } from "./gc/guard.ts";
 import {
   blobKey,
+  escapeName,
   manifestKey,
   MANIFESTS,
   referrerKey,
   referrersPrefix,
   repoKey,
+  REPOS,
   tagKey,
+  tagsPrefix,
   unescapeName,
 } from "./keys.ts";
 import { ReadCache } from "./lru.ts";
-import type { NameList } from "./name_index.ts";
-import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
+import { checkReferences } from "./references.ts";
 
 /** Bytes of manifests, and number of tags, remembered for an exclusive store. */
 const CACHED_BYTES = 16 * 1024 * 1024;
 const CACHED_TAGS = 20_000;
-/** Existence checks under way at once for one manifest. */
-const CHECKS = 16;
 /** Referrers read at once; each may have annotations of 4 MiB. */
 const READ_AHEAD = 8;
 
@@ -38,7 +39,7 @@ export interface ManifestRecord {
   subject?: Digest;
   /** Digests of blobs and manifests it holds on to: what deletes and collections ask for. */
   references: Digest[];
-  /** True where they need not be here (yet): a mirror's. */
+  /** True where some were not here when it was published, and need not come. */
   sparse?: boolean;
 }
 
@@ -57,14 +58,12 @@ export class Manifests {
   #locks = new KeyedMutex();
   #tags?: ReadCache<Digest>;
   #manifests?: ReadCache<ResolvedManifest>;
-  #names: StoreNames;
 
   constructor(
     private readonly objects: ObjectStore,
     private readonly places: BlobPlaces,
     private readonly guard: Guard,
   ) {
-    this.#names = new StoreNames(objects);
     if (!objects.exclusive) return;
     this.#tags = new ReadCache(CACHED_TAGS, () => 1);
     this.#manifests = new ReadCache(CACHED_BYTES, (manifest) => manifest.bytes.length + 512);
@@ -129,7 +128,7 @@ export class Manifests {
     repository: string,
     mediaType: string | undefined,
     bytes: Uint8Array,
-    options: CallOptions & { tags?: string[]; digest?: Digest; sparse?: boolean } = {},
+    options: PublishOptions = {},
   ): Promise<{ descriptor: Descriptor; subject?: Digest }> {
     const { tags = [], signal } = options;
     const manifest = parseManifest(bytes, mediaType);
@@ -157,7 +156,6 @@ export class Manifests {
       references: [
         ...new Set([...manifest.blobs, ...manifest.manifests].map((item) => item.digest)),
       ],
-      ...(options.sparse && { sparse: true }),
     };
     const leased = [
       ...record.references.map(blobKey),
@@ -172,11 +170,12 @@ export class Manifests {
     const absent = { ifAbsent: true, signal };
     await this.guard.publish(keys, (step) =>
       this.#change(repository, async () => {
-        if (!options.sparse) await this.#checkReferences(repository, manifest, { signal });
+        const { objects, places } = this;
+        const look = { objects, places, sparse: options.sparse, signal };
+        if (!await checkReferences(repository, manifest, look)) record.sparse = true;
         await this.objects.put(blobKey(digest), bytes, absent);
         await step.secure(digest);
-        await this.#names.writeRepository(repository, () =>
-          this.objects.put(name, new Uint8Array(), absent));
+        await this.objects.put(name, new Uint8Array(), absent);
         await this.objects.put(manifestKey(repository, digest), encode(record), { signal });
         this.#manifests?.forget(manifestKey(repository, digest));
         await step.confirm();
@@ -190,11 +189,8 @@ export class Manifests {
         }
         for (const tag of tags) {
           const key = tagKey(repository, tag);
-          const bytes = new TextEncoder().encode(digest);
-          await this.#names.writeTag(repository, tag, true, () =>
-            this.objects.put(key, bytes, { signal })).finally(() =>
-              this.#tags?.forget(key)
-            );
+          await this.objects.put(key, new TextEncoder().encode(digest), { signal });
+          this.#tags?.forget(key);
         }
         // Part of an index that is still to come, perhaps.
         if (tags.length === 0) {
@@ -211,49 +207,14 @@ export class Manifests {
     return this.#locks.run(repository, work);
   }
 
-  async #checkReferences(repository: string, manifest: ParsedManifest, options: CallOptions) {
-    const wanted = [
-      ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),
-      ...manifest.manifests.map((item) => ({
-        item,
-        key: manifestKey(repository, item.digest),
-        isBlob: false,
-      })),
-    ];
-    for (let at = 0; at < wanted.length; at += CHECKS) {
-      const part = wanted.slice(at, at + CHECKS);
-      const found = await Promise.all(
-        part.map(({ item, key, isBlob }) =>
-          isBlob ? this.places.stat(item.digest, options) : this.objects.stat(key, options)
-        ),
-      );
-      for (const [index, { item, isBlob }] of part.entries()) {
-        const info = found[index];
-        if (!info) {
-          throw new SvcError(
-            "manifest_blob_unknown",
-            `Cannot accept the manifest: ${
-              isBlob ? "blob" : "manifest"
-            } ${item.digest} is not in ` +
-              `the registry`,
-            { detail: { digest: item.digest } },
-          );
-        }
-        if (isBlob && info.size !== item.size) {
-          throw new SvcError(
-            "size_invalid",
-            `Cannot accept the manifest: it gives ${item.digest} ${item.size} bytes, ` +
-              `the blob has ${info.size}`,
-            { detail: { digest: item.digest, size: info.size } },
-          );
-        }
-      }
-    }
-  }
-
   async delete(repository: string, reference: string, options: CallOptions = {}): Promise<boolean> {
     if (isTag(reference)) {
-      return await this.#change(repository, () => this.#untag(repository, reference, options));
+      const key = tagKey(repository, reference);
+      return await this.#change(repository, async () => {
+        const there = await this.objects.delete(key, options);
+        this.#tags?.forget(key);
+        return there;
+      });
     }
     if (!isDigest(reference)) return false;
     const key = manifestKey(repository, reference);
@@ -273,18 +234,13 @@ export class Manifests {
           }
           begin();
           for (const tag of now) {
-            await this.#untag(repository, tag, options);
+            await this.objects.delete(tagKey(repository, tag), options);
+            this.#tags?.forget(tagKey(repository, tag));
           }
           return await this.#dropRecord(repository, reference, record, options);
         }), options);
       if (done !== undefined) return done;
     }
-  }
-
-  #untag(repository: string, tag: string, options: CallOptions): Promise<boolean> {
-    const key = tagKey(repository, tag);
-    return this.#names.writeTag(repository, tag, false, () => this.objects.delete(key, options))
-      .finally(() => this.#tags?.forget(key));
   }
 
   async #tagsOf(repository: string, digest: Digest, options: CallOptions): Promise<string[]> {
@@ -332,12 +288,20 @@ export class Manifests {
     return this.#json(manifestKey(repository, digest), options);
   }
 
-  tags(repository: string, options?: ListOptions): NameList {
-    return this.#names.tags(repository, options);
+  async *#names(prefix: string, after: string | undefined, { signal }: CallOptions) {
+    const options = { signal, brief: true, ...(after !== undefined && { after: prefix + after }) };
+    for await (const entry of this.objects.list(prefix, options)) {
+      if ("key" in entry) yield entry.key.slice(prefix.length);
+    }
   }
 
-  repositories(options?: ListOptions): NameList {
-    return this.#names.repositories(options);
+  tags(repository: string, options: CallOptions & { after?: string } = {}): AsyncIterable<string> {
+    return this.#names(tagsPrefix(repository), options.after, options);
+  }
+
+  async *repositories(options: CallOptions & { after?: string } = {}): AsyncGenerator<string> {
+    const after = options.after === undefined ? undefined : escapeName(options.after);
+    for await (const name of this.#names(REPOS, after, options)) yield unescapeName(name);
   }
 
   async hasRepository(repository: string, options: CallOptions = {}): Promise<boolean> {
@@ -354,7 +318,7 @@ export class Manifests {
     const prefix = referrersPrefix(repository, subject);
     const reading: Promise<Descriptor | undefined>[] = [];
     const next = async () => await reading.shift();
-    for await (const digest of this.#names.below(prefix, options)) {
+    for await (const digest of this.#names(prefix, options.after, options)) {
       const read = this.#json<Descriptor>(prefix + digest, options);
       // Awaited later; marked so that it never counts as unhandled before.
       read.catch(() => {});
@@ -370,7 +334,7 @@ export class Manifests {
 
   /** A manifest that refers to `digest`, or that is it. Reads every record: for deletes only. */
   async userOf(digest: Digest, options: CallOptions = {}): Promise<ManifestUse | undefined> {
-    for await (const path of this.#names.below(MANIFESTS, options)) {
+    for await (const path of this.#names(MANIFESTS, undefined, options)) {
       const [name, own] = path.split("/");
       const uses = own === digest ||
         (await this.#json<ManifestRecord>(MANIFESTS + path, options))?.references.includes(digest);

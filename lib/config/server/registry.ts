@@ -40,6 +40,17 @@ export const REGISTRY = [
       "it is written.",
   },
   {
+    key: "registrySparseIndex",
+    kind: "bool",
+    flag: "registry-sparse-index",
+    env: ["SVC_REGISTRY_SPARSE_INDEX"],
+    default: false,
+    section: "Registry",
+    help: "Accept an index (manifest list) some of whose manifests are not in its repository, as " +
+      "tools push that copy few of its platforms. Off: such an index is refused with 404 " +
+      "MANIFEST_BLOB_UNKNOWN.",
+  },
+  {
     key: "registrySource",
     kind: "string",
     env: ["SVC_REGISTRY_SOURCE"],

@@ -1,0 +1,66 @@
+/** Whether what a manifest refers to is here. */
+import { SvcError } from "../base/errors.ts";
+import type { ParsedManifest } from "../oci/manifest.ts";
+import type { BlobPlaces } from "./blob_places.ts";
+import type { PublishOptions } from "./content_store.ts";
+import { blobKey, manifestKey } from "./keys.ts";
+import type { CallOptions, ObjectStore } from "./object_store.ts";
+
+/** Existence checks under way at once for one manifest. */
+const CHECKS = 16;
+
+export interface ReferenceOptions extends CallOptions, Pick<PublishOptions, "sparse"> {
+  objects: ObjectStore;
+  places: BlobPlaces;
+}
+
+/**
+ * False where something is missing of a manifest that may be sparse, or may be (a mirror's is not looked
+ * for); of others that throws `manifest_blob_unknown`. A blob of another size than stated throws
+ * `size_invalid`.
+ */
+export async function checkReferences(
+  repository: string,
+  manifest: ParsedManifest,
+  { objects, places, sparse, signal }: ReferenceOptions,
+): Promise<boolean> {
+  if (sparse === true) return false;
+  const lenient = sparse === "indexes" && manifest.kind === "index";
+  let complete = true;
+  const wanted = [
+    ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),
+    ...manifest.manifests.map((item) => ({
+      item,
+      key: manifestKey(repository, item.digest),
+      isBlob: false,
+    })),
+  ];
+  for (let at = 0; at < wanted.length; at += CHECKS) {
+    const part = wanted.slice(at, at + CHECKS);
+    const found = await Promise.all(
+      part.map(({ item, key, isBlob }) =>
+        isBlob ? places.stat(item.digest, { signal }) : objects.stat(key, { signal })
+      ),
+    );
+    for (const [index, { item, isBlob }] of part.entries()) {
+      const info = found[index];
+      if (!info && lenient) complete = false;
+      else if (!info) {
+        throw new SvcError(
+          "manifest_blob_unknown",
+          `Cannot accept the manifest: ${isBlob ? "blob" : "manifest"} ${item.digest} is not in ` +
+            `the registry`,
+          { detail: { digest: item.digest } },
+        );
+      } else if (isBlob && info.size !== item.size) {
+        throw new SvcError(
+          "size_invalid",
+          `Cannot accept the manifest: it gives ${item.digest} ${item.size} bytes, ` +
+            `the blob has ${info.size}`,
+          { detail: { digest: item.digest, size: info.size } },
+        );
+      }
+    }
+  }
+  return complete;
+}
