@@ -1,0 +1,66 @@
+/** JSON values, one a line, over a stream; what follows a line can be read as bytes. */
+import { SvcError } from "../base/errors.ts";
+import type { Duplex } from "./duplex.ts";
+
+/** Bytes of one line, at most, where the caller does not say otherwise. */
+const MAX_LINE = 4 << 20;
+
+const encoder = new TextEncoder();
+const NEWLINE = 10;
+
+export function writeLine(stream: Duplex, value: unknown): Promise<void> {
+  return stream.write(encoder.encode(JSON.stringify(value) + "\n"));
+}
+
+/** Reads lines first and, from any point on, bytes. */
+export class LineReader {
+  #stream: Duplex;
+  #rest: Uint8Array[] = [];
+  #maxLine: number;
+
+  constructor(stream: Duplex, maxLine = MAX_LINE) {
+    this.#stream = stream;
+    this.#maxLine = maxLine;
+  }
+
+  /** The next line's value; undefined at the end. Throws `upstream_failed` for what is no such line. */
+  async line<T>(): Promise<T | undefined> {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    while (true) {
+      const chunk = await this.read();
+      if (!chunk && size === 0) return undefined;
+      if (!chunk) throw unreadable("it ends within a line");
+      const end = chunk.indexOf(NEWLINE);
+      const part = end < 0 ? chunk : chunk.subarray(0, end);
+      size += part.length;
+      if (size > this.#maxLine) throw unreadable("a line is too long");
+      parts.push(part);
+      if (end < 0) continue;
+      if (end + 1 < chunk.length) this.#rest.unshift(chunk.subarray(end + 1));
+      return parse(parts) as T;
+    }
+  }
+
+  /** Bytes after the lines that were read. */
+  async read(): Promise<Uint8Array | undefined> {
+    return this.#rest.shift() ?? await this.#stream.read();
+  }
+}
+
+function parse(parts: Uint8Array[]): unknown {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  try {
+    const text = parts.map((part) => decoder.decode(part, { stream: true })).join("");
+    return JSON.parse(text + decoder.decode());
+  } catch (cause) {
+    throw unreadable("a line is no JSON", cause);
+  }
+}
+
+function unreadable(why: string, cause?: unknown): SvcError {
+  return new SvcError("upstream_failed", `Cannot read the other side's messages: ${why}`, {
+    cause,
+    help: "check that both sides are svc of about the same version",
+  });
+}

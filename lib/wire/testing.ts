@@ -1,0 +1,82 @@
+/** What the tests of this folder share: two ends in one process, and a generator that repeats itself. */
+import type { Duplex } from "./duplex.ts";
+import { type Link, type YamuxOptions, YamuxSession } from "./yamux/session.ts";
+
+/** Runs of a property: more where SVC_TEST_RUNS says so. */
+export const RUNS = Number(Deno.env.get("SVC_TEST_RUNS") ?? 200);
+export const SEED = 20260101;
+
+export interface PairOptions {
+  client?: Partial<YamuxOptions>;
+  server?: Partial<YamuxOptions>;
+  /** Cuts what travels into pieces of this many bytes. */
+  pieces?: number;
+}
+
+export interface Pair extends Disposable {
+  client: YamuxSession;
+  server: YamuxSession;
+  /** Bytes that are on the way, at most so far. */
+  peak: () => number;
+}
+
+/** Two sessions; bytes arrive in a later turn, as from a network. */
+export function yamuxPair(options: PairOptions = {}): Pair {
+  let waiting = 0;
+  let peak = 0;
+  const link = (other: () => YamuxSession): Link => {
+    let open = true;
+    return {
+      async send(bytes) {
+        waiting += bytes.length;
+        peak = Math.max(peak, waiting);
+        await new Promise((resolve) => setImmediate(resolve));
+        waiting -= bytes.length;
+        const size = options.pieces ?? bytes.length;
+        for (let at = 0; at < bytes.length && open; at += size) {
+          other().receive(bytes.slice(at, at + size));
+        }
+      },
+      close() {
+        if (!open) return;
+        open = false;
+        setImmediate(() => other().lost());
+      },
+    };
+  };
+  const client: YamuxSession = new YamuxSession(link(() => server), {
+    role: "client",
+    keepAliveMs: 0,
+    ...options.client,
+  });
+  const server: YamuxSession = new YamuxSession(link(() => client), {
+    role: "server",
+    keepAliveMs: 0,
+    ...options.server,
+  });
+  return {
+    client,
+    server,
+    peak: () => peak,
+    [Symbol.dispose]: () => {
+      client[Symbol.dispose]();
+      server[Symbol.dispose]();
+    },
+  };
+}
+
+export async function readAll(stream: Pick<Duplex, "read">): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  for (let part = await stream.read(); part; part = await stream.read()) parts.push(part);
+  return new Uint8Array(await new Blob(parts as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+}
+
+/** Bytes that tell where they belong. */
+export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length);
+  for (let at = 0, state = seed; at < length; at++) {
+    state = (state * 1103515245 + 12345) & 0x7fffffff;
+    bytes[at] = state >> 16;
+  }
+  return bytes;
+}
