@@ -41,6 +41,18 @@ const SYMBOLS = {
   llistxattr: { parameters: ["buffer", "buffer", "usize"], result: "i32" },
   lremovexattr: { parameters: ["buffer", "buffer"], result: "i32" },
   syncfs: { parameters: ["i32"], result: "i32", nonblocking: true },
+  fdatasync: { parameters: ["i32"], result: "i32", nonblocking: true },
+  sync_file_range: { parameters: ["i32", "i64", "i64", "u32"], result: "i32" },
+  epoll_create1: { parameters: ["i32"], result: "i32" },
+  epoll_ctl: { parameters: ["i32", "i32", "i32", "buffer"], result: "i32" },
+  epoll_wait: { parameters: ["i32", "buffer", "i32", "i32"], result: "i32", nonblocking: true },
+  recv: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
+  shutdown: { parameters: ["i32", "i32"], result: "i32" },
+  sendfile: {
+    parameters: ["i32", "i32", "pointer", "usize"],
+    result: "i32",
+    nonblocking: true,
+  },
   syscall: { parameters: ["i64", "i64", "i64", "i64", "i64", "i64"], result: "i64" },
   sys_statx: {
     name: "statx",

@@ -3,12 +3,15 @@ import type { Writable } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { Peer } from "./peer.ts";
+import { descriptorOf, sendFileTo } from "./sendfile.ts";
 
 /** Reads of this size gave the best throughput for large bodies. */
 const LARGE = 1024 * 1024;
 /** The first pieces, and those of slow clients: progress is seen only when a whole piece is taken. */
 const SMALL = 64 * 1024;
 const SLOW_MS = 200;
+/** Larger bodies of plain connections go from file to socket in the kernel. */
+const NATIVE = 256 * 1024;
 /** Pairs of large buffers kept for the next bodies. */
 const POOLED = 4;
 
@@ -122,7 +125,14 @@ export async function send(
   } else if (content instanceof ReadableStream) {
     await sendStream(out, peer, content, sent, frame);
   } else if (content.size > 0) {
-    if (content.file) await sendFile(out, peer, content.file, content.size, sent);
-    else await sendStream(out, peer, content.stream(), sent);
+    if (content.file) {
+      const { file, size } = content;
+      const large = size > NATIVE && out === peer.socket;
+      // What was written before, the head, goes first.
+      if (large) await write(out, peer, new Uint8Array(0));
+      const direct = large ? descriptorOf(peer.socket) : undefined;
+      if (direct === undefined) await sendFile(out, peer, file, size, sent);
+      else if (!await sendFileTo(peer, direct, file, size, sent)) throw gone();
+    } else await sendStream(out, peer, content.stream(), sent);
   }
 }
