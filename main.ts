@@ -119,7 +119,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { formatAddress, parseAddress },
     { buildConcurrency },
     { untaggedRetention },
-    { openAccess },
+    { openServerAuth },
     { defaultDataDir, openDataDir },
     { scheduleGc },
     { Lifecycle },
@@ -133,7 +133,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/config/address.ts"),
     import("./lib/config/server/build.ts"),
     import("./lib/config/server/gc.ts"),
-    import("./lib/server/access.ts"),
+    import("./lib/server/auth.ts"),
     import("./lib/server/data_dir.ts"),
     import("./lib/server/gc_schedule.ts"),
     import("./lib/server/lifecycle.ts"),
@@ -173,7 +173,9 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   );
 
   const lifecycle = new Lifecycle();
-  const access = openAccess;
+  const { access, routes: authRoutes } = cleanup.use(
+    await openServerAuth({ config, dataDir: dir, log }),
+  );
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
   const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
@@ -201,6 +203,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
         maxBuildContextBytes: config.maxBuildContextBytes,
       },
     }),
+    ...authRoutes,
     ...createRegistry({ store, sparseIndexes: config.registrySparseIndex }),
   ];
   const listener = await startServer({ address, routes, access, lifecycle, log });

@@ -9,12 +9,24 @@ import type { BlobBody } from "../oci/image.ts";
 export interface Identity {
   subject: string;
   scopes: readonly string[];
+  /** How it was verified: an `AuthMethod`, or "anonymous"; absent without authentication. */
+  method?: string;
+}
+
+/** What a client certificate says, where one was asked for and presented. */
+export interface ClientCertificate {
+  /** Of a certificate that verifies. */
+  commonName?: string;
+  /** Why it does not verify. */
+  refused?: string;
 }
 
 /** What the listener knows of a connection. */
 export interface Connection {
   /** "host:port" of the peer. */
   remote: string;
+  /** Only of connections with TLS and a client certificate. */
+  readonly certificate?: ClientCertificate;
   /** Serves a blob body in the way this listener is fastest at; HEAD and ranges are the caller's. */
   blob(body: BlobBody, init: { status: number; headers: Headers }): Response;
   /** Upgrades to a WebSocket; the response must be returned. */

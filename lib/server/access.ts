@@ -4,10 +4,16 @@ import type { Connection, Identity, Route } from "./route.ts";
 export interface Access {
   /** Accepted methods, as `/.well-known/svc` tells them; empty: no credential is asked for. */
   readonly methods: readonly string[];
-  /** Undefined: no credential, or none that is accepted. Not called for open routes. */
-  authenticate(request: Request, connection: Connection): Promise<Identity | undefined>;
+  /** Undefined: no credential. Throws `unauthorized` for one that is not good. Not called for open routes. */
+  authenticate(
+    request: Request,
+    connection: Connection,
+    route: Route,
+  ): Promise<Identity> | Identity | undefined;
   /** Throws `denied` naming the missing scope or action. */
   authorize(route: Route, identity: Identity): void;
+  /** `WWW-Authenticate` of a 401 answered to this request. */
+  challenge(request: Request, path: string): string;
 }
 
 export const ANONYMOUS: Identity = { subject: "anonymous", scopes: [] };
@@ -15,6 +21,7 @@ export const ANONYMOUS: Identity = { subject: "anonymous", scopes: [] };
 /** SPEC "Authentication" 1: with no authentication configured, requests need no credential. */
 export const openAccess: Access = {
   methods: [],
-  authenticate: () => Promise.resolve(ANONYMOUS),
+  authenticate: () => ANONYMOUS,
   authorize: () => {},
+  challenge: () => 'Bearer realm="svc"',
 };

@@ -37,11 +37,12 @@ export function describeError(
   );
 }
 
-export function errorResponse(error: SvcError, path: string): Response {
+/** `challenge` gives the `WWW-Authenticate` of a 401. */
+export function errorResponse(error: SvcError, path: string, challenge: () => string): Response {
   const headers: Record<string, string> = { "cache-control": "no-store" };
   const registry = isRegistryPath(path);
   if (error.code === "unauthorized") {
-    headers["www-authenticate"] = `${registry ? "Basic" : "Bearer"} realm="svc"`;
+    headers["www-authenticate"] = challenge();
   }
   if (error.code === "unavailable") headers["retry-after"] = "5";
   if (error.code === "method_not_allowed" && Array.isArray(error.detail?.allow)) {

@@ -95,7 +95,8 @@ export function createHandler(options: ServerOptions): Handler {
     }
     if (!row.open) {
       refuseForeignPage(request);
-      const identity = await access.authenticate(request, connection);
+      const found = access.authenticate(request, connection, row);
+      const identity = found instanceof Promise ? await found : found;
       if (!identity) {
         throw new SvcError(
           "unauthorized",
@@ -112,11 +113,13 @@ export function createHandler(options: ServerOptions): Handler {
     const started = performance.now();
     const end = lifecycle.begin();
     const exchange = new Exchange(request, connection, options.log);
+    const { path } = exchange;
     let response: Response;
     try {
       response = await answer(exchange);
     } catch (error) {
-      response = errorResponse(describeError(error, exchange), exchange.path);
+      const described = describeError(error, exchange);
+      response = errorResponse(described, path, () => access.challenge(request, path));
     }
     ended((sent) => {
       end();

@@ -139,16 +139,15 @@ Deno.test("server: authentication and authorization stand before every route but
   const access: Access = {
     methods: ["token"],
     authenticate: (request) =>
-      Promise.resolve(
-        request.headers.has("authorization")
-          ? { subject: request.headers.get("authorization")!, scopes: [] }
-          : undefined,
-      ),
+      request.headers.has("authorization")
+        ? Promise.resolve({ subject: request.headers.get("authorization")!, scopes: [] })
+        : undefined,
     authorize: (route, identity) => {
       if (route.action && identity.subject !== "root") {
         throw new SvcError("denied", `Cannot do it: action ${route.action} is missing`);
       }
     },
+    challenge: (_request, path) => `${path.startsWith("/v2") ? "Basic" : "Bearer"} realm="svc"`,
   };
   await using server = await startTestServer({
     deps: { access },

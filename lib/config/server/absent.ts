@@ -1,6 +1,6 @@
 /**
  * SPEC's variables whose subsystem this build does not have. They are known, parsed and refused by name:
- * a server that ignored SVC_AUTH_TOKEN would be open where its owner thinks it is closed.
+ * a server that ignored SVC_AUTHORIZED_KEYS would be open where its owner thinks it is closed.
  */
 import type { AnyOption } from "../load.ts";
 import { oneOf } from "../checks.ts";
@@ -24,7 +24,6 @@ const off = { default: false };
 
 const TABLES: [section: string, absent: string, rows: Row[]][] = [
   ["Authentication", "authentication", [
-    ["SVC_AUTH_TOKEN", "string", "Static bearer token accepted as a credential."],
     ["SVC_INSTALLATION_SECRET", "string", "Internal signing key, the same on every replica."],
     ["SVC_AUTH_KEYSTORE", "string", "SSH-key enrollment: file or none.", {
       check: oneOf(["file", "none"]),
@@ -38,8 +37,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_JWT_JWKS_URL", "string", "Remote JWKS endpoint."],
     ["SVC_JWT_SCOPE_MAP", "string", "Rules from an issuer's claims to scopes."],
     ["SVC_JWT_DEFAULT_SCOPE", "string", "Scope of tokens that no rule matched."],
-    ["SVC_API_POLICY", "string", "Per-identity policy of the management API."],
-    ["SVC_REGISTRY_ANONYMOUS_PULL", "bool", "Pulls without a credential.", off],
     ["SVC_CLIENT_TOKEN", "string", "Token of the caretaker's Docker-API proxy."],
     ["SVC_CLIENT_TOKEN_SECRET", "string", "Cluster Secret that holds the client token."],
     ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks."],

@@ -1,0 +1,83 @@
+/** What a server asks of a request once authentication or a policy is configured. */
+import type { AuthMethod } from "../api/auth.ts";
+import type { Connection, Identity, Route } from "../api/route.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Authenticator } from "./authenticator.ts";
+import type { Policy } from "./policy.ts";
+import { grantsScope, scopeOf } from "./scope.ts";
+
+export interface AccessOptions {
+  /** Absent: a policy without authentication, which denies every action. */
+  authenticator?: Authenticator;
+  policy?: Policy;
+  /** SVC_REGISTRY_ANONYMOUS_PULL, and no rule of the policy names `pull`. */
+  anonymousPull?: boolean;
+  /** Path of the registry's token endpoint, where the server has one. */
+  registryTokens?: string;
+}
+
+/** Whoever sends no credential where none is needed. */
+export const NOBODY: Identity = { subject: "", scopes: [] };
+const PULLER: Identity = {
+  subject: "anonymous",
+  scopes: ["registry:pull"],
+  method: "anonymous",
+};
+
+const isRegistry = (path: string) => path === "/v2" || path.startsWith("/v2/");
+const isPing = (path: string) => path === "/v2" || path === "/v2/";
+
+/** The server's `Access`. */
+export class ConfiguredAccess {
+  readonly methods: readonly AuthMethod[];
+  readonly #options: AccessOptions;
+
+  constructor(options: AccessOptions) {
+    this.#options = options;
+    this.methods = options.authenticator?.methods ?? [];
+  }
+
+  /** Undefined: a credential is needed. Throws `unauthorized` for one that is not good. */
+  authenticate(
+    request: Request,
+    connection: Connection,
+    route: Route,
+  ): Promise<Identity> | Identity | undefined {
+    const { authenticator, anonymousPull } = this.#options;
+    if (!authenticator) return NOBODY;
+    const identity = authenticator.identify(request, connection, route.path.startsWith("/v2"));
+    if (identity) return identity;
+    // The first question of docker and podman is answered with the challenge all the same: from it they
+    // learn how to log in before a push.
+    return anonymousPull && route.action === "pull" && !isPing(route.path) ? PULLER : undefined;
+  }
+
+  /** Throws `denied` naming what is missing; `unauthorized` where logging in could help. */
+  authorize(route: Route, identity: Identity): void {
+    const { policy, authenticator } = this.#options;
+    const attempt = () => `Cannot ${route.method} ${route.path}`;
+    const scope = scopeOf(route);
+    if (authenticator && !grantsScope(identity.scopes, scope)) {
+      const why = `${attempt()}: the credential of ${shown(identity)} lacks the scope ${scope}`;
+      if (identity.method === "anonymous") throw new SvcError("unauthorized", why);
+      throw new SvcError("denied", why, { detail: { scope } });
+    }
+    const { action } = route;
+    if (!action || !policy || policy.allows(identity, action)) return;
+    throw new SvcError("denied", `${attempt()}: no rule allows ${shown(identity)} to ${action}`, {
+      help: `ask for the action ${action} in the server's policy`,
+      detail: { action },
+    });
+  }
+
+  /** The `WWW-Authenticate` of a 401. */
+  challenge(request: Request, path: string): string {
+    if (!isRegistry(path)) return 'Bearer realm="svc"';
+    const { anonymousPull, registryTokens } = this.#options;
+    if (!anonymousPull || registryTokens === undefined) return 'Basic realm="svc"';
+    // With Basic a client that is not logged in gives up; a token it also gets without a login.
+    return `Bearer realm="${new URL(registryTokens, request.url).href}",service="svc"`;
+  }
+}
+
+const shown = ({ subject }: Identity) => subject === "" ? "nobody" : JSON.stringify(subject);

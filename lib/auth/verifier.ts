@@ -1,0 +1,27 @@
+/** Who asks: what verifiers are given and what they answer. Routes decide what may be done. */
+import type { AuthMethod } from "../api/auth.ts";
+import type { Identity } from "../api/route.ts";
+
+/** A secret that a request carries, hashed once: it is the key of caches and comparisons. */
+export interface PresentedToken {
+  readonly text: string;
+  /** SHA-256. */
+  readonly digest: Uint8Array;
+}
+
+export interface Verified {
+  identity: Identity;
+  /** Milliseconds since 1970 from which the token is good no more; absent: it has no end. */
+  expires?: number;
+  /** False once what it was verified with has changed: it must be verified again. Absent: always true. */
+  holds?: () => boolean;
+}
+
+export interface Verifier {
+  readonly method: AuthMethod;
+  /**
+   * Undefined: not one of this verifier's tokens. Throws `unauthorized` for one that is, and is not good;
+   * the message never repeats the token. Throws `upstream_failed` where it could not be told.
+   */
+  verify(token: PresentedToken): Promise<Verified | undefined> | Verified | undefined;
+}
