@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
+import { exists } from "./lib/base/fs.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
@@ -120,6 +121,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { buildConcurrency },
     { untaggedRetention },
     { openServerAuth },
+    { createBuildCacheUpkeep },
     { defaultDataDir, openDataDir },
     { scheduleGc },
     { Lifecycle },
@@ -134,6 +136,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/config/server/build.ts"),
     import("./lib/config/server/gc.ts"),
     import("./lib/server/auth.ts"),
+    import("./lib/server/build_cache.ts"),
     import("./lib/server/data_dir.ts"),
     import("./lib/server/gc_schedule.ts"),
     import("./lib/server/lifecycle.ts"),
@@ -155,9 +158,15 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const objects = await openStorage(storage);
   const content = cleanup.use(createContentStore(objects, { log }));
   const untagged = untaggedRetention(config.gcUntagged);
+  const buildCache = createBuildCacheUpkeep({
+    // What was never built here needs no builder to be pruned.
+    builder: async () =>
+      await exists(join(dir, "build", "cache")) ? await builder.get() : undefined,
+    log,
+  });
   const upkeep: Upkeep = {
     ...content.upkeep,
-    collect: (options) => content.upkeep.collect({ untagged, ...options }),
+    collect: buildCache.after((options) => content.upkeep.collect({ untagged, ...options })),
   };
   const outside = createOutside({
     advertise: config.advertiseRegistry,
@@ -198,6 +207,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       builder: builder.get,
       deploy: { name: selected.name, backend: backend.get },
       storage: upkeep,
+      buildCache,
       limits: {
         buildConcurrency: buildConcurrency(config.buildConcurrency, navigator.hardwareConcurrency),
         maxBuildContextBytes: config.maxBuildContextBytes,
@@ -311,6 +321,7 @@ async function openBuilder({ config, dataDir, snapshotter, images, log }: Engine
     images: await images(),
     log,
     concurrency: navigator.hardwareConcurrency,
+    keepCacheBytes: config.buildCacheKeepBytes,
     unpack: (image, options) => unpackImage(shared, image, options),
   });
 }

@@ -3,6 +3,7 @@ import { silent } from "../../lib/base/log.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
+import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
 import { closeTreeWorkers } from "../../lib/snapshot/tree_jobs.ts";
 import { unpackImage } from "../../lib/snapshot/unpack.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
@@ -16,12 +17,14 @@ const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/
 interface EngineFixture extends BuilderFixture {
   folder: string;
   /** Opens the engine on the same data once more, as after a crash. */
-  again(): Promise<EngineFixture>;
+  again(keepCacheBytes?: number): Promise<EngineFixture>;
+  snapshotter: Snapshotter;
 }
 
 async function openEngine(
   folder: string,
   images?: BuilderFixture["images"],
+  keepCacheBytes?: number,
 ): Promise<EngineFixture> {
   const known = images ?? await imagesWithBase(folder);
   const runtime = await createRuntime({ binary: "runc", root: `${folder}/state` });
@@ -37,13 +40,15 @@ async function openEngine(
     images: known,
     log: silent,
     concurrency: 4,
+    ...(keepCacheBytes !== undefined && { keepCacheBytes }),
     unpack: (image, options) => unpackImage(snapshotter, image, options),
   });
   return {
     builder,
     images: known,
     folder,
-    again: () => openEngine(folder, known),
+    snapshotter,
+    again: (keep) => openEngine(folder, known, keep),
     assertClean: async () => {
       await builder[Symbol.asyncDispose]();
       assert.deepEqual(await mountsUnder(folder), []);
@@ -112,5 +117,57 @@ Deno.test({
     const rebuilt = await build(builder, files);
     assert.deepEqual([rebuilt.result.ran, rebuilt.result.digest], [2, result.digest]);
     await fixture.assertClean();
+  },
+});
+
+/** Bytes on disk of what the engine keeps, by du. */
+async function diskUse(folder: string): Promise<number> {
+  const paths = ["snapshots", "build/cache", "build/cache-mounts"].map((one) => `${folder}/${one}`);
+  const { stdout } = await new Deno.Command("du", { args: ["-sck", "-B1", ...paths] }).output();
+  return Number(new TextDecoder().decode(stdout).trimEnd().split("\n").at(-1)!.split("\t")[0]);
+}
+
+Deno.test({
+  name: "engine: the cache stays below its ceiling, and what is in use stays with it",
+  ignore,
+  fn: async () => {
+    const keep = 8 << 20;
+    await using first = await openNew();
+    const step = (name: string) => ({
+      Dockerfile:
+        `FROM base\nRUN --mount=type=cache,target=/c head -c 3000000 /dev/zero > /${name}` +
+        `; head -c 1000000 /dev/zero > /c/${name}\n`,
+    });
+    await build(first.builder, step("before"));
+    await first.builder[Symbol.asyncDispose]();
+    const { builder, snapshotter, folder, assertClean } = await first.again(keep);
+    // A workload stands on the base image alone.
+    const { config } = await first.images.image("base");
+    const chain = config.rootfs.diff_ids[0];
+    await snapshotter.prepare("bare-workload", chain);
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    const running = build(builder, {
+      Dockerfile: "FROM base\nRUN head -c 3000000 /dev/zero > /held\n" +
+        "RUN --mount=type=cache,id=gate,target=/g echo begun; until [ -e /g/go ]; do sleep 0.1; done\n",
+    }, { onEvent: (event) => event.type === "output" && resolve(), tags: [] });
+    await begun;
+    for (const name of ["a", "b", "c", "d", "e"]) await build(builder, step(name));
+    const again = await build(builder, step("e"));
+    assert.equal(again.result.ran, 0, "the last one is kept");
+    await build(builder, {
+      Dockerfile: "FROM base\nRUN --mount=type=cache,id=gate,target=/g touch /g/go\n",
+    });
+    await running;
+    const usage = async () => (await builder.cache!.usage()).bytes;
+    await builder.cache!.prune();
+    assert.ok(await usage() <= keep, `${await usage()}`);
+    // The base image's layer is the workload's; what is left over is folders and records.
+    const base = (await snapshotter.stat(chain))!.size!;
+    assert.ok(await diskUse(folder) <= keep + base + (256 << 10), `${await diskUse(folder)}`);
+    assert.ok(await snapshotter.active("bare-workload"));
+    const rebuilt = await build(builder, step("a"));
+    assert.equal(rebuilt.result.ran, 1, "the oldest went");
+    await snapshotter.remove("bare-workload");
+    await assertClean();
   },
 });

@@ -15,6 +15,15 @@ export interface GcResult {
   uploadsExpired: number;
 }
 
+/** What the builder keeps for later builds, bytes on disk. */
+export interface BuildCacheUsage {
+  bytes: number;
+  /** By kind: snapshots, links, cacheMounts. */
+  kinds: Record<string, { count: number; bytes: number }>;
+  /** The ceiling, where there is one. */
+  keepBytes?: number;
+}
+
 /** Answer of `GET /.svc/v1/storage`. */
 export interface StorageUsage {
   content: {

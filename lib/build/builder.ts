@@ -1,5 +1,6 @@
 /** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import type { BuildCache } from "./cache/cache.ts";
 import type { AgentSource, Entitlement, NamedContext, SecretSource } from "./inputs.ts";
 
 export interface BuildRequest {
@@ -42,4 +43,6 @@ export interface Builder extends AsyncDisposable {
    * command, exitCode, output) or what storage threw; events tell the story until then.
    */
   build(request: BuildRequest, options: BuildOptions): Promise<BuildResult>;
+  /** What it keeps for later builds; absent where another process keeps it. */
+  readonly cache?: Pick<BuildCache, "usage" | "prune">;
 }

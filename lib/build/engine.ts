@@ -6,6 +6,9 @@ import { Semaphore } from "../base/mutex.ts";
 import { hostPlatform, parsePlatform } from "../oci/platform.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
+import { BuildCache } from "./cache/cache.ts";
+import type { Shelf } from "./cache/shelf.ts";
+import { SnapshotShelf } from "./cache/snapshots.ts";
 import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
 import type { Executor } from "./executor.ts";
@@ -32,6 +35,10 @@ export interface BuilderDeps {
   log: Logger;
   /** Steps that run at once, over all builds. */
   concurrency: number;
+  /** Bytes of cache that are kept when no build needs them; undefined: all. */
+  keepCacheBytes?: number;
+  /** Further things that are kept between builds. */
+  shelves?: Shelf[];
   /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
   unpack: Unpack;
 }
@@ -40,21 +47,43 @@ const CONTEXT = { id: "context", name: "load build context" };
 const EXPORT = { id: "export", name: "export image" };
 
 class LocalBuilder implements Builder {
+  readonly cache: BuildCache;
   #deps: BuilderDeps;
   #engine: Engine;
   #running = new Set<Promise<unknown>>();
   #stop = new AbortController();
 
-  constructor(deps: BuilderDeps, engine: Engine) {
+  /** One trim runs and one waits at most: the second sees what all builds until then left. */
+  #trims = 0;
+
+  constructor(deps: BuilderDeps, engine: Engine, cache: BuildCache) {
     this.#deps = deps;
     this.#engine = engine;
+    this.cache = cache;
   }
 
   async build(request: BuildRequest, options: BuildOptions): Promise<BuildResult> {
     const signals = [this.#stop.signal, ...options.signal ? [options.signal] : []];
     const work = this.#build(request, options, AbortSignal.any(signals));
     this.#keep(work);
-    return await work;
+    try {
+      return await work;
+    } finally {
+      if (this.cache.keepBytes !== undefined && this.#trims < 2) this.#keep(this.#trim());
+    }
+  }
+
+  async #trim(): Promise<void> {
+    this.#trims++;
+    try {
+      const { items, bytes } = await this.cache.prune({ signal: this.#stop.signal });
+      if (items > 0) this.#deps.log.info("build cache pruned", { items, bytes });
+    } catch (error) {
+      if (this.#stop.signal.aborted) return;
+      this.#deps.log.warn("build cache was not pruned", { error });
+    } finally {
+      this.#trims--;
+    }
   }
 
   /** Cancels what runs and waits until it has let go of its mounts. */
@@ -76,6 +105,8 @@ class LocalBuilder implements Builder {
     signal: AbortSignal,
   ): Promise<BuildResult> {
     const began = performance.now();
+    // What this build finds in the cache stays there until it has ended.
+    using _use = this.#engine.snapshotter.use();
     const reporter = new Reporter(onEvent);
     const context = await this.#receive(request, reporter, signal);
     let solver: Solver | undefined;
@@ -224,15 +255,25 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
   const removed = await records.sweep();
   if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
-  return new LocalBuilder(deps, {
+  const cacheMounts = new CacheMounts(`${root}/cache-mounts`);
+  await cacheMounts.recover();
+  const shelves = [
+    new SnapshotShelf(snapshotter, records),
+    records.links,
+    cacheMounts,
+    ...deps.shelves ?? [],
+  ];
+  const cache = new BuildCache(shelves, deps.keepCacheBytes);
+  const engine: Engine = {
     snapshotter,
     executor,
     records,
     workspace,
-    cacheMounts: new CacheMounts(`${root}/cache-mounts`),
+    cacheMounts,
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),
     unpack,
     log,
-  });
+  };
+  return new LocalBuilder(deps, engine, cache);
 }

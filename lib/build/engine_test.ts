@@ -66,6 +66,12 @@ class FolderSnapshots {
 
   sync = () => Promise.resolve();
 
+  touch = () => Promise.resolve();
+
+  use = () => ({ [Symbol.dispose]: () => {} });
+
+  prune = (name: string) => Promise.resolve(this.committed.delete(name));
+
   async *list() {
     for (const name of this.committed.keys()) {
       yield { name, kind: "committed", created: new Date(0), used: new Date(0) } as SnapshotInfo;

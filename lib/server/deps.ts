@@ -3,6 +3,7 @@ import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { Access } from "./access.ts";
+import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Upkeep } from "../store/upkeep.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 
@@ -21,5 +22,7 @@ export interface ManagementDeps {
     backend: () => Promise<DeployBackend>;
   };
   storage: Upkeep;
+  /** What the builder keeps; absent: nothing. */
+  buildCache?: Pick<BuildCacheUpkeep, "usage">;
   limits: { buildConcurrency: number; maxBuildContextBytes?: number };
 }

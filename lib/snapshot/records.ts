@@ -33,6 +33,8 @@ export interface Entry {
   used: number;
   /** Views and mounts that keep it from being removed. */
   pins: number;
+  /** Turn of the snapshotter's counter at which somebody last asked for it; 0: not since the start. */
+  asked: number;
 }
 
 export class Records {
@@ -100,7 +102,7 @@ export class Records {
       created: now,
       unsynced: fields.volatile ? this.#boot : undefined,
     };
-    const entry = { record, used: now, pins: 0 };
+    const entry = { record, used: now, pins: 0, asked: 0 };
     this.#index(entry);
     return entry;
   }
@@ -204,6 +206,6 @@ export class Records {
       return undefined;
     }
     const { mtime } = await Deno.stat(path);
-    return { record, used: mtime?.getTime() ?? record.created, pins: 0 };
+    return { record, used: mtime?.getTime() ?? record.created, pins: 0, asked: 0 };
   }
 }

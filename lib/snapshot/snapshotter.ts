@@ -16,6 +16,10 @@ export interface SnapshotInfo {
   created: Date;
   /** Last `touch`, `prepare` on top of it, or creation: what pruning orders by. */
   used: Date;
+  /** Every name of a committed snapshot, the one it was committed under first. */
+  names?: readonly string[];
+  /** It is viewed, or somebody who holds a `use` has asked for it. */
+  held?: boolean;
 }
 
 export interface ActiveSnapshot {
@@ -68,6 +72,16 @@ export interface Snapshotter {
   diff(name: string, options?: DiffOptions): ReadableStream<Uint8Array>;
   list(): AsyncIterable<SnapshotInfo>;
   touch(name: string): Promise<void>;
+  /**
+   * Until disposed, `prune` leaves alone whatever is asked for by its name, made, named or built on from
+   * now on: what a build or a deploy has found stays where it is.
+   */
+  use(): Disposable;
+  /**
+   * Removes a committed snapshot with all its names; true where that is done. One that is held or that
+   * others are built on stays, and a missing one is nothing to remove.
+   */
+  prune(name: string): Promise<boolean>;
   /** When this resolves, everything committed before survives a power cut. */
   sync(): Promise<void>;
 }

@@ -32,6 +32,10 @@ export class TreeSnapshotter implements Snapshotter {
   /** Serialises changes of names and parents; long work happens outside it. */
   #lock = new Mutex();
   #mounted = new Map<string, Set<string>>();
+  /** Counts what is asked for; clocks may step back, this does not. */
+  #turn = 0;
+  /** The turn at which each `use` began. */
+  #uses = new Set<{ since: number }>();
 
   private constructor(driver: SnapshotDriver, records: Records) {
     this.driver = driver.name;
@@ -47,7 +51,7 @@ export class TreeSnapshotter implements Snapshotter {
 
   async stat(name: string): Promise<SnapshotInfo | undefined> {
     const entry = this.#records.find(name);
-    return entry && this.#info(name, entry);
+    return entry && this.#info(name, this.#ask(entry));
   }
 
   async prepare(
@@ -61,11 +65,11 @@ export class TreeSnapshotter implements Snapshotter {
       }
       const below = parent === undefined ? undefined : this.#committed(parent, "prepare on");
       // From here on the parent has a child, and stays.
-      return this.#records.reserve({
+      return this.#ask(this.#records.reserve({
         id,
         parent: below?.record.dir,
         volatile: options.volatile || undefined,
-      });
+      }));
     });
     try {
       await Deno.mkdir(this.#records.folder(entry.record.dir), { mode: 0o700 });
@@ -115,6 +119,7 @@ export class TreeSnapshotter implements Snapshotter {
       if (there && there !== entry) return false;
       const { id: _id, volatile: _volatile, ...rest } = entry.record;
       const unsynced = options.lazy ? this.#records.boot : undefined;
+      this.#ask(entry);
       await this.#records.save(entry, { ...rest, names: [name], size, unsynced }, !options.lazy);
       return true;
     });
@@ -159,6 +164,24 @@ export class TreeSnapshotter implements Snapshotter {
     await this.#records.drop(entry);
   }
 
+  use(): Disposable {
+    const use = { since: ++this.#turn };
+    this.#uses.add(use);
+    return { [Symbol.dispose]: () => void this.#uses.delete(use) };
+  }
+
+  async prune(name: string): Promise<boolean> {
+    const dropped = await this.#lock.run(() => {
+      const found = this.#records.find(name);
+      if (!found || found.record.id !== undefined) return undefined;
+      if (this.#held(found) || this.#records.hasChildren(found.record.dir)) return undefined;
+      // Out of sight before anybody else gets to run; its files go after the lock was given back.
+      return { files: this.#records.drop(found) };
+    });
+    await dropped?.files;
+    return dropped !== undefined;
+  }
+
   async view(name: string, target: string): Promise<AsyncDisposable> {
     const entry = this.#committed(name, "view");
     entry.pins++;
@@ -184,7 +207,7 @@ export class TreeSnapshotter implements Snapshotter {
   diff(name: string, options: DiffOptions = {}): ReadableStream<Uint8Array> {
     const entry = this.#records.find(name);
     if (!entry) throw missing("pack", name);
-    return diffLayer(this.#driver.source(this.#place(entry)), options);
+    return diffLayer(this.#driver.source(this.#place(this.#ask(entry))), options);
   }
 
   async *list(): AsyncIterable<SnapshotInfo> {
@@ -197,7 +220,7 @@ export class TreeSnapshotter implements Snapshotter {
   async touch(name: string): Promise<void> {
     const entry = this.#records.find(name);
     if (!entry) throw missing("touch", name);
-    await this.#records.touch(entry);
+    await this.#records.touch(this.#ask(entry));
   }
 
   async sync(): Promise<void> {
@@ -228,7 +251,16 @@ export class TreeSnapshotter implements Snapshotter {
   async #dropActive(entry: Entry, name: string): Promise<void> {
     await this.#records.drop(entry);
     const kept = this.#records.find(name);
-    if (kept) await this.#records.touch(kept);
+    if (kept) await this.#records.touch(this.#ask(kept));
+  }
+
+  #ask(entry: Entry): Entry {
+    entry.asked = ++this.#turn;
+    return entry;
+  }
+
+  #held({ pins, asked }: Entry): boolean {
+    return pins > 0 || [...this.#uses].some(({ since }) => asked > since);
   }
 
   #place(entry: Entry): TreePlace {
@@ -240,7 +272,8 @@ export class TreeSnapshotter implements Snapshotter {
     };
   }
 
-  #info(name: string, { record, used }: Entry): SnapshotInfo {
+  #info(name: string, entry: Entry): SnapshotInfo {
+    const { record, used } = entry;
     const parent = record.parent && this.#records.entries.get(record.parent)?.record.names[0];
     return {
       name,
@@ -249,13 +282,15 @@ export class TreeSnapshotter implements Snapshotter {
       size: record.size,
       created: new Date(record.created),
       used: new Date(used),
+      names: record.names,
+      held: this.#held(entry),
     };
   }
 
   #committed(name: string, verb: string): Entry {
     const entry = this.#records.find(name);
     if (!entry || entry.record.id !== undefined) throw missing(verb, name);
-    return entry;
+    return this.#ask(entry);
   }
 
   #activeEntry(active: ActiveSnapshot, verb: string): Entry {

@@ -72,6 +72,8 @@ export async function unpackImage(
     );
   }
   options.signal?.throwIfAborted();
+  // A layer that was just unpacked has no child yet.
+  using _use = snapshotter.use();
   if (layers.length === 0) {
     await unpackEmpty(snapshotter);
     return EMPTY_SNAPSHOT;

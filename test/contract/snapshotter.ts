@@ -271,4 +271,31 @@ export function snapshotterContract(test: SnapshotterTest): void {
     assert.ok(Math.abs((await again.stat("base"))!.used.getTime() - after) < 5);
     await throwsCode(again.touch("nothing"), "not_found");
   });
+
+  test("pruning leaves what others are built on, what is viewed and what is in use", async (under) => {
+    const { snapshotter, folder } = under;
+    await make(under, "base", undefined, (root) => write(`${root}/a`, "one"));
+    await make(under, "child", "base", (root) => write(`${root}/b`, "two"));
+    await snapshotter.alias("second", "child");
+    assert.equal(await snapshotter.prune("base"), false, "the child is built on it");
+    {
+      await using _view = await snapshotter.view("child", `${folder}/view`);
+      assert.equal(await snapshotter.prune("child"), false, "it is viewed");
+    }
+    {
+      using _use = snapshotter.use();
+      assert.ok(await snapshotter.stat("second"));
+      assert.equal(await snapshotter.prune("child"), false, "it was asked for");
+      await make(under, "made", undefined, () => {});
+      assert.equal(await snapshotter.prune("made"), false, "it was made meanwhile");
+    }
+    using _later = snapshotter.use();
+    assert.equal(await snapshotter.prune("second"), true, "asked for before this use began");
+    assert.equal(await snapshotter.stat("child"), undefined, "all its names are gone");
+    assert.equal(await snapshotter.prune("base"), true);
+    assert.equal(await snapshotter.prune("nothing"), false);
+    const again = await under.reopen();
+    assert.equal(await again.stat("child"), undefined);
+    assert.ok(await again.stat("made"));
+  });
 }

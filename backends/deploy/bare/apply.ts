@@ -157,7 +157,10 @@ export async function applySpec(
   try {
     deployment.transient = "pulling";
     onProgress(`pulling ${image.name}`);
-    const parent = await context.unpack(await host.snapshotter(), image, { signal });
+    const snapshotter = await host.snapshotter();
+    // What was unpacked stays until the instances are built on it.
+    using _use = snapshotter.use();
+    const parent = await context.unpack(snapshotter, image, { signal });
     deployment.transient = "creating";
     onProgress(`starting ${spec.replicas} instance${spec.replicas === 1 ? "" : "s"}`);
     if (fresh) Object.assign(record, { spec, hash, image: image.name });

@@ -1,8 +1,25 @@
-/** `RUN --mount=type=cache`: folders that outlive builds, below `<root>/cache-mounts/<id hash>/`. */
+/**
+ * `RUN --mount=type=cache`: folders that outlive builds.
+ *
+ *     <id hash>/id                what the Dockerfile calls it
+ *     <id hash>/shared            the folder of `shared` and `locked`
+ *     <id hash>/private-<n>       those of `private`
+ *     <id hash>/<folder>.used     empty; its time is that of the last use
+ *     trash/                      what is being removed
+ */
 import { createHash } from "node:crypto";
-import { ensureDir, exists, removeTree, temporaryName } from "../../base/fs.ts";
-import { Mutex } from "../../base/mutex.ts";
+import {
+  ensureDir,
+  exists,
+  readJson,
+  removeTree,
+  temporaryName,
+  writeFileAtomic,
+} from "../../base/fs.ts";
+import { KeyedMutex, Mutex } from "../../base/mutex.ts";
+import { runTreeJob } from "../../snapshot/tree_jobs.ts";
 import { chmod, lchown } from "../../sys/files.ts";
+import { type CacheItem, type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import { select } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import type { RunMount } from "../plan/graph.ts";
@@ -25,13 +42,30 @@ export interface CacheSeed {
   source: string;
 }
 
-export class CacheMounts {
+const TRASH = "trash";
+
+export class CacheMounts implements Shelf {
+  readonly kind = "cacheMounts";
   #root: string;
   #folders = new Map<string, Folder>();
+  /** Steps that use a folder, by its path. */
+  #users = new Map<string, number>();
+  /** Making and removing one folder. */
+  #locks = new KeyedMutex();
+  /** Bytes of folders that did not change since they were counted. */
+  #sizes = new Map<string, number>();
 
   /** `root` is made if missing. */
   constructor(root: string) {
     this.#root = root;
+  }
+
+  /** Clears what a crash left half made or half removed; only while no step runs. */
+  async recover(): Promise<void> {
+    await removeTree(`${this.#root}/${TRASH}`);
+    for (const { id, name } of await this.#list()) {
+      if (name.includes(".tmp-")) await removeTree(`${this.#root}/${id}/${name}`);
+    }
   }
 
   /**
@@ -39,7 +73,7 @@ export class CacheMounts {
    * another folder for each step that runs at the same time, used again later.
    */
   async hold(mount: CacheMount, seed: CacheSeed | undefined): Promise<HeldCache> {
-    const id = createHash("sha256").update(mount.id).digest("hex");
+    const id = hashOf(mount.id);
     const folder = this.#folders.get(id) ?? { busy: new Set<string>(), locked: new Mutex() };
     this.#folders.set(id, folder);
     if (mount.sharing === "private") {
@@ -47,50 +81,141 @@ export class CacheMounts {
       while (folder.busy.has(`private-${number}`)) number++;
       const name = `private-${number}`;
       folder.busy.add(name);
+      return await this.#use(id, name, mount, seed, () => void folder.busy.delete(name));
+    }
+    if (mount.sharing === "shared") return await this.#use(id, "shared", mount, seed, () => {});
+    const lock = await folder.locked.acquire();
+    return await this.#use(id, "shared", mount, seed, () => lock[Symbol.dispose]());
+  }
+
+  async items(signal?: AbortSignal): Promise<CacheItem[]> {
+    const items: CacheItem[] = [];
+    for (const { id, name, kind } of await this.#list()) {
+      if (kind !== "folder" || name.includes(".tmp-")) continue;
+      const path = `${this.#root}/${id}/${name}`;
+      const held = this.#users.has(path);
       try {
-        const path = await this.#make(`${this.#root}/${id}/${name}`, mount, seed);
-        return { path, [Symbol.dispose]: () => void folder.busy.delete(name) };
+        const { mtime } = await Deno.stat(`${path}.used`).catch(() => Deno.stat(path));
+        const size = await this.#size(path, signal) + SMALL_FILE;
+        items.push({ id: `${id}/${name}`, size, used: mtime?.getTime() ?? 0, held });
       } catch (error) {
-        folder.busy.delete(name);
+        // A step that writes in it, or somebody who removed it: counted the next time.
+        if (signal?.aborted) throw error;
+      }
+    }
+    return items;
+  }
+
+  async remove(item: string): Promise<boolean> {
+    const path = `${this.#root}/${item}`;
+    const away = `${this.#root}/${TRASH}/${crypto.randomUUID()}`;
+    await ensureDir(`${this.#root}/${TRASH}`, 0o700);
+    const gone = await this.#locks.run(path, async () => {
+      if (this.#users.has(path)) return false;
+      await Deno.rename(path, away);
+      await removeTree(`${path}.used`);
+      this.#sizes.delete(path);
+      return true;
+    });
+    if (gone) await removeTree(away);
+    return gone;
+  }
+
+  /** What is kept under this name: its folders that no step writes to now. */
+  async idle(mountId: string): Promise<string[]> {
+    const id = hashOf(mountId);
+    return (await this.#list()).filter((one) => one.id === id && one.kind === "folder")
+      .map(({ name }) => `${this.#root}/${id}/${name}`).filter((path) => !this.#users.has(path));
+  }
+
+  /** Names of the caches that are kept. */
+  async names(): Promise<string[]> {
+    const names = new Set<string>();
+    for (const { id, name, kind } of await this.#list()) {
+      if (kind !== "folder" || name.includes(".tmp-")) continue;
+      const known = await readJson<{ id: string }>(`${this.#root}/${id}/id`).catch(() => undefined);
+      if (known) names.add(known.id);
+    }
+    return [...names].sort();
+  }
+
+  async #list(): Promise<{ id: string; name: string; kind: "folder" | "file" }[]> {
+    const found: { id: string; name: string; kind: "folder" | "file" }[] = [];
+    if (!await exists(this.#root)) return found;
+    for await (const { name: id } of Deno.readDir(this.#root)) {
+      if (id === TRASH) continue;
+      for await (const { name, isDirectory } of Deno.readDir(`${this.#root}/${id}`)) {
+        found.push({ id, name, kind: isDirectory ? "folder" : "file" });
+      }
+    }
+    return found;
+  }
+
+  async #use(
+    id: string,
+    name: string,
+    mount: CacheMount,
+    seed: CacheSeed | undefined,
+    release: () => void,
+  ): Promise<HeldCache> {
+    const path = `${this.#root}/${id}/${name}`;
+    // Counted before anything is looked at: what is counted is not removed.
+    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    const leave = () => {
+      const left = this.#users.get(path)! - 1;
+      if (left > 0) this.#users.set(path, left);
+      else this.#users.delete(path);
+      this.#sizes.delete(path);
+      release();
+    };
+    try {
+      await this.#locks.run(path, () => this.#make(path, mount, seed));
+      return { path, [Symbol.dispose]: leave };
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  }
+
+  async #make(path: string, mount: CacheMount, seed: CacheSeed | undefined): Promise<void> {
+    const parent = path.slice(0, path.lastIndexOf("/"));
+    if (!await exists(path)) {
+      await ensureDir(parent, 0o700);
+      await writeFileAtomic(`${parent}/id`, JSON.stringify({ id: mount.id }));
+      const temporary = temporaryName(path);
+      await Deno.mkdir(temporary);
+      try {
+        if (seed) {
+          const tree = { root: seed.root, ownersKept: true };
+          await copyOffLoop(tree, select(tree, seed.source, false), {
+            root: temporary,
+            destination: "/",
+            several: false,
+          });
+        }
+        lchown(temporary, mount.uid, mount.gid);
+        chmod(temporary, mount.mode);
+        await Deno.rename(temporary, path);
+      } catch (error) {
+        await removeTree(temporary);
         throw error;
       }
     }
-    const path = `${this.#root}/${id}/shared`;
-    if (mount.sharing === "shared") {
-      return { path: await this.#make(path, mount, seed), [Symbol.dispose]: () => {} };
-    }
-    const lock = await folder.locked.acquire();
-    try {
-      await this.#make(path, mount, seed);
-    } catch (error) {
-      lock[Symbol.dispose]();
-      throw error;
-    }
-    return { path, [Symbol.dispose]: () => lock[Symbol.dispose]() };
+    await Deno.writeFile(`${path}.used`, new Uint8Array());
   }
 
-  async #make(path: string, mount: CacheMount, seed: CacheSeed | undefined): Promise<string> {
-    if (await exists(path)) return path;
-    await ensureDir(path.slice(0, path.lastIndexOf("/")), 0o700);
-    const temporary = temporaryName(path);
-    await Deno.mkdir(temporary);
-    try {
-      if (seed) {
-        const tree = { root: seed.root, ownersKept: true };
-        await copyOffLoop(tree, select(tree, seed.source, false), {
-          root: temporary,
-          destination: "/",
-          several: false,
-        });
-      }
-      lchown(temporary, mount.uid, mount.gid);
-      chmod(temporary, mount.mode);
-      await Deno.rename(temporary, path);
-    } catch (error) {
-      await removeTree(temporary);
-      // Two steps that share it may both have been the first.
-      if (!await exists(path)) throw error;
-    }
-    return path;
+  /** Bytes on disk, counted in a Worker. */
+  async #size(path: string, signal?: AbortSignal): Promise<number> {
+    const known = this.#sizes.get(path);
+    if (known !== undefined) return known;
+    const { size } = await runTreeJob<"finish">(
+      { kind: "finish", source: { root: path, lower: [], overlay: false } },
+      `Cannot count ${path}`,
+      signal,
+    );
+    if (!this.#users.has(path)) this.#sizes.set(path, size);
+    return size;
   }
 }
+
+const hashOf = (id: string) => createHash("sha256").update(id).digest("hex");

@@ -5,6 +5,7 @@
  */
 import { ensureDir, readJson, removeTree, writeFileAtomic } from "../../base/fs.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
+import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 
 /** A layer once it was packed. */
@@ -31,30 +32,49 @@ export const SNAPSHOT_PREFIX = "build-";
 export class CacheRecords {
   #root: string;
   #snapshotter: Snapshotter;
+  /** Keys by the snapshot that their records name. */
+  #keys = new Map<string, Set<string>>();
+  #snapshots = new Map<string, string>();
+  /** Links and when each was last of use, milliseconds since 1970. */
+  #links = new Map<string, number>();
 
   private constructor(root: string, snapshotter: Snapshotter) {
     this.#root = root;
     this.#snapshotter = snapshotter;
   }
 
-  /** `root` is made if missing. */
+  /** `root` is made if missing; torn files in it are removed. */
   static async open(root: string, snapshotter: Snapshotter): Promise<CacheRecords> {
     await ensureDir(`${root}/steps`);
     await ensureDir(`${root}/links`);
-    return new CacheRecords(root, snapshotter);
+    const records = new CacheRecords(root, snapshotter);
+    for await (const { name } of Deno.readDir(`${root}/steps`)) {
+      const record = await readSound<CacheRecord>(`${root}/steps/${name}`);
+      if (record?.key === name) records.#index(record);
+      else await removeTree(`${root}/steps/${name}`);
+    }
+    for await (const { name } of Deno.readDir(`${root}/links`)) {
+      const { mtime } = await Deno.stat(`${root}/links/${name}`);
+      records.#links.set(name, mtime?.getTime() ?? 0);
+    }
+    return records;
   }
 
   /** The record of a key whose snapshot is there. */
   async find(key: string): Promise<CacheRecord | undefined> {
     const record = await this.#read(key);
     if (!record) return undefined;
-    if (await this.#snapshotter.stat(record.snapshot)) return record;
-    await removeTree(this.#path("steps", key));
+    if (await this.#snapshotter.stat(record.snapshot)) {
+      await this.#snapshotter.touch(record.snapshot);
+      return record;
+    }
+    await this.#remove(key);
     return undefined;
   }
 
   async put(record: CacheRecord): Promise<void> {
     await writeFileAtomic(this.#path("steps", record.key), JSON.stringify(record));
+    this.#index(record);
   }
 
   /** Adds the packed layer, unless the record has gone on to another snapshot. */
@@ -65,11 +85,42 @@ export class CacheRecords {
 
   async link(key: string): Promise<string | undefined> {
     const link = await readSound<{ to: string }>(this.#path("links", key));
-    return link?.to;
+    if (!link) return undefined;
+    const now = new Date();
+    this.#links.set(key, now.getTime());
+    await Deno.utime(this.#path("links", key), now, now).catch(() => {/* pruned meanwhile */});
+    return link.to;
   }
 
   async putLink(key: string, to: string): Promise<void> {
     await writeFileAtomic(this.#path("links", key), JSON.stringify({ to }));
+    this.#links.set(key, Date.now());
+  }
+
+  /** Number of records that name this snapshot. */
+  count(snapshot: string): number {
+    return this.#keys.get(snapshot)?.size ?? 0;
+  }
+
+  /** Removes the records of a snapshot that is gone. */
+  async forget(snapshot: string): Promise<void> {
+    for (const key of [...this.#keys.get(snapshot) ?? []]) await this.#remove(key);
+  }
+
+  /** Links as a shelf of the cache: a lost one costs a step that is run to see what it gives. */
+  get links(): Shelf {
+    return {
+      kind: "links",
+      items: () =>
+        Promise.resolve(
+          [...this.#links].map(([id, used]) => ({ id, size: SMALL_FILE, used })),
+        ),
+      remove: async (id) => {
+        await removeTree(this.#path("links", id));
+        this.#links.delete(id);
+        return true;
+      },
+    };
   }
 
   /**
@@ -77,17 +128,12 @@ export class CacheRecords {
    * off. Only safe while no build runs.
    */
   async sweep(): Promise<number> {
-    const named = new Set<string>();
-    for await (const { name } of Deno.readDir(`${this.#root}/steps`)) {
-      const record = await readSound<CacheRecord>(`${this.#root}/steps/${name}`);
-      if (record) named.add(record.snapshot);
-      else await removeTree(`${this.#root}/steps/${name}`);
+    const stale: { name: string; created: Date }[] = [];
+    for await (const info of this.#snapshotter.list()) {
+      if (!info.name.startsWith(SNAPSHOT_PREFIX)) continue;
+      if (this.count(info.name) === 0) stale.push(info);
     }
     let removed = 0;
-    const stale: { name: string; kind: string; created: Date }[] = [];
-    for await (const info of this.#snapshotter.list()) {
-      if (info.name.startsWith(SNAPSHOT_PREFIX) && !named.has(info.name)) stale.push(info);
-    }
     // Children are younger than what they stand on.
     for (const { name } of stale.sort((a, b) => b.created.getTime() - a.created.getTime())) {
       try {
@@ -98,6 +144,24 @@ export class CacheRecords {
       }
     }
     return removed;
+  }
+
+  #index({ key, snapshot }: CacheRecord): void {
+    const before = this.#snapshots.get(key);
+    if (before !== undefined) this.#keys.get(before)?.delete(key);
+    this.#snapshots.set(key, snapshot);
+    const keys = this.#keys.get(snapshot) ?? new Set();
+    this.#keys.set(snapshot, keys.add(key));
+  }
+
+  async #remove(key: string): Promise<void> {
+    await removeTree(this.#path("steps", key));
+    const snapshot = this.#snapshots.get(key);
+    this.#snapshots.delete(key);
+    if (snapshot === undefined) return;
+    const keys = this.#keys.get(snapshot);
+    keys?.delete(key);
+    if (keys?.size === 0) this.#keys.delete(snapshot);
   }
 
   async #read(key: string): Promise<CacheRecord | undefined> {

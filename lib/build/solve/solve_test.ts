@@ -144,6 +144,7 @@ Deno.test("records: a missing snapshot or a torn file is a miss, the sweep keeps
     const removed: string[] = [];
     const snapshotter = {
       stat: (name: string) => Promise.resolve(names.has(name) ? { name } : undefined),
+      touch: () => Promise.resolve(),
       async *list() {
         let created = 0;
         for (const name of names) yield { name, kind: "committed", created: new Date(created++) };

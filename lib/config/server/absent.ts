@@ -53,9 +53,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
   ["Garbage collection", "the leader gate of garbage collection", [
     ["SVC_GC_LEASE", "string", "Leader gate: namespace/name, or kube. Requires SVC_GC_INTERVAL."],
   ]],
-  ["Garbage collection", "pruning of build caches", [
-    ["SVC_BUILD_CACHE_KEEP_BYTES", "bytes", "Size of the build cache that is kept."],
-  ]],
   ["Remote file cache", "the remote file cache", [
     ["SVC_FILE_CACHE", "bool", "On-disk cache of immutable remote reads.", {
       flag: "file-cache",

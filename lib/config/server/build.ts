@@ -24,6 +24,16 @@ export const BUILD = [
     help: "Upper bound on the size of an uploaded build context.",
     check: positive,
   },
+  {
+    key: "buildCacheKeepBytes",
+    kind: "bytes",
+    env: ["SVC_BUILD_CACHE_KEEP_BYTES"],
+    defaultText: "unlimited",
+    section,
+    help:
+      "Ceiling of the build cache on disk: after each build and by garbage collection the least " +
+      "recently used goes until it fits. What running builds and workloads use stays.",
+  },
 ] as const satisfies readonly AnyOption[];
 
 /** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */

@@ -1,0 +1,51 @@
+/** The builder's cache as the storage routes and the GC schedule see it. */
+import type { BuildCacheUsage, GcResult } from "../api/storage.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Builder } from "../build/builder.ts";
+
+export interface BuildCacheDeps {
+  /** The builder; undefined where nothing was ever built here. */
+  builder: () => Promise<Builder | undefined>;
+  log: Logger;
+}
+
+interface Call {
+  signal?: AbortSignal;
+}
+
+export interface BuildCacheUpkeep {
+  /** Undefined where there is none, or the builder cannot be opened. */
+  usage(call?: Call): Promise<BuildCacheUsage | undefined>;
+  /** {@linkcode GcResult} of `collect`, with what pruning the build cache gave added to it. */
+  after<O extends Call & { dryRun?: boolean }>(
+    collect: (options?: O) => Promise<GcResult>,
+  ): (options?: O) => Promise<GcResult>;
+}
+
+export function createBuildCacheUpkeep({ builder, log }: BuildCacheDeps): BuildCacheUpkeep {
+  /** A server that cannot build has its registry's garbage collected all the same. */
+  const cache = async () => {
+    try {
+      return (await builder())?.cache;
+    } catch (error) {
+      if (!(error instanceof SvcError)) throw error;
+      log.warn("build cache left alone: the builder cannot be opened", { error });
+      return undefined;
+    }
+  };
+  return {
+    usage: async ({ signal } = {}) => await (await cache())?.usage(signal),
+    after: (collect) => async (options) => {
+      const began = performance.now();
+      const result = await collect(options);
+      const { dryRun, signal } = options ?? {};
+      const pruned = await (await cache())?.prune({ dryRun, signal });
+      return {
+        ...result,
+        buildCacheBytesReclaimed: pruned?.bytes ?? 0,
+        durationMs: Math.round(performance.now() - began),
+      };
+    },
+  };
+}
