@@ -9,7 +9,7 @@ import {
   empty,
   guarded,
   headersOf,
-  isProbe,
+  lookOf,
   notModified,
   type RegistryOptions,
   reply,
@@ -30,11 +30,12 @@ function unknown(repository: string, digest: Digest): SvcError {
 
 export function blobRoutes({ store }: RegistryOptions): Route[] {
   const get = async (context: Context): Promise<Response> => {
-    const { request, signal } = context;
+    const { request } = context;
     const repository = repositoryOf(context);
     const digest = digestParam(context);
     const etag = `"${digest}"`;
-    const info = await store.stat(repository, digest, { signal, probe: isProbe(request) });
+    const look = lookOf(context);
+    const info = await store.stat(repository, digest, look);
     if (!info) throw unknown(repository, digest);
     const fields = {
       "docker-content-digest": digest,
@@ -62,7 +63,7 @@ export function blobRoutes({ store }: RegistryOptions): Route[] {
     };
     const status = range ? 206 : 200;
     if (request.method === "HEAD") return reply(status, all);
-    const body = await store.get(repository, digest, { signal, ...(range && { range }) });
+    const body = await store.get(repository, digest, { ...look, ...(range && { range }) });
     if (!body) throw unknown(repository, digest);
     return context.connection.blob(body, { status, headers: headersOf(all) });
   };

@@ -2,7 +2,7 @@
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import { pageOfNames } from "../store/name_index.ts";
-import { guarded, type RegistryOptions, reply, repositoryOf } from "./request.ts";
+import { guarded, lookOf, type RegistryOptions, reply, repositoryOf } from "./request.ts";
 
 /** Most names in one answer; the rest is behind its Link. */
 const PAGE = 10_000;
@@ -58,14 +58,15 @@ function answer(head: string, { names, link }: Page): Response {
 
 export function listingRoutes({ store }: RegistryOptions): Route[] {
   const tags = async (context: Context): Promise<Response> => {
-    const { url, signal } = context;
+    const { url } = context;
     const name = repositoryOf(context);
-    if (!await store.hasRepository(name, { signal })) {
+    const look = lookOf(context);
+    if (!await store.hasRepository(name, look)) {
       throw new SvcError("name_unknown", `Cannot list tags of ${name}: no such repository`, {
         detail: { name },
       });
     }
-    const page = await pageOf(url, (after) => store.tags(name, { signal, after }));
+    const page = await pageOf(url, (after) => store.tags(name, { ...look, after }));
     return answer(`{"name":${JSON.stringify(name)},"tags":`, page);
   };
 

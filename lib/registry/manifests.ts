@@ -8,7 +8,7 @@ import {
   empty,
   guarded,
   headersOf,
-  isProbe,
+  lookOf,
   notModified,
   readBody,
   type RegistryOptions,
@@ -46,10 +46,10 @@ function mediaTypeOf(request: Request): string | undefined {
 
 export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions): Route[] {
   const get = async (context: Context): Promise<Response> => {
-    const { request, signal, params } = context;
+    const { request, params } = context;
     const repository = repositoryOf(context);
     const found = referenceOf(context) &&
-      await store.resolve(repository, params.reference, { signal, probe: isProbe(request) });
+      await store.resolve(repository, params.reference, lookOf(context));
     if (!found) throw unknown(repository, params.reference);
     const { digest, mediaType, size } = found.descriptor;
     const etag = `"${digest}"`;

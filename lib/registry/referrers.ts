@@ -4,7 +4,7 @@ import { parseDigest } from "../oci/digest.ts";
 import { MAX_MANIFEST_BYTES } from "../oci/manifest.ts";
 import { type Descriptor, MEDIA } from "../oci/types.ts";
 import { limitOf } from "./listings.ts";
-import { guarded, type RegistryOptions, reply, repositoryOf } from "./request.ts";
+import { guarded, lookOf, type RegistryOptions, reply, repositoryOf } from "./request.ts";
 
 const HEAD = `{"schemaVersion":2,"mediaType":"${MEDIA.index}","manifests":[`;
 const TAIL = "]}";
@@ -35,7 +35,7 @@ function concatenated(entries: Uint8Array[], size: number): Uint8Array {
 
 export function referrerRoutes({ store }: RegistryOptions): Route[] {
   const referrers = async (context: Context): Promise<Response> => {
-    const { url, signal, params: { digest } } = context;
+    const { url, params: { digest } } = context;
     const name = repositoryOf(context);
     parseDigest(digest);
     const limit = limitOf(url);
@@ -47,7 +47,7 @@ export function referrerRoutes({ store }: RegistryOptions): Route[] {
     let size = 0;
     let last: string | undefined;
     let more = false;
-    const all = limit === 0 ? [] : store.referrers(name, digest, { signal, after });
+    const all = limit === 0 ? [] : store.referrers(name, digest, { ...lookOf(context), after });
     for await (const descriptor of all) {
       if (wanted.length > 0 && !wanted.includes(descriptor.artifactType ?? "")) continue;
       const entry = encodeEntry(descriptor);

@@ -2,9 +2,16 @@
 import { type Fields, Reply } from "../api/reply.ts";
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
-import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
+import type {
+  BlobBody,
+  ByteRange,
+  ImageSink,
+  ImageSource,
+  ReadOptions,
+  ResolvedManifest,
+} from "../oci/image.ts";
 import { isRepositoryName } from "../oci/reference.ts";
-import type { Digest } from "../oci/types.ts";
+import type { Descriptor, Digest } from "../oci/types.ts";
 import type { ContentStore } from "../store/content_store.ts";
 import { API_VERSION, registryError } from "./errors.ts";
 
@@ -15,6 +22,8 @@ export interface LookOptions extends ReadOptions {
    * having it, instead of failing.
    */
   probe?: boolean;
+  /** The request's Via field: the mirrors that it came through. */
+  via?: string;
 }
 
 /** What the handlers need of a store: a content store, or a mirror over one. */
@@ -28,7 +37,6 @@ export interface RegistryStore extends
     | "deleteBlob"
     | "publish"
     | "deleteManifest"
-    | "hasRepository"
     | "repositories"
   > {
   resolve(
@@ -41,7 +49,19 @@ export interface RegistryStore extends
     digest: Digest,
     options?: LookOptions,
   ): Promise<{ size: number } | undefined>;
-  referrers: ContentStore["referrers"];
+  get(
+    repository: string,
+    digest: Digest,
+    options?: LookOptions & { range?: ByteRange },
+  ): Promise<BlobBody | undefined>;
+  tags(repository: string, options?: LookOptions & { after?: string }): AsyncIterable<string>;
+  /** In byte order of their digests, strictly after `after`. */
+  referrers(
+    repository: string,
+    digest: Digest,
+    options?: LookOptions & { after?: Digest },
+  ): AsyncIterable<Descriptor>;
+  hasRepository(repository: string, options?: LookOptions): Promise<boolean>;
 }
 
 export interface RegistryOptions {
@@ -92,6 +112,15 @@ const VERSION: Fields = Object.fromEntries([API_VERSION]);
 /** An answer of known length, which a listener sends without taking it apart. */
 export function reply(status: number, fields: Fields, content: Uint8Array | null = null): Reply {
   return new Reply(status, { ...VERSION, ...fields }, content);
+}
+
+/** What a look into the store is told of the request. */
+export function lookOf({ request, signal }: Context): LookOptions {
+  return {
+    signal,
+    probe: isProbe(request),
+    via: request.headers.get("via") ?? undefined,
+  };
 }
 
 /** True where the answer is a HEAD's: clients ask so before they push. */

@@ -40,6 +40,8 @@ export interface RemoteRegistry extends ImageSource, Required<ImageSink> {
     reference: string,
     options?: ReadOptions,
   ): Promise<{ digest?: Digest } | undefined>;
+  /** The same registry, asked for somebody else: with this Via field (RFC 9110 7.6.3). */
+  through(via: string): RemoteRegistry;
 }
 
 const ACCEPT = [MEDIA.manifest, MEDIA.index, MEDIA.dockerManifest, MEDIA.dockerList].join(", ");
@@ -102,11 +104,16 @@ function mediaTypeOf(response: Response, bytes: Uint8Array): string {
  * `upstream_failed`, `timeout`, `unavailable` (rate limit), and what digests say.
  */
 export function createRemoteRegistry(options: RemoteRegistryOptions): RemoteRegistry {
-  const transport = new Transport({
-    ...options,
-    plainHTTP: options.plainHTTP ?? isLoopbackHost(options.host),
-    credentials: options.credentials ?? (() => Promise.resolve(undefined)),
-  });
+  return registryOver(
+    new Transport({
+      ...options,
+      plainHTTP: options.plainHTTP ?? isLoopbackHost(options.host),
+      credentials: options.credentials ?? (() => Promise.resolve(undefined)),
+    }),
+  );
+}
+
+function registryOver(transport: Transport): RemoteRegistry {
   const { host } = transport;
   const pull = (repository: string) => `repository:${repository}:pull`;
   const push = (repository: string) => `repository:${repository}:pull,push`;
@@ -239,6 +246,7 @@ export function createRemoteRegistry(options: RemoteRegistryOptions): RemoteRegi
   }
 
   return {
+    through: (via) => registryOver(transport.through(via)),
     resolve,
     head,
     stat,

@@ -21,6 +21,8 @@ export interface TransportOptions {
   attempts?: number;
   /** First pause between attempts in milliseconds, doubled each time; default 200. */
   pauseMs?: number;
+  /** The Via field of requests to the registry, where they are made for somebody else's (RFC 9110 7.6.3). */
+  via?: string;
 }
 
 export interface RequestOptions {
@@ -120,7 +122,8 @@ export class Transport {
   readonly #options: TransportOptions;
   readonly #authorizer: Authorizer;
 
-  constructor(options: TransportOptions) {
+  /** `authorizer`: another transport's to the same registry, which knows its tokens. */
+  constructor(options: TransportOptions, authorizer?: Authorizer) {
     this.#options = options;
     this.host = options.host;
     this.stallMs = options.stallMs ?? 30_000;
@@ -128,12 +131,17 @@ export class Transport {
     // The registry behind the name docker.io has a host of its own.
     const address = options.host === "docker.io" ? "registry-1.docker.io" : options.host;
     this.base = new URL(`${options.plainHTTP ? "http" : "https"}://${address}/v2/`);
-    this.#authorizer = new Authorizer({
+    this.#authorizer = authorizer ?? new Authorizer({
       host: options.host,
       plainHTTP: options.plainHTTP,
       credentials: options.credentials,
       fetch: (url, init, signal) => this.#persist(() => this.#once(url, init, signal), signal),
     });
+  }
+
+  /** The same registry and tokens, with a Via field. */
+  through(via: string): Transport {
+    return new Transport({ ...this.#options, via }, this.#authorizer);
   }
 
   /** Milliseconds before attempt `n` (from 1), with jitter. */
@@ -188,7 +196,10 @@ export class Transport {
     for (let hops = 0;; hops++) {
       const headers: Record<string, string> = { ...options.headers };
       // Storage that a registry redirects to gets no credential of the registry.
-      if (authorization && url.origin === this.base.origin) headers.authorization = authorization;
+      if (url.origin === this.base.origin) {
+        if (authorization) headers.authorization = authorization;
+        if (this.#options.via) headers.via = this.#options.via;
+      }
       const response = await this.#once(
         url,
         { method: options.method ?? "GET", headers, body: options.body },

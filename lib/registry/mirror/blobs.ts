@@ -1,6 +1,6 @@
 /** Blobs through a mirror: from the store, from a fetch that is under way, or from a fetch of their own. */
 import { parseDigest } from "../../oci/digest.ts";
-import type { BlobBody, ByteRange, ReadOptions } from "../../oci/image.ts";
+import type { BlobBody, ByteRange } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { LookOptions } from "../request.ts";
 import { BlobFlight } from "./blob_flight.ts";
@@ -15,13 +15,15 @@ const AHEAD = 8 * 1024 * 1024;
 
 type Info = { size: number };
 
+const keyOf = ({ way }: Origin, digest: Digest): string => `${digest} ${way}`;
+
 export class MirrorBlobs {
   #context: MirrorContext;
   #stats = new Flights<Info | undefined>();
   /** By repository and digest; undefined stands for "not there". */
   #known = new Recent<{ info?: Info }>();
-  /** By digest: blobs are shared by all repositories. */
-  #landing = new Map<Digest, Promise<BlobFlight | undefined>>();
+  /** By digest, since blobs are shared by all repositories, and by the way that requests came. */
+  #landing = new Map<string, Promise<BlobFlight | undefined>>();
 
   constructor(context: MirrorContext) {
     this.#context = context;
@@ -30,13 +32,13 @@ export class MirrorBlobs {
   async stat(
     repository: string,
     digest: Digest,
-    { signal, probe }: LookOptions = {},
+    { signal, probe, via }: LookOptions = {},
   ): Promise<Info | undefined> {
     const { store, upstreams } = this.#context;
     const local = await store.stat(repository, digest, { signal, probe });
-    const origin = local ? undefined : upstreams.find(repository);
+    const origin = local ? undefined : upstreams.find(repository, via);
     if (!origin) return local;
-    const flight = await this.#landing.get(digest)?.catch(() => undefined);
+    const flight = await this.#landing.get(keyOf(origin, digest))?.catch(() => undefined);
     if (flight) return { size: flight.size };
     try {
       return await this.#ask(repository, origin, digest, probeSignal(this.#context, signal, probe));
@@ -56,7 +58,7 @@ export class MirrorBlobs {
     const known = this.#known.get(key);
     if (known) return Promise.resolve(known.info);
     const { life, pauseMs } = this.#context;
-    return this.#stats.run(key, async () => {
+    return this.#stats.run(`${key} ${origin.way}`, async () => {
       const info = await this.#unlessRefused(
         origin,
         () => origin.ask((source, name) => source.stat(name, digest, { signal: life }), life),
@@ -83,11 +85,11 @@ export class MirrorBlobs {
   async get(
     repository: string,
     digest: Digest,
-    { signal, range }: ReadOptions & { range?: ByteRange } = {},
+    { signal, range, via }: LookOptions & { range?: ByteRange } = {},
   ): Promise<BlobBody | undefined> {
     const { store, upstreams, cache } = this.#context;
     const local = await store.get(repository, digest, { signal, range });
-    const origin = local ? undefined : upstreams.find(repository);
+    const origin = local ? undefined : upstreams.find(repository, via);
     if (!origin) return local;
     const straight = () =>
       this.#unlessRefused(
@@ -117,15 +119,16 @@ export class MirrorBlobs {
     signal?: AbortSignal,
   ): Promise<BlobFlight | "local" | undefined> {
     parseDigest(digest);
-    if (!this.#landing.has(digest)) {
+    const key = keyOf(origin, digest);
+    if (!this.#landing.has(key)) {
       // A flight may have landed since the store was asked.
       if (await this.#context.store.stat(repository, digest, { signal })) return "local";
     }
-    let landing = this.#landing.get(digest);
+    let landing = this.#landing.get(key);
     if (!landing) {
       landing = this.#start(repository, origin, digest);
-      this.#landing.set(digest, landing);
-      const over = () => this.#landing.delete(digest);
+      this.#landing.set(key, landing);
+      const over = () => this.#landing.delete(key);
       landing.then((flight) => flight ? flight.landed.then(over) : over(), over);
     }
     return await waitFor(landing, signal);

@@ -1,7 +1,7 @@
 /** Tags and referrers of a store and its upstream as one. An upstream that cannot be asked adds nothing. */
 import { isDigest } from "../../oci/digest.ts";
-import type { ReadOptions } from "../../oci/image.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
+import type { LookOptions } from "../request.ts";
 import type { MirrorContext } from "./options.ts";
 import { Recent } from "./recent.ts";
 import type { Origin } from "./upstreams.ts";
@@ -62,11 +62,11 @@ export class MirrorListings {
 
   tags(
     repository: string,
-    options: ReadOptions & { after?: string } = {},
+    options: LookOptions & { after?: string } = {},
   ): AsyncIterable<string> {
     const { store, upstreams } = this.#context;
     const local = store.tags(repository, options);
-    const origin = upstreams.find(repository);
+    const origin = upstreams.find(repository, options.via);
     if (!origin) return local;
     const theirs = this.#upstream<string>(
       origin,
@@ -75,11 +75,11 @@ export class MirrorListings {
     return merged(local, theirs, itself);
   }
 
-  async hasRepository(repository: string, options: ReadOptions = {}): Promise<boolean> {
+  async hasRepository(repository: string, options: LookOptions = {}): Promise<boolean> {
     const { store, upstreams, freshMs, pauseMs } = this.#context;
     if (await store.hasRepository(repository, options)) return true;
     const known = this.#there.get(repository);
-    if (known !== undefined || !upstreams.find(repository)) return known ?? false;
+    if (known !== undefined || !upstreams.find(repository, options.via)) return known ?? false;
     let there = false;
     for await (const _tag of this.tags(repository, options)) {
       there = true;
@@ -92,11 +92,11 @@ export class MirrorListings {
   referrers(
     repository: string,
     digest: Digest,
-    options: ReadOptions & { after?: Digest } = {},
+    options: LookOptions & { after?: Digest } = {},
   ): AsyncIterable<Descriptor> {
     const { store, upstreams } = this.#context;
     const local = store.referrers(repository, digest, options);
-    const origin = upstreams.find(repository);
+    const origin = upstreams.find(repository, options.via);
     if (!origin) return local;
     return merged(local, this.#theirs(origin, digest, options), (item) => item.digest);
   }
@@ -105,7 +105,7 @@ export class MirrorListings {
   async *#theirs(
     origin: Origin,
     digest: Digest,
-    options: ReadOptions & { after?: Digest },
+    options: LookOptions & { after?: Digest },
   ): AsyncGenerator<Descriptor> {
     const { after, ...call } = options;
     const all = new Map<Digest, Descriptor>();

@@ -44,11 +44,11 @@ export class MirrorManifests {
   async resolve(
     repository: string,
     reference: string,
-    { signal, probe }: LookOptions = {},
+    { signal, probe, via }: LookOptions = {},
   ): Promise<ResolvedManifest | undefined> {
     const { store, upstreams, log, pauseMs } = this.#context;
     const local = await store.resolve(repository, reference, { signal, probe });
-    const origin = upstreams.find(repository);
+    const origin = upstreams.find(repository, via);
     const byTag = isTag(reference);
     if (!origin || !byTag && !isDigest(reference)) return local;
     const key = `${repository}:${reference}`;
@@ -57,7 +57,7 @@ export class MirrorManifests {
       if (settled) return settled;
     } else if (this.#missing.get(key)) return undefined;
     try {
-      return await this.#flights.run(key, async () => {
+      return await this.#flights.run(`${key} ${origin.way}`, async () => {
         const found = byTag
           ? await this.#tag(origin, repository, reference)
           : await this.#digest(origin, repository, reference);

@@ -3,6 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ImageSource, ReadOptions } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
+import { instanceName, isCircle, mirrorsIn, viaField } from "./via.ts";
 
 /** Another registry. Whole-blob streams are verified, and go on by themselves where a connection breaks. */
 export interface UpstreamSource extends ImageSource {
@@ -12,6 +13,8 @@ export interface UpstreamSource extends ImageSource {
     reference: string,
     options?: ReadOptions,
   ): Promise<{ digest?: Digest } | undefined>;
+  /** The same registry, asked with this Via field. */
+  through?(via: string): UpstreamSource;
 }
 
 export interface Upstream {
@@ -38,10 +41,14 @@ export function isRefusal(error: unknown): boolean {
   return error instanceof SvcError && (error.code === "unauthorized" || error.code === "denied");
 }
 
+/** Milliseconds between two warnings of one circle. */
+const WARN_MS = 60_000;
+
 /** One upstream and how it fares. */
 class Health {
   #until = 0;
   #error: unknown;
+  #warned = -WARN_MS;
 
   constructor(
     readonly upstream: Upstream,
@@ -66,11 +73,27 @@ class Health {
       throw error;
     }
   }
+
+  /** Tells that a request of this server's came back to it. */
+  warnOfCircle(repository: string, mirrors: readonly string[]): void {
+    if (performance.now() < this.#warned + WARN_MS) return;
+    this.#warned = performance.now();
+    this.log.warn(
+      "the mirrors form a circle: a request came back to the server that began it, and is answered " +
+        "from what is here; change SVC_REGISTRY_MIRROR at one of them",
+      { host: this.upstream.host, repository, mirrors: mirrors.join(" ") },
+    );
+  }
 }
 
 /** A repository of an upstream. */
 export interface Origin {
   host: string;
+  /**
+   * Differs for requests that came through other mirrors. Two that wait for each other's answer must not
+   * share one question: it would wait for itself.
+   */
+  way: string;
   /** Its name there. */
   repository: string;
   /**
@@ -84,6 +107,7 @@ export interface Origin {
 }
 
 export class Upstreams {
+  readonly name = instanceName();
   #rules: Health[];
 
   constructor(upstreams: readonly Upstream[], options: { pauseMs: number; log: Logger }) {
@@ -92,18 +116,31 @@ export class Upstreams {
       .map((upstream) => new Health(upstream, options.pauseMs, options.log));
   }
 
-  /** Undefined: the repository is ours alone. */
-  find(local: string): Origin | undefined {
+  /**
+   * Undefined: the repository is ours alone, or the request, whose Via field is `via`, has been here
+   * before: then its upstream is where it comes from, and has nothing.
+   */
+  find(local: string, via?: string): Origin | undefined {
+    const mirrors = mirrorsIn(via);
     for (const health of this.#rules) {
       const { prefix, host, source } = health.upstream;
       if (prefix !== undefined && !local.startsWith(`${prefix}/`)) continue;
       const name = prefix === undefined ? local : local.slice(prefix.length + 1);
       // docker.io keeps the images that are named by one word there.
       const repository = host === "docker.io" && !name.includes("/") ? `library/${name}` : name;
+      if (isCircle(mirrors, this.name)) {
+        health.warnOfCircle(local, mirrors);
+        return undefined;
+      }
       return {
         host,
         repository,
-        ask: (work, signal) => health.ask(() => work(source, repository), signal),
+        way: mirrors.join(),
+        ask: (work, signal) =>
+          health.ask(() => {
+            const asked = source.through?.(viaField(mirrors, this.name)) ?? source;
+            return work(asked, repository);
+          }, signal),
       };
     }
     return undefined;
