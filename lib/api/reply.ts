@@ -35,6 +35,11 @@ export class Reply implements Response {
     return this.#headers = headers;
   }
 
+  /** One field, as it was given (names in lower case). */
+  field(name: string): string | undefined {
+    return this.fields[name];
+  }
+
   /** Adds a field. */
   with(name: string, value: string): this {
     if (this.#headers) this.#headers.set(name, value);

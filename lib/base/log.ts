@@ -43,11 +43,19 @@ function isoOf(date: Date): string {
   return lastIso;
 }
 
+// deno-lint-ignore no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+
+/** Whoever reads the log on a terminal is not to be shown what a client's text would have it do. */
+function visible(text: string): string {
+  return text.replace(CONTROL, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 function textValue(value: unknown): string {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  return typeof value === "string" && !/[\s"=]/.test(text) && text !== ""
-    ? text
-    : JSON.stringify(value);
+  const plain = typeof value === "string" && !/[\s"=]/.test(text) && text !== "" &&
+    text.search(CONTROL) < 0;
+  return plain ? text : visible(JSON.stringify(value));
 }
 
 export function createLogger(options: LoggerOptions, base: LogFields = {}): Logger {

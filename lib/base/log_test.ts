@@ -23,3 +23,10 @@ Deno.test("log: text quotes what has blanks", () => {
     .info("hello", { a: "b c", n: 1, path: "/x" });
   match(lines[0], /hello a="b c" n=1 path=\/x$/);
 });
+
+Deno.test("log: text shows control characters instead of sending them to the terminal", () => {
+  const lines: string[] = [];
+  createLogger({ level: "debug", format: "text", write: (line) => lines.push(line) })
+    .info("hello", { a: "\u001b[2J", b: "x\u009b2J", c: "two\nlines", d: ["\u202e"] });
+  match(lines[0], /hello a="\\u001b\[2J" b="x\\u009b2J" c="two\\nlines" d=\["\\u202e"\]$/);
+});

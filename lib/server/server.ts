@@ -5,6 +5,7 @@
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Access } from "./access.ts";
+import { accessLine } from "./access_log.ts";
 import { describeError, errorResponse } from "./error_response.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Handler } from "./listener.ts";
@@ -121,9 +122,11 @@ export function createHandler(options: ServerOptions): Handler {
       const described = describeError(error, exchange);
       response = errorResponse(described, path, () => access.challenge(request, path));
     }
-    ended((sent) => {
+    ended((ended) => {
       end();
-      accessLine(options.log, exchange, response.status, sent, performance.now() - started);
+      const ms = performance.now() - started;
+      const level = QUIET.has(path) ? "debug" : "info";
+      accessLine(options.log, level, exchange, { response, ended, ms });
     });
     if (response instanceof Reply) return response.with("x-request-id", exchange.id);
     response.headers.set("x-request-id", exchange.id);
@@ -142,27 +145,5 @@ function refuseForeignPage(request: Request): void {
   if (host !== "" && host === request.headers.get("host")) return;
   throw new SvcError("denied", `Cannot answer a page of ${origin}: it is another site`, {
     help: "ask from the server's own pages, or from a program",
-  });
-}
-
-function accessLine(
-  log: Logger,
-  exchange: Exchange,
-  status: number,
-  bytes: number,
-  duration: number,
-): void {
-  const { request, path, id, identity, connection } = exchange;
-  const level = QUIET.has(path) ? "debug" : "info";
-  if (!log.enabled(level)) return;
-  log[level]("request", {
-    method: request.method,
-    path,
-    status,
-    bytes,
-    durationMs: Math.round(duration * 10) / 10,
-    subject: identity.subject,
-    remote: connection.remote,
-    request: id,
   });
 }

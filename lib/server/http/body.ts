@@ -32,6 +32,7 @@ export function bodyStream(
     state = "open";
     message.on("data", (bytes: Uint8Array<ArrayBuffer>) => {
       peer.moved += bytes.length;
+      peer.received += bytes.length;
       queue.push(bytes);
       queued += bytes.length;
       if (queued >= WINDOW) message.pause();

@@ -188,7 +188,7 @@ Deno.test("clients: a reader that takes nothing is cut and its file let go of", 
   const cut = async () => {
     const done = Promise.withResolvers<number>();
     await withListener((_request, connection, ended) => {
-      ended(done.resolve);
+      ended(({ sent }) => done.resolve(sent));
       const body = { size, stream: () => assert.fail(), file: { path, offset: 0 } };
       return Promise.resolve(connection.blob(body, { status: 200, headers: new Headers() }));
     }, async (listener) => {

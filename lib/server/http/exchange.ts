@@ -4,14 +4,24 @@ import type { BlobBody } from "../../oci/image.ts";
 import type { Connection } from "../route.ts";
 import type { Peer } from "./peer.ts";
 
+/** How an exchange went. */
+export interface Ended {
+  /** Bytes of the answer's body that left for the client. */
+  readonly sent: number;
+  /** Bytes of the request's body that were read. */
+  readonly received: number;
+  /** False where the client went, or the body failed, before the answer was out. */
+  readonly whole: boolean;
+}
+
 /**
- * Never rejects in our server. `ended` takes a callback that is called once, with the bytes of the body
- * that were sent, when the answer is out or the client has gone.
+ * Never rejects in our server. `ended` takes a callback that is called once, when the answer is out or the
+ * client has gone.
  */
 export type Handler = (
   request: Request,
   connection: Connection,
-  ended: (callback: (sent: number) => void) => void,
+  ended: (callback: (ended: Ended) => void) => void,
 ) => Promise<Response>;
 
 export function blobReply(body: BlobBody, init: { status: number; headers: Headers }): Response {
@@ -33,14 +43,16 @@ export class PeerConnection implements Connection {
 }
 
 /** One request's end, told once. */
-export class Ending {
-  #callback: ((sent: number) => void) | undefined;
+export class Ending implements Ended {
+  #callback: ((ended: Ended) => void) | undefined;
   #abort: AbortController | undefined;
   #gone = false;
   #done = false;
   sent = 0;
+  received = 0;
+  whole = false;
 
-  readonly add = (callback: (sent: number) => void): void => {
+  readonly add = (callback: (ended: Ended) => void): void => {
     this.#callback = callback;
   };
 
@@ -64,7 +76,7 @@ export class Ending {
   done(): void {
     if (this.#done) return;
     this.#done = true;
-    this.#callback?.(this.sent);
+    this.#callback?.(this);
   }
 }
 

@@ -100,6 +100,7 @@ export async function serveMessage(
   const { peers, handler, scheme } = options;
   const peer = peers.of(message.socket as Socket);
   const ending = new Ending();
+  const receivedBefore = peer.received;
   peer.phase = "request";
   const forget = peer.onClose(() => ending.gone());
   let wanted = false;
@@ -133,6 +134,7 @@ export async function serveMessage(
       ...ambiguous || peers.closing ? ["connection", "close"] : [],
     ]);
     await send(response, peer, content, ending.count);
+    ending.whole = true;
     await new Promise<void>((resolve) => {
       const settled = peer.onClose(resolve);
       response.end(() => {
@@ -146,6 +148,7 @@ export async function serveMessage(
     message.socket.destroy();
   } finally {
     forget();
+    ending.received = peer.received - receivedBefore;
     ending.done();
     peers.rest(peer);
   }
@@ -179,6 +182,7 @@ export async function serveUpgrade(
       ? plainReply(400, "the request cannot be upgraded")
       : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
     if (isUpgraded(answer)) {
+      ending.whole = true;
       peer.phase = "live";
       return;
     }

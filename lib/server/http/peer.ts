@@ -28,6 +28,8 @@ export class Peer {
   waiting = false;
   /** Bytes of bodies, in and out. */
   moved = 0;
+  /** Bytes of requests' bodies that were read. */
+  received = 0;
   #mark = 0;
   #closing = new Set<() => void>();
   readonly #address: string;

@@ -55,4 +55,5 @@ export async function respond(
     await send(socket, peer, content, ending.count, live ? chunk : undefined);
     if (live) socket.write(LAST_CHUNK);
   }
+  ending.whole = true;
 }
