@@ -11,18 +11,17 @@ import type { PublishOptions } from "./content_store.ts";
 import type { Guard } from "./gc/guard.ts";
 import {
   blobKey,
-  escapeName,
   manifestKey,
   MANIFESTS,
   referrerKey,
   referrersPrefix,
   repoKey,
-  REPOS,
   tagKey,
-  tagsPrefix,
   unescapeName,
 } from "./keys.ts";
 import { ReadCache } from "./lru.ts";
+import type { NameList } from "./name_index.ts";
+import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
 import { checkReferences } from "./references.ts";
 
@@ -58,12 +57,14 @@ export class Manifests {
   #locks = new KeyedMutex();
   #tags?: ReadCache<Digest>;
   #manifests?: ReadCache<ResolvedManifest>;
+  #names: StoreNames;
 
   constructor(
     private readonly objects: ObjectStore,
     private readonly places: BlobPlaces,
     private readonly guard: Guard,
   ) {
+    this.#names = new StoreNames(objects);
     if (!objects.exclusive) return;
     this.#tags = new ReadCache(CACHED_TAGS, () => 1);
     this.#manifests = new ReadCache(CACHED_BYTES, (manifest) => manifest.bytes.length + 512);
@@ -175,7 +176,8 @@ export class Manifests {
         if (!await checkReferences(repository, manifest, look)) record.sparse = true;
         await this.objects.put(blobKey(digest), bytes, absent);
         await step.secure(digest);
-        await this.objects.put(name, new Uint8Array(), absent);
+        await this.#names.writeRepository(repository, () =>
+          this.objects.put(name, new Uint8Array(), absent));
         await this.objects.put(manifestKey(repository, digest), encode(record), { signal });
         this.#manifests?.forget(manifestKey(repository, digest));
         await step.confirm();
@@ -189,8 +191,11 @@ export class Manifests {
         }
         for (const tag of tags) {
           const key = tagKey(repository, tag);
-          await this.objects.put(key, new TextEncoder().encode(digest), { signal });
-          this.#tags?.forget(key);
+          const bytes = new TextEncoder().encode(digest);
+          await this.#names.writeTag(repository, tag, true, () =>
+            this.objects.put(key, bytes, { signal })).finally(() =>
+              this.#tags?.forget(key)
+            );
         }
         // Part of an index that is still to come, perhaps.
         if (tags.length === 0) {
@@ -209,12 +214,7 @@ export class Manifests {
 
   async delete(repository: string, reference: string, options: CallOptions = {}): Promise<boolean> {
     if (isTag(reference)) {
-      const key = tagKey(repository, reference);
-      return await this.#change(repository, async () => {
-        const there = await this.objects.delete(key, options);
-        this.#tags?.forget(key);
-        return there;
-      });
+      return await this.#change(repository, () => this.#untag(repository, reference, options));
     }
     if (!isDigest(reference)) return false;
     const key = manifestKey(repository, reference);
@@ -234,13 +234,18 @@ export class Manifests {
           }
           begin();
           for (const tag of now) {
-            await this.objects.delete(tagKey(repository, tag), options);
-            this.#tags?.forget(tagKey(repository, tag));
+            await this.#untag(repository, tag, options);
           }
           return await this.#dropRecord(repository, reference, record, options);
         }), options);
       if (done !== undefined) return done;
     }
+  }
+
+  #untag(repository: string, tag: string, options: CallOptions): Promise<boolean> {
+    const key = tagKey(repository, tag);
+    return this.#names.writeTag(repository, tag, false, () => this.objects.delete(key, options))
+      .finally(() => this.#tags?.forget(key));
   }
 
   async #tagsOf(repository: string, digest: Digest, options: CallOptions): Promise<string[]> {
@@ -288,20 +293,12 @@ export class Manifests {
     return this.#json(manifestKey(repository, digest), options);
   }
 
-  async *#names(prefix: string, after: string | undefined, { signal }: CallOptions) {
-    const options = { signal, brief: true, ...(after !== undefined && { after: prefix + after }) };
-    for await (const entry of this.objects.list(prefix, options)) {
-      if ("key" in entry) yield entry.key.slice(prefix.length);
-    }
+  tags(repository: string, options?: ListOptions): NameList {
+    return this.#names.tags(repository, options);
   }
 
-  tags(repository: string, options: CallOptions & { after?: string } = {}): AsyncIterable<string> {
-    return this.#names(tagsPrefix(repository), options.after, options);
-  }
-
-  async *repositories(options: CallOptions & { after?: string } = {}): AsyncGenerator<string> {
-    const after = options.after === undefined ? undefined : escapeName(options.after);
-    for await (const name of this.#names(REPOS, after, options)) yield unescapeName(name);
+  repositories(options?: ListOptions): NameList {
+    return this.#names.repositories(options);
   }
 
   async hasRepository(repository: string, options: CallOptions = {}): Promise<boolean> {
@@ -318,7 +315,7 @@ export class Manifests {
     const prefix = referrersPrefix(repository, subject);
     const reading: Promise<Descriptor | undefined>[] = [];
     const next = async () => await reading.shift();
-    for await (const digest of this.#names(prefix, options.after, options)) {
+    for await (const digest of this.#names.below(prefix, options)) {
       const read = this.#json<Descriptor>(prefix + digest, options);
       // Awaited later; marked so that it never counts as unhandled before.
       read.catch(() => {});
@@ -334,7 +331,7 @@ export class Manifests {
 
   /** A manifest that refers to `digest`, or that is it. Reads every record: for deletes only. */
   async userOf(digest: Digest, options: CallOptions = {}): Promise<ManifestUse | undefined> {
-    for await (const path of this.#names(MANIFESTS, undefined, options)) {
+    for await (const path of this.#names.below(MANIFESTS, options)) {
       const [name, own] = path.split("/");
       const uses = own === digest ||
         (await this.#json<ManifestRecord>(MANIFESTS + path, options))?.references.includes(digest);
