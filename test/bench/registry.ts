@@ -4,85 +4,24 @@
  * Durability is not the same: svc syncs files and folders before it acknowledges, docker-registry does not.
  */
 import { createHash } from "node:crypto";
+import { join } from "node:path";
 import { startServer } from "../e2e/harness.ts";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
-import { median } from "./measure.ts";
+import {
+  compare,
+  GIB,
+  megabytes,
+  perSecond,
+  type Target,
+  THOUSAND,
+  type Work,
+} from "./registry_compare.ts";
 import { type Job, load, type Outcome } from "./registry_load.ts";
+import { garbage, lists } from "./registry_stores.ts";
 
-interface Target {
-  name: string;
-  host: string;
-  pid: number;
-}
-
-type Work = (target: Target) => Promise<Outcome>;
-
-const ROUNDS = 3;
 /** MiB of the large blob; smaller for a quick look. */
 const LARGE_MIB = Number(Deno.env.get("SVC_BENCH_MIB") ?? 1024);
-/** Repositories in the catalog, tags in a list. */
-const NAMES = Number(Deno.env.get("SVC_BENCH_NAMES") ?? 10_000);
-const INDEX = "application/vnd.oci.image.index.v1+json";
 const MANIFEST = "application/vnd.oci.image.manifest.v1+json";
-const TICKS = 100;
-
-async function cpuSeconds(pid: number): Promise<number> {
-  const fields = (await Deno.readTextFile(`/proc/${pid}/stat`)).replace(/^.*\) /, "").split(" ");
-  return (Number(fields[11]) + Number(fields[12])) / TICKS;
-}
-
-interface Figures {
-  rate: number;
-  cpu: number;
-  p99: number;
-}
-
-/** `rate` of an outcome, higher is better; `per` divides the CPU seconds. */
-async function compare(
-  title: string,
-  unit: string,
-  targets: Target[],
-  work: Work,
-  { rate, per, rounds = ROUNDS }: {
-    rate: (outcome: Outcome) => number;
-    per: { name: string; of: (outcome: Outcome) => number };
-    rounds?: number;
-  },
-): Promise<void> {
-  const all = targets.map((): Figures[] => []);
-  for (let round = 0; round < rounds; round++) {
-    for (const index of targets.keys()) {
-      const at = (index + round) % targets.length;
-      const before = await cpuSeconds(targets[at].pid);
-      const outcome = await work(targets[at]);
-      const cpu = (await cpuSeconds(targets[at].pid) - before) / per.of(outcome);
-      all[at].push({ rate: rate(outcome), cpu, p99: outcome.p99 });
-    }
-  }
-  const middle = all.map((list): Figures => ({
-    rate: median(list.map((f) => f.rate)),
-    cpu: median(list.map((f) => f.cpu)),
-    p99: median(list.map((f) => f.p99)),
-  }));
-  const peer = middle[middle.length - 1];
-  console.log(`\n${title} (${rounds} rounds, medians)`);
-  for (const [index, own] of middle.entries()) {
-    const ratios = index === middle.length - 1
-      ? ""
-      : `  ${(own.rate / peer.rate).toFixed(2)}x rate, ${(own.cpu / peer.cpu).toFixed(2)}x CPU`;
-    const p99 = own.p99 > 0 ? `  p99 ${own.p99.toFixed(1)} ms` : "";
-    console.log(
-      `  ${targets[index].name.padEnd(16)} ${own.rate.toFixed(0).padStart(7)} ${unit}  ` +
-        `${own.cpu.toPrecision(3)} CPU s/${per.name}${p99}${ratios}`,
-    );
-  }
-}
-
-const perSecond = (outcome: Outcome) => outcome.requests / (outcome.ms / 1000);
-const megabytes = (outcome: Outcome) => outcome.bytes / 1e6 / (outcome.ms / 1000);
-const GIB = { name: "GiB", of: (outcome: Outcome) => outcome.bytes / 2 ** 30 };
-const THOUSAND = { name: "1000", of: (outcome: Outcome) => outcome.requests / 1000 };
-
 async function ask(host: string, method: string, path: string, type: string, body?: BodyInit) {
   const headers: Record<string, string> = body === undefined ? {} : { "content-type": type };
   const answer = await fetch(path.startsWith("http") ? path : `http://${host}${path}`, {
@@ -220,42 +159,29 @@ async function imagePulls(targets: Target[]): Promise<void> {
   });
 }
 
-async function lists(targets: Target[]): Promise<void> {
-  const body = JSON.stringify({ schemaVersion: 2, mediaType: INDEX, manifests: [] });
-  for (const { host } of targets) {
-    const todo = Array.from({ length: NAMES }, (_, n) => [`/v2/many/r${n}/manifests/v1`]).flat();
-    for (let n = 0; n < NAMES; n++) todo.push(`/v2/bench/tags/manifests/t${n}`);
-    const worker = async () => {
-      for (let path = todo.pop(); path; path = todo.pop()) {
-        await ask(host, "PUT", path, INDEX, body);
-      }
-    };
-    await Promise.all(Array.from({ length: 16 }, worker));
-  }
-  for (
-    const [title, path] of [
-      [`catalog of ${NAMES} repositories`, `/v2/_catalog?n=${NAMES}`],
-      [`list of ${NAMES} tags`, `/v2/bench/tags/tags/list?n=${NAMES}`],
-    ]
-  ) {
-    const list: Work = ({ host }) =>
-      load({ kind: "requests", host, method: "GET", path, ms: 2000, clients: 4 });
-    await compare(title, "req/s", targets, list, { rate: perSecond, per: THOUSAND });
-  }
-}
+const GROUPS = {
+  requests: smallRequests,
+  blobs: largeBlobs,
+  image: imagePulls,
+  lists,
+};
 
-const GROUPS = { requests: smallRequests, blobs: largeBlobs, image: imagePulls, lists };
-
-/** `SVC_BENCH_ROWS=requests,blobs,image,lists` chooses; all by default. */
+/** `SVC_BENCH_ROWS=requests,blobs,image,lists,garbage` chooses; all by default. */
 export async function registry(): Promise<void> {
-  const chosen = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? Object.keys(GROUPS);
-  await using svc = await startServer();
-  await using peer = await startDockerRegistry({ accessLog: true });
-  const targets = [
-    { name: "svc", host: svc.host, pid: svc.pid },
-    { name: "docker-registry", host: peer.host, pid: peer.pid },
-  ];
-  for (const [name, run] of Object.entries(GROUPS)) {
-    if (chosen.includes(name)) await run(targets);
+  const all = [...Object.keys(GROUPS), "garbage"];
+  const chosen = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? all;
+  for (const name of chosen) {
+    if (!all.includes(name)) throw new Error(`there are no rows ${name}, but ${all.join(", ")}`);
   }
+  const groups = Object.entries(GROUPS).filter(([name]) => chosen.includes(name));
+  if (groups.length > 0) {
+    await using svc = await startServer();
+    await using peer = await startDockerRegistry({ accessLog: true });
+    const targets = [
+      { name: "svc", host: svc.host, pid: svc.pid, data: join(svc.dataDir, "registry/objects") },
+      { name: "docker-registry", host: peer.host, pid: peer.pid, data: peer.data },
+    ];
+    for (const [, run] of groups) await run(targets);
+  }
+  if (chosen.includes("garbage")) await garbage();
 }

@@ -10,6 +10,8 @@ export type Job =
     ms: number;
     clients: number;
   }
+  /** Whole listings, page by page as their Links lead; each counts as one request. */
+  | { kind: "walk"; host: string; path: string; ms: number; clients: number }
   | { kind: "pull"; host: string; paths: string[]; clients: number }
   | { kind: "push"; host: string; repository: string; mib: number; clients: number };
 
@@ -132,6 +134,29 @@ async function requests(job: Job & { kind: "requests" }): Promise<Outcome> {
   return { requests: times.length, bytes, ms, p99: percentile(times, 0.99) };
 }
 
+async function walk(job: Job & { kind: "walk" }): Promise<Outcome> {
+  const times: number[] = [];
+  let bytes = 0;
+  const start = performance.now();
+  await Promise.all(Array.from({ length: job.clients }, async () => {
+    using conn = await connect(job.host);
+    const reader = new Reader(conn);
+    while (performance.now() - start < job.ms) {
+      const sent = performance.now();
+      for (let path: string | undefined = job.path; path;) {
+        await writeAll(conn, encoder.encode(`GET ${path} HTTP/1.1\r\nHost: ${job.host}\r\n\r\n`));
+        const answer = await reader.answer("GET");
+        if (answer.status !== 200) throw new Error(`GET ${path}: ${answer.status}`);
+        bytes += answer.bytes;
+        path = /\r\nlink: *<([^>]+)>/i.exec(answer.head)?.[1];
+      }
+      times.push(performance.now() - sent);
+    }
+  }));
+  const ms = performance.now() - start;
+  return { requests: times.length, bytes, ms, p99: percentile(times, 0.99) };
+}
+
 async function pull(job: Job & { kind: "pull" }): Promise<Outcome> {
   let bytes = 0;
   const start = performance.now();
@@ -214,6 +239,9 @@ export async function load(job: Job): Promise<Outcome> {
 
 if (import.meta.main) {
   const job: Job = JSON.parse(Deno.args[0]);
-  const run = job.kind === "requests" ? requests(job) : job.kind === "pull" ? pull(job) : push(job);
-  console.log(JSON.stringify(await run));
+  const runs = { requests, walk, pull, push } as Record<
+    Job["kind"],
+    (job: Job) => Promise<Outcome>
+  >;
+  console.log(JSON.stringify(await runs[job.kind](job)));
 }

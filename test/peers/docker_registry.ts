@@ -6,6 +6,10 @@ export interface DockerRegistry extends AsyncDisposable {
   /** "127.0.0.1:PORT". */
   host: string;
   pid: number;
+  /** Its configuration, for its other commands. */
+  config: string;
+  /** Its `rootdirectory`. */
+  data: string;
 }
 
 /** bcrypt of "secret", which is the password of "user". */
@@ -16,10 +20,11 @@ export async function startDockerRegistry(
 ): Promise<DockerRegistry> {
   const dir = await Deno.makeTempDir({ prefix: "svc-docker-registry-" });
   const port = freePort();
+  const data = join(dir, "data");
   const config = {
     version: 0.1,
     log: options.accessLog ? { level: "info" } : { level: "error", accesslog: { disabled: true } },
-    storage: { filesystem: { rootdirectory: join(dir, "data") }, delete: { enabled: true } },
+    storage: { filesystem: { rootdirectory: data }, delete: { enabled: true } },
     http: { addr: `127.0.0.1:${port}`, secret: "of a test" },
     ...(options.login ? { auth: { htpasswd: { realm: "test", path: join(dir, "users") } } } : {}),
   };
@@ -46,7 +51,13 @@ export async function startDockerRegistry(
     try {
       const answer = await fetch(`http://127.0.0.1:${port}/v2/`);
       await answer.body?.cancel();
-      return { host: `127.0.0.1:${port}`, pid: child.pid, [Symbol.asyncDispose]: stop };
+      return {
+        host: `127.0.0.1:${port}`,
+        pid: child.pid,
+        config: join(dir, "config.yml"),
+        data,
+        [Symbol.asyncDispose]: stop,
+      };
     } catch (error) {
       if (n === 100) {
         await stop();
