@@ -1,5 +1,6 @@
 /** The command table (DESIGN.md section 11): thin, so that starting svc loads what the command needs. */
 import { type Command, command } from "./lib/commands/command.ts";
+import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
 import * as options from "./lib/commands/options.ts";
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
@@ -176,6 +177,25 @@ export const COMMANDS: readonly Command[] = [
     positionals: { min: 1, max: 1, names: "usage or verify" },
     examples: ["svc storage usage", "svc storage verify --quarantine"],
     run: () => import("./lib/commands/storage.ts"),
+  }),
+  command({
+    name: "config",
+    usage: "VERB [NAME] [OPTIONS]",
+    summary: "Show and change the connection profiles.",
+    description:
+      "VERB is get-contexts, current-context, use-context, set-context, delete-context or view. " +
+      "set-context changes the fields that its flags name, --server among them, and leaves the others " +
+      "and all comments; the first context is selected by itself. view hides tokens. docs/reference/profile.md has the file.",
+    options: CONFIG_OPTIONS,
+    positionals: { min: 1, max: 2, names: "VERB" },
+    examples: [
+      "svc config set-context prod --server https://svc.example.com --token - < token",
+      "svc config set-context lab --ssh-addr lab.example.com --current",
+      "svc config set-context k8s --pf-namespace svc --pf-service svc --pf-remote-port 5000 " +
+      "--kube-auth-service-account ci --kube-auth-audience svc --token-exchange",
+      "svc config view --export prod > prod.yaml",
+    ],
+    run: () => import("./lib/commands/config.ts"),
   }),
   command({
     name: "doctor",

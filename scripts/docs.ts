@@ -3,17 +3,21 @@
  * commands. With `--check` it writes nothing and exits 1 where a page is stale.
  */
 import { join, resolve } from "node:path";
+import { authenticationPage } from "./docs/authentication.ts";
 import { commandsPage } from "./docs/commands.ts";
 import { errorsPage } from "./docs/errors.ts";
 import { httpApiPage } from "./docs/http_api.ts";
+import { profilePage } from "./docs/profile.ts";
 import { serverOptionsPage } from "./docs/server_options.ts";
 
 const FOLDER = join(resolve(import.meta.dirname!, ".."), "docs/reference");
 
 const PAGES: Record<string, () => string | Promise<string>> = {
+  "authentication.md": authenticationPage,
   "commands.md": commandsPage,
   "errors.md": errorsPage,
   "http-api.md": httpApiPage,
+  "profile.md": profilePage,
   "server-options.md": serverOptionsPage,
 };
 

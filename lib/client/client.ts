@@ -2,6 +2,7 @@
 import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
 import { readLines } from "./lines.ts";
+import { parseServer } from "./server_url.ts";
 
 export const API_PREFIX = "/.svc/v1";
 export const EVENTS_TYPE = "application/x-ndjson";
@@ -56,18 +57,7 @@ export interface Client {
   ): Promise<WebSocket>;
 }
 
-/** Throws `config_invalid` for what is no http or https URL. */
-export function parseServer(text: string): URL {
-  const url = URL.parse(text.includes("://") ? text : `http://${text}`);
-  if (!url || !/^https?:$/.test(url.protocol) || url.hostname === "" || url.search || url.hash) {
-    throw new SvcError(
-      "config_invalid",
-      `Cannot use server ${JSON.stringify(text)}: expected a URL such as http://localhost:5000`,
-      { help: "correct --server or SVC_SERVER" },
-    );
-  }
-  return url;
-}
+export { parseServer };
 
 /** The system's own last words: Deno puts them at the end of a chain of causes and colons. */
 function reason(error: unknown): string {

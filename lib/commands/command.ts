@@ -24,6 +24,8 @@ export interface Hooks {
 export interface Invocation<T extends readonly AnyOption[] = readonly []> {
   values: Values<T> & Values<typeof GLOBAL_OPTIONS>;
   positionals: string[];
+  /** Where a value came from ("--server", "SVC_SERVER"), by key; no entry where the default holds. */
+  sources?: Partial<Record<string, string>>;
   env: Environment;
   io: Io;
   /** Absent where nothing was composed, as in tests of other commands. */

@@ -82,7 +82,7 @@ function checkCount(row: Command, words: readonly string[]): void {
 async function runCommand(row: Command, rest: string[], context: CliContext): Promise<number> {
   const load = row.load;
   if (!load) return await context.serve(rest);
-  const { values, positionals } = loadOptions([...row.options, ...GLOBAL_OPTIONS], {
+  const { values, positionals, sources } = loadOptions([...row.options, ...GLOBAL_OPTIONS], {
     args: rest,
     env: context.env,
     allowPositionals: row.positionals !== undefined,
@@ -96,6 +96,7 @@ async function runCommand(row: Command, rest: string[], context: CliContext): Pr
     {
       values,
       positionals,
+      sources,
       env: context.env,
       io: context.io,
       hooks: context.hooks,

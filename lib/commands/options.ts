@@ -1,5 +1,6 @@
 /** Option tables of the commands: data only, so that reading a command line loads nothing else. */
 import type { AnyOption } from "../config/load.ts";
+import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
 
@@ -13,8 +14,8 @@ export const GLOBAL_OPTIONS = [
     kind: "string",
     flag: "server",
     env: ["SVC_SERVER", "SVC_HOST"],
-    default: "http://localhost:5000",
     placeholder: "URL",
+    defaultText: "that of the connection profile, else http://localhost:5000",
     help: "Server to talk to.",
     section: "Global options",
   },
@@ -33,9 +34,10 @@ export const GLOBAL_OPTIONS = [
     key: "token",
     kind: "string",
     env: ["SVC_TOKEN"],
-    help: "Bearer token for requests to the server.",
+    help: "Bearer token for requests to the server; goes before the profile's credential.",
     section: "Global options",
   },
+  ...PROFILE_OPTIONS,
   {
     key: "help",
     kind: "bool",

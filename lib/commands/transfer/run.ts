@@ -2,6 +2,7 @@
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import type { Invocation } from "../command.ts";
+import { target } from "../connect.ts";
 import type { OutputMode } from "../options.ts";
 import { copyImage } from "./copy.ts";
 import {
@@ -24,7 +25,10 @@ export interface Words {
   destination?: Place;
 }
 
-type TransferInvocation = Pick<Invocation<typeof PUSH_OPTIONS>, "values" | "env" | "io">;
+type TransferInvocation = Pick<
+  Invocation<typeof PUSH_OPTIONS>,
+  "values" | "env" | "io" | "sources"
+>;
 
 async function openReporter(mode: OutputMode, quiet: boolean, io: Io): Promise<Reporter> {
   if (mode === "json") return jsonReporter(io);
@@ -122,9 +126,10 @@ export async function transfer(words: Words, invocation: TransferInvocation): Pr
   const { values, env, io } = invocation;
   const mode = values.output as OutputMode;
   const quiet = values.quiet ?? false;
+  const { server, credential } = await target(invocation);
   const registries = new Registries({
-    server: values.server,
-    ...(values.token !== undefined && { token: values.token }),
+    server,
+    ...(credential.kind === "token" && { token: credential.token }),
     env,
     plainHTTP: values.plainHTTP ?? [],
     signal: io.signal,
@@ -136,7 +141,7 @@ export async function transfer(words: Words, invocation: TransferInvocation): Pr
       results = await move(words, invocation, registries, reporter);
     } catch (error) {
       if (io.signal.aborted) throw io.signal.reason;
-      const shown = named(error, registries, values.server);
+      const shown = named(error, registries, server);
       reporter.failed(asSvcError(shown));
       throw shown;
     }

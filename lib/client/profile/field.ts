@@ -1,0 +1,42 @@
+/** What a row of the profile's field tables is. The tables (fields.ts) are data: one record per field. */
+
+export interface Field {
+  name: string;
+  kind: "string" | "bool" | "int" | "strings" | "block" | "blocks";
+  /** The default in words; absent: none. */
+  defaultText?: string;
+  help: string;
+  /** Of a block, or of each item of `blocks`. */
+  fields?: readonly Field[];
+  /** Name of the block's table on the reference page. */
+  title?: string;
+  choices?: readonly string[];
+  /** A file's path: `~/` is the home folder, a relative one starts at the profile file's folder. */
+  path?: boolean;
+  /** Never shown, except where a person asks for it. */
+  secret?: boolean;
+  /** What is wrong with the value; undefined where it is good. */
+  check?: (value: never) => string | undefined;
+  /** What is wrong with a block's members together, with the member to blame. */
+  together?: (block: Record<string, unknown>) => { field: string; why: string } | undefined;
+}
+
+/** Both or neither. */
+export function pair(a: string, b: string): NonNullable<Field["together"]> {
+  return (block) => {
+    if ((block[a] === undefined) === (block[b] === undefined)) return undefined;
+    const [field, other] = block[a] === undefined ? [a, b] : [b, a];
+    return { field, why: `missing; ${other} needs it` };
+  };
+}
+
+export function port(value: number): string | undefined {
+  return value >= 1 && value <= 65535 ? undefined : `expected 1..65535, got ${value}`;
+}
+
+/** `host[:port]`, an IPv6 host in brackets. */
+export function hostPort(value: string): string | undefined {
+  return /^(\[[0-9A-Fa-f:.%\w]+\]|[^\s:[\]/@]+)(:\d{1,5})?$/.test(value)
+    ? undefined
+    : `${JSON.stringify(value)} is not host[:port]`;
+}

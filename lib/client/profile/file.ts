@@ -1,0 +1,104 @@
+/**
+ * The profile file: read whole, changed as a YAML document so that comments and order stay, replaced in
+ * one step. 0600 in a 0700 folder.
+ */
+import { basename, dirname } from "node:path";
+import { SvcError, systemCode } from "../../base/errors.ts";
+import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
+import type { Document } from "yaml";
+import type { Profile } from "./types.ts";
+import { checkProfile } from "./validate.ts";
+
+async function readText(path: string): Promise<string | undefined> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (cause) {
+    const code = systemCode(cause);
+    if (code === "ENOENT" || code === "ENOTDIR") return undefined;
+    const why = code === "EACCES"
+      ? "permission denied"
+      : code === "EISDIR"
+      ? "it is a folder"
+      : (cause as Error).message;
+    throw new SvcError("config_invalid", `Cannot read ${path}: ${why}`, {
+      cause,
+      help: "check the file, or name another one in SVC_CONFIG or --config-file",
+    });
+  }
+}
+
+/** Throws `config_invalid` with the line; never with the line's text, which may be a token. */
+async function parse(text: string, source: string): Promise<Document> {
+  const { LineCounter, parseDocument } = await import("yaml");
+  const counter = new LineCounter();
+  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
+  const [error] = document.errors;
+  if (error) {
+    const { line, col } = counter.linePos(error.pos[0]);
+    throw new SvcError(
+      "config_invalid",
+      `Cannot read ${source}: line ${line}, column ${col}: ${error.message}`,
+      { help: "correct the YAML" },
+    );
+  }
+  return document as unknown as Document;
+}
+
+function toProfile(document: Document, source: string): Profile {
+  let value: unknown;
+  try {
+    value = document.toJS({ maxAliasCount: 100 });
+  } catch (cause) {
+    throw new SvcError("config_invalid", `Cannot read ${source}: an alias cannot be followed`, {
+      cause,
+      help: "correct the YAML",
+    });
+  }
+  return checkProfile(value, source);
+}
+
+/** The text of a profile, checked. */
+export async function parseProfile(text: string, source: string): Promise<Profile> {
+  return toProfile(await parse(text, source), source);
+}
+
+/** A missing file is an empty profile. Throws `config_invalid`. */
+export async function readProfile(path: string | undefined): Promise<Profile> {
+  const text = path === undefined ? undefined : await readText(path);
+  return text === undefined ? { contexts: {} } : await parseProfile(text, path!);
+}
+
+/** True where others than the owner may read the file. */
+export async function readableByOthers(path: string): Promise<boolean> {
+  if (Deno.build.os === "windows") return false;
+  const mode = await Deno.stat(path).then((info) => info.mode, () => null);
+  return mode !== null && (mode & 0o077) !== 0;
+}
+
+/** Made private; one that is there is made so where it is svc's own. */
+async function ensurePrivateFolder(folder: string): Promise<void> {
+  await ensureDir(folder, 0o700);
+  if (Deno.build.os === "windows" || basename(folder) !== "svc") return;
+  const { mode, uid } = await Deno.stat(folder);
+  if (uid === Deno.uid() && (mode! & 0o077) !== 0) await Deno.chmod(folder, 0o700);
+}
+
+/**
+ * Changes the file: `change` edits the document; what comes out is checked before it is written. Two svc
+ * that edit at once take turns.
+ */
+export async function editProfile(
+  path: string,
+  change: (document: Document, profile: Profile) => void | Promise<void>,
+): Promise<Profile> {
+  await ensurePrivateFolder(dirname(path));
+  using lock = await Deno.open(`${path}.lock`, { write: true, create: true, mode: 0o600 });
+  await lock.lock(true);
+  // A link is followed: the file that it names is the one that is replaced.
+  const target = await Deno.realPath(path).catch(() => path);
+  const document = await parse(await readText(target) ?? "", path);
+  await change(document, toProfile(document, path));
+  const profile = toProfile(document, path);
+  await writeFileAtomic(target, document.toString({ lineWidth: 0 }), { mode: 0o600 });
+  return profile;
+}

@@ -1,0 +1,52 @@
+/** Paths in a profile: `~/` is the home folder, a relative one starts where the file lies. */
+import { isAbsolute, join, resolve } from "node:path";
+import type { Field } from "./field.ts";
+import { CONTEXT_FIELDS } from "./fields.ts";
+import type { Context } from "./types.ts";
+
+function expand(path: string, folder: string, home?: string): string {
+  if (home && (path === "~" || path.startsWith("~/"))) return join(home, path.slice(1));
+  return isAbsolute(path) ? path : resolve(folder, path);
+}
+
+type Block = Record<string, unknown>;
+
+function walk(block: Block, fields: readonly Field[], act: (path: string) => string): Block {
+  const result: Block = { ...block };
+  for (const field of fields) {
+    const value = block[field.name];
+    if (value === undefined) continue;
+    if (field.path) result[field.name] = act(value as string);
+    if (field.kind === "block") result[field.name] = walk(value as Block, field.fields!, act);
+    if (field.kind === "blocks") {
+      result[field.name] = (value as Block[]).map((item) => walk(item, field.fields!, act));
+    }
+  }
+  return result;
+}
+
+/** The context with every path absolute. */
+export function absolutePaths(context: Context, folder: string, home?: string): Context {
+  return walk(context as Block, CONTEXT_FIELDS, (path) => expand(path, folder, home)) as Context;
+}
+
+/** Every path of the context, with where it stands. */
+export function pathsOf(context: Context): string[] {
+  const found: string[] = [];
+  walk(context as Block, CONTEXT_FIELDS, (path) => {
+    found.push(path);
+    return path;
+  });
+  return found;
+}
+
+/** True for a field, by its path within a context, that is a file's path. */
+export function isPathField(path: readonly string[]): boolean {
+  let fields: readonly Field[] = CONTEXT_FIELDS;
+  let found: Field | undefined;
+  for (const name of path) {
+    found = fields.find((field) => field.name === name);
+    fields = found?.fields ?? [];
+  }
+  return found?.path ?? false;
+}

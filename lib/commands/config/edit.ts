@@ -1,0 +1,197 @@
+/** `svc config set-context`, `use-context`, `delete-context`: changes of the profile file. */
+import { dirname, resolve } from "node:path";
+import type { Document } from "yaml";
+import { SvcError } from "../../base/errors.ts";
+import { nearest } from "../../base/nearest.ts";
+import { editProfile, parseProfile } from "../../client/profile/file.ts";
+import { absolutePaths, isPathField } from "../../client/profile/paths.ts";
+import type { Context, Profile } from "../../client/profile/types.ts";
+import { checkContext } from "../../client/profile/validate.ts";
+import { overlay } from "../../client/resolve.ts";
+import { readInput } from "../input.ts";
+import type { Invocation } from "../command.ts";
+import { FIELD_KEY } from "./options.ts";
+
+type Values = Record<string, unknown>;
+
+export function unknownContext(name: string, profile: Profile, attempted: string): SvcError {
+  const near = nearest(name, Object.keys(profile.contexts));
+  return new SvcError(
+    "not_found",
+    `${attempted} ${JSON.stringify(name)}: there is no context of that name` +
+      (near ? `; did you mean ${near}?` : ""),
+    { help: "`svc config get-contexts` lists them" },
+  );
+}
+
+/** A block that svc writes is a block; only what a person wrote as `{}` is not. */
+async function blockAt(document: Document, path: readonly string[]): Promise<void> {
+  const { isMap, YAMLMap } = await import("yaml");
+  for (let length = 1; length <= path.length; length++) {
+    const at = path.slice(0, length);
+    const node = document.getIn(at, true);
+    if (isMap(node)) {
+      if (node.items.length === 0) node.flow = false;
+    } else document.setIn(at, new YAMLMap());
+  }
+}
+
+async function setField(document: Document, path: readonly string[], value: unknown) {
+  await blockAt(document, path.slice(0, -1));
+  const { isScalar } = await import("yaml");
+  const node = document.getIn(path, true);
+  // A scalar's comment stays where its value alone is changed.
+  if (isScalar(node) && (value === null || typeof value !== "object")) node.value = value;
+  else document.setIn(path, document.createNode(value));
+}
+
+/** `--set a.b=YAML` */
+async function assignment(text: string): Promise<[path: string[], value: unknown]> {
+  const equals = text.indexOf("=");
+  if (equals <= 0) {
+    throw new SvcError(
+      "argument_invalid",
+      `Cannot read --set ${JSON.stringify(text)}: expected FIELD=YAML`,
+    );
+  }
+  const { parse } = await import("yaml");
+  const path = text.slice(0, equals).split(".");
+  try {
+    return [path, parse(text.slice(equals + 1), { logLevel: "error" })];
+  } catch (cause) {
+    throw new SvcError(
+      "argument_invalid",
+      `Cannot read --set ${path.join(".")}: its value is not YAML`,
+      {
+        cause: new Error((cause as Error).name),
+      },
+    );
+  }
+}
+
+interface Imported {
+  contexts: Record<string, Context>;
+  /** The file is one bare context. */
+  bare?: Context;
+}
+
+async function importFile(file: string, invocation: Pick<Invocation, "io">): Promise<Imported> {
+  const text = await readInput(file, "context", invocation.io);
+  const { parse } = await import("yaml");
+  const source = file === "-" ? "standard input" : file;
+  let document: unknown;
+  if (file.endsWith(".toml")) {
+    document = (await import("smol-toml")).parse(text);
+  } else {
+    try {
+      document = parse(text, { logLevel: "error" });
+    } catch (cause) {
+      throw new SvcError("config_invalid", `Cannot read ${source}: it is not YAML`, {
+        cause: new Error((cause as Error).name),
+      });
+    }
+  }
+  const folder = file === "-" ? Deno.cwd() : dirname(resolve(file));
+  const isProfile = typeof document === "object" && document !== null && "contexts" in document;
+  if (isProfile) {
+    const { contexts } = await parseProfile(text, source);
+    return {
+      contexts: Object.fromEntries(
+        Object.entries(contexts).map(([name, context]) => [name, absolutePaths(context, folder)]),
+      ),
+    };
+  }
+  return { contexts: {}, bare: absolutePaths(checkContext(document, source), folder) };
+}
+
+/** The context of the file that goes under this name. */
+function pick({ contexts, bare }: Imported, name: string, file: string): Context {
+  if (bare) return bare;
+  if (Object.hasOwn(contexts, name)) return contexts[name];
+  const all = Object.values(contexts);
+  if (all.length === 1) return all[0];
+  throw new SvcError(
+    "not_found",
+    `Cannot take ${JSON.stringify(name)} from ${file}: it has ${
+      Object.keys(contexts).join(", ") || "no context"
+    }`,
+    { help: "name one of these" },
+  );
+}
+
+/** A path on the command line starts at the working folder, one in the file where the file lies. */
+function valueOf(field: readonly string[], value: unknown, token: string | undefined): unknown {
+  if (field[0] === "token") return token ?? value;
+  const path = value as string;
+  return isPathField(field) && !path.startsWith("~") ? resolve(path) : value;
+}
+
+export async function setContext(
+  path: string,
+  name: string,
+  invocation: Pick<Invocation, "io" | "values" | "sources">,
+): Promise<"created" | "changed"> {
+  const values = invocation.values as unknown as Values;
+  const file = values.fromFile as string | undefined;
+  const imported = file === undefined
+    ? undefined
+    : pick(await importFile(file, invocation), name, file);
+  const assignments = await Promise.all(((values.set as string[]) ?? []).map(assignment));
+  const fields = Object.entries(values).filter(([key, value]) =>
+    key.startsWith(FIELD_KEY) && value !== undefined
+  );
+  const token = values[`${FIELD_KEY}token`] === "-"
+    ? (await new Response(invocation.io.stdin.readable as BodyInit).text()).trim()
+    : undefined;
+  let created = false;
+  await editProfile(path, async (document, profile) => {
+    const base = ["contexts", name];
+    created = !Object.hasOwn(profile.contexts, name);
+    if (imported) {
+      const merged = values.merge && !created
+        ? overlay(profile.contexts[name], imported).context
+        : imported;
+      await blockAt(document, ["contexts"]);
+      document.setIn(base, document.createNode(merged));
+    }
+    await blockAt(document, base);
+    for (const field of (values.unset as string[]) ?? []) {
+      document.deleteIn([...base, ...field.split(".")]);
+    }
+    if (invocation.sources?.server === "--server") {
+      await setField(document, [...base, "server"], values.server);
+    }
+    for (const [key, value] of fields) {
+      const field = key.slice(FIELD_KEY.length).split(".");
+      await setField(document, [...base, ...field], valueOf(field, value, token));
+    }
+    for (const [field, value] of assignments) await setField(document, [...base, ...field], value);
+    if (values.current || Object.keys(profile.contexts).length === 0 && created) {
+      document.setIn(["current-context"], name);
+    }
+  });
+  return created ? "created" : "changed";
+}
+
+export async function useContext(path: string, name: string): Promise<void> {
+  await editProfile(path, async (document, profile) => {
+    if (!Object.hasOwn(profile.contexts, name)) {
+      throw unknownContext(name, profile, "Cannot use context");
+    }
+    await setField(document, ["current-context"], name);
+  });
+}
+
+/** True where it was the selected one, which nothing is then. */
+export async function deleteContext(path: string, name: string): Promise<boolean> {
+  let selected = false;
+  await editProfile(path, (document, profile) => {
+    if (!Object.hasOwn(profile.contexts, name)) {
+      throw unknownContext(name, profile, "Cannot delete context");
+    }
+    document.deleteIn(["contexts", name]);
+    selected = profile["current-context"] === name;
+    if (selected) document.deleteIn(["current-context"]);
+  });
+  return selected;
+}

@@ -1,0 +1,103 @@
+/** Options of `svc config`: one flag for every field of a context that one flag can give. */
+import type { Field } from "../../client/profile/field.ts";
+import { CONTEXT_FIELDS } from "../../client/profile/fields.ts";
+import type { AnyOption } from "../../config/load.ts";
+
+/** Before the field's own name in a flag; a block that is not listed stands with its name. */
+const PREFIXES: Record<string, string> = { "port-forward": "pf", "ssh-tunnel": "ssh" };
+
+/** Key of a field's option: the path within a context. */
+export const FIELD_KEY = "field:";
+
+function flagOf(path: readonly string[]): string {
+  const [block, ...rest] = path;
+  if (path.join(".") === "token-exchange.enabled") return "token-exchange";
+  return [PREFIXES[block] ?? block, ...rest].join("-");
+}
+
+const PLACEHOLDERS: Partial<Record<Field["kind"], string>> = { int: "N", strings: "COMMAND" };
+
+function rows(fields: readonly Field[], above: readonly string[]): AnyOption[] {
+  return fields.flatMap((field): AnyOption[] => {
+    const path = [...above, field.name];
+    // --server is every command's flag; set-context reads it as the context's.
+    if (field.kind === "blocks" || path.join(".") === "server") return [];
+    if (field.kind === "block") return rows(field.fields!, path);
+    const common = {
+      key: FIELD_KEY + path.join("."),
+      flag: field.kind === "strings" ? "shell" : flagOf(path),
+      help: field.help,
+      section: "Fields of a context (set-context)",
+    };
+    if (field.kind === "bool") return [{ ...common, kind: "bool", negatable: true }];
+    if (field.kind === "strings") {
+      return [{ ...common, kind: "list", verbatim: true, placeholder: "COMMAND" }];
+    }
+    const placeholder = field.path ? "PATH" : PLACEHOLDERS[field.kind] ?? "TEXT";
+    return [{ ...common, kind: field.kind === "int" ? "int" : "string", placeholder }];
+  });
+}
+
+const section = "Options";
+
+export const CONFIG_OPTIONS: readonly AnyOption[] = [
+  {
+    key: "raw",
+    kind: "bool",
+    flag: "raw",
+    help: "view: show tokens, too.",
+    section,
+  },
+  {
+    key: "export",
+    kind: "bool",
+    flag: "export",
+    help: "view: write the context (NAME, else the selected one) as a profile of its own, tokens " +
+      "included, paths absolute: what set-context --from-file reads.",
+    section,
+  },
+  {
+    key: "merge",
+    kind: "bool",
+    flag: "merge",
+    help:
+      "view: show what commands use here: the selected context with the project's file over it. " +
+      "set-context --from-file: lay the file's fields over the context instead of replacing it.",
+    section,
+  },
+  {
+    key: "fromFile",
+    kind: "string",
+    flag: "from-file",
+    placeholder: "PATH",
+    help:
+      "set-context: take the fields from a context document, or from an exported profile; - is " +
+      "standard input.",
+    section,
+  },
+  {
+    key: "set",
+    kind: "list",
+    flag: "set",
+    verbatim: true,
+    placeholder: "FIELD=YAML",
+    help: "set-context: set any field by its path (conduit.socks5.resolve=[...]); may be repeated.",
+    section,
+  },
+  {
+    key: "unset",
+    kind: "list",
+    flag: "unset",
+    placeholder: "FIELD",
+    help: "set-context: remove a field or a block by its path; may be repeated.",
+    section,
+  },
+  {
+    key: "current",
+    kind: "bool",
+    flag: "current",
+    help: "set-context: also select the context.",
+    section,
+  },
+  ...rows(CONTEXT_FIELDS, []),
+];
