@@ -18,7 +18,7 @@ export interface AccessOptions {
 
 /** Whoever sends no credential where none is needed. */
 export const NOBODY: Identity = { subject: "", scopes: [] };
-const PULLER: Identity = {
+export const ANONYMOUS_PULLER: Identity = {
   subject: "anonymous",
   scopes: ["registry:pull"],
   method: "anonymous",
@@ -49,7 +49,9 @@ export class ConfiguredAccess {
     if (identity) return identity;
     // The first question of docker and podman is answered with the challenge all the same: from it they
     // learn how to log in before a push.
-    return anonymousPull && route.action === "pull" && !isPing(route.path) ? PULLER : undefined;
+    return anonymousPull && route.action === "pull" && !isPing(route.path)
+      ? ANONYMOUS_PULLER
+      : undefined;
   }
 
   /** Throws `denied` naming what is missing; `unauthorized` where logging in could help. */

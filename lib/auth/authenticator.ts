@@ -23,12 +23,8 @@ export class Authenticator {
     this.#verifiers = verifiers;
     this.#certificates = certificates;
     this.#cache = cache ?? new TokenCache();
-    this.methods = [
-      ...new Set([
-        ...verifiers.map(({ method }) => method),
-        ...certificates ? ["mtls"] as const : [],
-      ]),
-    ];
+    const methods = verifiers.flatMap(({ method }) => method ?? []);
+    this.methods = [...new Set([...methods, ...certificates ? ["mtls"] as const : []])];
   }
 
   /**

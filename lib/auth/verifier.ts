@@ -18,7 +18,8 @@ export interface Verified {
 }
 
 export interface Verifier {
-  readonly method: AuthMethod;
+  /** Absent: its tokens are had from this server only, with a credential of another verifier. */
+  readonly method?: AuthMethod;
   /**
    * Undefined: not one of this verifier's tokens. Throws `unauthorized` for one that is, and is not good;
    * the message never repeats the token. Throws `upstream_failed` where it could not be told.

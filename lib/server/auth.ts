@@ -23,9 +23,22 @@ const OPEN: ServerAuth = {
   [Symbol.asyncDispose]: () => Promise.resolve(),
 };
 
-/** True where the options ask for more than an open server. */
+/** Any of these asks for more than an open server. */
+const ASKING = [
+  "authToken",
+  "apiPolicy",
+  "jwtIssuer",
+  "jwtAudience",
+  "jwtHs256Secret",
+  "jwtPublicKey",
+  "jwtJwksFile",
+  "jwtJwksUrl",
+  "jwtScopeMap",
+  "jwtDefaultScope",
+] as const satisfies (keyof ServerConfig)[];
+
 function isWanted(config: ServerConfig): boolean {
-  return config.authToken !== undefined || config.apiPolicy !== undefined;
+  return ASKING.some((key) => config[key] !== undefined);
 }
 
 /** Loads nothing of authentication where none is configured. Throws `config_invalid`. */

@@ -24,19 +24,10 @@ const off = { default: false };
 
 const TABLES: [section: string, absent: string, rows: Row[]][] = [
   ["Authentication", "authentication", [
-    ["SVC_INSTALLATION_SECRET", "string", "Internal signing key, the same on every replica."],
     ["SVC_AUTH_KEYSTORE", "string", "SSH-key enrollment: file or none.", {
       check: oneOf(["file", "none"]),
     }],
     ["SVC_AUTHORIZED_KEYS", "string", "OpenSSH authorized_keys entries, one a line."],
-    ["SVC_JWT_ISSUER", "string", "Expected iss claim."],
-    ["SVC_JWT_AUDIENCE", "string", "Expected aud claim."],
-    ["SVC_JWT_HS256_SECRET", "string", "Shared secret of HS256-signed tokens."],
-    ["SVC_JWT_PUBLIC_KEY", "string", "PEM public key file of RS256 or ES256 tokens."],
-    ["SVC_JWT_JWKS_FILE", "string", "Local JWKS document."],
-    ["SVC_JWT_JWKS_URL", "string", "Remote JWKS endpoint."],
-    ["SVC_JWT_SCOPE_MAP", "string", "Rules from an issuer's claims to scopes."],
-    ["SVC_JWT_DEFAULT_SCOPE", "string", "Scope of tokens that no rule matched."],
     ["SVC_CLIENT_TOKEN", "string", "Token of the caretaker's Docker-API proxy."],
     ["SVC_CLIENT_TOKEN_SECRET", "string", "Cluster Secret that holds the client token."],
     ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks."],

@@ -1,5 +1,5 @@
 /** SPEC "Authentication". */
-import { invalid } from "../checks.ts";
+import { invalid, urlOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
@@ -23,6 +23,83 @@ export const AUTH = [
     help:
       "Static bearer token accepted as a credential, with every scope; its identity is `token`.",
     check: visible,
+  },
+  {
+    key: "installationSecret",
+    kind: "string",
+    env: ["SVC_INSTALLATION_SECRET"],
+    defaultText: "generated in <data-dir>/installation.key",
+    section,
+    help:
+      "Internal signing key of the server's own short-lived tokens; the same on every replica. " +
+      "It does not enable authentication by itself.",
+  },
+  {
+    key: "jwtIssuer",
+    kind: "string",
+    env: ["SVC_JWT_ISSUER"],
+    section,
+    help: "Expected `iss` claim of JWTs.",
+  },
+  {
+    key: "jwtAudience",
+    kind: "string",
+    env: ["SVC_JWT_AUDIENCE"],
+    section,
+    help: "Expected `aud` claim of JWTs; must match a client's `kube-auth.audience`.",
+  },
+  {
+    key: "jwtHs256Secret",
+    kind: "string",
+    env: ["SVC_JWT_HS256_SECRET"],
+    section,
+    help: "Shared secret verifying HS256-signed JWTs. Their scopes stand in the claim `scope`.",
+  },
+  {
+    key: "jwtPublicKey",
+    kind: "string",
+    env: ["SVC_JWT_PUBLIC_KEY"],
+    placeholder: "FILE",
+    section,
+    help:
+      "PEM public key verifying JWTs: RSA gives RS256, P-256 gives ES256. Their scopes stand in " +
+      "the claim `scope`.",
+  },
+  {
+    key: "jwtJwksFile",
+    kind: "string",
+    env: ["SVC_JWT_JWKS_FILE"],
+    placeholder: "FILE",
+    section,
+    help: "Local JWKS document; read again when it changes. Its tokens need SVC_JWT_SCOPE_MAP or " +
+      "SVC_JWT_DEFAULT_SCOPE.",
+  },
+  {
+    key: "jwtJwksUrl",
+    kind: "string",
+    env: ["SVC_JWT_JWKS_URL"],
+    placeholder: "URL",
+    section,
+    help:
+      "Remote JWKS endpoint, as SVC_JWT_JWKS_FILE. Fetched every ten minutes while it is used, " +
+      "and for unknown keys at most twice a minute; while it fails the last good set stays.",
+    check: urlOf("https", "http"),
+  },
+  {
+    key: "jwtScopeMap",
+    kind: "string",
+    env: ["SVC_JWT_SCOPE_MAP"],
+    placeholder: "FILE",
+    section,
+    help: "YAML or JSON rules that turn a third-party issuer's claims into scopes. The page " +
+      "Authentication has its format.",
+  },
+  {
+    key: "jwtDefaultScope",
+    kind: "string",
+    env: ["SVC_JWT_DEFAULT_SCOPE"],
+    section,
+    help: "Scope of JWTs that no rule of the scope map matched, such as api.",
   },
   {
     key: "apiPolicy",
