@@ -1,5 +1,7 @@
 /** What the tests of this folder share: two ends in one process, and a generator that repeats itself. */
+import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "./duplex.ts";
+import { ChunkQueue } from "./queue.ts";
 import { type Link, type YamuxOptions, YamuxSession } from "./yamux/session.ts";
 
 /** Runs of a property: more where SVC_TEST_RUNS says so. */
@@ -79,4 +81,23 @@ export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
     bytes[at] = state >> 16;
   }
   return bytes;
+}
+
+/** Two ends of one stream; `peer` alone may be a test that says what it likes. */
+export function duplexPair(): [Duplex, Duplex] {
+  const queues = [new ChunkQueue(), new ChunkQueue()];
+  const end = (own: ChunkQueue, other: ChunkQueue): Duplex => ({
+    read: () => own.take(),
+    write(bytes) {
+      if (bytes.length > 0) other.push(bytes.slice());
+      return Promise.resolve();
+    },
+    closeWrite: () => Promise.resolve(other.end()),
+    reset() {
+      const gone = new SvcError("upstream_failed", "Cannot use the stream: it was reset");
+      own.fail(gone);
+      other.fail(gone);
+    },
+  });
+  return [end(queues[0], queues[1]), end(queues[1], queues[0])];
 }

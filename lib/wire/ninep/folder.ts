@@ -1,0 +1,209 @@
+/**
+ * A folder as 9P serves it: read-only and confined. Nothing outside it is reached, whatever links it
+ * holds and whoever exchanges folders for links meanwhile: on Linux each part of a path is opened by
+ * itself, below the one before, without following a link; elsewhere what was opened is checked again.
+ */
+import fs from "node:fs";
+import { join } from "node:path";
+import { systemCode } from "../../base/errors.ts";
+import { ERRNO } from "./messages.ts";
+
+/** An answer of the protocol: one of Linux's error numbers. */
+export class NinepError extends Error {
+  constructor(readonly errno: number, what: string) {
+    super(what);
+  }
+}
+
+export type NodeKind = "file" | "directory" | "symlink";
+
+export interface NodeStat {
+  kind: NodeKind;
+  /** With the type's bits, as Linux has them. */
+  mode: number;
+  size: number;
+  /** Milliseconds since 1970. */
+  mtime: number;
+  nlink: number;
+  ino: number;
+}
+
+export interface FolderOptions {
+  /** Whether a path (relative, "" the root) is shown at all; default: all are. */
+  visible?: (path: string, directory: boolean) => boolean;
+}
+
+const LINUX = Deno.build.os === "linux";
+/** O_PATH: a folder that can be passed through but not listed is passed through. */
+const THROUGH = LINUX ? 0o10000000 | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW : 0;
+const FILE = fs.constants.O_RDONLY | (fs.constants.O_NOFOLLOW ?? 0) |
+  (fs.constants.O_NONBLOCK ?? 0);
+
+const TYPE_BITS: Record<NodeKind, number> = {
+  file: 0o100000,
+  directory: 0o040000,
+  symlink: 0o120000,
+};
+
+const CODES: Record<string, number> = {
+  ENOENT: ERRNO.ENOENT,
+  ENOTDIR: ERRNO.ENOTDIR,
+  ELOOP: ERRNO.ELOOP,
+  EACCES: ERRNO.EACCES,
+  EPERM: ERRNO.EPERM,
+  EMFILE: ERRNO.EMFILE,
+  ENAMETOOLONG: ERRNO.ENAMETOOLONG,
+};
+
+/** Any failure as an answer. */
+export function asNinepError(error: unknown): NinepError {
+  if (error instanceof NinepError) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  return new NinepError(CODES[systemCode(error) ?? ""] ?? ERRNO.EIO, message);
+}
+
+const missing = (path: readonly string[]) =>
+  new NinepError(ERRNO.ENOENT, `${path.join("/")} is not there`);
+
+/** Names that lead anywhere but to an entry of their folder. */
+function isEntryName(name: string): boolean {
+  if (name === "" || name === "." || name === ".." || /[/\0]/.test(name)) return false;
+  return Deno.build.os !== "windows" || !/[\\:]/.test(name);
+}
+
+export class ConfinedFolder implements Disposable {
+  #root: string;
+  /** Held open, so that the root stays the same folder. */
+  #fd: number | undefined;
+  #visible: (path: string, directory: boolean) => boolean;
+
+  /** Throws the system's error where `root` is no folder. */
+  constructor(root: string, options: FolderOptions = {}) {
+    this.#root = Deno.realPathSync(root);
+    this.#visible = options.visible ?? (() => true);
+    if (LINUX) this.#fd = fs.openSync(this.#root, THROUGH);
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    this.#fd = undefined;
+  }
+
+  /** Throws ENOENT for what is not there, hidden, or neither file, folder nor link. */
+  stat(path: readonly string[]): NodeStat {
+    const stat = this.#at(path, (host) => Deno.lstatSync(host));
+    return this.#shown(path, stat);
+  }
+
+  /** Names of the entries that are shown, in the order of their UTF-16 units. */
+  list(path: readonly string[]): { name: string; stat: NodeStat }[] {
+    return this.#at(path, (host) => {
+      const entries: { name: string; stat: NodeStat }[] = [];
+      for (const { name } of Deno.readDirSync(host)) {
+        try {
+          const stat = Deno.lstatSync(`${host}/${name}`);
+          entries.push({ name, stat: this.#shown([...path, name], stat) });
+        } catch (error) {
+          if (asNinepError(error).errno !== ERRNO.ENOENT) throw error;
+        }
+      }
+      return entries.sort((a, b) => a.name < b.name ? -1 : 1);
+    }, true);
+  }
+
+  readlink(path: readonly string[]): string {
+    if (this.stat(path).kind !== "symlink") throw new NinepError(ERRNO.EINVAL, "it is no link");
+    return this.#at(path, (host) => Deno.readLinkSync(host));
+  }
+
+  /** A descriptor of a file; the caller closes it. */
+  open(path: readonly string[]): { fd: number; size: number } {
+    if (this.stat(path).kind !== "file") throw new NinepError(ERRNO.EISDIR, "it is no file");
+    return this.#at(path, (host) => {
+      const fd = fs.openSync(host, FILE);
+      try {
+        const stat = fs.fstatSync(fd);
+        if (!stat.isFile()) throw missing(path);
+        if (!LINUX) this.#recheck(path, host, stat);
+        return { fd, size: stat.size };
+      } catch (error) {
+        fs.closeSync(fd);
+        throw error;
+      }
+    });
+  }
+
+  /** What stands at a path at the moment it is opened here must be what was opened. */
+  #recheck(path: readonly string[], host: string, opened: fs.Stats): void {
+    const real = Deno.realPathSync(host);
+    const now = fs.lstatSync(host);
+    if (real !== join(this.#root, ...path) || now.ino !== opened.ino || now.dev !== opened.dev) {
+      throw new NinepError(ERRNO.ELOOP, "it leads elsewhere");
+    }
+  }
+
+  #shown(path: readonly string[], info: Deno.FileInfo): NodeStat {
+    const kind = info.isDirectory
+      ? "directory"
+      : info.isSymlink
+      ? "symlink"
+      : info.isFile
+      ? "file"
+      : undefined;
+    if (!kind) throw missing(path);
+    if (path.length > 0 && !this.#visible(path.join("/"), kind === "directory")) {
+      throw missing(path);
+    }
+    return {
+      kind,
+      mode: TYPE_BITS[kind] | ((info.mode ?? (kind === "directory" ? 0o755 : 0o644)) & 0o7777),
+      size: kind === "directory" ? 4096 : info.size,
+      mtime: info.mtime?.getTime() ?? 0,
+      nlink: info.nlink ?? 1,
+      ino: info.ino ?? 0,
+    };
+  }
+
+  /**
+   * Calls `use` with a name of the entry that leads there and nowhere else for the time of the call;
+   * `within`: of the folder itself, not followed where it is a link.
+   */
+  #at<R>(parts: readonly string[], use: (host: string) => R, within = false): R {
+    for (const part of parts) if (!isEntryName(part)) throw missing(parts);
+    if (!LINUX) return this.#portable(parts, use, within);
+    if (this.#fd === undefined) throw missing(parts);
+    let fd = this.#fd;
+    try {
+      const through = within ? parts : parts.slice(0, -1);
+      for (const [index, part] of through.entries()) {
+        const next = fs.openSync(`/proc/self/fd/${fd}/${part}`, THROUGH);
+        if (fd !== this.#fd) fs.closeSync(fd);
+        fd = next;
+        const inside = through.slice(0, index + 1).join("/");
+        if (!this.#visible(inside, true)) throw missing(parts);
+      }
+      return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`);
+    } finally {
+      if (fd !== this.#fd) fs.closeSync(fd);
+    }
+  }
+
+  #portable<R>(parts: readonly string[], use: (host: string) => R, within: boolean): R {
+    const through = within ? parts : parts.slice(0, -1);
+    for (let depth = 1; depth <= through.length; depth++) {
+      const host = join(this.#root, ...through.slice(0, depth));
+      if (!Deno.lstatSync(host).isDirectory) throw new NinepError(ERRNO.ENOTDIR, "it is no folder");
+      if (!this.#visible(through.slice(0, depth).join("/"), true)) throw missing(parts);
+    }
+    const folder = join(this.#root, ...through);
+    const result = use(join(this.#root, ...parts));
+    // Exchanged for a link while it was used: what came out is not passed on.
+    if (Deno.realPathSync(folder) !== folder) {
+      if (typeof (result as { fd?: number })?.fd === "number") {
+        fs.closeSync((result as { fd: number }).fd);
+      }
+      throw new NinepError(ERRNO.ELOOP, "it leads elsewhere");
+    }
+    return result;
+  }
+}

@@ -1,0 +1,352 @@
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { SvcError } from "../../base/errors.ts";
+import { duplexPair, pattern, readAll, RUNS, SEED } from "../testing.ts";
+import { NinepClient, ServerError } from "./client.ts";
+import { ConfinedFolder, NinepError } from "./folder.ts";
+import { ERRNO, MessageReader, NO_FID, RLERROR, T, VERSION, Writer } from "./messages.ts";
+import { serveNinep } from "./server.ts";
+
+const refused = (error: unknown) => error instanceof SvcError && error.code === "upstream_failed";
+const errno = (code: number) => (error: unknown) =>
+  (error instanceof ServerError || error instanceof NinepError) && error.errno === code;
+const links = { ignore: Deno.build.os === "windows" };
+
+interface Served extends AsyncDisposable {
+  root: string;
+  outside: string;
+  client: NinepClient;
+  folder: ConfinedFolder;
+}
+
+async function served(visible?: (path: string) => boolean): Promise<Served> {
+  const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-9p-" }));
+  const [root, outside] = [`${base}/root`, `${base}/outside`];
+  await Deno.mkdir(`${root}/a/b`, { recursive: true });
+  await Deno.mkdir(outside);
+  await Deno.writeTextFile(`${outside}/secret`, "secret");
+  await Deno.writeTextFile(`${root}/a/b/file`, "content");
+  await Deno.writeFile(`${root}/large`, pattern(3_000_001));
+  await Deno.writeTextFile(`${root}/empty`, "");
+  const folder = new ConfinedFolder(root, { visible });
+  const [here, there] = duplexPair();
+  const serving = serveNinep(there, new Map([["context", folder]]));
+  const client = await NinepClient.connect(here);
+  return {
+    root,
+    outside,
+    client,
+    folder,
+    async [Symbol.asyncDispose]() {
+      await here.closeWrite();
+      await serving;
+      folder[Symbol.dispose]();
+      await Deno.remove(base, { recursive: true });
+    },
+  };
+}
+
+async function content(client: NinepClient, root: number, path: string, size: number) {
+  const chunks = client.readFile(root, path.split("/"), size);
+  return await readAll({ read: async () => (await chunks.next()).value ?? undefined });
+}
+
+const text = async (...args: Parameters<typeof content>) =>
+  new TextDecoder().decode(await content(...args));
+
+async function names(client: NinepClient, fid: number): Promise<string[]> {
+  await client.open(fid);
+  return (await Array.fromAsync(client.readdir(fid, 10_000))).map(({ name }) => name);
+}
+
+Deno.test("9p: files, folders and their attributes", async () => {
+  await using at = await served();
+  const { client } = at;
+  const root = await client.attach("context");
+  assert.deepEqual(await names(client, await client.walk(root, [])), ["a", "empty", "large"]);
+  assert.equal(await text(client, root, "a/b/file", 7), "content");
+  assert.equal(await text(client, root, "a/b/file", 4), "cont");
+  assert.equal(await text(client, root, "a/b/file", 100), "content");
+  assert.equal(await text(client, root, "empty", 0), "");
+  assert.deepEqual(await content(client, root, "large", 3_000_001), pattern(3_000_001));
+  assert.deepEqual(await content(client, root, "large", 4_000_000), pattern(3_000_001));
+  const fid = await client.walk(root, ["large"]);
+  const { size, mode, mtime } = await client.getattr(fid);
+  const info = await Deno.stat(`${at.root}/large`);
+  assert.deepEqual([Number(size), mode & 0o170000], [3_000_001, 0o100000]);
+  assert.equal(Number(mtime), Math.floor(info.mtime!.getTime() / 1000));
+  await client.clunk(fid);
+  await assert.rejects(client.getattr(fid), errno(ERRNO.EBADF));
+  await assert.rejects(client.walk(root, ["a", "none"]), errno(ERRNO.ENOENT));
+  await assert.rejects(client.attach("other"), errno(ERRNO.ENOENT));
+});
+
+Deno.test("9p: many files at once, deep paths and long listings", async () => {
+  await using at = await served();
+  const deep = Array.from({ length: 40 }, (_, index) => `d${index}`);
+  await Deno.mkdir([at.root, ...deep].join("/"), { recursive: true });
+  await Deno.writeTextFile([at.root, ...deep, "file"].join("/"), "deep");
+  await Deno.mkdir(`${at.root}/many`);
+  for (let index = 0; index < 3000; index++) {
+    Deno.writeTextFileSync(`${at.root}/many/a-rather-long-name-of-a-file-${index}`, `${index}`);
+  }
+  const root = await at.client.attach("context");
+  assert.equal(await text(at.client, root, [...deep, "file"].join("/"), 4), "deep");
+  const listed = await names(at.client, await at.client.walk(root, ["many"]));
+  assert.equal(listed.length, 3000);
+  const texts = await Promise.all(
+    listed.slice(0, 300).map((name) => text(at.client, root, `many/${name}`, 10)),
+  );
+  assert.deepEqual(texts, listed.slice(0, 300).map((name) => name.split("-").at(-1)));
+  const many = await at.client.walk(root, ["many"]);
+  await at.client.open(many);
+  await assert.rejects(Array.fromAsync(at.client.readdir(many, 2999)), refused);
+});
+
+Deno.test({ name: "9p: no way leads out of the root", ...links }, async () => {
+  await using at = await served();
+  await Deno.symlink("../outside", `${at.root}/out`);
+  await Deno.symlink(`${at.outside}/secret`, `${at.root}/absolute`);
+  await Deno.symlink("loop", `${at.root}/loop`);
+  await new Deno.Command("mkfifo", { args: [`${at.root}/pipe`] }).output();
+  const { client, folder } = at;
+  const root = await client.attach("context");
+  for (
+    const path of [["out", "secret"], ["absolute", "x"], ["loop", "x"], ["a", "b", "file", "x"]]
+  ) {
+    await assert.rejects(client.walk(root, path), ServerError, path.join("/"));
+    await assert.rejects(content(client, root, path.join("/"), 9), ServerError);
+  }
+  const link = await client.walk(root, ["absolute"]);
+  assert.equal(await client.readlink(link), `${at.outside}/secret`);
+  await assert.rejects(client.open(link), errno(ERRNO.ELOOP));
+  await assert.rejects(content(client, root, "absolute", 6), errno(ERRNO.ELOOP));
+  // The root is its own parent, as 9P has it.
+  const up = await client.walk(root, ["..", "..", "a", "..", "large"]);
+  assert.equal(Number((await client.getattr(up)).size), 3_000_001);
+  for (const name of ["../outside", "/etc", "", "a/b", "pipe", "nul\0"]) {
+    await assert.rejects(client.walk(root, [name]), errno(ERRNO.ENOENT), JSON.stringify(name));
+  }
+  assert.throws(() => folder.stat(["..", "outside"]), errno(ERRNO.ENOENT));
+  assert.deepEqual(await names(client, root), ["a", "absolute", "empty", "large", "loop", "out"]);
+});
+
+Deno.test(
+  { name: "9p: a folder exchanged for a link between two steps leads nowhere", ...links },
+  async () => {
+    await using at = await served();
+    const { client } = at;
+    const root = await client.attach("context");
+    const folder = await client.walk(root, ["a", "b"]);
+    const file = await client.walk(root, ["a", "b", "file"]);
+    await Deno.rename(`${at.root}/a/b`, `${at.root}/a/c`);
+    await Deno.symlink(at.outside, `${at.root}/a/b`);
+    await Deno.writeTextFile(`${at.outside}/file`, "secret");
+    await assert.rejects(client.open(file), ServerError);
+    await assert.rejects(client.getattr(file), ServerError);
+    await assert.rejects(client.open(folder), errno(ERRNO.ELOOP));
+    await assert.rejects(client.walk(folder, ["secret"]), ServerError);
+    // While another process goes on exchanging them, nothing of the other side is ever read.
+    const script =
+      'cd "$1" && while :; do ln -sfn ../outside x; rm x; mkdir x; echo inside > x/secret; ' +
+      "rm -r x; done";
+    const swapper = new Deno.Command("sh", { args: ["-c", script, "sh", at.root] }).spawn();
+    try {
+      let inside = 0;
+      for (let turn = 0; turn < 3000 || inside === 0; turn++) {
+        try {
+          const found = await text(client, root, "x/secret", 20);
+          assert.ok(found === "inside\n" || found === "", found);
+          if (found !== "") inside++;
+        } catch (error) {
+          if (!(error instanceof ServerError)) throw error;
+        }
+      }
+    } finally {
+      swapper.kill("SIGKILL");
+      await swapper.status;
+    }
+  },
+);
+
+Deno.test("9p: what is hidden is not there", async () => {
+  await using at = await served((path) => path !== "large" && !path.startsWith("a/b"));
+  const root = await at.client.attach("context");
+  assert.deepEqual(await names(at.client, await at.client.walk(root, [])), ["a", "empty"]);
+  await assert.rejects(at.client.walk(root, ["large"]), errno(ERRNO.ENOENT));
+  await assert.rejects(content(at.client, root, "a/b/file", 7), ServerError);
+  await assert.rejects(content(at.client, root, "large", 7), ServerError);
+});
+
+/** A server with one end kept by the test. */
+async function raw(): Promise<
+  & { call(request: Writer): Promise<{ type: number; errno?: number }>; ended: Promise<unknown> }
+  & AsyncDisposable
+> {
+  const root = await Deno.makeTempDir({ prefix: "svc-9p-" });
+  await Deno.writeTextFile(`${root}/file`, "text");
+  const folder = new ConfinedFolder(root);
+  const [here, there] = duplexPair();
+  const ended = serveNinep(there, new Map([["", folder]])).then(() => "ended", (error) => error);
+  const replies = new MessageReader(here, 1 << 20);
+  return {
+    ended,
+    async call(request) {
+      await here.write(request.finish());
+      const reply = (await replies.next())!;
+      return { type: reply.type, ...reply.type === RLERROR && { errno: reply.u32() } };
+    },
+    async [Symbol.asyncDispose]() {
+      await here.closeWrite();
+      await ended;
+      folder[Symbol.dispose]();
+      await Deno.remove(root, { recursive: true });
+    },
+  };
+}
+
+Deno.test("9p: nothing can be written, opened for writing or removed", async () => {
+  await using server = await raw();
+  const { call } = server;
+  await call(new Writer(T.VERSION, 0xffff).u32(65536).text(VERSION));
+  await call(new Writer(T.ATTACH, 1).u32(1).u32(NO_FID).text("").text("").u32(0));
+  await call(new Writer(T.WALK, 1).u32(1).u32(2).u16(1).text("file"));
+  for (const flags of [1, 2, 0o1000, 0o101]) {
+    assert.equal((await call(new Writer(T.LOPEN, 1).u32(2).u32(flags))).errno, ERRNO.EROFS);
+  }
+  const writing = [14, 16, 18, 20, 26, 32, 70, 72, 74, 76, 118].map((type) =>
+    new Writer(type, 1).u32(2)
+  );
+  for (const request of writing) assert.equal((await call(request)).errno, ERRNO.EROFS);
+  assert.equal((await call(new Writer(T.REMOVE, 1).u32(2))).errno, ERRNO.EROFS);
+  assert.equal((await call(new Writer(30, 1).u32(1))).errno, ERRNO.EOPNOTSUPP);
+  assert.equal((await call(new Writer(T.WALK, 1).u32(1).u32(1).u16(17))).errno, ERRNO.EINVAL);
+  assert.equal((await call(new Writer(T.CLUNK, 1).u32(77))).errno, ERRNO.EBADF);
+});
+
+Deno.test("9p: a server takes no rubbish, and lets go of its files", async () => {
+  const messages = fc.array(
+    fc.tuple(
+      fc.constantFrom(...Object.values(T)),
+      fc.uint8Array({ maxLength: 40 }),
+      fc.option(fc.integer({ min: 0, max: 0x7fffffff }), { freq: 20 }),
+    ),
+    { maxLength: 20 },
+  );
+  const root = await Deno.makeTempDir({ prefix: "svc-9p-" });
+  await Deno.writeTextFile(`${root}/file`, "text");
+  using folder = new ConfinedFolder(root);
+  const exports = new Map([["", folder]]);
+  await fc.assert(
+    fc.asyncProperty(messages, async (list) => {
+      const [here, there] = duplexPair();
+      const serving = serveNinep(there, exports).catch((error) => assert.ok(refused(error), error));
+      const hello = [
+        new Writer(T.VERSION, 0xffff).u32(8192).text(VERSION),
+        new Writer(T.ATTACH, 1).u32(0).u32(NO_FID).text("").text("").u32(0),
+        new Writer(T.WALK, 1).u32(0).u32(1).u16(1).text("file"),
+        new Writer(T.LOPEN, 1).u32(1).u32(0),
+      ];
+      for (const request of hello) await here.write(request.finish());
+      for (const [type, body, size] of list) {
+        const bytes = new Writer(type, 2).raw(body).finish();
+        if (size !== null) new DataView(bytes.buffer).setUint32(0, size, true);
+        await here.write(bytes);
+      }
+      await here.closeWrite();
+      await serving;
+    }),
+    { numRuns: RUNS, seed: SEED },
+  );
+  await Deno.remove(root, { recursive: true });
+});
+
+/** A client whose server answers each request as `answer` says. */
+async function against(
+  answer: (type: number, tag: number) => Uint8Array | undefined,
+): Promise<{ client: NinepClient; done: () => void }> {
+  const [here, there] = duplexPair();
+  const requests = new MessageReader(there, 1 << 20);
+  void (async () => {
+    for (let request = await requests.next(); request; request = await requests.next()) {
+      const reply = request.type === T.VERSION
+        ? new Writer(T.VERSION + 1, request.tag).u32(8192).text(VERSION).finish()
+        : answer(request.type, request.tag);
+      if (reply) await there.write(reply);
+    }
+  })().catch(() => {/* the client has hung up */});
+  return { client: await NinepClient.connect(here), done: () => here.reset() };
+}
+
+Deno.test("9p: a client refuses answers that cannot be", async () => {
+  const walk = (tag: number) => new Writer(T.WALK + 1, tag).u16(1).raw(new Uint8Array(13)).finish();
+  const open = (tag: number) => new Writer(T.LOPEN + 1, tag).raw(new Uint8Array(17)).finish();
+  const others: Record<string, (tag: number) => Uint8Array> = {
+    "more than asked for": (tag) =>
+      new Writer(T.READ + 1, tag).u32(9).raw(new Uint8Array(9)).finish(),
+    "a count that is not there": (tag) => new Writer(T.READ + 1, tag).u32(4).finish(),
+    "another type": (tag) => new Writer(T.GETATTR + 1, tag).finish(),
+    "another tag": (tag) => new Writer(T.READ + 1, tag + 100).u32(0).finish(),
+    "a size that cannot be": () => new Uint8Array(64).fill(255),
+    "a size too small": () => new Uint8Array(64),
+  };
+  for (const [what, reply] of Object.entries(others)) {
+    const { client, done } = await against((type, tag) =>
+      type === T.WALK
+        ? walk(tag)
+        : type === T.LOPEN
+        ? open(tag)
+        : type === T.READ
+        ? reply(tag)
+        : undefined
+    );
+    await assert.rejects(Array.fromAsync(client.readFile(0, ["x"], 4)), refused, what);
+    await assert.rejects(client.getattr(0), refused, what);
+    done();
+  }
+});
+
+Deno.test("9p: a client ends listings without end", async () => {
+  const entry = (reply: Writer, offset: number) =>
+    reply.raw(new Uint8Array(13)).u64(offset).u8(8).text("name");
+  const size = 13 + 8 + 1 + 2 + 4;
+  for (const next of [() => 1, ((n) => () => ++n)(0)]) {
+    const { client, done } = await against((type, tag) =>
+      type === T.READDIR
+        ? entry(new Writer(T.READDIR + 1, tag).u32(size), next()).finish()
+        : undefined
+    );
+    await assert.rejects(Array.fromAsync(client.readdir(1, 1000)), refused);
+    done();
+  }
+});
+
+Deno.test("9p: a client survives any answer", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.uint8Array({ maxLength: 60 }), { maxLength: 20 }),
+      async (answers) => {
+        const list = [...answers];
+        const { client, done } = await against((type, tag) => {
+          const body = list.shift();
+          return body && new Writer(body[0] % 3 === 0 ? RLERROR : type + 1, tag).raw(body).finish();
+        });
+        const known = (error: unknown) => {
+          assert.ok(refused(error) || error instanceof ServerError, String(error));
+        };
+        const work = Promise.all([
+          Array.fromAsync(client.readFile(0, ["a", "b"], 100)).catch(known),
+          Array.fromAsync(client.readdir(0, 100)).catch(known),
+          client.getattr(0).catch(known),
+          client.readlink(0).catch(known),
+        ]);
+        for (let turn = 0; turn < 100 && list.length > 0; turn++) await tick();
+        done();
+        await work;
+      },
+    ),
+    { numRuns: RUNS, seed: SEED },
+  );
+});
+
+const tick = () => new Promise((resolve) => setImmediate(resolve));
