@@ -128,6 +128,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { createOutside },
     { managementRoutes },
     { startServer, stopServer },
+    { openServerTls },
     { openStorage, parseStorage },
     { createContentStore },
     { createRegistry },
@@ -143,6 +144,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/server/outside.ts"),
     import("./lib/server/routes.ts"),
     import("./lib/server/run.ts"),
+    import("./lib/server/tls.ts"),
     import("./backends/store/mod.ts"),
     import("./lib/store/content.ts"),
     import("./lib/registry/registry.ts"),
@@ -182,6 +184,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   );
 
   const lifecycle = new Lifecycle();
+  const tls = cleanup.use(await openServerTls(config, log));
   const { access, routes: authRoutes } = cleanup.use(
     await openServerAuth({ config, dataDir: dir, log }),
   );
@@ -216,7 +219,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     ...authRoutes,
     ...createRegistry({ store, sparseIndexes: config.registrySparseIndex }),
   ];
-  const listener = await startServer({ address, routes, access, lifecycle, log });
+  const listener = await startServer({ address, routes, access, lifecycle, log, tls });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   await takeOver(selected, config, backend.get, log);
@@ -226,7 +229,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   }
   lifecycle.serving();
   const bound = formatAddress({ ...address, port: listener.address.port });
-  log.info(`listening on ${bound}`, {
+  log.info(`listening on ${bound}${tls ? " with TLS" : ""}`, {
     dataDir: dir,
     storage: storage.shown,
     backend: selected.name,

@@ -42,8 +42,15 @@ export async function watchFiles(
     known = now;
     await onChange();
   };
-  const check = () => looking ??= look().finally(() => looking = undefined);
-  const timer = setInterval(check, everyMs);
+  const start = () => looking ??= look().finally(() => looking = undefined);
+  const timer = setInterval(start, everyMs);
   Deno.unrefTimer(timer);
-  return { check, [Symbol.dispose]: () => clearInterval(timer) };
+  return {
+    async check() {
+      // One that is under way may have looked already.
+      await looking;
+      await start();
+    },
+    [Symbol.dispose]: () => clearInterval(timer),
+  };
 }

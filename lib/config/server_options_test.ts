@@ -115,7 +115,7 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
       `Cannot use ${variable}: ${absent.absent} is not in this build yet`,
     );
   }
-  refuses({ args: ["--tls-cert", "x.pem"] }, "not_in_build", /^Cannot use --tls-cert: HTTPS/);
+  refuses({ args: ["--otel"] }, "not_in_build", /^Cannot use --otel: observability/);
   refuses({ args: ["--builder-url", "ws://b:1"] }, "not_in_build", /builder delegation/);
   refuses({ env: { SVC_REGISTRY_SOURCE: "host-native" } }, "not_in_build", /image store/);
 });

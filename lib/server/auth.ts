@@ -25,6 +25,7 @@ const OPEN: ServerAuth = {
 
 /** Any of these asks for more than an open server. */
 const ASKING = [
+  "tlsClientCa",
   "authToken",
   "apiPolicy",
   "jwtIssuer",

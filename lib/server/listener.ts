@@ -12,14 +12,15 @@ import { serveConnection } from "./http/connection.ts";
 import type { Handler } from "./http/exchange.ts";
 import { serveMessage, serveUpgrade } from "./http/node.ts";
 import { LIMITS, type Limits, Peers } from "./http/peer.ts";
+import { secureOptions, type TlsMaterial, trackHandshakes } from "./http/tls.ts";
 
 export interface ListenOptions {
   /** Absent: every interface, IPv4 and IPv6. */
   hostname?: string;
   /** 0: any free one. */
   port: number;
-  /** PEM texts. */
-  tls?: { cert: string; key: string };
+  /** Absent: plain HTTP. */
+  tls?: TlsMaterial;
   /** How the address is written in errors: ":5000". */
   label?: string;
   /** Of slow clients; the defaults stand in http/peer.ts. */
@@ -34,6 +35,8 @@ export interface Listener {
   shutdown(): Promise<void>;
   /** Ends at once, cutting what is in flight. Fine after either. */
   close(): Promise<void>;
+  /** Handshakes from now on use this; open connections stay as they are. Only where `tls` was given. */
+  setTls?(material: TlsMaterial): void;
 }
 
 const BIND_ERRORS: Record<string, [ErrorCode, string, string?]> = {
@@ -74,7 +77,9 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   const peers = new Peers({ ...LIMITS, ...options.limits });
   const scheme = options.tls ? "https" : "http";
   const serving = { handler, peers, scheme } as const;
-  const http = options.tls ? createSecureServer(options.tls) : createServer();
+  const secure = options.tls && createSecureServer(secureOptions(options.tls));
+  const http = secure ?? createServer();
+  const endHandshakes = secure ? trackHandshakes(secure) : () => {};
   // Peers knows all connections and their times; node's own limits would cut long uploads.
   http.requestTimeout = 0;
   http.headersTimeout = 0;
@@ -114,13 +119,16 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   const closed = new Promise<void>((resolve) => http.once("close", () => resolve()));
   return {
     address: { hostname: address.address, port: address.port },
+    setTls: secure && ((material) => secure.setSecureContext(secureOptions(material))),
     async shutdown() {
       http.close();
+      endHandshakes();
       await peers.drain();
       await closed;
     },
     async close() {
       http.close();
+      endHandshakes();
       peers.destroy();
       await closed;
     },

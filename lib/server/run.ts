@@ -3,6 +3,7 @@ import type { Logger } from "../base/log.ts";
 import { formatAddress, type ListenAddress } from "../config/address.ts";
 import type { Access } from "./access.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { TlsFiles } from "./http/tls.ts";
 import { listen, type Listener } from "./listener.ts";
 import type { Route } from "./route.ts";
 import { Router } from "./router.ts";
@@ -14,13 +15,18 @@ export interface StartOptions {
   access: Access;
   lifecycle: Lifecycle;
   log: Logger;
+  /** Absent: plain HTTP. */
+  tls?: TlsFiles;
 }
 
 /** Binds and answers; `lifecycle.serving()` makes it ready. Throws `address_in_use` or `config_invalid`. */
 export async function startServer(options: StartOptions): Promise<Listener> {
-  const { address, routes, access, lifecycle, log } = options;
+  const { address, routes, access, lifecycle, log, tls } = options;
   const handler = createHandler({ router: new Router(routes), access, lifecycle, log });
-  return await listen({ ...address, label: formatAddress(address) }, handler);
+  const label = formatAddress(address);
+  const listener = await listen({ ...address, label, tls: tls?.material }, handler);
+  tls?.follow((material) => listener.setTls?.(material));
+  return listener;
 }
 
 export interface StopOptions {

@@ -34,13 +34,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_CARETAKER_TOKEN_SECRET", "string", "Cluster Secret that holds the caretaker token."],
     ["SVC_CARETAKER_TLS_SECRET", "string", "Cluster Secret with the caretaker's TLS material."],
   ]],
-  ["TLS", "HTTPS", [
-    ["SVC_TLS_CERT", "string", "PEM certificate file.", { flag: "tls-cert" }],
-    ["SVC_TLS_KEY", "string", "PEM private-key file.", { flag: "tls-key" }],
-    ["SVC_TLS_CLIENT_CA", "string", "PEM CA bundle of client certificates.", {
-      flag: "tls-client-ca",
-    }],
-  ]],
   ["Garbage collection", "the leader gate of garbage collection", [
     ["SVC_GC_LEASE", "string", "Leader gate: namespace/name, or kube. Requires SVC_GC_INTERVAL."],
   ]],

@@ -14,6 +14,38 @@ function visible(value: string, source: string): string {
   );
 }
 
+export const TLS = [
+  {
+    key: "tlsCert",
+    kind: "string",
+    flag: "tls-cert",
+    env: ["SVC_TLS_CERT"],
+    placeholder: "FILE",
+    section: "TLS",
+    help: "PEM certificate file, with its chain; with --tls-key the server serves HTTPS. The TLS " +
+      "files are read again when they change, without dropping connections.",
+  },
+  {
+    key: "tlsKey",
+    kind: "string",
+    flag: "tls-key",
+    env: ["SVC_TLS_KEY"],
+    placeholder: "FILE",
+    section: "TLS",
+    help: "PEM private-key file.",
+  },
+  {
+    key: "tlsClientCa",
+    kind: "string",
+    flag: "tls-client-ca",
+    env: ["SVC_TLS_CLIENT_CA"],
+    placeholder: "FILE",
+    section: "TLS",
+    help: "PEM CA bundle verifying client certificates. The CommonName is the caller's identity; " +
+      "presenting a certificate is optional, a presented one has to verify. Enables authentication.",
+  },
+] as const satisfies readonly AnyOption[];
+
 export const AUTH = [
   {
     key: "authToken",

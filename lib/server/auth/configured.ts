@@ -39,7 +39,8 @@ export async function configureAuth(
     for (const source of sources) cleanup.use(source);
     verifiers.push(verifier);
   }
-  if (verifiers.length === 0) {
+  const certificates = config.tlsClientCa !== undefined;
+  if (verifiers.length === 0 && !certificates) {
     log.warn("SVC_API_POLICY denies every action: without authentication nobody has an identity");
     return { access: new ConfiguredAccess({ policy }), routes: [], ...disposal(cleanup.move()) };
   }
@@ -50,7 +51,7 @@ export async function configureAuth(
       warn: (message) => log.warn(message),
     }),
   });
-  const authenticator = new Authenticator({ verifiers: [...verifiers, tokens] });
+  const authenticator = new Authenticator({ verifiers: [...verifiers, tokens], certificates });
   const anonymousPull = anonymousPulls(config, policy, log);
   const registryTokens = anonymousPull ? REGISTRY_TOKENS : undefined;
   return {

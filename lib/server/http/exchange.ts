@@ -1,8 +1,9 @@
 /** What both ways of reading requests hand to the server's handler. */
 import { Reply } from "../../api/reply.ts";
 import type { BlobBody } from "../../oci/image.ts";
-import type { Connection } from "../route.ts";
+import type { ClientCertificate, Connection } from "../route.ts";
 import type { Peer } from "./peer.ts";
+import { certificateOf } from "./tls.ts";
 
 /** How an exchange went. */
 export interface Ended {
@@ -39,6 +40,10 @@ export class PeerConnection implements Connection {
 
   get remote(): string {
     return this.peer.remote;
+  }
+
+  get certificate(): ClientCertificate | undefined {
+    return certificateOf(this.peer.socket);
   }
 }
 

@@ -1,0 +1,170 @@
+/** HTTPS: certificates from files that may be replaced while the server runs, and who presents one. */
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import type { Server as SecureServer } from "node:https";
+import type { Socket } from "node:net";
+import type { SecureContextOptions, TLSSocket } from "node:tls";
+import type { ClientCertificate } from "../../api/route.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
+
+/** PEM texts. */
+export interface TlsMaterial {
+  /** The server's certificate and its chain. */
+  cert: string;
+  key: string;
+  /** What client certificates are verified with; absent: none is asked for. */
+  clientCa?: string;
+}
+
+/** Paths: SVC_TLS_CERT, SVC_TLS_KEY, SVC_TLS_CLIENT_CA. */
+export interface TlsPaths {
+  cert: string;
+  key: string;
+  clientCa?: string;
+}
+
+/** A client that opens a connection and says nothing is let go of after this long. */
+const HANDSHAKE_MS = 20_000;
+
+const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
+function certificates(pem: string): X509Certificate[] {
+  const blocks = pem.match(CERTIFICATE) ?? [];
+  if (blocks.length === 0) throw new Error("it holds no certificate in PEM");
+  return blocks.map((block, n) => {
+    try {
+      return new X509Certificate(block);
+    } catch {
+      throw new Error(`its certificate number ${n + 1} is damaged`);
+    }
+  });
+}
+
+/** Node takes anything for a certificate and fails each handshake with it: so it is read here first. */
+function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
+  const of = <T>(path: string, work: () => T): T => {
+    try {
+      return work();
+    } catch (error) {
+      throw new Error(`${path}: ${(error as Error).message}`);
+    }
+  };
+  const [leaf] = of(paths.cert, () => certificates(cert));
+  of(paths.key, () => {
+    let parsed;
+    try {
+      parsed = createPrivateKey(key);
+    } catch {
+      throw new Error("it holds no private key in PEM, or an encrypted one");
+    }
+    if (!leaf.checkPrivateKey(parsed)) throw new Error(`it does not belong to ${paths.cert}`);
+  });
+  if (clientCa !== undefined) of(paths.clientCa!, () => certificates(clientCa));
+}
+
+async function read(paths: TlsPaths): Promise<TlsMaterial> {
+  const text = async (path: string) => {
+    try {
+      return await Deno.readTextFile(path);
+    } catch (error) {
+      const missing = error instanceof Deno.errors.NotFound;
+      throw new Error(`${path}: ${missing ? "there is no such file" : (error as Error).message}`);
+    }
+  };
+  const material: TlsMaterial = {
+    cert: await text(paths.cert),
+    key: await text(paths.key),
+    clientCa: paths.clientCa === undefined ? undefined : await text(paths.clientCa),
+  };
+  check(paths, material);
+  return material;
+}
+
+export interface TlsFiles extends Disposable {
+  /** The last good one. */
+  readonly material: TlsMaterial;
+  /** Called with each good one that replaces it. */
+  follow(apply: (material: TlsMaterial) => void): void;
+  /** Looks at the files now, rather than within a second. */
+  check(): Promise<void>;
+}
+
+/** Reads the files and looks at them every `everyMs` (default: a second). Throws `config_invalid` where they are not good at the start. */
+export async function openTlsFiles(
+  paths: TlsPaths,
+  { log, everyMs }: { log: Logger; everyMs?: number },
+): Promise<TlsFiles> {
+  const followers: ((material: TlsMaterial) => void)[] = [];
+  const names = [paths.cert, paths.key, ...paths.clientCa === undefined ? [] : [paths.clientCa]];
+  const watch: FileWatch = await watchFiles(names, {
+    everyMs,
+    onChange: async () => {
+      try {
+        material = await read(paths);
+        for (const apply of followers) apply(material);
+        log.info("read the TLS files again", { cert: paths.cert });
+      } catch (error) {
+        // Certificate and key are two files: between their two writes they do not belong together.
+        log.warn("cannot use the changed TLS files; the last good ones stay in use", { error });
+      }
+    },
+  });
+  let material: TlsMaterial;
+  try {
+    material = await read(paths);
+  } catch (cause) {
+    watch[Symbol.dispose]();
+    throw new SvcError("config_invalid", `Cannot serve HTTPS: ${(cause as Error).message}`, {
+      cause,
+      help: "correct --tls-cert, --tls-key or --tls-client-ca",
+    });
+  }
+  return {
+    get material() {
+      return material;
+    },
+    follow: (apply) => void followers.push(apply),
+    check: () => watch.check(),
+    [Symbol.dispose]: () => watch[Symbol.dispose](),
+  };
+}
+
+/** As node has them. A certificate is asked for where there is something to verify it with; none is fine. */
+export function secureOptions({ cert, key, clientCa }: TlsMaterial) {
+  const context: SecureContextOptions = { cert, key, ca: clientCa, minVersion: "TLSv1.2" };
+  return {
+    ...context,
+    handshakeTimeout: HANDSHAKE_MS,
+    requestCert: clientCa !== undefined,
+    // Whoever presents a bad one is told so in HTTP.
+    rejectUnauthorized: false,
+  };
+}
+
+/** Connections whose handshake is not over are nobody's yet; the result ends them. */
+export function trackHandshakes(server: SecureServer): () => void {
+  const open = new Set<Socket>();
+  server.on("connection", (socket: Socket) => {
+    open.add(socket);
+    socket.once("close", () => open.delete(socket));
+  });
+  server.on("secureConnection", (socket: TLSSocket) => {
+    const parent = (socket as { _parent?: Socket })._parent;
+    if (parent) open.delete(parent);
+  });
+  return () => open.forEach((socket) => socket.destroy());
+}
+
+/** What the client presented in its handshake; undefined where that was nothing. */
+export function certificateOf(socket: Socket | TLSSocket): ClientCertificate | undefined {
+  if (!("getPeerCertificate" in socket)) return undefined;
+  const certificate = socket.getPeerCertificate() as
+    | { subject?: { CN?: string | string[] } }
+    | undefined;
+  if (!certificate?.subject) return undefined;
+  if (!socket.authorized) return { refused: String(socket.authorizationError ?? "unknown issuer") };
+  const { CN: name } = certificate.subject;
+  if (typeof name === "string" && name !== "") return { commonName: name };
+  return { refused: "it has no CommonName, or several" };
+}
