@@ -1,82 +1,19 @@
 import assert from "node:assert/strict";
-import { silent } from "../../lib/base/log.ts";
-import { createBuilder } from "../../lib/build/engine.ts";
-import { createRuntime } from "../../lib/runtime/runc.ts";
-import { createSnapshotter } from "../../lib/snapshot/create.ts";
-import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
-import { closeTreeWorkers } from "../../lib/snapshot/tree_jobs.ts";
-import { unpackImage } from "../../lib/snapshot/unpack.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
-import { builderContract, type BuilderFixture } from "../../test/contract/builder.ts";
-import { build, imagesWithBase } from "../../test/contract/builder_fixture.ts";
+import { builderContract } from "../../test/contract/builder.ts";
+import { build } from "../../test/contract/builder_fixture.ts";
+import { openNewEngine } from "../../test/contract/engine_fixture.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
-import { createRuncExecutor } from "./runc.ts";
 
 const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
 
-interface EngineFixture extends BuilderFixture {
-  folder: string;
-  /** Opens the engine on the same data once more, as after a crash. */
-  again(keepCacheBytes?: number): Promise<EngineFixture>;
-  snapshotter: Snapshotter;
-}
-
-async function openEngine(
-  folder: string,
-  images?: BuilderFixture["images"],
-  keepCacheBytes?: number,
-): Promise<EngineFixture> {
-  const known = images ?? await imagesWithBase(folder);
-  const runtime = await createRuntime({ binary: "runc", root: `${folder}/state` });
-  const snapshotter = await createSnapshotter({
-    root: `${folder}/snapshots`,
-    driver: "auto",
-    log: silent,
-  });
-  const builder = await createBuilder({
-    root: `${folder}/build`,
-    snapshotter,
-    executor: createRuncExecutor({ runtime, bundles: `${folder}/build/bundles` }),
-    images: known,
-    log: silent,
-    concurrency: 4,
-    ...(keepCacheBytes !== undefined && { keepCacheBytes }),
-    unpack: (image, options) => unpackImage(snapshotter, image, options),
-  });
-  return {
-    builder,
-    images: known,
-    folder,
-    snapshotter,
-    again: (keep) => openEngine(folder, known, keep),
-    assertClean: async () => {
-      await builder[Symbol.asyncDispose]();
-      assert.deepEqual(await mountsUnder(folder), []);
-      assert.deepEqual(await runtime.list(), []);
-      for (const name of ["mnt", "tmp", "contexts"]) {
-        assert.deepEqual([...Deno.readDirSync(`${folder}/build/${name}`)], [], name);
-      }
-      for await (const { kind, name } of snapshotter.list()) {
-        assert.equal(kind, "committed", `${name} is left active`);
-      }
-    },
-    [Symbol.asyncDispose]: async () => {
-      await builder[Symbol.asyncDispose]();
-      closeTreeWorkers();
-      await Deno.remove(folder, { recursive: true });
-    },
-  };
-}
-
-const openNew = async () => await openEngine(await Deno.makeTempDir({ prefix: "svc-build-" }));
-
-builderContract({ name: "engine on runc", ignore, open: openNew });
+builderContract({ name: "engine on runc", ignore, open: openNewEngine });
 
 Deno.test({
   name: "engine: a later one clears what a crash left and keeps the cache",
   ignore,
   fn: async () => {
-    await using first = await openNew();
+    await using first = await openNewEngine();
     const files = { Dockerfile: "FROM base\nRUN echo kept > /kept\n" };
     const { result } = await build(first.builder, files);
     const { promise: begun, resolve } = Promise.withResolvers<void>();
@@ -101,7 +38,7 @@ Deno.test({
   name: "engine: a record whose snapshot or blob is gone is no obstacle",
   ignore,
   fn: async () => {
-    await using fixture = await openNew();
+    await using fixture = await openNewEngine();
     const { builder, images, folder } = fixture;
     const files = { Dockerfile: "FROM base\nRUN echo a > /a\nRUN echo b > /b\n" };
     const { result } = await build(builder, files);
@@ -132,7 +69,7 @@ Deno.test({
   ignore,
   fn: async () => {
     const keep = 8 << 20;
-    await using first = await openNew();
+    await using first = await openNewEngine();
     const step = (name: string) => ({
       Dockerfile:
         `FROM base\nRUN --mount=type=cache,target=/c head -c 3000000 /dev/zero > /${name}` +

@@ -16,16 +16,40 @@ export type BuildEvent =
   | { type: "error"; error: Problem };
 
 export interface BuildResult {
-  /** Digest of the image's manifest. */
+  /** Digest of the image's manifest, or of its index; "" where no image was made. */
   digest: string;
-  /** Digest of its config: docker's image id. */
+  /** Digest of its config: docker's image id. Of several platforms the first one's. */
   imageId: string;
+  /** Of what `digest` stands for; its bytes. */
+  mediaType?: string;
+  descriptorSize?: number;
   /** Names it was published under, complete with registry and tag. */
   names: string[];
   /** Bytes of all layers, compressed. */
   size: number;
+  /** What an index holds. */
+  platforms?: BuiltPlatform[];
+  /** Archives that wait to be taken (`GET /build/outputs/{id}`). */
+  outputs?: BuildOutput[];
   /** Steps run and steps answered by the cache. */
   ran: number;
   cached: number;
   durationMs: number;
+}
+
+export interface BuiltPlatform {
+  /** "linux/arm64". */
+  platform: string;
+  digest: string;
+  imageId: string;
+  size: number;
+}
+
+export interface BuildOutput {
+  /** Place of the `output` parameter that asked for it, from 0. */
+  index: number;
+  type: "oci" | "docker" | "tar" | "local";
+  id: string;
+  /** Bytes of the archive. */
+  size: number;
 }

@@ -1,9 +1,11 @@
 /** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import type { OutputSpec } from "../api/build_output.ts";
 import type { BuildCache } from "./cache/cache.ts";
+import type { Spool } from "./export/spool.ts";
 import type { AgentSource, Entitlement, NamedContext, SecretSource } from "./inputs.ts";
 
-export interface BuildRequest {
+export interface BuildRequest extends BuildDelivery {
   /** Image names to publish under; may be empty (build only). */
   tags: string[];
   /** Path of the Dockerfile within the context; default "Dockerfile". */
@@ -12,7 +14,7 @@ export interface BuildRequest {
   buildArgs: Record<string, string>;
   labels: Record<string, string>;
   noCache: boolean;
-  /** "os/arch[/variant]"; default the host's. */
+  /** "os/arch[/variant]", several separated by commas; default the host's. */
   platform?: string;
   /** The context as a tar archive: plain, gzip or zstd, told apart by its first bytes. */
   context: ReadableStream<Uint8Array>;
@@ -32,6 +34,14 @@ export interface BuildRequest {
   allow?: Entitlement[];
 }
 
+/** Where the result goes and what goes with it. */
+export interface BuildDelivery {
+  /** Default: the image, pushed under `tags`. Their `dest` is the client's affair. */
+  outputs?: OutputSpec[];
+  /** As `--annotation` has them. */
+  annotations?: string[];
+}
+
 export interface BuildOptions {
   onEvent: (event: BuildEvent) => void;
   signal?: AbortSignal;
@@ -43,6 +53,8 @@ export interface Builder extends AsyncDisposable {
    * command, exitCode, output) or what storage threw; events tell the story until then.
    */
   build(request: BuildRequest, options: BuildOptions): Promise<BuildResult>;
+  /** Archives that outputs gave, each to be taken once; absent where another process keeps them. */
+  readonly outputs?: Pick<Spool, "take">;
   /** What it keeps for later builds; absent where another process keeps it. */
   readonly cache?: Pick<BuildCache, "usage" | "prune">;
 }

@@ -3,7 +3,7 @@ import type { BuildResult } from "../api/build.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
-import { hostPlatform, parsePlatform } from "../oci/platform.ts";
+import { formatPlatform } from "../oci/platform.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import { BuildCache } from "./cache/cache.ts";
@@ -12,12 +12,15 @@ import { SnapshotShelf } from "./cache/snapshots.ts";
 import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
 import type { Executor } from "./executor.ts";
-import { type Exported, exportImage } from "./export/export.ts";
+import { checkExport, type Exported, exportResult, PLAIN_OUTPUT } from "./export/export.ts";
+import type { SolvedPlan } from "./export/assemble.ts";
+import { Spool } from "./export/spool.ts";
 import { parseDockerfile } from "./parse/parse.ts";
-import { type BuildPlan, chain, type Vertex } from "./plan/graph.ts";
+import { type BuildPlan, chain } from "./plan/graph.ts";
 import { planBuild } from "./plan/plan.ts";
+import { parsePlatforms, requireRunnable } from "./platforms.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
-import type { Engine, Outcome, Unpack } from "./solve/engine_context.ts";
+import type { BuildState, Engine, Unpack } from "./solve/engine_context.ts";
 import { Flights } from "./solve/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
 import { Reporter } from "./solve/reporter.ts";
@@ -46,8 +49,31 @@ export interface BuilderDeps {
 const CONTEXT = { id: "context", name: "load build context" };
 const EXPORT = { id: "export", name: "export image" };
 
+/** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */
+function nameByPlatform(plan: BuildPlan): void {
+  const platform = formatPlatform(plan.platform);
+  for (const vertex of plan.vertices) {
+    vertex.id = `${platform} ${vertex.id}`;
+    vertex.name = vertex.name.startsWith("[")
+      ? `[${platform} ${vertex.name.slice(1)}`
+      : `[${platform}] ${vertex.name}`;
+  }
+}
+
+function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) {
+  const { tags, outputs = [], annotations = [] } = request;
+  return {
+    images,
+    tags,
+    outputs: outputs.length > 0 ? outputs : [PLAIN_OUTPUT],
+    annotations,
+    spool,
+  };
+}
+
 class LocalBuilder implements Builder {
   readonly cache: BuildCache;
+  readonly outputs: Spool;
   #deps: BuilderDeps;
   #engine: Engine;
   #running = new Set<Promise<unknown>>();
@@ -56,10 +82,11 @@ class LocalBuilder implements Builder {
   /** One trim runs and one waits at most: the second sees what all builds until then left. */
   #trims = 0;
 
-  constructor(deps: BuilderDeps, engine: Engine, cache: BuildCache) {
+  constructor(deps: BuilderDeps, engine: Engine, kept: { cache: BuildCache; outputs: Spool }) {
     this.#deps = deps;
     this.#engine = engine;
-    this.cache = cache;
+    this.cache = kept.cache;
+    this.outputs = kept.outputs;
   }
 
   async build(request: BuildRequest, options: BuildOptions): Promise<BuildResult> {
@@ -92,6 +119,7 @@ class LocalBuilder implements Builder {
     this.#stop.abort(reason);
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
     await this.#engine.flights.idle();
+    this.outputs[Symbol.dispose]();
   }
 
   #keep(work: Promise<unknown>): void {
@@ -108,37 +136,43 @@ class LocalBuilder implements Builder {
     // What this build finds in the cache stays there until it has ended.
     using _use = this.#engine.snapshotter.use();
     const reporter = new Reporter(onEvent);
+    const platforms = parsePlatforms(request.platform);
     const context = await this.#receive(request, reporter, signal);
-    let solver: Solver | undefined;
+    const solvers: Solver[] = [];
     try {
       const dockerfile = this.#dockerfile(request, context);
-      const plan = await planBuild({
-        dockerfile,
-        target: request.target,
-        buildArgs: request.buildArgs,
-        labels: request.labels,
-        platform: request.platform ? parsePlatform(request.platform) : hostPlatform(),
-        images: this.#deps.images,
-        signal,
-      });
-      for (const { message, line } of plan.warnings) reporter.warning(message, line);
-      // Names that cannot be pushed to are refused before any work is done.
-      for (const tag of request.tags) this.#deps.images.target(tag);
-      for (const vertex of plan.vertices) reporter.announce(vertex);
-      const build = {
-        file: dockerfile.file,
-        context,
-        noCache: request.noCache,
-        epoch: plan.epoch,
-      };
-      solver = new Solver(this.#engine, build, reporter, signal);
-      const layers = chain(plan.root).filter((vertex) => vertex.kind !== "image");
-      const outcomes = await solver.solve(layers);
-      // What the cache made unnecessary is as good as cached.
-      for (const vertex of plan.vertices) {
-        reporter.done(vertex.id, "cached", vertex.kind !== "image");
+      const plans: BuildPlan[] = [];
+      for (const platform of platforms) {
+        const plan = await planBuild({
+          dockerfile,
+          target: request.target,
+          buildArgs: request.buildArgs,
+          labels: request.labels,
+          platform,
+          images: this.#deps.images,
+          signal,
+        });
+        if (platforms.length > 1) nameByPlatform(plan);
+        plans.push(plan);
       }
-      const exported = await this.#export(request, plan, outcomes, reporter, signal);
+      for (const { message, line } of plans[0].warnings) reporter.warning(message, line);
+      // What cannot be delivered or run is refused before any work is done.
+      const delivery = deliveryOf(request, this.#deps.images, this.outputs);
+      checkExport(delivery);
+      for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file);
+      for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
+      const solved = await this.#solve(
+        plans,
+        {
+          file: dockerfile.file,
+          context,
+          noCache: request.noCache,
+        },
+        solvers,
+        reporter,
+        signal,
+      );
+      const exported = await this.#export(delivery, solved, reporter, signal);
       if (reporter.ran > 0) this.#keep(this.#sync());
       return {
         ...exported,
@@ -147,8 +181,38 @@ class LocalBuilder implements Builder {
         durationMs: Math.round(performance.now() - began),
       };
     } finally {
-      await this.#release(context, solver);
+      await this.#release(context, solvers);
     }
+  }
+
+  /** All platforms at once; the first failure ends the others. */
+  async #solve(
+    plans: readonly BuildPlan[],
+    build: Omit<BuildState, "epoch">,
+    solvers: Solver[],
+    reporter: Reporter,
+    signal: AbortSignal,
+  ): Promise<SolvedPlan[]> {
+    const abort = new AbortController();
+    const both = AbortSignal.any([signal, abort.signal]);
+    const solved = await Promise.allSettled(plans.map(async (plan) => {
+      const solver = new Solver(this.#engine, { ...build, epoch: plan.epoch }, reporter, both);
+      solvers.push(solver);
+      try {
+        const layers = chain(plan.root).filter((vertex) => vertex.kind !== "image");
+        const outcomes = await solver.solve(layers);
+        // What the cache made unnecessary is as good as cached.
+        for (const vertex of plan.vertices) {
+          reporter.done(vertex.id, "cached", vertex.kind !== "image");
+        }
+        return { plan, outcomes };
+      } catch (error) {
+        abort.abort(error);
+        throw error;
+      }
+    }));
+    if (abort.signal.aborted) throw abort.signal.reason;
+    return solved.map((one) => (one as PromiseFulfilledResult<SolvedPlan>).value);
   }
 
   async #receive(
@@ -187,20 +251,17 @@ class LocalBuilder implements Builder {
   }
 
   async #export(
-    request: BuildRequest,
-    plan: BuildPlan,
-    outcomes: ReadonlyMap<Vertex, Outcome>,
+    delivery: ReturnType<typeof deliveryOf>,
+    solved: SolvedPlan[],
     reporter: Reporter,
     signal: AbortSignal,
   ): Promise<Exported> {
     reporter.announce(EXPORT);
     reporter.step(EXPORT.id, { type: "start" });
     try {
-      const exported = await exportImage(this.#engine, {
-        plan,
-        outcomes,
-        images: this.#deps.images,
-        tags: request.tags,
+      const exported = await exportResult(this.#engine, {
+        ...delivery,
+        solved,
         onProgress: (label, current, total) =>
           reporter.step(EXPORT.id, { type: "progress", label, current, total }),
         signal,
@@ -226,12 +287,13 @@ class LocalBuilder implements Builder {
   }
 
   /** Another build may still be running a step that this one began, with this one's context. */
-  async #release(context: Context, solver: Solver | undefined): Promise<void> {
-    if (solver?.lent) {
-      this.#keep(solver.released().then(() => context[Symbol.asyncDispose]()));
+  async #release(context: Context, solvers: readonly Solver[]): Promise<void> {
+    const released = Promise.all(solvers.map((solver) => solver.released()));
+    if (solvers.some((solver) => solver.lent)) {
+      this.#keep(released.then(() => context[Symbol.asyncDispose]()));
       return;
     }
-    await solver?.released();
+    await released;
     await context[Symbol.asyncDispose]();
   }
 
@@ -275,5 +337,5 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     unpack,
     log,
   };
-  return new LocalBuilder(deps, engine, cache);
+  return new LocalBuilder(deps, engine, { cache, outputs: await Spool.open(`${root}/outputs`) });
 }

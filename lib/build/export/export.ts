@@ -1,211 +1,186 @@
-/** Delivers a solved plan: layers packed and pushed, config and manifest made, tags set. */
-import { SvcError } from "../../base/errors.ts";
-import type { BlobBody, ImageSink } from "../../oci/image.ts";
-import { digestOf } from "../../oci/digest.ts";
+/** Delivers solved plans: to registries, or as archives that the client takes. */
+import type { BuildOutput, BuildResult } from "../../api/build.ts";
+import type { OutputSpec } from "../../api/build_output.ts";
+import { formatPlatform } from "../../oci/platform.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
-import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
 import { chainIDs } from "../../snapshot/unpack.ts";
-import { type BuildPlan, chain, type Vertex } from "../plan/graph.ts";
-import type { Engine, Outcome } from "../solve/engine_context.ts";
-import type { LayerBlob } from "../solve/records.ts";
-import { imageConfig, imageManifest } from "./image.ts";
-import { packLayer } from "./pack.ts";
-
-/** Layers that are packed or pushed at once. */
-const AT_ONCE = 2;
+import { chain } from "../plan/graph.ts";
+import type { Engine } from "../solve/engine_context.ts";
+import { parseAnnotation, parseAnnotationField } from "./annotations.ts";
+import { imageArchive } from "./archive.ts";
+import { assemble, type Extra, type ImageForm, type SolvedPlan } from "./assemble.ts";
+import type { ImageContent, PlatformContent } from "./content.ts";
+import { Layers } from "./layers.ts";
+import { DEFAULT_LEVELS } from "./packer_wire.ts";
+import { pushImage, targetsOf } from "./push.ts";
+import { rootfsArchive } from "./rootfs.ts";
+import type { Spool } from "./spool.ts";
 
 export interface ExportRequest {
-  plan: BuildPlan;
-  outcomes: ReadonlyMap<Vertex, Outcome>;
+  solved: readonly SolvedPlan[];
   images: ImageResolver;
+  /** Names of images whose output has none of its own. */
   tags: string[];
+  outputs: readonly OutputSpec[];
+  /** As `--annotation` has them. */
+  annotations: readonly string[];
+  spool: Spool;
+  /** Attestations; they go into images, not into docker archives and file systems. */
+  extrasOf?: (images: readonly PlatformContent[], form: ImageForm) => Promise<Extra[]>;
   onProgress: (label: string, current: number, total?: number) => void;
   signal: AbortSignal;
 }
 
-export interface Exported {
-  /** Of the manifest. */
-  digest: Digest;
-  imageId: Digest;
-  names: string[];
-  /** Bytes of all layers, compressed. */
-  size: number;
+export type Exported = Pick<
+  BuildResult,
+  "digest" | "imageId" | "mediaType" | "descriptorSize" | "names" | "size" | "platforms" | "outputs"
+>;
+
+/** The output of a build that names none. */
+export const PLAIN_OUTPUT: OutputSpec = {
+  type: "image",
+  names: [],
+  push: true,
+  byDigest: false,
+  folder: false,
+  compression: "gzip",
+  forceCompression: false,
+  dockerTypes: false,
+  annotations: [],
+};
+
+/** Refuses before any work is done what cannot be delivered. */
+export function checkExport(
+  request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations">,
+): void {
+  for (const output of request.outputs) {
+    formOf(output, request.annotations);
+    if (output.type === "image" && output.push) targetsOf(request.images, namesOf(output, request));
+  }
 }
 
-interface Target {
-  sink: ImageSink;
-  repository: string;
-  tags: string[];
-}
+const namesOf = (output: OutputSpec, { tags }: Pick<ExportRequest, "tags">) =>
+  output.names.length > 0 ? output.names : tags;
 
-/** A layer made here: its blob, and the file that holds it where it was packed just now. */
-interface OwnLayer {
-  outcome: Outcome;
-  blob: LayerBlob;
-  file?: string;
+function formOf(output: OutputSpec, annotations: readonly string[]): ImageForm {
+  const { compression, compressionLevel, forceCompression, dockerTypes } = output;
+  return {
+    packing: { compression, level: compressionLevel ?? DEFAULT_LEVELS[compression] },
+    forceCompression,
+    dockerTypes,
+    annotations: [
+      ...annotations.flatMap(parseAnnotation),
+      ...output.annotations.map(parseAnnotationField),
+    ],
+  };
 }
 
 class Exporter {
   #engine: Engine;
   #request: ExportRequest;
-  #folder: string;
+  #layers: Layers;
+  /** Images by what makes them different. */
+  #images = new Map<string, Promise<ImageContent>>();
 
   constructor(engine: Engine, request: ExportRequest, folder: string) {
     this.#engine = engine;
     this.#request = request;
-    this.#folder = folder;
+    const { onProgress, signal } = request;
+    this.#layers = new Layers(engine, { folder, onProgress, signal });
   }
 
   async run(): Promise<Exported> {
-    const { plan, outcomes, signal } = this.#request;
-    const { targets, names } = this.#targets();
-    const own = chain(plan.root).filter((vertex) => vertex.kind !== "image");
-    const packed = await inOrder(own, (vertex) => this.#pack(outcomes.get(vertex)!));
-    const base = plan.base;
-    const layers = [...base?.manifest.layers ?? [], ...packed.map(({ blob }) => blob.descriptor)];
-    const diffIDs = [
-      ...base?.config.rootfs.diff_ids ?? [],
-      ...packed.map(({ blob }) => blob.diffID),
-    ];
-    const config = encode(
-      imageConfig(plan, { layers, diffIDs }, (vertex) => outcomes.get(vertex)!.reference),
-    );
-    const configDescriptor = describe(MEDIA.config, config);
-    const manifest = encode(imageManifest(configDescriptor, layers));
-    for (const target of targets) {
-      const { sink, repository, tags } = target;
-      await inOrder(base?.manifest.layers ?? [], (layer) => this.#pushBase(target, layer));
-      await inOrder(packed, (layer) => this.#pushOwn(target, layer));
-      if (!await sink.hasBlob(repository, configDescriptor.digest, { signal })) {
-        await sink.putBlob(repository, configDescriptor, new Blob([config]).stream(), { signal });
+    const { outputs } = this.#request;
+    let first: ImageContent | undefined;
+    const names = new Set<string>();
+    const made: BuildOutput[] = [];
+    for (const [index, output] of outputs.entries()) {
+      if (output.type === "tar" || output.type === "local") {
+        made.push(await this.#rootfs(index, output));
+        continue;
       }
-      await sink.putManifest(repository, MEDIA.manifest, manifest, tags, { signal });
+      const image = await this.#image(output);
+      first ??= image;
+      if (output.type === "image") {
+        for (const name of await this.#push(output, image)) names.add(name);
+      } else if (output.type !== "cacheonly") made.push(await this.#archive(index, output, image));
     }
-    await this.#nameChains(packed, diffIDs);
+    if (first) await this.#nameChains(first);
     return {
-      digest: digestOf(manifest),
-      imageId: configDescriptor.digest,
-      names,
-      size: layers.reduce((sum, { size }) => sum + size, 0),
+      digest: first?.root.descriptor.digest ?? "",
+      imageId: first?.platforms[0].config.digest ?? "",
+      ...(first && {
+        mediaType: first.root.descriptor.mediaType,
+        descriptorSize: first.root.descriptor.size,
+      }),
+      names: [...names],
+      size: first?.platforms.reduce((sum, { size }) => sum + size, 0) ?? 0,
+      ...(first && first.platforms.length + first.children.length > 1 && {
+        platforms: first.platforms.map(({ platform, manifest, config, size }) => ({
+          platform: formatPlatform(platform),
+          digest: manifest.digest,
+          imageId: config.digest,
+          size,
+        })),
+      }),
+      ...(made.length > 0 && { outputs: made }),
     };
   }
 
-  /** Tags of one repository go out with one manifest. */
-  #targets(): { targets: Target[]; names: string[] } {
-    const targets: Target[] = [];
-    const names: string[] = [];
-    for (const wanted of this.#request.tags) {
-      const { sink, repository, tag, name } = this.#request.images.target(wanted);
-      names.push(name);
-      const same = targets.find((one) => one.sink === sink && one.repository === repository);
-      if (same) same.tags.push(tag);
-      else targets.push({ sink, repository, tags: [tag] });
+  #image(output: OutputSpec): Promise<ImageContent> {
+    const { solved, extrasOf, annotations } = this.#request;
+    const form = formOf(output, annotations);
+    const docker = output.type === "docker";
+    const key = JSON.stringify([form, docker]);
+    let image = this.#images.get(key);
+    if (!image) {
+      const extras = docker || !extrasOf
+        ? undefined
+        : (images: readonly PlatformContent[]) => extrasOf(images, form);
+      this.#images.set(key, image = assemble(solved, this.#layers, form, extras));
     }
-    return { targets, names };
+    return image;
   }
 
-  async #pack(outcome: Outcome): Promise<OwnLayer> {
-    const known = outcome.record?.blob;
-    return known ? { outcome, blob: known } : await this.#packNow(outcome);
+  async #push(output: OutputSpec, image: ImageContent): Promise<string[]> {
+    if (!output.push) return [];
+    const { images, onProgress, signal } = this.#request;
+    const wanted = namesOf(output, this.#request);
+    const { targets, names } = targetsOf(images, wanted, output.byDigest);
+    for (const target of targets) await pushImage(image, target, { onProgress, signal });
+    return names;
   }
 
-  async #packNow(outcome: Outcome): Promise<OwnLayer> {
-    const { signal } = this.#request;
-    const file = `${this.#folder}/${crypto.randomUUID()}`;
-    const snapshot = outcome.snapshot!;
-    const archive = this.#engine.snapshotter.diff(snapshot, { signal });
-    const { diffID, digest, size } = await packLayer(archive, file, signal);
-    const blob = { descriptor: { mediaType: MEDIA.layerGzip, digest, size }, diffID };
-    await this.#engine.records.setBlob(outcome.key, snapshot, blob);
-    return { outcome, blob, file };
+  async #archive(index: number, output: OutputSpec, image: ImageContent): Promise<BuildOutput> {
+    const { spool, signal } = this.#request;
+    const { type } = output as { type: "oci" | "docker" };
+    const names = namesOf(output, this.#request);
+    const { id, size } = await spool.put(imageArchive(image, type, names, signal), signal);
+    return { index, type, id, size };
   }
 
-  async #pushOwn({ sink, repository }: Target, layer: OwnLayer): Promise<void> {
-    const { onProgress, signal } = this.#request;
-    const { descriptor } = layer.blob;
-    if (await sink.hasBlob(repository, descriptor.digest, { signal })) return;
-    if (!layer.file) {
-      // Known from an earlier build, but not to this sink: the same snapshot packs to the same bytes.
-      const again = await this.#packNow(layer.outcome);
-      if (again.blob.descriptor.digest !== descriptor.digest) {
-        throw new SvcError(
-          "internal",
-          `Cannot push layer ${descriptor.digest}: packed again it is ${again.blob.descriptor.digest}`,
-          { help: "build once more with --no-cache" },
-        );
-      }
-      layer.file = again.file;
-    }
-    const label = short(descriptor.digest);
-    onProgress(label, 0, descriptor.size);
-    const file = await Deno.open(layer.file!);
-    await sink.putBlob(repository, descriptor, file.readable, { signal });
-    onProgress(label, descriptor.size, descriptor.size);
-  }
-
-  async #pushBase({ sink, repository }: Target, layer: Descriptor): Promise<void> {
-    const { plan, onProgress, signal } = this.#request;
-    const base = plan.base!;
-    if (await sink.hasBlob(repository, layer.digest, { signal })) return;
-    if (await sink.mountBlob?.(repository, layer.digest, base.repository, { signal })) return;
-    const body: BlobBody | undefined = await base.source.get(base.repository, layer.digest, {
-      signal,
-    });
-    if (!body) {
-      throw new SvcError(
-        "blob_unknown",
-        `Cannot push layer ${layer.digest}: ${base.name} does not have it any more`,
-        { help: "push the base image again" },
-      );
-    }
-    const label = short(layer.digest);
-    onProgress(label, 0, layer.size);
-    await sink.putBlob(repository, layer, body.stream(), { signal });
-    onProgress(label, layer.size, layer.size);
+  async #rootfs(index: number, output: OutputSpec): Promise<BuildOutput> {
+    const { spool, solved, signal } = this.#request;
+    const { type } = output as { type: "tar" | "local" };
+    const { id, size } = await spool.put(rootfsArchive(this.#engine, solved, signal), signal);
+    return { index, type, id, size };
   }
 
   /** A deploy of the image finds its layers unpacked under the names it looks for. */
-  async #nameChains(packed: OwnLayer[], diffIDs: Digest[]): Promise<void> {
-    const chains = chainIDs(diffIDs).slice(diffIDs.length - packed.length);
-    for (const [index, { outcome }] of packed.entries()) {
-      await this.#engine.snapshotter.alias(chains[index], outcome.snapshot!);
+  async #nameChains(image: ImageContent): Promise<void> {
+    for (const [at, { plan, outcomes }] of this.#request.solved.entries()) {
+      const own = chain(plan.root).filter((vertex) => vertex.kind !== "image");
+      const { diffIDs } = image.platforms[at];
+      const chains = chainIDs(diffIDs).slice(diffIDs.length - own.length);
+      for (const [index, vertex] of own.entries()) {
+        await this.#engine.snapshotter.alias(chains[index], outcomes.get(vertex)!.snapshot!);
+      }
     }
   }
 }
 
-const short = (digest: Digest) => digest.slice(digest.indexOf(":") + 1).slice(0, 12);
-
-const encode = (document: unknown) => new TextEncoder().encode(JSON.stringify(document));
-
-const describe = (mediaType: string, bytes: Uint8Array): Descriptor => ({
-  mediaType,
-  digest: digestOf(bytes),
-  size: bytes.length,
-});
-
-/** A few at once; results in the order of the items. The first failure stops what has not begun. */
-async function inOrder<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
-  const results = new Array<R>(items.length);
-  const next = items.entries();
-  let failed = false;
-  const lane = async () => {
-    for (const [index, item] of next) {
-      if (failed) return;
-      try {
-        results[index] = await work(item);
-      } catch (error) {
-        failed = true;
-        throw error;
-      }
-    }
-  };
-  const lanes = await Promise.allSettled(Array.from({ length: AT_ONCE }, lane));
-  for (const one of lanes) if (one.status === "rejected") throw one.reason;
-  return results;
-}
-
-/** Throws what the sink threw, or `blob_unknown` where a layer of the base image is gone. */
-export async function exportImage(engine: Engine, request: ExportRequest): Promise<Exported> {
+/** Throws what a registry threw, or `blob_unknown` where a layer of the base image is gone. */
+export async function exportResult(engine: Engine, request: ExportRequest): Promise<Exported> {
   await using folder = await engine.workspace.temporary();
   return await new Exporter(engine, request, folder.path).run();
 }

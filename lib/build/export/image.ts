@@ -15,19 +15,13 @@ const COMMENT = "buildkit.dockerfile.v0";
 
 const isoTime = (seconds: number) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
 
-export interface ImageLayers {
-  /** Those of the base image first. */
-  layers: Descriptor[];
-  diffIDs: Digest[];
-}
-
 /**
  * Times are the steps' reference times, so that the same input gives the same document. `referenceOf`
  * gives a vertex's, in seconds.
  */
 export function imageConfig(
   plan: BuildPlan,
-  { diffIDs }: ImageLayers,
+  diffIDs: Digest[],
   referenceOf: (vertex: Vertex) => number,
 ): ImageConfig {
   const base = plan.base?.config;
@@ -53,7 +47,7 @@ export function imageConfig(
 }
 
 /** An image is for what its base is for, whatever was asked for. */
-function platformOf({ base, platform }: BuildPlan): Platform {
+export function platformOf({ base, platform }: BuildPlan): Platform {
   if (!base) return platform;
   const { os, architecture, variant } = base.config;
   return { os, architecture, ...(variant && { variant }) };
@@ -73,16 +67,19 @@ function sortedConfig(config: BuildPlan["config"]): BuildPlan["config"] {
   );
 }
 
-export function imageManifest(config: Descriptor, layers: Descriptor[]): Manifest {
+export function imageManifest(
+  config: Descriptor,
+  layers: Descriptor[],
+  { dockerTypes = false, annotations }: {
+    dockerTypes?: boolean;
+    annotations?: Record<string, string>;
+  } = {},
+): Manifest {
   return {
     schemaVersion: 2,
-    mediaType: MEDIA.manifest,
+    mediaType: dockerTypes ? MEDIA.dockerManifest : MEDIA.manifest,
     config,
-    layers: layers.map((layer) => ({ ...layer, mediaType: ociLayer(layer.mediaType) })),
+    layers,
+    ...(annotations && { annotations }),
   };
-}
-
-/** Docker's media types of layers in an OCI manifest are read by some engines only. */
-function ociLayer(mediaType: string): string {
-  return mediaType === MEDIA.dockerLayerGzip ? MEDIA.layerGzip : mediaType;
 }

@@ -3,17 +3,16 @@
  * done here, because starting a Worker takes longer. Which of the two depends on the archive alone, and
  * both give the same bytes.
  */
-import { gzipSync } from "node:zlib";
 import { SvcError } from "../../base/errors.ts";
 import { startWorker } from "../../base/worker.ts";
 import { digestOf } from "../../oci/digest.ts";
 import type { Digest } from "../../oci/types.ts";
-import { type FromPacker, GZIP_LEVEL, type ToPacker } from "./packer_wire.ts";
+import { type FromPacker, type Packing, packWhole, type ToPacker } from "./packer_wire.ts";
 
 export interface PackedLayer {
   /** Digest of the archive. */
   diffID: Digest;
-  /** Digest and bytes of the gzip file. */
+  /** Digest and bytes of the packed file. */
   digest: Digest;
   size: number;
 }
@@ -24,10 +23,11 @@ const SMALL = 128 * 1024;
 /** Bytes on their way to the Worker, at most (and one chunk more). */
 const WINDOW = 4 << 20;
 
-/** Writes the gzip of `archive` to the new file `path`. */
+/** Writes the packed `archive` to the new file `path`. */
 export async function packLayer(
   archive: ReadableStream<Uint8Array>,
   path: string,
+  packing: Packing,
   signal?: AbortSignal,
 ): Promise<PackedLayer> {
   signal?.throwIfAborted();
@@ -36,19 +36,26 @@ export async function packLayer(
   try {
     for (let size = 0; size <= SMALL;) {
       const { done, value } = await reader.read();
-      if (done) return await packSmall(new Uint8Array(await new Blob(head).arrayBuffer()), path);
+      if (done) {
+        const whole = new Uint8Array(await new Blob(head).arrayBuffer());
+        return await packSmall(whole, path, packing);
+      }
       head.push(ownBuffer(value));
       size += value.length;
     }
-    return await packInWorker(head, reader, path, signal);
+    return await packInWorker(head, reader, path, packing, signal);
   } catch (error) {
     await reader.cancel(error).catch(() => {/* the first error is the one that counts */});
     throw error;
   }
 }
 
-async function packSmall(archive: Uint8Array<ArrayBuffer>, path: string): Promise<PackedLayer> {
-  const packed = gzipSync(archive, { level: GZIP_LEVEL });
+async function packSmall(
+  archive: Uint8Array<ArrayBuffer>,
+  path: string,
+  packing: Packing,
+): Promise<PackedLayer> {
+  const packed = packWhole(archive, packing);
   await Deno.writeFile(path, packed, { createNew: true });
   return { diffID: digestOf(archive), digest: digestOf(packed), size: packed.length };
 }
@@ -57,6 +64,7 @@ async function packInWorker(
   head: Uint8Array<ArrayBuffer>[],
   reader: ReadableStreamDefaultReader<Uint8Array>,
   path: string,
+  packing: Packing,
   signal: AbortSignal | undefined,
 ): Promise<PackedLayer> {
   const worker = startWorker("gzip");
@@ -92,6 +100,7 @@ async function packInWorker(
   const send = (message: ToPacker, transfer: Transferable[] = []) =>
     worker.postMessage(message, transfer);
   try {
+    send({ type: "begin", packing });
     for (;;) {
       const bytes = head.shift() ?? await nextChunk(reader);
       if (!bytes) break;

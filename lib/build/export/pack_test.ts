@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { gunzipSync } from "node:zlib";
+import { gunzipSync, zstdDecompressSync } from "node:zlib";
 import { digestOf } from "../../oci/digest.ts";
 import { packLayer } from "./pack.ts";
+import { DEFAULT_PACKING, packingKey } from "./packer_wire.ts";
 
 function streamOf(bytes: Uint8Array, chunk: number): ReadableStream<Uint8Array> {
   let at = 0;
@@ -32,7 +33,7 @@ Deno.test("layers are packed to the same bytes whatever their chunks", async () 
       const digests = new Set<string>();
       for (const chunk of [777, 65536, 1 << 20]) {
         const path = `${folder}/${size}-${chunk}`;
-        const packed = await packLayer(streamOf(bytes, chunk), path);
+        const packed = await packLayer(streamOf(bytes, chunk), path, DEFAULT_PACKING);
         const file = await Deno.readFile(path);
         assert.equal(packed.size, file.length);
         assert.equal(packed.digest, digestOf(file));
@@ -59,7 +60,10 @@ Deno.test("a stream that fails fails the packing, an abort ends it", async () =>
           controller.enqueue(new Uint8Array(1000));
         },
       });
-      await assert.rejects(packLayer(broken, `${folder}/broken-${size}`), /disk on fire/);
+      await assert.rejects(
+        packLayer(broken, `${folder}/broken-${size}`, DEFAULT_PACKING),
+        /disk on fire/,
+      );
     }
     const abort = new AbortController();
     const endless = new ReadableStream<Uint8Array>({
@@ -69,9 +73,30 @@ Deno.test("a stream that fails fails the packing, an abort ends it", async () =>
       },
     });
     let count = 0;
-    await assert.rejects(packLayer(endless, `${folder}/endless`, abort.signal), {
+    await assert.rejects(packLayer(endless, `${folder}/endless`, DEFAULT_PACKING, abort.signal), {
       name: "AbortError",
     });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("layers are packed with zstd or not at all where that is asked for", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    for (const size of [1000, 3_000_000]) {
+      const bytes = sample(size);
+      for (const compression of ["zstd", "uncompressed"] as const) {
+        const packing = { compression, level: compression === "zstd" ? 7 : 0 };
+        const path = `${folder}/${size}-${packingKey(packing)}`;
+        const packed = await packLayer(streamOf(bytes, 65536), path, packing);
+        const file = await Deno.readFile(path);
+        assert.equal(packed.digest, digestOf(file));
+        assert.equal(packed.diffID, digestOf(bytes));
+        const plain = compression === "zstd" ? zstdDecompressSync(file) : file;
+        assert.ok(digestOf(plain) === packed.diffID);
+      }
+    }
   } finally {
     await Deno.remove(folder, { recursive: true });
   }

@@ -1,10 +1,55 @@
-/** What passes between pack.ts and its Worker. */
+/** What passes between pack.ts and its Worker, and what the two compress alike. */
+import { createGzip, createZstdCompress, gzipSync, zstdCompressSync } from "node:zlib";
+import { constants } from "node:zlib";
+import type { Transform } from "node:stream";
+import { PassThrough } from "node:stream";
 import type { Digest } from "../../oci/types.ts";
 
-/** Most of level 6's gain at half its cost. */
-export const GZIP_LEVEL = 4;
+/** How a layer's archive is packed. The same packing of the same archive gives the same bytes. */
+export interface Packing {
+  compression: "gzip" | "zstd" | "uncompressed";
+  /** Meaningless for `uncompressed`. */
+  level: number;
+}
 
-export type ToPacker = { type: "chunk"; bytes: Uint8Array<ArrayBuffer> } | { type: "end" };
+/** Most of gzip's level 6 at half its cost; zstd's own default. */
+export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
+  gzip: 4,
+  zstd: 3,
+  uncompressed: 0,
+};
+
+export const DEFAULT_PACKING: Packing = { compression: "gzip", level: DEFAULT_LEVELS.gzip };
+
+/** What tells packings apart: "gzip-4". */
+export const packingKey = ({ compression, level }: Packing): string =>
+  compression === "uncompressed" ? compression : `${compression}-${level}`;
+
+const CHUNK = 256 * 1024;
+
+const zstdParams = (level: number) => ({ [constants.ZSTD_c_compressionLevel]: level });
+
+export function packStream({ compression, level }: Packing): Transform {
+  if (compression === "gzip") return createGzip({ level, chunkSize: CHUNK });
+  if (compression === "zstd") {
+    return createZstdCompress({ params: zstdParams(level), chunkSize: CHUNK });
+  }
+  return new PassThrough();
+}
+
+export function packWhole(
+  archive: Uint8Array<ArrayBuffer>,
+  { compression, level }: Packing,
+): Uint8Array {
+  if (compression === "gzip") return gzipSync(archive, { level });
+  if (compression === "zstd") return zstdCompressSync(archive, { params: zstdParams(level) });
+  return archive;
+}
+
+export type ToPacker =
+  | { type: "begin"; packing: Packing }
+  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
+  | { type: "end" };
 
 export type FromPacker =
   | { type: "taken"; bytes: number }

@@ -23,7 +23,8 @@ export interface CacheRecord {
   snapshot: string;
   /** The step's reference time, seconds since 1970. */
   reference: number;
-  blob?: LayerBlob;
+  /** By the packing's key (lib/build/export/packer_wire.ts). */
+  blobs?: Record<string, LayerBlob>;
 }
 
 /** Prefix of the names of snapshots that only records refer to. */
@@ -78,9 +79,15 @@ export class CacheRecords {
   }
 
   /** Adds the packed layer, unless the record has gone on to another snapshot. */
-  async setBlob(key: string, snapshot: string, blob: LayerBlob): Promise<void> {
+  async setBlob(
+    key: string,
+    snapshot: string,
+    packing: string,
+    blob: LayerBlob,
+  ): Promise<void> {
     const record = await this.#read(key);
-    if (record?.snapshot === snapshot) await this.put({ ...record, blob });
+    if (record?.snapshot !== snapshot) return;
+    await this.put({ ...record, blobs: { ...record.blobs, [packing]: blob } });
   }
 
   async link(key: string): Promise<string | undefined> {

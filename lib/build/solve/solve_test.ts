@@ -166,10 +166,10 @@ Deno.test("records: a missing snapshot or a torn file is a miss, the sweep keeps
       descriptor: { mediaType: "m", digest: "sha256:d", size: 1 },
       diffID: "sha256:e",
     };
-    await records.setBlob("k1", "build-other", blob);
+    await records.setBlob("k1", "build-other", "gzip-4", blob);
     assert.deepEqual(await records.find("k1"), record);
-    await records.setBlob("k1", "build-kept", blob);
-    assert.deepEqual((await records.find("k1"))?.blob, blob);
+    await records.setBlob("k1", "build-kept", "gzip-4", blob);
+    assert.deepEqual((await records.find("k1"))?.blobs, { "gzip-4": blob });
     assert.equal(await records.find("k2"), undefined);
     assert.equal(await records.find("k3"), undefined);
     await Deno.writeTextFile(`${folder}/steps/k4`, "{torn");

@@ -1,0 +1,195 @@
+/** Where the result of a build goes: `--output` and the query parameter `output` (buildx syntax). */
+import { formatFields, parseFields } from "../base/csv_fields.ts";
+import { SvcError } from "../base/errors.ts";
+import { suggestion } from "../base/nearest.ts";
+
+export const OUTPUT_TYPES = [
+  "image",
+  "registry",
+  "docker",
+  "oci",
+  "tar",
+  "local",
+  "cacheonly",
+] as const;
+export type OutputType = typeof OUTPUT_TYPES[number];
+
+export const LAYER_COMPRESSIONS = ["gzip", "zstd", "uncompressed"] as const;
+export type LayerCompression = typeof LAYER_COMPRESSIONS[number];
+
+export interface OutputSpec {
+  /** `registry` is read as `image` that is pushed. */
+  type: Exclude<OutputType, "registry">;
+  /** Names of an image; none: those of the build. */
+  names: string[];
+  /** Of an image: false means that it is made and goes nowhere. */
+  push: boolean;
+  /** Pushed by its digest alone, without a tag. */
+  byDigest: boolean;
+  /** Path on the client, "-" for its standard output. The server never sees one. */
+  dest?: string;
+  /** Of oci and docker: a folder instead of an archive. Made by the client. */
+  folder: boolean;
+  compression: LayerCompression;
+  /** Absent: the engine's own choice. */
+  compressionLevel?: number;
+  /** The base image's layers too. */
+  forceCompression: boolean;
+  /** Docker's media types instead of the OCI's. */
+  dockerTypes: boolean;
+  /** `annotation…` fields: "[manifest|index|…][platform].key" with its value, see annotations.ts. */
+  annotations: string[];
+}
+
+const WHAT = "--output";
+const LEVELS: Record<LayerCompression, [number, number]> = {
+  gzip: [0, 9],
+  zstd: [0, 22],
+  uncompressed: [0, 0],
+};
+
+const invalid = (text: string, why: string, help = "") =>
+  new SvcError("argument_invalid", `Cannot read ${WHAT} ${JSON.stringify(text)}: ${why}`, {
+    ...(help && { help }),
+  });
+
+/** A value of true or false; the key alone is true. */
+function flag(text: string, key: string, value: string | undefined): boolean {
+  if (value === undefined || /^(1|t|true)$/i.test(value)) return true;
+  if (/^(0|f|false)$/i.test(value)) return false;
+  throw invalid(text, `${key} is true or false, not ${JSON.stringify(value)}`);
+}
+
+/**
+ * Reads `type=T,key=value…`; a path alone is `type=local,dest=PATH`, and "-" is `type=tar,dest=-`. Throws
+ * `argument_invalid`.
+ */
+export function parseOutput(text: string): OutputSpec {
+  const spec: OutputSpec = {
+    type: "image",
+    names: [],
+    push: true,
+    byDigest: false,
+    folder: false,
+    compression: "gzip",
+    forceCompression: false,
+    dockerTypes: false,
+    annotations: [],
+  };
+  if (text === "-") return { ...spec, type: "tar", dest: "-" };
+  const fields = parseFields(text, WHAT);
+  if (fields.length === 1 && fields[0][1] === undefined) {
+    return { ...spec, type: "local", dest: text };
+  }
+  let type: string | undefined;
+  for (const [key, value] of fields) {
+    if (
+      /^annotation(-(manifest|index|manifest-descriptor|index-descriptor))?(\[[^\]]*\])?\./.test(
+        key,
+      )
+    ) {
+      spec.annotations.push(`${key}=${value ?? ""}`);
+      continue;
+    }
+    switch (key) {
+      case "type":
+        type = value;
+        break;
+      case "name":
+        spec.names = (value ?? "").split(",").filter(Boolean);
+        break;
+      case "dest":
+        spec.dest = value;
+        break;
+      case "push":
+        spec.push = flag(text, key, value);
+        break;
+      case "push-by-digest":
+        spec.byDigest = flag(text, key, value);
+        break;
+      case "tar":
+        spec.folder = !flag(text, key, value);
+        break;
+      case "compression":
+        if (value !== "gzip" && value !== "zstd" && value !== "uncompressed") {
+          throw invalid(text, `compression is one of ${LAYER_COMPRESSIONS.join(", ")}`);
+        }
+        spec.compression = value;
+        break;
+      case "compression-level":
+        spec.compressionLevel = /^\d{1,2}$/.test(value ?? "") ? Number(value) : NaN;
+        break;
+      case "force-compression":
+        spec.forceCompression = flag(text, key, value);
+        break;
+      case "oci-mediatypes":
+        spec.dockerTypes = !flag(text, key, value);
+        break;
+      default:
+        throw invalid(text, `there is no field ${JSON.stringify(key)}${suggestion(key, FIELDS)}`);
+    }
+  }
+  if (type === undefined) throw invalid(text, "the type is missing", "begin with type=");
+  if (type === "registry") type = "image";
+  if (!OUTPUT_TYPES.some((known) => known === type)) {
+    throw invalid(
+      text,
+      `there is no type ${JSON.stringify(type)}${suggestion(type, OUTPUT_TYPES)}`,
+      `the types are ${OUTPUT_TYPES.join(", ")}`,
+    );
+  }
+  spec.type = type as OutputSpec["type"];
+  check(text, spec);
+  return spec;
+}
+
+const FIELDS = [
+  "type",
+  "name",
+  "dest",
+  "push",
+  "push-by-digest",
+  "tar",
+  "compression",
+  "compression-level",
+  "force-compression",
+  "oci-mediatypes",
+  "annotation.",
+];
+
+function check(text: string, spec: OutputSpec): void {
+  const { type, compression, compressionLevel: level, dest, folder } = spec;
+  const [least, most] = LEVELS[compression];
+  if (level !== undefined && !(level >= least && level <= most)) {
+    throw invalid(text, `the level of ${compression} is from ${least} to ${most}`);
+  }
+  if (dest !== undefined && (type === "image" || type === "cacheonly")) {
+    throw invalid(text, `type ${type} has no dest`);
+  }
+  if (type === "local" && dest === "-") throw invalid(text, "a folder cannot be standard output");
+  if (folder && type !== "oci" && type !== "docker") throw invalid(text, `type ${type} has no tar`);
+  if (folder && (dest === undefined || dest === "-")) throw invalid(text, "tar=false needs a dest");
+  if (spec.dockerTypes && compression === "zstd") {
+    throw invalid(text, "docker's media types know no zstd", "leave oci-mediatypes out");
+  }
+}
+
+/** What the server is told: everything but where the client puts it. */
+export function formatOutput(spec: OutputSpec): string {
+  return formatFields([
+    ["type", spec.type],
+    ...spec.names.length > 0 ? [["name", spec.names.join(",")] as [string, string]] : [],
+    ...!spec.push ? [["push", "false"] as [string, string]] : [],
+    ...spec.byDigest ? [["push-by-digest", "true"] as [string, string]] : [],
+    ...spec.compression !== "gzip" ? [["compression", spec.compression] as [string, string]] : [],
+    ...spec.compressionLevel !== undefined
+      ? [["compression-level", String(spec.compressionLevel)] as [string, string]]
+      : [],
+    ...spec.forceCompression ? [["force-compression", "true"] as [string, string]] : [],
+    ...spec.dockerTypes ? [["oci-mediatypes", "false"] as [string, string]] : [],
+    ...spec.annotations.map((text): [string, string] => {
+      const equals = text.indexOf("=");
+      return [text.slice(0, equals), text.slice(equals + 1)];
+    }),
+  ]);
+}
