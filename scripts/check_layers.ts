@@ -21,7 +21,7 @@ const MAY: Record<string, readonly string[]> = {
   wire: LOW,
   snapshot: ["oci", "sys", "base"],
   runtime: ["oci", "sys", "base"],
-  store: ["api", ...OCI],
+  store: ["api", "sys", ...OCI],
   registry: ["store", "api", ...OCI],
   remote: ["api", ...OCI],
   build: ["api", "remote", "wire", ...HOST],

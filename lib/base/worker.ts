@@ -9,6 +9,7 @@
 /** Name → module, relative to the repository's root. */
 export const WORKERS = {
   context: "lib/build/context/context_worker.ts",
+  intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
   tree: "lib/snapshot/tree_worker.ts",
 } as const satisfies Record<string, string>;

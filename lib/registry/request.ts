@@ -2,6 +2,7 @@
 import { type Fields, Reply } from "../api/reply.ts";
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
+import { rawBodyOf, setRawBody } from "../base/raw_body.ts";
 import type {
   BlobBody,
   ByteRange,
@@ -167,9 +168,10 @@ export function contentLength(request: Request): number | undefined {
  * error of ours. Null where there is none.
  */
 export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
-  const reader = request.body?.getReader();
-  if (!reader) return null;
-  return new ReadableStream<Uint8Array>({
+  if (!request.body) return null;
+  const take = rawBodyOf(request.body);
+  const reader = request.body.getReader();
+  const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const next = await reader.read().catch((cause) => {
         throw new SvcError(
@@ -183,6 +185,8 @@ export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
     },
     cancel: (reason) => reader.cancel(reason),
   }, { highWaterMark: 0 });
+  setRawBody(body, take);
+  return body;
 }
 
 /** A body of at most `limit` bytes as one buffer. Throws `tooLarge()` before reading more than that. */

@@ -5,7 +5,10 @@
  * Every implementation passes `test/contract/object_store.ts`.
  */
 import { SvcError } from "../base/errors.ts";
+import type { RawSource } from "../base/raw_body.ts";
+import type { DigestAlgorithm } from "../oci/digest.ts";
 import type { ByteRange } from "../oci/image.ts";
+import type { Digest } from "../oci/types.ts";
 
 export interface ObjectInfo {
   key: string;
@@ -48,6 +51,8 @@ export interface ObjectStore extends AsyncDisposable {
   readonly exclusive: boolean;
   /** Missing: undefined. A range that begins past the end throws `range_invalid`. */
   get(key: string, options?: CallOptions & { range?: ByteRange }): Promise<ObjectBody | undefined>;
+  /** A small object as a whole, where the store has a cheaper way to it than `get`. Missing: undefined. */
+  read?(key: string, options?: CallOptions): Promise<Uint8Array | undefined>;
   /**
    * Atomic and durable: readers see all of it or none, and it survives a crash once this resolves.
    * `ifAbsent` leaves an existing object alone and resolves to `created: false`.
@@ -60,6 +65,11 @@ export interface ObjectStore extends AsyncDisposable {
   stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined>;
   /** Idempotent; false where there was nothing. Durable. */
   delete(key: string, options?: CallOptions): Promise<boolean>;
+  /**
+   * Deletes many, where the store can do that for less than one by one; in any order. Of a call that
+   * fails or is cut some may be gone, and what its caller then sees is as if none were: it asks again.
+   */
+  deleteAll?(keys: string[], options?: CallOptions): Promise<void>;
   /**
    * In byte order of keys, strictly after `after`. `prefix` is empty or ends with "/"; with `delimiter`
    * what lies deeper is one `{prefix}` (ending with "/"), and `after` may be one. `brief`: only the keys
@@ -105,4 +115,26 @@ export interface UploadFile {
    * ended it, or a write failed): close it and open the upload again. Absent where that cannot be.
    */
   current?(): Promise<boolean>;
+  /** Takes bodies from their connections by itself, where it can. */
+  intake?: UploadIntake;
+}
+
+export interface UploadIntake {
+  /**
+   * Appends a body that is still on its connection, which is given back. However it ends, what arrived is
+   * appended and counts in `offset`. Throws what stopped it: `size_invalid` past `limit` bytes, `cancelled`
+   * where the connection broke off, the signal's reason.
+   */
+  receive(
+    source: RawSource,
+    options: {
+      /** What {@linkcode UploadIntake.digest} will probably be asked for. */
+      algorithm: DigestAlgorithm;
+      limit?: number;
+      signal: AbortSignal;
+      moved: (bytes: number) => void;
+    },
+  ): Promise<void>;
+  /** The digest of all bytes held; cheap for those that were received. */
+  digest(algorithm: DigestAlgorithm): Promise<Digest>;
 }

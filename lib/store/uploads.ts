@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
+import { rawBodyOf } from "../base/raw_body.ts";
 import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
@@ -27,8 +28,8 @@ interface Running {
 /** One upload in memory. `file` may be used by the holder of `mutex` only. */
 class Session {
   readonly mutex = new Mutex();
-  /** Undefined: to be made from the bytes held. */
-  digester: Digester | undefined;
+  /** Of the bytes held; "intake": the file itself has it. Undefined: to be made from them. */
+  digester: Digester | "intake" | undefined;
   running: Running | undefined;
   ended = false;
   users = 0;
@@ -46,7 +47,12 @@ function markOf(repository: string): string {
   return createHash("sha256").update(repository).digest("hex").slice(0, 16);
 }
 
-async function digesterOf(file: UploadFile, algorithm: DigestAlgorithm): Promise<Digester> {
+async function digesterOf(
+  file: UploadFile,
+  algorithm: DigestAlgorithm,
+  known?: Digester | "intake",
+): Promise<Digester> {
+  if (known && known !== "intake" && known.algorithm === algorithm) return known;
   const digester = createDigester(algorithm);
   for await (const chunk of file.read()) digester.update(chunk);
   return digester;
@@ -228,7 +234,7 @@ export class Uploads {
         { detail: { offset: file.offset } },
       );
     }
-    const digester = session.digester ?? await digesterOf(file, session.algorithm);
+    const known = session.digester;
     session.digester = undefined;
     const abort = new AbortController();
     const running = session.running = { abort, progress: performance.now() };
@@ -237,16 +243,30 @@ export class Uploads {
         ? AbortSignal.any([options.signal, abort.signal])
         : abort.signal;
       let failure: { error: unknown } | undefined;
+      let digester: Session["digester"];
+      const moved = () => running.progress = performance.now();
+      const { limit } = options;
       try {
-        await pump(body, {
-          signal,
-          limit: options.limit,
-          onChunk: () => running.progress = performance.now(),
-          write: async (piece) => {
-            await file.write(piece);
-            digester.update(piece);
-          },
-        });
+        const raw = file.intake && rawBodyOf(body)?.();
+        if (raw) {
+          digester = "intake";
+          await file.intake!.receive(raw, { signal, limit, moved, algorithm: session.algorithm });
+        } else {
+          // What the file received by itself it hashes by itself, when asked.
+          const hash = typeof known !== "object" && file.intake
+            ? undefined
+            : await digesterOf(file, session.algorithm, known);
+          digester = hash ?? "intake";
+          await pump(body, {
+            signal,
+            limit,
+            onChunk: moved,
+            write: async (piece) => {
+              await file.write(piece);
+              hash?.update(piece);
+            },
+          });
+        }
       } catch (error) {
         if (error instanceof SvcError && error.code === "storage_full") {
           // Kept, it would hold the space that everyone else now lacks until it expires.
@@ -281,8 +301,10 @@ export class Uploads {
     return session.mutex.run(async () => {
       this.#assertOpen(session);
       const { file } = session;
-      const kept = algorithm === session.algorithm ? session.digester : undefined;
-      const actual = (kept ?? await digesterOf(file, algorithm)).digest();
+      const { digester } = session;
+      const actual = file.intake && typeof digester !== "object"
+        ? await file.intake.digest(algorithm)
+        : (await digesterOf(file, algorithm, digester)).digest();
       if (actual !== digest) {
         this.#end(session);
         await file.abort();

@@ -100,6 +100,13 @@ export async function syncFileSystem(path: string): Promise<void> {
   }
 }
 
+const SYNC_FILE_RANGE_WRITE = 2;
+
+/** Sends a stretch of a file on its way to the disk; a sync later has less to do. Promises nothing. */
+export function startWriteback(fd: number, offset: number, length: number): void {
+  libc().sync_file_range(fd, BigInt(offset), BigInt(length), SYNC_FILE_RANGE_WRITE);
+}
+
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 

@@ -45,7 +45,8 @@ const SYMBOLS = {
   sync_file_range: { parameters: ["i32", "i64", "i64", "u32"], result: "i32" },
   epoll_create1: { parameters: ["i32"], result: "i32" },
   epoll_ctl: { parameters: ["i32", "i32", "i32", "buffer"], result: "i32" },
-  epoll_wait: { parameters: ["i32", "buffer", "i32", "i32"], result: "i32", nonblocking: true },
+  epoll_wait: { parameters: ["i32", "pointer", "i32", "i32"], result: "i32", nonblocking: true },
+  malloc: { parameters: ["usize"], result: "pointer" },
   recv: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   shutdown: { parameters: ["i32", "i32"], result: "i32" },
   sendfile: {

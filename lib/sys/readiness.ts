@@ -34,7 +34,8 @@ export class Readiness {
   #epoll: number | undefined;
   #waiters = new Map<number, (broken: boolean) => void>();
   #known = new Set<number>();
-  #events = new Uint8Array(EVENTS * SIZE);
+  /** Not the engine's memory: a Worker may be ended while the call still waits to write there. */
+  #events: Deno.PointerObject | undefined;
   #looping = false;
 
   /**
@@ -71,7 +72,8 @@ export class Readiness {
 
   async #loop(): Promise<void> {
     this.#looping = true;
-    const view = new DataView(this.#events.buffer);
+    this.#events ??= libc().malloc(BigInt(EVENTS * SIZE))!;
+    const view = new DataView(Deno.UnsafePointerView.getArrayBuffer(this.#events, EVENTS * SIZE));
     while (this.#waiters.size > 0) {
       // An interrupted call has found nothing.
       const found = await libc().epoll_wait(this.#epoll!, this.#events, EVENTS, TURN_MS);

@@ -2,13 +2,50 @@
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { syncDir } from "../../../lib/base/fs.ts";
-import type { CallOptions, UploadFile, UploadStore } from "../../../lib/store/object_store.ts";
+import type { RawSource } from "../../../lib/base/raw_body.ts";
+import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
+import type {
+  CallOptions,
+  UploadFile,
+  UploadIntake,
+  UploadStore,
+} from "../../../lib/store/object_store.ts";
+import { Intake } from "./intake.ts";
+import type { Outcome } from "./intake_wire.ts";
 import { readFile, writeAll, writeError } from "./io.ts";
 
 const ID = /^[A-Za-z0-9-]{1,128}$/;
 
+/** What became of a body that did not arrive whole. */
+function shortfall(outcome: Outcome, id: string, limit: number | undefined): unknown {
+  switch (outcome.how) {
+    case "too long":
+      return new SvcError(
+        "size_invalid",
+        `Cannot accept the body: it has more than ${limit} bytes`,
+      );
+    case "malformed":
+      return new SvcError("cancelled", "Cannot receive the body: its chunks are malformed");
+    case "failed":
+      return writeError(
+        Object.assign(new Error(outcome.message), { code: FULL[outcome.errno] }),
+        `write upload ${id}`,
+      );
+    default:
+      return new SvcError("cancelled", "Cannot receive the body: the connection broke off");
+  }
+}
+
+/** Error numbers that have a meaning of their own here. */
+const FULL: Record<number, string> = { 28: "ENOSPC", 122: "EDQUOT" };
+
 class FsUpload implements UploadFile {
   #file: Deno.FsFile | undefined;
+  #dirty = true;
+  readonly intake: UploadIntake = {
+    receive: (source, options) => this.#receive(source, options),
+    digest: (algorithm) => this.taker.digest(this.path, this.offset, algorithm),
+  };
 
   constructor(
     readonly id: string,
@@ -16,8 +53,34 @@ class FsUpload implements UploadFile {
     file: Deno.FsFile,
     public offset: number,
     private readonly publish: (path: string, key: string) => Promise<void>,
+    private readonly taker: Intake,
   ) {
     this.#file = file;
+  }
+
+  async #receive(
+    source: RawSource,
+    { limit, ...options }: {
+      algorithm: DigestAlgorithm;
+      limit?: number;
+      signal: AbortSignal;
+      moved: (bytes: number) => void;
+    },
+  ): Promise<void> {
+    const file = this.#open;
+    const { path, offset } = this;
+    this.#dirty = true;
+    const { written, outcome } = await this.taker.receive(source, {
+      ...options,
+      path,
+      offset,
+      limit: limit ?? Number.MAX_SAFE_INTEGER,
+    });
+    this.offset += written;
+    if (outcome.how === "failed") await file.truncate(this.offset).catch(() => {});
+    await file.seek(this.offset, Deno.SeekMode.Start);
+    if (outcome.how === "stopped") throw options.signal.reason;
+    if (outcome.how !== "whole") throw shortfall(outcome, this.id, limit);
   }
 
   get #open(): Deno.FsFile {
@@ -27,6 +90,7 @@ class FsUpload implements UploadFile {
 
   async write(chunk: Uint8Array): Promise<void> {
     const file = this.#open;
+    this.#dirty = true;
     try {
       await writeAll(file, chunk);
       this.offset += chunk.length;
@@ -39,9 +103,11 @@ class FsUpload implements UploadFile {
   }
 
   async flush(): Promise<void> {
+    if (!this.#dirty) return;
     await this.#open.sync().catch((error) => {
       throw writeError(error, `write upload ${this.id}`);
     });
+    this.#dirty = false;
   }
 
   read(): ReadableStream<Uint8Array> {
@@ -51,10 +117,12 @@ class FsUpload implements UploadFile {
   async commit(key: string): Promise<void> {
     await this.flush();
     await this.publish(this.path, key);
+    this.taker.forget(this.path);
     await this.close();
   }
 
   async abort(): Promise<void> {
+    this.taker.forget(this.path);
     await this.close();
     await Deno.remove(this.path).catch((error) => {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
@@ -70,6 +138,8 @@ class FsUpload implements UploadFile {
 
 /** `publish` moves a file to a key, atomic and durable; an existing object stays as it is. */
 export class FsUploads implements UploadStore {
+  readonly #taker = new Intake();
+
   constructor(
     private readonly root: string,
     private readonly publish: (path: string, key: string) => Promise<void>,
@@ -89,7 +159,7 @@ export class FsUploads implements UploadStore {
       },
     );
     await syncDir(this.root);
-    return new FsUpload(id, path, file, 0, this.publish);
+    return new FsUpload(id, path, file, 0, this.publish, this.#taker);
   }
 
   async open(id: string, options: CallOptions = {}): Promise<UploadFile | undefined> {
@@ -106,7 +176,7 @@ export class FsUploads implements UploadStore {
           return undefined;
         }
         const offset = await file.seek(0, Deno.SeekMode.End);
-        return new FsUpload(id, path, file, offset, this.publish);
+        return new FsUpload(id, path, file, offset, this.publish, this.#taker);
       } catch (error) {
         file.close();
         throw error;
@@ -115,6 +185,11 @@ export class FsUploads implements UploadStore {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     }
+  }
+
+  /** Ends what receives. */
+  close(): void {
+    this.#taker.close();
   }
 
   async *list(options: CallOptions = {}): AsyncGenerator<

@@ -1,23 +1,33 @@
 /**
- * A plain connection from its first byte. Simple requests (head.ts) are answered here; the first one that
- * is not makes the connection node's, with the bytes that were read, for the rest of its life.
+ * A plain connection from its first byte. Simple requests (head.ts) and uploads of blobs are answered here;
+ * the first one that is neither makes the connection node's, with the bytes that were read, for the rest of
+ * its life.
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
 import { Ending, FAILED, type Handler, PeerConnection } from "./exchange.ts";
-import { parseSimpleHead, type SimpleHead } from "./head.ts";
+import { parseBodyHead, parseSimpleHead, type SimpleHead } from "./head.ts";
 import type { Peers } from "./peer.ts";
 import { ListenerRequest, type Source } from "./request.ts";
 import { noUpgrade } from "./node.ts";
 import { respond } from "./respond.ts";
+import { readsBodies, WireBody } from "./wire_body.ts";
 
 /** Longer heads are node's to refuse. */
 const HEAD_BYTES = 16 * 1024;
+
+/** Bodies worth reading by ourselves: bytes of blobs, which a store may take from the connection. */
+const UPLOAD = /^\/v2\/[^?]+\/blobs\/uploads\//;
+const SIMPLE = ["GET /", "HEAD "];
+const BODIED = ["PATCH", "POST ", "PUT /"];
+const CONTINUE = Buffer.from("HTTP/1.1 100 Continue\r\n\r\n");
+
 class SimpleSource implements Source {
   constructor(
     private readonly head: SimpleHead,
     readonly scheme: Source["scheme"],
     private readonly ending: Ending,
+    private readonly content?: WireBody,
   ) {}
 
   get method(): string {
@@ -36,8 +46,8 @@ class SimpleSource implements Source {
     return [...this.head.fields];
   }
 
-  body(): null {
-    return null;
+  body(): WireBody["stream"] | null {
+    return this.content?.stream ?? null;
   }
 
   signal(): AbortSignal {
@@ -59,6 +69,7 @@ export function serveConnection(socket: Socket, served: Served): void {
   const connection = new PeerConnection(peer, noUpgrade);
   let unread: Buffer | undefined;
   let ending: Ending | undefined;
+  let body: WireBody | undefined;
 
   const ignore = () => {/* "close" follows and tells everybody */};
   const forget = peer.onClose(() => ending?.gone());
@@ -66,6 +77,7 @@ export function serveConnection(socket: Socket, served: Served): void {
   const onEnd = () => socket.destroy();
 
   const onData = (bytes: Buffer) => {
+    if (body) return body.receive(bytes);
     unread = unread ? Buffer.concat([unread, bytes]) : bytes;
     if (!ending) advance();
     else if (unread.length > HEAD_BYTES) socket.pause();
@@ -75,18 +87,37 @@ export function serveConnection(socket: Socket, served: Served): void {
     if (!unread || socket.destroyed) return;
     // A client that tries TLS first waits for an answer to bytes that no head begins with.
     const begin = unread.toString("latin1", 0, 5);
-    if (!"GET /".startsWith(begin) && !"HEAD ".startsWith(begin)) return handOver(unread);
+    const bodied = BODIED.some((text) => text.startsWith(begin));
+    if (bodied ? !readsBodies(socket) : !SIMPLE.some((text) => text.startsWith(begin))) {
+      return handOver(unread);
+    }
     const end = unread.indexOf("\r\n\r\n");
     if (end < 0 && unread.length <= HEAD_BYTES) {
       if (peer.phase === "idle") peer.phase = "head";
       return;
     }
+    if (bodied) return advanceBody(unread, end + 4);
     // One head and nothing behind it.
     const whole = end === unread.length - 4;
     const head = whole ? parseSimpleHead(unread.toString("latin1")) : undefined;
     if (!head) return handOver(unread);
     unread = undefined;
     answer(head).catch(() => socket.destroy());
+  }
+
+  function advanceBody(bytes: Buffer, from: number): void {
+    const head = from > 3 ? parseBodyHead(bytes.toString("latin1", 0, from)) : undefined;
+    if (!head || !UPLOAD.test(head.target)) return handOver(bytes);
+    const prefix = bytes.subarray(from);
+    if (head.length === 0 && prefix.length > 0) return handOver(bytes);
+    unread = undefined;
+    if (head.length !== 0) {
+      const begin = () => {
+        if (head.awaitsContinue) socket.write(CONTINUE);
+      };
+      body = new WireBody(peer, { prefix, length: head.length, begin });
+    }
+    answer(head, body).catch(() => socket.destroy());
   }
 
   function handOver(bytes: Buffer): void {
@@ -100,22 +131,31 @@ export function serveConnection(socket: Socket, served: Served): void {
     served.handOver(parts.length === 1 ? bytes : Buffer.concat(parts));
   }
 
-  async function answer(head: SimpleHead): Promise<void> {
+  async function answer(head: SimpleHead, content?: WireBody): Promise<void> {
     const own = ending = new Ending();
+    const before = peer.received;
     peer.phase = "request";
+    let last = false;
     try {
-      const request = new ListenerRequest(new SimpleSource(head, served.scheme, own));
+      const source = new SimpleSource(head, served.scheme, own, content);
+      const request = new ListenerRequest(source);
       const response = await served.handler(request, connection, own.add).catch(() => FAILED);
-      await respond(peer, response, { method: head.method, ending: own });
+      last = content !== undefined && content.rest === undefined;
+      await respond(peer, response, { method: head.method, ending: own, last });
     } catch {
       // The answer has begun: only a broken connection says that it is not whole.
       socket.destroy();
     } finally {
+      own.received = peer.received - before;
       own.done();
       ending = undefined;
     }
+    if (last) return await content!.linger();
+    body = undefined;
+    if (content?.rest?.length) unread = Buffer.from(content.rest);
     served.peers.rest(peer);
-    if (socket.isPaused()) socket.resume();
+    if (content) content.release();
+    else if (socket.isPaused()) socket.resume();
     advance();
   }
 

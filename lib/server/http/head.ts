@@ -4,15 +4,28 @@
  * else, in doubt too, is node's: whatever this does not fully understand it does not answer.
  */
 
+import { isHost } from "./request.ts";
+
 export interface SimpleHead {
-  method: "GET" | "HEAD";
+  method: string;
   target: string;
   /** Names in lower case. */
   fields: Map<string, string>;
 }
 
+/** The head of a request with a body. */
+export interface BodyHead extends SimpleHead {
+  /** Bytes of the body; undefined: it comes in chunks. */
+  length: number | undefined;
+  /** The client waits for "100 Continue". */
+  awaitsContinue: boolean;
+}
+
 const REQUEST_LINE = /^(GET|HEAD) (\/[!-~]*) HTTP\/1\.1$/;
-const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[!-~](?:[\t -~]*[!-~])?)?)[ \t]*$/;
+const BODY_LINE = /^(PATCH|POST|PUT) (\/[!-~]*) HTTP\/1\.1$/;
+const LENGTH = /^(?:0|[1-9]\d{0,14})$/;
+/** The value's blanks are trimmed afterwards: to find its ends here could take quadratic time. */
+const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~]*)$/;
 
 /** They announce a body, ask for another protocol or another connection. */
 const SPECIAL = new Set([
@@ -27,10 +40,37 @@ const SPECIAL = new Set([
   "upgrade",
 ]);
 
+const SPECIAL_BESIDE_BODY = new Set(
+  [...SPECIAL].filter((name) => !["content-length", "expect", "transfer-encoding"].includes(name)),
+);
+
 /** `text` is one head to its empty line, each character a byte. Undefined: node must look at it. */
 export function parseSimpleHead(text: string): SimpleHead | undefined {
+  return parse(text, REQUEST_LINE, SPECIAL);
+}
+
+/** The same of a request whose body's length is told in one way, and only one. */
+export function parseBodyHead(text: string): BodyHead | undefined {
+  const head = parse(text, BODY_LINE, SPECIAL_BESIDE_BODY);
+  if (!head) return undefined;
+  const { fields } = head;
+  const coding = fields.get("transfer-encoding");
+  const length = fields.get("content-length");
+  if (coding !== undefined && length !== undefined) return undefined;
+  if (coding !== undefined && coding.toLowerCase() !== "chunked") return undefined;
+  if (length !== undefined && !LENGTH.test(length)) return undefined;
+  const expect = fields.get("expect")?.toLowerCase();
+  if (expect !== undefined && expect !== "100-continue") return undefined;
+  return {
+    ...head,
+    length: coding === undefined ? Number(length ?? 0) : undefined,
+    awaitsContinue: expect !== undefined,
+  };
+}
+
+function parse(text: string, line: RegExp, special: ReadonlySet<string>): SimpleHead | undefined {
   const lines = text.split("\r\n");
-  const first = REQUEST_LINE.exec(lines[0]);
+  const first = line.exec(lines[0]);
   // The empty line that ends a head leaves two empty strings.
   if (!first || lines.length < 3 || lines.at(-1) !== "" || lines.at(-2) !== "") return undefined;
   const fields = new Map<string, string>();
@@ -38,12 +78,13 @@ export function parseSimpleHead(text: string): SimpleHead | undefined {
     const field = FIELD.exec(lines[n]);
     if (!field) return undefined;
     const name = field[1].toLowerCase();
-    if (SPECIAL.has(name) || fields.has(name)) return undefined;
-    if (name === "connection" && field[2].toLowerCase() !== "keep-alive") return undefined;
-    fields.set(name, field[2]);
+    if (special.has(name) || fields.has(name)) return undefined;
+    const value = field[2].trim();
+    if (name === "connection" && value.toLowerCase() !== "keep-alive") return undefined;
+    fields.set(name, value);
   }
-  if (!fields.has("host")) return undefined;
-  return { method: first[1] as "GET" | "HEAD", target: first[2], fields };
+  if (!isHost(fields.get("host") ?? "")) return undefined;
+  return { method: first[1], target: first[2], fields };
 }
 
 const REASONS: Record<number, string> = {

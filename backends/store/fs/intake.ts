@@ -1,0 +1,133 @@
+/** The side of the uploads' thread that stays on the event loop. */
+import { SvcError } from "../../../lib/base/errors.ts";
+import type { RawSource } from "../../../lib/base/raw_body.ts";
+import { startWorker } from "../../../lib/base/worker.ts";
+import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
+import type { Digest } from "../../../lib/oci/types.ts";
+import type { DigestJob, Outcome, ReceiveJob, Tell } from "./intake_wire.ts";
+
+/** A thread that has nothing to do, and no hash that somebody may come back to, ends after this. */
+const IDLE_MS = 60_000;
+
+export interface Received {
+  /** Bytes of the body that are in the file. */
+  written: number;
+  outcome: Outcome;
+}
+
+interface Job {
+  moved: (bytes: number) => void;
+  resolve: (tell: Tell) => void;
+  reject: (error: Error) => void;
+}
+
+export class Intake {
+  #worker: Worker | undefined;
+  #jobs = new Map<number, Job>();
+  #counter = 0;
+  #hashed = new Set<string>();
+  #idle: ReturnType<typeof setTimeout> | undefined;
+
+  /**
+   * Takes a body into a file from `offset` on. What arrived is in the file, however it ended; it is not
+   * synced, and behind it the file may hold rubbish where `outcome` is "failed".
+   */
+  async receive(
+    source: RawSource,
+    options: Omit<ReceiveJob, "type" | "job" | "socket" | "length" | "prefix"> & {
+      signal: AbortSignal;
+      moved: (bytes: number) => void;
+    },
+  ): Promise<Received> {
+    const { signal, moved, ...file } = options;
+    const { descriptor: socket, length, prefix } = source;
+    const job = ++this.#counter;
+    const stop = () => this.#worker?.postMessage({ type: "stop", job });
+    signal.addEventListener("abort", stop, { once: true });
+    this.#hashed.add(file.path);
+    let rest: Uint8Array | undefined;
+    try {
+      if (signal.aborted) throw signal.reason;
+      const told = await this.#ask(
+        { type: "receive", job, socket, length, prefix, ...file },
+        moved,
+      );
+      if (told.type !== "received") throw new SvcError("internal", "Cannot receive: wrong answer");
+      if (told.outcome.how === "whole") rest = told.outcome.rest;
+      return { written: told.written, outcome: told.outcome };
+    } finally {
+      signal.removeEventListener("abort", stop);
+      source.end(rest);
+    }
+  }
+
+  /** The digest of the first `size` bytes of a file; what was received is not read again. */
+  async digest(path: string, size: number, algorithm: DigestAlgorithm): Promise<Digest> {
+    this.#hashed.add(path);
+    const job = ++this.#counter;
+    const told = await this.#ask({ type: "digest", job, path, size, algorithm });
+    if (told.type === "digest") return told.digest;
+    const why = told.type === "failed" ? told.message : "wrong answer";
+    throw new SvcError("internal", `Cannot hash ${path}: ${why}`);
+  }
+
+  /** The file is no upload any more. */
+  forget(path: string): void {
+    if (!this.#hashed.delete(path)) return;
+    this.#worker?.postMessage({ type: "forget", path });
+    this.#rest();
+  }
+
+  #ask(message: ReceiveJob | DigestJob, moved: Job["moved"] = () => {}): Promise<Tell> {
+    clearTimeout(this.#idle);
+    const worker = this.#worker ??= this.#start();
+    const { promise, resolve, reject } = Promise.withResolvers<Tell>();
+    this.#jobs.set(message.job, { moved, resolve, reject });
+    worker.postMessage(message);
+    return promise.finally(() => {
+      this.#jobs.delete(message.job);
+      this.#rest();
+    });
+  }
+
+  #start(): Worker {
+    const worker = startWorker("intake");
+    worker.onmessage = ({ data }: MessageEvent<Tell>) => {
+      const job = this.#jobs.get(data.job);
+      if (data.type === "moved") job?.moved(data.bytes);
+      else job?.resolve(data);
+    };
+    worker.onerror = (event) => {
+      event.preventDefault();
+      if (this.#worker === worker) this.#worker = undefined;
+      worker.terminate();
+      this.#fail(`the worker failed: ${event.message}`);
+    };
+    return worker;
+  }
+
+  #fail(why: string): void {
+    for (const { reject } of this.#jobs.values()) {
+      reject(new SvcError("internal", `Cannot take in the upload: ${why}`));
+    }
+  }
+
+  #rest(): void {
+    clearTimeout(this.#idle);
+    if (!this.#worker || this.#jobs.size > 0 || this.#hashed.size > 0) return;
+    this.#idle = setTimeout(() => this.#end(), IDLE_MS);
+    Deno.unrefTimer(this.#idle);
+  }
+
+  #end(): void {
+    this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  /** What is under way fails. */
+  close(): void {
+    clearTimeout(this.#idle);
+    this.#fail("the store is closing");
+    this.#end();
+  }
+}
