@@ -3,6 +3,8 @@ import type { BuildEvent, BuildResult } from "../api/build.ts";
 import type { OutputSpec } from "../api/build_output.ts";
 import type { BuildCache } from "./cache/cache.ts";
 import type { Spool } from "./export/spool.ts";
+import type { KeptContexts } from "./context/kept_contexts.ts";
+import type { RemoteContext } from "./context/remote.ts";
 import type { AgentSource, Entitlement, NamedContext, SecretSource } from "./inputs.ts";
 
 export interface BuildRequest extends BuildDelivery {
@@ -16,8 +18,11 @@ export interface BuildRequest extends BuildDelivery {
   noCache: boolean;
   /** "os/arch[/variant]", several separated by commas; default the host's. */
   platform?: string;
-  /** The context as a tar archive: plain, gzip or zstd, told apart by its first bytes. */
-  context: ReadableStream<Uint8Array>;
+  /**
+   * The context as a tar archive (plain, gzip or zstd, told apart by its first bytes), or where it can be
+   * read.
+   */
+  context: ReadableStream<Uint8Array> | RemoteContext;
   /** Default: there are none, and a step that requires one fails. */
   secrets?: SecretSource;
   /** Default: there is no agent, and a step that requires one fails. */
@@ -57,4 +62,6 @@ export interface Builder extends AsyncDisposable {
   readonly outputs?: Pick<Spool, "take">;
   /** What it keeps for later builds; absent where another process keeps it. */
   readonly cache?: Pick<BuildCache, "usage" | "prune">;
+  /** Makes trees of remote contexts, for named ones; absent where another process keeps them. */
+  readonly contexts?: Pick<KeptContexts, "use">;
 }

@@ -10,6 +10,7 @@ import { BuildCache } from "./cache/cache.ts";
 import type { Shelf } from "./cache/shelf.ts";
 import { SnapshotShelf } from "./cache/snapshots.ts";
 import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
+import { KeptContexts } from "./context/kept_contexts.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
 import type { Executor } from "./executor.ts";
 import { checkExport, type Exported, exportResult, PLAIN_OUTPUT } from "./export/export.ts";
@@ -73,6 +74,7 @@ function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) 
 
 class LocalBuilder implements Builder {
   readonly cache: BuildCache;
+  readonly contexts: KeptContexts;
   readonly outputs: Spool;
   #deps: BuilderDeps;
   #engine: Engine;
@@ -82,10 +84,15 @@ class LocalBuilder implements Builder {
   /** One trim runs and one waits at most: the second sees what all builds until then left. */
   #trims = 0;
 
-  constructor(deps: BuilderDeps, engine: Engine, kept: { cache: BuildCache; outputs: Spool }) {
+  constructor(
+    deps: BuilderDeps,
+    engine: Engine,
+    kept: { cache: BuildCache; contexts: KeptContexts; outputs: Spool },
+  ) {
     this.#deps = deps;
     this.#engine = engine;
     this.cache = kept.cache;
+    this.contexts = kept.contexts;
     this.outputs = kept.outputs;
   }
 
@@ -227,11 +234,12 @@ class LocalBuilder implements Builder {
       const context = await receiveContext(request.context, {
         directory: this.#engine.workspace.path("contexts"),
         dockerfile: request.dockerfile,
-        onProgress: (bytes) => {
+        kept: this.contexts,
+        onProgress: (bytes, total) => {
           // A megabyte at a time is as fine as anyone can follow.
-          if (bytes - shown < 1 << 20) return;
+          if (total === undefined && bytes - shown < 1 << 20) return;
           shown = bytes;
-          reporter.step(CONTEXT.id, { type: "progress", label: "received", current: bytes });
+          reporter.step(CONTEXT.id, { type: "progress", label: "received", current: bytes, total });
         },
         signal,
       });
@@ -317,12 +325,14 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
   const removed = await records.sweep();
   if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
+  const contexts = await KeptContexts.open(`${root}/contexts-kept`);
   const cacheMounts = new CacheMounts(`${root}/cache-mounts`);
   await cacheMounts.recover();
   const shelves = [
     new SnapshotShelf(snapshotter, records),
     records.links,
     cacheMounts,
+    contexts,
     ...deps.shelves ?? [],
   ];
   const cache = new BuildCache(shelves, deps.keepCacheBytes);
@@ -337,5 +347,9 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     unpack,
     log,
   };
-  return new LocalBuilder(deps, engine, { cache, outputs: await Spool.open(`${root}/outputs`) });
+  return new LocalBuilder(deps, engine, {
+    cache,
+    contexts,
+    outputs: await Spool.open(`${root}/outputs`),
+  });
 }

@@ -1,8 +1,10 @@
-/** The build context: a tar stream unpacked into a folder of its own, files hashed on the way. */
+/** The build context: a tar stream unpacked into a folder of its own, or what stays with the caller. */
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { decompress } from "../../oci/compression.ts";
 import { type Ignore, parseIgnore } from "../parse/ignore.ts";
+import type { KeptContexts } from "./kept_contexts.ts";
+import type { RemoteContext } from "./remote.ts";
 import type { Tree } from "./tree.ts";
 import { ContextUnpacker, type UnpackedContext } from "./unpack_context.ts";
 import { unpackInWorker } from "./worker_client.ts";
@@ -12,8 +14,8 @@ const SMALL = 512 * 1024;
 
 export interface Context extends AsyncDisposable {
   tree: Tree;
-  /** Bytes of the archive as sent. */
-  received: number;
+  /** Bytes as sent, of a remote context those so far. */
+  readonly received: number;
   ignore: Ignore;
   /** Text of the Dockerfile, before .dockerignore; undefined where it is missing. */
   dockerfile?: string;
@@ -24,7 +26,10 @@ export interface ReceiveOptions {
   directory: string;
   /** Path of the Dockerfile in the context. */
   dockerfile: string;
-  onProgress?: (bytes: number) => void;
+  /** Where remote contexts are kept. */
+  kept?: KeptContexts;
+  /** `total`: all of them, for now: a remote context's contents come as steps need them. */
+  onProgress?: (bytes: number, total?: number) => void;
   signal?: AbortSignal;
 }
 
@@ -63,8 +68,38 @@ async function unpack(
   }
 }
 
-/** Unpacks the stream. Throws `context_invalid` or `archive_invalid`; nothing is left behind then. */
+/**
+ * Unpacks the archive, or reads the listing of a remote context. Throws `context_invalid` or
+ * `archive_invalid`; nothing is left behind then.
+ */
 export async function receiveContext(
+  source: ReadableStream<Uint8Array> | RemoteContext,
+  options: ReceiveOptions,
+): Promise<Context> {
+  return source instanceof ReadableStream
+    ? await unpackContext(source, options)
+    : await openRemote(source, options);
+}
+
+async function openRemote(
+  { tree: remote, dockerfile, ignore, received }: RemoteContext,
+  { kept, onProgress, signal = new AbortController().signal }: ReceiveOptions,
+): Promise<Context> {
+  if (!kept) throw new SvcError("internal", "Cannot read the build context: nothing keeps it");
+  const onFetched = () => onProgress?.(received(), received());
+  const tree = await kept.use(remote, { signal, onFetched });
+  return {
+    tree,
+    get received() {
+      return received();
+    },
+    ignore: parseIgnore(ignore),
+    ...(dockerfile !== undefined && { dockerfile }),
+    [Symbol.asyncDispose]: () => tree[Symbol.asyncDispose](),
+  };
+}
+
+async function unpackContext(
   stream: ReadableStream<Uint8Array>,
   options: ReceiveOptions,
 ): Promise<Context> {

@@ -28,6 +28,11 @@ export interface Tree {
   digests?: ReadonlyMap<string, string>;
   /** Owners are part of the content: true for the trees of images, false for the context. */
   ownersKept: boolean;
+  /**
+   * Present where contents are elsewhere until they are needed: fetches those of the selections. Called
+   * by {@linkcode contentKey}; without it their files are empty.
+   */
+  fill?(selections: Selection[], options: { exclude?: Ignore }): Promise<void>;
 }
 
 export type EntryKind = "file" | "directory" | "symlink" | "other";
@@ -191,6 +196,7 @@ export async function contentKey(
   selections: Selection[],
   options: { exclude?: Ignore; signal?: AbortSignal } = {},
 ): Promise<string> {
+  await tree.fill?.(selections, options);
   const hash = createHash("sha256");
   for (const selection of selections) {
     for await (const entry of walk(tree, selection.path, options)) {

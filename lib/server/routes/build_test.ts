@@ -14,7 +14,8 @@ const RESULT: BuildResult = {
   durationMs: 5,
 };
 
-async function drain(stream: ReadableStream<Uint8Array>): Promise<number> {
+async function drain(stream: BuildRequest["context"]): Promise<number> {
+  assert.ok(stream instanceof ReadableStream);
   let size = 0;
   for await (const chunk of stream) size += chunk.length;
   return size;

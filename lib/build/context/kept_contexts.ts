@@ -1,0 +1,149 @@
+/**
+ * Contexts of callers, kept between builds below the build folder:
+ *
+ *     contexts-kept/<sha256 of the caller's identity>/<number>/    see kept_tree.ts
+ *
+ * A build holds its tree alone; a second build of the same folder at the same time has one of its own.
+ */
+import { createHash } from "node:crypto";
+import { SvcError } from "../../base/errors.ts";
+import { ensureDir, removeTree } from "../../base/fs.ts";
+import type { CacheItem, Shelf } from "../cache/shelf.ts";
+import type { OpenTree } from "../inputs.ts";
+import { KeptTree } from "./kept_tree.ts";
+import { readListing, type RemoteTree } from "./remote.ts";
+
+interface Place {
+  id: string;
+  size: number;
+  used: number;
+  held: boolean;
+}
+
+export interface OpenOptions {
+  /** Ends with the build. */
+  signal: AbortSignal;
+  /** Contents came in. */
+  onFetched?: () => void;
+}
+
+export class KeptContexts implements Shelf {
+  readonly kind = "contexts";
+  #root: string;
+  #places = new Map<string, Place>();
+
+  private constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** `root` is made where it is missing; what is in it is of earlier servers. */
+  static async open(root: string): Promise<KeptContexts> {
+    await ensureDir(root, 0o700);
+    const kept = new KeptContexts(root);
+    for await (const { name } of Deno.readDir(root)) {
+      for await (const { name: number } of Deno.readDir(`${root}/${name}`)) {
+        const id = `${name}/${number}`;
+        const state = await Deno.stat(`${root}/${id}/state`).catch(() => undefined);
+        // Without its state it is of no use to anybody.
+        if (!state) await removeTree(`${root}/${id}`);
+        else {kept.#places.set(id, {
+            id,
+            size: await treeSize(`${root}/${id}`),
+            used: state.mtime?.getTime() ?? 0,
+            held: false,
+          });}
+      }
+    }
+    return kept;
+  }
+
+  items(): Promise<CacheItem[]> {
+    return Promise.resolve([...this.#places.values()].map((place) => ({ ...place })));
+  }
+
+  async remove(id: string): Promise<boolean> {
+    const place = this.#places.get(id);
+    if (!place) return true;
+    if (place.held) return false;
+    this.#places.delete(id);
+    await removeTree(`${this.#root}/${id}`);
+    return true;
+  }
+
+  /** The tree of a remote context as it is now; disposing keeps it for the next build. */
+  async use(remote: RemoteTree, { signal, onFetched = () => {} }: OpenOptions): Promise<OpenTree> {
+    const place = this.#hold(remote.identity);
+    const folder = `${this.#root}/${place.id}`;
+    let kept: KeptTree | undefined;
+    const done = new AbortController();
+    try {
+      await ensureDir(folder.slice(0, folder.lastIndexOf("/")), 0o700);
+      kept = await KeptTree.open(folder);
+      const listing = await readListing(remote.entries(signal), signal);
+      await kept.update(listing, signal);
+    } catch (error) {
+      await this.#release(place, kept, refused(error));
+      throw error;
+    }
+    let failure: unknown;
+    const tree = kept.tree(remote, AbortSignal.any([signal, done.signal]), onFetched);
+    const fill = tree.fill!;
+    return {
+      ...tree,
+      async fill(selections, options) {
+        try {
+          await fill(selections, options);
+        } catch (error) {
+          failure = error;
+          throw error;
+        }
+      },
+      [Symbol.asyncDispose]: async () => {
+        done.abort();
+        await this.#release(place, kept, refused(failure));
+      },
+    };
+  }
+
+  #hold(identity: string): Place {
+    const name = createHash("sha256").update(identity).digest("hex");
+    for (let number = 0;; number++) {
+      const id = `${name}/${number}`;
+      const place = this.#places.get(id) ?? { id, size: 0, used: 0, held: false };
+      if (place.held) continue;
+      place.held = true;
+      this.#places.set(id, place);
+      return place;
+    }
+  }
+
+  /** What was refused is not kept. */
+  async #release(place: Place, kept: KeptTree | undefined, drop: boolean): Promise<void> {
+    try {
+      if (kept && !drop) {
+        await kept.save();
+        place.size = kept.size;
+        place.used = Date.now();
+      } else {
+        await removeTree(`${this.#root}/${place.id}`);
+        this.#places.delete(place.id);
+      }
+    } finally {
+      place.held = false;
+    }
+  }
+}
+
+function refused(error: unknown): boolean {
+  return error instanceof SvcError && ["too_large", "context_invalid"].includes(error.code);
+}
+
+async function treeSize(folder: string): Promise<number> {
+  let bytes = 4096;
+  for await (const { name, isDirectory } of Deno.readDir(folder)) {
+    bytes += isDirectory
+      ? await treeSize(`${folder}/${name}`)
+      : 4096 + (await Deno.lstat(`${folder}/${name}`)).size;
+  }
+  return bytes;
+}

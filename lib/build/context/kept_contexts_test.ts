@@ -1,0 +1,273 @@
+import assert from "node:assert/strict";
+import { SvcError } from "../../base/errors.ts";
+import { KeptContexts } from "./kept_contexts.ts";
+import type { RemoteEntry, RemoteTree } from "./remote.ts";
+import { contentKey, select } from "./tree.ts";
+
+const test = (name: string, fn: (at: Fixture) => Promise<void>) =>
+  Deno.test({
+    name: `kept contexts: ${name}`,
+    ignore: Deno.build.os !== "linux",
+    fn: async () => {
+      const root = await Deno.makeTempDir({ prefix: "svc-kept-" });
+      try {
+        await fn(new Fixture(root, await KeptContexts.open(root)));
+      } finally {
+        await Deno.remove(root, { recursive: true });
+      }
+    },
+  });
+
+type Content = string | null | { link: string };
+
+/** A caller whose folder is a table; counts what is read of it. */
+class Caller implements RemoteTree {
+  identity = "me:/app";
+  lazy = false;
+  reads: string[] = [];
+  /** What reading a path gives, where it is not what was listed. */
+  wrong: Record<string, string> = {};
+  stamps = new Map<string, number>();
+
+  constructor(public files: Record<string, Content>) {}
+
+  entry(path: string, content: Content): RemoteEntry {
+    const stamp = String(this.stamps.get(path) ?? 0);
+    const common = { path, stamp, mtime: 1_700_000_000_000 };
+    if (content === null) return { ...common, type: "directory", mode: 0o755, size: 0 };
+    if (typeof content !== "string") {
+      return { ...common, type: "symlink", mode: 0o777, size: 0, link: content.link };
+    }
+    return { ...common, type: "file", mode: 0o640, size: content.length };
+  }
+
+  change(path: string, content: Content): void {
+    this.files[path] = content;
+    this.stamps.set(path, (this.stamps.get(path) ?? 0) + 1);
+  }
+
+  async *entries() {
+    for (const [path, content] of Object.entries(this.files)) yield this.entry(path, content);
+  }
+
+  async *read(path: string) {
+    this.reads.push(path);
+    const text = this.wrong[path] ?? this.files[path] as string;
+    for (let at = 0; at < text.length; at += 3) {
+      yield new TextEncoder().encode(text.slice(at, at + 3));
+    }
+  }
+
+  taken(): string[] {
+    return this.reads.splice(0).sort();
+  }
+}
+
+class Fixture {
+  signal = new AbortController().signal;
+  constructor(readonly root: string, readonly kept: KeptContexts) {}
+
+  /** What a step that selects `paths` finds there. */
+  async build(caller: RemoteTree, ...paths: string[]): Promise<Record<string, string>> {
+    await using tree = await this.kept.use(caller, { signal: this.signal });
+    const found: Record<string, string> = {};
+    for (const path of paths) {
+      const selections = select(tree, path, false);
+      assert.equal(selections.length, 1, path);
+      found[path] = await contentKey(tree, selections);
+      if (!selections[0].directory) {
+        found[path] = await Deno.readTextFile(`${tree.root}/${selections[0].path}`);
+      }
+    }
+    return found;
+  }
+}
+
+const files = (): Record<string, Content> => ({
+  "a": null,
+  "a/one": "first file",
+  "a/two": "second",
+  "b": null,
+  "b/three": "third",
+  "empty": "",
+  "link": { link: "a/one" },
+});
+
+test("only what is selected is read, and only what changed is read again", async (at) => {
+  const caller = new Caller(files());
+  assert.deepEqual(await at.build(caller, "a/one"), { "a/one": "first file" });
+  assert.deepEqual(caller.taken(), ["a/one"]);
+  const first = await at.build(caller, "a", "link", "empty");
+  assert.equal(first.link, "first file");
+  assert.deepEqual(caller.taken(), ["a/two", "empty"]);
+  assert.deepEqual(await at.build(caller, "a", "link", "empty"), first);
+  assert.deepEqual(caller.taken(), []);
+  caller.change("a/two", "other!");
+  const second = await at.build(caller, "a", "b");
+  assert.notEqual(second.a, first.a);
+  assert.deepEqual(caller.taken(), ["a/two", "b/three"]);
+  caller.change("a/two", "second");
+  assert.equal((await at.build(caller, "a")).a, first.a);
+  // A later server finds it as it was left.
+  const later = new Fixture(at.root, await KeptContexts.open(at.root));
+  caller.taken();
+  assert.equal((await later.build(caller, "a")).a, first.a);
+  assert.deepEqual(caller.taken(), []);
+});
+
+test("what went is gone, what became something else is that", async (at) => {
+  const caller = new Caller(files());
+  await at.build(caller, "a", "b");
+  caller.files = {
+    "a": "a file now",
+    "c": null,
+    "c/b": { link: "../a" },
+    "link": null,
+    "link/x": "x",
+  };
+  assert.deepEqual(await at.build(caller, "a", "c/b", "link/x"), {
+    "a": "a file now",
+    "c/b": "a file now",
+    "link/x": "x",
+  });
+  await using tree = await at.kept.use(caller, { signal: at.signal });
+  assert.deepEqual([...Deno.readDirSync(tree.root)].map(({ name }) => name).sort(), [
+    "a",
+    "c",
+    "link",
+  ]);
+  const info = await Deno.lstat(`${tree.root}/c`);
+  assert.deepEqual([info.mode! & 0o7777, info.mtime!.getTime()], [0o755, 1_700_000_000_000]);
+});
+
+test("links that lead out stay inside", async (at) => {
+  const caller = new Caller({ "out": { link: "/etc" }, "up": { link: "../../.." } });
+  await using tree = await at.kept.use(caller, { signal: at.signal });
+  assert.deepEqual(select(tree, "out/passwd", false), []);
+  assert.deepEqual(select(tree, "up/etc", false), []);
+});
+
+test("two builds at once have a tree each; another caller has none of it", async (at) => {
+  const caller = new Caller(files());
+  await at.build(caller, "a");
+  caller.taken();
+  {
+    await using one = await at.kept.use(caller, { signal: at.signal });
+    await using two = await at.kept.use(caller, { signal: at.signal });
+    assert.notEqual(one.root, two.root);
+    await contentKey(one, select(one, "a", false));
+    assert.deepEqual(caller.taken(), []);
+    await contentKey(two, select(two, "a", false));
+    assert.deepEqual(caller.taken(), ["a/one", "a/two"]);
+    assert.equal(await at.kept.remove((await at.kept.items())[0].id), false);
+  }
+  const other = new Caller(files());
+  other.identity = "them:/app";
+  await at.build(other, "a");
+  assert.deepEqual(other.taken(), ["a/one", "a/two"]);
+  const items = await at.kept.items();
+  assert.equal(items.length, 3);
+  for (const { id } of items) assert.equal(await at.kept.remove(id), true);
+  assert.deepEqual(await at.kept.items(), []);
+  await at.build(caller, "a");
+  assert.deepEqual(caller.taken(), ["a/one", "a/two"]);
+});
+
+test("nothing is believed after a crash in between, or another boot", async (at) => {
+  const caller = new Caller(files());
+  await at.build(caller, "a");
+  const [{ id }] = await at.kept.items();
+  const state = `${at.root}/${id}/state`;
+  const text = await Deno.readTextFile(state);
+  for (const damage of [undefined, "rubbish", text.replace(/"[0-9a-f-]{36}"/, '"another"')]) {
+    if (damage === undefined) await Deno.remove(state);
+    else await Deno.writeTextFile(state, damage);
+    const later = new Fixture(at.root, await KeptContexts.open(at.root));
+    caller.taken();
+    await later.build(caller, "a");
+    assert.deepEqual(caller.taken(), ["a/one", "a/two"], String(damage));
+  }
+});
+
+const invalid = (error: unknown) => error instanceof SvcError && error.code === "context_invalid";
+
+test("a file that changes while it is read fails the build, and nothing is kept of it", async (at) => {
+  for (const text of ["longer than listed", "x", ""]) {
+    const caller = new Caller(files());
+    caller.wrong["a/two"] = text;
+    await assert.rejects(at.build(caller, "a"), invalid);
+    assert.deepEqual(await at.kept.items(), []);
+    assert.deepEqual(
+      [...Deno.readDirSync(at.root)].flatMap((
+        { name },
+      ) => [...Deno.readDirSync(`${at.root}/${name}`)]),
+      [],
+    );
+  }
+});
+
+test("listings that are no tree are refused", async (at) => {
+  const caller = new Caller({});
+  const entry = (path: string, more: object = {}) => ({ ...caller.entry(path, "text"), ...more });
+  const folder = (path: string) => caller.entry(path, null);
+  const listings: unknown[][] = [
+    [entry("../out")],
+    [entry("/etc/passwd")],
+    [entry("a/../../b")],
+    [entry("./a")],
+    [entry("a//b")],
+    [entry("")],
+    [entry("nul\0")],
+    [entry("x".repeat(256))],
+    [entry(7 as never)],
+    [entry("a"), entry("a")],
+    [entry("a/b")],
+    [entry("a"), entry("a/b")],
+    [{ ...folder("a"), type: "symlink", link: ".." }, entry("a/b")],
+    [entry("a", { size: -1 })],
+    [entry("a", { size: 1.5 })],
+    [entry("a", { size: "1" })],
+    [entry("a", { type: "device" })],
+    [entry("a", { type: "symlink" })],
+    [entry("a", { type: "symlink", link: "nul\0" })],
+    [entry("a", { stamp: undefined })],
+    [entry("a", { mtime: Infinity })],
+  ];
+  for (const listing of listings) {
+    const remote: RemoteTree = {
+      identity: "hostile",
+      lazy: false,
+      entries: async function* () {
+        yield* listing as RemoteEntry[];
+      },
+      read: async function* () {},
+    };
+    await assert.rejects(
+      at.kept.use(remote, { signal: at.signal }),
+      invalid,
+      JSON.stringify(listing),
+    );
+  }
+  assert.deepEqual(await at.kept.items(), []);
+});
+
+test("a build that is cancelled ends its reading", async (at) => {
+  const abort = new AbortController();
+  const caller = new Caller(files());
+  const remote: RemoteTree = {
+    identity: "slow",
+    lazy: false,
+    entries: () => caller.entries(),
+    read: async function* (_path, _size, signal) {
+      yield new Uint8Array(1);
+      abort.abort(new SvcError("cancelled", "Cannot go on: the client went away"));
+      await new Promise((_, reject) =>
+        signal.aborted
+          ? reject(signal.reason)
+          : signal.addEventListener("abort", () => reject(signal.reason))
+      );
+    },
+  };
+  await using tree = await at.kept.use(remote, { signal: abort.signal });
+  await assert.rejects(contentKey(tree, select(tree, "a", false)), /client went away/);
+});

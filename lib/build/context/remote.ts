@@ -1,0 +1,94 @@
+/** A context that stays with the caller: its listing comes first, contents only where a step needs them. */
+import { SvcError } from "../../base/errors.ts";
+
+export interface RemoteEntry {
+  /** Relative, without "." and "..". */
+  path: string;
+  type: "file" | "directory" | "symlink";
+  /** Permission bits. */
+  mode: number;
+  /** Bytes of a file, as listed: what it has more of is not read. */
+  size: number;
+  /** Milliseconds since 1970. */
+  mtime: number;
+  /** The same as long as nobody wrote to the file; only compared for equality. */
+  stamp: string;
+  /** Where a symlink leads. */
+  link?: string;
+}
+
+export interface RemoteTree {
+  /**
+   * The same for the same folder of the same caller from build to build, and never that of another
+   * caller: what is kept of it is not sent again.
+   */
+  identity: string;
+  /** Everything that .dockerignore leaves, folders before what is in them. */
+  entries(signal: AbortSignal): AsyncIterable<RemoteEntry>;
+  /** Bytes of a file; fewer than `size` where it became shorter. */
+  read(path: string, size: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Contents are read when they are used, not before (SVC_LAZY_BUILD). */
+  lazy: boolean;
+}
+
+/** The context of a build that stays with the caller. */
+export interface RemoteContext {
+  tree: RemoteTree;
+  /** Text of the Dockerfile; undefined where it is missing. */
+  dockerfile?: string;
+  /** Text of the rules that the caller has applied. */
+  ignore: string;
+  /** Bytes that came over the wire so far, for whatever reason. */
+  received: () => number;
+}
+
+/** Entries of one listing, and bytes of a path or link, at most. */
+export const MAX_ENTRIES = 2_000_000;
+const MAX_PATH = 4096;
+
+const invalid = (what: string) =>
+  new SvcError("context_invalid", `Cannot read the build context: ${what}`, {
+    help: "build with a client of the server's own version",
+  });
+
+const whole = (value: unknown): value is number =>
+  Number.isSafeInteger(value) && value as number >= 0;
+
+function isPath(path: string): boolean {
+  if (path === "" || path.length > MAX_PATH || path.includes("\0")) return false;
+  return path.split("/").every((part) =>
+    part !== "" && part !== "." && part !== ".." && part.length <= 255
+  );
+}
+
+/**
+ * The listing by path. Throws `context_invalid` for one that is no tree: names that lead out, entries
+ * twice or without their folder, more than anyone has.
+ */
+export async function readListing(
+  entries: AsyncIterable<RemoteEntry>,
+  signal: AbortSignal,
+): Promise<Map<string, RemoteEntry>> {
+  const found = new Map<string, RemoteEntry>();
+  for await (const entry of entries) {
+    signal.throwIfAborted();
+    const { path, type, mode, size, mtime, stamp, link } = entry;
+    const shown = JSON.stringify(path);
+    if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown} is no path inside it`);
+    if (found.has(path)) throw invalid(`${shown} is listed twice`);
+    if (found.size >= MAX_ENTRIES) throw invalid(`it has more than ${MAX_ENTRIES} entries`);
+    const slash = path.lastIndexOf("/");
+    if (slash >= 0 && found.get(path.slice(0, slash))?.type !== "directory") {
+      throw invalid(`${shown} is listed without its folder`);
+    }
+    const typed = type === "file" || type === "directory" ||
+      type === "symlink" && typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
+        !link.includes("\0");
+    if (!typed || !whole(size) || !whole(mode) || !Number.isFinite(mtime)) {
+      throw invalid(`what is said of ${shown} makes no sense`);
+    }
+    if (typeof stamp !== "string") throw invalid(`${shown} has no stamp`);
+    found.set(path, { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } });
+  }
+  return found;
+}
