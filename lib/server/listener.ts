@@ -65,6 +65,9 @@ function bindError(error: unknown, label: string): Error {
   return new SvcError(code, `Cannot bind ${label}: ${what}`, { cause: error, help });
 }
 
+/** Node answers a request without a host by itself, and then serves what stands behind it. */
+const OURS_TO_REFUSE = { requireHostHeader: false };
+
 /** How long a refused request's last words may take to be read. */
 const REFUSED_MS = 1000;
 
@@ -77,8 +80,9 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   const peers = new Peers({ ...LIMITS, ...options.limits });
   const scheme = options.tls ? "https" : "http";
   const serving = { handler, peers, scheme } as const;
-  const secure = options.tls && createSecureServer(secureOptions(options.tls));
-  const http = secure ?? createServer();
+  const secure = options.tls &&
+    createSecureServer({ ...secureOptions(options.tls), ...OURS_TO_REFUSE });
+  const http = secure ?? createServer(OURS_TO_REFUSE);
   const endHandshakes = secure ? trackHandshakes(secure) : () => {};
   // Peers knows all connections and their times; node's own limits would cut long uploads.
   http.requestTimeout = 0;

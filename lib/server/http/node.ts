@@ -2,6 +2,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Buffer } from "node:buffer";
+import type { Reply } from "../../api/reply.ts";
 import { SvcError } from "../../base/errors.ts";
 import { bodyStream } from "./body.ts";
 import {
@@ -80,10 +81,34 @@ function fieldsOf(pairs: string[]): string[] {
   return pairs;
 }
 
-/** True where the request names no host that could be one (RFC 9112 3.2), or no address. */
-function isMalformed(source: Source, message: IncomingMessage): boolean {
-  if (message.httpVersion === "1.1" && hostOf(source) === undefined) return true;
-  return !source.target.startsWith("/") && !URL.canParse(source.target);
+function countOf({ rawHeaders }: IncomingMessage, name: string): number {
+  let count = 0;
+  for (let n = 0; n < rawHeaders.length; n += 2) {
+    if (rawHeaders[n].toLowerCase() === name) count++;
+  }
+  return count;
+}
+
+/**
+ * The answer to what node's parser lets through and others may read in another way: a version that we do
+ * not speak, no host or several (RFC 9112 3.2), no address, a body in a coding that nobody here undoes
+ * (RFC 9112 6.1).
+ */
+function refusalOf(source: Source, message: IncomingMessage): Reply | undefined {
+  const { httpVersion, headers } = message;
+  if (httpVersion !== "1.1" && httpVersion !== "1.0") {
+    return plainReply(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+  }
+  const isNamed = hostOf(source) !== undefined || httpVersion === "1.0";
+  const isAddressed = source.target.startsWith("/") || URL.canParse(source.target);
+  if (!isNamed || !isAddressed || countOf(message, "host") > 1) {
+    return plainReply(400, "the request names no host or several, or no path");
+  }
+  const coding = headers["transfer-encoding"];
+  if (coding !== undefined && coding.toLowerCase() !== "chunked") {
+    return plainReply(501, "a body may be chunked, and have no other transfer coding");
+  }
+  return undefined;
 }
 
 export interface NodeOptions {
@@ -92,13 +117,52 @@ export interface NodeOptions {
   scheme: "http" | "https";
 }
 
+/** The requests of a connection that were read and have not ended. */
+const turns = new WeakMap<Socket, { last: Promise<void>; count: number }>();
+
+/**
+ * Resolves when the connection's earlier requests have ended; the result is to be called at this one's
+ * end. Node reads on: without this, pipelined requests would all run at once, those behind the last answer
+ * too.
+ */
+async function turnOf(socket: Socket): Promise<() => void> {
+  const turn = turns.get(socket) ?? { last: Promise.resolve(), count: 0 };
+  turns.set(socket, turn);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const before = turn.last;
+  turn.last = promise;
+  if (++turn.count > 1) {
+    socket.pause();
+    await before;
+    if (turn.count === 1) socket.resume();
+  }
+  return () => {
+    turn.count--;
+    resolve();
+  };
+}
+
 export async function serveMessage(
   message: IncomingMessage,
   response: ServerResponse,
   options: NodeOptions & { awaitsContinue?: boolean },
 ): Promise<void> {
+  const peer = options.peers.of(message.socket as Socket);
+  const end = await turnOf(peer.socket);
+  try {
+    if (!peer.socket.destroyed && !peer.last) await serveNow(message, response, peer, options);
+  } finally {
+    end();
+  }
+}
+
+async function serveNow(
+  message: IncomingMessage,
+  response: ServerResponse,
+  peer: Peer,
+  options: NodeOptions & { awaitsContinue?: boolean },
+): Promise<void> {
   const { peers, handler, scheme } = options;
-  const peer = peers.of(message.socket as Socket);
   const ending = new Ending();
   const receivedBefore = peer.received;
   peer.phase = "request";
@@ -116,9 +180,9 @@ export async function serveMessage(
   });
   try {
     const connection = new PeerConnection(peer, noUpgrade);
-    const answer = isMalformed(source, message)
-      ? plainReply(400, "the request names no host, or no path")
-      : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
+    const refused = refusalOf(source, message);
+    const answer = refused ??
+      await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
     const { pairs, content } = await contentOf(answer, source.method);
     if (message.socket.destroyed) {
       if (content instanceof ReadableStream) await content.cancel();
@@ -129,9 +193,10 @@ export async function serveMessage(
     // A client that waits for "100 Continue" and gets an answer instead may send the body or not: what
     // comes next could be either.
     const ambiguous = options.awaitsContinue && !wanted;
+    peer.last = Boolean(ambiguous || refused || peers.closing);
     response.writeHead(answer.status, [
       ...fieldsOf(pairs),
-      ...ambiguous || peers.closing ? ["connection", "close"] : [],
+      ...peer.last ? ["connection", "close"] : [],
     ]);
     await send(response, peer, content, ending.count);
     ending.whole = true;
@@ -166,6 +231,8 @@ export async function serveUpgrade(
 ): Promise<void> {
   const socket = message.socket as Socket;
   const peer = peers.of(socket);
+  await turnOf(socket);
+  if (socket.destroyed || peer.last) return void socket.destroy();
   const ending = new Ending();
   peer.phase = "request";
   peer.onClose(() => {
@@ -178,7 +245,7 @@ export async function serveUpgrade(
     const acceptor = await loadAcceptor();
     const connection = new PeerConnection(peer, () => accept(acceptor, message, head));
     // With a body, what follows the head is not the other protocol's.
-    const answer = isMalformed(source, message) || hasBody(message)
+    const answer = refusalOf(source, message) || hasBody(message)
       ? plainReply(400, "the request cannot be upgraded")
       : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
     if (isUpgraded(answer)) {

@@ -30,6 +30,8 @@ export class Peer {
   moved = 0;
   /** Bytes of requests' bodies that were read. */
   received = 0;
+  /** The connection ends with the answer that is given: what was read behind its request is not served. */
+  last = false;
   #mark = 0;
   #closing = new Set<() => void>();
   readonly #address: string;

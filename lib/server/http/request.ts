@@ -78,10 +78,15 @@ const PLAIN = /^\/[\w\-.:~/]*$/;
 const DOTS = /\/\.{1,2}(?:\/|$)/;
 const HOST = /^[\w.\-]+(?::\d+)?$|^\[[\da-fA-F:.]+\](?::\d+)?$/;
 
+/** True for a Host field's value (RFC 9112 3.2). */
+export function isHost(text: string): boolean {
+  return HOST.test(text);
+}
+
 /** The authority that a request names, or undefined where it names none that could be one. */
 export function hostOf(source: Source): string | undefined {
   const host = source.header("host");
-  return host !== undefined && HOST.test(host) ? host : undefined;
+  return host !== undefined && isHost(host) ? host : undefined;
 }
 
 export class ListenerRequest implements Request {

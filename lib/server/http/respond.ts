@@ -1,5 +1,6 @@
 /** Whole answers written to a bare connection. */
 import { Buffer } from "node:buffer";
+import { SvcError } from "../../base/errors.ts";
 import { contentOf, type Ending, isLive } from "./exchange.ts";
 import { renderHead } from "./head.ts";
 import type { Peer } from "./peer.ts";
@@ -55,5 +56,24 @@ export async function respond(
     await send(socket, peer, content, ending.count, live ? chunk : undefined);
     if (live) socket.write(LAST_CHUNK);
   }
+  // A client that asks on and on and takes no answer must not fill the memory with them.
+  if (socket.writableNeedDrain) await drained(peer);
   ending.whole = true;
 }
+
+/** Resolves when what was written has left; rejects where the connection has closed. */
+function drained(peer: Peer): Promise<void> {
+  const { socket } = peer;
+  return new Promise((resolve, reject) => {
+    if (socket.destroyed) return reject(gone());
+    peer.waiting = true;
+    const forget = peer.onClose(() => reject(gone()));
+    socket.once("drain", () => {
+      forget();
+      peer.waiting = false;
+      resolve();
+    });
+  });
+}
+
+const gone = () => new SvcError("cancelled", "Cannot send the answer: the client has gone");
