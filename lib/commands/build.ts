@@ -2,6 +2,7 @@
 import type { BuildEvent, BuildResult } from "../api/build.ts";
 import { toProblem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
+import { writeFileAtomic } from "../base/fs.ts";
 import type { Io } from "../base/terminal.ts";
 import { EVENTS_TYPE, problemError } from "../client/client.ts";
 import { parseReference } from "../oci/reference.ts";
@@ -10,6 +11,8 @@ import { renderFailure } from "./build/failure.ts";
 import { BuildState } from "./build/state.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
+import { formatOutput, type OutputSpec } from "../api/build_output.ts";
+import { deliver, metadataOf, modeOf, outputsOf, takesStdout, writing } from "./build/outputs.ts";
 import type { BUILD_OPTIONS, OutputMode } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
 
@@ -31,7 +34,11 @@ function checkTags(tags: readonly string[]): void {
   }
 }
 
-function buildQuery(values: Values, env: Invocation["env"]): URLSearchParams {
+function buildQuery(
+  values: Values,
+  env: Invocation["env"],
+  outputs: readonly OutputSpec[],
+): URLSearchParams {
   const params = new URLSearchParams();
   for (const tag of values.tags ?? []) params.append("t", tag);
   if (values.target !== undefined) params.set("target", values.target);
@@ -41,11 +48,13 @@ function buildQuery(values: Values, env: Invocation["env"]): URLSearchParams {
     Object.entries(parsePairs(texts, flag, env)).map(([key, value]) => `${key}=${value}`);
   for (const pair of pairs(values.buildArgs, "--build-arg")) params.append("buildarg", pair);
   for (const pair of pairs(values.labels, "--label")) params.append("label", pair);
+  for (const output of outputs) params.append("output", formatOutput(output));
+  for (const text of values.annotations ?? []) params.append("annotation", text);
   return params;
 }
 
 function chooseMode(values: Values, io: Io): OutputMode {
-  const asked = (values.progress ?? values.output) as OutputMode;
+  const asked = (values.progress ?? modeOf(values) ?? values.output) as OutputMode;
   if (asked === "json" || asked === "plain") return asked;
   return io.stderr.size() ? "fancy" : "plain";
 }
@@ -90,13 +99,27 @@ function readable(event: BuildEvent, shown: (text: string) => string): BuildEven
 /** The names with their digest, one a line; the digest alone where it has no name or `-q` is given. */
 function resultText(result: BuildResult, quiet: boolean): string {
   const names = quiet ? [] : result.names.map((name) => `${name}@${result.digest}`);
-  return (names.length > 0 ? names : [result.digest]).map((line) => line + "\n").join("");
+  const lines = names.length > 0 ? names : result.digest === "" ? [] : [result.digest];
+  return lines.map((line) => line + "\n").join("");
+}
+
+async function writeFiles(values: Values, result: BuildResult): Promise<void> {
+  const { metadataFile, iidFile } = values;
+  if (metadataFile !== undefined) {
+    const text = JSON.stringify(metadataOf(result), null, 2) + "\n";
+    await writing(metadataFile, () => writeFileAtomic(metadataFile, text));
+  }
+  if (iidFile !== undefined) {
+    const id = result.platforms ? result.digest : result.imageId;
+    await writing(iidFile, () => writeFileAtomic(iidFile, id));
+  }
 }
 
 export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise<number> {
   const { io, values, env, positionals: [directory] } = invocation;
   checkTags(values.tags ?? []);
-  const query = buildQuery(values, env);
+  const outputs = outputsOf(values, io);
+  const query = buildQuery(values, env, outputs);
   const client = await connect(invocation);
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
@@ -133,6 +156,10 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
       { help: "see the server's log" },
     );
   }
-  if (mode !== "json") await io.stdout.write(resultText(state.result, quiet));
+  await deliver(client, outputs, state.result, io);
+  await writeFiles(values, state.result);
+  if (mode === "json") return 0;
+  const text = resultText(state.result, quiet);
+  await (takesStdout(outputs) ? io.stderr : io.stdout).write(text);
   return 0;
 }

@@ -1,5 +1,6 @@
 /** Option tables of the commands: data only, so that reading a command line loads nothing else. */
 import type { AnyOption } from "../config/load.ts";
+import { RESULT_OPTIONS } from "./build/options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
@@ -104,7 +105,7 @@ export const BUILD_OPTIONS = [
     flag: "platform",
     placeholder: "OS/ARCH",
     defaultText: "the server's",
-    help: "Platform to build for, os/arch[/variant].",
+    help: "Platform to build for, os/arch[/variant]; several, separated by commas, give an index.",
     section,
   },
   {
@@ -133,6 +134,7 @@ export const BUILD_OPTIONS = [
     help: "Print nothing but the digest, and what failed.",
     section,
   },
+  ...RESULT_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 
 export const DEPLOY_OPTIONS = [

@@ -3,28 +3,12 @@ import { SvcError } from "../../base/errors.ts";
 import { formatBytes } from "../../base/bytes.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import type { BuildEvent } from "../../api/build.ts";
-import type { BuildRequest } from "../../build/builder.ts";
 import type { ManagementDeps } from "../deps.ts";
+import { BUILD_PARAMETERS, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
 import { pushEvents } from "../ndjson.ts";
-import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { API_PREFIX } from "./health.ts";
-
-const PARAMETERS = ["t", "dockerfile", "target", "platform", "buildarg", "label", "nocache"];
-
-function buildRequest(url: URL): Omit<BuildRequest, "context"> {
-  const query = new Query(url, PARAMETERS);
-  return {
-    tags: query.all("t"),
-    dockerfile: query.text("dockerfile") || "Dockerfile",
-    target: query.text("target") || undefined,
-    platform: query.text("platform") || undefined,
-    buildArgs: query.pairs("buildarg"),
-    labels: query.pairs("label"),
-    noCache: query.bool("nocache") ?? false,
-  };
-}
 
 interface Body {
   stream: ReadableStream<Uint8Array>;
@@ -130,6 +114,23 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     });
   }
 
+  /** An archive that a build left for its client. */
+  async function output({ params: { id } }: Context): Promise<Response> {
+    const taken = await (await deps.builder()).outputs?.take(id);
+    if (!taken) {
+      throw new SvcError("not_found", `Cannot read build output ${id}: there is none, or no more`, {
+        help: "an output is there for an hour, and once; build again",
+      });
+    }
+    return new Response(taken.stream as ReadableStream<Uint8Array<ArrayBuffer>>, {
+      headers: {
+        "content-type": "application/x-tar",
+        "content-length": String(taken.size),
+        "cache-control": "no-store",
+      },
+    });
+  }
+
   return [{
     method: "POST",
     path: `${API_PREFIX}/build`,
@@ -137,7 +138,14 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     help:
       "Builds the tar archive in the body (plain, gzip or zstd) and publishes it under each `t`; " +
       "answers with events (NDJSON), the last one `result` or `error`. Query: " +
-      "`t dockerfile target platform buildarg label nocache`.",
+      `\`${BUILD_PARAMETERS.join(" ")}\`.`,
     handler: build,
+  }, {
+    method: "GET",
+    path: `${API_PREFIX}/build/outputs/{id}`,
+    action: "build",
+    help:
+      "Takes an archive that the result of a build names in `outputs`; read to its end it is gone.",
+    handler: output,
   }];
 }

@@ -1,0 +1,64 @@
+/** Options of `svc build` that say where the result goes and what goes with it. */
+import type { AnyOption } from "../../config/load.ts";
+
+const section = "Result";
+
+export const RESULT_OPTIONS = [
+  {
+    key: "outputs",
+    kind: "list",
+    flag: "output",
+    short: "o",
+    verbatim: true,
+    placeholder: "TYPE=…",
+    defaultText: "type=image, pushed under each name",
+    help:
+      "Where the result goes: type=image|docker|oci|tar|local|cacheonly with dest=, name=, push=, " +
+      "compression=gzip|zstd|uncompressed, compression-level=, force-compression=, oci-mediatypes=, " +
+      "annotation.KEY=; a folder alone is type=local, - is a tar on standard output. May be repeated. " +
+      "The words auto, plain, fancy and json are the mode, as with every command.",
+    section,
+  },
+  {
+    key: "load",
+    kind: "bool",
+    flag: "load",
+    help:
+      "Load the image into this machine's docker (or podman); the same as --output type=docker.",
+    section,
+  },
+  {
+    key: "push",
+    kind: "bool",
+    flag: "push",
+    negatable: true,
+    help: "Push the image under each name, beside other outputs too. --no-push: only build.",
+    section,
+  },
+  {
+    key: "annotations",
+    kind: "list",
+    flag: "annotation",
+    verbatim: true,
+    placeholder: "[LEVEL:]K=V",
+    help: "Annotation of the manifest, or of index, manifest-descriptor; a platform in brackets " +
+      "restricts it: manifest[linux/arm64]:K=V. May be repeated.",
+    section,
+  },
+  {
+    key: "metadataFile",
+    kind: "string",
+    flag: "metadata-file",
+    placeholder: "PATH",
+    help: "Write the result's digests, names and size there, as JSON.",
+    section,
+  },
+  {
+    key: "iidFile",
+    kind: "string",
+    flag: "iidfile",
+    placeholder: "PATH",
+    help: "Write the image's id there; of several platforms the index's digest.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];

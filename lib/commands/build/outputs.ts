@@ -1,0 +1,180 @@
+/** The client's side of a build's outputs: what the server is asked for, and where its archives go. */
+import { type OutputSpec, parseOutput } from "../../api/build_output.ts";
+import type { BuildOutput, BuildResult } from "../../api/build.ts";
+import { SvcError, systemCode } from "../../base/errors.ts";
+import { temporaryName } from "../../base/fs.ts";
+import type { Io } from "../../base/terminal.ts";
+import type { Client } from "../../client/client.ts";
+import type { Invocation } from "../command.ts";
+import { OUTPUT_MODES, type OutputMode } from "../options.ts";
+import type { RESULT_OPTIONS } from "./options.ts";
+
+type Values = Pick<Invocation<typeof RESULT_OPTIONS>["values"], "outputs" | "load" | "push">;
+
+/** Programs that take an image on their standard input with `load`. */
+const ENGINES = ["docker", "podman"];
+
+const isMode = (text: string): text is OutputMode => OUTPUT_MODES.some((mode) => mode === text);
+
+/** The mode that `--output` names, as it does for every other command; the last one counts. */
+export function modeOf(values: Pick<Values, "outputs">): OutputMode | undefined {
+  return values.outputs?.filter(isMode).at(-1);
+}
+
+/**
+ * What the server is asked for; none: the image under its names. Throws `argument_invalid` for what the
+ * client cannot deliver.
+ */
+export function outputsOf(values: Values, io: Io): OutputSpec[] {
+  const outputs = (values.outputs ?? []).filter((text) => !isMode(text)).map(parseOutput);
+  if (values.load) outputs.push(parseOutput("type=docker"));
+  if (values.push === false) {
+    const others = outputs.filter(({ type }) => type !== "image");
+    return others.length > 0 ? others : [parseOutput("type=cacheonly")];
+  }
+  if (values.push && outputs.length > 0 && !outputs.some(({ type }) => type === "image")) {
+    outputs.push(parseOutput("type=image"));
+  }
+  for (const output of outputs) {
+    const { type } = output;
+    if (type === "local" && output.dest === undefined) {
+      throw new SvcError("argument_invalid", "Cannot write the result: type=local has no dest", {
+        help: "write type=local,dest=FOLDER, or --output FOLDER",
+      });
+    }
+    if ((type === "tar" || type === "oci") && output.dest === undefined) output.dest = "-";
+    if (output.dest === "-" && io.stdout.isTerminal) {
+      throw new SvcError(
+        "argument_invalid",
+        "Cannot write an archive: standard output is a terminal",
+        {
+          help: "redirect it, or name a file with dest=",
+        },
+      );
+    }
+  }
+  if (outputs.filter(({ dest }) => dest === "-").length > 1) {
+    throw new SvcError("argument_invalid", "Cannot write two archives to standard output");
+  }
+  return outputs;
+}
+
+/** True where standard output belongs to an archive. */
+export const takesStdout = (outputs: readonly OutputSpec[]): boolean =>
+  outputs.some(({ dest }) => dest === "-");
+
+const REASONS: Record<string, string> = {
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  EROFS: "the file system is read-only",
+  ENOENT: "there is no such folder",
+  ENOTDIR: "a part of the path is no folder",
+  EISDIR: "it is a folder",
+  EEXIST: "it is in the way",
+  ENOSPC: "no space is left",
+};
+
+/** Says what stands in the way of a file; a failure of another kind is itself. */
+export async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    const why = REASONS[systemCode(cause) ?? ""];
+    if (!why || cause instanceof SvcError) throw cause;
+    throw new SvcError("argument_invalid", `Cannot write ${path}: ${why}`, { cause });
+  }
+}
+
+async function open(client: Client, { id }: BuildOutput): Promise<ReadableStream<Uint8Array>> {
+  const response = await client.request("GET", `/build/outputs/${id}`, {
+    accept: "application/x-tar",
+  });
+  return response.body!;
+}
+
+async function toFile(stream: ReadableStream<Uint8Array>, path: string): Promise<void> {
+  await writing(path, async () => {
+    if (await Deno.stat(path).then((info) => info.isDirectory, () => false)) {
+      throw new SvcError("argument_invalid", `Cannot write ${path}: it is a folder`);
+    }
+    const partial = temporaryName(path);
+    try {
+      await Deno.writeFile(partial, stream, { createNew: true });
+      await Deno.rename(partial, path);
+    } catch (error) {
+      await Deno.remove(partial).catch(() => {/* never made */});
+      throw error;
+    }
+  });
+}
+
+/** Feeds the first engine that is installed. */
+async function load(stream: ReadableStream<Uint8Array>, io: Io): Promise<void> {
+  for (const engine of ENGINES) {
+    let child: Deno.ChildProcess;
+    try {
+      child = new Deno.Command(engine, {
+        args: ["load"],
+        stdin: "piped",
+        stdout: "piped",
+        stderr: "piped",
+        signal: io.signal,
+      }).spawn();
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) continue;
+      throw error;
+    }
+    const said = child.output();
+    // What stopped it from reading is in its own words, below.
+    await stream.pipeTo(child.stdin).catch(() => {});
+    const { success, stdout, stderr } = await said;
+    const words = new TextDecoder().decode(success ? stdout : stderr).trim();
+    if (success) return void await io.stderr.write(words + "\n");
+    throw new SvcError("upstream_failed", `Cannot load the image: ${engine} load: ${words}`, {
+      help: `see whether \`${engine} info\` works`,
+    });
+  }
+  await stream.cancel();
+  throw new SvcError(
+    "prerequisite_missing",
+    `Cannot load the image: there is no ${ENGINES.join(" or ")}`,
+    {
+      help: "write an archive with --output type=docker,dest=FILE",
+    },
+  );
+}
+
+/** Takes the archives that the result names and puts them where they belong. */
+export async function deliver(
+  client: Client,
+  outputs: readonly OutputSpec[],
+  result: BuildResult,
+  io: Io,
+): Promise<void> {
+  for (const output of result.outputs ?? []) {
+    const { type, dest, folder } = outputs[output.index];
+    const stream = await open(client, output);
+    if (dest === undefined) await load(stream, io);
+    else if (dest === "-") { for await (const chunk of stream) await io.stdout.write(chunk); }
+    else if (type === "local" || folder) {
+      const { extractArchive } = await import("./extract.ts");
+      const { files, skipped } = await writing(dest, () => extractArchive(stream, dest, io.signal));
+      const left = skipped > 0 ? `; ${skipped} device nodes and pipes left out` : "";
+      await io.stderr.write(`${files} file${files === 1 ? "" : "s"} written to ${dest}${left}\n`);
+    } else await toFile(stream, dest);
+  }
+}
+
+/** What `--metadata-file` gets, in buildx' names. */
+export function metadataOf(result: BuildResult): Record<string, unknown> {
+  const { digest, imageId, mediaType, descriptorSize: size, names, platforms } = result;
+  return {
+    ...(imageId !== "" && !platforms && { "containerimage.config.digest": imageId }),
+    ...(digest !== "" && {
+      "containerimage.descriptor": { mediaType, digest, size },
+      "containerimage.digest": digest,
+    }),
+    ...(names.length > 0 && { "image.name": names.join(",") }),
+    ...(platforms && { "svc.platforms": platforms }),
+  };
+}
