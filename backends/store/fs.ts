@@ -32,6 +32,8 @@ const FORMAT = 1;
 const SMALL = 64 * 1024;
 /** Keys remembered as lately looked at. */
 const WARM = 10_000;
+/** Folders that files are removed from at once. */
+const REMOVERS = 8;
 const MARKER = "svc-store.json";
 
 const isMissing = (error: unknown) =>
@@ -267,6 +269,26 @@ class FsStore implements ObjectStore {
     }
     await this.#prune(dirname(path));
     return true;
+  }
+
+  /** One sync for each folder, not for each file. */
+  async deleteAll(keys: string[], options: CallOptions = {}): Promise<void> {
+    const folders = Map.groupBy(keys.map((key) => this.#path(key)), dirname);
+    const waiting = [...folders];
+    const work = async () => {
+      for (let next = waiting.pop(); next; next = waiting.pop()) {
+        const [folder, paths] = next;
+        options.signal?.throwIfAborted();
+        for (const path of paths) {
+          await Deno.remove(path).catch((error) => {
+            if (!isMissing(error)) throw error;
+          });
+        }
+        await this.#prune(folder);
+      }
+    };
+    const ended = await Promise.allSettled(Array.from({ length: REMOVERS }, work));
+    for (const result of ended) if (result.status === "rejected") throw result.reason;
   }
 
   /** Makes a removal durable and takes folders that it left empty with it. */

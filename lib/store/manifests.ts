@@ -71,6 +71,7 @@ export class Manifests {
   }
 
   async #read(key: string, options: CallOptions): Promise<Uint8Array | undefined> {
+    if (this.objects.read) return await this.objects.read(key, options);
     const body = await this.objects.get(key, options);
     return body && await bytesOf(body);
   }

@@ -76,6 +76,29 @@ export function objectStoreContract(
     assert.equal(await content(store, "empty"), "");
   });
 
+  test("reading as a whole and deleting many, where the store can", async ({ store }) => {
+    const list = () => keys(store.list(""));
+    for (const key of ["a/b/1", "a/b/2", "a/c/1", "d"]) await store.put(key, text(key));
+    if (store.read) {
+      assert.equal(new TextDecoder().decode(await store.read("a/c/1")), "a/c/1");
+      for (const none of ["a", "a/b", "a/none", "none/x", "d/x"]) {
+        assert.equal(await store.read(none), undefined, none);
+      }
+    }
+    if (store.deleteAll) {
+      const given = new AbortController();
+      given.abort(new Error("given up"));
+      await assert.rejects(store.deleteAll(["d"], { signal: given.signal }), /given up/);
+      assert.equal((await list()).length, 4);
+      await store.deleteAll(["a/c/1", "a/b/2", "none/x", "a/b/none", "d"]);
+      assert.deepEqual(await list(), ["a/b/1"]);
+      await store.put("a/c/1", text("again"));
+      await store.deleteAll(["a/b/1", "a/c/1"]);
+      assert.deepEqual(await list(), []);
+      await store.deleteAll([]);
+    }
+  });
+
   test("a key may hold what digests, tags and escaped names are made of", async ({ store }) => {
     const key = `manifests/a.b+c-d_e/sha512:${"a".repeat(128)}`;
     await store.put(key, text("x"));

@@ -17,7 +17,7 @@ async function namesOf(path: string): Promise<string[]> {
     throw error;
   }
   // Keys are ASCII: the order of UTF-16 units is the order of bytes.
-  return names.sort((a, b) => a < b ? -1 : 1);
+  return names.sort();
 }
 
 async function holdsFile(path: string): Promise<boolean> {
@@ -34,6 +34,13 @@ export interface Walk {
   signal?: AbortSignal;
 }
 
+/** A folder that is being walked: its keys' prefix, and the names that are still to come. */
+interface Level {
+  prefix: string;
+  names: string[];
+  next: number;
+}
+
 /** `prefix` is empty or ends with "/". Empty folders, which a bucket has not, are passed over. */
 export async function* walk(
   root: string,
@@ -41,17 +48,26 @@ export async function* walk(
   options: Walk,
 ): AsyncGenerator<ListEntry> {
   const { after, brief, delimiter, signal } = options;
-  for (const name of await namesOf(join(root, prefix))) {
+  const open = async (prefix: string): Promise<Level> => ({
+    prefix,
+    names: await namesOf(join(root, prefix)),
+    next: 0,
+  });
+  // By hand, not by recursion: each entry would pass through a generator for each level.
+  const levels = [await open(prefix)];
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
+    if (level.next === level.names.length) {
+      levels.pop();
+      continue;
+    }
+    const name = level.names[level.next++];
     signal?.throwIfAborted();
-    const key = prefix + name;
-    const path = join(root, key);
+    const key = level.prefix + name;
     if (name.endsWith("/")) {
       const passed = after !== undefined && key <= after;
       if (delimiter) {
-        if (!passed && await holdsFile(path)) yield { prefix: key };
-      } else if (!passed || after.startsWith(key)) {
-        yield* walk(root, key, options);
-      }
+        if (!passed && await holdsFile(join(root, key))) yield { prefix: key };
+      } else if (!passed || after.startsWith(key)) levels.push(await open(key));
       continue;
     }
     if (after !== undefined && key <= after) continue;
@@ -59,7 +75,7 @@ export async function* walk(
       yield { key, size: 0, modified: new Date(0) };
       continue;
     }
-    const info = await Deno.stat(path).catch((error) => {
+    const info = await Deno.stat(join(root, key)).catch((error) => {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     });

@@ -12,6 +12,7 @@ import type { BlobPlaces } from "../blob_places.ts";
 import type { Manifests } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import type { Uploads } from "../uploads.ts";
+import { eachOf } from "./each.ts";
 import { type Guard, IDLE_MS } from "./guard.ts";
 import { deadManifests, manifestOfKey, Mark, type Retention } from "./mark.ts";
 
@@ -19,6 +20,8 @@ import { deadManifests, manifestOfKey, Mark, type Retention } from "./mark.ts";
 export const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
 /** Blobs that go to the guard at once. */
 const BATCH = 1_000;
+/** Removals and looks under way at once. */
+const PARALLEL = 16;
 
 export interface GcProgress {
   phase: "manifests" | "mark" | "sweep";
@@ -129,9 +132,10 @@ class Collection {
           const again = await look();
           return keys.filter((key) => again.has(key));
         },
-        remove: async (key) => {
-          await manifests.drop(repository, manifestOfKey(key).digest);
-        },
+        remove: (keys) =>
+          eachOf(keys, PARALLEL, async (key) => {
+            await manifests.drop(repository, manifestOfKey(key).digest);
+          }),
       });
       this.result.manifestsDeleted += removed;
     }
@@ -183,23 +187,30 @@ class Collection {
         for (const key of keys) if (await spare(key)) free.push(key);
         return free;
       },
-      remove: async (key) => void await objects.delete(key),
+      remove: (keys) => this.#deleteAll(keys),
     });
+  }
+
+  /** Without a signal: whether a deletion that was cut was done nobody would know. */
+  async #deleteAll(keys: string[]): Promise<void> {
+    const { objects } = this.parts;
+    if (objects.deleteAll) return await objects.deleteAll(keys);
+    await eachOf(keys, PARALLEL, async (key) => void await objects.delete(key));
   }
 
   async #sweepBatch(mark: Mark, keys: string[]): Promise<void> {
     const { objects, guard } = this.parts;
-    const remove = async (key: string) => {
-      const info = await objects.stat(key);
-      if (!info) return;
-      if (!this.options.dryRun) await objects.delete(key);
-      this.result.blobsDeleted++;
-      this.result.bytesReclaimed += info.size;
+    const remove = async (doomed: string[]) => {
+      const there: { key: string; size: number }[] = [];
+      await eachOf(doomed, PARALLEL, async (key) => {
+        const info = await objects.stat(key);
+        if (info) there.push(info);
+      });
+      if (!this.options.dryRun) await this.#deleteAll(there.map(({ key }) => key));
+      this.result.blobsDeleted += there.length;
+      for (const { size } of there) this.result.bytesReclaimed += size;
     };
-    if (this.options.dryRun) {
-      for (const key of keys) await remove(key);
-      return;
-    }
+    if (this.options.dryRun) return await remove(keys);
     const { leased } = await guard.sweep(keys, {
       ...this.#call,
       idleMs: this.#idleMs,

@@ -33,12 +33,17 @@ export class DigestSet {
   }
 
   add(digest: Digest): void {
-    this.#readDigest(digest);
+    this.#readHex(digest, digest.indexOf(":") + 1);
     this.#insert();
   }
 
   has(digest: Digest): boolean {
-    this.#readDigest(digest);
+    return this.hasHexAt(digest, digest.indexOf(":") + 1);
+  }
+
+  /** The same of a digest whose hex digits begin at `at` of a text. */
+  hasHexAt(text: string, at: number): boolean {
+    this.#readHex(text, at);
     return this.#contains();
   }
 
@@ -53,10 +58,15 @@ export class DigestSet {
     return this.#contains();
   }
 
-  #readDigest(digest: Digest): void {
-    const at = digest.indexOf(":") + 1;
+  #readHex(text: string, at: number): void {
     for (let lane = 0; lane < LANES; lane++) {
-      this.#value[lane] = parseInt(digest.slice(at + lane * 8, at + lane * 8 + 8), 16);
+      let value = 0;
+      for (const end = at + 8; at < end; at++) {
+        // "0" to "9" are 0x30 to 0x39, "a" to "f" 0x61 to 0x66.
+        const code = text.charCodeAt(at);
+        value = value << 4 | (code & 15) + (code >> 6) * 9;
+      }
+      this.#value[lane] = value;
     }
   }
 
@@ -66,26 +76,35 @@ export class DigestSet {
   }
 
   /** Offset of the value, or of the empty place where it belongs. */
-  #find([a, b, c, d]: Uint32Array): number {
+  #find(a: number, b: number, c: number, d: number): number {
     const table = this.#table;
     for (let place = (a ^ c) & this.#mask;; place = place + 1 & this.#mask) {
       const at = place * LANES;
-      const empty = (table[at] | table[at + 1] | table[at + 2] | table[at + 3]) === 0;
       if (
-        empty ||
-        table[at] === a && table[at + 1] === b && table[at + 2] === c && table[at + 3] === d
+        table[at] === a && table[at + 1] === b && table[at + 2] === c && table[at + 3] === d ||
+        this.#isEmpty(at)
       ) return at;
     }
   }
 
+  /** Of the value at hand. */
+  #place(): number {
+    const value = this.#value;
+    return this.#find(value[0], value[1], value[2], value[3]);
+  }
+
+  #isEmpty(at: number): boolean {
+    const table = this.#table;
+    return (table[at] | table[at + 1] | table[at + 2] | table[at + 3]) === 0;
+  }
+
   #isZero(): boolean {
-    return this.#value.every((lane) => lane === 0);
+    const value = this.#value;
+    return (value[0] | value[1] | value[2] | value[3]) === 0;
   }
 
   #contains(): boolean {
-    if (this.#isZero()) return this.#zero;
-    const at = this.#find(this.#value);
-    return this.#table.subarray(at, at + LANES).some((lane) => lane !== 0);
+    return this.#isZero() ? this.#zero : !this.#isEmpty(this.#place());
   }
 
   #insert(): void {
@@ -93,8 +112,8 @@ export class DigestSet {
       this.#zero = true;
       return;
     }
-    const at = this.#find(this.#value);
-    if (this.#table.subarray(at, at + LANES).some((lane) => lane !== 0)) return;
+    const at = this.#place();
+    if (!this.#isEmpty(at)) return;
     this.#table.set(this.#value, at);
     if (++this.#size * 2 > this.#mask) this.#grow();
   }
@@ -104,8 +123,13 @@ export class DigestSet {
     this.#table = new Uint32Array(old.length * 2);
     this.#mask = this.#mask * 2 + 1;
     for (let at = 0; at < old.length; at += LANES) {
-      const value = old.subarray(at, at + LANES);
-      if (value.some((lane) => lane !== 0)) this.#table.set(value, this.#find(value));
+      const [a, b, c, d] = [old[at], old[at + 1], old[at + 2], old[at + 3]];
+      if ((a | b | c | d) === 0) continue;
+      const to = this.#find(a, b, c, d);
+      this.#table[to] = a;
+      this.#table[to + 1] = b;
+      this.#table[to + 2] = c;
+      this.#table[to + 3] = d;
     }
   }
 }

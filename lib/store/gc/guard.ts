@@ -73,7 +73,8 @@ export interface SweepOptions extends CallOptions {
   idleMs: number;
   /** Those of the condemned keys that nothing refers to, looked at again. */
   recheck: (keys: string[]) => Promise<string[]>;
-  remove: (key: string) => Promise<void>;
+  /** Removes them all; those that are not there any more count as removed. */
+  remove: (keys: string[]) => Promise<void>;
 }
 
 export interface SweepResult {

@@ -6,28 +6,13 @@ import { type Guard, IDLE_MS, type PublishStep, type SweepOptions } from "./guar
 import { LeaseTable } from "./lease_table.ts";
 
 /** Keys removed while publications wait. */
-const BATCH = 64;
-/** Removals under way at once. */
-const PARALLEL = 8;
+const BATCH = 128;
 
 /** Nothing to do: what is held in memory is safe at once. */
 const STEP: PublishStep = {
   confirm: () => Promise.resolve(),
   secure: () => Promise.resolve(),
 };
-
-/** Runs `work` on each item, some at a time. After a failure no more begin; those begun are awaited. */
-export async function eachOf<T>(items: T[], parallel: number, work: (item: T) => Promise<void>) {
-  let next = 0;
-  let failure: { error: unknown } | undefined;
-  const run = async () => {
-    while (next < items.length && !failure) {
-      await work(items[next++]).catch((error) => failure ??= { error });
-    }
-  };
-  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, run));
-  if (failure) throw failure.error;
-}
 
 export class LocalGuard implements Guard {
   readonly shared = false;
@@ -96,11 +81,8 @@ export class LocalGuard implements Guard {
         const idle = await options.recheck(keys.slice(at, at + BATCH));
         const doomed = idle.filter((key) => !this.#leases.has(key));
         result.leased += idle.length - doomed.length;
-        await this.#removing(doomed, () =>
-          eachOf(doomed, PARALLEL, async (key) => {
-            await options.remove(key);
-            result.removed++;
-          }));
+        await this.#removing(doomed, () => options.remove(doomed));
+        result.removed += doomed.length;
       });
     }
     return result;

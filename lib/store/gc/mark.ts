@@ -1,6 +1,13 @@
 /** What manifests refer to, and which manifests nothing refers to. */
 import type { Digest } from "../../oci/types.ts";
-import { digestOfKey, manifestKey, MANIFESTS, manifestsPrefix, unescapeName } from "../keys.ts";
+import {
+  BLOBS,
+  digestOfKey,
+  manifestKey,
+  MANIFESTS,
+  manifestsPrefix,
+  unescapeName,
+} from "../keys.ts";
 import type { Manifests } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { DigestSet } from "./digest_set.ts";
@@ -41,6 +48,7 @@ export class Mark {
 
   /** True where a manifest refers to the blob of this key, or is it. */
   holds(key: string): boolean {
+    if (key.startsWith(BLOBS)) return this.#live.hasHexAt(key, key.lastIndexOf("/") + 1);
     const digest = digestOfKey(key);
     return digest !== undefined && this.#live.has(digest);
   }

@@ -16,14 +16,14 @@ import {
 } from "./guard.ts";
 import { LeaseClaim } from "./lease_claim.ts";
 import { type Lease, LeaseTable } from "./lease_table.ts";
-import { eachOf } from "./local_guard.ts";
 import { type Note, Notes } from "./notes.ts";
 
 /** How long somebody else's removal is waited for before its blobs are copied. Costs time, not safety. */
 const PATIENCE_MS = 4_000;
 /** Keys of one condemnation: each costs the time of looking at what was published meanwhile. */
 const BATCH = 1_000;
-const PARALLEL = 16;
+/** Keys that are removed between two looks at the clock. */
+const CHUNK = 100;
 /** A deletion that got no answer has long been refused or done after this. */
 const SURELY_OVER_MS = 30 * 60_000;
 
@@ -302,17 +302,18 @@ export class SharedGuard implements Guard {
       const free = keys.filter((key) => !claimed.has(claimedAs(key)));
       const doomed = await options.recheck(free);
       result.leased += keys.length - free.length;
-      await eachOf(doomed, PARALLEL, async (key) => {
+      for (let at = 0; at < doomed.length; at += CHUNK) {
         options.signal?.throwIfAborted();
         if (performance.now() - begun > FENCE_MS) {
           throw new SvcError("timeout", "Cannot go on collecting garbage: the store is too slow");
         }
-        await options.remove(key).catch((error) => {
+        const chunk = doomed.slice(at, at + CHUNK);
+        await options.remove(chunk).catch((error) => {
           unsure = true;
           throw error;
         });
-        result.removed++;
-      });
+        result.removed += chunk.length;
+      }
     } finally {
       await this.#acquit(name, unsure);
     }
