@@ -4,17 +4,21 @@
  */
 import { SvcError } from "../base/errors.ts";
 import { isDigest } from "./digest.ts";
+import { isDeeper } from "./nesting.ts";
 import { type Descriptor, type Index, type Manifest, MEDIA } from "./types.ts";
 
 /** Bytes; what every registry is required to take, and the most this one takes. */
 export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024;
 
-const KINDS: Record<string, "image" | "index"> = {
-  [MEDIA.manifest]: "image",
-  [MEDIA.dockerManifest]: "image",
-  [MEDIA.index]: "index",
-  [MEDIA.dockerList]: "index",
-};
+/** Deeper than any manifest or its extensions. */
+const MAX_DEPTH = 100;
+
+const KINDS: ReadonlyMap<string, "image" | "index"> = new Map([
+  [MEDIA.manifest, "image"],
+  [MEDIA.dockerManifest, "image"],
+  [MEDIA.index, "index"],
+  [MEDIA.dockerList, "index"],
+]);
 
 /** Layers that are fetched from their `urls` and need not be in the registry. */
 const FOREIGN = /\.foreign\.|\.nondistributable\./;
@@ -36,7 +40,7 @@ export type ParsedManifest =
 
 /** "image", "index", or undefined for what is not a manifest. */
 export function manifestKind(mediaType: string): "image" | "index" | undefined {
-  return KINDS[mediaType];
+  return KINDS.get(mediaType);
 }
 
 function invalid(why: string, cause?: unknown): SvcError {
@@ -84,14 +88,17 @@ function text(document: Json, name: string): string | undefined {
   return value;
 }
 
+/** What is cut was sent by whoever reads the message. */
+const short = (text: string): string => text.length > 160 ? `${text.slice(0, 160)}…` : text;
+
 function typeOf(document: Json, declared: string | undefined): string {
   const own = text(document, "mediaType");
   if (declared && own && declared !== own) {
-    throw invalid(`it was sent as ${declared} and says of itself ${own}`);
+    throw invalid(`it was sent as ${short(declared)} and says of itself ${short(own)}`);
   }
   const type = declared ?? own ?? ("manifests" in document ? MEDIA.index : MEDIA.manifest);
-  if (!KINDS[type]) {
-    throw invalid(`its media type ${type} is none of ${Object.keys(KINDS).join(", ")}`);
+  if (!KINDS.has(type)) {
+    throw invalid(`its media type ${short(type)} is none of ${[...KINDS.keys()].join(", ")}`);
   }
   return type;
 }
@@ -107,6 +114,7 @@ export function parseManifest(bytes: Uint8Array, declared?: string): ParsedManif
       `Cannot accept the manifest: it has ${bytes.length} bytes, the limit is ${MAX_MANIFEST_BYTES}`,
     );
   }
+  if (isDeeper(bytes, MAX_DEPTH)) throw invalid(`it is nested more than ${MAX_DEPTH} deep`);
   let document: unknown;
   try {
     document = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
@@ -125,7 +133,7 @@ export function parseManifest(bytes: Uint8Array, declared?: string): ParsedManif
     annotations: annotationsOf(document),
   };
   const artifactType = text(document, "artifactType");
-  if (KINDS[mediaType] === "index") {
+  if (KINDS.get(mediaType) === "index") {
     // Both at once could be read as two different images under one digest.
     if ("layers" in document || "config" in document) throw invalid("an index has no layers");
     const entries = descriptors(document.manifests, "manifests");
@@ -133,8 +141,8 @@ export function parseManifest(bytes: Uint8Array, declared?: string): ParsedManif
       ...shared,
       kind: "index",
       document: document as unknown as Index,
-      manifests: entries.filter((entry) => KINDS[entry.mediaType]),
-      blobs: entries.filter((entry) => !KINDS[entry.mediaType]),
+      manifests: entries.filter((entry) => KINDS.has(entry.mediaType)),
+      blobs: entries.filter((entry) => !KINDS.has(entry.mediaType)),
       artifactType,
     };
   }

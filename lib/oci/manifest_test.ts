@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { runs } from "../../test/fixtures/property.ts";
+import { isDigest } from "./digest.ts";
 import { manifestKind, MAX_MANIFEST_BYTES, parseManifest } from "./manifest.ts";
 import { MEDIA } from "./types.ts";
 
@@ -75,25 +77,79 @@ Deno.test("what is not well formed is refused, and the message says where", () =
   });
 });
 
+Deno.test("media types are those of the table, not what objects have anyway", () => {
+  for (const mediaType of ["constructor", "toString", "__proto__", "hasOwnProperty"]) {
+    assert.equal(manifestKind(mediaType), undefined);
+    assert.throws(() => parseManifest(encode({ ...image, mediaType })), {
+      code: "manifest_invalid",
+      message: /is none of/,
+    });
+    const odd = descriptor(mediaType, "d");
+    const parsed = parseManifest(encode({ schemaVersion: 2, manifests: [odd] }));
+    assert.deepEqual([parsed.manifests, parsed.blobs], [[], [odd]]);
+  }
+});
+
+Deno.test("what is refused is not sent back whole", () => {
+  const mediaType = "x".repeat(1_000_000);
+  for (const declared of [undefined, MEDIA.manifest]) {
+    assert.throws(
+      () => parseManifest(encode({ ...image, mediaType }), declared),
+      ({ message }: Error) => message.length < 1000,
+    );
+  }
+});
+
+Deno.test("documents of brackets are refused before they are read", () => {
+  const nested = (depth: number) => JSON.parse(`${"[".repeat(depth)}${"]".repeat(depth)}`);
+  assert.equal(parseManifest(encode({ ...image, x: nested(99) })).kind, "image");
+  const text = JSON.stringify({ ...image, x: nested(100) });
+  const deep = { code: "manifest_invalid", message: /nested more than 100 deep/ };
+  assert.throws(() => parseManifest(new TextEncoder().encode(text)), deep);
+  assert.throws(() => parseManifest(new TextEncoder().encode("[".repeat(4_000_000))), deep);
+  assert.throws(() => parseManifest(new TextEncoder().encode('{"a":'.repeat(800_000))), deep);
+  const note = `${"[{".repeat(200)}\\"${"[".repeat(200)}`;
+  assert.equal(parseManifest(encode({ ...image, annotations: { note } })).annotations?.note, note);
+});
+
 Deno.test("no document makes parseManifest fail in another way", () => {
   const odd = fc.oneof(fc.jsonValue(), fc.constantFrom(null, [], {}, config, [layer], 2, ""));
+  const type = fc.oneof(fc.constantFrom<unknown>(MEDIA.manifest, MEDIA.index, undefined, 3), odd);
   const document = fc.record({
-    schemaVersion: fc.constantFrom<unknown>(2, 1),
-    mediaType: fc.constantFrom<unknown>(MEDIA.manifest, MEDIA.index, undefined, 3),
+    schemaVersion: fc.constantFrom<unknown>(2, 2, 2, 1),
+    mediaType: type,
     config: odd,
     layers: odd,
     manifests: odd,
     subject: odd,
     annotations: odd,
-  }, { requiredKeys: [] });
+    artifactType: odd,
+  }, { requiredKeys: ["schemaVersion"] });
+  const text = new TextEncoder();
+  const bytes = fc.oneof(
+    document.map(encode),
+    // Cut, and with a byte changed.
+    fc.tuple(document.map(encode), fc.nat(), fc.nat(255)).map(([whole, at, byte]) => {
+      const changed = whole.slice();
+      changed[at % changed.length] = byte;
+      return changed;
+    }),
+    fc.tuple(document.map(encode), fc.nat()).map(([all, at]) => all.subarray(0, at % all.length)),
+    fc.uint8Array({ maxLength: 64 }),
+    fc.stringMatching(/^[[\]{}":,\\a0 ]{0,40}$/).map((brackets) => text.encode(brackets)),
+  );
   fc.assert(
-    fc.property(document, (value) => {
+    fc.property(bytes, fc.constantFrom(undefined, MEDIA.index, "x"), (document, declared) => {
       try {
-        parseManifest(encode(value));
+        const parsed = parseManifest(document, declared);
+        assert.ok(manifestKind(parsed.mediaType) === parsed.kind);
+        for (const { digest, size } of [...parsed.blobs, ...parsed.manifests]) {
+          assert.ok(isDigest(digest) && Number.isSafeInteger(size) && size >= 0);
+        }
       } catch (error) {
         assert.equal((error as { code?: string }).code, "manifest_invalid");
       }
     }),
-    { numRuns: 300 },
+    runs(500),
   );
 });

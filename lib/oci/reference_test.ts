@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { runs } from "../../test/fixtures/property.ts";
+import { isDigest } from "./digest.ts";
 import { formatReference, isRepositoryName, isTag, parseReference } from "./reference.ts";
 
 const DIGEST = `sha256:${"a1".repeat(32)}`;
@@ -61,6 +63,20 @@ Deno.test("names and tags are held to the distribution specification's grammar",
   );
 });
 
+/** Texts of what names are made of, and of what they must not be. */
+const nearly = fc.array(
+  fc.constantFrom(
+    ..."aZ0._-/:@%2f\\ \0\n\u202e".split(""),
+    "..",
+    "//",
+    "%2e",
+    "%00",
+    "sha256:",
+    DIGEST,
+  ),
+  { maxLength: 12 },
+).map((parts) => parts.join(""));
+
 const component = fc.stringMatching(/^[a-z0-9]{1,6}([._-][a-z0-9]{1,4})?$/);
 const reference = fc.record({
   registry: fc.constantFrom(undefined, "localhost", "h.example:5000", "[fe80::1]"),
@@ -81,19 +97,37 @@ Deno.test("format and parse are inverse", () => {
         { ...value },
       );
     }),
-    { numRuns: 200 },
+    runs(200),
   );
 });
 
 Deno.test("parseReference never fails but by reference_invalid, and what it takes it gives back", () => {
   fc.assert(
-    fc.property(fc.string({ maxLength: 40 }), (text) => {
+    fc.property(fc.oneof(fc.string({ maxLength: 40, unit: "binary" }), nearly), (text) => {
       try {
-        assert.equal(formatReference(parseReference(text)), text);
+        const parsed = parseReference(text);
+        assert.equal(formatReference(parsed), text);
+        assert.ok(isRepositoryName(parsed.repository));
+        assert.ok(parsed.tag === undefined || isTag(parsed.tag));
+        assert.ok(parsed.digest === undefined || isDigest(parsed.digest));
       } catch (error) {
         assert.equal((error as { code?: string }).code, "reference_invalid");
       }
     }),
-    { numRuns: 500 },
+    runs(500),
+  );
+});
+
+Deno.test("no name or tag leads anywhere but to its own key", () => {
+  fc.assert(
+    fc.property(fc.oneof(fc.string({ unit: "binary", maxLength: 20 }), nearly), (text) => {
+      for (const accepted of [isTag(text), isRepositoryName(text)]) {
+        if (!accepted) continue;
+        assert.match(text, /^[\w./-]+$/);
+        assert.ok(!text.split("/").some((part) => ["", ".", ".."].includes(part)), text);
+      }
+      if (isTag(text)) assert.ok(!text.includes("/"));
+    }),
+    runs(1000),
   );
 });

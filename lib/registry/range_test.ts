@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { runs } from "../../test/fixtures/property.ts";
 import { heldRange, parseContentRange, parseRange } from "./range.ts";
 
 Deno.test("parseRange reads one range and leaves the rest to a whole answer", () => {
@@ -37,7 +38,50 @@ Deno.test("a range that is served lies within the blob, whatever was asked", () 
         assert.equal((error as { code?: string }).code, "range_invalid");
       }
     }),
-    { numRuns: 300 },
+    runs(300),
+  );
+});
+
+/** Texts like ranges, and others. */
+const header = fc.oneof(
+  fc.string({ maxLength: 40 }),
+  fc.array(
+    fc.constantFrom(
+      "bytes",
+      "Bytes",
+      "=",
+      " ",
+      "-",
+      "/",
+      "*",
+      ",",
+      "0",
+      "9",
+      "18446744073709551616",
+      "\t",
+    ),
+    { maxLength: 10 },
+  ).map((parts) => parts.join("")),
+);
+
+Deno.test("no header makes the parsers fail in another way, or leave what there is", () => {
+  fc.assert(
+    fc.property(header, fc.nat({ max: 20 }), (text, size) => {
+      try {
+        const range = parseRange(text, size);
+        if (range) assert.ok(0 <= range.start && range.start <= range.end && range.end < size);
+      } catch (error) {
+        assert.equal((error as { code?: string }).code, "range_invalid");
+      }
+      try {
+        const chunk = parseContentRange(text);
+        assert.ok(chunk && 0 <= chunk.start && chunk.start <= chunk.end);
+        assert.ok(Number.isSafeInteger(chunk.end));
+      } catch (error) {
+        assert.equal((error as { code?: string }).code, "blob_upload_invalid");
+      }
+    }),
+    runs(1000),
   );
 });
 
