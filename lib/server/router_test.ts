@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { runs } from "../../test/fixtures/property.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Route } from "./route.ts";
 import { Router } from "./router.ts";
@@ -110,6 +111,37 @@ Deno.test("router: any name and reference come back as they were sent", () => {
         reference: ref,
       });
     }),
+  );
+});
+
+Deno.test("router: no path makes it fail in another way, or gives an empty parameter", () => {
+  const part = fc.constantFrom(
+    "a",
+    "v2",
+    "blobs",
+    "manifests",
+    "uploads",
+    "tags",
+    "list",
+    "",
+    "..",
+    "%2f",
+    "%00",
+    "%",
+    "%zz",
+    "%c3%28",
+  );
+  fc.assert(
+    fc.property(fc.array(part, { maxLength: 8 }), (parts) => {
+      try {
+        const match = router.match("GET", `/${parts.join("/")}`);
+        if (match.kind !== "found") return;
+        for (const value of Object.values(match.params)) assert.notEqual(value, "");
+      } catch (error) {
+        assert.equal((error as { code?: string }).code, "argument_invalid");
+      }
+    }),
+    runs(500),
   );
 });
 
