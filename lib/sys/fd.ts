@@ -103,8 +103,28 @@ export async function syncFileSystem(path: string): Promise<void> {
 const SYNC_FILE_RANGE_WRITE = 2;
 
 /** Sends a stretch of a file on its way to the disk; a sync later has less to do. Promises nothing. */
-export function startWriteback(fd: number, offset: number, length: number): void {
-  libc().sync_file_range(fd, BigInt(offset), BigInt(length), SYNC_FILE_RANGE_WRITE);
+export async function startWriteback(fd: number, offset: number, length: number): Promise<void> {
+  await libc().sync_file_range(fd, BigInt(offset), BigInt(length), SYNC_FILE_RANGE_WRITE);
+}
+
+/** Memory of its own, which another thread may use after the engine's end. Never freed. */
+export class Block {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly #place: Deno.PointerObject;
+
+  constructor(size: number) {
+    const place = libc().malloc(BigInt(size));
+    if (!place) throw new SystemError(12, "malloc");
+    this.#place = place;
+    this.bytes = new Uint8Array(Deno.UnsafePointerView.getArrayBuffer(place, size));
+  }
+
+  /** Writes the first `length` bytes, which stay as they are until it resolves, in another thread. */
+  async writeTo(fd: number, length: number, path?: string): Promise<void> {
+    const put = await libc().write_elsewhere(fd, this.#place, BigInt(length));
+    // Why it wrote less, errno says in that thread only: the rest is tried here.
+    if (put < length) writeAll(fd, this.bytes.subarray(Math.max(0, put), length), path);
+  }
 }
 
 const LOCK_EX = 2;

@@ -9,11 +9,14 @@ import { ChunkedDecoder, ChunkedError } from "../../../lib/base/chunked.ts";
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import { SystemError } from "../../../lib/sys/errno.ts";
 import * as fd from "../../../lib/sys/fd.ts";
+import { Block } from "../../../lib/sys/fd.ts";
 import { O } from "../../../lib/sys/files.ts";
 import { Readiness, receive as receiveFrom } from "../../../lib/sys/readiness.ts";
 import type { Ask, DigestJob, Outcome, ReceiveJob, Tell } from "./intake_wire.ts";
 
 const PIECE = 1024 * 1024;
+/** Pieces under way at once, of all uploads together. */
+const PIECES = 16;
 /** Written bytes are sent to the disk in such stretches, so that little is left for the sync at the end. */
 const WRITEBACK = 16 * 1024 * 1024;
 const TELL_MS = 250;
@@ -30,8 +33,27 @@ const tell = (message: Tell) => scope.postMessage(message);
 const readiness = new Readiness();
 const hashes = new Map<string, FileHash>();
 const running = new Map<number, Receiving>();
-// Used between two waits only.
-const buffer = new Uint8Array(PIECE);
+
+/** Free blocks, made as they are needed; who finds none waits for one. */
+const blocks = {
+  free: [] as Block[],
+  made: 0,
+  waiting: [] as ((block: Block) => void)[],
+  take(): Block | Promise<Block> {
+    const block = this.free.pop();
+    if (block) return block;
+    if (this.made < PIECES) {
+      this.made++;
+      return new Block(PIECE);
+    }
+    return new Promise((resolve) => this.waiting.push(resolve));
+  },
+  give(block: Block): void {
+    const next = this.waiting.shift();
+    if (next) next(block);
+    else this.free.push(block);
+  },
+};
 
 async function hashOf(path: string, size: number, algorithm: DigestAlgorithm): Promise<FileHash> {
   const known = hashes.get(path);
@@ -39,9 +61,10 @@ async function hashOf(path: string, size: number, algorithm: DigestAlgorithm): P
   const made = { algorithm, hash: createHash(algorithm), size: 0 };
   if (size > 0) {
     const file = fd.open(path, O.RDONLY);
+    const block = await blocks.take();
     try {
       while (made.size < size) {
-        const part = buffer.subarray(0, Math.min(PIECE, size - made.size));
+        const part = block.bytes.subarray(0, Math.min(PIECE, size - made.size));
         const got = fd.read(file, part, path);
         if (got === 0) throw new Error(`${path} ends ${size - made.size} bytes early`);
         made.hash.update(part.subarray(0, got));
@@ -49,6 +72,7 @@ async function hashOf(path: string, size: number, algorithm: DigestAlgorithm): P
         await setImmediate();
       }
     } finally {
+      blocks.give(block);
       fd.close(file);
     }
   }
@@ -63,8 +87,9 @@ class Receiving {
   #file = -1;
   #hash!: FileHash;
   #decoder: ChunkedDecoder | undefined;
-  /** Bytes that came off the connection, in their framing. */
-  #read = 0;
+  /** Bytes that came off the connection, in their framing, and those of the body among them. */
+  #came = 0;
+  #unframed = 0;
   #untold = 0;
   #told = performance.now();
 
@@ -100,66 +125,109 @@ class Receiving {
 
   async #receive(): Promise<Outcome> {
     const { prefix, socket } = this.job;
-    let ended = this.#take(prefix);
-    while (!ended) {
-      if (this.stopped) return { how: "stopped" };
-      const room = this.#decoder ? PIECE : Math.min(PIECE, this.job.length! - this.#read);
-      let got: number | undefined;
-      try {
-        got = receiveFrom(socket, buffer.subarray(0, room));
-      } catch {
-        return { how: "broken" };
+    // While a piece is written in another thread it is hashed in this one.
+    let writing: Promise<void> = Promise.resolve();
+    try {
+      let ended = await this.#first(prefix);
+      while (!ended) {
+        if (this.stopped) return { how: "stopped" };
+        const block = await blocks.take();
+        const got = this.#read(block.bytes);
+        if (got === undefined || got === 0) {
+          blocks.give(block);
+          if (got === 0) return { how: "broken" };
+          // Broken, too, it is read from once more: bytes may have come before.
+          await readiness.wait(socket, "read");
+          continue;
+        }
+        const { size, outcome } = this.#unframe(block.bytes.subarray(0, got));
+        ended = outcome;
+        try {
+          await writing;
+        } catch (error) {
+          blocks.give(block);
+          throw error;
+        }
+        writing = this.#write(block, size);
+        // Awaited by the next turn or below; marked so that it never counts as unhandled before.
+        writing.catch(() => {});
+        this.#hash.hash.update(block.bytes.subarray(0, size));
+        this.#hash.size += size;
       }
-      if (got === 0) return { how: "broken" };
-      if (got === undefined) {
-        // Broken, too, it is read from once more: bytes may have come before.
-        await readiness.wait(socket, "read");
-        continue;
-      }
-      ended = this.#take(buffer.subarray(0, got));
-      if (!ended) await setImmediate();
+      return ended;
+    } finally {
+      await writing;
     }
-    return ended;
   }
 
-  /** Takes bytes in their framing; the outcome, where they are the last. */
-  #take(bytes: Uint8Array): Outcome | undefined {
-    const { length } = this.job;
+  /** What came with the head. */
+  async #first(prefix: Uint8Array): Promise<Outcome | undefined> {
+    const block = await blocks.take();
+    block.bytes.set(prefix);
+    const { size, outcome } = this.#unframe(block.bytes.subarray(0, prefix.length));
+    this.#hash.hash.update(block.bytes.subarray(0, size));
+    this.#hash.size += size;
+    await this.#write(block, size);
+    return outcome;
+  }
+
+  /** 0 where the connection has ended or broken. */
+  #read(bytes: Uint8Array<ArrayBuffer>): number | undefined {
+    const room = this.#decoder
+      ? bytes.length
+      : Math.min(bytes.length, this.job.length! - this.#came);
+    try {
+      return receiveFrom(this.job.socket, bytes.subarray(0, room));
+    } catch {
+      return 0;
+    }
+  }
+
+  /**
+   * Moves what is the body's to the front of `bytes`; its size, and the outcome where the body's end is
+   * among them.
+   */
+  #unframe(bytes: Uint8Array): { size: number; outcome?: Outcome } {
+    const { length, limit } = this.job;
     this.#untold += bytes.length;
     if (performance.now() - this.#told > TELL_MS) this.#tellMoved();
-    let surplus = false;
-    const write = (start: number, end: number) => {
-      const room = this.job.limit - this.#written;
-      if (end - start > room) surplus = true;
-      this.#write(bytes.subarray(start, Math.min(end, start + room)));
-    };
+    let size = 0;
     let end: number | undefined;
     if (this.#decoder) {
+      // The rest is behind the body's end, which nothing is moved over.
       try {
-        end = this.#decoder.feed(bytes, write);
+        end = this.#decoder.feed(bytes, (start, stop) => {
+          bytes.copyWithin(size, start, stop);
+          size += stop - start;
+        });
       } catch (error) {
-        if (error instanceof ChunkedError) return { how: "malformed" };
+        if (error instanceof ChunkedError) return { size, outcome: { how: "malformed" } };
         throw error;
       }
     } else {
-      const part = Math.min(bytes.length, length! - this.#read);
-      if (part > 0) write(0, part);
-      if (this.#read + part === length) end = part;
+      size = Math.min(bytes.length, length! - this.#came);
+      if (this.#came + size === length) end = size;
     }
-    this.#read += bytes.length;
-    if (surplus) return { how: "too long" };
-    return end === undefined ? undefined : { how: "whole", rest: bytes.slice(end) };
+    this.#came += bytes.length;
+    const room = limit - this.#unframed;
+    this.#unframed += size;
+    if (size > room) return { size: room, outcome: { how: "too long" } };
+    return end === undefined
+      ? { size }
+      : { size, outcome: { how: "whole", rest: bytes.slice(end) } };
   }
 
-  #write(bytes: Uint8Array): void {
-    if (bytes.length === 0) return;
-    fd.writeAll(this.#file, bytes, this.job.path);
-    this.#hash.hash.update(bytes);
-    this.#hash.size += bytes.length;
-    this.#written += bytes.length;
+  /** Takes over the block. */
+  async #write(block: Block, size: number): Promise<void> {
+    try {
+      if (size > 0) await block.writeTo(this.#file, size, this.job.path);
+      this.#written += size;
+    } finally {
+      blocks.give(block);
+    }
     const end = this.job.offset + this.#written;
     if (end - this.#synced < WRITEBACK) return;
-    fd.startWriteback(this.#file, this.#synced, end - this.#synced);
+    void fd.startWriteback(this.#file, this.#synced, end - this.#synced);
     this.#synced = end;
   }
 
