@@ -39,6 +39,8 @@ interface Level {
   prefix: string;
   names: string[];
   next: number;
+  /** The folder behind the one that is being walked, which is read meanwhile. */
+  ahead?: { key: string; names: Promise<string[]> };
 }
 
 /** `prefix` is empty or ends with "/". Empty folders, which a bucket has not, are passed over. */
@@ -48,11 +50,19 @@ export async function* walk(
   options: Walk,
 ): AsyncGenerator<ListEntry> {
   const { after, brief, delimiter, signal } = options;
-  const open = async (prefix: string): Promise<Level> => ({
-    prefix,
-    names: await namesOf(join(root, prefix)),
-    next: 0,
-  });
+  const read = (prefix: string) => namesOf(join(root, prefix));
+  const open = async (prefix: string, parent?: Level): Promise<Level> => {
+    const ahead = parent?.ahead?.key === prefix ? parent.ahead.names : undefined;
+    const coming = parent?.names[parent.next];
+    if (parent) parent.ahead = undefined;
+    if (parent && coming?.endsWith("/")) {
+      const key = parent.prefix + coming;
+      parent.ahead = { key, names: read(key) };
+      // Whoever leaves early does not learn of its failure.
+      parent.ahead.names.catch(() => {});
+    }
+    return { prefix, names: await (ahead ?? read(prefix)), next: 0 };
+  };
   // By hand, not by recursion: each entry would pass through a generator for each level.
   const levels = [await open(prefix)];
   for (let level = levels.at(-1); level; level = levels.at(-1)) {
@@ -67,7 +77,7 @@ export async function* walk(
       const passed = after !== undefined && key <= after;
       if (delimiter) {
         if (!passed && await holdsFile(join(root, key))) yield { prefix: key };
-      } else if (!passed || after.startsWith(key)) levels.push(await open(key));
+      } else if (!passed || after.startsWith(key)) levels.push(await open(key, level));
       continue;
     }
     if (after !== undefined && key <= after) continue;

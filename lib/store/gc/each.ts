@@ -1,14 +1,24 @@
 /** Work on many items, some at a time. */
 
-/** After a failure no more begin; those begun are awaited. */
-export async function eachOf<T>(items: T[], parallel: number, work: (item: T) => Promise<void>) {
-  let next = 0;
+/** After a failure, also of `items`, no more begin; those begun are awaited. */
+export async function eachOf<T>(
+  items: Iterable<T> | AsyncIterable<T>,
+  parallel: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  const running = new Set<Promise<void>>();
   let failure: { error: unknown } | undefined;
-  const run = async () => {
-    while (next < items.length && !failure) {
-      await work(items[next++]).catch((error) => failure ??= { error });
+  try {
+    for await (const item of items) {
+      const run = work(item).catch((error) => {
+        failure ??= { error };
+      }).finally(() => running.delete(run));
+      running.add(run);
+      if (running.size === parallel) await Promise.race(running);
+      if (failure) break;
     }
-  };
-  await Promise.all(Array.from({ length: Math.min(parallel, items.length) }, run));
+  } finally {
+    await Promise.all(running);
+  }
   if (failure) throw failure.error;
 }

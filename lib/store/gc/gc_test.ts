@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { DigestSet } from "./digest_set.ts";
+import { eachOf } from "./each.ts";
 import { LeaseTable } from "./lease_table.ts";
 
 const digest = (n: number) => `sha256:${n.toString(16).padStart(32, "0").padEnd(64, "a")}`;
@@ -54,4 +55,28 @@ Deno.test("a lease that ends lets go of its claim", () => {
   assert.equal(released, 1);
   table.expire(0);
   assert.equal(released, 2);
+});
+
+Deno.test("work on many items goes on some at a time, and ends with the first failure", async () => {
+  let running = 0;
+  let most = 0;
+  const done: number[] = [];
+  const work = async (n: number) => {
+    most = Math.max(most, ++running);
+    for (let turn = 0; turn < n % 3; turn++) await Promise.resolve();
+    running--;
+    if (n === 20) throw new Error("twenty");
+    done.push(n);
+  };
+  await eachOf(Array.from({ length: 20 }, (_, n) => n), 4, work);
+  assert.deepEqual([most, done.length], [4, 20]);
+  await assert.rejects(eachOf(Array.from({ length: 99 }, (_, n) => n), 4, work), /twenty/);
+  assert.equal(running, 0);
+  assert.ok(done.length < 20 + 25);
+  async function* broken() {
+    yield 1;
+    throw new Error("unreadable");
+  }
+  await assert.rejects(eachOf(broken(), 4, work), /unreadable/);
+  assert.equal(running, 0);
 });

@@ -11,9 +11,12 @@ import {
 import type { Manifests } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { DigestSet } from "./digest_set.ts";
+import { eachOf } from "./each.ts";
 
 /** Records read at once. */
 const READS = 32;
+/** Digests for which there is room from the start. */
+const SMALL_STORE = 16_384;
 
 /** Untagged manifests stay; stay until they are so old (milliseconds); or go at once. */
 export type Retention = "keep" | "drop" | number;
@@ -24,27 +27,15 @@ export function manifestOfKey(key: string): { repository: string; digest: Digest
   return { repository: unescapeName(name), digest };
 }
 
-async function inChunks<T>(
-  source: AsyncIterable<T>,
-  size: number,
-  work: (chunk: T[]) => Promise<void>,
-): Promise<void> {
-  let chunk: T[] = [];
-  for await (const item of source) {
-    chunk.push(item);
-    if (chunk.length < size) continue;
-    await work(chunk);
-    chunk = [];
-  }
-  if (chunk.length > 0) await work(chunk);
-}
-
 /** The digests that manifests hold on to; grows only. */
 export class Mark {
-  #live = new DigestSet();
-  #seen = new DigestSet();
+  #live = new DigestSet(SMALL_STORE);
+  /** Records that were read; not needed where nobody else writes any, since then one scan is all. */
+  #seen?: DigestSet;
 
-  constructor(private readonly objects: ObjectStore, private readonly manifests: Manifests) {}
+  constructor(private readonly objects: ObjectStore, private readonly manifests: Manifests) {
+    if (!objects.exclusive) this.#seen = new DigestSet();
+  }
 
   /** True where a manifest refers to the blob of this key, or is it. */
   holds(key: string): boolean {
@@ -63,26 +54,24 @@ export class Mark {
 
   /** Bytes held. */
   get bytes(): number {
-    return this.#live.bytes + this.#seen.bytes;
+    return this.#live.bytes + (this.#seen?.bytes ?? 0);
   }
 
   /** Reads the records that no earlier scan saw. A record's key says all of its references. */
   async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
     const fresh = async function* (this: Mark) {
       for await (const entry of this.objects.list(MANIFESTS, { ...call, brief: true })) {
-        if (!("key" in entry) || this.#seen.hasKey(entry.key) || skip?.(entry.key)) continue;
+        if (!("key" in entry) || this.#seen?.hasKey(entry.key) || skip?.(entry.key)) continue;
         yield entry.key;
       }
     };
-    await inChunks(fresh.call(this), READS, async (keys) => {
-      await Promise.all(keys.map(async (key) => {
-        const { repository, digest } = manifestOfKey(key);
-        const record = await this.manifests.record(repository, digest, call);
-        if (!record) return;
-        this.#live.add(digest);
-        for (const reference of record.references) this.#live.add(reference);
-        this.#seen.addKey(key);
-      }));
+    await eachOf(fresh.call(this), READS, async (key) => {
+      const { repository, digest } = manifestOfKey(key);
+      const record = await this.manifests.record(repository, digest, call);
+      if (!record) return;
+      this.#live.add(digest);
+      for (const reference of record.references) this.#live.add(reference);
+      this.#seen?.addKey(key);
     });
   }
 }
@@ -104,18 +93,16 @@ export async function deadManifests(
   const waiting: Digest[] = [];
   // Before the tags: a manifest that is published now, and then tagged, is not looked at yet.
   const entries = objects.list(manifestsPrefix(repository), call);
-  await inChunks(entries, READS, async (chunk) => {
-    await Promise.all(chunk.map(async (entry) => {
-      if (!("key" in entry)) return;
-      const { digest } = manifestOfKey(entry.key);
-      const record = await manifests.record(repository, digest, call);
-      if (!record) return;
-      const { references, subject } = record;
-      records.set(digest, { references, subject });
-      if (subject) referrers.set(subject, [...referrers.get(subject) ?? [], digest]);
-      const age = now.getTime() - entry.modified.getTime();
-      if (retention !== "drop" && age < retention) waiting.push(digest);
-    }));
+  await eachOf(entries, READS, async (entry) => {
+    if (!("key" in entry)) return;
+    const { digest } = manifestOfKey(entry.key);
+    const record = await manifests.record(repository, digest, call);
+    if (!record) return;
+    const { references, subject } = record;
+    records.set(digest, { references, subject });
+    if (subject) referrers.set(subject, [...referrers.get(subject) ?? [], digest]);
+    const age = now.getTime() - entry.modified.getTime();
+    if (retention !== "drop" && age < retention) waiting.push(digest);
   });
   if (records.size === 0) return dead;
   for await (const tag of manifests.tags(repository, call)) {
