@@ -128,13 +128,8 @@ export interface TokenExchangeResponse {
   scope: string;
 }
 
-/** RFC 6749 5.2, with status 400 (401 for `invalid_client`-like failures is not used). */
+/** RFC 6749 5.2, with status 400. A subject token that is not good is `invalid_request` (RFC 8693 2.2.2). */
 export interface TokenExchangeError {
-  error:
-    | "invalid_request"
-    | "invalid_grant"
-    | "invalid_scope"
-    | "unsupported_grant_type"
-    | "invalid_target";
+  error: "invalid_request" | "invalid_scope" | "unsupported_grant_type";
   error_description: string;
 }

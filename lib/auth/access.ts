@@ -1,5 +1,6 @@
 /** What a server asks of a request once authentication or a policy is configured. */
 import type { AuthMethod } from "../api/auth.ts";
+import type { WellKnown } from "../api/info.ts";
 import type { Connection, Identity, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Authenticator } from "./authenticator.ts";
@@ -14,6 +15,7 @@ export interface AccessOptions {
   anonymousPull?: boolean;
   /** Path of the registry's token endpoint, where the server has one. */
   registryTokens?: string;
+  endpoints?: Pick<WellKnown, "tokenEndpoint" | "keyAuth">;
 }
 
 /** Whoever sends no credential where none is needed. */
@@ -30,10 +32,12 @@ const isPing = (path: string) => path === "/v2" || path === "/v2/";
 /** The server's `Access`. */
 export class ConfiguredAccess {
   readonly methods: readonly AuthMethod[];
+  readonly endpoints: AccessOptions["endpoints"];
   readonly #options: AccessOptions;
 
   constructor(options: AccessOptions) {
     this.#options = options;
+    this.endpoints = options.endpoints;
     this.methods = options.authenticator?.methods ?? [];
   }
 

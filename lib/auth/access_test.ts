@@ -47,7 +47,7 @@ const refuses = async (code: string, work: () => unknown, message?: RegExp) =>
 function access(options: Partial<AccessOptions> & { verifiers?: Verifier[] } = {}) {
   const verifiers = options.verifiers ?? [staticToken(SECRET)];
   return new ConfiguredAccess({
-    authenticator: new Authenticator({ verifiers, certificates: true }),
+    authenticator: new Authenticator({ verifiers, methods: ["token", "mtls"] }),
     ...options,
   });
 }

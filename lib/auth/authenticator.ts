@@ -8,8 +8,8 @@ import type { PresentedToken, Verified, Verifier } from "./verifier.ts";
 export interface AuthenticatorOptions {
   /** In this order; the first that knows a token decides. */
   verifiers: readonly Verifier[];
-  /** Client certificates identify (SVC_TLS_CLIENT_CA). */
-  certificates?: boolean;
+  /** What clients are told; `mtls` among them: client certificates identify. */
+  methods: readonly AuthMethod[];
   cache?: TokenCache;
 }
 
@@ -19,12 +19,11 @@ export class Authenticator {
   readonly #certificates: boolean;
   readonly #cache: TokenCache;
 
-  constructor({ verifiers, certificates = false, cache }: AuthenticatorOptions) {
+  constructor({ verifiers, methods, cache = new TokenCache() }: AuthenticatorOptions) {
     this.#verifiers = verifiers;
-    this.#certificates = certificates;
-    this.#cache = cache ?? new TokenCache();
-    const methods = verifiers.flatMap(({ method }) => method ?? []);
-    this.methods = [...new Set([...methods, ...certificates ? ["mtls"] as const : []])];
+    this.methods = methods;
+    this.#certificates = methods.includes("mtls");
+    this.#cache = cache;
   }
 
   /**

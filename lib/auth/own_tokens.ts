@@ -33,8 +33,8 @@ export interface Minted {
 
 export interface OwnTokensOptions {
   secret: InstallationSecret;
-  /** False where a key has been removed; its sessions end then. */
-  hasKey?: (fingerprint: string, subject: string) => boolean;
+  /** False where the key does not stand for that any more: its sessions end then. */
+  hasKey?: (fingerprint: string, subject: string, scopes: readonly string[]) => boolean;
   now?: () => number;
 }
 
@@ -64,7 +64,7 @@ export class OwnTokens implements Verifier {
     if (this.#now() >= exp) throw refusedCredential("it has expired");
     const identity: Identity = { subject: sub, scopes: scp, method: mth };
     if (key === undefined) return { identity, expires: exp };
-    const holds = () => this.#hasKey(key, sub);
+    const holds = () => this.#hasKey(key, sub, scp);
     if (!holds()) throw refusedCredential("its key is enrolled no more");
     return { identity, expires: exp, holds };
   }

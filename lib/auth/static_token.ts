@@ -13,7 +13,6 @@ export function staticToken(secret: string): Verifier {
     identity: { subject: STATIC_SUBJECT, scopes: SCOPES, method: "token" },
   };
   return {
-    method: "token",
     verify: (token) => timingSafeEqual(token.digest, digest) ? verified : undefined,
   };
 }

@@ -1,5 +1,4 @@
 /** Who asks: what verifiers are given and what they answer. Routes decide what may be done. */
-import type { AuthMethod } from "../api/auth.ts";
 import type { Identity } from "../api/route.ts";
 
 /** A secret that a request carries, hashed once: it is the key of caches and comparisons. */
@@ -18,8 +17,6 @@ export interface Verified {
 }
 
 export interface Verifier {
-  /** Absent: its tokens are had from this server only, with a credential of another verifier. */
-  readonly method?: AuthMethod;
   /**
    * Undefined: not one of this verifier's tokens. Throws `unauthorized` for one that is, and is not good;
    * the message never repeats the token. Throws `upstream_failed` where it could not be told.

@@ -105,7 +105,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
       list: "a=b,c=d",
     }[absent.kind];
     const choice: Record<string, string> = {
-      SVC_AUTH_KEYSTORE: "file",
       SVC_K8S_NET_DRIVER: "cilium",
       SVC_TUNNEL_BACKEND: "ssh",
     };
@@ -154,6 +153,9 @@ Deno.test("server options: malformed values are startup errors", () => {
     SVC_CNI_SUBNET_BASE: ["10", "10.300", "10.4.0"],
     SVC_MAX_BUILD_CONTEXT_BYTES: ["0", "many"],
     SVC_BARE_SNAPSHOTTER: ["zfs"],
+    SVC_AUTH_KEYSTORE: ["database"],
+    SVC_AUTH_TOKEN: ["two words", "t\u00e4st"],
+    SVC_JWT_JWKS_URL: ["keys.json", "file:///keys.json"],
     SVC_ROOTLESS: ["perhaps"],
   };
   for (const [variable, values] of Object.entries(bad)) {

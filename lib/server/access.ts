@@ -1,9 +1,12 @@
 /** Who asks, and what they may: the seam where verifiers and policies are put in. */
+import type { WellKnown } from "../api/info.ts";
 import type { Connection, Identity, Route } from "./route.ts";
 
 export interface Access {
   /** Accepted methods, as `/.well-known/svc` tells them; empty: no credential is asked for. */
   readonly methods: readonly string[];
+  /** Where a credential can be had, as `/.well-known/svc` tells it. */
+  readonly endpoints?: Pick<WellKnown, "tokenEndpoint" | "keyAuth">;
   /** Undefined: no credential. Throws `unauthorized` for one that is not good. Not called for open routes. */
   authenticate(
     request: Request,

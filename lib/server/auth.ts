@@ -1,4 +1,6 @@
 /** A server's `Access`: open, or what the options ask for. */
+import { join } from "node:path";
+import { exists } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
 import type { ServerConfig } from "../config/server_options.ts";
 import { type Access, openAccess } from "./access.ts";
@@ -38,13 +40,29 @@ const ASKING = [
   "jwtDefaultScope",
 ] as const satisfies (keyof ServerConfig)[];
 
-function isWanted(config: ServerConfig): boolean {
-  return ASKING.some((key) => config[key] !== undefined);
+/** What SSH keys are good for here. */
+export interface KeyAuth {
+  /** Keys can be enrolled, in `<data-dir>/auth/authorized_keys`. */
+  file: boolean;
+}
+
+/** SPEC "Authentication", SVC_AUTH_KEYSTORE: unset, the file is used where keys are, or where it is. */
+async function keyAuthOf(
+  { authKeystore, authorizedKeys }: ServerConfig,
+  dataDir: string,
+): Promise<KeyAuth | undefined> {
+  const declared = authorizedKeys !== undefined;
+  if (authKeystore === "none") return declared ? { file: false } : undefined;
+  const file = authKeystore === "file" || declared ||
+    await exists(join(dataDir, "auth", "authorized_keys"));
+  return file ? { file } : undefined;
 }
 
 /** Loads nothing of authentication where none is configured. Throws `config_invalid`. */
 export async function openServerAuth(options: ServerAuthOptions): Promise<ServerAuth> {
-  if (!isWanted(options.config)) return OPEN;
+  const { config, dataDir } = options;
+  const keyAuth = await keyAuthOf(config, dataDir);
+  if (!keyAuth && ASKING.every((key) => config[key] === undefined)) return OPEN;
   const { configureAuth } = await import("./auth/configured.ts");
-  return await configureAuth(options);
+  return await configureAuth(options, keyAuth);
 }

@@ -6,14 +6,22 @@ import { openAccess } from "../../lib/server/access.ts";
 import { Lifecycle } from "../../lib/server/lifecycle.ts";
 import type { Route } from "../../lib/server/route.ts";
 import { managementRoutes } from "../../lib/server/routes.ts";
+import { exchangeRoutes, keyRoutes, registryTokenRoutes } from "../../lib/server/auth/routes.ts";
 import { createContentStore } from "../../lib/store/content.ts";
 import { cell, code, table } from "./markdown.ts";
 
 /** The rows are data; nothing here is ever called. */
-function routes(): { management: Route[]; registry: Route[] } {
+function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
   const store = createContentStore(openMemStore(), { log: silent });
   const never = () => Promise.reject(new Error("the reference page calls no handler"));
+  // No handler is called, and only handlers use what their rows are made with.
+  const nothing = {} as never;
   return {
+    auth: [
+      ...keyRoutes(nothing),
+      ...exchangeRoutes(nothing),
+      ...registryTokenRoutes(nothing),
+    ],
     management: managementRoutes({
       lifecycle: new Lifecycle(),
       access: openAccess,
@@ -37,13 +45,17 @@ const row = (route: Route): string[] => [
 
 export function httpApiPage(): string {
   const head = ["method and path", "needs", "what"];
-  const { management, registry } = routes();
+  const { management, auth, registry } = routes();
   return "# HTTP API\n\n" +
     "One listener serves the management API and the registry. *Needs* is the action that a policy has " +
     "to grant once authentication is configured; *open* is never asked for a credential. HEAD is " +
     "answered wherever GET is. A failure after a streamed 200 has begun is the stream's last event. " +
     "Errors are described in [errors.md](errors.md).\n\n" +
     "## Management API\n\n" + table(head, management.map(row)) +
+    "\n## Authentication\n\n" +
+    "There where it is configured: keys with SSH keys, the exchange with JWTs, the registry's tokens " +
+    "with anonymous pulls. [authentication.md](authentication.md) tells more.\n\n" +
+    table(head, auth.map(row)) +
     "\n## Registry\n\n" +
     "The OCI Distribution Specification 1.1; `{name+}` is a repository's name and may have several " +
     "segments.\n\n" + table(head, registry.map(row));

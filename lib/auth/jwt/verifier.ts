@@ -50,7 +50,6 @@ function reason(error: unknown): string {
 }
 
 export class JwtVerifier implements Verifier {
-  readonly method = "jwt";
   readonly #options: JwtOptions;
 
   constructor(options: JwtOptions) {

@@ -1,6 +1,6 @@
 /**
  * SPEC's variables whose subsystem this build does not have. They are known, parsed and refused by name:
- * a server that ignored SVC_AUTHORIZED_KEYS would be open where its owner thinks it is closed.
+ * a server that ignored SVC_EGRESS_POLICY would be open where its owner thinks it is closed.
  */
 import type { AnyOption } from "../load.ts";
 import { oneOf } from "../checks.ts";
@@ -24,10 +24,6 @@ const off = { default: false };
 
 const TABLES: [section: string, absent: string, rows: Row[]][] = [
   ["Authentication", "authentication", [
-    ["SVC_AUTH_KEYSTORE", "string", "SSH-key enrollment: file or none.", {
-      check: oneOf(["file", "none"]),
-    }],
-    ["SVC_AUTHORIZED_KEYS", "string", "OpenSSH authorized_keys entries, one a line."],
     ["SVC_CLIENT_TOKEN", "string", "Token of the caretaker's Docker-API proxy."],
     ["SVC_CLIENT_TOKEN_SECRET", "string", "Cluster Secret that holds the client token."],
     ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks."],

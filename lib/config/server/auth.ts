@@ -1,5 +1,5 @@
 /** SPEC "Authentication". */
-import { invalid, urlOf } from "../checks.ts";
+import { invalid, oneOf, urlOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
@@ -65,6 +65,26 @@ export const AUTH = [
     help:
       "Internal signing key of the server's own short-lived tokens; the same on every replica. " +
       "It does not enable authentication by itself.",
+  },
+  {
+    key: "authKeystore",
+    kind: "string",
+    env: ["SVC_AUTH_KEYSTORE"],
+    defaultText: "file where SSH keys are configured or the file exists",
+    section,
+    help:
+      "Enrolment of SSH keys: file keeps them in <data-dir>/auth/authorized_keys, none leaves " +
+      "the declared ones only. file enables authentication.",
+    check: oneOf(["file", "none"]),
+  },
+  {
+    key: "authorizedKeys",
+    kind: "string",
+    env: ["SVC_AUTHORIZED_KEYS"],
+    section,
+    help:
+      "OpenSSH authorized_keys entries, one a line, whose keys may open sessions; the comment is " +
+      "the identity. They cannot be changed through the API.",
   },
   {
     key: "jwtIssuer",

@@ -1,17 +1,31 @@
 /** From the server's options to its `Access`. */
+import { join } from "node:path";
+import { SSHSIG_NAMESPACE } from "../../api/auth.ts";
 import { ConfiguredAccess } from "../../auth/access.ts";
 import { Authenticator } from "../../auth/authenticator.ts";
 import { readConfigured } from "../../auth/document.ts";
 import { loadInstallationSecret } from "../../auth/installation_secret.ts";
 import { OwnTokens } from "../../auth/own_tokens.ts";
 import { parsePolicy, type Policy } from "../../auth/policy.ts";
+import { grantsScope } from "../../auth/scope.ts";
+import { KeyStore } from "../../auth/ssh/key_store.ts";
+import { Sessions } from "../../auth/ssh/sessions.ts";
 import { staticToken } from "../../auth/static_token.ts";
 import type { Verifier } from "../../auth/verifier.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ServerConfig } from "../../config/server_options.ts";
-import type { ServerAuth, ServerAuthOptions } from "../auth.ts";
+import type { KeyAuth, ServerAuth, ServerAuthOptions } from "../auth.ts";
+import type { Route } from "../route.ts";
 import { jwtVerifier, wantsJwt } from "./jwt.ts";
-import { REGISTRY_TOKENS, registryTokenRoutes } from "./routes.ts";
+import {
+  CHALLENGE,
+  exchangeRoutes,
+  keyRoutes,
+  REGISTRY_TOKENS,
+  registryTokenRoutes,
+  SESSION,
+  TOKEN_ENDPOINT,
+} from "./routes.ts";
 
 async function policyOf({ apiPolicy }: ServerConfig): Promise<Policy | undefined> {
   if (apiPolicy === undefined) return undefined;
@@ -26,37 +40,82 @@ function anonymousPulls(config: ServerConfig, policy: Policy | undefined, log: L
   return false;
 }
 
+async function openKeys(
+  config: ServerConfig,
+  dataDir: string,
+  { file }: KeyAuth,
+  log: Logger,
+): Promise<KeyStore> {
+  return await KeyStore.open({
+    declared: config.authorizedKeys,
+    file: file ? join(dataDir, "auth", "authorized_keys") : undefined,
+    log,
+  });
+}
+
 /** Throws `config_invalid` for what cannot be read: a server never starts more open than it was told to. */
 export async function configureAuth(
   { config, dataDir, log }: ServerAuthOptions,
+  keyAuth: KeyAuth | undefined,
 ): Promise<ServerAuth> {
   await using cleanup = new AsyncDisposableStack();
   const policy = await policyOf(config);
   const verifiers: Verifier[] = [];
   if (config.authToken !== undefined) verifiers.push(staticToken(config.authToken));
-  if (wantsJwt(config)) {
+  const jwt = wantsJwt(config);
+  if (jwt) {
     const { verifier, sources } = await jwtVerifier(config, log);
     for (const source of sources) cleanup.use(source);
     verifiers.push(verifier);
   }
+  const keys = keyAuth && cleanup.use(await openKeys(config, dataDir, keyAuth, log));
   const certificates = config.tlsClientCa !== undefined;
-  if (verifiers.length === 0 && !certificates) {
+  if (verifiers.length === 0 && !certificates && !keys) {
     log.warn("SVC_API_POLICY denies every action: without authentication nobody has an identity");
     return { access: new ConfiguredAccess({ policy }), routes: [], ...disposal(cleanup.move()) };
   }
-  const tokens = new OwnTokens({
-    secret: await loadInstallationSecret({
-      dataDir,
-      configured: config.installationSecret,
-      warn: (message) => log.warn(message),
-    }),
+  const secret = await loadInstallationSecret({
+    dataDir,
+    configured: config.installationSecret,
+    warn: (message) => log.warn(message),
   });
-  const authenticator = new Authenticator({ verifiers: [...verifiers, tokens], certificates });
+  const tokens = new OwnTokens({
+    secret,
+    hasKey: (fingerprint, subject, scopes) => {
+      const key = keys?.find(fingerprint);
+      return key !== undefined && key.name === subject &&
+        scopes.every((scope) => grantsScope(key.scopes, scope));
+    },
+  });
+  const authenticator = new Authenticator({
+    verifiers: [...verifiers, tokens],
+    methods: [
+      ...config.authToken !== undefined ? ["token"] as const : [],
+      ...jwt ? ["jwt"] as const : [],
+      ...certificates ? ["mtls"] as const : [],
+      ...keys ? ["ssh-key"] as const : [],
+    ],
+  });
   const anonymousPull = anonymousPulls(config, policy, log);
-  const registryTokens = anonymousPull ? REGISTRY_TOKENS : undefined;
+  const routes: Route[] = [];
+  if (anonymousPull) routes.push(...registryTokenRoutes({ authenticator, tokens }));
+  if (jwt) routes.push(...exchangeRoutes({ authenticator, tokens, policy }));
+  if (keys) {
+    const sessions = new Sessions({ secret, keys, tokens });
+    routes.push(...keyRoutes({ keys, sessions, policy }));
+  }
   return {
-    access: new ConfiguredAccess({ authenticator, policy, anonymousPull, registryTokens }),
-    routes: anonymousPull ? registryTokenRoutes({ authenticator, tokens }) : [],
+    access: new ConfiguredAccess({
+      authenticator,
+      policy,
+      anonymousPull,
+      registryTokens: anonymousPull ? REGISTRY_TOKENS : undefined,
+      endpoints: {
+        tokenEndpoint: jwt ? TOKEN_ENDPOINT : undefined,
+        keyAuth: keys && { challenge: CHALLENGE, session: SESSION, namespace: SSHSIG_NAMESPACE },
+      },
+    }),
+    routes,
     ...disposal(cleanup.move()),
   };
 }

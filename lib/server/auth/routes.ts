@@ -1,15 +1,64 @@
 /** `/.svc/v1/auth/…`: the rows that a server has because of what is configured. */
-import type { Authenticator } from "../../auth/authenticator.ts";
+import type {
+  ChallengeRequest,
+  EnrolKeyRequest,
+  KeyList,
+  SessionRequest,
+  TokenExchangeError,
+} from "../../api/auth.ts";
 import { ANONYMOUS_PULLER } from "../../auth/access.ts";
+import type { Authenticator } from "../../auth/authenticator.ts";
+import { ExchangeRefused, exchangeToken } from "../../auth/exchange.ts";
 import type { OwnTokens } from "../../auth/own_tokens.ts";
+import type { Policy } from "../../auth/policy.ts";
 import { registryToken } from "../../auth/registry_tokens.ts";
-import { json } from "../json.ts";
+import { enrolledKey, mayManage, requestedKey } from "../../auth/ssh/enrolment.ts";
+import type { KeyStore } from "../../auth/ssh/key_store.ts";
+import type { Sessions } from "../../auth/ssh/sessions.ts";
+import { SvcError } from "../../base/errors.ts";
+import { json, readText } from "../json.ts";
 import type { Route } from "../route.ts";
 import { API_PREFIX } from "../routes/health.ts";
 
-export const REGISTRY_TOKENS = `${API_PREFIX}/auth/registry`;
+const PATH = `${API_PREFIX}/auth`;
+export const REGISTRY_TOKENS = `${PATH}/registry`;
+export const TOKEN_ENDPOINT = `${PATH}/token`;
+export const CHALLENGE = `${PATH}/challenge`;
+export const SESSION = `${PATH}/session`;
 
+const MAX_BODY = 64 * 1024;
 const NO_STORE = { "cache-control": "no-store" };
+
+/** An object of texts. Throws `argument_invalid`. */
+async function readTexts<T extends object>(
+  request: Request,
+  what: string,
+  required: (keyof T & string)[],
+  optional: (keyof T & string)[] = [],
+): Promise<T> {
+  const wrong = (why: string) =>
+    new SvcError("argument_invalid", `Cannot read the ${what}: ${why}`);
+  let body: unknown;
+  try {
+    body = JSON.parse(await readText(request, MAX_BODY, what));
+  } catch (error) {
+    if (error instanceof SvcError) throw error;
+    throw wrong("it is not JSON");
+  }
+  if (body === null || typeof body !== "object" || Array.isArray(body)) {
+    throw wrong("it is no object");
+  }
+  const texts = body as Record<string, unknown>;
+  for (const [name, value] of Object.entries(texts)) {
+    if (![...required, ...optional].includes(name as keyof T & string)) {
+      throw wrong(`unknown field ${JSON.stringify(name.slice(0, 40))}`);
+    }
+    if (typeof value !== "string") throw wrong(`${name}: expected a text`);
+  }
+  const missing = required.find((name) => !texts[name]);
+  if (missing !== undefined) throw wrong(`${missing} is missing`);
+  return texts as T;
+}
 
 export interface RegistryTokenDeps {
   authenticator: Authenticator;
@@ -30,4 +79,109 @@ export function registryTokenRoutes({ authenticator, tokens }: RegistryTokenDeps
       return json(answer, { headers: NO_STORE });
     },
   }];
+}
+
+export interface ExchangeDeps extends RegistryTokenDeps {
+  policy?: Policy;
+}
+
+export function exchangeRoutes(deps: ExchangeDeps): Route[] {
+  return [{
+    method: "POST",
+    path: TOKEN_ENDPOINT,
+    open: true,
+    help:
+      "OAuth 2.0 token exchange (RFC 8693): the subject token becomes a token of this server, good for " +
+      "an hour. `scope` narrows.",
+    handler: async ({ request, log }) => {
+      const form = new URLSearchParams(await readText(request, MAX_BODY, "form"));
+      try {
+        const { identity, response } = await exchangeToken(form, deps);
+        log.info("exchanged a token", { subject: identity.subject, scope: response.scope });
+        return json(response, { headers: NO_STORE });
+      } catch (error) {
+        if (!(error instanceof ExchangeRefused)) throw error;
+        log.info("refused to exchange a token", { code: error.error, error });
+        const body = { error: error.error, error_description: error.message };
+        return json(body satisfies TokenExchangeError, { status: 400, headers: NO_STORE });
+      }
+    },
+  }];
+}
+
+export interface KeyDeps {
+  keys: KeyStore;
+  sessions: Sessions;
+  policy?: Policy;
+}
+
+export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
+  return [
+    {
+      method: "POST",
+      path: CHALLENGE,
+      open: true,
+      help: "Challenge for a session with an SSH key: `{fingerprint, scope?, ttl?}`.",
+      handler: async ({ request }) => {
+        const wanted = await readTexts<ChallengeRequest>(request, "challenge request", [
+          "fingerprint",
+        ], ["scope", "ttl"]);
+        return json(sessions.challenge(wanted), { headers: NO_STORE });
+      },
+    },
+    {
+      method: "POST",
+      path: SESSION,
+      open: true,
+      help: "Session for a signed challenge: `{challenge, signature}`, the latter an SSHSIG.",
+      handler: async ({ request, log }) => {
+        const proof = await readTexts<SessionRequest>(request, "session request", [
+          "challenge",
+          "signature",
+        ]);
+        const session = sessions.open(proof);
+        log.info("opened a session", { subject: session.subject, scope: session.scope });
+        return json(session, { status: 201, headers: NO_STORE });
+      },
+    },
+    {
+      method: "GET",
+      path: `${PATH}/keys`,
+      help: "SSH keys that may open sessions.",
+      handler: () =>
+        json({ keys: keys.list().map(enrolledKey), enrolment: keys.enrolment } satisfies KeyList),
+    },
+    {
+      method: "POST",
+      path: `${PATH}/keys`,
+      help:
+        "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`. Under a policy for the own name, or " +
+        "by whom it allows everything.",
+      handler: async ({ request, identity, log }) => {
+        const wanted = await readTexts<EnrolKeyRequest>(request, "key", ["publicKey"], [
+          "name",
+          "scope",
+          "expiresAt",
+        ]);
+        const key = requestedKey(wanted);
+        mayManage(identity, key, policy?.actionsOf(identity));
+        const added = await keys.add(key);
+        const { key: { fingerprint }, name } = key;
+        if (added) log.info("enrolled a key", { fingerprint, name, by: identity.subject });
+        return json(enrolledKey({ ...key, source: "enrolled" }), { status: added ? 201 : 200 });
+      },
+    },
+    {
+      method: "DELETE",
+      path: `${PATH}/keys/{fingerprint}`,
+      help: "Removes an enrolled SSH key, which ends its sessions.",
+      handler: async ({ params: { fingerprint }, identity, log }) => {
+        const found = keys.list().find(({ key }) => key.fingerprint === fingerprint);
+        if (found) mayManage(identity, { ...found, scopes: [] }, policy?.actionsOf(identity));
+        await keys.remove(fingerprint);
+        log.info("removed a key", { fingerprint, by: identity.subject });
+        return new Response(null, { status: 204 });
+      },
+    },
+  ];
 }

@@ -30,7 +30,10 @@ export function healthRoutes({ lifecycle, access }: ManagementDeps): Route[] {
       path: "/.well-known/svc",
       open: true,
       help: "What a client needs to know before it has a credential.",
-      handler: () => json({ api: API_PREFIX, auth: [...access.methods] } satisfies WellKnown),
+      handler: () => {
+        const { methods, endpoints } = access;
+        return json({ api: API_PREFIX, auth: [...methods], ...endpoints } satisfies WellKnown);
+      },
     },
   ];
 }

@@ -1,0 +1,170 @@
+/** Text and bytes that nobody vouches for: parsers take them or say that they are malformed, no more. */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import fc from "fast-check";
+import { SvcError } from "../../base/errors.ts";
+import { parseScopeMap } from "../jwt/scope_map.ts";
+import { formatAuthorizedKey, parseAuthorizedKey, parseAuthorizedKeys } from "./authorized_keys.ts";
+import { parseKeyBlob } from "./public_key.ts";
+import { parseSshsig, verifySshsig } from "./sshsig.ts";
+import { sshSign, testKey } from "./testing.ts";
+import { Malformed, packString } from "./wire.ts";
+
+const SETTINGS = { seed: 20261121, numRuns: 400 };
+const keys = ([256, 384, 521, "ed25519", "rsa"] as const).map(testKey);
+const bytes = new TextEncoder();
+
+function onlyMalformed(work: () => unknown): void {
+  try {
+    work();
+  } catch (error) {
+    assert(error instanceof Malformed, String(error));
+  }
+}
+
+/** A change of a few bytes, a cut or something behind the end. */
+const mutation = fc.record({
+  at: fc.nat(),
+  insert: fc.uint8Array({ maxLength: 8 }),
+  remove: fc.nat(12),
+});
+
+function mutate(source: Uint8Array, { at, insert, remove }: {
+  at: number;
+  insert: Uint8Array;
+  remove: number;
+}): Buffer {
+  const start = at % (source.length + 1);
+  return Buffer.concat([source.subarray(0, start), insert, source.subarray(start + remove)]);
+}
+
+Deno.test("ssh: every kind of key and signature is read, and a changed message is not", () => {
+  for (const key of keys) {
+    const parsed = parseAuthorizedKey(`${key.line} somebody @ home`);
+    assert.equal(parsed.name, "somebody @ home");
+    for (let n = 0; n < 8; n++) {
+      const sig = parseSshsig(sshSign(key, "n", `text ${n}`));
+      assert.equal(sig.key.fingerprint, parsed.key.fingerprint);
+      assert(verifySshsig(sig, "n", bytes.encode(`text ${n}`)), key.algorithm);
+      assert(!verifySshsig(sig, "n", bytes.encode(`text ${n + 1}`)));
+      assert(!verifySshsig(sig, "m", bytes.encode(`text ${n}`)));
+    }
+  }
+});
+
+Deno.test("ssh: fuzz: signatures", () => {
+  const texts = keys.map((key) => sshSign(key, "n", "text"));
+  fc.assert(
+    fc.property(fc.nat(keys.length - 1), mutation, (which, change) => {
+      const whole = Buffer.from(texts[which].split("\n").slice(1, -2).join(""), "base64");
+      const changed = mutate(whole, change);
+      onlyMalformed(() => {
+        const sig = parseSshsig(changed.toString("base64"));
+        const good = verifySshsig(sig, "n", bytes.encode("text"));
+        assert(!good || changed.equals(whole), "a changed signature verifies");
+      });
+    }),
+    SETTINGS,
+  );
+  fc.assert(fc.property(fc.string(), (text) => onlyMalformed(() => parseSshsig(text))), SETTINGS);
+  fc.assert(
+    fc.property(
+      fc.uint8Array({ maxLength: 200 }),
+      (tail) =>
+        onlyMalformed(() =>
+          parseSshsig(Buffer.concat([Buffer.from("SSHSIG\0\0\0\x01"), tail]).toString("base64"))
+        ),
+    ),
+    SETTINGS,
+  );
+});
+
+Deno.test("ssh: fuzz: keys", () => {
+  fc.assert(
+    fc.property(fc.nat(keys.length - 1), mutation, (which, change) => {
+      const changed = mutate(keys[which].blob, change);
+      onlyMalformed(() => assert(changed.equals(Buffer.from(parseKeyBlob(changed).blob))));
+    }),
+    SETTINGS,
+  );
+  fc.assert(
+    fc.property(
+      fc.constantFrom("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "__proto__", "ecdsa-sha2-"),
+      fc.array(fc.uint8Array({ maxLength: 80 }), { maxLength: 4 }),
+      (type, fields) =>
+        onlyMalformed(() =>
+          parseKeyBlob(Buffer.concat([packString(type), ...fields.map(packString)]))
+        ),
+    ),
+    SETTINGS,
+  );
+});
+
+Deno.test("ssh: fuzz: authorized_keys", () => {
+  const option = fc.constantFrom(
+    'scope="api"',
+    'scope="registry:pull registry:push"',
+    'expiry-time="20990101"',
+    'expiry-time="209901011530Z"',
+    "restrict",
+    "no-pty",
+    'scope="a\\"b"',
+    'command="x"',
+    "from",
+    'scope="',
+    "=",
+    "",
+  );
+  fc.assert(
+    fc.property(
+      fc.array(option, { maxLength: 4 }),
+      fc.nat(keys.length - 1),
+      fc.string(),
+      (options, which, comment) =>
+        onlyMalformed(() => {
+          const head = options.length > 0 ? `${options.join(",")} ` : "";
+          const parsed = parseAuthorizedKey(`${head}${keys[which].line} ${comment}`);
+          assert.deepEqual(parseAuthorizedKey(formatAuthorizedKey(parsed)), parsed);
+          assert(!options.includes('command="x"') && !options.includes("from"));
+        }),
+    ),
+    SETTINGS,
+  );
+  const lines = fc.array(
+    fc.oneof(fc.string(), fc.constantFrom("", "# c", ...keys.map((k) => k.line))),
+  );
+  fc.assert(
+    fc.property(lines, (all) => {
+      try {
+        parseAuthorizedKeys(all.join("\n"));
+      } catch (error) {
+        assert.match((error as Error).message, /^line \d+: /);
+      }
+    }),
+    SETTINGS,
+  );
+});
+
+Deno.test("scope map: fuzz", async () => {
+  const value = fc.oneof(
+    fc.jsonValue(),
+    fc.record({
+      rules: fc.array(fc.record({
+        claims: fc.oneof(fc.dictionary(fc.string(), fc.jsonValue()), fc.jsonValue()),
+        scope: fc.oneof(fc.constantFrom("api", "peer"), fc.jsonValue()),
+        subject: fc.oneof(fc.string(), fc.constant("{sub}:{/a/b}")),
+      })),
+    }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(value.map((v) => JSON.stringify(v)), fc.string()), async (text) => {
+      try {
+        const map = await parseScopeMap(text, "map");
+        map.map({ sub: "x", a: { b: 1 }, __proto__: null });
+      } catch (error) {
+        assert(error instanceof SvcError && error.code === "config_invalid", String(error));
+      }
+    }),
+    SETTINGS,
+  );
+});

@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { SSHSIG_NAMESPACE } from "../../api/auth.ts";
+import type { Action } from "../../api/route.ts";
+import { SvcError } from "../../base/errors.ts";
+import { silent } from "../../base/log.ts";
+import { presentedToken } from "../credential.ts";
+import { InstallationSecret, loadInstallationSecret } from "../installation_secret.ts";
+import { OwnTokens } from "../own_tokens.ts";
+import { parseAuthorizedKey } from "./authorized_keys.ts";
+import { mayManage, requestedKey } from "./enrolment.ts";
+import { KeyStore } from "./key_store.ts";
+import { Sessions } from "./sessions.ts";
+import { sshSign, testKey } from "./testing.ts";
+
+const alice = testKey("ed25519");
+const bob = testKey(256);
+const fingerprint = (line: string) => parseAuthorizedKey(line).key.fingerprint;
+
+const refuses = async (code: string, work: () => unknown, message?: RegExp) =>
+  await assert.rejects(async () => await work(), (error) => {
+    assert(error instanceof SvcError, String(error));
+    assert.equal(error.code, code, error.message);
+    if (message) assert.match(error.message, message);
+    return true;
+  });
+
+async function fixture(declared = `${alice.line} alice\n`) {
+  let now = Date.now();
+  const clock = () => now;
+  const secret = new InstallationSecret("a secret of some length, for tests only");
+  const keys = await KeyStore.open({ declared, log: silent });
+  const hasKey = (key: string) => keys.find(key, now) !== undefined;
+  const tokens = new OwnTokens({ secret, hasKey, now: clock });
+  const sessions = new Sessions({ secret, keys, tokens, now: clock });
+  const prove = (key: typeof alice, request: { scope?: string; ttl?: string } = {}) => {
+    const { challenge } = sessions.challenge({ fingerprint: fingerprint(key.line), ...request });
+    return { challenge, signature: sshSign(key, SSHSIG_NAMESPACE, challenge) };
+  };
+  return { keys, tokens, sessions, prove, pass: (ms: number) => now += ms };
+}
+
+Deno.test("sessions: a signed challenge opens one, with scope and length as asked", async () => {
+  const { tokens, sessions, prove, pass } = await fixture();
+  const session = sessions.open(prove(alice));
+  assert.equal(session.subject, "alice");
+  assert.equal(session.scope, "api");
+  assert.equal(session.expiresIn, 3600);
+  const verified = tokens.verify(presentedToken(session.token))!;
+  assert.deepEqual(verified.identity, { subject: "alice", scopes: ["api"], method: "ssh-key" });
+  const short = sessions.open(prove(alice, { scope: "registry:pull", ttl: "5m" }));
+  assert.equal(short.expiresIn, 300);
+  assert.deepEqual(
+    tokens.verify(presentedToken(short.token))!.identity.scopes,
+    ["registry:pull"],
+  );
+  pass(300_001);
+  await refuses("unauthorized", () => tokens.verify(presentedToken(short.token)), /expired/);
+  assert.equal(sessions.open(prove(alice, { ttl: "24h" })).expiresIn, 86_400);
+});
+
+Deno.test("sessions: a proof is good once, in time, for its own key and challenge", async () => {
+  const { sessions, prove, pass } = await fixture();
+  const proof = prove(alice);
+  sessions.open(proof);
+  await refuses("unauthorized", () => sessions.open(proof), /used before/);
+  const late = prove(alice);
+  pass(120_001);
+  await refuses("unauthorized", () => sessions.open(late), /has expired/);
+  await refuses("unauthorized", () => sessions.open(proof), /has expired/);
+  await refuses("unauthorized", () => sessions.open(prove(bob)), /not enrolled/);
+  const one = prove(alice);
+  const two = prove(alice);
+  const foreign = prove(bob);
+  const other = await fixture();
+  const wrong: [{ challenge: string; signature: string }, RegExp][] = [
+    [{ ...one, signature: two.signature }, /signature does not verify/],
+    [{ ...one, signature: foreign.signature }, /signature does not verify/],
+    [{ ...one, signature: sshSign(alice, "file", one.challenge) }, /does not verify/],
+    [{ ...one, signature: sshSign(alice, SSHSIG_NAMESPACE, `${one.challenge}\n`) }, /not verify/],
+    [{ ...one, challenge: `svcc_A${one.challenge.slice(6)}` }, /not one of this server/],
+    [{ ...one, challenge: "svcc_e30.AAAA" }, /not one of this server/],
+    [{ ...one, signature: "" }, /cannot be read/],
+    [{ ...one, signature: "x".repeat(100_000) }, /too long/],
+  ];
+  for (const [bad, why] of wrong) await refuses("unauthorized", () => sessions.open(bad), why);
+  assert.equal(other.sessions.open(one).subject, "alice");
+});
+
+Deno.test("sessions: what is asked for is checked, and bounded by the key", async () => {
+  const { sessions, prove } = await fixture(`scope="registry:push" ${alice.line} ci\n`);
+  await refuses("denied", () => sessions.open(prove(alice)), /scope is not api/);
+  assert.equal(sessions.open(prove(alice, { scope: "registry:pull" })).scope, "registry:pull");
+  const key = fingerprint(alice.line);
+  for (const ttl of ["25h", "0s", "-1h", "long", "24h1s"]) {
+    await refuses("argument_invalid", () => sessions.challenge({ fingerprint: key, ttl }));
+  }
+  for (const scope of ["admin", " "]) {
+    await refuses("argument_invalid", () => sessions.challenge({ fingerprint: key, scope }));
+  }
+  for (const bad of ["", "SHA256:", `${key}=`, "MD5:00", alice.line]) {
+    await refuses("argument_invalid", () => sessions.challenge({ fingerprint: bad }));
+  }
+  assert(sessions.challenge({ fingerprint: key }).challenge.length <= 1024);
+});
+
+Deno.test("sessions: they end with their key", async () => {
+  const folder = await Deno.makeTempDir();
+  const file = join(folder, "auth", "authorized_keys");
+  using keys = await KeyStore.open({ file, log: silent, everyMs: 3_600_000 });
+  const secret = new InstallationSecret("another secret");
+  const tokens = new OwnTokens({ secret, hasKey: (key) => keys.find(key) !== undefined });
+  const sessions = new Sessions({ secret, keys, tokens });
+  assert.equal(await keys.add(parseAuthorizedKey(`${alice.line} alice`)), true);
+  assert.equal(await keys.add(parseAuthorizedKey(`${alice.line} alice`)), false);
+  await refuses("conflict", () => keys.add(parseAuthorizedKey(`${alice.line} root`)));
+  assert.equal((await Deno.stat(file)).mode! & 0o777, 0o600);
+  const { challenge } = sessions.challenge({ fingerprint: fingerprint(alice.line) });
+  const { token } = sessions.open({
+    challenge,
+    signature: sshSign(alice, SSHSIG_NAMESPACE, challenge),
+  });
+  const verified = tokens.verify(presentedToken(token))!;
+  assert(verified.holds!());
+  using again = await KeyStore.open({ file, log: silent, everyMs: 3_600_000 });
+  assert.deepEqual(again.list().map(({ name }) => name), ["alice"]);
+  await keys.remove(fingerprint(alice.line));
+  assert(!verified.holds!());
+  await refuses("unauthorized", () => tokens.verify(presentedToken(token)), /enrolled no more/);
+  await refuses("not_found", () => keys.remove(fingerprint(alice.line)));
+  // A file that a person broke is neither used nor overwritten.
+  await Deno.writeTextFile(file, "ssh-ed25519 rubbish\n");
+  await refuses("conflict", () => keys.add(parseAuthorizedKey(bob.line)));
+  assert.equal(await Deno.readTextFile(file), "ssh-ed25519 rubbish\n");
+  await refuses("config_invalid", () => KeyStore.open({ file, log: silent }), /line 1: /);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("keys: declared ones are read-only, and come first", async () => {
+  const { keys } = await fixture();
+  assert.equal(keys.enrolment, false);
+  await refuses("unsupported", () => keys.add(parseAuthorizedKey(bob.line)));
+  const folder = await Deno.makeTempDir();
+  using both = await KeyStore.open({
+    declared: `${alice.line} alice`,
+    file: join(folder, "keys"),
+    log: silent,
+  });
+  await refuses("conflict", () => both.remove(fingerprint(alice.line)), /declared/);
+  await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("keys: under a policy the own name only, and no scope that one has not", async () => {
+  const key = (name: string, scope = "api") =>
+    requestedKey({ publicKey: `${bob.line} ${name}`, scope });
+  const me = { subject: "bob", scopes: ["api"], method: "jwt" };
+  const some = new Set<Action>(["build", "push"]);
+  const all = new Set<Action>(["build", "deploy", "exec", "push", "pull", "gc"]);
+  mayManage(me, key("anybody"), undefined);
+  mayManage(me, key("anybody"), all);
+  mayManage(me, key("bob"), some);
+  await refuses("denied", () => mayManage(me, key("alice"), some), /keys of "alice"/);
+  await refuses("denied", () => mayManage({ ...me, subject: "" }, key("x"), some));
+  await refuses("denied", () => mayManage(me, key("bob", "peer"), all), /scope peer/);
+});
+
+Deno.test("keys: a request that is no key of one line is refused", async () => {
+  const bad = [
+    { publicKey: "rubbish" },
+    { publicKey: `${alice.line}\n${bob.line}` },
+    { publicKey: `command="sh" ${alice.line}` },
+    { publicKey: alice.line, name: "a\nb" },
+    { publicKey: alice.line, name: "x".repeat(129) },
+    { publicKey: alice.line, scope: "root" },
+    { publicKey: alice.line, expiresAt: "tomorrow" },
+    { publicKey: alice.line, expiresAt: "2020-01-01T00:00:00Z" },
+  ];
+  for (const request of bad) await refuses("argument_invalid", () => requestedKey(request));
+  const good = requestedKey({
+    publicKey: alice.line,
+    name: " ",
+    expiresAt: "2999-01-01T00:00:00Z",
+  });
+  assert.equal(good.name, fingerprint(alice.line));
+});
+
+Deno.test("installation secret: made once, private, and refused when damaged", async () => {
+  const dataDir = await Deno.makeTempDir();
+  const warnings: string[] = [];
+  const load = (configured?: string) =>
+    loadInstallationSecret({ dataDir, configured, warn: (text) => warnings.push(text) });
+  const path = join(dataDir, "installation.key");
+  const first = await load();
+  assert.equal((await Deno.stat(path)).mode! & 0o777, 0o600);
+  assert.deepEqual((await load()).key("x"), first.key("x"));
+  assert.notDeepEqual(first.key("y"), first.key("x"));
+  assert.deepEqual(warnings, []);
+  await Deno.chmod(path, 0o644);
+  await load();
+  assert.equal((await Deno.stat(path)).mode! & 0o777, 0o600);
+  assert.deepEqual((await load("short")).key("x"), new InstallationSecret("short").key("x"));
+  assert.equal(warnings.length, 2);
+  await Deno.writeTextFile(path, "torn");
+  await refuses("config_invalid", () => load(), /damaged/);
+  await Deno.remove(dataDir, { recursive: true });
+});
