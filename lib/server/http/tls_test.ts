@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { request as httpsRequest } from "node:https";
 import { connect as connectTls } from "node:tls";
-import {
-  hasOpenssl,
-  makeAuthority,
-  makeCertificate,
-  type Pair,
-} from "../../../test/peers/certificates.ts";
+import { hasOpenssl, makeAuthority, makeCertificate, type Pair } from "../../../test/peers/pki.ts";
 import { silent } from "../../base/log.ts";
 import { type Handler, listen, type Listener } from "../listener.ts";
 import { openServerTls } from "../tls.ts";
