@@ -199,14 +199,14 @@ export const COMMANDS: readonly Command[] = [
   }),
   command({
     name: "doctor",
-    usage: "[OPTIONS] s3 URL",
+    usage: "[OPTIONS] storage URL",
     summary: "Try everything that svc needs of a bucket, and say what is missing.",
     description:
-      "URL is a value of SVC_STORAGE. What is tried is written to a folder of its own and taken away again. " +
+      "URL is a value of SVC_STORAGE: s3://, gs:// or azblob://. What is tried is written to a folder of its own and taken away again. " +
       "Ends with 1 where something is missing that svc cannot do without.",
     options: options.NO_OPTIONS,
-    positionals: { min: 2, max: 2, names: "s3 or URL" },
-    examples: ['svc doctor s3 "s3://images?endpoint=https://s3.example.com&path_style=true"'],
+    positionals: { min: 2, max: 2, names: "storage or URL" },
+    examples: ['svc doctor storage "s3://images?endpoint=https://s3.example.com&path_style=true"'],
     run: () => import("./lib/commands/doctor.ts"),
   }),
   command({

@@ -157,7 +157,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   // What is opened here is released in the opposite order, however this ends.
   await using cleanup = new AsyncDisposableStack();
   cleanup.use(await openDataDir(dir));
-  const objects = await openStorage(storage);
+  const objects = await openStorage(storage, env);
   const content = cleanup.use(createContentStore(objects, { log }));
   const untagged = untaggedRetention(config.gcUntagged);
   const buildCache = createBuildCacheUpkeep({
@@ -388,9 +388,9 @@ export async function main(): Promise<void> {
     io,
     serve: (args) => serve(args, env, io, signals),
     hooks: {
-      async *probeS3(location, signal) {
-        const { probeS3 } = await import("./backends/store/s3/doctor.ts");
-        yield* probeS3(location, { signal });
+      async *probeStorage(location, signal) {
+        const { probeStorage } = await import("./backends/store/mod.ts");
+        yield* probeStorage(location, { env, signal });
       },
     },
   });

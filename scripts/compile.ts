@@ -22,7 +22,7 @@ const HELP = `deno task compile [options]
                    aarch64-unknown-linux-gnu, x86_64-apple-darwin, aarch64-apple-darwin,
                    x86_64-pc-windows-msvc); deno compile only
   --form FORM      compile, launcher, or auto (default): compile where it can, else launcher
-  --tag TAG        a build tag, repeatable
+  --tag TAG        a build tag, repeatable: cloudblob adds gs:// and azblob:// storage
   --if-stale       do nothing where the file is newer than the sources`;
 
 interface Options {

@@ -1,22 +1,40 @@
 /** The storage backends, and what a value of SVC_STORAGE (`--storage`) selects. */
 import { join } from "node:path";
+import { buildInfo } from "../../lib/base/build_info.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
 import type { ObjectStore } from "../../lib/store/object_store.ts";
+import { parseAzureLocation } from "./azure/location.ts";
+import { parseGcsLocation } from "./gcs/location.ts";
 import { parseS3Location } from "./s3/location.ts";
+import type { Bucket, BucketOptions } from "./shared/bucket.ts";
+import type { Probe } from "./shared/doctor.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+type OpenBucket = (location: string, options: BucketOptions) => Bucket;
 
 export interface StoreBackend {
   help: string;
   /** Schemes of SVC_STORAGE that select it. */
   schemes: readonly string[];
-  /** Absent where this build does not have it; `missing` then says why. */
-  load?: () => Promise<(location: string) => Promise<ObjectStore>>;
+  /** Only builds that were made with this tag have it. */
+  tag?: string;
+  load: () => Promise<(location: string, env: Environment) => Promise<ObjectStore>>;
   /** Throws `config_invalid` for what can be told without opening it. */
   check?: (location: string) => unknown;
-  missing?: string;
+  /** Of those that keep everything in a bucket: what `svc doctor` tries. */
+  bucket?: () => Promise<OpenBucket>;
 }
 
-const CLOUD = "it needs a build of svc made with the build tag cloudblob";
+function inBucket(bucket: () => Promise<OpenBucket>): Pick<StoreBackend, "load" | "bucket"> {
+  return {
+    bucket,
+    load: async () => {
+      const [open, { openBucket }] = await Promise.all([bucket(), import("./shared/store.ts")]);
+      return (location, env) => openBucket(open(location, { env }));
+    },
+  };
+}
 
 export const STORES = {
   fs: {
@@ -36,13 +54,21 @@ export const STORES = {
     help: "s3://BUCKET: S3-compatible object storage",
     schemes: ["s3"],
     check: parseS3Location,
-    load: async () => (await import("./s3.ts")).openS3Store,
+    ...inBucket(async () => (await import("./s3.ts")).s3Bucket),
   },
-  gcs: { help: "gs://BUCKET: Google-style object storage", schemes: ["gs"], missing: CLOUD },
+  gcs: {
+    help: "gs://BUCKET: Google-style object storage",
+    schemes: ["gs"],
+    tag: "cloudblob",
+    check: parseGcsLocation,
+    ...inBucket(async () => (await import("./gcs.ts")).gcsBucket),
+  },
   azure: {
     help: "azblob://CONTAINER: Azure-style blob storage",
     schemes: ["azblob"],
-    missing: CLOUD,
+    tag: "cloudblob",
+    check: parseAzureLocation,
+    ...inBucket(async () => (await import("./azure.ts")).azureBucket),
   },
 } as const satisfies Record<string, StoreBackend>;
 
@@ -89,10 +115,12 @@ export function parseStorage(value: string | undefined, dataDir: string): Storag
     );
   }
   const [name, backend] = found;
-  if (!backend.load) {
-    throw new SvcError("not_in_build", `Cannot use storage ${shown}: ${backend.missing}`, {
-      help: "use a path, file://PATH, mem:// or s3://BUCKET",
-    });
+  if (backend.tag && !buildInfo().tags.includes(backend.tag)) {
+    throw new SvcError(
+      "not_in_build",
+      `Cannot use storage ${shown}: it needs a build of svc made with the build tag ${backend.tag}`,
+      { help: "use a path, file://PATH, mem:// or s3://BUCKET" },
+    );
   }
   if (name === "mem" && match[2] !== "") {
     throw new SvcError(
@@ -105,13 +133,25 @@ export function parseStorage(value: string | undefined, dataDir: string): Storag
   return { backend: name as StoreName, location: value, shown };
 }
 
-/** Opens what `parseStorage` found. The caller disposes of it. */
+/**
+ * Opens what `parseStorage` found. `env` is what credential chains begin with. The caller disposes of it.
+ */
 export async function openStorage(
   { backend, location }: Pick<StorageLocation, "backend" | "location">,
+  env: Environment = {},
 ): Promise<ObjectStore> {
   const entry: StoreBackend = STORES[backend];
-  if (!entry.load) {
-    throw new SvcError("not_in_build", `Cannot use storage ${backend}: ${entry.missing}`);
-  }
-  return await (await entry.load())(location);
+  return await (await entry.load())(location, env);
+}
+
+/** Tries every operation that svc needs of a bucket. Throws what `parseStorage` does. */
+export async function* probeStorage(
+  value: string,
+  { env, signal }: { env?: Environment; signal?: AbortSignal } = {},
+): AsyncGenerator<Probe> {
+  const { backend, location, shown } = parseStorage(value, "");
+  const { bucket }: StoreBackend = STORES[backend];
+  if (!bucket) throw new SvcError("usage", `Cannot examine storage ${shown}: it is no bucket`);
+  const { probeBucket } = await import("./shared/doctor.ts");
+  yield* probeBucket((await bucket())(location, { env }), { signal });
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { buildInfo, setBuildInfo } from "../../lib/base/build_info.ts";
 import { openStorage, parseStorage } from "./mod.ts";
 
 Deno.test("parseStorage: paths, file, mem", () => {
@@ -27,11 +28,40 @@ Deno.test("parseStorage: what is not in this build, and what is not understood",
   fails("s3://bucket?secret_key=hush", "config_invalid", /^(?!.*hush).*s3:\/\/bucket: access_key/);
   fails("s3://bucket?regoin=x", "config_invalid", /did you mean region\?/);
   fails("gs://bucket", "not_in_build", /cloudblob/);
-  fails("azblob://container", "not_in_build", /cloudblob/);
+  fails(
+    "azblob://container?access_key=a&secret_key=hush",
+    "not_in_build",
+    /^(?!.*hush).*cloudblob/,
+  );
   fails("fil:///x", "config_invalid", /did you mean file\?/);
   fails("mem://x", "config_invalid", /takes nothing/);
   fails("file://", "config_invalid", /and a path/);
   fails("file://%", "config_invalid", /and a path/);
+});
+
+Deno.test("parseStorage: with the tag cloudblob", () => {
+  const info = buildInfo();
+  setBuildInfo({ ...info, tags: ["cloudblob"] });
+  try {
+    assert.equal(parseStorage("gs://bucket/team", "/data").backend, "gcs");
+    const value = "azblob://container?access_key=a&secret_key=hush";
+    assert.deepEqual(parseStorage(value, "/data"), {
+      backend: "azure",
+      location: value,
+      shown: "azblob://container",
+    });
+    const fails = (wrong: string, message: RegExp) =>
+      assert.throws(() => parseStorage(wrong, "/data"), { code: "config_invalid", message }, wrong);
+    fails("gs://b", /not a bucket's name/);
+    fails("gs://bucket?access_key=hush&secret_key=hush", /^(?!.*hush).*unknown parameter/);
+    fails("azblob://", /no container/);
+    fails("azblob://Container", /not a container's name/);
+    fails("azblob://container?secret_key=hush", /^(?!.*hush).*belong together/);
+    fails("azblob://container?account=x&access_key=a&secret_key=hush", /^(?!.*hush).*differ/);
+    fails("azblob://container?endpont=x", /did you mean endpoint\?/);
+  } finally {
+    setBuildInfo(info);
+  }
 });
 
 Deno.test("parseStorage: what may be shown has no credentials", () => {

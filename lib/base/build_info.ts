@@ -23,11 +23,15 @@ export interface BuildInfo {
 
 let current: BuildInfo | undefined;
 
-/** The sources name their version in one place, which the built executable does not have. */
+/**
+ * The sources name their version in one place, which the built executable does not have. They have every
+ * part; which ones count as built in is said by `SVC_BUILD_TAGS`.
+ */
 function ofSources(): BuildInfo {
   const text = Deno.readTextFileSync(new URL("../../deno.json", import.meta.url));
   const { version } = JSON.parse(text) as { version: string };
-  return { version, dirty: false, form: "source", tags: [] };
+  const tags = (Deno.env.get("SVC_BUILD_TAGS") ?? "").split(/[\s,]+/).filter((tag) => tag !== "");
+  return { version, dirty: false, form: "source", tags };
 }
 
 export function buildInfo(): BuildInfo {

@@ -16,8 +16,8 @@ export interface StorageProbe {
 
 /** What commands need of the backends, which only the composition root knows. */
 export interface Hooks {
-  /** Tries every operation that a store in the bucket of an `s3://` value needs. */
-  probeS3(location: string, signal: AbortSignal): AsyncIterable<StorageProbe>;
+  /** Tries every operation that a store in the bucket of a value of SVC_STORAGE needs. */
+  probeStorage(location: string, signal: AbortSignal): AsyncIterable<StorageProbe>;
 }
 
 /** One call of a command: its values are loaded and checked. */

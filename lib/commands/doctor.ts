@@ -1,4 +1,4 @@
-/** `svc doctor s3 URL`: needs no server. */
+/** `svc doctor storage URL`: needs no server. `svc doctor s3 URL` is the same for one kind of URL. */
 import { SvcError } from "../base/errors.ts";
 import type { Invocation, StorageProbe } from "./command.ts";
 
@@ -9,19 +9,21 @@ function line({ operation, ok, needed, detail }: StorageProbe): string {
 
 export async function run({ values, positionals, io, hooks }: Invocation): Promise<number> {
   const [subject, location] = positionals;
-  if (subject !== "s3") {
-    throw new SvcError("usage", `Cannot run doctor: ${JSON.stringify(subject)} is not s3`, {
-      help: "usage: svc doctor s3 URL",
+  if (subject !== "s3" && subject !== "storage") {
+    throw new SvcError("usage", `Cannot run doctor: ${JSON.stringify(subject)} is not storage`, {
+      help: "usage: svc doctor storage URL",
     });
   }
-  if (!/^s3:\/\//i.test(location)) {
-    throw new SvcError("usage", "Cannot run doctor: the URL does not begin with s3://", {
-      help: "usage: svc doctor s3 s3://BUCKET?region=R",
+  const schemes = subject === "s3" ? ["s3"] : ["s3", "gs", "azblob"];
+  if (!schemes.some((scheme) => location.toLowerCase().startsWith(`${scheme}://`))) {
+    const choice = schemes.map((scheme) => `${scheme}://`).join(" or ");
+    throw new SvcError("usage", `Cannot run doctor: the URL does not begin with ${choice}`, {
+      help: `usage: svc doctor ${subject} s3://BUCKET?region=R`,
     });
   }
   if (!hooks) throw new SvcError("internal", "Cannot run doctor: no storage backend was composed");
   let works = true;
-  for await (const probe of hooks.probeS3(location, io.signal)) {
+  for await (const probe of hooks.probeStorage(location, io.signal)) {
     if (probe.needed && !probe.ok) works = false;
     await io.stdout.write(values.output === "json" ? JSON.stringify(probe) + "\n" : line(probe));
   }

@@ -18,7 +18,7 @@ async function doctor(
       signal: new AbortController().signal,
     },
     hooks: {
-      async *probeS3(location: string) {
+      async *probeStorage(location: string) {
         asked.push(location);
         yield* probes;
       },
@@ -45,12 +45,16 @@ Deno.test("doctor: what is missing decides the exit code, what has a substitute 
   const { code, text } = await doctor(["s3", "S3://b"], lacking);
   assert.equal(code, 1);
   assert.match(text, /^MISSING {2}put\n {9}denied\nok /);
+  const { asked } = await doctor(["storage", "azblob://c"], fine);
+  assert.deepEqual(asked, ["azblob://c"]);
   const json = await doctor(["s3", "s3://b"], lacking, "json");
   assert.deepEqual(json.text.trim().split("\n").map((line) => JSON.parse(line)), lacking);
 });
 
 Deno.test("doctor: other words are refused before anything is tried", async () => {
-  for (const words of [["gs", "gs://b"], ["s3", "/srv/store"], ["s3", "https://b"]]) {
+  for (
+    const words of [["gs", "gs://b"], ["s3", "/srv/store"], ["s3", "gs://b"], ["storage", "/srv"]]
+  ) {
     await assert.rejects(doctor(words), { code: "usage" });
   }
 });

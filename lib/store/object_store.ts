@@ -80,6 +80,12 @@ export interface ObjectStore extends AsyncDisposable {
     prefix: string,
     options?: CallOptions & { after?: string; delimiter?: "/"; brief?: boolean; limit?: number },
   ): AsyncIterable<ListEntry>;
+  /**
+   * An address that gives the object to whoever asks within `seconds`, without credentials of theirs.
+   * Whether there is such an object is not looked at. Undefined: these credentials cannot sign. Absent: the
+   * store has no addresses.
+   */
+  signedUrl?(key: string, options: CallOptions & { seconds: number }): Promise<string | undefined>;
   /** Appendable objects that become visible under a key at the end: resumable uploads. */
   uploads: UploadStore;
 }

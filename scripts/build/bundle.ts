@@ -8,6 +8,11 @@ export const ROOT = resolve(import.meta.dirname!, "../..");
 /** Name of the entry within the bundle. */
 export const ENTRY = "svc.js";
 
+/** Tag → packages that only a build made with it carries. */
+const TAGGED: Record<string, readonly string[]> = {
+  cloudblob: ["@azure/identity", "@azure/storage-blob", "@google-cloud/storage"],
+};
+
 export interface BundleOptions {
   /** Path of the module that is the program: runs when imported, or exports `main`. */
   main: string;
@@ -72,6 +77,8 @@ export async function bundle(options: BundleOptions): Promise<void> {
       );
       entries.push(entry);
     }
+    const absent = Object.entries(TAGGED)
+      .flatMap(([tag, packages]) => options.info.tags.includes(tag) ? [] : packages);
     // Not minified: the minifier inlines a `using` variable that is used once, and nothing disposes of it.
     const output = await new Deno.Command(Deno.execPath(), {
       args: [
@@ -85,6 +92,7 @@ export async function bundle(options: BundleOptions): Promise<void> {
         // Optional native parts of ssh2: it works without them, and a bundle cannot carry them.
         "--external=cpu-features",
         "--external=*.node",
+        ...absent.map((name) => `--external=${name}`),
         "--outdir",
         options.outDir,
         ...entries,

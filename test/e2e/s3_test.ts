@@ -1,17 +1,20 @@
 /** The S3 store against a real gateway: contracts, uploads that change hands, and a gateway that dies. */
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
-import { openS3Store } from "../../backends/store/s3.ts";
-import { Bucket } from "../../backends/store/s3/bucket.ts";
-import { probeS3 } from "../../backends/store/s3/doctor.ts";
+import { probeStorage } from "../../backends/store/mod.ts";
+import { openS3Store, s3Bucket } from "../../backends/store/s3.ts";
 import { parseS3Location } from "../../backends/store/s3/location.ts";
-import { PART } from "../../backends/store/s3/upload_state.ts";
-import { silent } from "../../lib/base/log.ts";
-import type { Digest } from "../../lib/oci/types.ts";
-import { createContentStore } from "../../lib/store/content.ts";
-import type { ContentStore } from "../../lib/store/content_store.ts";
-import type { ObjectStore } from "../../lib/store/object_store.ts";
-import { contentStoreContract } from "../contract/content_store.ts";
+import { PART } from "../../backends/store/shared/upload_state.ts";
+import {
+  type BucketService,
+  bucketStoreTests,
+  content,
+  left,
+  opener,
+  random,
+  read,
+  sha256,
+  streamOf,
+} from "../contract/bucket_store.ts";
 import { objectStoreContract } from "../contract/object_store.ts";
 import { missingS3, type S3Server, startS3 } from "../peers/s3.ts";
 import { baseImage, requireTools, runTool, startServer } from "./harness.ts";
@@ -29,36 +32,21 @@ Deno.test.afterAll(async () => {
   await peer?.[Symbol.asyncDispose]();
 });
 
-/** Opens stores on one location, and closes them all. */
-function opener(options: { conditional?: boolean } = {}) {
-  const location = peer!.location();
-  const opened: ObjectStore[] = [];
-  return {
-    location,
-    open: async () => {
-      const store = await openS3Store(location, options);
-      opened.push(store);
-      return store;
-    },
-    close: async () => {
-      for (const store of opened) await store[Symbol.asyncDispose]();
-    },
-  };
-}
-
-const content = (objects: ObjectStore) => createContentStore(objects, { log: silent });
+const service: BucketService = {
+  location: () => peer!.location(),
+  bucket: (location) => s3Bucket(location),
+  open: (location) => openS3Store(location),
+  hidden: openMultiparts,
+};
 
 if (!ignore) {
-  for (const conditional of [undefined, false]) {
-    objectStoreContract(`s3${conditional === false ? " without conditions" : ""}`, async () => {
-      const { open, close } = opener({ conditional });
-      return { store: await open(), reopen: open, cleanup: close };
-    }, { durable: true });
-  }
-  contentStoreContract("content over s3", async () => {
-    const { open, close } = opener();
-    const reopen = async () => content(await open());
-    return { store: await reopen(), reopen, cleanup: close };
+  bucketStoreTests("s3", service);
+  objectStoreContract("s3 without conditions", async () => {
+    const { open, close } = opener({
+      ...service,
+      open: (location) => openS3Store(location, { conditional: false }),
+    });
+    return { store: await open(), reopen: open, cleanup: close };
   }, { durable: true });
 }
 
@@ -66,27 +54,10 @@ function test(name: string, fn: () => Promise<void>): void {
   Deno.test({ name: `s3: ${name}`, ignore, fn });
 }
 
-const random = (size: number) => {
-  const bytes = new Uint8Array(size);
-  for (let at = 0; at < size; at += 65536) crypto.getRandomValues(bytes.subarray(at, at + 65536));
-  return bytes;
-};
-const sha256 = (bytes: Uint8Array): Digest =>
-  `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-const streamOf = (bytes: Uint8Array) =>
-  ReadableStream.from((function* () {
-    for (let at = 0; at < bytes.length; at += 300_000) yield bytes.slice(at, at + 300_000);
-  })());
-const read = async (body: { stream(): ReadableStream<Uint8Array> } | undefined) =>
-  new Uint8Array(await new Response(body!.stream() as BodyInit).arrayBuffer());
-
-/** What the bucket holds under a location, and that no multipart upload is open there. */
-async function left(location: string): Promise<string[]> {
+/** Multipart uploads that are open below a location. */
+async function openMultiparts(location: string): Promise<string[]> {
   const { ListMultipartUploadsCommand, S3Client } = await import("@aws-sdk/client-s3");
   const where = parseS3Location(location);
-  const bucket = new Bucket(where);
-  const keys = (await bucket.list("")).objects.map(({ key }) => key);
-  bucket.close();
   const client = new S3Client({
     region: "us-east-1",
     endpoint: where.endpoint,
@@ -96,116 +67,11 @@ async function left(location: string): Promise<string[]> {
   const open = await client.send(new ListMultipartUploadsCommand({ Bucket: where.bucket }));
   client.destroy();
   const ours = (open.Uploads ?? []).filter(({ Key }) => Key!.startsWith(where.prefix));
-  // Claims are what pushes hold against garbage collection, for as long as it takes.
-  return [...keys, ...ours.map(({ Key }) => `open: ${Key}`)].filter((key) =>
-    !key.startsWith("objects/claims/") &&
-    key !== "svc-store.json"
-  );
+  return ours.map(({ Key }) => `open: ${Key}`);
 }
 
-test("an upload of many parts changes hands again and again", async () => {
-  const { location, open, close } = opener();
-  const bytes = random(5 * PART + 12345);
-  let at = 0;
-  for (const end of [100, PART - 1, PART + 1, 3 * PART, 3 * PART + 7, bytes.length]) {
-    const store = await open();
-    const upload = at === 0
-      ? await store.uploads.create("u-1")
-      : (await store.uploads.open("u-1"))!;
-    assert.equal(upload.offset, at);
-    const held = await read({ stream: () => upload.read() });
-    assert.equal(sha256(held), sha256(bytes.subarray(0, at)));
-    for (; at < end; at = upload.offset) {
-      await upload.write(bytes.subarray(at, Math.min(end, at + 1_000_000)));
-    }
-    await upload.flush();
-    const [listed] = await Array.fromAsync(store.uploads.list());
-    assert.deepEqual([listed.id, listed.size], ["u-1", end]);
-    await upload.close();
-  }
-  const store = await open();
-  await (await store.uploads.open("u-1"))!.commit("blobs/x");
-  assert.equal(sha256(await read(await store.get("blobs/x"))), sha256(bytes));
-  assert.deepEqual(await left(location), ["objects/blobs/x"]);
-  await close();
-});
-
-test("a large put and an aborted upload leave nothing behind", async () => {
-  const { location, open, close } = opener();
-  const store = await open();
-  const bytes = random(2 * PART + 1);
-  assert.deepEqual(await store.put("k", streamOf(bytes), { size: bytes.length }), {
-    created: true,
-  });
-  assert.equal(sha256(await read(await store.get("k"))), sha256(bytes));
-  const range = await store.get("k", { range: { start: PART - 5, end: 2 * PART } });
-  assert.deepEqual(await read(range), bytes.subarray(PART - 5, 2 * PART + 1));
-  await assert.rejects(store.put("k", streamOf(bytes), { size: 7 }), { code: "size_invalid" });
-  assert.deepEqual(
-    await store.put("k", streamOf(new Uint8Array(PART + 1)), { ifAbsent: true }),
-    { created: false },
-  );
-  const upload = await store.uploads.create("u");
-  await upload.write(bytes);
-  await upload.flush();
-  await upload.abort();
-  assert.deepEqual(await left(location), ["objects/k"]);
-  assert.equal((await store.stat("k"))?.size, bytes.length);
-  await close();
-});
-
-test("requests of one upload reach two servers in turn", async () => {
-  const { location, open, close } = opener();
-  const servers: ContentStore[] = [content(await open()), content(await open())];
-  const bytes = random(2 * PART + 999);
-  const { id } = await servers[0].startUpload("a/b");
-  let at = 0;
-  for (const [turn, end] of [1000, PART + 5, PART + 6, 2 * PART, bytes.length].entries()) {
-    const upload = (await servers[(turn + 1) % 2].openUpload("a/b", id))!;
-    assert.equal(upload.offset, at);
-    at = await upload.append(streamOf(bytes.subarray(at, end)), { at });
-    assert.equal(at, end);
-  }
-  const last = (await servers[0].openUpload("a/b", id))!;
-  await last.commit(sha256(bytes));
-  assert.equal(sha256(await read(await servers[1].get("a/b", sha256(bytes)))), sha256(bytes));
-  assert.equal(await servers[1].openUpload("a/b", id), undefined);
-  const hex = sha256(bytes).slice(7);
-  assert.deepEqual(await left(location), [`objects/blobs/sha256/${hex.slice(0, 2)}/${hex}`]);
-  await close();
-});
-
-test("a writer that was overtaken cannot harm the upload", async () => {
-  const { location, open, close } = opener();
-  const [first, second] = [await open(), await open()];
-  const old = await first.uploads.create("u");
-  const bytes = random(2 * PART + 50);
-  await old.write(bytes.subarray(0, PART + 10));
-  await old.flush();
-  const now = (await second.uploads.open("u"))!;
-  assert.equal(
-    sha256(await read({ stream: () => now.read() })),
-    sha256(bytes.subarray(0, PART + 10)),
-  );
-  await now.write(bytes.subarray(PART + 10));
-  await now.flush();
-  assert.equal(await old.current!(), false);
-  await assert.rejects(async () => {
-    await old.write(new Uint8Array(2 * PART));
-    await old.flush();
-  }, { code: "conflict" });
-  await now.commit("k");
-  assert.equal(sha256(await read(await second.get("k"))), sha256(bytes));
-  assert.deepEqual((await left(location)).filter((key) => key.startsWith("open")), []);
-  for (const { id } of await Array.fromAsync(second.uploads.list())) {
-    assert.equal(await second.uploads.open(id), undefined);
-  }
-  assert.deepEqual(await left(location), ["objects/k"]);
-  await close();
-});
-
 test("the gateway dies in mid-upload: the request fails, and the upload goes on", async () => {
-  const { open, close } = opener();
+  const { open, close } = opener(service);
   const store = content(await open());
   const bytes = random(4 * PART);
   const first = await store.startUpload("r");
@@ -325,17 +191,16 @@ test("skopeo pushes and pulls while its requests reach two servers in turn", asy
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
-  assert.deepEqual((await left(env.SVC_STORAGE)).filter((key) => !key.startsWith("objects/")), []);
+  assert.deepEqual(
+    (await left(service, env.SVC_STORAGE)).filter((key) => !key.startsWith("objects/")),
+    [],
+  );
 });
 
-test("the doctor finds all it needs, and says what a wrong key lacks", async () => {
-  const { location } = opener();
-  for await (const { operation, ok, detail } of probeS3(location)) {
-    assert.ok(ok, operation + detail);
-  }
-  assert.deepEqual(await left(location), []);
+test("the doctor says what a wrong key lacks", async () => {
+  const location = service.location();
   const wrong = location.replace(/secret_key=[^&]*/, "secret_key=nonsense");
-  const [only, ...more] = await Array.fromAsync(probeS3(wrong));
+  const [only, ...more] = await Array.fromAsync(probeStorage(wrong));
   assert.deepEqual(more, []);
   assert.match(only.detail, /the login is refused \(SignatureDoesNotMatch\)/);
   await assert.rejects(openS3Store(wrong), { code: "upstream_failed", message: /^(?!.*nonsense)/ });

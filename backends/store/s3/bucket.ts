@@ -1,7 +1,6 @@
 /**
- * The operations of one bucket that svc uses, one method each: the only module that knows the SDK. Keys
- * are relative to the location's prefix. Bodies are bytes, so that every request can be tried again; the
- * SDK does so a bounded number of times, with growing pauses.
+ * A bucket of S3: the only module that knows the SDK, which tries requests again a bounded number of times,
+ * with growing pauses.
  */
 import {
   AbortMultipartUploadCommand,
@@ -19,47 +18,34 @@ import {
   UploadPartCopyCommand,
 } from "@aws-sdk/client-s3";
 import { SvcError } from "../../../lib/base/errors.ts";
-import { isMissing, serviceCode, storeError } from "./errors.ts";
-import { FetchHandler, type S3Timeouts, TIMEOUTS } from "./http.ts";
+import {
+  ATTEMPTS,
+  type Bucket,
+  type BucketOptions,
+  type Call,
+  type Head,
+  type ListedPart,
+  type Page,
+  type Part,
+  type Piece,
+} from "../shared/bucket.ts";
+import { isMissing, serviceCode, ServiceError, storeError } from "../shared/errors.ts";
+import { ConnectionError, StalledError, TIMEOUTS, type Timeouts } from "../shared/http.ts";
+import { FetchHandler, type SdkRequest } from "./http.ts";
 import type { S3Location } from "./location.ts";
+import { presign } from "./presign.ts";
 
-export interface Call {
-  signal?: AbortSignal;
+/** The SDK's refusals as the shared modules tell them apart. */
+function told(error: unknown): unknown {
+  // The SDK writes its metadata on what the transport threw, too.
+  if (error instanceof StalledError || error instanceof ConnectionError) return error;
+  if (!(error instanceof Error) || !("$metadata" in error)) return error;
+  const { httpStatusCode } = error.$metadata as { httpStatusCode?: number };
+  return new ServiceError(error.name, httpStatusCode, error.message, { cause: error });
 }
 
-export interface Head {
-  size: number;
-  etag: string;
-  modified: Date;
-}
-
-export interface Part {
-  number: number;
-  etag: string;
-}
-
-export interface ListedPart extends Part {
-  size: number;
-  modified: Date;
-}
-
-export interface Page {
-  objects: { key: string; size: number; modified: Date }[];
-  prefixes: string[];
-  /** Where the next page begins; absent: that was the last. */
-  next?: string;
-}
-
-export interface BucketOptions {
-  timeouts?: Partial<S3Timeouts>;
-  /** Attempts per request, the first included. */
-  attempts?: number;
-}
-
-const ATTEMPTS = 4;
-
-export class Bucket {
-  readonly timeouts: S3Timeouts;
+export class S3Bucket implements Bucket {
+  readonly timeouts: Timeouts;
   readonly shown: string;
   #client: S3Client;
   #handler: FetchHandler;
@@ -84,7 +70,6 @@ export class Bucket {
     });
   }
 
-  /** Throws `config_invalid` where nothing says which region the bucket is in. */
   async ready(): Promise<void> {
     try {
       await this.#client.config.region();
@@ -110,11 +95,10 @@ export class Bucket {
       return await send(this.#client, { abortSignal: call.signal });
     } catch (error) {
       call.signal?.throwIfAborted();
-      throw error;
+      throw told(error);
     }
   }
 
-  /** `error` as the store's callers know it. */
   fail(error: unknown, attempted: string): unknown {
     return storeError(error, attempted, this.shown);
   }
@@ -136,10 +120,6 @@ export class Bucket {
     }
   }
 
-  /**
-   * Bytes `start` to `end` (inclusive; absent: the rest). Missing: undefined. `etag`: throws (412) where
-   * the object is no longer that one. `total` is the whole object's size.
-   */
   async get(
     key: string,
     range: { start: number; end?: number },
@@ -195,7 +175,6 @@ export class Bucket {
     }
   }
 
-  /** One page, in byte order, strictly after `after`. */
   async list(
     prefix: string,
     options: Call & { after?: string; token?: string; delimiter?: "/"; limit?: number } = {},
@@ -236,7 +215,6 @@ export class Bucket {
     return path.split("/").map(encodeURIComponent).join("/");
   }
 
-  /** The new multipart upload's id. */
   async createMultipart(key: string, call: Call = {}): Promise<string> {
     const { UploadId } = await this.#send(call, (client, options) =>
       client.send(
@@ -270,9 +248,8 @@ export class Bucket {
     return { number, etag: ETag! };
   }
 
-  /** `end` is inclusive. */
   async copyPart(
-    from: { key: string; start: number; end: number },
+    from: Piece,
     key: string,
     uploadId: string,
     number: number,
@@ -292,7 +269,6 @@ export class Bucket {
     return { number, etag: CopyPartResult!.ETag! };
   }
 
-  /** Parts in order. Missing upload: undefined. */
   async listParts(
     key: string,
     uploadId: string,
@@ -348,7 +324,6 @@ export class Bucket {
       ));
   }
 
-  /** Idempotent. */
   async abortMultipart(key: string, uploadId: string, call: Call = {}): Promise<void> {
     try {
       await this.#send(call, (client, options) =>
@@ -359,6 +334,23 @@ export class Bucket {
     } catch (error) {
       if (serviceCode(error) !== "NoSuchUpload" && !isMissing(error)) throw error;
     }
+  }
+
+  async signedUrl(key: string, seconds: number, call: Call = {}): Promise<string | undefined> {
+    // The SDK knows where the bucket is; the request stops before it is sent.
+    let target: SdkRequest | undefined;
+    const command = new GetObjectCommand(this.#at(key));
+    command.middlewareStack.add(
+      () => (args) => {
+        target = args.request as SdkRequest;
+        return Promise.resolve({ output: { $metadata: {} }, response: undefined });
+      },
+      { step: "build", priority: "low" },
+    );
+    await this.#send(call, (client, options) => client.send(command, options));
+    const { config } = this.#client;
+    const [credentials, region] = await Promise.all([config.credentials(), config.region()]);
+    return presign(target!, { ...credentials, region }, seconds);
   }
 
   close(): void {

@@ -14,7 +14,12 @@ export const REGISTRY = [
     section: "Storage",
     help: "Where the registry keeps its content: a path or file://PATH (durable), mem:// (lost " +
       "on restart), or s3://BUCKET[/PREFIX]?region=&endpoint=&path_style=&access_key=&secret_key=. " +
-      "gs:// and azblob:// need a build made with the tag cloudblob.",
+      "In a build made with the tag cloudblob also gs://BUCKET[/PREFIX]?endpoint= and " +
+      "azblob://CONTAINER[/PREFIX]?account=&endpoint=&access_key=&secret_key= (the account and its " +
+      "key). Credentials that are not given come from the clouds' standard chains: that of AWS; " +
+      "Google's application default credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the " +
+      "machine's); AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with " +
+      "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, else Azure's default credential.",
   },
   {
     key: "registryMirror",

@@ -1,22 +1,15 @@
 /** Makes one object of segments and a tail inside the service. */
-import type { Bucket, Call, Part } from "./bucket.ts";
+import type { Bucket, Call, Part, Piece } from "./bucket.ts";
 import { collect } from "./body.ts";
-import { isNotImplemented, isRefusedCondition } from "./errors.ts";
+import { isNotImplemented, isRefusedCondition, serviceCode } from "./errors.ts";
 import { PART, type Segment } from "./upload_state.ts";
 
 /** Most bytes of one copying request: large enough to need few, small enough to end soon. */
 const LARGEST = 64 * 1024 * 1024;
-/** S3's limit of parts per object. */
+/** S3's limit of parts per object; the others' is higher. */
 export const MOST_PARTS = 10_000;
 /** Copies under way at once. */
 const AT_ONCE = 6;
-
-export interface Piece {
-  key: string;
-  start: number;
-  /** Inclusive. */
-  end: number;
-}
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b);
 
@@ -72,6 +65,8 @@ export interface Composition {
   ifAbsent: boolean;
   /** Makes the multipart upload findable before it holds anything. */
   record: (uploadId: string) => Promise<void>;
+  /** Begins the names of what a service needs meanwhile that joins whole objects. */
+  scratch: string;
 }
 
 /** False where `ifAbsent` found an object. Atomic: `key` shows all or nothing. */
@@ -80,6 +75,17 @@ export async function compose(
   what: Composition,
   call: Call = {},
 ): Promise<boolean> {
+  if (!bucket.join) return await composeOfParts(bucket, what, call);
+  try {
+    await bucket.join({ ...what, sources: what.segments.map(({ key }) => key) }, call);
+    return true;
+  } catch (error) {
+    if (what.ifAbsent && isRefusedCondition(error)) return false;
+    throw error;
+  }
+}
+
+async function composeOfParts(bucket: Bucket, what: Composition, call: Call): Promise<boolean> {
   const { key } = what;
   const uploadId = await bucket.createMultipart(key, call);
   try {
@@ -107,7 +113,7 @@ export async function compose(
     );
     if (what.ifAbsent && isRefusedCondition(error)) return false;
     // Its answer was lost and it was sent again.
-    if ((error as { name?: string }).name === "NoSuchUpload" && await bucket.head(key)) return true;
+    if (serviceCode(error) === "NoSuchUpload" && await bucket.head(key)) return true;
     throw error;
   }
 }

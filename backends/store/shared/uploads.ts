@@ -1,5 +1,5 @@
 /**
- * Uploads as native multipart uploads.
+ * Resumable uploads as a bucket's own multipart uploads.
  *
  * The name of the final object is its digest, known only at the end, so an upload's parts go to a multipart
  * upload of its own and the service copies them to their place when it is committed. Parts of a multipart
@@ -17,17 +17,17 @@ import type { CallOptions, UploadFile, UploadStore } from "../../../lib/store/ob
 import { collect } from "./body.ts";
 import type { Bucket } from "./bucket.ts";
 import { isRefusedCondition } from "./errors.ts";
-import { S3Upload, type UploadHost } from "./upload.ts";
+import { BucketUpload, type UploadHost } from "./upload.ts";
 import { folderOf, listFolder, loadState, removeUpload, UPLOADS } from "./upload_state.ts";
 
 const ID = /^[A-Za-z0-9-]{1,128}$/;
 /** Bytes that idle uploads may keep in memory together. */
 const KEPT = 64 * 1024 * 1024;
 
-export class S3Uploads implements UploadStore {
+export class BucketUploads implements UploadStore {
   #host: UploadHost;
   /** Least recently flushed first. */
-  #kept = new Map<S3Upload, number>();
+  #kept = new Map<BucketUpload, number>();
 
   constructor(
     private readonly bucket: Bucket,
@@ -36,7 +36,7 @@ export class S3Uploads implements UploadStore {
     this.#host = { bucket, ...options, kept: (upload, bytes) => this.#keep(upload, bytes) };
   }
 
-  #keep(upload: S3Upload, bytes: number): void {
+  #keep(upload: BucketUpload, bytes: number): void {
     this.#kept.delete(upload);
     if (bytes === 0) return;
     this.#kept.set(upload, bytes);
@@ -50,14 +50,14 @@ export class S3Uploads implements UploadStore {
     }
   }
 
-  async create(id: string, options: CallOptions = {}): Promise<S3Upload> {
+  async create(id: string, options: CallOptions = {}): Promise<BucketUpload> {
     if (!ID.test(id)) throw new SvcError("blob_upload_unknown", `Cannot use upload id ${id}`);
     try {
       await this.#claim(`${folderOf(id)}created`, id, options);
     } catch (error) {
       throw this.bucket.fail(error, `start upload ${id}`);
     }
-    return new S3Upload(id, this.#host, { segments: [], offset: 0, modified: new Date() });
+    return new BucketUpload(id, this.#host, { segments: [], offset: 0, modified: new Date() });
   }
 
   async #claim(key: string, id: string, call: CallOptions): Promise<void> {
@@ -80,7 +80,7 @@ export class S3Uploads implements UploadStore {
     if (!ID.test(id)) return undefined;
     try {
       const state = await loadState(this.bucket, id, options);
-      if (state) return new S3Upload(id, this.#host, state);
+      if (state) return new BucketUpload(id, this.#host, state);
       // What a server left that was killed while it took an upload away.
       if ((await listFolder(this.bucket, id, options)).length > 0) {
         await removeUpload(this.bucket, id, options);

@@ -1,21 +1,21 @@
-/** The S3 store over a bucket in memory; test/e2e/s3_test.ts has a real service. */
+/** The store over a bucket in memory; test/e2e has real services. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { objectStoreContract } from "../../test/contract/object_store.ts";
-import { type Fault, MemoryBucket, MemoryService } from "../../test/fixtures/memory_bucket.ts";
-import type { ObjectStore, UploadFile } from "../../lib/store/object_store.ts";
-import { openBucket } from "./s3.ts";
-import { PART } from "./s3/upload_state.ts";
+import { objectStoreContract } from "../../../test/contract/object_store.ts";
+import { type Fault, MemoryBucket, MemoryService } from "../../../test/fixtures/memory_bucket.ts";
+import type { ObjectStore, UploadFile } from "../../../lib/store/object_store.ts";
+import { openBucket } from "./store.ts";
+import { PART } from "./upload_state.ts";
 
 const open = (service: MemoryService, fault?: Fault): Promise<ObjectStore> =>
-  openBucket(new MemoryBucket(service, fault).bucket);
+  openBucket(new MemoryBucket(service, fault));
 
 for (const conditions of [true, false]) {
-  const name = conditions ? "s3 in memory" : "s3 in memory, without conditions";
+  const name = conditions ? "bucket in memory" : "s3 in memory, without conditions";
   objectStoreContract(name, async () => {
     const service = new MemoryService();
     const store = await openBucket(
-      new MemoryBucket(service, undefined, conditions).bucket,
+      new MemoryBucket(service, undefined, conditions),
       { conditional: conditions },
     );
     return {
@@ -56,7 +56,7 @@ async function push(store: ObjectStore, acknowledged: (offset: number) => void):
   }
 }
 
-Deno.test("s3: a server that dies at any request loses nothing it acknowledged, and leaves nothing", async () => {
+Deno.test("bucket: a server that dies at any request loses nothing it acknowledged, and leaves nothing", async () => {
   let steps = 0;
   await push(await open(new MemoryService(), () => void steps++), () => {});
   assert.ok(steps > 20, `${steps} requests`);
@@ -102,7 +102,7 @@ Deno.test("s3: a server that dies at any request loses nothing it acknowledged, 
   }
 });
 
-Deno.test("s3: idle uploads give their memory back and read it again", async () => {
+Deno.test("bucket: idle uploads give their memory back and read it again", async () => {
   const service = new MemoryService();
   const reads: string[] = [];
   const store = await open(service, (operation, key) => {

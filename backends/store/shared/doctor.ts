@@ -1,9 +1,8 @@
-/** `svc doctor s3 URL`: tries every operation that the store needs, in a folder that it takes away again. */
+/** `svc doctor`: tries every operation that the store needs, in a folder that it takes away again. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import { collect } from "./body.ts";
-import { Bucket, type BucketOptions, type Call, type Part } from "./bucket.ts";
+import type { Bucket, Call, Part } from "./bucket.ts";
 import { isNotImplemented, isRefusedCondition } from "./errors.ts";
-import { parseS3Location } from "./location.ts";
 import { PART } from "./upload_state.ts";
 
 export interface Probe {
@@ -86,7 +85,7 @@ function steps(bucket: Bucket, folder: string, call: Call): Step[] {
         if (names !== "a:1+2 b/1 b/2 c") return `expected a:1+2 b/1 b/2 c, got ${names}`;
         const page = await bucket.list(folder, { ...call, delimiter: "/", after: key("a:1+2") });
         const found = [...page.prefixes, ...page.objects.map((entry) => entry.key)]
-          .map((name) => name.slice(folder.length)).join(" ");
+          .map((name) => name.slice(folder.length)).filter((name) => name > "a:1+2").join(" ");
         return found === "b/ c" ? undefined : `expected b/ and c, got ${found}`;
       },
     },
@@ -118,9 +117,17 @@ function steps(bucket: Bucket, folder: string, call: Call): Step[] {
       },
     },
     {
-      operation: "copy a part from another object (UploadPartCopy)",
+      operation: bucket.join ? "join objects" : "copy a part from another object",
       substitute: "svc reads and sends the bytes itself, which takes longer",
       try: async () => {
+        if (bucket.join) {
+          const sources = [key("parts"), key("a:1+2")];
+          const scratch = key("scratch");
+          const to = { key: key("copy"), ifAbsent: true, scratch, tail: bytesOf("end") };
+          await bucket.join({ sources, ...to }, call);
+          const end = (await read("copy", PART + 4))?.text;
+          return end === "0123456789end" ? undefined : "the object is not what was joined";
+        }
         const id = await bucket.createMultipart(key("copy"), call);
         try {
           const from = { key: key("parts"), start: 0, end: PART - 1 };
@@ -138,9 +145,10 @@ function steps(bucket: Bucket, folder: string, call: Call): Step[] {
       operation: "abort an upload",
       try: async () => {
         const id = await bucket.createMultipart(key("aborted"), call);
+        await bucket.uploadPart(key("aborted"), id, 1, bytesOf("x"), call);
         await bucket.abortMultipart(key("aborted"), id, call);
         const left = await bucket.listParts(key("aborted"), id, call);
-        return left ? "its parts are still there" : undefined;
+        return left?.length ? "its parts are still there" : undefined;
       },
     },
     {
@@ -156,14 +164,13 @@ function steps(bucket: Bucket, folder: string, call: Call): Step[] {
 }
 
 /**
- * Yields one result per operation. Stops after the first where the bucket cannot be reached or written at
- * all. Throws `config_invalid` for what `value` gets wrong, and the caller's abort.
+ * Yields one result per operation, and closes the bucket. Stops after the first where it cannot be reached
+ * or written at all. Throws `config_invalid` for what the environment lacks, and the caller's abort.
  */
-export async function* probeS3(
-  value: string,
-  { signal, ...options }: Call & BucketOptions = {},
+export async function* probeBucket(
+  bucket: Bucket,
+  { signal }: Call = {},
 ): AsyncGenerator<Probe> {
-  const bucket = new Bucket(parseS3Location(value), options);
   const folder = `svc-doctor-${crypto.randomUUID()}/`;
   try {
     await bucket.ready();

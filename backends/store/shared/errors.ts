@@ -2,23 +2,28 @@
 import { SvcError } from "../../../lib/base/errors.ts";
 import { ConnectionError, StalledError } from "./http.ts";
 
-interface ServiceError {
-  name: string;
-  message: string;
-  $metadata?: { httpStatusCode?: number; requestId?: string };
+/**
+ * What a service answers instead of doing it. `name` is its own name of it, or S3's of what this module and
+ * others tell apart: NoSuchKey, NoSuchBucket, NoSuchUpload, InvalidPart, AccessDenied.
+ */
+export class ServiceError extends Error {
+  constructor(
+    override readonly name: string,
+    readonly status: number | undefined,
+    message: string = name,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
 }
 
-function isServiceError(error: unknown): error is ServiceError {
-  return error instanceof Error && "$metadata" in error;
-}
-
-/** The service's name of an error ("NoSuchKey"), or undefined for anything else. */
+/** The service's name of an error, or undefined for anything else. */
 export function serviceCode(error: unknown): string | undefined {
-  return isServiceError(error) ? error.name : undefined;
+  return error instanceof ServiceError ? error.name : undefined;
 }
 
 export function serviceStatus(error: unknown): number | undefined {
-  return isServiceError(error) ? error.$metadata?.httpStatusCode : undefined;
+  return error instanceof ServiceError ? error.status : undefined;
 }
 
 /** The object or the bucket is not there. */
@@ -49,7 +54,8 @@ const LOGIN = new Set([
   "Forbidden",
 ]);
 
-const ask = (shown: string) => `\`svc doctor s3 ${shown}\` tries every operation that is needed`;
+const ask = (shown: string) =>
+  `\`svc doctor storage ${shown}\` tries every operation that is needed`;
 
 /**
  * `attempted` is what could not be done ("read blobs/x"). Errors that are ours, and the caller's own
@@ -73,16 +79,17 @@ export function storeError(error: unknown, attempted: string, shown: string): un
       help: `check the credentials and what they may do; ${ask(shown)}`,
     });
   }
-  if (code === "CredentialsProviderError") {
+  if (code === "CredentialsProviderError" || code === "CredentialUnavailableError") {
     return new SvcError("upstream_failed", cannot("no credentials were found"), {
       cause: error,
-      help: "give access_key and secret_key, or what the standard credential chain reads",
+      help:
+        "give the storage's own parameters for them, or what the standard credential chain reads",
     });
   }
   if (code === "NoSuchBucket") {
     return new SvcError("upstream_failed", cannot("there is no such bucket"), {
       cause: error,
-      help: "create the bucket, or correct the name, the region or the endpoint",
+      help: "create it, or correct the name, the region or the endpoint",
     });
   }
   const status = serviceStatus(error);

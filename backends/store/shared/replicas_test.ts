@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import fc from "fast-check";
-import type { Digest } from "../../lib/oci/types.ts";
-import { blobKey } from "../../lib/store/keys.ts";
-import { Uploads } from "../../lib/store/uploads.ts";
-import { MemoryBucket, MemoryService } from "../../test/fixtures/memory_bucket.ts";
-import { openBucket } from "./s3.ts";
-import { PART } from "./s3/upload_state.ts";
+import type { Digest } from "../../../lib/oci/types.ts";
+import { blobKey } from "../../../lib/store/keys.ts";
+import { Uploads } from "../../../lib/store/uploads.ts";
+import { MemoryBucket, MemoryService } from "../../../test/fixtures/memory_bucket.ts";
+import { openBucket } from "./store.ts";
+import { PART } from "./upload_state.ts";
 
 const BYTES = new Uint8Array(3 * PART);
 for (let at = 0; at < BYTES.length; at += 65536) {
@@ -18,7 +18,7 @@ for (let at = 0; at < BYTES.length; at += 65536) {
 async function server(service: MemoryService) {
   let dead = false;
   const bucket = new MemoryBucket(service, () => dead ? "before" : undefined);
-  const store = await openBucket(bucket.bucket);
+  const store = await openBucket(bucket);
   return { uploads: new Uploads(store), store, kill: () => void (dead = true) };
 }
 
@@ -40,7 +40,7 @@ const STEP = fc.record({
   fate: fc.constantFrom("none", "none", "none", "restart", "break", "kill"),
 });
 
-Deno.test("s3: an upload's requests may reach any server of a bucket, and any may die", async () => {
+Deno.test("bucket: an upload's requests may reach any server of a bucket, and any may die", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(STEP, { minLength: 1, maxLength: 7 }), async (steps) => {
       const service = new MemoryService();

@@ -7,6 +7,8 @@
  *     tail-<start>-<writer>       the bytes behind the last whole part, as of the last flush
  *     commit-<writer>             record of the multipart upload that makes the final object
  *
+ * and of a service that has no multipart uploads also the parts (`part-…`) and what joins them (`join-…`).
+ *
  * Parts are written in order and all of one size. Two servers that take themselves for an upload's writer
  * (a client that went from one to the other) never write the same name: what counts is the chain of
  * stretches, each beginning where the one before ends. Multipart uploads are found through their records.

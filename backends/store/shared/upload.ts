@@ -26,10 +26,10 @@ export interface UploadHost {
   /** Key of the bucket for a key of the store. */
   objectKey: (key: string) => string;
   /** After a flush: the upload holds this many bytes that `release` could let go. */
-  kept: (upload: S3Upload, bytes: number) => void;
+  kept: (upload: BucketUpload, bytes: number) => void;
 }
 
-export class S3Upload implements UploadFile {
+export class BucketUpload implements UploadFile {
   offset: number;
   #segments: Segment[];
   #multipart: OpenMultipart | undefined;
@@ -43,6 +43,7 @@ export class S3Upload implements UploadFile {
   /** The part on its way; it resolves when it is durable. */
   #sending: Promise<void> = Promise.resolve();
   #busy = 0;
+  #inherited: boolean;
   #failure: { error: unknown } | undefined;
   #ended = false;
   readonly #writer = crypto.randomUUID().slice(0, 8);
@@ -51,6 +52,7 @@ export class S3Upload implements UploadFile {
     this.offset = state.offset;
     this.#segments = state.segments;
     this.#multipart = state.multipart;
+    this.#inherited = state.segments.length > 0 || state.multipart !== undefined;
     this.#stored = state.tail;
     this.#start = state.offset - (state.tail?.size ?? 0);
     if (!state.tail) this.#tail = new Tail();
@@ -79,7 +81,8 @@ export class S3Upload implements UploadFile {
   }
 
   #explain(error: unknown, attempted: string): unknown {
-    if (["NoSuchUpload", "InvalidPart"].includes(serviceCode(error) ?? "")) {
+    const overtaken = ["NoSuchUpload", "InvalidPart"].includes(serviceCode(error) ?? "");
+    if (overtaken || isRefusedCondition(error)) {
       return new SvcError(
         "conflict",
         `Cannot ${attempted} upload ${this.id}: another server went on with it`,
@@ -130,7 +133,8 @@ export class S3Upload implements UploadFile {
     if ((this.#multipart?.parts.length ?? 0) >= MOST_PARTS) await this.#seal();
     const multipart = this.#multipart ?? await this.#begin();
     const { key, uploadId, parts } = multipart;
-    parts.push(await bucket.uploadPart(key, uploadId, parts.length + 1, bytes));
+    const number = parts.length + 1;
+    parts.push(await bucket.uploadPart(key, uploadId, number, bytes, { unsealed: true }));
   }
 
   async #begin(): Promise<OpenMultipart> {
@@ -149,12 +153,11 @@ export class S3Upload implements UploadFile {
     const { bucket } = this.host;
     const size = parts.length * PART;
     try {
-      await bucket.complete(key, uploadId, parts);
+      await bucket.complete(key, uploadId, parts, { ifAbsent: this.host.conditional });
     } catch (error) {
       // Its answer was lost and it was sent again.
-      if (serviceCode(error) !== "NoSuchUpload" || (await bucket.head(key))?.size !== size) {
-        throw error;
-      }
+      const over = serviceCode(error) === "NoSuchUpload" || isRefusedCondition(error);
+      if (!over || (await bucket.head(key))?.size !== size) throw error;
     }
     this.#segments.push({ key, size });
     this.#multipart = undefined;
@@ -230,11 +233,13 @@ export class S3Upload implements UploadFile {
         tail,
         key: target,
         ifAbsent,
+        scratch: this.#name("join", 0),
         record: (uploadId) => putRecord(bucket, this.#commitRecord, { key: target, uploadId }),
       });
     });
-    // Otherwise a multipart upload may be open, and has to be ended through its record.
-    const known = created && !this.#multipart ? this.#objects() : undefined;
+    // Otherwise a multipart upload may be open, and has to be ended through its record; of what another
+    // handle sealed there may be remains.
+    const known = created && !this.#multipart && !this.#inherited ? this.#objects() : undefined;
     this.#end();
     await this.#remove(known);
     return created;

@@ -1,0 +1,46 @@
+/** The SDK's refusals as the shared modules tell them apart. */
+import { ServiceError } from "../shared/errors.ts";
+
+/** Azure's names. */
+const NAMES: Record<string, string> = {
+  BlobNotFound: "NoSuchKey",
+  ContainerNotFound: "NoSuchBucket",
+  ContainerBeingDeleted: "NoSuchBucket",
+  InvalidBlockList: "NoSuchUpload",
+  InvalidBlockId: "NoSuchUpload",
+  BlobAlreadyExists: "PreconditionFailed",
+  ConditionNotMet: "PreconditionFailed",
+  AuthenticationFailed: "AccessDenied",
+  AuthorizationFailure: "AccessDenied",
+  AuthorizationPermissionMismatch: "AccessDenied",
+  InvalidAuthenticationInfo: "AccessDenied",
+  InsufficientAccountPermissions: "AccessDenied",
+  ServerBusy: "ServiceUnavailable",
+};
+
+/** Where there is only a status: answers to HEAD have no body. */
+const STATUSES: Record<number, string> = {
+  401: "AccessDenied",
+  403: "AccessDenied",
+  404: "NoSuchKey",
+  412: "PreconditionFailed",
+  416: "InvalidRange",
+  501: "NotImplemented",
+};
+
+export function told(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  // Of @azure/identity: there is none, or none of them is accepted.
+  if (["CredentialUnavailableError", "AggregateAuthenticationError"].includes(error.name)) {
+    return new ServiceError("CredentialsProviderError", undefined, error.message, { cause: error });
+  }
+  if (error.name === "AuthenticationError" || error.name === "AuthenticationRequiredError") {
+    return new ServiceError("AccessDenied", 401, error.message, { cause: error });
+  }
+  if (error.name !== "RestError") return error;
+  const { code, statusCode } = error as { code?: string; statusCode?: number };
+  const name = NAMES[code ?? ""] ?? STATUSES[statusCode ?? 0] ?? code ?? error.name;
+  const status = name === "PreconditionFailed" ? 412 : statusCode;
+  // What the SDK says after the first line is its request.
+  return new ServiceError(name, status, error.message.split("\n")[0], { cause: error });
+}

@@ -1,0 +1,69 @@
+/** Carries the SDK's requests over `fetch`. */
+import { Readable } from "node:stream";
+import type {
+  HttpHeaders,
+  HttpOperationResponse,
+  IHttpClient,
+  WebResource,
+} from "@azure/storage-blob";
+import { BoundedHttp, type Timeouts } from "../shared/http.ts";
+
+/** Not for `fetch`, which sets them itself. */
+const DROPPED = new Set(["host", "content-length", "connection", "accept-encoding"]);
+
+function bodyOf({ body }: WebResource): string | Uint8Array | undefined {
+  if (body === undefined || body === null) return undefined;
+  if (typeof body === "string" || body instanceof Uint8Array) return body;
+  throw new TypeError("Cannot send the request: its body is neither text nor bytes");
+}
+
+/** Copying, and putting blocks together. */
+function works({ url, method, headers }: WebResource): boolean {
+  return headers.contains("x-ms-copy-source") ||
+    method === "PUT" && new URL(url).searchParams.get("comp") === "blocklist";
+}
+
+export class FetchTransport implements IHttpClient {
+  #http: BoundedHttp;
+
+  constructor(timeouts: Timeouts) {
+    this.#http = new BoundedHttp(timeouts);
+  }
+
+  async sendRequest(request: WebResource): Promise<HttpOperationResponse> {
+    const headers = new Headers();
+    for (const { name, value } of request.headers.headersArray()) {
+      if (!DROPPED.has(name.toLowerCase())) headers.set(name, value);
+    }
+    const answer = await this.#http.send({
+      url: request.url,
+      method: request.method,
+      headers,
+      body: bodyOf(request),
+      works: works(request),
+      signal: request.abortSignal as AbortSignal | undefined,
+    });
+    const { status } = answer;
+    const streamed = request.streamResponseStatusCodes?.has(status) ||
+      request.streamResponseStatusCodes?.has(Infinity);
+    const got = new Map([...answer.headers]);
+    return {
+      request,
+      status,
+      // Of all its members this one is asked for.
+      headers: { toJson: () => Object.fromEntries(got) } as unknown as HttpHeaders,
+      ...(streamed
+        // Two declarations of one class.
+        ? {
+          readableStreamBody: answer.body
+            ? Readable.fromWeb(answer.body as Parameters<typeof Readable.fromWeb>[0])
+            : Readable.from([]),
+        }
+        : { bodyAsText: await new Response(answer.body as BodyInit | undefined).text() }),
+    };
+  }
+
+  close(): void {
+    this.#http.close();
+  }
+}
