@@ -43,7 +43,7 @@ export interface RemoteContext {
 }
 
 /** Entries of one listing, and bytes of a path or link, at most. */
-export const MAX_ENTRIES = 2_000_000;
+export const MAX_ENTRIES = 1_000_000;
 const MAX_PATH = 4096;
 
 const invalid = (what: string) =>

@@ -26,6 +26,8 @@ export interface NodeStat {
   mtime: number;
   nlink: number;
   ino: number;
+  /** Changes whenever the file is written to or replaced. */
+  stamp: string;
 }
 
 export interface FolderOptions {
@@ -95,16 +97,21 @@ export class ConfinedFolder implements Disposable {
     return this.#shown(path, stat);
   }
 
-  /** Names of the entries that are shown, in the order of their UTF-16 units. */
-  list(path: readonly string[]): { name: string; stat: NodeStat }[] {
+  /** Entries that are shown, in the order of their names' UTF-16 units; `others` gets what never is. */
+  list(
+    path: readonly string[],
+    others?: (name: string, info: Deno.FileInfo | undefined) => void,
+  ): { name: string; stat: NodeStat }[] {
     return this.#at(path, (host) => {
       const entries: { name: string; stat: NodeStat }[] = [];
       for (const { name } of Deno.readDirSync(host)) {
+        let info: Deno.FileInfo | undefined;
         try {
-          const stat = Deno.lstatSync(`${host}/${name}`);
-          entries.push({ name, stat: this.#shown([...path, name], stat) });
+          info = Deno.lstatSync(`${host}/${name}`);
+          entries.push({ name, stat: this.#shown([...path, name], info) });
         } catch (error) {
           if (asNinepError(error).errno !== ERRNO.ENOENT) throw error;
+          others?.(name, info);
         }
       }
       return entries.sort((a, b) => a.name < b.name ? -1 : 1);
@@ -161,6 +168,8 @@ export class ConfinedFolder implements Disposable {
       mtime: info.mtime?.getTime() ?? 0,
       nlink: info.nlink ?? 1,
       ino: info.ino ?? 0,
+      stamp: [info.mtime, info.ctime].map((time) => time?.getTime() ?? 0).join(".") +
+        `.${info.ino}`,
     };
   }
 

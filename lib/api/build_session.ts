@@ -1,0 +1,82 @@
+/**
+ * `GET /.svc/v1/build/attach`: a build whose inputs stay with the caller. A WebSocket carries yamux; the
+ * caller is its client.
+ *
+ * Stream 1 is the caller's: one line of JSON, {@linkcode AttachRequest}; back come the lines of
+ * `POST /build`, the last one `result` or `error`. When the caller ends the stream or the connection, the
+ * build is cancelled. Every other stream is the server's, and begins with one line, {@linkcode Ask}:
+ *
+ * | service | what follows |
+ * |---|---|
+ * | `list` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
+ * | `9p` | 9P2000.L, the caller the server, `aname` the export; answered in the order of the requests |
+ * | `tar` | from the caller: the archive that is the context |
+ * | `secret` | from the caller: a line {@linkcode Found}, then the secret |
+ * | `ssh` | from the caller: a line {@linkcode Found}; then the agent's protocol, both ways |
+ */
+import type { Problem } from "./problem.ts";
+
+export const ATTACH_PATH = "/build/attach";
+
+/** Of this protocol; the server refuses others. */
+export const ATTACH_VERSION = 1;
+
+/** A folder of the caller's. */
+export interface FolderExport {
+  /**
+   * The same for the same folder from build to build. The server keeps the identities of one user apart
+   * from those of others.
+   */
+  identity: string;
+  /** Contents are to be read only when something reads them. */
+  lazy?: boolean;
+}
+
+export interface AttachRequest {
+  version: number;
+  /** The query of `POST /build`. */
+  query: string;
+  context:
+    | FolderExport & {
+      kind: "folder";
+      /** Text of the Dockerfile. */
+      dockerfile: string;
+      /** The rules that the caller has applied. */
+      ignore: string;
+    }
+    | { kind: "tar" };
+  /** Folders by the name of the context that they are. */
+  contexts?: Record<string, FolderExport>;
+  /** Identifiers of secrets and agents that the caller has. */
+  secrets?: string[];
+  ssh?: string[];
+}
+
+/** Export of the build context; that of a named one is `context:NAME`. */
+export const CONTEXT_EXPORT = "context";
+export const namedExport = (name: string): string => `${CONTEXT_EXPORT}:${name}`;
+
+export type Ask =
+  | { service: "list"; export: string }
+  | { service: "9p" }
+  | { service: "tar" }
+  | { service: "secret"; id: string }
+  | { service: "ssh"; id: string };
+
+/** Path, kind, permission bits, bytes, milliseconds since 1970, stamp, and where a link leads. */
+export type ListedEntry = [
+  path: string,
+  kind: "f" | "d" | "l",
+  mode: number,
+  size: number,
+  mtime: number,
+  stamp: string,
+  link?: string,
+];
+
+export type ListEnd = { end: number } | { error: Problem };
+
+export interface Found {
+  found: boolean;
+  error?: Problem;
+}

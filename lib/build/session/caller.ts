@@ -1,0 +1,295 @@
+/** The caller of an attached build, as the engine sees it: trees, an archive, secrets and agents. */
+import {
+  type Ask,
+  type AttachRequest,
+  CONTEXT_EXPORT,
+  type FolderExport,
+  type Found,
+  type ListedEntry,
+  type ListEnd,
+} from "../../api/build_session.ts";
+import type { Problem } from "../../api/problem.ts";
+import { SvcError } from "../../base/errors.ts";
+import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
+import { LineReader, writeLine } from "../../wire/lines.ts";
+import { NinepClient, ServerError } from "../../wire/ninep/client.ts";
+import type { RemoteEntry, RemoteTree } from "../context/remote.ts";
+import type { AgentConnection, AgentSource, SecretSource } from "../inputs.ts";
+
+export interface CallerOptions {
+  /** Opens a stream to the caller. */
+  open: () => Duplex;
+  /** Whose the caller's identities are. */
+  subject: string;
+  /** Bytes of contents that are taken, over the whole build; `tooLarge` says what comes of more. */
+  limit?: number;
+  tooLarge: (limit: number) => SvcError;
+}
+
+/** Bytes of a listing, at most. */
+const MAX_LISTING = 256 << 20;
+/** Bytes of a secret, at most, as BuildKit has it. */
+const MAX_SECRET = 500 * 1024;
+
+const KINDS = { f: "file", d: "directory", l: "symlink" } as const;
+
+/** What a hostile or broken caller says: always the build's failure, never the server's. */
+function unreadable(what: string, cause?: unknown): SvcError {
+  return new SvcError("context_invalid", `Cannot read from the caller: ${what}`, {
+    cause,
+    help: "build again; both sides should be of about the same version",
+  });
+}
+
+/** The caller's own words about its own files. */
+function told(problem: Problem): SvcError {
+  const text = (value: unknown) => String(value ?? "").slice(0, 2000);
+  return new SvcError("context_invalid", text(problem?.detail), { help: text(problem?.help) });
+}
+
+export class Caller {
+  #options: CallerOptions;
+  #files: Promise<NinepClient> | undefined;
+  #fileStream: Duplex | undefined;
+  #roots = new Map<string, Promise<number>>();
+  #contents = 0;
+  #listed = 0;
+
+  constructor(options: CallerOptions) {
+    this.#options = options;
+  }
+
+  /** Bytes of listings, contents and archives that came in. */
+  received = (): number => this.#contents + this.#listed;
+
+  /** The folder that the caller exports under `name`. */
+  tree(name: string, { identity, lazy = false }: FolderExport): RemoteTree {
+    if (typeof identity !== "string") throw unreadable("an export has no identity");
+    return {
+      identity: JSON.stringify([this.#options.subject, identity, name === CONTEXT_EXPORT]),
+      lazy,
+      entries: (signal) => this.#list(name, signal),
+      read: (path, size, signal) => this.#read(name, path, size, signal),
+    };
+  }
+
+  /** The archive that is the context. */
+  archive(): ReadableStream<Uint8Array> {
+    let stream: Duplex | undefined;
+    return new ReadableStream<Uint8Array>({
+      pull: async (controller) => {
+        stream ??= await this.#ask({ service: "tar" });
+        const chunk = await stream.read();
+        if (!chunk) return controller.close();
+        this.#count(chunk.length);
+        controller.enqueue(chunk);
+      },
+      cancel: () => stream?.reset(),
+    }, { highWaterMark: 0 });
+  }
+
+  secrets(ids: readonly string[] = []): SecretSource {
+    return {
+      get: async (id, signal) => ids.includes(id) ? await this.#secret(id, signal) : undefined,
+    };
+  }
+
+  agents(ids: readonly string[] = []): AgentSource {
+    return {
+      has: (id) => ids.includes(id),
+      connect: (id, signal) => this.#agent(id, signal),
+    };
+  }
+
+  /** Ends what is open. */
+  close(): void {
+    this.#fileStream?.reset();
+  }
+
+  async #ask(ask: Ask): Promise<Duplex> {
+    const stream = this.#options.open();
+    await writeLine(stream, ask);
+    return stream;
+  }
+
+  #count(bytes: number): void {
+    this.#contents += bytes;
+    const { limit, tooLarge } = this.#options;
+    if (limit !== undefined && this.#contents > limit) throw tooLarge(limit);
+  }
+
+  async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry> {
+    const stream = await this.#ask({ service: "list", export: name });
+    const counted = this.#counted(stream);
+    const lines = new LineReader(counted, 64 * 1024);
+    const abort = () => stream.reset();
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      for (let count = 0;; count++) {
+        const line = await lines.line<ListedEntry | ListEnd>();
+        if (Array.isArray(line)) {
+          yield entryOf(line);
+          continue;
+        }
+        if (line && typeof line === "object" && "error" in line) throw told(line.error);
+        if (line?.end !== count) throw unreadable("a listing is cut off");
+        await stream.closeWrite();
+        return;
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      stream.reset();
+    }
+  }
+
+  #counted(stream: Duplex): Duplex {
+    return {
+      ...bound(stream),
+      read: async () => {
+        const chunk = await stream.read();
+        this.#listed += chunk?.length ?? 0;
+        if (this.#listed > MAX_LISTING) throw unreadable("a listing without end");
+        return chunk;
+      },
+    };
+  }
+
+  async *#read(
+    name: string,
+    path: string,
+    size: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<Uint8Array> {
+    signal.throwIfAborted();
+    // The build is over: nobody waits for a caller that does not answer.
+    const abort = () => this.close();
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      const files = await (this.#files ??= this.#connect());
+      let root = this.#roots.get(name);
+      if (!root) this.#roots.set(name, root = files.attach(name));
+      for await (const chunk of files.readFile(await root, path.split("/"), size)) {
+        signal.throwIfAborted();
+        this.#count(chunk.length);
+        yield chunk;
+      }
+    } catch (error) {
+      if (error instanceof ServerError) {
+        throw unreadable(`${path} could not be read (error ${error.errno})`, error);
+      }
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  async #connect(): Promise<NinepClient> {
+    this.#fileStream = await this.#ask({ service: "9p" });
+    return await NinepClient.connect(this.#fileStream);
+  }
+
+  /** A stream of a service that says first whether it has what was asked for. */
+  async #found(ask: Ask, signal: AbortSignal) {
+    signal.throwIfAborted();
+    const stream = await this.#ask(ask);
+    const abort = () => stream.reset();
+    signal.addEventListener("abort", abort, { once: true });
+    const lines = new LineReader(stream);
+    try {
+      const answer = await lines.line<Found>();
+      if (typeof answer?.found !== "boolean") throw unreadable(`no answer for ${ask.service}`);
+      if (answer.error) throw told(answer.error);
+      return { stream, lines, found: answer.found, abort };
+    } catch (error) {
+      stream.reset();
+      signal.throwIfAborted();
+      throw error;
+    }
+  }
+
+  async #secret(id: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
+    const { stream, lines, found, abort } = await this.#found({ service: "secret", id }, signal);
+    try {
+      if (!found) return undefined;
+      const parts: Uint8Array<ArrayBuffer>[] = [];
+      let size = 0;
+      for (let part = await lines.read(); part; part = await lines.read()) {
+        size += part.length;
+        if (size > MAX_SECRET) {
+          throw unreadable(`secret ${id} has more than ${MAX_SECRET} bytes`);
+        }
+        parts.push(part as Uint8Array<ArrayBuffer>);
+      }
+      return new Uint8Array(await new Blob(parts).arrayBuffer());
+    } finally {
+      signal.removeEventListener("abort", abort);
+      await stream.closeWrite().catch(() => {/* it is gone */});
+      stream.reset();
+    }
+  }
+
+  async #agent(id: string, signal: AbortSignal): Promise<AgentConnection> {
+    const { stream, lines, found, abort } = await this.#found({ service: "ssh", id }, signal);
+    if (!found) {
+      stream.reset();
+      throw unreadable(`there is no SSH agent ${id}`);
+    }
+    return {
+      readable: readableOf({ ...bound(stream), read: () => lines.read() }),
+      writable: writableOf(stream),
+      [Symbol.asyncDispose]: () => {
+        signal.removeEventListener("abort", abort);
+        stream.reset();
+        return Promise.resolve();
+      },
+    };
+  }
+}
+
+/** The methods of a stream as an object of their own. */
+function bound(stream: Duplex): Duplex {
+  return {
+    read: () => stream.read(),
+    write: (bytes) => stream.write(bytes),
+    closeWrite: () => stream.closeWrite(),
+    reset: () => stream.reset(),
+  };
+}
+
+function entryOf([path, kind, mode, size, mtime, stamp, link]: ListedEntry): RemoteEntry {
+  return {
+    path,
+    type: KINDS[kind],
+    mode,
+    size,
+    mtime,
+    stamp,
+    ...link !== undefined && { link },
+  };
+}
+
+const RECORD_LIMIT = 1000;
+
+/** Throws `argument_invalid` for what is no request of this protocol. */
+export function checkRequest(value: unknown): AttachRequest {
+  const request = value as Partial<AttachRequest> | undefined | null;
+  const list = (ids: unknown) =>
+    ids === undefined || Array.isArray(ids) && ids.every((id) => typeof id === "string");
+  const folder = (one: unknown) => typeof (one as FolderExport | null)?.identity === "string";
+  const context = request?.context;
+  const contexts = Object.values(request?.contexts ?? {});
+  const known = typeof request === "object" && typeof request?.query === "string" &&
+    (context?.kind === "tar" ||
+      context?.kind === "folder" && folder(context) && typeof context.dockerfile === "string" &&
+        typeof context.ignore === "string") &&
+    contexts.every(folder) && contexts.length <= RECORD_LIMIT &&
+    list(request.secrets) && list(request.ssh);
+  if (known) return request as AttachRequest;
+  throw new SvcError("argument_invalid", "Cannot build: the session's request is not readable", {
+    help: "build with a client of the server's own version",
+  });
+}

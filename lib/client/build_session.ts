@@ -1,0 +1,209 @@
+/** `GET /build/attach` from the client's side: the build's events out, its inputs served (lib/api). */
+import type { BuildEvent } from "../api/build.ts";
+import {
+  type Ask,
+  ATTACH_PATH,
+  type AttachRequest,
+  type Found,
+  type ListedEntry,
+  type ListEnd,
+} from "../api/build_session.ts";
+import { toProblem } from "../api/problem.ts";
+import { asSvcError, SvcError } from "../base/errors.ts";
+import { connDuplex, type Duplex } from "../wire/duplex.ts";
+import { LineReader, writeLine } from "../wire/lines.ts";
+import type { ConfinedFolder } from "../wire/ninep/folder.ts";
+import { serveNinep } from "../wire/ninep/server.ts";
+import { socketLink } from "../wire/socket_link.ts";
+import { YamuxSession } from "../wire/yamux/session.ts";
+import type { Client } from "./client.ts";
+
+/** What the build may read here, and nothing else. */
+export interface BuildInputs {
+  /** By the name of the export. */
+  folders: ReadonlyMap<string, {
+    folder: ConfinedFolder;
+    list(signal: AbortSignal): AsyncIterable<ListedEntry>;
+  }>;
+  /** The context as an archive; read once. */
+  archive?: ReadableStream<Uint8Array>;
+  /** By id. */
+  secrets: ReadonlyMap<string, () => Promise<Uint8Array>>;
+  /** Connections to SSH agents by id. */
+  agents: ReadonlyMap<string, () => Promise<Deno.Conn>>;
+  signal: AbortSignal;
+}
+
+/** Lines of a listing are gathered up to this size. */
+const BATCH = 64 * 1024;
+
+const encoder = new TextEncoder();
+
+class Server {
+  #inputs: BuildInputs;
+
+  constructor(inputs: BuildInputs) {
+    this.#inputs = inputs;
+  }
+
+  async serve(stream: Duplex): Promise<void> {
+    try {
+      const lines = new LineReader(stream);
+      const ask = await lines.line<Ask>();
+      await this.#answer(ask, stream, lines);
+      await stream.closeWrite();
+    } catch {
+      // The server learns that its stream ended; what it was for is told by the build's end.
+      stream.reset();
+    }
+  }
+
+  async #answer(ask: Ask | undefined, stream: Duplex, lines: LineReader): Promise<void> {
+    switch (ask?.service) {
+      case "list":
+        return await this.#list(ask.export, stream);
+      case "9p": {
+        const folders = [...this.#inputs.folders].map(([name, { folder }]) =>
+          [name, folder] as const
+        );
+        return await serveNinep(after(stream, lines), new Map(folders));
+      }
+      case "tar":
+        return await this.#archive(stream);
+      case "secret":
+        return await this.#secret(ask.id, stream);
+      case "ssh":
+        return await this.#agent(ask.id, stream, lines);
+      default:
+        throw new SvcError("argument_invalid", "Cannot answer the server: the service is unknown");
+    }
+  }
+
+  async #list(name: string, stream: Duplex): Promise<void> {
+    let text = "";
+    let count = 0;
+    let end: ListEnd;
+    try {
+      const folder = this.#inputs.folders.get(name);
+      if (!folder) throw new SvcError("not_found", `Cannot list ${name}: it is not exported`);
+      for await (const entry of folder.list(this.#inputs.signal)) {
+        text += JSON.stringify(entry) + "\n";
+        count++;
+        if (text.length < BATCH) continue;
+        await stream.write(encoder.encode(text));
+        text = "";
+      }
+      end = { end: count };
+    } catch (error) {
+      end = { error: toProblem(asSvcError(error, "Cannot read the build context")) };
+    }
+    await stream.write(encoder.encode(text + JSON.stringify(end) + "\n"));
+  }
+
+  async #archive(stream: Duplex): Promise<void> {
+    const { archive } = this.#inputs;
+    if (!archive || archive.locked) throw new SvcError("not_found", "Cannot send the archive");
+    for await (const chunk of archive) await stream.write(chunk);
+  }
+
+  async #secret(id: string, stream: Duplex): Promise<void> {
+    const read = this.#inputs.secrets.get(id);
+    if (!read) return await writeLine(stream, { found: false } satisfies Found);
+    let bytes: Uint8Array;
+    try {
+      bytes = await read();
+    } catch (error) {
+      const problem = toProblem(asSvcError(error, `Cannot read secret ${id}`));
+      return await writeLine(stream, { found: false, error: problem } satisfies Found);
+    }
+    await writeLine(stream, { found: true } satisfies Found);
+    await stream.write(bytes);
+  }
+
+  async #agent(id: string, stream: Duplex, lines: LineReader): Promise<void> {
+    const connect = this.#inputs.agents.get(id);
+    if (!connect) return await writeLine(stream, { found: false } satisfies Found);
+    let conn: Deno.Conn;
+    try {
+      conn = await connect();
+    } catch (error) {
+      const problem = toProblem(asSvcError(error, `Cannot reach SSH agent ${id}`));
+      return await writeLine(stream, { found: false, error: problem } satisfies Found);
+    }
+    const agent = connDuplex(conn);
+    try {
+      await writeLine(stream, { found: true } satisfies Found);
+      const incoming = pump(after(stream, lines), agent).finally(() => agent.closeWrite());
+      // Whichever side ends first ends both: the protocol has no half of its own.
+      await Promise.race([incoming, pump(agent, stream)]);
+    } finally {
+      agent.reset();
+    }
+  }
+}
+
+/** The stream, with what was read of it ahead. */
+function after(stream: Duplex, lines: LineReader): Duplex {
+  return {
+    read: () => lines.read(),
+    write: (bytes) => stream.write(bytes),
+    closeWrite: () => stream.closeWrite(),
+    reset: () => stream.reset(),
+  };
+}
+
+async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Promise<void> {
+  for (let chunk = await from.read(); chunk; chunk = await from.read()) await to.write(chunk);
+}
+
+async function openSession(
+  client: Client,
+  onStream: (stream: Duplex) => void,
+): Promise<YamuxSession> {
+  // The socket is there before the session is: what came until then waits.
+  const waiting: ((session: YamuxSession) => void)[] = [];
+  const state: { tell(what: (session: YamuxSession) => void): void } = {
+    tell: (what) => void waiting.push(what),
+  };
+  const socket = await client.socket(ATTACH_PATH, undefined, {
+    onMessage: (data) => state.tell((session) => session.receive(data)),
+    onClose: () => state.tell((session) => session.lost()),
+  });
+  const session = new YamuxSession(socketLink(socket), { role: "client", onStream });
+  state.tell = (what) => what(session);
+  for (const what of waiting) what(session);
+  return session;
+}
+
+/**
+ * Runs a build whose inputs stay here; its events, the last one `result` or `error`. Throws `not_found`
+ * where the server has no such sessions, before it has read anything, and `upstream_failed` where the
+ * connection breaks.
+ */
+export async function* attachBuild(
+  client: Client,
+  request: AttachRequest,
+  inputs: BuildInputs,
+): AsyncGenerator<BuildEvent> {
+  const server = new Server(inputs);
+  const session = await openSession(client, (stream) => void server.serve(stream));
+  const abort = () => session[Symbol.dispose]();
+  inputs.signal.addEventListener("abort", abort, { once: true });
+  try {
+    inputs.signal.throwIfAborted();
+    const control = session.open();
+    await writeLine(control, request);
+    const lines = new LineReader(control, Infinity);
+    for (let event = await lines.line<BuildEvent>(); event; event = await lines.line()) {
+      yield event;
+      if (event.type === "result" || event.type === "error") break;
+    }
+    await session.close();
+  } catch (error) {
+    inputs.signal.throwIfAborted();
+    throw error;
+  } finally {
+    inputs.signal.removeEventListener("abort", abort);
+    session[Symbol.dispose]();
+  }
+}
