@@ -8,6 +8,7 @@ package_of() {
   docker | dockerd) echo docker.io ;;
   ip) echo iproute2 ;;
   ceph) echo ceph-common ;;
+  ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
   diodcat | diodls) echo diod ;;
   *) echo "$1" ;;
   esac

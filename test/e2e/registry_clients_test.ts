@@ -1,6 +1,7 @@
 /** skopeo, podman and docker push to and pull from the registry; digests are compared both ways. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { startDockerd } from "../peers/dockerd.ts";
 import { baseImage, e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const LAYERS: Record<string, string | Uint8Array>[] = [
@@ -134,46 +135,6 @@ e2eTest("podman pulls and pushes", {
     assert.deepEqual(again.map((image: { Digest: string }) => image.Digest), [digest]);
   });
 });
-
-/** A dockerd that touches nothing of the host's network; its socket is `docker.sock` in `folder`. */
-async function startDockerd(folder: string): Promise<AsyncDisposable & { host: string }> {
-  const host = `unix://${folder}/docker.sock`;
-  const process = new Deno.Command("sh", {
-    args: [
-      "-c",
-      `exec dockerd --bridge=none --iptables=false --ip-forward=false --storage-driver=vfs \
-        --data-root "$0/data" --exec-root "$0/exec" --pidfile "$0/pid" -H "$1" >"$0/dockerd.log" 2>&1`,
-      folder,
-      host,
-    ],
-    env: { PATH: `${Deno.env.get("PATH")}:/usr/sbin:/sbin` },
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  let ended = false;
-  const status = process.status.finally(() => ended = true);
-  const stop = async () => {
-    if (!ended) process.kill("SIGTERM");
-    const timer = setTimeout(() => ended || process.kill("SIGKILL"), 15_000);
-    await status;
-    clearTimeout(timer);
-  };
-  for (let attempt = 0;; attempt++) {
-    const info = await new Deno.Command("docker", {
-      args: ["-H", host, "version"],
-      stdout: "null",
-      stderr: "null",
-    }).output();
-    if (info.success) return { host, [Symbol.asyncDispose]: stop };
-    if (ended || attempt === 100) {
-      await stop();
-      const text = await Deno.readTextFile(join(folder, "dockerd.log"));
-      throw new Error(`dockerd did not start:\n${text.slice(-3000)}`);
-    }
-    await new Promise((resolve) => setTimeout(resolve, 150));
-  }
-}
 
 e2eTest("docker pulls and pushes", {
   commands: ["skopeo", "docker", "dockerd"],

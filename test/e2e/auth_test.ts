@@ -1,0 +1,275 @@
+/** Real clients log in: docker, podman, skopeo, a pull secret, ssh-keygen, ssh-agent, curl with TLS. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import type { ChallengeResponse, SessionResponse } from "../../lib/api/auth.ts";
+import type { WellKnown } from "../../lib/api/info.ts";
+import { writeBaseLayout } from "../peers/base_image.ts";
+import { startDockerd } from "../peers/dockerd.ts";
+import { makeAuthority, makeCertificate } from "../peers/pki.ts";
+import { e2eTest, EXECUTABLE, freePort, runTool, type Server, startServer } from "./harness.ts";
+
+const TOKEN = "e2e-static-token-9f2c41d8";
+
+async function withFolder(work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-auth-" });
+  try {
+    await work(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const layout = (folder: string) =>
+  writeBaseLayout(join(folder, "layout"), "base").then(() => `oci:${folder}/layout:base`);
+
+const SKOPEO = ["--insecure-policy", "copy", "--quiet"];
+
+async function fails(work: Promise<unknown>, why: RegExp): Promise<void> {
+  await assert.rejects(work, (error) => {
+    assert.match(String(error), why);
+    assert(!String(error).includes(TOKEN));
+    return true;
+  });
+}
+
+/** A Secret of type kubernetes.io/dockerconfigjson, as a kubelet has it in its hands. */
+async function pullSecret(folder: string, host: string, token: string): Promise<string> {
+  const path = join(folder, "pull-secret.json");
+  const auth = btoa(`kubelet:${token}`);
+  await Deno.writeTextFile(path, JSON.stringify({ auths: { [host]: { auth } } }));
+  return path;
+}
+
+e2eTest("skopeo and podman log in with the token, and a pull secret pulls", {
+  commands: ["skopeo", "podman"],
+  files: ["/bin/busybox"],
+  root: true,
+}, async () => {
+  await using server = await startServer({ env: { SVC_AUTH_TOKEN: TOKEN } });
+  await withFolder(async (folder) => {
+    const source = await layout(folder);
+    const image = `docker://${server.host}/team/base:v1`;
+    for (const tool of ["skopeo", "podman"]) {
+      const authfile = join(folder, `${tool}.json`);
+      const login = (password: string) =>
+        runTool(tool, [
+          ...["login", "--tls-verify=false", "--authfile", authfile],
+          ...["-u", "anybody", "-p", password, server.host],
+        ]);
+      const copy = (...args: string[]) =>
+        runTool("skopeo", [...SKOPEO, "--authfile", authfile, ...args]);
+      await fails(login("wrong"), /unauthorized|invalid username\/password|401/i);
+      await login(TOKEN);
+      await copy("--dest-tls-verify=false", source, image);
+      await copy("--src-tls-verify=false", image, `dir:${folder}/${tool}`);
+    }
+    const secret = await pullSecret(folder, server.host, TOKEN);
+    const pull = ["--src-tls-verify=false", image, `dir:${folder}/kubelet`];
+    await runTool("skopeo", [...SKOPEO, "--authfile", secret, ...pull]);
+    await fails(
+      runTool("skopeo", [...SKOPEO, "--src-no-creds", ...pull]),
+      /unauthorized|credential/i,
+    );
+    assert(!server.log().includes(TOKEN));
+  });
+});
+
+e2eTest("docker logs in; without a login it pulls where pulls are anonymous", {
+  commands: ["skopeo", "docker", "dockerd"],
+  files: ["/bin/busybox"],
+  root: true,
+}, async () => {
+  await withFolder(async (folder) => {
+    const source = await layout(folder);
+    await Deno.mkdir(join(folder, "dockerd"));
+    await using dockerd = await startDockerd(join(folder, "dockerd"));
+    for (const anonymous of [false, true]) {
+      await using server = await startServer({
+        env: {
+          SVC_AUTH_TOKEN: TOKEN,
+          SVC_REGISTRY_ANONYMOUS_PULL: anonymous ? "1" : "0",
+        },
+      });
+      const name = `${server.host}/team/base:v1`;
+      const creds = ["--dest-tls-verify=false", "--dest-creds", `x:${TOKEN}`];
+      await runTool("skopeo", [...SKOPEO, ...creds, source, `docker://${name}`]);
+      const config = join(folder, `config-${anonymous}`);
+      const docker = (...args: string[]) =>
+        runTool("docker", ["--config", config, "-H", dockerd.host, ...args]);
+      const copy = `${server.host}/docker/copy:v1`;
+      if (anonymous) {
+        await docker("pull", "--quiet", name);
+        await docker("tag", name, copy);
+        await fails(docker("push", copy), /unauthorized|denied|authentication|no basic auth/i);
+      } else {
+        await fails(docker("pull", "--quiet", name), /unauthorized|no basic auth|credential/i);
+      }
+      const login = ["login", "-u", "anybody", server.host, "-p"];
+      await fails(docker(...login, "wrong"), /unauthorized|401/i);
+      await docker(...login, TOKEN);
+      await docker("pull", "--quiet", name);
+      await docker("tag", name, copy);
+      await docker("push", copy);
+      assert(!server.log().includes(TOKEN));
+    }
+  });
+});
+
+const api = async <T>(server: Server, path: string, body: unknown): Promise<T> => {
+  const response = await fetch(server.url + path, { method: "POST", body: JSON.stringify(body) });
+  const text = await response.text();
+  assert(response.ok, `${path}: ${response.status} ${text}`);
+  return JSON.parse(text);
+};
+
+/** An agent that holds these keys. */
+async function startAgent(
+  folder: string,
+  keys: string[],
+): Promise<Disposable & { socket: string }> {
+  const socket = join(folder, "agent.sock");
+  const process = new Deno.Command("ssh-agent", {
+    args: ["-D", "-a", socket],
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  const stop = { socket, [Symbol.dispose]: () => process.kill("SIGTERM") };
+  for (let n = 0;; n++) {
+    const added = await new Deno.Command("ssh-add", {
+      args: ["-q", ...keys],
+      env: { SSH_AUTH_SOCK: socket },
+      stdin: "null",
+      stderr: "null",
+    }).output();
+    if (added.success) return stop;
+    if (n === 600) {
+      stop[Symbol.dispose]();
+      throw new Error("ssh-agent did not take the keys");
+    }
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+e2eTest("ssh-keygen and ssh-agent prove keys of every kind", {
+  commands: ["ssh-keygen", "ssh-agent", "ssh-add"],
+}, async () => {
+  await withFolder(async (folder) => {
+    const kinds = [["ed25519"], ["ecdsa", "-b", "256"], ["ecdsa", "-b", "521"], [
+      "rsa",
+      "-b",
+      "3072",
+    ]];
+    const keys: { path: string; name: string; agent: boolean }[] = [];
+    for (const [n, kind] of kinds.entries()) {
+      const path = join(folder, `key${n}`);
+      const make = ["-q", "-t", ...kind, "-N", "", "-C", `user ${n}`, "-f", path];
+      await runTool("ssh-keygen", make);
+      keys.push({ path, name: `user ${n}`, agent: false }, {
+        path,
+        name: `user ${n}`,
+        agent: true,
+      });
+    }
+    const lines = await Promise.all(
+      [0, 1, 2, 3].map((n) => Deno.readTextFile(join(folder, `key${n}.pub`))),
+    );
+    await using server = await startServer({ env: { SVC_AUTHORIZED_KEYS: lines.join("") } });
+    using agent = await startAgent(folder, [0, 1, 2, 3].map((n) => join(folder, `key${n}`)));
+    const known = await (await fetch(`${server.url}/.well-known/svc`)).json() as WellKnown;
+    const { challenge: ask, session: open, namespace } = known.keyAuth!;
+    for (const { path, name, agent: byAgent } of keys) {
+      const listed = await runTool("ssh-keygen", ["-lf", `${path}.pub`]);
+      const fingerprint = listed.stdout.split(" ")[1];
+      const { challenge } = await api<ChallengeResponse>(server, ask, { fingerprint, ttl: "10m" });
+      const file = join(folder, "challenge");
+      await Deno.writeTextFile(file, challenge);
+      await runTool("ssh-keygen", [
+        ...["-q", "-Y", "sign", "-n", namespace, "-f", byAgent ? `${path}.pub` : path],
+        file,
+      ], byAgent ? { env: { SSH_AUTH_SOCK: agent.socket } } : {});
+      const signature = await Deno.readTextFile(`${file}.sig`);
+      await Deno.remove(`${file}.sig`);
+      const session = await api<SessionResponse>(server, open, { challenge, signature });
+      assert.equal(session.subject, name);
+      const info = await server.svc(["info", "--output", "json"], {
+        env: { SVC_TOKEN: session.token },
+      });
+      assert.equal(info.code, 0, info.stderr);
+      assert.equal(JSON.parse(info.stdout).identity.subject, name);
+      assert(!server.log().includes(session.token));
+    }
+    const without = await server.svc(["info"]);
+    assert.equal(without.code, 1);
+    assert.match(without.stderr, /credential is needed/);
+  });
+});
+
+e2eTest("HTTPS with client certificates, replaced while it serves", {
+  commands: ["openssl", "curl"],
+}, async () => {
+  await withFolder(async (folder) => {
+    const ca = await makeAuthority(folder, "ca");
+    const server = await makeCertificate(folder, "server", ca);
+    const alice = await makeCertificate(folder, "alice", ca);
+    const foreign = await makeAuthority(folder, "foreign");
+    const mallory = await makeCertificate(folder, "mallory", foreign);
+    const port = freePort();
+    const child = new Deno.Command(EXECUTABLE, {
+      args: [
+        ...["serve", "--addr", `127.0.0.1:${port}`, "--data-dir", join(folder, "data")],
+        ...["--tls-cert", server.cert, "--tls-key", server.key, "--tls-client-ca", ca.cert],
+      ],
+      env: { SVC_HOST_NETWORK: "1" },
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    let log = "";
+    const logged = (async () => {
+      for await (const text of child.stderr.pipeThrough(new TextDecoderStream())) log += text;
+    })();
+    const url = `https://localhost:${port}`;
+    const curl = (path: string, ...args: string[]) =>
+      runTool("curl", ["-sS", "--max-time", "20", "--cacert", ca.cert, ...args, url + path]);
+    const until = async (condition: () => Promise<boolean>) => {
+      for (let n = 0; !await condition(); n++) {
+        assert(n < 600, `in time; its log:\n${log}`);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    const serial = async () => {
+      const { stdout } = await new Deno.Command("sh", {
+        args: [
+          "-c",
+          `openssl s_client -connect 127.0.0.1:${port} </dev/null 2>/dev/null | openssl x509 -serial -noout`,
+        ],
+      }).output();
+      return new TextDecoder().decode(stdout);
+    };
+    try {
+      await until(() => curl("/readyz", "-f").then(() => true, () => false));
+      const status = ["-o", "/dev/null", "-w", "%{http_code}"];
+      const info = "/.svc/v1/info";
+      assert.equal((await curl(info, ...status)).stdout, "401");
+      const asAlice = ["--cert", alice.cert, "--key", alice.key];
+      const { identity } = JSON.parse((await curl(info, ...asAlice)).stdout);
+      assert.equal(identity.subject, "alice");
+      const asMallory = ["--cert", mallory.cert, "--key", mallory.key];
+      assert.equal((await curl(info, ...status, ...asMallory)).stdout, "401");
+      const before = await serial();
+      const next = await makeCertificate(folder, "next", ca);
+      await Deno.writeTextFile(server.cert, "rubbish");
+      await until(() => Promise.resolve(/last good ones stay in use/.test(log)));
+      assert.equal(await serial(), before);
+      await Deno.copyFile(next.key, server.key);
+      await Deno.copyFile(next.cert, server.cert);
+      await until(async () => await serial() !== before);
+      assert.equal((await curl(info, ...status, ...asAlice)).stdout, "200");
+    } finally {
+      child.kill("SIGTERM");
+      await child.status;
+      await logged;
+    }
+  });
+});
