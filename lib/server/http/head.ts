@@ -21,8 +21,9 @@ export interface BodyHead extends SimpleHead {
   awaitsContinue: boolean;
 }
 
-const REQUEST_LINE = /^(GET|HEAD) (\/[!-~]*) HTTP\/1\.1$/;
-const BODY_LINE = /^(PATCH|POST|PUT) (\/[!-~]*) HTTP\/1\.1$/;
+/** Without backslashes, which some take for slashes. */
+const REQUEST_LINE = /^(GET|HEAD) (\/[!-[\]-~]*) HTTP\/1\.1$/;
+const BODY_LINE = /^(PATCH|POST|PUT) (\/[!-[\]-~]*) HTTP\/1\.1$/;
 const LENGTH = /^(?:0|[1-9]\d{0,14})$/;
 /** The value's blanks are trimmed afterwards: to find its ends here could take quadratic time. */
 const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~]*)$/;

@@ -91,7 +91,7 @@ function countOf({ rawHeaders }: IncomingMessage, name: string): number {
 
 /**
  * The answer to what node's parser lets through and others may read in another way: a version that we do
- * not speak, no host or several (RFC 9112 3.2), no address, a body in a coding that nobody here undoes
+ * not speak, no host or several (RFC 9112 3.2), no address or one with backslashes (RFC 3986 has none), a body in a coding that nobody here undoes
  * (RFC 9112 6.1).
  */
 function refusalOf(source: Source, message: IncomingMessage): Reply | undefined {
@@ -100,7 +100,8 @@ function refusalOf(source: Source, message: IncomingMessage): Reply | undefined 
     return plainReply(505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
   }
   const isNamed = hostOf(source) !== undefined || httpVersion === "1.0";
-  const isAddressed = source.target.startsWith("/") || URL.canParse(source.target);
+  const { target } = source;
+  const isAddressed = !target.includes("\\") && (target.startsWith("/") || URL.canParse(target));
   if (!isNamed || !isAddressed || countOf(message, "host") > 1) {
     return plainReply(400, "the request names no host or several, or no path");
   }
