@@ -1,6 +1,6 @@
 /** SSH public keys: ed25519, ECDSA over the NIST curves, and RSA (RFC 4253 6.6, RFC 5656, RFC 8709). */
 import { Buffer } from "node:buffer";
-import { createPublicKey, hash, type JsonWebKey, type KeyObject } from "node:crypto";
+import { createPublicKey, hash, type KeyObject } from "node:crypto";
 import { Malformed, WireReader } from "./wire.ts";
 
 export interface SshPublicKey {
