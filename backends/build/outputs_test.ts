@@ -32,11 +32,11 @@ async function take(
 ): Promise<string> {
   const { id, size } = result.outputs!.find((output) => output.index === index)!;
   const path = `${folder}/taken-${id}`;
-  const taken = await builder.outputs!.take(id);
+  const taken = await builder.archives!.take(id);
   assert.equal(taken!.size, size);
   await Deno.writeFile(path, taken!.stream);
   assert.equal((await Deno.stat(path)).size, size);
-  assert.equal(await builder.outputs!.take(id), undefined);
+  assert.equal(await builder.archives!.take(id), undefined);
   return path;
 }
 

@@ -31,6 +31,8 @@ export interface BuildResult {
   platforms?: BuiltPlatform[];
   /** Archives that wait to be taken (`GET /build/outputs/{id}`). */
   outputs?: BuildOutput[];
+  /** Caches that were stored where `cacheto` says. */
+  caches?: BuiltCache[];
   /** Steps run and steps answered by the cache. */
   ran: number;
   cached: number;
@@ -52,4 +54,17 @@ export interface BuildOutput {
   id: string;
   /** Bytes of the archive. */
   size: number;
+}
+
+export interface BuiltCache {
+  /** Place of the `cacheto` parameter, from 0. */
+  index: number;
+  /** Of its manifest. */
+  digest: string;
+  /** Bytes of its blobs. */
+  size: number;
+  /** Where it was pushed to. */
+  name?: string;
+  /** An archive of it that waits to be taken (`GET /build/outputs/{id}`). */
+  id?: string;
 }

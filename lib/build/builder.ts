@@ -1,5 +1,6 @@
 /** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import type { CacheFromSpec, CacheToSpec } from "../api/build_cache_spec.ts";
 import type { OutputSpec } from "../api/build_output.ts";
 import type { BuildCache } from "./cache/cache.ts";
 import type { Spool } from "./export/spool.ts";
@@ -45,6 +46,9 @@ export interface BuildDelivery {
   outputs?: OutputSpec[];
   /** As `--annotation` has them. */
   annotations?: string[];
+  /** Caches of other machines; one that is not there is a warning. */
+  cacheFrom?: CacheFromSpec[];
+  cacheTo?: CacheToSpec[];
 }
 
 export interface BuildOptions {
@@ -58,8 +62,11 @@ export interface Builder extends AsyncDisposable {
    * command, exitCode, output) or what storage threw; events tell the story until then.
    */
   build(request: BuildRequest, options: BuildOptions): Promise<BuildResult>;
-  /** Archives that outputs gave, each to be taken once; absent where another process keeps them. */
-  readonly outputs?: Pick<Spool, "take">;
+  /**
+   * Archives that outputs gave, each to be taken once, and those that clients send for a build; absent
+   * where another process keeps them.
+   */
+  readonly archives?: Pick<Spool, "take" | "put">;
   /** What it keeps for later builds; absent where another process keeps it. */
   readonly cache?: Pick<BuildCache, "usage" | "prune">;
   /** Makes trees of remote contexts, for named ones; absent where another process keeps them. */

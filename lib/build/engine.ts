@@ -7,6 +7,8 @@ import { formatPlatform } from "../oci/platform.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import { BuildCache } from "./cache/cache.ts";
+import { mountIds } from "./cache/export.ts";
+import { openImports } from "./cache/places.ts";
 import type { Shelf } from "./cache/shelf.ts";
 import { SnapshotShelf } from "./cache/snapshots.ts";
 import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
@@ -47,6 +49,8 @@ export interface BuilderDeps {
   unpack: Unpack;
 }
 
+type Imports = NonNullable<Awaited<ReturnType<typeof openImports>>>;
+
 const CONTEXT = { id: "context", name: "load build context" };
 const EXPORT = { id: "export", name: "export image" };
 
@@ -62,12 +66,13 @@ function nameByPlatform(plan: BuildPlan): void {
 }
 
 function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) {
-  const { tags, outputs = [], annotations = [] } = request;
+  const { tags, outputs = [], annotations = [], cacheTo = [] } = request;
   return {
     images,
     tags,
     outputs: outputs.length > 0 ? outputs : [PLAIN_OUTPUT],
     annotations,
+    cacheTo,
     spool,
   };
 }
@@ -75,7 +80,7 @@ function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) 
 class LocalBuilder implements Builder {
   readonly cache: BuildCache;
   readonly contexts: KeptContexts;
-  readonly outputs: Spool;
+  readonly archives: Spool;
   #deps: BuilderDeps;
   #engine: Engine;
   #running = new Set<Promise<unknown>>();
@@ -87,13 +92,13 @@ class LocalBuilder implements Builder {
   constructor(
     deps: BuilderDeps,
     engine: Engine,
-    kept: { cache: BuildCache; contexts: KeptContexts; outputs: Spool },
+    kept: { cache: BuildCache; contexts: KeptContexts; archives: Spool },
   ) {
     this.#deps = deps;
     this.#engine = engine;
     this.cache = kept.cache;
     this.contexts = kept.contexts;
-    this.outputs = kept.outputs;
+    this.archives = kept.archives;
   }
 
   async build(request: BuildRequest, options: BuildOptions): Promise<BuildResult> {
@@ -126,7 +131,7 @@ class LocalBuilder implements Builder {
     this.#stop.abort(reason);
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
     await this.#engine.flights.idle();
-    this.outputs[Symbol.dispose]();
+    this.archives[Symbol.dispose]();
   }
 
   #keep(work: Promise<unknown>): void {
@@ -146,6 +151,7 @@ class LocalBuilder implements Builder {
     const platforms = parsePlatforms(request.platform);
     const context = await this.#receive(request, reporter, signal);
     const solvers: Solver[] = [];
+    let imports: Imports | undefined;
     try {
       const dockerfile = this.#dockerfile(request, context);
       const plans: BuildPlan[] = [];
@@ -164,9 +170,17 @@ class LocalBuilder implements Builder {
       }
       for (const { message, line } of plans[0].warnings) reporter.warning(message, line);
       // What cannot be delivered or run is refused before any work is done.
-      const delivery = deliveryOf(request, this.#deps.images, this.outputs);
+      const delivery = deliveryOf(request, this.#deps.images, this.archives);
       checkExport(delivery);
       for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file);
+      imports = await openImports(request.noCache ? [] : request.cacheFrom ?? [], {
+        images: this.#deps.images,
+        spool: this.archives,
+        cacheMounts: this.#engine.cacheMounts,
+        mountIds: mountIds(plans),
+        reporter,
+        signal,
+      });
       for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
       const solved = await this.#solve(
         plans,
@@ -174,13 +188,19 @@ class LocalBuilder implements Builder {
           file: dockerfile.file,
           context,
           noCache: request.noCache,
+          ...(imports && { imported: imports.cache }),
         },
         solvers,
         reporter,
         signal,
       );
-      const exported = await this.#export(delivery, solved, reporter, signal);
-      if (reporter.ran > 0) this.#keep(this.#sync());
+      const exported = await this.#export(
+        { ...delivery, ...(imports && { imported: imports.cache }) },
+        solved,
+        reporter,
+        signal,
+      );
+      if (reporter.ran > 0 || imports) this.#keep(this.#sync());
       return {
         ...exported,
         ran: reporter.ran,
@@ -188,7 +208,7 @@ class LocalBuilder implements Builder {
         durationMs: Math.round(performance.now() - began),
       };
     } finally {
-      await this.#release(context, solvers);
+      await this.#release([context, ...imports ? [imports] : []], solvers);
     }
   }
 
@@ -212,7 +232,7 @@ class LocalBuilder implements Builder {
         for (const vertex of plan.vertices) {
           reporter.done(vertex.id, "cached", vertex.kind !== "image");
         }
-        return { plan, outcomes };
+        return { plan, outcomes, ...await solver.knowledge() };
       } catch (error) {
         abort.abort(error);
         throw error;
@@ -259,7 +279,7 @@ class LocalBuilder implements Builder {
   }
 
   async #export(
-    delivery: ReturnType<typeof deliveryOf>,
+    delivery: ReturnType<typeof deliveryOf> & { imported?: Imports["cache"] },
     solved: SolvedPlan[],
     reporter: Reporter,
     signal: AbortSignal,
@@ -270,6 +290,7 @@ class LocalBuilder implements Builder {
       const exported = await exportResult(this.#engine, {
         ...delivery,
         solved,
+        onWarning: (message) => reporter.warning(message),
         onProgress: (label, current, total) =>
           reporter.step(EXPORT.id, { type: "progress", label, current, total }),
         signal,
@@ -295,14 +316,13 @@ class LocalBuilder implements Builder {
   }
 
   /** Another build may still be running a step that this one began, with this one's context. */
-  async #release(context: Context, solvers: readonly Solver[]): Promise<void> {
-    const released = Promise.all(solvers.map((solver) => solver.released()));
-    if (solvers.some((solver) => solver.lent)) {
-      this.#keep(released.then(() => context[Symbol.asyncDispose]()));
-      return;
-    }
-    await released;
-    await context[Symbol.asyncDispose]();
+  async #release(used: AsyncDisposable[], solvers: readonly Solver[]): Promise<void> {
+    const letGo = async () => {
+      await Promise.all(solvers.map((solver) => solver.released()));
+      for (const one of used) await one[Symbol.asyncDispose]();
+    };
+    if (solvers.some((solver) => solver.lent)) return this.#keep(letGo());
+    await letGo();
   }
 
   async #sync(): Promise<void> {
@@ -350,6 +370,6 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   return new LocalBuilder(deps, engine, {
     cache,
     contexts,
-    outputs: await Spool.open(`${root}/outputs`),
+    archives: await Spool.open(`${root}/outputs`),
   });
 }

@@ -23,6 +23,18 @@ export interface ImageResolver {
    * `upstream_failed`.
    */
   resolve(name: string, options?: ReadOptions & { platform?: Platform }): Promise<ResolvedImage>;
+  /**
+   * Where anything of that name would be, whatever it is; nothing is asked for yet. Throws
+   * `reference_invalid`.
+   */
+  place(name: string): {
+    source: ImageSource;
+    repository: string;
+    /** Tag or digest. */
+    reference: string;
+    /** The complete name. */
+    name: string;
+  };
   /** Where an image of that name is pushed to. Throws `reference_invalid`. */
   target(name: string): { sink: ImageSink; repository: string; tag: string; name: string };
 }

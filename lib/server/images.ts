@@ -139,6 +139,12 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
       return { name, source, repository, descriptor, manifest, config };
     },
 
+    place(text) {
+      const reference = parseReference(text);
+      const place = placeOf(reference, reference.registry ?? options.ownHost());
+      return { ...place, reference: wanted(reference) };
+    },
+
     target(text) {
       const reference = parseReference(text);
       if (reference.digest !== undefined) {

@@ -52,7 +52,7 @@ export class MemoryImages implements ImageSource, ImageSink, ImageResolver {
     name: string,
     reference?: string | object,
   ): Promise<ResolvedManifest | ResolvedImage | undefined> {
-    if (typeof reference === "string") throw new Error("builders resolve complete names");
+    if (typeof reference === "string") return this.#byReference(name, reference);
     const { repository, tag = "latest" } = parseReference(name);
     const bytes = this.manifests.get(`${repository}:${tag}`);
     if (!bytes) throw new SvcError("manifest_unknown", `Cannot find image ${name}: no such tag`);
@@ -64,6 +64,22 @@ export class MemoryImages implements ImageSource, ImageSink, ImageResolver {
     };
     const config = this.json<ImageConfig>(this.blobs.get(manifest.config.digest)!);
     return await Promise.resolve({ name, source: this, repository, descriptor, manifest, config });
+  }
+
+  #byReference(repository: string, reference: string): ResolvedManifest | undefined {
+    const separator = reference.startsWith("sha256:") ? "@" : ":";
+    const bytes = this.manifests.get(`${repository}${separator}${reference}`);
+    if (!bytes) return undefined;
+    const { mediaType } = this.json<Manifest>(bytes);
+    return {
+      descriptor: { mediaType: mediaType!, digest: digestOf(bytes), size: bytes.length },
+      bytes,
+    };
+  }
+
+  place(name: string) {
+    const { repository, tag, digest } = parseReference(name);
+    return { source: this, repository, reference: digest ?? tag ?? "latest", name };
   }
 
   target(name: string) {

@@ -41,6 +41,9 @@ export function layoutImages(directory: string): ImageResolver {
       const config = await json<ImageConfig>(manifest.config.digest);
       return { name, source, repository: "layout", descriptor, manifest, config };
     },
+    place() {
+      throw new SvcError("unsupported", "Cannot look: the layout is no registry");
+    },
     target() {
       throw new SvcError("unsupported", "Cannot push: the layout is read-only");
     },

@@ -1,8 +1,9 @@
 /** From solved plans to an image: layers packed, configs and manifests made, an index over several. */
 import { SvcError } from "../../base/errors.ts";
 import { type Descriptor, MEDIA, type Platform } from "../../oci/types.ts";
-import { type BuildPlan, chain, type Vertex } from "../plan/graph.ts";
-import type { Outcome } from "../solve/engine_context.ts";
+import { type CacheDocument, INLINE_MEMBER } from "../cache/document.ts";
+import type { CacheKnowledge } from "../cache/export.ts";
+import { chain } from "../plan/graph.ts";
 import { type Annotation, annotationsOf } from "./annotations.ts";
 import { blobOf, type ContentBlob, type Document, documentOf, encodeDocument } from "./content.ts";
 import type { ImageContent, PlatformContent } from "./content.ts";
@@ -15,9 +16,14 @@ import type { Packing } from "./packer_wire.ts";
 const AT_ONCE = 2;
 
 /** One platform's part of a build. */
-export interface SolvedPlan {
-  plan: BuildPlan;
-  outcomes: ReadonlyMap<Vertex, Outcome>;
+export type SolvedPlan = CacheKnowledge;
+
+/** What goes into images besides their layers. */
+export interface Additions {
+  /** Asked once the images' manifests are known. */
+  extrasOf?: (images: readonly PlatformContent[]) => Promise<Extra[]>;
+  /** The cache that an image carries in its config. */
+  inlineOf?: (solved: SolvedPlan) => Promise<CacheDocument>;
 }
 
 /** Everything that makes two images of one build different. */
@@ -62,7 +68,12 @@ async function layersOf(
   return await inOrder(work, AT_ONCE, (make) => make());
 }
 
-async function makeOne(solved: SolvedPlan, layers: Layers, form: ImageForm): Promise<Made> {
+async function makeOne(
+  solved: SolvedPlan,
+  layers: Layers,
+  form: ImageForm,
+  inlineOf: Additions["inlineOf"],
+): Promise<Made> {
   const { plan, outcomes } = solved;
   const { dockerTypes, annotations } = form;
   const all = await layersOf(solved, layers, form);
@@ -73,7 +84,9 @@ async function makeOne(solved: SolvedPlan, layers: Layers, form: ImageForm): Pro
   const diffIDs = all.map(({ diffID }) => diffID);
   const config = blobOf(
     dockerTypes ? MEDIA.dockerConfig : MEDIA.config,
-    encodeDocument(imageConfig(plan, diffIDs, (vertex) => outcomes.get(vertex)!.reference)),
+    encodeDocument(imageConfig(plan, diffIDs, (vertex) => outcomes.get(vertex)!.reference, {
+      ...(inlineOf && { [INLINE_MEMBER]: await inlineOf(solved) }),
+    })),
   );
   const platform = platformOf(plan);
   const document = documentOf(
@@ -125,19 +138,16 @@ const inOrderOfNames = ({ architecture, os, variant }: Platform): Platform => ({
   ...(variant && { variant }),
 });
 
-/**
- * `extrasOf` is asked for what goes with the images once their manifests are known. Throws
- * `argument_invalid` for annotations that have no place.
- */
+/** Throws `argument_invalid` for annotations that have no place. */
 export async function assemble(
   solved: readonly SolvedPlan[],
   layers: Layers,
   form: ImageForm,
-  extrasOf: (images: readonly PlatformContent[]) => Promise<Extra[]> = () => Promise.resolve([]),
+  { extrasOf, inlineOf }: Additions = {},
 ): Promise<ImageContent> {
   const images: Made[] = [];
-  for (const one of solved) images.push(await makeOne(one, layers, form));
-  const extras = await extrasOf(images.map(({ content }) => content));
+  for (const one of solved) images.push(await makeOne(one, layers, form, inlineOf));
+  const extras = await extrasOf?.(images.map(({ content }) => content)) ?? [];
   const blobs = new Map<string, ContentBlob>();
   for (const blob of [...images, ...extras].flatMap((one) => one.blobs)) {
     if (!blobs.has(blob.descriptor.digest)) blobs.set(blob.descriptor.digest, blob);

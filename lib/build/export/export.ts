@@ -1,8 +1,12 @@
 /** Delivers solved plans: to registries, or as archives that the client takes. */
-import type { BuildOutput, BuildResult } from "../../api/build.ts";
+import type { BuildOutput, BuildResult, BuiltCache } from "../../api/build.ts";
+import type { CacheToSpec } from "../../api/build_cache_spec.ts";
 import type { OutputSpec } from "../../api/build_output.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
+import type { Digest } from "../../oci/types.ts";
+import { cacheImage, cachePacking, inlineDocument } from "../cache/export.ts";
+import type { ImportedCache } from "../cache/import.ts";
 import { chainIDs } from "../../snapshot/unpack.ts";
 import { chain } from "../plan/graph.ts";
 import type { Engine } from "../solve/engine_context.ts";
@@ -24,16 +28,27 @@ export interface ExportRequest {
   outputs: readonly OutputSpec[];
   /** As `--annotation` has them. */
   annotations: readonly string[];
+  cacheTo: readonly CacheToSpec[];
+  imported?: ImportedCache;
   spool: Spool;
   /** Attestations; they go into images, not into docker archives and file systems. */
   extrasOf?: (images: readonly PlatformContent[], form: ImageForm) => Promise<Extra[]>;
+  onWarning: (message: string) => void;
   onProgress: (label: string, current: number, total?: number) => void;
   signal: AbortSignal;
 }
 
 export type Exported = Pick<
   BuildResult,
-  "digest" | "imageId" | "mediaType" | "descriptorSize" | "names" | "size" | "platforms" | "outputs"
+  | "digest"
+  | "imageId"
+  | "mediaType"
+  | "descriptorSize"
+  | "names"
+  | "size"
+  | "platforms"
+  | "outputs"
+  | "caches"
 >;
 
 /** The output of a build that names none. */
@@ -51,8 +66,9 @@ export const PLAIN_OUTPUT: OutputSpec = {
 
 /** Refuses before any work is done what cannot be delivered. */
 export function checkExport(
-  request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations">,
+  request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations" | "cacheTo">,
 ): void {
+  for (const { ref } of request.cacheTo) if (ref) request.images.target(ref);
   for (const output of request.outputs) {
     formOf(output, request.annotations);
     if (output.type === "image" && output.push) targetsOf(request.images, namesOf(output, request));
@@ -85,8 +101,9 @@ class Exporter {
   constructor(engine: Engine, request: ExportRequest, folder: string) {
     this.#engine = engine;
     this.#request = request;
-    const { onProgress, signal } = request;
-    this.#layers = new Layers(engine, { folder, onProgress, signal });
+    const { onProgress, signal, imported } = request;
+    const foreign = imported && ((digest: Digest) => imported.blob(digest));
+    this.#layers = new Layers(engine, { folder, foreign, onProgress, signal });
   }
 
   async run(): Promise<Exported> {
@@ -106,6 +123,7 @@ class Exporter {
       } else if (output.type !== "cacheonly") made.push(await this.#archive(index, output, image));
     }
     if (first) await this.#nameChains(first);
+    const caches = await this.#caches();
     return {
       digest: first?.root.descriptor.digest ?? "",
       imageId: first?.platforms[0].config.digest ?? "",
@@ -124,6 +142,7 @@ class Exporter {
         })),
       }),
       ...(made.length > 0 && { outputs: made }),
+      ...(caches.length > 0 && { caches }),
     };
   }
 
@@ -134,10 +153,14 @@ class Exporter {
     const key = JSON.stringify([form, docker]);
     let image = this.#images.get(key);
     if (!image) {
-      const extras = docker || !extrasOf
-        ? undefined
-        : (images: readonly PlatformContent[]) => extrasOf(images, form);
-      this.#images.set(key, image = assemble(solved, this.#layers, form, extras));
+      const inline = this.#request.cacheTo.some(({ type }) => type === "inline");
+      image = assemble(solved, this.#layers, form, {
+        ...(!docker && extrasOf && { extrasOf: (images) => extrasOf(images, form) }),
+        ...(inline && {
+          inlineOf: (one) => inlineDocument(this.#engine, one, this.#layers, form.packing),
+        }),
+      });
+      this.#images.set(key, image);
     }
     return image;
   }
@@ -157,6 +180,37 @@ class Exporter {
     const names = namesOf(output, this.#request);
     const { id, size } = await spool.put(imageArchive(image, type, names, signal), signal);
     return { index, type, id, size };
+  }
+
+  async #caches(): Promise<BuiltCache[]> {
+    const made: BuiltCache[] = [];
+    for (const [index, spec] of this.#request.cacheTo.entries()) {
+      if (spec.type === "inline") continue;
+      try {
+        made.push(await this.#cache(index, spec));
+      } catch (error) {
+        this.#request.signal.throwIfAborted();
+        if (!spec.ignoreError) throw error;
+        this.#request.onWarning(`export cache: ${(error as Error).message}`);
+      }
+    }
+    return made;
+  }
+
+  async #cache(index: number, spec: CacheToSpec): Promise<BuiltCache> {
+    const { solved, images, spool, onProgress, signal } = this.#request;
+    const { mode, mounts, ref } = spec;
+    const form = { mode, mounts, packing: cachePacking(spec) };
+    const content = await cacheImage(this.#engine, solved, this.#layers, form);
+    const { digest } = content.root.descriptor;
+    const size = content.blobs.reduce((sum, { descriptor }) => sum + descriptor.size, 0);
+    if (ref === undefined) {
+      const { id } = await spool.put(imageArchive(content, "oci", [], signal), signal);
+      return { index, digest, size, id };
+    }
+    const { targets: [target], names: [name] } = targetsOf(images, [ref]);
+    await pushImage(content, target, { onProgress, signal });
+    return { index, digest, size, name };
   }
 
   async #rootfs(index: number, output: OutputSpec): Promise<BuildOutput> {

@@ -23,6 +23,7 @@ export function imageConfig(
   plan: BuildPlan,
   diffIDs: Digest[],
   referenceOf: (vertex: Vertex) => number,
+  more: Record<string, unknown> = {},
 ): ImageConfig {
   const base = plan.base?.config;
   let time = plan.epoch ?? createdSeconds(base?.created);
@@ -43,6 +44,7 @@ export function imageConfig(
     config: sortedConfig(plan.config),
     rootfs: { type: "layers", diff_ids: diffIDs },
     history,
+    ...more,
   };
 }
 

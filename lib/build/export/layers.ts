@@ -3,6 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import { decompress } from "../../oci/compression.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
+import { diffLayer } from "../../snapshot/tree_jobs.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import type { LayerBlob } from "../solve/records.ts";
 import type { ContentBlob } from "./content.ts";
@@ -16,6 +17,8 @@ export interface Layer extends ContentBlob {
 export interface LayersOptions {
   /** Folder for packed layers; lives as long as what they are delivered from. */
   folder: string;
+  /** Layers that an imported cache has. */
+  foreign?: (digest: Digest) => Pick<ContentBlob, "open"> | undefined;
   onProgress: (label: string, current: number, total?: number) => void;
   signal: AbortSignal;
 }
@@ -60,7 +63,8 @@ export class Layers {
       const known = outcome.record?.blobs?.[packingKey(packing)];
       if (!known) return await this.#packed(outcome, packing);
       // Known from an earlier build: packed again only for who does not have it.
-      const open = () => this.#repacked(outcome, packing, known);
+      const foreign = this.#options.foreign?.(known.descriptor.digest);
+      const open = foreign?.open ?? (() => this.#repacked(outcome, packing, known));
       return { descriptor: known.descriptor, diffID: known.diffID, open };
     });
   }
@@ -105,6 +109,14 @@ export class Layers {
       }
       return { ...blob, open: () => opened(file) };
     });
+  }
+
+  /** A whole folder of this machine, as an archive. */
+  async folder(path: string, packing: Packing): Promise<ContentBlob> {
+    const { signal } = this.#options;
+    const archive = diffLayer({ root: path, lower: [], overlay: false }, { signal });
+    const { file, blob } = await this.#pack(archive, packing);
+    return { descriptor: blob.descriptor, open: () => opened(file) };
   }
 
   #once(key: string, make: () => Promise<Layer>): Promise<Layer> {

@@ -1,6 +1,6 @@
 /**
- * Archives that wait for the client to take them: `<root>/outputs/<id>`. They go with the one who takes
- * them, with time, and with a restart.
+ * Archives that wait for the client to take them, and those it sent for a build: `<root>/outputs/<id>`.
+ * They go with the one who takes them, with time, and with a restart.
  */
 import { ensureDir, removeTree } from "../../base/fs.ts";
 
@@ -50,9 +50,7 @@ export class Spool implements Disposable {
       await removeTree(path);
       throw error;
     }
-    const timer = setTimeout(() => this.#drop(id), KEEP_MS);
-    Deno.unrefTimer(timer);
-    this.#files.set(id, { size, timer });
+    this.#files.set(id, { size, timer: this.#timer(id) });
     return { id, size };
   }
 
@@ -77,8 +75,23 @@ export class Spool implements Disposable {
     return { size: known.size, stream };
   }
 
+  /** The path of what a client sent; its time begins anew. */
+  hold(id: string): string | undefined {
+    const known = this.#files.get(id);
+    if (!known) return undefined;
+    clearTimeout(known.timer);
+    known.timer = this.#timer(id);
+    return `${this.#root}/${id}`;
+  }
+
   [Symbol.dispose](): void {
     for (const id of [...this.#files.keys()]) this.#drop(id);
+  }
+
+  #timer(id: string) {
+    const timer = setTimeout(() => this.#drop(id), KEEP_MS);
+    Deno.unrefTimer(timer);
+    return timer;
   }
 
   #drop(id: string): void {

@@ -29,6 +29,9 @@ function images(configs: Record<string, ImageConfig>, asked: string[] = []): Ima
       }
       return Promise.resolve({ name, config, repository: name } as ResolvedImage);
     },
+    place: () => {
+      throw new Error("a plan imports nothing");
+    },
     target: () => {
       throw new Error("a plan publishes nothing");
     },

@@ -1,23 +1,15 @@
 /**
  * `RUN --mount=type=cache`: folders that outlive builds.
  *
- *     <id hash>/id                what the Dockerfile calls it
  *     <id hash>/shared            the folder of `shared` and `locked`
  *     <id hash>/private-<n>       those of `private`
  *     <id hash>/<folder>.used     empty; its time is that of the last use
  *     trash/                      what is being removed
  */
 import { createHash } from "node:crypto";
-import {
-  ensureDir,
-  exists,
-  readJson,
-  removeTree,
-  temporaryName,
-  writeFileAtomic,
-} from "../../base/fs.ts";
+import { ensureDir, exists, removeTree, temporaryName } from "../../base/fs.ts";
 import { KeyedMutex, Mutex } from "../../base/mutex.ts";
-import { runTreeJob } from "../../snapshot/tree_jobs.ts";
+import { applyLayer, runTreeJob } from "../../snapshot/tree_jobs.ts";
 import { chmod, lchown } from "../../sys/files.ts";
 import { type CacheItem, type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import { select } from "../context/tree.ts";
@@ -121,22 +113,35 @@ export class CacheMounts implements Shelf {
     return gone;
   }
 
-  /** What is kept under this name: its folders that no step writes to now. */
-  async idle(mountId: string): Promise<string[]> {
-    const id = hashOf(mountId);
-    return (await this.#list()).filter((one) => one.id === id && one.kind === "folder")
-      .map(({ name }) => `${this.#root}/${id}/${name}`).filter((path) => !this.#users.has(path));
+  /** A folder that no step uses now, kept from being removed until it is given back. */
+  async borrow(mountId: string, name: string): Promise<HeldCache | undefined> {
+    const path = `${this.#root}/${hashOf(mountId)}/${name}`;
+    if (this.#users.has(path)) return undefined;
+    const leave = this.#enter(path);
+    if (await exists(path)) return { path, [Symbol.dispose]: leave };
+    leave();
+    return undefined;
   }
 
-  /** Names of the caches that are kept. */
-  async names(): Promise<string[]> {
-    const names = new Set<string>();
-    for (const { id, name, kind } of await this.#list()) {
-      if (kind !== "folder" || name.includes(".tmp-")) continue;
-      const known = await readJson<{ id: string }>(`${this.#root}/${id}/id`).catch(() => undefined);
-      if (known) names.add(known.id);
+  /** Makes a folder from an archive; where there is one already it stays, and the answer is false. */
+  async restore(
+    mount: Pick<CacheMount, "id" | "mode" | "uid" | "gid"> & { folder: string },
+    archive: () => Promise<ReadableStream<Uint8Array>>,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
+    const path = `${this.#root}/${hashOf(mount.id)}/${mount.folder}`;
+    const leave = this.#enter(path);
+    try {
+      return await this.#locks.run(path, async () => {
+        if (await exists(path)) return false;
+        await this.#create(path, mount, async (root) => {
+          await applyLayer({ root, lower: [], overlay: false }, await archive(), { signal });
+        });
+        return true;
+      });
+    } finally {
+      leave();
     }
-    return [...names].sort();
   }
 
   async #list(): Promise<{ id: string; name: string; kind: "folder" | "file" }[]> {
@@ -159,13 +164,9 @@ export class CacheMounts implements Shelf {
     release: () => void,
   ): Promise<HeldCache> {
     const path = `${this.#root}/${id}/${name}`;
-    // Counted before anything is looked at: what is counted is not removed.
-    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    const forget = this.#enter(path);
     const leave = () => {
-      const left = this.#users.get(path)! - 1;
-      if (left > 0) this.#users.set(path, left);
-      else this.#users.delete(path);
-      this.#sizes.delete(path);
+      forget();
       release();
     };
     try {
@@ -177,31 +178,50 @@ export class CacheMounts implements Shelf {
     }
   }
 
+  /** Counted before anything is looked at: what is counted is not removed. */
+  #enter(path: string): () => void {
+    this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
+    return () => {
+      const left = this.#users.get(path)! - 1;
+      if (left > 0) this.#users.set(path, left);
+      else this.#users.delete(path);
+      this.#sizes.delete(path);
+    };
+  }
+
   async #make(path: string, mount: CacheMount, seed: CacheSeed | undefined): Promise<void> {
-    const parent = path.slice(0, path.lastIndexOf("/"));
     if (!await exists(path)) {
-      await ensureDir(parent, 0o700);
-      await writeFileAtomic(`${parent}/id`, JSON.stringify({ id: mount.id }));
-      const temporary = temporaryName(path);
-      await Deno.mkdir(temporary);
-      try {
-        if (seed) {
-          const tree = { root: seed.root, ownersKept: true };
-          await copyOffLoop(tree, select(tree, seed.source, false), {
-            root: temporary,
-            destination: "/",
-            several: false,
-          });
-        }
-        lchown(temporary, mount.uid, mount.gid);
-        chmod(temporary, mount.mode);
-        await Deno.rename(temporary, path);
-      } catch (error) {
-        await removeTree(temporary);
-        throw error;
-      }
+      await this.#create(path, mount, async (root) => {
+        if (!seed) return;
+        const tree = { root: seed.root, ownersKept: true };
+        await copyOffLoop(tree, select(tree, seed.source, false), {
+          root,
+          destination: "/",
+          several: false,
+        });
+      });
     }
     await Deno.writeFile(`${path}.used`, new Uint8Array());
+  }
+
+  /** Filled beside and renamed: there whole or not at all. */
+  async #create(
+    path: string,
+    mount: Pick<CacheMount, "mode" | "uid" | "gid">,
+    fill: (root: string) => Promise<void>,
+  ): Promise<void> {
+    await ensureDir(path.slice(0, path.lastIndexOf("/")), 0o700);
+    const temporary = temporaryName(path);
+    await Deno.mkdir(temporary);
+    try {
+      await fill(temporary);
+      lchown(temporary, mount.uid, mount.gid);
+      chmod(temporary, mount.mode);
+      await Deno.rename(temporary, path);
+    } catch (error) {
+      await removeTree(temporary);
+      throw error;
+    }
   }
 
   /** Bytes on disk, counted in a Worker. */

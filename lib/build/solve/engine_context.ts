@@ -4,6 +4,7 @@ import type { Semaphore } from "../../base/mutex.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 import type { UnpackOptions } from "../../snapshot/unpack.ts";
+import type { ImportedCache } from "../cache/import.ts";
 import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
@@ -33,6 +34,8 @@ export interface BuildState {
   file: string;
   context: Context;
   noCache: boolean;
+  /** Caches of other machines. */
+  imported?: ImportedCache;
   /** SOURCE_DATE_EPOCH as a build argument. */
   epoch?: number;
 }

@@ -2,8 +2,10 @@
  * Solves a plan: keys first, records next, work last. Independent vertices run at the same time; the
  * first failure cancels the rest of the build.
  */
+import { SvcError } from "../../base/errors.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { UnpackProgress } from "../../snapshot/unpack.ts";
+import type { ForeignStep } from "../cache/import.ts";
 import { contentKey, select, type Tree } from "../context/tree.ts";
 import {
   type CopyVertex,
@@ -36,6 +38,7 @@ export class Solver {
   #abort = new AbortController();
   #signal: AbortSignal;
   #keys = new Map<Vertex, Promise<string>>();
+  #links = new Map<string, string>();
   #contextKeys = new Map<string, Promise<string>>();
   #outcomes = new Map<Vertex, Promise<Outcome>>();
   #flights: Flight<Outcome>[] = [];
@@ -68,6 +71,13 @@ export class Solver {
       throw first.error;
     }
     return results;
+  }
+
+  /** What was found out on the way: for caches that other machines import. Only once it is solved. */
+  async knowledge(): Promise<{ keys: Map<Vertex, string>; links: ReadonlyMap<string, string> }> {
+    const keys = new Map<Vertex, string>();
+    for (const [vertex, key] of this.#keys) keys.set(vertex, await key);
+    return { keys, links: this.#links };
   }
 
   /** Settles when no step that this build began needs its context any more. */
@@ -107,11 +117,18 @@ export class Solver {
       this.#reporter.done(vertex.id, "cached", vertex.kind !== "image");
       return hit;
     }
-    await Promise.all(inputs(vertex).map((input) => this.#outcome(input)));
+    const foreign = this.#build.noCache ? undefined : this.#build.imported?.step(key);
+    const needed = foreign && vertex.kind !== "image" ? [vertex.base] : inputs(vertex);
+    await Promise.all(
+      needed.map((input) => typeof input === "string" ? input : this.#outcome(input)),
+    );
     this.#signal.throwIfAborted();
     const flight = this.#engine.flights.join(
       key + this.#space,
-      (signal, emit) => this.#perform(vertex, key, signal, emit),
+      (signal, emit) =>
+        foreign && vertex.kind !== "image"
+          ? this.#fetch(vertex, key, foreign, signal, emit)
+          : this.#perform(vertex, key, signal, emit),
       (event) => this.#reporter.step(vertex.id, event),
       this.#signal,
     );
@@ -196,8 +213,11 @@ export class Solver {
       });
     }
     const link = copyLinkKey(vertex, await this.#key(vertex.from));
-    const known = this.#build.noCache ? undefined : await this.#engine.records.link(link);
-    if (known !== undefined) return known;
+    const known = this.#build.noCache ? undefined : await this.#link(link);
+    if (known !== undefined) {
+      this.#links.set(link, known);
+      return known;
+    }
     const from = await this.#outcome(vertex.from);
     const content = await this.#withSource(
       vertex,
@@ -205,7 +225,18 @@ export class Solver {
       (tree) => pickedContent(tree, vertex, pick(tree, vertex), this.#signal),
     );
     await this.#engine.records.putLink(link, content);
+    this.#links.set(link, content);
     return content;
+  }
+
+  /** Known here, or to a cache of another machine. */
+  async #link(link: string): Promise<string | undefined> {
+    const { records } = this.#engine;
+    const own = await records.link(link);
+    if (own !== undefined) return own;
+    const foreign = this.#build.imported?.link(link);
+    if (foreign !== undefined) await records.putLink(link, foreign);
+    return foreign;
   }
 
   async #withSource<T>(
@@ -252,6 +283,48 @@ export class Solver {
       emit({ type: "start" });
       return await this.#execute(vertex, key, signal, emit);
     }, signal);
+  }
+
+  /** A step's layer from another machine's cache; where that cannot be had, the step itself. */
+  async #fetch(
+    vertex: Exclude<Vertex, ImageVertex>,
+    key: string,
+    { step, layer }: ForeignStep,
+    signal: AbortSignal,
+    emit: Emit,
+  ): Promise<Outcome> {
+    const { workspace, records } = this.#engine;
+    const late = await this.#lookup(vertex, key);
+    if (late) return late;
+    const base = await this.#resultOf(vertex.base);
+    try {
+      const { descriptor: { digest, size } } = layer;
+      emit({ type: "progress", label: short(digest), current: 0, total: size });
+      const { snapshot, diffID } = await workspace.unpack(
+        base?.snapshot,
+        await layer.open(signal),
+        signal,
+      );
+      if (diffID !== step.diffID) {
+        throw new SvcError(
+          "digest_invalid",
+          `Cannot use layer ${digest}: it is ${diffID} unpacked`,
+        );
+      }
+      emit({ type: "progress", label: short(digest), current: size, total: size });
+      const blobs = { [step.packing]: { descriptor: layer.descriptor, diffID } };
+      const record = { version: 1 as const, key, snapshot, reference: step.reference, blobs };
+      await records.put(record);
+      return { key, snapshot, reference: step.reference, record, ran: false };
+    } catch (error) {
+      signal.throwIfAborted();
+      this.#reporter.warning(
+        `${vertex.text}: the imported cache is of no use: ${(error as Error).message}`,
+        vertex.line,
+      );
+    }
+    await Promise.all(inputs(vertex).map((input) => this.#outcome(input)));
+    return await this.#perform(vertex, key, signal, emit);
   }
 
   async #unpack(

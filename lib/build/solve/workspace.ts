@@ -82,6 +82,25 @@ export class Workspace {
     };
   }
 
+  /** A layer from elsewhere on top of `parent`: the committed snapshot, and what the layer was. */
+  async unpack(
+    parent: string | undefined,
+    layer: ReadableStream<Uint8Array>,
+    signal: AbortSignal,
+  ): Promise<{ snapshot: string; diffID: string }> {
+    const id = SNAPSHOT_PREFIX + crypto.randomUUID();
+    const active = await this.#snapshotter.prepare(id, parent, { volatile: true });
+    try {
+      const { diffID } = await this.#snapshotter.apply(active, layer, { signal });
+      const snapshot = SNAPSHOT_PREFIX + crypto.randomUUID();
+      await this.#snapshotter.commit(active, snapshot, { lazy: true, signal });
+      return { snapshot, diffID };
+    } catch (error) {
+      await this.#snapshotter.remove(id);
+      throw error;
+    }
+  }
+
   /** A writable root on top of `parent`, mounted. */
   async writable(parent: string | undefined): Promise<MountedRoot> {
     const id = SNAPSHOT_PREFIX + crypto.randomUUID();

@@ -1,0 +1,85 @@
+/** Opens the caches a build is told to import; what is not there is a warning and no obstacle. */
+import type { CacheFromSpec } from "../../api/build_cache_spec.ts";
+import { SvcError } from "../../base/errors.ts";
+import { openArchive } from "../../oci/archive.ts";
+import { openLayout } from "../../oci/layout.ts";
+import type { ImageResolver } from "../../oci/resolver.ts";
+import type { Spool } from "../export/spool.ts";
+import type { CacheMounts } from "../solve/cache_mounts.ts";
+import type { Reporter } from "../solve/reporter.ts";
+import { ImportedCache } from "./import.ts";
+
+export interface ImportOptions {
+  images: ImageResolver;
+  /** Holds what clients sent. */
+  spool: Spool;
+  cacheMounts: CacheMounts;
+  /** Ids of the cache mounts that the build names. */
+  mountIds: ReadonlySet<string>;
+  reporter: Reporter;
+  signal: AbortSignal;
+}
+
+/** Open files go with `held`. */
+async function add(
+  cache: ImportedCache,
+  spec: CacheFromSpec,
+  { images, spool, signal }: ImportOptions,
+  held: AsyncDisposableStack,
+): Promise<number> {
+  if (spec.type === "registry") {
+    return await cache.add(images.place(spec.ref!), spec.mounts, signal);
+  }
+  const path = spec.id && spool.hold(spec.id);
+  if (!path) {
+    throw new SvcError("not_found", "Cannot import cache: the client did not send the folder");
+  }
+  const files = held.use(await openArchive(path, { signal }));
+  const layout = await openLayout(files, { signal });
+  let steps = 0;
+  for (const digest of new Set(layout.images.map((image) => image.digest))) {
+    const place = { source: layout, repository: "", reference: digest, name: "of the client" };
+    steps += await cache.add(place, spec.mounts, signal);
+  }
+  return steps;
+}
+
+/** Undefined where there is nothing to import. Dispose of it when the build has ended. */
+export async function openImports(
+  specs: readonly CacheFromSpec[],
+  options: ImportOptions,
+): Promise<{ cache: ImportedCache } & AsyncDisposable | undefined> {
+  if (specs.length === 0) return undefined;
+  const { reporter, signal, cacheMounts, mountIds } = options;
+  const cache = new ImportedCache();
+  const held = new AsyncDisposableStack();
+  for (const [index, spec] of specs.entries()) {
+    const name = `import cache from ${spec.ref ?? "the client's folder"}`;
+    const vertex = { id: `cache-from-${index}`, name };
+    reporter.announce(vertex);
+    reporter.step(vertex.id, { type: "start" });
+    try {
+      await add(cache, spec, options, held);
+    } catch (error) {
+      if (signal.aborted) {
+        await held.disposeAsync();
+        throw error;
+      }
+      reporter.warning(`${name}: ${(error as Error).message}`);
+    }
+    reporter.done(vertex.id, "ran", false);
+  }
+  for (const { mount, archive } of cache.mounts()) {
+    if (!mountIds.has(mount.id)) continue;
+    try {
+      await cacheMounts.restore(mount, () => archive.open(signal), signal);
+    } catch (error) {
+      if (signal.aborted) {
+        await held.disposeAsync();
+        throw error;
+      }
+      reporter.warning(`import cache mount ${mount.id}: ${(error as Error).message}`);
+    }
+  }
+  return { cache, [Symbol.asyncDispose]: () => held.disposeAsync() };
+}
