@@ -28,6 +28,9 @@ function referenceOf(context: Context): { tag?: string; digest?: string } | unde
 /** A tag whose origin could not be asked; the warning is the one that HTTP had for it (RFC 7234 5.5.1). */
 const STALE = { warning: '110 - "Response is Stale"', "x-svc-stale": "true" };
 
+/** Tags of one push; the specification asks for 10. */
+const MAX_TAGS = 100;
+
 function unknown(repository: string, reference: string): SvcError {
   return new SvcError(
     "manifest_unknown",
@@ -75,12 +78,18 @@ export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions
           `a tag nor a digest`,
       );
     }
+    const extra = url.searchParams.getAll("tag");
+    if (extra.length > MAX_TAGS) {
+      throw new SvcError(
+        "too_many_tags",
+        `Cannot tag the manifest: ${extra.length} tags at once, the limit is ${MAX_TAGS}`,
+      );
+    }
     const bytes = await readBody(request, MAX_MANIFEST_BYTES, () =>
       new SvcError(
         "manifest_too_large",
         `Cannot accept the manifest: it has more than ${MAX_MANIFEST_BYTES} bytes`,
       ));
-    const extra = url.searchParams.getAll("tag");
     const tags = [...new Set([...reference.tag === undefined ? [] : [reference.tag], ...extra])];
     const { descriptor, subject } = await store.publish(
       repository,
@@ -94,7 +103,7 @@ export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions
       "docker-content-digest": descriptor.digest,
       "oci-subject": subject,
     });
-    for (const tag of extra) headers.append("oci-tag", tag);
+    for (const tag of new Set(extra)) headers.append("oci-tag", tag);
     return new Response(null, { status: 201, headers });
   };
 
