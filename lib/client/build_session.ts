@@ -175,22 +175,34 @@ async function openSession(
   return session;
 }
 
+/** A connection that a build can be asked for on, once. */
+export interface BuildSession {
+  /**
+   * The build's events, the last one `result` or `error`. Throws `upstream_failed` where the connection
+   * breaks. The session ends with it, however it ends.
+   */
+  build(request: AttachRequest): AsyncGenerator<BuildEvent>;
+}
+
 /**
- * Runs a build whose inputs stay here; its events, the last one `result` or `error`. Throws `not_found`
- * where the server has no such sessions, before it has read anything, and `upstream_failed` where the
- * connection breaks.
+ * Nothing of the inputs is read before the build asks for it. Throws what the server answered to a
+ * session that it does not have (`not_found`) or take.
  */
-export async function* attachBuild(
-  client: Client,
-  request: AttachRequest,
-  inputs: BuildInputs,
-): AsyncGenerator<BuildEvent> {
+export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
   const server = new Server(inputs);
   const session = await openSession(client, (stream) => void server.serve(stream));
+  return { build: (request) => runBuild(session, request, inputs.signal) };
+}
+
+async function* runBuild(
+  session: YamuxSession,
+  request: AttachRequest,
+  signal: AbortSignal,
+): AsyncGenerator<BuildEvent> {
   const abort = () => session[Symbol.dispose]();
-  inputs.signal.addEventListener("abort", abort, { once: true });
+  signal.addEventListener("abort", abort, { once: true });
   try {
-    inputs.signal.throwIfAborted();
+    signal.throwIfAborted();
     const control = session.open();
     await writeLine(control, request);
     const lines = new LineReader(control, Infinity);
@@ -200,10 +212,10 @@ export async function* attachBuild(
     }
     await session.close();
   } catch (error) {
-    inputs.signal.throwIfAborted();
+    signal.throwIfAborted();
     throw error;
   } finally {
-    inputs.signal.removeEventListener("abort", abort);
+    signal.removeEventListener("abort", abort);
     session[Symbol.dispose]();
   }
 }

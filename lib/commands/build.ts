@@ -1,16 +1,18 @@
-/** `svc build`: the context sent while it is read, the server's events shown as they come. */
+/** `svc build`: the context lent or sent to the server, the server's events shown as they come. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
 import { toProblem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { writeFileAtomic } from "../base/fs.ts";
 import type { Io } from "../base/terminal.ts";
-import { EVENTS_TYPE, problemError } from "../client/client.ts";
+import { problemError } from "../client/client.ts";
 import { parseReference } from "../oci/reference.ts";
 import { openContext } from "./build/context.ts";
 import { renderFailure } from "./build/failure.ts";
+import { agentsOf, contextsOf, secretsOf } from "./build/inputs.ts";
+import { placeOf } from "./build/place.ts";
+import { sendBuild } from "./build/session.ts";
 import { BuildState } from "./build/state.ts";
 import type { Invocation } from "./command.ts";
-import { connect } from "./connect.ts";
 import { formatOutput, type OutputSpec } from "../api/build_output.ts";
 import { deliver, metadataOf, modeOf, outputsOf, takesStdout, writing } from "./build/outputs.ts";
 import type { BUILD_OPTIONS, OutputMode } from "./options.ts";
@@ -36,11 +38,12 @@ function checkTags(tags: readonly string[]): void {
 
 function buildQuery(
   values: Values,
+  tags: readonly string[],
   env: Invocation["env"],
   outputs: readonly OutputSpec[],
 ): URLSearchParams {
   const params = new URLSearchParams();
-  for (const tag of values.tags ?? []) params.append("t", tag);
+  for (const tag of tags) params.append("t", tag);
   if (values.target !== undefined) params.set("target", values.target);
   if (values.platform !== undefined) params.set("platform", values.platform);
   if (values.noCache) params.set("nocache", "true");
@@ -119,8 +122,16 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const { io, values, env, positionals: [directory] } = invocation;
   checkTags(values.tags ?? []);
   const outputs = outputsOf(values, io);
-  const query = buildQuery(values, env, outputs);
-  const client = await connect(invocation);
+  const { client, tags } = await placeOf(invocation, values);
+  const query = buildQuery(values, tags, env, outputs);
+  const named = contextsOf(values.contexts);
+  for (const text of named.elsewhere) query.append("buildcontext", text);
+  const inputs = {
+    contexts: named.folders,
+    lazy: values.lazy ?? false,
+    secrets: secretsOf(values.secrets, env),
+    agents: agentsOf(values.ssh, env),
+  };
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
   const state = new BuildState();
@@ -128,13 +139,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const mode = chooseMode(values, io);
   try {
     await using progress = await openProgress(mode, quiet, state, io);
-    const events = client.events<BuildEvent>("POST", "/build", {
-      query,
-      body: context.body,
-      contentType: "application/x-tar",
-      accept: EVENTS_TYPE,
-    });
-    for await (const event of events) {
+    for await (const event of sendBuild({ client, query, context, io, ...inputs })) {
       await progress.event(mode === "json" ? event : readable(event, context.shown));
     }
     if (state.error) throw problemError(state.error);

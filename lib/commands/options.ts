@@ -1,6 +1,6 @@
 /** Option tables of the commands: data only, so that reading a command line loads nothing else. */
 import type { AnyOption } from "../config/load.ts";
-import { RESULT_OPTIONS } from "./build/options.ts";
+import { INPUT_OPTIONS, RESULT_OPTIONS } from "./build/options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
@@ -134,6 +134,7 @@ export const BUILD_OPTIONS = [
     help: "Print nothing but the digest, and what failed.",
     section,
   },
+  ...INPUT_OPTIONS,
   ...RESULT_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 

@@ -1,6 +1,8 @@
 /** What a build's query asks for; the context and what a session brings are added by the route. */
 import { parseOutput } from "../api/build_output.ts";
+import { SvcError } from "../base/errors.ts";
 import type { BuildRequest } from "../build/builder.ts";
+import type { NamedContext } from "../build/inputs.ts";
 import { Query } from "./query.ts";
 
 export const BUILD_PARAMETERS = [
@@ -13,13 +15,30 @@ export const BUILD_PARAMETERS = [
   "nocache",
   "output",
   "annotation",
+  "buildcontext",
 ] as const;
+
+const IMAGE = "docker-image://";
+
+/** A context that the server fetches; folders come with a session. */
+function namedContext(name: string, value: string): NamedContext {
+  if (value.startsWith(IMAGE)) return { kind: "image", name: value.slice(IMAGE.length) };
+  if (/^(https?|git|ssh):\/\/|^git@/.test(value)) return { kind: "url", url: value };
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot use build context ${name}: ${JSON.stringify(value)} is no image, URL or repository`,
+    { help: "write docker-image://NAME or a URL; a folder needs `svc build`" },
+  );
+}
 
 /** Throws `argument_invalid` for parameters that are unknown or malformed. */
 export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
   const query = new Query(url, BUILD_PARAMETERS);
   const outputs = query.all("output").map(parseOutput);
   const annotations = query.all("annotation");
+  const named = Object.entries(query.pairs("buildcontext")).map(([name, value]) =>
+    [name, namedContext(name, value)] as const
+  );
   return {
     tags: query.all("t"),
     dockerfile: query.text("dockerfile") || "Dockerfile",
@@ -30,5 +49,6 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
     noCache: query.bool("nocache") ?? false,
     ...(outputs.length > 0 && { outputs }),
     ...(annotations.length > 0 && { annotations }),
+    ...(named.length > 0 && { contexts: Object.fromEntries(named) }),
   };
 }

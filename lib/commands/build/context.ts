@@ -9,9 +9,18 @@ import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
 
 export interface SentContext {
+  /** The archive; nothing is read before it is. */
   body: ReadableStream<Uint8Array>;
   /** Path of the Dockerfile inside the archive. */
   dockerfile: string;
+  /** Absent where the context came as an archive. */
+  folder?: {
+    root: string;
+    /** Text of the rules that say what is left out. */
+    rules: string;
+    /** Text of the Dockerfile. */
+    dockerfile: string;
+  };
   /** For the report of a failure; no text where the context came as an archive. */
   source: { name: string; text?: string };
   /** The server's words, with the name that the person knows for one that only the archive has. */
@@ -201,6 +210,7 @@ export async function openContext(
   return {
     body: ReadableStream.from(coalesce(parts)),
     dockerfile: sent,
+    folder: { root, rules: rules ?? "", dockerfile: dockerfile.text },
     source: { name: dockerfile.name, text: dockerfile.text },
     shown: (text) => extras.length > 0 ? text.replaceAll(sent, dockerfile.name) : text,
   };

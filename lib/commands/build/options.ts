@@ -62,3 +62,62 @@ export const RESULT_OPTIONS = [
     section,
   },
 ] as const satisfies readonly AnyOption[];
+
+/** What the build may read besides its context, and where it runs. */
+export const INPUT_OPTIONS = [
+  {
+    key: "contexts",
+    kind: "list",
+    flag: "build-context",
+    verbatim: true,
+    placeholder: "NAME=PATH",
+    help:
+      "Folder, docker-image://IMAGE, URL or git repository that FROM, COPY --from and mounts know " +
+      "by that name. May be repeated.",
+    section: "Inputs",
+  },
+  {
+    key: "lazy",
+    kind: "bool",
+    flag: "lazy",
+    help: "What RUN mounts of a --build-context folder is read on demand, not fetched before.",
+    section: "Inputs",
+  },
+  {
+    key: "secrets",
+    kind: "list",
+    flag: "secret",
+    verbatim: true,
+    placeholder: "id=ID[,src=FILE|,env=VAR]",
+    help:
+      "Secret for RUN --mount=type=secret; without a source the variable or file of that name. " +
+      "May be repeated.",
+    section: "Inputs",
+  },
+  {
+    key: "ssh",
+    kind: "list",
+    flag: "ssh",
+    verbatim: true,
+    placeholder: "default|ID[=SOCKET]",
+    help: "SSH agent for RUN --mount=type=ssh, by default that of SSH_AUTH_SOCK. May be repeated.",
+    section: "Inputs",
+  },
+  {
+    key: "builder",
+    kind: "string",
+    env: ["SVC_BUILDER"],
+    placeholder: "URL",
+    help: "Server that builds, where it is not the one that everything else talks to.",
+    section: "Inputs",
+  },
+  {
+    key: "registry",
+    kind: "string",
+    env: ["SVC_REGISTRY"],
+    placeholder: "HOST[:PORT]",
+    defaultText: "with SVC_BUILDER the server's own, else the builder's",
+    help: "Registry of names that have none.",
+    section: "Inputs",
+  },
+] as const satisfies readonly AnyOption[];

@@ -57,7 +57,8 @@ export class PlainProgress {
   /** A transfer's lines at each quarter, or at the end where the total is unknown until then. */
   #transfer(event: BuildEvent & { type: "progress" }, vertex: Vertex): string[] {
     if (!event.total) return [];
-    const key = `${vertex.id} ${event.label}`;
+    // A total that grows (a context that is fetched as steps need it) is a transfer of its own.
+    const key = `${vertex.id} ${event.label} ${event.total}`;
     const quarter = Math.floor(4 * event.current / event.total);
     if (quarter <= (this.#quarters.get(key) ?? 0)) return [];
     this.#quarters.set(key, quarter);

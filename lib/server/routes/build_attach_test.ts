@@ -5,7 +5,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { BuildRequest } from "../../build/builder.ts";
 import type { RemoteContext } from "../../build/context/remote.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
-import { attachBuild, type BuildInputs } from "../../client/build_session.ts";
+import { type BuildInputs, openBuildSession } from "../../client/build_session.ts";
 import { type Client, createClient } from "../../client/client.ts";
 import { exportFolder } from "../../client/build_export.ts";
 import { writeLine } from "../../wire/lines.ts";
@@ -45,7 +45,14 @@ async function open(builder: Build, deps: TestOptions["deps"] = {}): Promise<Fix
     async events(request = {}, inputs = {}) {
       const rules = await Deno.readTextFile(`${folder}/.dockerignore`).catch(() => "");
       using context = exportFolder({ root: folder, ignore: parseIgnore(rules), onSkip: () => {} });
-      return await collect(attachBuild(client, {
+      const session = await openBuildSession(client, {
+        folders: new Map([[CONTEXT_EXPORT, context]]),
+        secrets: new Map(),
+        agents: new Map(),
+        signal: new AbortController().signal,
+        ...inputs,
+      });
+      return await collect(session.build({
         version: ATTACH_VERSION,
         query: "t=app",
         context: {
@@ -55,12 +62,6 @@ async function open(builder: Build, deps: TestOptions["deps"] = {}): Promise<Fix
           ignore: rules,
         },
         ...request,
-      }, {
-        folders: new Map([[CONTEXT_EXPORT, context]]),
-        secrets: new Map(),
-        agents: new Map(),
-        signal: new AbortController().signal,
-        ...inputs,
       }));
     },
     async [Symbol.asyncDispose]() {

@@ -1,0 +1,159 @@
+/** What `--secret`, `--ssh` and `--build-context` name: read where a step needs it, and only then. */
+import { isAbsolute } from "node:path";
+import { parseFields } from "../../base/csv_fields.ts";
+import { SvcError, systemCode } from "../../base/errors.ts";
+import { inputError } from "../input.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const ID = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
+
+function refused(flag: string, text: string, why: string, help?: string): SvcError {
+  return new SvcError("argument_invalid", `Cannot read ${flag} ${JSON.stringify(text)}: ${why}`, {
+    help,
+  });
+}
+
+/** Throws `argument_invalid` where a secret is not there now, before anything is built. */
+function secretOf(text: string, env: Environment): [string, () => Promise<Uint8Array>] {
+  const fields = new Map<string, string | undefined>();
+  for (const [key, value] of parseFields(text, "--secret")) {
+    if (!["id", "src", "source", "env", "type"].includes(key)) {
+      throw refused(
+        "--secret",
+        text,
+        `${key} is unknown`,
+        "write id=NAME,src=FILE or id=NAME,env=VARIABLE",
+      );
+    }
+    fields.set(key === "source" ? "src" : key, value);
+  }
+  const id = fields.get("id");
+  if (!id || !ID.test(id)) {
+    throw refused("--secret", text, "it has no id", "write id=NAME,src=FILE");
+  }
+  const type = fields.get("type") ?? (fields.has("env") ? "env" : fields.has("src") ? "file" : "");
+  if (!["", "env", "file"].includes(type)) {
+    throw refused("--secret", text, `type ${type} is unknown`, "write type=file or type=env");
+  }
+  const source = fields.get("env") ?? fields.get("src") ?? id;
+  // Without a source it is the variable of that name, else the file.
+  const fromEnv = type === "env" || type === "" && env[id] !== undefined;
+  if (fromEnv) {
+    const value = env[source];
+    if (value === undefined) {
+      throw refused(
+        "--secret",
+        text,
+        `the variable ${source} is not set`,
+        "set it, or name a file with src=",
+      );
+    }
+    return [id, () => Promise.resolve(new TextEncoder().encode(value))];
+  }
+  try {
+    if (Deno.statSync(source).isDirectory) {
+      throw refused("--secret", text, `${source} is a directory`);
+    }
+  } catch (error) {
+    throw error instanceof SvcError ? error : inputError(source, `secret ${id}`, error);
+  }
+  return [id, () =>
+    Deno.readFile(source).catch((error) => {
+      throw inputError(source, `secret ${id}`, error);
+    })];
+}
+
+export function secretsOf(
+  texts: readonly string[] | undefined,
+  env: Environment,
+): Map<string, () => Promise<Uint8Array>> {
+  return new Map(texts?.map((text) => secretOf(text, env)));
+}
+
+/** `default`, `ID` or `ID=SOCKET`. Throws `argument_invalid` where there is no agent. */
+function agentOf(text: string, env: Environment): [string, () => Promise<Deno.Conn>] {
+  const equals = text.indexOf("=");
+  const id = equals < 0 ? text : text.slice(0, equals);
+  if (!ID.test(id)) throw refused("--ssh", text, "it has no id", "write default, or ID=SOCKET");
+  const path = equals < 0 ? env.SSH_AUTH_SOCK : text.slice(equals + 1);
+  if (!path) {
+    throw refused(
+      "--ssh",
+      text,
+      "no agent runs: SSH_AUTH_SOCK is not set",
+      "start ssh-agent, or name its socket",
+    );
+  }
+  if (Deno.build.os !== "windows") {
+    let info: Deno.FileInfo;
+    try {
+      info = Deno.statSync(path);
+    } catch (error) {
+      throw inputError(path, `SSH agent ${id}`, error);
+    }
+    if (!info.isSocket) {
+      throw refused(
+        "--ssh",
+        text,
+        `${path} is not an agent's socket`,
+        "add the key to an agent: ssh-add FILE",
+      );
+    }
+  }
+  return [id, () => Deno.connect({ transport: "unix", path })];
+}
+
+export function agentsOf(
+  texts: readonly string[] | undefined,
+  env: Environment,
+): Map<string, () => Promise<Deno.Conn>> {
+  return new Map(texts?.map((text) => agentOf(text, env)));
+}
+
+export interface NamedContexts {
+  /** Folders by name. */
+  folders: Map<string, string>;
+  /** NAME=VALUE of those that the server fetches: images, URLs, repositories. */
+  elsewhere: string[];
+}
+
+const ELSEWHERE = /^(docker-image|https?|git|ssh):\/\/|^git@/;
+
+/** `NAME=FOLDER`, or what the server fetches. Throws `argument_invalid`. */
+export function contextsOf(texts: readonly string[] | undefined): NamedContexts {
+  const found: NamedContexts = { folders: new Map(), elsewhere: [] };
+  for (const text of texts ?? []) {
+    const equals = text.indexOf("=");
+    if (equals < 1 || equals === text.length - 1) {
+      throw refused(
+        "--build-context",
+        text,
+        "expected NAME=PATH, or NAME=docker-image://IMAGE or a URL",
+      );
+    }
+    const name = text.slice(0, equals).toLowerCase();
+    const value = text.slice(equals + 1);
+    if (ELSEWHERE.test(value)) {
+      found.elsewhere.push(`${name}=${value}`);
+      continue;
+    }
+    if (/^[a-z][a-z0-9+.-]+:\/\//.test(value) && !isAbsolute(value)) {
+      throw refused(
+        "--build-context",
+        text,
+        `${value.split(":")[0]} is no kind of context that is known`,
+      );
+    }
+    try {
+      if (!Deno.statSync(value).isDirectory) {
+        throw refused("--build-context", text, `${value} is not a directory`);
+      }
+    } catch (error) {
+      if (systemCode(error)) throw inputError(value, `build context ${name}`, error);
+      throw error;
+    }
+    found.folders.set(name, value);
+  }
+  return found;
+}

@@ -1,0 +1,113 @@
+/** How `svc build` sends a build: a session where the server has one, else the context as an archive. */
+import { join } from "node:path";
+import type { BuildEvent } from "../../api/build.ts";
+import {
+  ATTACH_VERSION,
+  type AttachRequest,
+  CONTEXT_EXPORT,
+  type FolderExport,
+  namedExport,
+} from "../../api/build_session.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { Io } from "../../base/terminal.ts";
+import { parseIgnore } from "../../build/parse/ignore.ts";
+import { type ExportedFolder, exportFolder } from "../../client/build_export.ts";
+import { type BuildSession, openBuildSession } from "../../client/build_session.ts";
+import { type Client, EVENTS_TYPE } from "../../client/client.ts";
+import type { SentContext } from "./context.ts";
+import type { NamedContexts } from "./inputs.ts";
+
+export interface SentBuild {
+  client: Client;
+  query: URLSearchParams;
+  context: SentContext;
+  contexts: NamedContexts["folders"];
+  lazy: boolean;
+  secrets: Map<string, () => Promise<Uint8Array>>;
+  agents: Map<string, () => Promise<Deno.Conn>>;
+  io: Io;
+}
+
+/** Why a server did not take the session, where that means that it knows none. */
+const NO_SESSIONS = ["not_found", "method_not_allowed", "upstream_failed", "argument_invalid"];
+
+/** What only a session can bring, as the flags that ask for it. */
+function needsSession({ contexts, secrets, agents }: SentBuild): string | undefined {
+  if (secrets.size > 0) return "--secret";
+  if (agents.size > 0) return "--ssh";
+  return contexts.size > 0 ? "--build-context" : undefined;
+}
+
+async function rulesOf(root: string): Promise<string> {
+  return await Deno.readTextFile(join(root, ".dockerignore")).catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return "";
+    throw error;
+  });
+}
+
+/** The session; undefined where the server has none and the build needs none. */
+async function openSession(
+  build: SentBuild,
+  folders: Map<string, ExportedFolder>,
+): Promise<BuildSession | undefined> {
+  const { client, context, secrets, agents, io } = build;
+  try {
+    return await openBuildSession(client, {
+      folders,
+      ...!context.folder && { archive: context.body },
+      secrets,
+      agents,
+      signal: io.signal,
+    });
+  } catch (error) {
+    if (!(error instanceof SvcError) || !NO_SESSIONS.includes(error.code)) throw error;
+    const flag = needsSession(build);
+    if (!flag) return undefined;
+    throw new SvcError(
+      "unsupported",
+      `Cannot build with ${flag}: ${client.server} has no build sessions`,
+      { cause: error, help: "update the server, or check that no proxy removes Upgrade headers" },
+    );
+  }
+}
+
+/** The build's events, the last one `result` or `error`. */
+export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
+  const { client, query, context, io, lazy, secrets, agents } = build;
+  using held = new DisposableStack();
+  const onSkip = (path: string, why: string) =>
+    void io.stderr.write(`svc: warning: ${path} is ${why}; it is not sent\n`);
+  const folders = new Map<string, ExportedFolder>();
+  const exported = (name: string, root: string, rules: string): FolderExport => {
+    const folder = held.use(exportFolder({ root, ignore: parseIgnore(rules), onSkip }));
+    folders.set(name, folder);
+    return { identity: folder.identity, ...lazy && { lazy } };
+  };
+  const { folder } = context;
+  const request: AttachRequest = {
+    version: ATTACH_VERSION,
+    query: query.toString(),
+    context: folder
+      ? {
+        kind: "folder",
+        dockerfile: folder.dockerfile,
+        ignore: folder.rules,
+        identity: exported(CONTEXT_EXPORT, folder.root, folder.rules).identity,
+      }
+      : { kind: "tar" },
+    contexts: {},
+    secrets: [...secrets.keys()],
+    ssh: [...agents.keys()],
+  };
+  for (const [name, root] of build.contexts) {
+    request.contexts![name] = exported(namedExport(name), root, await rulesOf(root));
+  }
+  const session = await openSession(build, folders);
+  if (session) return yield* session.build(request);
+  yield* client.events<BuildEvent>("POST", "/build", {
+    query,
+    body: context.body,
+    contentType: "application/x-tar",
+    accept: EVENTS_TYPE,
+  });
+}
