@@ -6,6 +6,7 @@ import { writeFileAtomic } from "../base/fs.ts";
 import type { Io } from "../base/terminal.ts";
 import { problemError } from "../client/client.ts";
 import { parseReference } from "../oci/reference.ts";
+import { addCaches, cachesOf, storeCaches } from "./build/caches.ts";
 import { openContext } from "./build/context.ts";
 import { renderFailure } from "./build/failure.ts";
 import { agentsOf, contextsOf, secretsOf } from "./build/inputs.ts";
@@ -122,9 +123,11 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const { io, values, env, positionals: [directory] } = invocation;
   checkTags(values.tags ?? []);
   const outputs = outputsOf(values, io);
+  const caches = cachesOf(values);
   const { client, tags } = await placeOf(invocation, values);
   const query = buildQuery(values, tags, env, outputs);
   const named = contextsOf(values.contexts);
+  await addCaches(client, caches, query, io);
   for (const text of named.elsewhere) query.append("buildcontext", text);
   const inputs = {
     contexts: named.folders,
@@ -162,6 +165,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
     );
   }
   await deliver(client, outputs, state.result, io);
+  await storeCaches(client, caches, state.result);
   await writeFiles(values, state.result);
   if (mode === "json") return 0;
   const text = resultText(state.result, quiet);

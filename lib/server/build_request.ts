@@ -1,4 +1,5 @@
 /** What a build's query asks for; the context and what a session brings are added by the route. */
+import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildRequest } from "../build/builder.ts";
@@ -15,6 +16,8 @@ export const BUILD_PARAMETERS = [
   "nocache",
   "output",
   "annotation",
+  "cachefrom",
+  "cacheto",
   "buildcontext",
 ] as const;
 
@@ -39,6 +42,8 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
   const named = Object.entries(query.pairs("buildcontext")).map(([name, value]) =>
     [name, namedContext(name, value)] as const
   );
+  const cacheFrom = query.all("cachefrom").map(parseCacheFrom);
+  const cacheTo = query.all("cacheto").map(parseCacheTo);
   return {
     tags: query.all("t"),
     dockerfile: query.text("dockerfile") || "Dockerfile",
@@ -48,6 +53,8 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
     labels: query.pairs("label"),
     noCache: query.bool("nocache") ?? false,
     ...(outputs.length > 0 && { outputs }),
+    ...(cacheFrom.length > 0 && { cacheFrom }),
+    ...(cacheTo.length > 0 && { cacheTo }),
     ...(annotations.length > 0 && { annotations }),
     ...(named.length > 0 && { contexts: Object.fromEntries(named) }),
   };

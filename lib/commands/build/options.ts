@@ -36,6 +36,29 @@ export const RESULT_OPTIONS = [
     section,
   },
   {
+    key: "cacheFrom",
+    kind: "list",
+    flag: "cache-from",
+    verbatim: true,
+    placeholder: "TYPE=…",
+    help:
+      "Cache of another machine: type=registry,ref=NAME (a cache, or an image with an inline one), " +
+      "type=local,src=FOLDER; mounts=true restores cache mounts. A name alone is a registry's. May be " +
+      "repeated.",
+    section,
+  },
+  {
+    key: "cacheTo",
+    kind: "list",
+    flag: "cache-to",
+    verbatim: true,
+    placeholder: "TYPE=…",
+    help: "Where the cache is stored for other machines: type=inline (in the image), " +
+      "type=registry,ref=NAME or type=local,dest=FOLDER, with mode=min|max, mounts=true for cache " +
+      "mounts, compression= and ignore-error=true. May be repeated.",
+    section,
+  },
+  {
     key: "annotations",
     kind: "list",
     flag: "annotation",

@@ -5,6 +5,7 @@ import type { BuildEvent } from "../../api/build.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { BUILD_PARAMETERS, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
+import { json } from "../json.ts";
 import { pushEvents } from "../ndjson.ts";
 import type { Context, Route } from "../route.ts";
 import { attachRoute } from "./build_attach.ts";
@@ -58,6 +59,15 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     });
   }
 
+  /** An archive that a build is to read. */
+  async function input({ request, signal }: Context): Promise<Response> {
+    const { archives } = await deps.builder();
+    if (!archives || !request.body) {
+      throw new SvcError("context_invalid", "Cannot take an archive: the request has no body");
+    }
+    return json(await archives.put(request.body, signal), { status: 201 });
+  }
+
   /** An archive that a build left for its client. */
   async function output({ params: { id } }: Context): Promise<Response> {
     const taken = await (await deps.builder()).archives?.take(id);
@@ -87,6 +97,14 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
       handler: build,
     },
     attachRoute(deps, slots),
+    {
+      method: "POST",
+      path: `${API_PREFIX}/build/inputs`,
+      action: "build",
+      help: "Takes an archive that a build is to read: the OCI layout of a cache, which " +
+        "`cachefrom=type=local,id=ID` names. Answers with its `id`; it is there for an hour.",
+      handler: input,
+    },
     {
       method: "GET",
       path: `${API_PREFIX}/build/outputs/{id}`,
