@@ -9,6 +9,7 @@ package_of() {
   ip) echo iproute2 ;;
   ceph) echo ceph-common ;;
   ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
+  xz) echo xz-utils ;;
   diodcat | diodls) echo diod ;;
   *) echo "$1" ;;
   esac

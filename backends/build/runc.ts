@@ -53,8 +53,10 @@ async function specText(step: Step, facts: HostFacts): Promise<string> {
     args: step.args,
     env,
     cwd: step.workingDir,
-    user,
+    // Its own group is also one of the supplementary ones, as in other engines' containers.
+    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids])] },
     mounts: mountsOf(step),
+    ...(step.insecure && { privileged: true }),
     hostname: step.hostname ?? HOSTNAME,
     network: step.network === "none" ? "none" : "host",
   }, facts);

@@ -18,8 +18,10 @@ import type { Executor } from "./executor.ts";
 import { checkExport, type Exported, exportResult, PLAIN_OUTPUT } from "./export/export.ts";
 import type { SolvedPlan } from "./export/assemble.ts";
 import { Spool } from "./export/spool.ts";
+import type { Entitlement } from "./inputs.ts";
+import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
-import { type BuildPlan, chain } from "./plan/graph.ts";
+import { type BuildPlan, chain, isStep } from "./plan/graph.ts";
 import { planBuild } from "./plan/plan.ts";
 import { parsePlatforms, requireRunnable } from "./platforms.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
@@ -28,6 +30,7 @@ import { Flights } from "./solve/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
 import { Reporter } from "./solve/reporter.ts";
 import { Solver } from "./solve/solver.ts";
+import { Trees } from "./solve/trees.ts";
 import { Workspace } from "./solve/workspace.ts";
 
 export type { Unpack } from "./solve/engine_context.ts";
@@ -43,6 +46,8 @@ export interface BuilderDeps {
   concurrency: number;
   /** Bytes of cache that are kept when no build needs them; undefined: all. */
   keepCacheBytes?: number;
+  /** What requests may ask for with `allow`; default nothing. */
+  entitlements?: readonly Entitlement[];
   /** Further things that are kept between builds. */
   shelves?: Shelf[];
   /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
@@ -152,8 +157,14 @@ class LocalBuilder implements Builder {
     const context = await this.#receive(request, reporter, signal);
     const solvers: Solver[] = [];
     let imports: Imports | undefined;
+    const { workspace, records } = this.#engine;
+    const { secrets, ssh, addHosts, pull, network } = request;
+    const trees = new Trees({ workspace, records, ssh, signal });
     try {
       const dockerfile = this.#dockerfile(request, context);
+      const contexts = planContexts(request.contexts);
+      const permitted = this.#deps.entitlements ?? [];
+      const allow = request.allow?.filter((name) => permitted.includes(name));
       const plans: BuildPlan[] = [];
       for (const platform of platforms) {
         const plan = await planBuild({
@@ -163,6 +174,11 @@ class LocalBuilder implements Builder {
           labels: request.labels,
           platform,
           images: this.#deps.images,
+          contexts,
+          addHosts,
+          network,
+          allow,
+          pull,
           signal,
         });
         if (platforms.length > 1) nameByPlatform(plan);
@@ -187,6 +203,9 @@ class LocalBuilder implements Builder {
         {
           file: dockerfile.file,
           context,
+          trees,
+          secrets,
+          ssh,
           noCache: request.noCache,
           ...(imports && { imported: imports.cache }),
         },
@@ -208,7 +227,7 @@ class LocalBuilder implements Builder {
         durationMs: Math.round(performance.now() - began),
       };
     } finally {
-      await this.#release([context, ...imports ? [imports] : []], solvers);
+      await this.#release([trees, context, ...imports ? [imports] : []], solvers);
     }
   }
 
@@ -230,7 +249,7 @@ class LocalBuilder implements Builder {
         const outcomes = await solver.solve(layers);
         // What the cache made unnecessary is as good as cached.
         for (const vertex of plan.vertices) {
-          reporter.done(vertex.id, "cached", vertex.kind !== "image");
+          reporter.done(vertex.id, "cached", isStep(vertex));
         }
         return { plan, outcomes, ...await solver.knowledge() };
       } catch (error) {

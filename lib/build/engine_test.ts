@@ -222,7 +222,8 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
     "SOURCE_DATE_EPOCH=0",
   ]);
   assert.deepEqual([step.user, step.network, step.workingDir], ["app:1", "none", "/"]);
-  assert.deepEqual(step.mounts.map(({ target, readOnly }) => [target, readOnly]), [
+  const own = step.mounts.filter(({ target }) => !target.startsWith("/etc/"));
+  assert.deepEqual(own.map(({ target, readOnly }) => [target, readOnly]), [
     ["/cache", true],
     ["/f", true],
   ]);

@@ -21,6 +21,8 @@ export interface Step {
   /** Targets of tmpfs mounts, with sizes in bytes where bounded. */
   tmpfs: { target: string; size?: number }[];
   network: "default" | "none" | "host";
+  /** All that the server itself may do: no filter of system calls, all devices, all capabilities. */
+  insecure?: boolean;
   hostname?: string;
 }
 

@@ -17,12 +17,18 @@ export interface ResolvedImage {
   config: ImageConfig;
 }
 
+export interface ResolveOptions extends ReadOptions {
+  platform?: Platform;
+  /** Asks the registry what a tag means now, whatever is known of it. */
+  pull?: boolean;
+}
+
 export interface ImageResolver {
   /**
    * Throws `reference_invalid`, `manifest_unknown` (no such image, or none for the platform) or
    * `upstream_failed`.
    */
-  resolve(name: string, options?: ReadOptions & { platform?: Platform }): Promise<ResolvedImage>;
+  resolve(name: string, options?: ResolveOptions): Promise<ResolvedImage>;
   /**
    * Where anything of that name would be, whatever it is; nothing is asked for yet. Throws
    * `reference_invalid`.

@@ -8,7 +8,7 @@ import type { BlobBody, ImageSink, ImageSource, ResolvedManifest } from "../../l
 import { parseReference } from "../../lib/oci/reference.ts";
 import type { ImageResolver, ResolvedImage } from "../../lib/oci/resolver.ts";
 import { type Digest, type ImageConfig, type Manifest, MEDIA } from "../../lib/oci/types.ts";
-import { writeBaseLayout } from "../peers/base_image.ts";
+import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { tar, type TarEntry } from "../../scripts/build/tar.ts";
 
 /** A registry in memory: source, sink and resolver of every name. */
@@ -137,10 +137,13 @@ export class MemoryImages implements ImageSource, ImageSink, ImageResolver {
 }
 
 /** Images in memory with a busybox image of the name "base". */
-export async function imagesWithBase(folder: string): Promise<MemoryImages> {
+export async function imagesWithBase(
+  folder: string,
+  options: BaseImageOptions = {},
+): Promise<MemoryImages> {
   const images = new MemoryImages();
   const layout = join(folder, "layout");
-  await images.addLayout(layout, "base", await writeBaseLayout(layout, "base"));
+  await images.addLayout(layout, "base", await writeBaseLayout(layout, "base", options));
   return images;
 }
 

@@ -20,6 +20,8 @@ export interface BaseImageOptions {
   /** Default: busybox httpd on port 8080 serving /srv. */
   cmd?: string[];
   env?: string[];
+  /** When the image says it was made; default 1970. */
+  created?: string;
   /** Default "amd64" or "arm64", as the host is. */
   architecture?: string;
 }
@@ -74,7 +76,7 @@ export async function writeBaseLayout(
   const config = await put(
     "application/vnd.oci.image.config.v1+json",
     json({
-      created: "1970-01-01T00:00:00Z",
+      created: options.created ?? "1970-01-01T00:00:00Z",
       os: "linux",
       architecture: options.architecture ?? (Deno.build.arch === "aarch64" ? "arm64" : "amd64"),
       config: {

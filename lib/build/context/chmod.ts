@@ -41,9 +41,11 @@ function apply(clause: string, mode: number, directory: boolean): number {
   return mode;
 }
 
+export const isOctal = (text: string): boolean => /^[0-7]{1,5}$/.test(text);
+
 /** A function from a file's mode to its new one. Throws `dockerfile_invalid`. */
 export function parseChmod(text: string): (mode: number, directory: boolean) => number {
-  if (/^[0-7]{1,5}$/.test(text)) {
+  if (isOctal(text)) {
     const mode = parseInt(text, 8);
     if (mode <= 0o7777) return () => mode;
   }

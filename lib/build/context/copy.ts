@@ -18,7 +18,7 @@ import {
   unlink,
 } from "../../sys/files.ts";
 import { readXattrs, setXattr } from "../../sys/xattr.ts";
-import { parseChmod } from "./chmod.ts";
+import { isOctal, parseChmod } from "./chmod.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "./rooted.ts";
 import { isCopied, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
@@ -28,8 +28,6 @@ export interface CopyOptions {
   root: string;
   /** Absolute inside the root; a trailing slash makes it a folder. */
   destination: string;
-  /** Names of several sources, or a pattern: the destination has to be a folder. */
-  several: boolean;
   owner?: { uid: number; gid: number };
   /** As `--chmod` has it. */
   chmod?: string;
@@ -48,11 +46,14 @@ class Copier {
   /** First copy of a file that has several names, by device and inode. */
   #links = new Map<string, string>();
   #mode: ((mode: number, directory: boolean) => number) | undefined;
+  /** Of the folders made on the way: an octal --chmod is theirs too, as BuildKit has it. */
+  #folderMode: number;
   #exclude: Ignore | undefined;
 
   constructor(options: CopyOptions) {
     this.#options = options;
     this.#mode = options.chmod === undefined ? undefined : parseChmod(options.chmod);
+    this.#folderMode = this.#mode && isOctal(options.chmod!) ? this.#mode(0, true) : 0o755;
     if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
   }
 
@@ -72,7 +73,7 @@ class Copier {
       }
       mkdir(host, 0o755);
       if (owner) lchown(host, owner.uid, owner.gid);
-      chmod(host, 0o755);
+      chmod(host, this.#folderMode);
     }
     return found.inside;
   }
@@ -80,6 +81,8 @@ class Copier {
   async tree(tree: Tree, selection: Selection, target: string): Promise<void> {
     const { root, signal } = this.#options;
     const exclude = this.#exclude;
+    // Only names of one source share an inode at the destination.
+    this.#links.clear();
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
@@ -95,13 +98,18 @@ class Copier {
   }
 
   /**
-   * The folder that is copied gives only its contents: the destination is there or is made as usual.
-   * Folders below it take on what the source's have, as docker has it; a link to a folder stays.
+   * The folder that is copied gives its contents, and its time to a destination that was not there.
+   * Folders below it take on what the source's have; a link in the way is an error, as with docker.
    */
   #folder(entry: TreeEntry, wanted: string, host: string, times: [string, TreeEntry][]): void {
-    const existing = locate(this.#options.root, wanted);
-    if (entry.path === "") return void this.makeFolders(wanted);
-    if (!isDirectory(existing.host)) {
+    if (entry.path === "") {
+      const { host: existing } = locate(this.#options.root, wanted);
+      if (isDirectory(existing)) return;
+      this.makeFolders(wanted);
+      times.push([existing, entry]);
+      return;
+    }
+    if (!isDirectory(host)) {
       if (tryLstat(host)) {
         throw new SvcError(
           "build_failed",
@@ -109,7 +117,7 @@ class Copier {
         );
       }
       mkdir(host, 0o755);
-    } else if (existing.host !== host) return;
+    }
     this.#attributes(entry, host);
     times.push([host, entry]);
   }
@@ -195,7 +203,9 @@ export async function copySelections(
   const copier = new Copier(options);
   const { destination, root } = options;
   const asked = destination.endsWith("/") || options.parents === true;
-  if (asked) copier.makeFolders(destination);
+  // A folder that is copied makes its own destination, with its own time.
+  const leaves = options.parents || selections.some(({ directory }) => !directory);
+  if (asked && leaves) copier.makeFolders(destination);
   for (const selection of selections) {
     if (options.parents) {
       const slash = selection.name.lastIndexOf("/");
@@ -219,12 +229,6 @@ export async function copySelections(
     } else if (into) {
       await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`));
     } else {
-      if (options.several) {
-        throw new SvcError(
-          "build_failed",
-          `cannot copy several files to ${destination}: with more than one source it has to end in /`,
-        );
-      }
       copier.makeFolders(parentOf(target.inside));
       await copier.tree(tree, selection, target.inside);
     }
@@ -242,5 +246,5 @@ export function makeFolders(
   path: string,
   owner?: { uid: number; gid: number },
 ): void {
-  new Copier({ root, destination: path, several: false, owner }).makeFolders(path);
+  new Copier({ root, destination: path, owner }).makeFolders(path);
 }

@@ -32,8 +32,8 @@ export interface ExtractOptions {
   root: string;
   /** Where names begin, inside `root`; default the root itself. */
   below?: string;
-  /** Owners as the archive says, or all root. */
-  owners: "archive" | "root";
+  /** Owners as the archive says, all root, or all this one. */
+  owners: "archive" | "root" | { uid: number; gid: number };
   /** Refuses absolute names, "..", devices; otherwise names are confined and devices made. */
   strict: boolean;
   /** Receives the sha256 of each file's content by its path inside `root`. */
@@ -234,7 +234,10 @@ export class Extractor implements TarHandler {
   }
 
   #own(host: string, header: TarHeader): void {
-    if (this.#options.owners === "archive") lchown(host, header.uid, header.gid);
+    const { owners } = this.#options;
+    if (owners === "root") return;
+    const { uid, gid } = owners === "archive" ? header : owners;
+    lchown(host, uid, gid);
   }
 
   #attributes(host: string, header: TarHeader): void {

@@ -113,8 +113,11 @@ function compile(pattern: string): PathPattern {
   );
 }
 
-/** Paths inside the tree that `pattern` names, in byte order; `**` stands for any number of folders. */
-export function match(tree: Tree, pattern: string): string[] {
+/**
+ * Paths inside the tree that `pattern` names, in byte order. With `deep`, `**` stands for any number of
+ * folders; else it is no different from `*`.
+ */
+export function match(tree: Tree, pattern: string, deep = false): string[] {
   const clean = posix.normalize(`/${pattern}`).replace(/^\/+|\/+$/g, "");
   const { literal } = compile(clean);
   if (literal !== undefined) {
@@ -130,7 +133,7 @@ export function match(tree: Tree, pattern: string): string[] {
       const stat = tryLstat(found.host);
       return stat && kindOf(stat) === "directory" ? readNames(found.host) : [];
     };
-    if (segment === "**") {
+    if (deep && segment === "**") {
       const visit = (path: string) => {
         next.add(path);
         for (const name of names(path)) {
@@ -161,16 +164,22 @@ export function select(tree: Tree, source: string, parents: boolean): Selection[
   const dropped = pivot
     ? posix.normalize(`/${source.slice(0, pivot.index)}`).replace(/^\/+|\/+$/g, "")
     : "";
-  return match(tree, source).map((path) => {
+  return match(tree, source, parents).map((path) => {
     const found = locate(tree.root, path);
     const stat = tryLstat(found.host);
+    if (!stat) {
+      throw new SvcError(
+        "build_failed",
+        `${JSON.stringify(path)} is a symbolic link that leads to nothing in what is copied`,
+      );
+    }
     const kept = dropped !== "" && path.startsWith(`${dropped}/`)
       ? path.slice(dropped.length + 1)
       : path;
     return {
       path: found.inside,
       name: parents ? kept : posix.basename(path),
-      directory: stat !== undefined && kindOf(stat) === "directory",
+      directory: kindOf(stat) === "directory",
     };
   });
 }

@@ -1,4 +1,5 @@
 /** Instructions that make a file system: RUN, COPY, ADD, WORKDIR. */
+import { posix } from "node:path";
 import type {
   AddInstruction,
   CopyInstruction,
@@ -7,29 +8,43 @@ import type {
   RunInstruction,
   WorkdirInstruction,
 } from "../parse/ast.ts";
+import { gitTree } from "../context/git_tree.ts";
+import { parseGitUrl } from "../context/git_url.ts";
+import { fileNameOf, httpTree, isHttpUrl } from "../context/http_tree.ts";
+import { type Entitlement, ENTITLEMENTS } from "../inputs.ts";
 import { heredocText } from "../parse/ast.ts";
 import { expandHeredoc } from "../parse/expand.ts";
 import { resolveMount } from "../parse/mounts.ts";
 import { DEFAULT_PATH } from "../parse/predefined.ts";
 import {
+  type CopyPart,
   type CopyVertex,
   type InlineFile,
   type RunMount,
   type RunVertex,
   SCRIPT_FOLDER,
   type Source,
+  type TreeVertex,
   type Vertex,
 } from "./graph.ts";
-import { atLine, notYet } from "./refusal.ts";
+import { atLine } from "./refusal.ts";
 import { type Expand, proxyEnv } from "./scope.ts";
 import { absolute, shellOf, type StageState, stepName } from "./stage.ts";
+
+/** Where an agent's socket is that names no target. */
+const AGENT_FOLDER = "/run/buildkit";
 
 export interface FilesystemTools {
   expand: Expand;
   file: string;
   nextId: () => string;
-  /** What `--from=NAME` means at this place: an earlier stage, or an image. */
+  /** What `--from=NAME` means at this place: a named context, a stage, or an image. */
   source: (name: string, line: number) => Promise<Source>;
+  /** For every step's /etc/hosts. */
+  hosts: RunVertex["hosts"];
+  /** Of RUN that says nothing else. */
+  network: RunVertex["network"];
+  allow: readonly Entitlement[];
 }
 
 /** True where an instruction becomes a vertex of its own. */
@@ -40,7 +55,7 @@ export function makesVertex(instruction: Instruction): boolean {
 /** Puts `vertex` on top of the stage. */
 function append(state: StageState, vertex: Vertex, created_by: string): void {
   state.root = vertex;
-  state.history.push({ entry: { created_by: `${created_by} # buildkit` }, vertex });
+  state.history.push({ entry: { created_by }, vertex });
 }
 
 function common(state: StageState, instruction: Instruction, tools: FilesystemTools) {
@@ -77,14 +92,87 @@ export function planWorkdir(
   );
 }
 
-const REMOTE = /^(https?|ftp):\/\//i;
-const GIT = /^(git:\/\/|git@|ssh:\/\/)|\.git(#.*)?$/i;
-
 function inlineFile(state: StageState, heredoc: Heredoc, file: string): InlineFile {
   if (/^\.{0,2}$|\//.test(heredoc.name)) {
     throw atLine(file, heredoc.line, `<<${heredoc.name}: it cannot be the name of a file`);
   }
   return { name: heredoc.name, data: expandHeredoc(heredoc, state.scope, { file }).value };
+}
+
+/** A source of ADD that is fetched. */
+function remotePart(
+  state: StageState,
+  source: string,
+  instruction: AddInstruction,
+  checksum: string | undefined,
+  tools: FilesystemTools,
+): CopyPart | undefined {
+  const git = parseGitUrl(source);
+  if (!git && !isHttpUrl(source)) return undefined;
+  const name = git ? "/" : fileNameOf(source);
+  const tree = git
+    ? gitTree({ ...git, checksum, keepGitDir: instruction.keepGitDir ?? git.keepGitDir })
+    : httpTree(source, { checksum });
+  const text = `${git ? "git" : "http"} ${source}`;
+  const vertex: TreeVertex = {
+    kind: "tree",
+    id: tools.nextId(),
+    name: `[${state.label}] ${text}`,
+    stage: state.label,
+    line: instruction.line,
+    text: instruction.text,
+    tree,
+  };
+  return {
+    from: vertex,
+    fromName: source,
+    sources: [name],
+    unpack: !git && instruction.unpack === true,
+  };
+}
+
+/** Where each source comes from; neighbours of one place are one part. */
+function addParts(
+  state: StageState,
+  instruction: AddInstruction,
+  sources: string[],
+  tools: FilesystemTools,
+): CopyPart[] {
+  const { line, checksum: word } = instruction;
+  const checksum = word && tools.expand(word, state.scope);
+  const parts: CopyPart[] = [];
+  for (const source of sources) {
+    const remote = remotePart(state, source, instruction, checksum, tools);
+    if (remote) {
+      parts.push(remote);
+      continue;
+    }
+    if (checksum !== undefined) {
+      throw atLine(tools.file, line, `ADD --checksum: ${source} is no URL and no git repository`);
+    }
+    const last = parts.at(-1);
+    if (last?.from === "context") last.sources.push(source);
+    else {
+      const unpack = instruction.unpack !== false;
+      parts.push({ from: "context", sources: [source], unpack });
+    }
+  }
+  if (checksum !== undefined && parts.length > 1) {
+    throw atLine(tools.file, line, "ADD --checksum: it goes with one source only");
+  }
+  return parts;
+}
+
+async function copyParts(
+  instruction: CopyInstruction,
+  sources: string[],
+  tools: FilesystemTools,
+): Promise<CopyPart[]> {
+  if (sources.length === 0) return [];
+  const { from: name, line } = instruction;
+  if (name === undefined) return [{ from: "context", sources, unpack: false }];
+  const from = await tools.source(name, line);
+  return [{ from, fromName: name, sources, unpack: false }];
 }
 
 export async function planCopy(
@@ -100,13 +188,6 @@ export async function planCopy(
   if (destination === "") {
     throw atLine(tools.file, line, `${keyword}: the destination is empty`);
   }
-  if (kind === "add") {
-    for (const source of sources) {
-      const remote = GIT.test(source) ? "a git repository" : REMOTE.test(source) ? "a URL" : "";
-      if (remote) throw notYet(tools.file, line, `ADD of ${remote} (${source})`);
-    }
-    if (instruction.checksum) throw notYet(tools.file, line, "ADD --checksum");
-  }
   const empty = sources.find((source) => source === "");
   if (empty !== undefined) throw atLine(tools.file, line, `${keyword}: a source is empty`);
   const target = absolute(state, destination);
@@ -117,30 +198,27 @@ export async function planCopy(
       `${keyword}: with more than one source the destination ${destination} has to end in /`,
     );
   }
-  const from = kind === "copy" ? instruction.from : undefined;
   const vertex: CopyVertex = {
     ...common(state, instruction, tools),
     kind: "copy",
     instruction: keyword,
     base: state.root,
-    from: from === undefined ? "context" : await tools.source(from, line),
-    sources,
+    parts: kind === "copy"
+      ? await copyParts(instruction, sources, tools)
+      : addParts(state, instruction, sources, tools),
     inline: instruction.files.map((heredoc) => inlineFile(state, heredoc, tools.file)),
     destination: target,
     parents: kind === "copy" && instruction.parents,
     exclude: instruction.exclude.map(value),
-    unpack: kind === "add" && instruction.unpack !== false,
   };
-  if (from !== undefined) vertex.fromName = from;
   if (instruction.chown) vertex.chown = value(instruction.chown);
   if (instruction.chmod) vertex.chmod = value(instruction.chmod);
   const flags = [
-    from === undefined ? "" : `--from=${from} `,
     vertex.chown === undefined ? "" : `--chown=${vertex.chown} `,
     vertex.chmod === undefined ? "" : `--chmod=${vertex.chmod} `,
   ].join("");
-  const names = [...sources, ...vertex.inline.map((inline) => inline.name)].join(" ");
-  append(state, vertex, `${keyword} ${flags}${names} ${destination}`);
+  const names = [...sources, ...vertex.inline.map((inline) => `<<${inline.name}`)].join(" ");
+  append(state, vertex, `${keyword} ${flags}${names} ${destination} # buildkit`);
 }
 
 async function planMounts(
@@ -148,51 +226,35 @@ async function planMounts(
   instruction: RunInstruction,
   tools: FilesystemTools,
 ): Promise<RunMount[]> {
+  const { line } = instruction;
   const mounts: RunMount[] = [];
+  const source = async (from: string | undefined, otherwise: Source) =>
+    from === undefined ? otherwise : await tools.source(from, line);
+  let agents = 0;
   for (const written of instruction.mounts) {
     const mount = resolveMount(written, (word) => tools.expand(word, state.scope), tools.file);
-    if (mount.type === "secret" || mount.type === "ssh") {
-      throw notYet(tools.file, instruction.line, `RUN --mount=type=${mount.type}`);
-    }
-    const target = absolute(state, mount.target).replace(/(.)\/$/, "$1");
+    const wanted = mount.type === "ssh"
+      ? mount.target ?? `${AGENT_FOLDER}/ssh_agent.${agents++}`
+      : mount.target;
+    const target = wanted === undefined
+      ? undefined
+      : absolute(state, wanted).replace(/(.)\/$/, "$1");
     if (target === "/") {
-      throw atLine(tools.file, instruction.line, `RUN --mount=${written.raw}: target is the root`);
+      throw atLine(tools.file, line, `RUN --mount=${written.raw}: target is the root`);
     }
-    switch (mount.type) {
-      case "tmpfs":
-        mounts.push({
-          type: "tmpfs",
-          target,
-          ...(mount.size !== undefined && { size: mount.size }),
-        });
-        break;
-      case "bind":
-        mounts.push({
-          type: "bind",
-          from: mount.from === undefined
-            ? "context"
-            : await tools.source(mount.from, instruction.line),
-          source: mount.source,
-          target,
-          writable: !mount.readOnly,
-        });
-        break;
-      case "cache":
-        mounts.push({
-          type: "cache",
-          id: mount.id,
-          from: mount.from === undefined
-            ? "scratch"
-            : await tools.source(mount.from, instruction.line),
-          source: mount.source,
-          target,
-          sharing: mount.sharing,
-          readOnly: mount.readOnly,
-          mode: mount.mode,
-          uid: mount.uid,
-          gid: mount.gid,
-        });
+    if (mount.type === "secret") {
+      const { target: _target, ...rest } = mount;
+      mounts.push(target === undefined ? rest : { ...rest, target });
+      continue;
     }
+    // Only a secret may do without.
+    const at = { target: target! };
+    if (mount.type === "ssh" || mount.type === "tmpfs") mounts.push({ ...mount, ...at });
+    else if (mount.type === "bind") {
+      const { readOnly, ...rest } = mount;
+      const from = await source(mount.from, "context");
+      mounts.push({ ...rest, ...at, from, writable: !readOnly });
+    } else mounts.push({ ...mount, ...at, from: await source(mount.from, "scratch") });
   }
   return mounts;
 }
@@ -204,9 +266,39 @@ function command(state: StageState, run: RunInstruction): { args: string[]; scri
     if (!data.startsWith("#!")) return { args: [...shellOf(state), data] };
     // A terminator may be any word; the file's name is the step's business only where it is a plain one.
     const name = /^\w[\w.-]*$/.test(run.script.name) ? run.script.name : "script";
-    return { args: [`${SCRIPT_FOLDER}/${name}`], script: { name, data } };
+    return { args: [...shellOf(state), `${SCRIPT_FOLDER}/${name}`], script: { name, data } };
   }
   return { args: [...shellOf(state), run.command.text] };
+}
+
+function needsOf(
+  instruction: RunInstruction,
+  { allow, file }: FilesystemTools,
+): Entitlement[] {
+  const { line, security, devices } = instruction;
+  if (devices.length > 0) {
+    throw atLine(
+      file,
+      line,
+      `RUN --device=${
+        devices[0]
+      }: this builder offers no devices to steps; run what needs one in a ` +
+        "container of its own",
+      "unsupported",
+    );
+  }
+  const needs = ENTITLEMENTS.filter((name) => name === `security.${security}`);
+  const missing = needs.find((name) => !allow.includes(name));
+  if (missing) {
+    throw atLine(
+      file,
+      line,
+      `RUN --security=${security}: the build is not allowed ${missing}; ask for it with ` +
+        `--allow ${missing}, where the server permits it`,
+      "denied",
+    );
+  }
+  return needs;
 }
 
 export async function planRun(
@@ -215,14 +307,11 @@ export async function planRun(
   tools: FilesystemTools,
 ): Promise<void> {
   const { line } = instruction;
-  if (instruction.security !== "sandbox") {
-    throw notYet(tools.file, line, `RUN --security=${instruction.security}`);
-  }
-  if (instruction.devices.length > 0) throw notYet(tools.file, line, "RUN --device");
+  const needs = needsOf(instruction, tools);
   const { args, script } = command(state, instruction);
   if (args.length === 0) throw atLine(tools.file, line, "RUN: there is no command");
   const visible = state.scope.visibleArgs();
-  const env = [...visible, ...state.config.Env!];
+  const env = state.scope.stepEnv();
   if (!env.some((entry) => entry.startsWith("PATH="))) env.push(`PATH=${DEFAULT_PATH}`);
   const vertex: RunVertex = {
     ...common(state, instruction, tools),
@@ -231,14 +320,15 @@ export async function planRun(
     args,
     env,
     hiddenEnv: proxyEnv(state.scope.global.buildArgs),
-    workingDir: state.config.WorkingDir || "/",
+    workingDir: posix.normalize(state.config.WorkingDir || "/").replace(/(.)\/$/, "$1"),
     user: state.config.User ?? "",
-    network: instruction.network,
+    network: instruction.network === "default" ? tools.network : instruction.network,
+    needs,
+    hosts: tools.hosts,
     mounts: await planMounts(state, instruction, tools),
     platform: state.platform,
   };
   if (script) vertex.script = script;
-  const shown = script ? ["<<" + script.name] : args;
   const prefix = visible.length > 0 ? `|${visible.length} ${visible.join(" ")} ` : "";
-  append(state, vertex, `RUN ${prefix}${shown.join(" ")}`);
+  append(state, vertex, `RUN ${prefix}${args.join(" ")} # buildkit`);
 }

@@ -4,6 +4,7 @@
  */
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ContainerConfig, HistoryEntry, Platform } from "../../oci/types.ts";
+import type { Entitlement, OpenTree } from "../inputs.ts";
 
 /** A file system: a vertex's result, the build context, or nothing at all (`FROM scratch`). */
 export type Source = Vertex | "context" | "scratch";
@@ -26,21 +27,59 @@ export interface ImageVertex extends VertexBase {
   image: ResolvedImage;
 }
 
+/** Files from outside: a URL, a git repository, a named context. */
+export interface TreeSource {
+  /**
+   * Names the content without fetching all of it (a checksum, a commit); undefined where that is not
+   * known. Equal names are equal content, for ever.
+   */
+  identity(tools: TreeTools): Promise<string | undefined>;
+  /** Fetches it. Called once in a build, and only where the cache does not do. */
+  open(tools: TreeTools): Promise<OpenTree>;
+}
+
+/** What the engine lends a {@linkcode TreeSource}. */
+export interface TreeTools {
+  /** A new folder; disposing removes it. */
+  temporary(): Promise<{ path: string } & AsyncDisposable>;
+  /** Small notes that outlive the build and may be lost: validators of HTTP. */
+  notes: {
+    get(key: string): Promise<string | undefined>;
+    put(key: string, note: string): Promise<void>;
+  };
+  /** An SSH agent's socket for the programs that fetch; undefined where the caller offers none. */
+  agent?: () => Promise<{ path: string } & AsyncDisposable>;
+  onProgress(label: string, current: number, total?: number): void;
+  signal: AbortSignal;
+}
+
+export interface TreeVertex extends VertexBase {
+  kind: "tree";
+  tree: TreeSource;
+}
+
 /** A file whose content stands in the Dockerfile (heredoc). */
 export interface InlineFile {
   name: string;
   data: string;
 }
 
+/** What an instruction takes from one place. */
+export interface CopyPart {
+  from: Source;
+  /** What `--from` names, or the URL, for messages; absent: the context. */
+  fromName?: string;
+  /** Paths or patterns inside `from`, relative to its root. */
+  sources: string[];
+  /** Archives are unpacked (ADD). */
+  unpack: boolean;
+}
+
 export interface CopyVertex extends VertexBase {
   kind: "copy";
   instruction: "COPY" | "ADD";
   base: Source;
-  from: Source;
-  /** What `--from` names, for messages; absent: the context. */
-  fromName?: string;
-  /** Paths or patterns inside `from`, relative to its root. */
-  sources: string[];
+  parts: CopyPart[];
   inline: InlineFile[];
   /** Absolute; ends in "/" where it has to be a folder. */
   destination: string;
@@ -51,8 +90,6 @@ export interface CopyVertex extends VertexBase {
   /** Source paths keep their folders. */
   parents: boolean;
   exclude: string[];
-  /** Local archives are unpacked (ADD). */
-  unpack: boolean;
 }
 
 export interface WorkdirVertex extends VertexBase {
@@ -78,7 +115,33 @@ export type RunMount =
     uid: number;
     gid: number;
   }
-  | { type: "tmpfs"; target: string; size?: number };
+  | { type: "tmpfs"; target: string; size?: number }
+  | {
+    type: "secret";
+    id: string;
+    /** Path of the file; absent: it goes into `env` alone. */
+    target?: string;
+    env?: string;
+    required: boolean;
+    mode: number;
+    uid: number;
+    gid: number;
+  }
+  | {
+    type: "ssh";
+    id: string;
+    /** Path of the agent's socket. */
+    target: string;
+    required: boolean;
+    mode: number;
+    uid: number;
+    gid: number;
+  };
+
+/** Mounts that show files of another place. */
+export type SourceMount = Extract<RunMount, { from: Source }>;
+
+export const hasSource = (mount: RunMount): mount is SourceMount => "from" in mount;
 
 export interface RunVertex extends VertexBase {
   kind: "run";
@@ -93,6 +156,10 @@ export interface RunVertex extends VertexBase {
   workingDir: string;
   user: string;
   network: "default" | "none" | "host";
+  /** More rights than a step has as a rule; asked of the request and of the server. */
+  needs: Entitlement[];
+  /** Names and addresses for /etc/hosts. */
+  hosts: { name: string; address: string }[];
   mounts: RunMount[];
   platform: Platform;
 }
@@ -100,7 +167,10 @@ export interface RunVertex extends VertexBase {
 /** Where a step finds the script that is its heredoc. */
 export const SCRIPT_FOLDER = "/dev/pipes";
 
-export type Vertex = ImageVertex | CopyVertex | WorkdirVertex | RunVertex;
+/** What this machine carries out on top of another file system. */
+export type StepVertex = CopyVertex | WorkdirVertex | RunVertex;
+
+export type Vertex = ImageVertex | TreeVertex | StepVertex;
 
 /** One line of the image's history; `vertex` absent: no layer. */
 export interface PlannedHistory {
@@ -127,19 +197,27 @@ export interface BuildPlan {
 
 const isVertex = (source: Source): source is Vertex => typeof source !== "string";
 
+/** True for what is done on this machine: a step of those that are counted. */
+export const isStep = (vertex: Vertex): vertex is StepVertex =>
+  vertex.kind !== "image" && vertex.kind !== "tree";
+
+export const isTree = (source: Source): source is TreeVertex =>
+  isVertex(source) && source.kind === "tree";
+
 /** What must exist before a vertex can run, in the order of its definition. */
 export function inputs(vertex: Vertex): Vertex[] {
   switch (vertex.kind) {
     case "image":
+    case "tree":
       return [];
     case "workdir":
       return [vertex.base].filter(isVertex);
     case "copy":
-      return [vertex.base, vertex.from].filter(isVertex);
+      return [vertex.base, ...vertex.parts.map((part) => part.from)].filter(isVertex);
     case "run":
       return [
         vertex.base,
-        ...vertex.mounts.flatMap((mount) => mount.type === "tmpfs" ? [] : [mount.from]),
+        ...vertex.mounts.filter(hasSource).map((mount) => mount.from),
       ].filter(isVertex);
   }
 }
@@ -149,7 +227,7 @@ export function chain(source: Source): Vertex[] {
   const found: Vertex[] = [];
   for (let at = source; isVertex(at);) {
     found.push(at);
-    if (at.kind === "image") break;
+    if (at.kind === "image" || at.kind === "tree") break;
     at = at.base;
   }
   return found.reverse();

@@ -23,6 +23,48 @@ function commandLine(state: StageState, command: Command): string[] {
 
 const NANOSECONDS = 1_000_000;
 
+/** A Go duration as its String method writes it: "1m30s", "1.5s", "500ms". */
+function goDuration(ms: number): string {
+  if (ms === 0) return "0s";
+  if (ms < 1000) return `${ms}ms`;
+  const hours = Math.floor(ms / 3_600_000);
+  const minutes = Math.floor(ms / 60_000) % 60;
+  const seconds = `${Math.round(ms % 60_000) / 1000}s`;
+  if (hours > 0) return `${hours}h${minutes}m${seconds}`;
+  return minutes > 0 ? `${minutes}m${seconds}` : seconds;
+}
+
+const RUNE: Record<number, string> = {
+  7: "\\a",
+  8: "\\b",
+  9: "\\t",
+  10: "\\n",
+  11: "\\v",
+  12: "\\f",
+  13: "\\r",
+  39: "\\'",
+  92: "\\\\",
+};
+
+/** A number as Go's `%q` writes it: a character. */
+function rune(code: number): string {
+  if (RUNE[code]) return `'${RUNE[code]}'`;
+  if (code < 32 || code === 127) return `'\\x${code.toString(16).padStart(2, "0")}'`;
+  return `'${String.fromCodePoint(code)}'`;
+}
+
+/** The line that BuildKit writes into the history: a structure in Go's notation. */
+function healthcheckHistory(
+  instruction: HealthcheckInstruction,
+  test: string[],
+): string {
+  const { interval = 0, timeout = 0, startPeriod = 0, startInterval = 0, retries = 0 } =
+    instruction;
+  const times = [interval, timeout, startPeriod, startInterval]
+    .map((ms) => `"${goDuration(ms)}"`).join(" ");
+  return `HEALTHCHECK &{${quoted(test)} ${times} ${rune(retries)}}`;
+}
+
 function healthcheck(
   instruction: HealthcheckInstruction,
 ): ContainerConfig["Healthcheck"] {
@@ -43,6 +85,11 @@ function healthcheck(
   set("StartInterval", instruction.startInterval);
   if (instruction.retries) check.Retries = instruction.retries;
   return check;
+}
+
+/** An absolute path stays as it is written; that is what the image says. */
+function workingDir(before: string, path: string): string {
+  return path.startsWith("/") ? path : posix.join("/", before, path).replace(/(.)\/$/, "$1");
 }
 
 /** Applies it; false for an instruction that makes a file system. */
@@ -66,11 +113,12 @@ export function applyMetadata(
       return true;
     }
     case "arg": {
-      for (const { key, value: word } of instruction.args) {
+      const shown = instruction.args.map(({ key, value: word }) => {
         const name = value(key);
         const text = scope.declare(name, word === undefined ? undefined : value(word));
-        note(`ARG ${name}${text === undefined ? "" : `=${text}`}`);
-      }
+        return text === undefined ? name : `${name}=${text}`;
+      });
+      note(`ARG ${shown.join(" ")}`);
       return true;
     }
     case "label": {
@@ -85,7 +133,7 @@ export function applyMetadata(
       return true;
     case "shell":
       config.Shell = [...instruction.args];
-      note(`SHELL ${quoted(instruction.args)}`);
+      note(`SHELL [${instruction.args.join(" ")}]`);
       return true;
     case "cmd": {
       const args = commandLine(state, instruction.command);
@@ -114,7 +162,7 @@ export function applyMetadata(
         ...config.ExposedPorts,
         ...Object.fromEntries(ports.map((port) => [port, {}])),
       };
-      note(`EXPOSE [${ports.join(" ")}]`);
+      note(`EXPOSE [${[...new Set(ports)].sort().join(" ")}]`);
       return true;
     }
     case "volume": {
@@ -132,7 +180,7 @@ export function applyMetadata(
     }
     case "healthcheck":
       config.Healthcheck = healthcheck(instruction);
-      note(instruction.text);
+      note(healthcheckHistory(instruction, config.Healthcheck!.Test!));
       return true;
     case "stopsignal": {
       const signal = value(instruction.signal);
@@ -145,7 +193,6 @@ export function applyMetadata(
     }
     case "onbuild":
       config.OnBuild = [...config.OnBuild ?? [], instruction.trigger];
-      note(`ONBUILD ${instruction.trigger}`);
       return true;
     case "maintainer":
       state.author = instruction.name;
@@ -153,7 +200,7 @@ export function applyMetadata(
       return true;
     case "workdir":
       // The folder itself is a vertex: see filesystem.ts.
-      config.WorkingDir = posix.resolve("/", config.WorkingDir || "/", value(instruction.path));
+      config.WorkingDir = workingDir(config.WorkingDir || "/", value(instruction.path));
       return false;
     default:
       return false;

@@ -8,9 +8,20 @@ import { formatPlatform, hostPlatform, parsePlatform } from "../../oci/platform.
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { Platform } from "../../oci/types.ts";
 import type { Dockerfile, Instruction, Stage } from "../parse/ast.ts";
+import type { Entitlement } from "../inputs.ts";
 import { parseDockerfile } from "../parse/parse.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
-import { type BuildPlan, closure, type ImageVertex, type Source } from "./graph.ts";
+import {
+  type BuildPlan,
+  closure,
+  type CopyVertex,
+  type ImageVertex,
+  type RunVertex,
+  type Source,
+  type TreeSource,
+  type TreeVertex,
+} from "./graph.ts";
+import { parseHosts } from "./hosts.ts";
 import { applyMetadata } from "./metadata.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand, expander, GlobalScope, platformArgs } from "./scope.ts";
@@ -26,7 +37,24 @@ export interface PlanRequest {
   /** Default the host's. */
   platform?: Platform;
   images: ImageResolver;
+  /** Named contexts by {@linkcode contextName}: an image's name, or a tree. */
+  contexts?: ReadonlyMap<string, PlannedContext>;
+  /** As in a build request. */
+  addHosts?: string[];
+  network?: RunVertex["network"];
+  /** What the request asks for and the server permits. */
+  allow?: readonly Entitlement[];
+  /** Asks for images by tag again. */
+  pull?: boolean;
   signal?: AbortSignal;
+}
+
+export type PlannedContext = { image: string } | { tree: TreeSource; label: string };
+
+/** How names of contexts are compared: "docker.io/library/alpine:latest" is "alpine". */
+export function contextName(name: string): string {
+  return name.toLowerCase().replace(/^(index\.)?docker\.io\//, "").replace(/^library\//, "")
+    .replace(/:latest$/, "");
 }
 
 interface UsedImage {
@@ -43,6 +71,10 @@ class Planner {
   #global: GlobalScope;
   #stages = new Map<number, Promise<StageState>>();
   #images = new Map<string, Promise<UsedImage>>();
+  #trees = new Map<TreeSource, TreeVertex>();
+  /** Stages that a stage's instructions wait for, by index. */
+  #waits = new Map<number, Set<number>>();
+  #hosts: RunVertex["hosts"];
   #ids = 0;
 
   constructor(request: PlanRequest) {
@@ -51,6 +83,7 @@ class Planner {
     this.#file = dockerfile.file;
     this.#expand = expander(dockerfile.directives.escape, dockerfile.file);
     this.#platform = request.platform ?? this.#build;
+    this.#hosts = parseHosts(request.addHosts ?? []);
     this.#global = new GlobalScope(
       platformArgs(this.#build, this.#platform, request.target ?? "default"),
       request.buildArgs,
@@ -136,10 +169,10 @@ class Planner {
   }
 
   async #resolve(name: string, platform: Platform, line: number): Promise<UsedImage> {
-    const { images, signal } = this.#request;
+    const { images, pull, signal } = this.#request;
     let image: ResolvedImage;
     try {
-      image = await images.resolve(name, { platform, signal });
+      image = await images.resolve(name, { platform, ...(pull && { pull }), signal });
     } catch (error) {
       if (!(error instanceof SvcError)) throw error;
       throw new SvcError(error.code, `Line ${line}: ${error.message}`, {
@@ -164,20 +197,75 @@ class Planner {
     return `v${this.#ids++}`;
   }
 
-  async #source(name: string, before: number, platform: Platform, line: number): Promise<Source> {
-    const named = this.#earlier(name, before);
-    if (named) return (await this.#stage(named)).root;
+  #context(name: string, platform: Platform): PlannedContext | undefined {
+    const { contexts } = this.#request;
+    const key = contextName(name);
+    return contexts?.get(`${key}::${formatPlatform(platform)}`) ?? contexts?.get(key);
+  }
+
+  #tree({ tree, label }: Extract<PlannedContext, { tree: TreeSource }>, line: number): TreeVertex {
+    let known = this.#trees.get(tree);
+    if (!known) {
+      const name = `[context ${label}] load`;
+      known = { kind: "tree", id: this.#nextId(), name, line, text: `context ${label}`, tree };
+      this.#trees.set(tree, known);
+    }
+    return known;
+  }
+
+  /** Another stage. One may name a later stage; circles are refused. */
+  async #other(stage: Stage, asking: number, line: number): Promise<StageState> {
+    const reaches = (from: number, to: number, seen = new Set<number>()): boolean => {
+      if (from === to) return true;
+      if (seen.has(from)) return false;
+      seen.add(from);
+      return [...this.#waits.get(from) ?? []].some((next) => reaches(next, to, seen));
+    };
+    if (reaches(stage.index, asking)) {
+      const name = stage.name ?? String(stage.index);
+      throw atLine(this.#file, line, `stage ${name} is needed in a circle`);
+    }
+    const waits = this.#waits.get(asking) ?? new Set();
+    this.#waits.set(asking, waits.add(stage.index));
+    return await this.#stage(stage);
+  }
+
+  async #source(name: string, asking: Stage, platform: Platform, line: number): Promise<Source> {
+    const context = this.#context(name, platform);
+    if (context && "tree" in context) return this.#tree(context, line);
+    if (context) return (await this.#image(context.image, platform, line)).vertex;
     const { stages } = this.#request.dockerfile;
+    const named = this.#earlier(name, asking.index) ??
+      stages.find((stage) => stage.name === name.toLowerCase());
+    if (named) return (await this.#other(named, asking.index, line)).root;
     if (/^\d+$/.test(name)) {
       const stage = stages[Number(name)];
-      if (stage && stage.index < before) return (await this.#stage(stage)).root;
+      if (stage && stage.index < asking.index) {
+        return (await this.#other(stage, asking.index, line)).root;
+      }
       throw atLine(this.#file, line, `--from=${name}: there is no earlier stage of that number`);
-    }
-    if (stages.some((stage) => stage.name === name.toLowerCase())) {
-      throw atLine(this.#file, line, `--from=${name}: that stage comes later; move it up`);
     }
     if (name.toLowerCase() === "scratch") return "scratch";
     return (await this.#image(name, platform, line)).vertex;
+  }
+
+  /** `FROM NAME` where NAME is a context of files: they are its first layer. */
+  #fromTree(tree: TreeVertex, stage: Stage): CopyVertex {
+    const { line, text } = stage.from;
+    return {
+      kind: "copy",
+      id: this.#nextId(),
+      name: text,
+      line,
+      text,
+      instruction: "COPY",
+      base: "scratch",
+      parts: [{ from: tree, sources: ["/"], unpack: false }],
+      inline: [],
+      destination: "/",
+      parents: false,
+      exclude: [],
+    };
   }
 
   async #begin(stage: Stage): Promise<StageState> {
@@ -190,13 +278,24 @@ class Planner {
     const label = stage.name ?? (stages.length > 1 ? `stage-${stage.index}` : "stage");
     const platformText = from.platform && this.#expand(from.platform, this.#global);
     const platform = platformText ? parsePlatform(platformText) : this.#platform;
-    const parent = this.#earlier(name, stage.index);
+    const own = stage.name === undefined ? undefined : this.#context(stage.name, platform);
+    const context = own ?? this.#context(name, platform);
+    if (context && "tree" in context) {
+      const root = this.#fromTree(this.#tree(context, line), stage);
+      const state = beginStage(stage, label, platform, this.#global, undefined);
+      state.root = root;
+      state.history.push({ entry: { created_by: root.text }, vertex: root });
+      return state;
+    }
+    const parent = context ? undefined : this.#earlier(name, stage.index);
     if (parent) {
-      const state = await this.#stage(parent);
+      const state = await this.#other(parent, stage.index, line);
       return beginStage(stage, label, state.platform, this.#global, { parent: state });
     }
-    if (name === "scratch") return beginStage(stage, label, platform, this.#global, undefined);
-    const used = await this.#image(name, platform, line);
+    if (!context && name === "scratch") {
+      return beginStage(stage, label, platform, this.#global, undefined);
+    }
+    const used = await this.#image(context?.image ?? name, platform, line);
     return beginStage(stage, label, platform, this.#global, used);
   }
 
@@ -222,7 +321,10 @@ class Planner {
       expand: this.#expand,
       file: this.#file,
       nextId: () => this.#nextId(),
-      source: (name, line) => this.#source(name, stage.index, state.platform, line),
+      source: (name, line) => this.#source(name, stage, state.platform, line),
+      hosts: this.#hosts,
+      network: this.#request.network ?? "default",
+      allow: this.#request.allow ?? [],
     };
     const metadata = {
       expand: this.#expand,

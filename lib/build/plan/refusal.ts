@@ -12,11 +12,3 @@ export function atLine(
     detail: { file, line },
   });
 }
-
-/** An instruction that is read but not executed yet: `Line 12: RUN --mount=type=ssh is not in this build yet`. */
-export function notYet(file: string, line: number, what: string): SvcError {
-  return new SvcError("unsupported", `Line ${line}: ${what} is not in this build yet`, {
-    detail: { file, line },
-    help: "leave it out, or build this Dockerfile with another builder",
-  });
-}

@@ -69,26 +69,36 @@ export class GlobalScope implements Scope {
   }
 }
 
-/** Variables of one stage: ENV wins over ARG of the same name. */
+/**
+ * Variables of one stage. ARG and ENV write to the same names: what comes later in the file is what the
+ * steps after it see; only ENV is part of the image.
+ */
 export class StageScope implements Scope {
-  #args = new Map<string, string | undefined>();
+  /** What words and steps see. */
+  #values = new Map<string, string>();
+  /** Names that an ARG declared, in order. */
+  #args = new Set<string>();
 
   constructor(
     readonly global: GlobalScope,
     /** `NAME=value` of the image config; the stage changes it. */
     readonly env: string[],
-  ) {}
+  ) {
+    for (const entry of env) {
+      const equals = entry.indexOf("=");
+      if (equals > 0) this.#values.set(entry.slice(0, equals), entry.slice(equals + 1));
+    }
+  }
 
   get(name: string): string | undefined {
-    const prefix = `${name}=`;
-    const entry = this.env.find((candidate) => candidate.startsWith(prefix));
-    return entry === undefined ? this.#args.get(name) : entry.slice(prefix.length);
+    return this.#values.get(name);
   }
 
   setEnv(name: string, value: string): void {
     const at = this.env.findIndex((candidate) => candidate.startsWith(`${name}=`));
     if (at < 0) this.env.push(`${name}=${value}`);
     else this.env[at] = `${name}=${value}`;
+    this.#values.set(name, value);
   }
 
   /** ARG inside a stage: the caller's value, the default, else the global one. Gives the value. */
@@ -96,21 +106,23 @@ export class StageScope implements Scope {
     const { buildArgs } = this.global;
     const given = Object.hasOwn(buildArgs, name) ? buildArgs[name] : undefined;
     const value = given ?? fallback ?? this.global.get(name);
-    this.#args.set(name, value);
+    this.#args.add(name);
+    if (value !== undefined) this.#values.set(name, value);
     return value;
   }
 
-  /** `NAME=value` of the arguments a step sees, in the order of their declaration. */
+  /** `NAME=value` of the declared arguments, in the order of their declaration; for the history. */
   visibleArgs(): string[] {
-    return [...this.#args].flatMap(([name, value]) =>
-      value === undefined || this.env.some((entry) => entry.startsWith(`${name}=`))
-        ? []
-        : [`${name}=${value}`]
-    );
+    return [...this.#args].map((name) => `${name}=${this.#values.get(name) ?? ""}`);
+  }
+
+  /** `NAME=value` of everything a step sees. */
+  stepEnv(): string[] {
+    return [...this.#values].map(([name, value]) => `${name}=${value}`);
   }
 
   /** Everything declared so far goes on into a stage that begins with this one. */
   inherit(other: StageScope): void {
-    for (const [name, value] of other.#args) this.#args.set(name, value);
+    for (const [name, value] of other.#values) this.#values.set(name, value);
   }
 }

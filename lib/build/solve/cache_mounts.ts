@@ -1,8 +1,8 @@
 /**
  * `RUN --mount=type=cache`: folders that outlive builds.
  *
- *     <id hash>/shared            the folder of `shared` and `locked`
- *     <id hash>/private-<n>       those of `private`
+ *     <id hash>/shared            the folder that is taken where nobody has it for himself
+ *     <id hash>/private-<n>       others, for steps that run at the same time as a `private` one
  *     <id hash>/<folder>.used     empty; its time is that of the last use
  *     trash/                      what is being removed
  */
@@ -62,20 +62,24 @@ export class CacheMounts implements Shelf {
 
   /**
    * The folder for one step. `shared`: the same for all at once; `locked`: one step at a time; `private`:
-   * another folder for each step that runs at the same time, used again later.
+   * a folder that no other step has at the same time, used again later.
    */
   async hold(mount: CacheMount, seed: CacheSeed | undefined): Promise<HeldCache> {
     const id = hashOf(mount.id);
     const folder = this.#folders.get(id) ?? { busy: new Set<string>(), locked: new Mutex() };
     this.#folders.set(id, folder);
-    if (mount.sharing === "private") {
-      let number = 0;
-      while (folder.busy.has(`private-${number}`)) number++;
-      const name = `private-${number}`;
+    const used = (name: string) => this.#users.has(`${this.#root}/${id}/${name}`);
+    // Nobody shares a folder with a step that has it for itself.
+    const free = mount.sharing === "private"
+      ? (name: string) => !used(name)
+      : (name: string) => !folder.busy.has(name);
+    if (mount.sharing !== "locked") {
+      let name = "shared";
+      for (let number = 0; !free(name); number++) name = `private-${number}`;
+      if (mount.sharing === "shared") return await this.#use(id, name, mount, seed, () => {});
       folder.busy.add(name);
       return await this.#use(id, name, mount, seed, () => void folder.busy.delete(name));
     }
-    if (mount.sharing === "shared") return await this.#use(id, "shared", mount, seed, () => {});
     const lock = await folder.locked.acquire();
     return await this.#use(id, "shared", mount, seed, () => lock[Symbol.dispose]());
   }
@@ -197,7 +201,6 @@ export class CacheMounts implements Shelf {
         await copyOffLoop(tree, select(tree, seed.source, false), {
           root,
           destination: "/",
-          several: false,
         });
       });
     }

@@ -1,8 +1,9 @@
 /** COPY, ADD and WORKDIR on a mounted root. */
 import { SvcError } from "../../base/errors.ts";
-import { decompress, detectCompression } from "../../oci/compression.ts";
 import { TarParser } from "../../oci/tar_parser.ts";
+import { S_IFMT, S_IFREG, tryLstat } from "../../sys/files.ts";
 import { resolveUser } from "../../runtime/user.ts";
+import { isArchive, plainBytes } from "../context/archive_kind.ts";
 import { makeFolders } from "../context/copy.ts";
 import { Extractor } from "../context/extract.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
@@ -10,7 +11,7 @@ import { hasWildcard } from "../parse/path_pattern.ts";
 import { locate } from "../context/rooted.ts";
 import { contentKey, latestTime, select, type Selection, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
-import { type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";
+import { type CopyPart, type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";
 
 /** One source of an instruction and what it names. */
 export interface Picked {
@@ -18,16 +19,14 @@ export interface Picked {
   selections: Selection[];
 }
 
-function nothing(vertex: CopyVertex, source: string, ignore: Ignore | undefined): SvcError {
+function nothing(part: CopyPart, source: string, ignore: Ignore | undefined): SvcError {
   const shown = JSON.stringify(source);
-  const where = vertex.fromName === undefined ? "in the build context" : `in ${vertex.fromName}`;
+  const where = part.fromName === undefined ? "in the build context" : `in ${part.fromName}`;
   const clean = source.replace(/^(\.?\/)+/, "").replace(/\/+$/, "");
-  const excluded = ignore && !hasWildcard(clean) && clean !== "" && ignore.excludes(clean);
+  const excluded = ignore && clean !== "" && ignore.excludes(clean);
   return new SvcError(
     "build_failed",
-    excluded
-      ? `${shown} is left out by .dockerignore`
-      : `${shown} ${hasWildcard(clean) ? "matches nothing" : "is not"} ${where}`,
+    excluded ? `${shown} is left out by .dockerignore` : `${shown} is not ${where}`,
     {
       help: excluded
         ? "take it back with a line that begins with !, or copy something else"
@@ -36,11 +35,16 @@ function nothing(vertex: CopyVertex, source: string, ignore: Ignore | undefined)
   );
 }
 
-/** What each source names. Throws `build_failed` where it names nothing. */
-export function pick(tree: Tree, vertex: CopyVertex, ignore?: Ignore): Picked[] {
-  return vertex.sources.map((source) => {
-    const selections = select(tree, source, vertex.parents);
-    if (selections.length === 0) throw nothing(vertex, source, ignore);
+/** What each source names. Throws `build_failed` where it names nothing; a pattern may. */
+export function pick(
+  tree: Tree,
+  { parents }: CopyVertex,
+  part: CopyPart,
+  ignore?: Ignore,
+): Picked[] {
+  return part.sources.map((source) => {
+    const selections = select(tree, source, parents);
+    if (selections.length === 0 && !hasWildcard(source)) throw nothing(part, source, ignore);
     return { source, selections };
   });
 }
@@ -73,63 +77,24 @@ export async function ownerOf(
   return { uid, gid };
 }
 
-const HEAD = 512;
-
-async function readHead(stream: ReadableStream<Uint8Array>): Promise<Uint8Array> {
-  const head = new Uint8Array(HEAD);
-  let have = 0;
-  for await (const chunk of stream) {
-    const take = chunk.subarray(0, HEAD - have);
-    head.set(take, have);
-    have += take.length;
-    if (have === HEAD) break;
-  }
-  return head.subarray(0, have);
-}
-
-const startsWith = (bytes: Uint8Array, ...magic: number[]) =>
-  magic.every((byte, index) => bytes[index] === byte);
-
-/** True for a tar archive, plain or compressed. Throws `unsupported` for compressions not known here. */
-async function isArchive(host: string): Promise<boolean> {
-  const head = await readHead((await Deno.open(host)).readable);
-  if (startsWith(head, 0x42, 0x5a, 0x68) || startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a)) {
-    throw new SvcError(
-      "unsupported",
-      `${host.split("/").pop()}: ADD of a bzip2 or xz archive is not in this build yet`,
-      { help: "compress it with gzip or zstd, or unpack it with RUN" },
-    );
-  }
-  let plain = head;
-  if (detectCompression(head) !== "none") {
-    try {
-      plain = await readHead(decompress((await Deno.open(host)).readable));
-    } catch (error) {
-      // Damaged, so it is no archive to unpack: it is copied as the file it is.
-      if (error instanceof SvcError && error.code === "archive_invalid") return false;
-      throw error;
-    }
-  }
-  return new TextDecoder().decode(plain.subarray(257, 262)) === "ustar";
-}
-
 /** Unpacks an archive of the context below `destination`. The latest time of its entries, in seconds. */
 async function unpackArchive(
   host: string,
   root: string,
   destination: string,
+  owner: { uid: number; gid: number } | undefined,
   signal?: AbortSignal,
 ): Promise<number> {
-  makeFolders(root, destination);
+  makeFolders(root, destination, owner);
   const extractor = new Extractor({
     root,
     below: locate(root, destination).inside,
-    owners: "archive",
+    owners: owner ?? "archive",
     strict: false,
   });
   try {
     const parser = new TarParser(extractor);
-    for await (const chunk of decompress((await Deno.open(host)).readable)) {
+    for await (const chunk of plainBytes(host)) {
       signal?.throwIfAborted();
       parser.push(chunk);
     }
@@ -141,20 +106,22 @@ async function unpackArchive(
   return extractor.latest;
 }
 
-/** Carries out COPY or ADD; gives the latest modification time of what was copied, in seconds. */
-export async function runCopy(
+/** Where a COPY or ADD writes, and how. */
+export interface CopyTarget {
+  root: string;
+  owner?: { uid: number; gid: number };
+  signal?: AbortSignal;
+}
+
+/** Carries out a part of COPY or ADD; gives the latest modification time of its files, in seconds. */
+export async function runCopyPart(
   vertex: CopyVertex,
-  root: string,
+  part: CopyPart,
   tree: Tree,
-  picked: Picked[],
-  inlineFolder: string,
-  signal?: AbortSignal,
+  { root, owner, signal }: CopyTarget,
 ): Promise<number> {
-  const owner = await ownerOf(root, vertex.chown);
-  const { chmod, exclude } = vertex;
-  const several = vertex.inline.length + picked.reduce((n, one) => n + one.selections.length, 0) >
-    1;
-  const options = { root, destination: vertex.destination, several, owner, chmod, exclude, signal };
+  const { chmod, exclude, destination, parents } = vertex;
+  const picked = pick(tree, vertex, part);
   let latest = await latestTime(tree, picked.flatMap(({ selections }) => selections), {
     exclude: excludeOf(vertex),
     signal,
@@ -163,25 +130,36 @@ export async function runCopy(
     const rest: Selection[] = [];
     for (const selection of selections) {
       const host = `${tree.root}/${selection.path}`;
-      if (vertex.unpack && !selection.directory && await isArchive(host)) {
-        const found = await unpackArchive(host, root, vertex.destination, signal);
+      const unpack = part.unpack && !selection.directory && isFile(host);
+      if (unpack && await isArchive(host)) {
+        const found = await unpackArchive(host, root, destination, owner, signal);
         latest = Math.max(latest, found);
       } else rest.push(selection);
     }
-    await copyOffLoop(tree, rest, { ...options, parents: vertex.parents });
-  }
-  if (vertex.inline.length > 0) {
-    // Heredocs have no time of their own: the step's reference becomes theirs.
-    const selections: Selection[] = [];
-    for (const [index, { name, data }] of vertex.inline.entries()) {
-      const path = String(index);
-      await Deno.writeTextFile(`${inlineFolder}/${path}`, data, { mode: 0o644 });
-      selections.push({ path, name, directory: false });
-    }
-    const inline: Tree = { root: inlineFolder, ownersKept: false };
-    await copyOffLoop(inline, selections, options);
+    const options = { root, destination, owner, chmod, exclude, parents, signal };
+    await copyOffLoop(tree, rest, options);
   }
   return latest;
+}
+
+const isFile = (host: string) => ((tryLstat(host)?.mode ?? 0) & S_IFMT) === S_IFREG;
+
+/** Heredocs become files. They have no time of their own: the step's reference becomes theirs. */
+export async function runInline(
+  vertex: CopyVertex,
+  folder: string,
+  { root, owner, signal }: CopyTarget,
+): Promise<void> {
+  const { chmod, destination } = vertex;
+  const selections: Selection[] = [];
+  for (const [index, { name, data }] of vertex.inline.entries()) {
+    const path = String(index);
+    await Deno.writeTextFile(`${folder}/${path}`, data);
+    await Deno.chmod(`${folder}/${path}`, 0o644);
+    selections.push({ path, name, directory: false });
+  }
+  const inline: Tree = { root: folder, ownersKept: false };
+  await copyOffLoop(inline, selections, { root, destination, owner, chmod, signal });
 }
 
 /** Makes the folder of WORKDIR; it belongs to the stage's USER, as BuildKit has it. */

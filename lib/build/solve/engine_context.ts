@@ -7,10 +7,12 @@ import type { UnpackOptions } from "../../snapshot/unpack.ts";
 import type { ImportedCache } from "../cache/import.ts";
 import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
+import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
 import type { Flights } from "./flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
 import type { StepEvent } from "./reporter.ts";
+import type { Trees } from "./trees.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Gives the name of the image's committed snapshot (lib/snapshot/unpack.ts). */
@@ -33,6 +35,10 @@ export interface BuildState {
   /** Name of the Dockerfile in messages. */
   file: string;
   context: Context;
+  /** Trees from outside that this build has opened. */
+  trees: Trees;
+  secrets?: SecretSource;
+  ssh?: AgentSource;
   noCache: boolean;
   /** Caches of other machines. */
   imported?: ImportedCache;

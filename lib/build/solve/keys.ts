@@ -1,10 +1,17 @@
 /** Cache keys: sha256 over a vertex's definition and the keys of what goes into it. */
 import { createHash } from "node:crypto";
 import { chainIDs } from "../../snapshot/unpack.ts";
-import type { CopyVertex, ImageVertex, RunVertex, Source, WorkdirVertex } from "../plan/graph.ts";
+import type {
+  CopyPart,
+  CopyVertex,
+  ImageVertex,
+  RunMount,
+  RunVertex,
+  WorkdirVertex,
+} from "../plan/graph.ts";
 
 /** Changed where the meaning of a step changes, so that older results are not taken for new ones. */
-const GENERATION = 1;
+const GENERATION = 2;
 
 function keyOf(kind: string, ...definition: unknown[]): string {
   return createHash("sha256").update(JSON.stringify([GENERATION, kind, ...definition])).digest(
@@ -31,8 +38,23 @@ export function copyKey(vertex: CopyVertex, base: string, content: string, epoch
 }
 
 /** Known before the source is: leads to the content's key once that was found. */
-export function copyLinkKey(vertex: CopyVertex, from: string): string {
-  return keyOf("content", from, vertex.sources, vertex.exclude, vertex.parents);
+export function copyLinkKey(vertex: CopyVertex, part: CopyPart, from: string): string {
+  return keyOf("content", from, part.sources, vertex.exclude, vertex.parents);
+}
+
+/** The same of what a mount binds from a tree whose content has a name. */
+export function bindLinkKey(tree: string, path: string): string {
+  return keyOf("bound", tree, path);
+}
+
+/** Of a note that a source of trees keeps. */
+export function noteKey(name: string): string {
+  return keyOf("note", name);
+}
+
+/** Content of several places together. */
+export function joinedKey(contents: string[]): string {
+  return contents.length === 1 ? contents[0] : keyOf("joined", contents);
 }
 
 function copyDefinition(vertex: CopyVertex): unknown[] {
@@ -42,19 +64,15 @@ function copyDefinition(vertex: CopyVertex): unknown[] {
     vertex.chown ?? null,
     vertex.chmod ?? null,
     vertex.parents,
-    vertex.unpack,
-    vertex.sources.length + vertex.inline.length > 1,
+    vertex.parts.map((part) => [part.unpack, part.sources.length]),
   ];
 }
 
-/**
- * `inputOf` gives the key of each mount's source: of the paths it binds where the source is the context,
- * else of the vertex.
- */
+/** `contentOf` gives the key of what a mount binds. */
 export function runKey(
   vertex: RunVertex,
   base: string,
-  inputOf: (from: Source, path: string) => string,
+  contentOf: (mount: RunMount) => string,
   epoch?: number,
 ): string {
   const mounts = vertex.mounts.map((mount) => {
@@ -62,10 +80,23 @@ export function runKey(
       case "tmpfs":
         return ["tmpfs", mount.target, mount.size ?? null];
       case "bind":
-        return ["bind", mount.target, mount.source, inputOf(mount.from, mount.source)];
+        return ["bind", mount.target, mount.source, contentOf(mount)];
       case "cache":
         // What a cache holds is no input: it makes a step fast, not different.
         return ["cache", mount.target, mount.id, mount.readOnly];
+      case "secret":
+        // Its value is nobody's business: a changed secret does not make a step run again.
+        return [
+          "secret",
+          mount.target ?? null,
+          mount.env ?? null,
+          mount.id,
+          mount.mode,
+          mount.uid,
+          mount.gid,
+        ];
+      case "ssh":
+        return ["ssh", mount.target, mount.id, mount.mode, mount.uid, mount.gid];
     }
   });
   const { os, architecture, variant } = vertex.platform;
@@ -78,6 +109,8 @@ export function runKey(
     vertex.workingDir,
     vertex.user,
     vertex.network,
+    vertex.needs,
+    vertex.hosts,
     mounts,
     [os, architecture, variant ?? ""],
     epoch,

@@ -12,6 +12,8 @@ export interface MountPoint {
   /** Absolute inside the root. */
   target: string;
   kind: "directory" | "file";
+  /** Of a folder that has to be made; default 0o755. A tmpfs takes on its mode. */
+  mode?: number;
 }
 
 interface Times {
@@ -35,7 +37,7 @@ class MountPoints {
   /** Folders that were there before, with their times before and after the mount points were made. */
   #parents = new Map<string, { before: Times; after: Times }>();
 
-  make(root: string, { target, kind }: MountPoint): void {
+  make(root: string, { target, kind, mode = 0o755 }: MountPoint): void {
     const found = locate(root, target);
     const parts = found.inside === "" ? [] : found.inside.split("/");
     let host = root;
@@ -47,7 +49,7 @@ class MountPoints {
       const made = index < parts.length - 1 ? "directory" : kind;
       if (made === "directory") {
         mkdir(host, 0o755);
-        chmod(host, 0o755);
+        chmod(host, index < parts.length - 1 ? 0o755 : mode);
       } else close(open(host, O.WRONLY | O.CREAT | O.EXCL, 0o644));
       const own = this.#made.some((other) => other.host === parent);
       this.#made.push({ host, kind: made });

@@ -6,14 +6,32 @@ import { isDirectory, locate } from "../context/rooted.ts";
 import { select, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import type { BindMount, Step } from "../executor.ts";
-import { type RunMount, type RunVertex, SCRIPT_FOLDER, type Source } from "../plan/graph.ts";
+import {
+  isTree,
+  type RunMount,
+  type RunVertex,
+  SCRIPT_FOLDER,
+  type Source,
+} from "../plan/graph.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
 import { commandFailed, OutputTail } from "./failure.ts";
+import { Mask } from "./mask.ts";
 import { makeMountPoints, type MountPoint, SYSTEM_POINTS } from "./mountpoints.ts";
 import type { StepEvent } from "./reporter.ts";
+import {
+  agentSocket,
+  hostsText,
+  readSecret,
+  secretFolder,
+  type SecretMount,
+  type SshMount,
+  writeOwned,
+} from "./step_files.ts";
 
-/** Files of the host that a step with a network sees, read-only. */
-const HOST_FILES = ["/etc/resolv.conf", "/etc/hosts"];
+const RESOLVER = "/etc/resolv.conf";
+const HOSTS = "/etc/hosts";
+
+const encoder = new TextEncoder();
 
 export interface RunInputs {
   /** Result of a mount's source that is a vertex. */
@@ -28,6 +46,10 @@ class RunStep {
   readonly binds: BindMount[] = [];
   readonly points: MountPoint[] = [...SYSTEM_POINTS];
   readonly tmpfs: { target: string; size?: number }[] = [];
+  /** What secrets and agents put into the environment; no part of the key. */
+  readonly env: string[] = [];
+  /** Values that may not be seen in the output. */
+  readonly secrets: Uint8Array[] = [];
 
   constructor(
     readonly engine: Engine,
@@ -35,13 +57,12 @@ class RunStep {
     readonly vertex: RunVertex,
     readonly inputs: RunInputs,
     readonly held: Held,
+    readonly signal: AbortSignal,
   ) {}
 
   async prepare(): Promise<void> {
-    const wanted = this.vertex.network === "none" ? [] : HOST_FILES;
-    for (const path of wanted) {
-      if (await exists(path)) this.#bind(await Deno.realPath(path), path, true, "file");
-    }
+    if (await exists(RESOLVER)) this.#bind(await Deno.realPath(RESOLVER), RESOLVER, true, "file");
+    await this.#hosts();
     // Locks are taken in one order, so that two steps never wait for each other.
     const caches = this.vertex.mounts.filter((mount) => mount.type === "cache")
       .sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
@@ -61,9 +82,11 @@ class RunStep {
       if (mount.type === "tmpfs") {
         const { target, size } = mount;
         this.tmpfs.push({ target, ...(size !== undefined && { size }) });
-        this.points.push({ target, kind: "directory" });
+        this.points.push({ target, kind: "directory", mode: 0o1777 });
       } else if (mount.type === "bind") await this.#bindSource(mount);
+      else if (mount.type === "ssh") await this.#agent(mount);
     }
+    await this.#secrets(this.vertex.mounts.filter((mount) => mount.type === "secret"));
     const { script } = this.vertex;
     if (script) {
       const folder = this.held.use(await this.engine.workspace.temporary());
@@ -75,6 +98,47 @@ class RunStep {
     }
   }
 
+  async #hosts(): Promise<void> {
+    const { hosts } = this.vertex;
+    if (hosts.length === 0) {
+      if (await exists(HOSTS)) this.#bind(await Deno.realPath(HOSTS), HOSTS, true, "file");
+      return;
+    }
+    const folder = this.held.use(await this.engine.workspace.temporary());
+    const path = `${folder.path}/hosts`;
+    await writeOwned(path, await hostsText(hosts), { mode: 0o644, uid: 0, gid: 0 });
+    this.#bind(path, HOSTS, true, "file");
+  }
+
+  async #agent(mount: SshMount): Promise<void> {
+    const { engine, build, signal } = this;
+    // Programs look for it there whether it is or not.
+    if (!this.env.some((entry) => entry.startsWith("SSH_AUTH_SOCK="))) {
+      this.env.push(`SSH_AUTH_SOCK=${mount.target}`);
+    }
+    const socket = await agentSocket(mount, build.ssh, engine.workspace, signal);
+    if (!socket) return;
+    this.held.use(socket);
+    this.#bind(socket.path, mount.target, false, "file");
+  }
+
+  async #secrets(mounts: SecretMount[]): Promise<void> {
+    let folder: { path: string } | undefined;
+    for (const [index, mount] of mounts.entries()) {
+      const value = await readSecret(mount, this.build.secrets, this.signal);
+      if (!value) continue;
+      this.secrets.push(value);
+      if (mount.env !== undefined) {
+        this.env.push(`${mount.env}=${new TextDecoder().decode(value)}`);
+      }
+      if (mount.target === undefined) continue;
+      folder ??= this.held.use(await secretFolder(this.engine.workspace));
+      const path = `${folder.path}/${index}`;
+      await writeOwned(path, value, mount);
+      this.#bind(path, mount.target, true, "file");
+    }
+  }
+
   #bind(source: string, target: string, readOnly: boolean, kind: MountPoint["kind"]): void {
     this.binds.push({ source, target, readOnly });
     this.points.push({ target, kind });
@@ -82,6 +146,7 @@ class RunStep {
 
   async #tree(from: Source): Promise<Tree> {
     if (from === "context") return this.build.context.tree;
+    if (isTree(from)) return await this.build.trees.open(from);
     const outcome = this.inputs.outcomeOf(from);
     const view = this.held.use(await this.engine.workspace.view(outcome?.snapshot));
     return { root: view.root, ownersKept: true };
@@ -106,15 +171,17 @@ class RunStep {
     await copyOffLoop(tree, selections, {
       root: copy.path,
       destination: kind === "file" ? "/copy" : "/",
-      several: false,
     });
     this.#bind(kind === "file" ? `${copy.path}/copy` : copy.path, mount.target, false, kind);
   }
 }
 
 /** What a shell gets to see of the step's time; not part of the image. */
-function stepEnv(vertex: RunVertex, reference: number): string[] {
-  const env = [...vertex.hiddenEnv, ...vertex.env];
+function stepEnv(vertex: RunVertex, own: string[], reference: number): string[] {
+  const names = new Set(own.map((entry) => entry.slice(0, entry.indexOf("="))));
+  const env = [...vertex.hiddenEnv, ...vertex.env]
+    .filter((entry) => !names.has(entry.slice(0, entry.indexOf("="))));
+  env.push(...own);
   const given = env.some((entry) => entry.startsWith("SOURCE_DATE_EPOCH="));
   return given ? env : [...env, `SOURCE_DATE_EPOCH=${reference}`];
 }
@@ -133,7 +200,7 @@ export async function runCommand(
   signal: AbortSignal,
 ): Promise<void> {
   await using held = new AsyncDisposableStack();
-  const run = new RunStep(engine, build, vertex, inputs, held);
+  const run = new RunStep(engine, build, vertex, inputs, held, signal);
   await run.prepare();
   signal.throwIfAborted();
   const points = makeMountPoints(root, run.points);
@@ -144,20 +211,25 @@ export async function runCommand(
     id: `build-${crypto.randomUUID()}`,
     rootfs: root,
     args: vertex.args,
-    env: stepEnv(vertex, inputs.reference),
+    env: stepEnv(vertex, run.env, inputs.reference),
     workingDir: vertex.workingDir,
     user: vertex.user,
     mounts: run.binds,
     tmpfs: run.tmpfs,
     network: vertex.network,
+    ...(vertex.needs.includes("security.insecure") && { insecure: true }),
+  };
+  const masks = { stdout: new Mask(run.secrets), stderr: new Mask(run.secrets) };
+  const show = (stream: "stdout" | "stderr", text: string) => {
+    if (text === "") return;
+    tail.push(encoder.encode(text));
+    emit({ type: "output", stream, text });
   };
   const { exitCode } = await engine.executor.run(step, {
     signal,
-    onOutput: (stream, chunk) => {
-      tail.push(chunk);
-      const text = decoders[stream].decode(chunk, { stream: true });
-      if (text !== "") emit({ type: "output", stream, text });
-    },
+    onOutput: (stream, chunk) =>
+      show(stream, masks[stream].push(decoders[stream].decode(chunk, { stream: true }))),
   });
+  for (const stream of ["stdout", "stderr"] as const) show(stream, masks[stream].flush());
   if (exitCode !== 0) throw commandFailed(build.file, vertex, exitCode, tail.text());
 }

@@ -24,6 +24,8 @@ const RUN: RunVertex = {
   workingDir: "/",
   user: "",
   network: "default",
+  needs: [],
+  hosts: [],
   mounts: [{ type: "bind", from: "context", source: "/src", target: "/src", writable: false }],
   platform: { os: "linux", architecture: "amd64" },
 };
@@ -35,13 +37,11 @@ const COPY: CopyVertex = {
   text: "COPY a /b",
   instruction: "COPY",
   base: "scratch",
-  from: "context",
-  sources: ["a"],
+  parts: [{ from: "context", sources: ["a"], unpack: false }],
   inline: [],
   destination: "/b",
   parents: false,
   exclude: [],
-  unpack: false,
 };
 
 async function inTemporary(work: (folder: string) => Promise<void>): Promise<void> {
@@ -66,6 +66,8 @@ Deno.test("keys change with what the result depends on, and with nothing else", 
     of({ user: "app" }),
     of({ network: "none" }),
     of({ mounts: [] }),
+    of({ needs: ["security.insecure"] }),
+    of({ hosts: [{ name: "db", address: "10.0.0.1" }] }),
     of({ script: { name: "EOF", data: "#!/bin/sh\n" } }),
     of({ platform: { os: "linux", architecture: "arm64" } }),
     of({}, "other content"),
@@ -84,7 +86,15 @@ Deno.test("keys change with what the result depends on, and with nothing else", 
   ];
   assert.equal(new Set(copies).size, copies.length);
   assert.equal(
-    copyKey({ ...COPY, sources: ["./a"], text: "COPY ./a /b" }, "base", "content"),
+    copyKey(
+      {
+        ...COPY,
+        parts: [{ from: "context", sources: ["./a"], unpack: false }],
+        text: "COPY ./a /b",
+      },
+      "base",
+      "content",
+    ),
     copies[0],
   );
   const workdir = { ...COPY, kind: "workdir" as const, path: "/w", user: "" };

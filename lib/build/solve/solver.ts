@@ -6,20 +6,25 @@ import { SvcError } from "../../base/errors.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { UnpackProgress } from "../../snapshot/unpack.ts";
 import type { ForeignStep } from "../cache/import.ts";
-import { contentKey, select, type Tree } from "../context/tree.ts";
+import type { Tree } from "../context/tree.ts";
 import {
   type CopyVertex,
+  hasSource,
   type ImageVertex,
   inputs,
+  isStep,
+  type RunMount,
   type RunVertex,
   type Source,
+  type StepVertex,
   type Vertex,
 } from "../plan/graph.ts";
-import { pick, pickedContent, runCopy, runWorkdir } from "./copy_step.ts";
+import { ContentKeys, withSource } from "./content_keys.ts";
+import { ownerOf, runCopyPart, runInline, runWorkdir } from "./copy_step.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
 import { stepFailed } from "./failure.ts";
 import type { Flight } from "./flights.ts";
-import { copyKey, copyLinkKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
+import { copyKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import type { Reporter, StepEvent } from "./reporter.ts";
 import { runCommand } from "./run_step.ts";
 
@@ -38,8 +43,7 @@ export class Solver {
   #abort = new AbortController();
   #signal: AbortSignal;
   #keys = new Map<Vertex, Promise<string>>();
-  #links = new Map<string, string>();
-  #contextKeys = new Map<string, Promise<string>>();
+  #content: ContentKeys;
   #outcomes = new Map<Vertex, Promise<Outcome>>();
   #flights: Flight<Outcome>[] = [];
   /** Sets apart what a build without cache makes from what others may share. */
@@ -50,6 +54,14 @@ export class Solver {
     this.#build = build;
     this.#reporter = reporter;
     this.#signal = AbortSignal.any([signal, this.#abort.signal]);
+    this.#content = new ContentKeys({
+      engine,
+      build,
+      reporter,
+      signal: this.#signal,
+      key: (vertex) => this.#key(vertex),
+      outcome: (vertex) => this.#outcome(vertex),
+    });
     this.#space = build.noCache ? ` ${crypto.randomUUID()}` : "";
   }
 
@@ -77,7 +89,7 @@ export class Solver {
   async knowledge(): Promise<{ keys: Map<Vertex, string>; links: ReadonlyMap<string, string> }> {
     const keys = new Map<Vertex, string>();
     for (const [vertex, key] of this.#keys) keys.set(vertex, await key);
-    return { keys, links: this.#links };
+    return { keys, links: this.#content.links };
   }
 
   /** Settles when no step that this build began needs its context any more. */
@@ -114,19 +126,19 @@ export class Solver {
     const key = await this.#key(vertex);
     const hit = await this.#lookup(vertex, key);
     if (hit) {
-      this.#reporter.done(vertex.id, "cached", vertex.kind !== "image");
+      this.#reporter.done(vertex.id, "cached", isStep(vertex));
       return hit;
     }
     const foreign = this.#build.noCache ? undefined : this.#build.imported?.step(key);
-    const needed = foreign && vertex.kind !== "image" ? [vertex.base] : inputs(vertex);
+    const needed = foreign && isStep(vertex) ? [vertex.base] : inputs(vertex);
     await Promise.all(
-      needed.map((input) => typeof input === "string" ? input : this.#outcome(input)),
+      needed.map((input) => typeof input === "string" ? undefined : this.#ready(input)),
     );
     this.#signal.throwIfAborted();
     const flight = this.#engine.flights.join(
       key + this.#space,
       (signal, emit) =>
-        foreign && vertex.kind !== "image"
+        foreign && isStep(vertex)
           ? this.#fetch(vertex, key, foreign, signal, emit)
           : this.#perform(vertex, key, signal, emit),
       (event) => this.#reporter.step(vertex.id, event),
@@ -135,8 +147,19 @@ export class Solver {
     this.#flights.push(flight);
     const outcome = await flight.result;
     const ran = outcome.ran && !flight.joined;
-    this.#reporter.done(vertex.id, ran ? "ran" : "cached", vertex.kind !== "image");
+    this.#reporter.done(vertex.id, ran ? "ran" : "cached", isStep(vertex));
     return outcome;
+  }
+
+  /** A tree is there when its files are, even where a link has spared opening it for a key. */
+  async #ready(input: Vertex): Promise<void> {
+    if (input.kind !== "tree") return void await this.#outcome(input);
+    try {
+      await this.#build.trees.open(input, this.#reporter);
+    } catch (error) {
+      throw this.#failed(input, error);
+    }
+    this.#reporter.done(input.id, "ran", false);
   }
 
   #key(vertex: Vertex): Promise<string> {
@@ -164,89 +187,25 @@ export class Solver {
       case "copy": {
         const [base, content] = await Promise.all([
           this.#sourceKey(vertex.base),
-          this.#contentKey(vertex),
+          this.#content.ofCopy(vertex),
         ]);
         return copyKey(vertex, base, content, epoch);
       }
       case "run":
         return await this.#runKey(vertex);
+      case "tree":
+        throw new SvcError("internal", `Cannot make a key of ${vertex.text}: its content has one`);
     }
   }
 
   async #runKey(vertex: RunVertex): Promise<string> {
-    const found = new Map<string, string>();
-    const name = (from: Source, path: string) =>
-      from === "context" ? `context ${path}` : typeof from === "string" ? from : from.id;
+    const found = new Map<RunMount, string>();
     await Promise.all(vertex.mounts.map(async (mount) => {
       if (mount.type !== "bind") return;
-      const key = mount.from === "context"
-        ? await this.#contextKey(mount.source)
-        : await this.#sourceKey(mount.from);
-      found.set(name(mount.from, mount.source), key);
+      found.set(mount, await this.#content.ofMount(mount.from, mount.source));
     }));
     const base = await this.#sourceKey(vertex.base);
-    const inputOf = (from: Source, path: string) => found.get(name(from, path))!;
-    return runKey(vertex, base, inputOf, this.#build.epoch);
-  }
-
-  /** Content of a path of the context that a mount binds. */
-  #contextKey(path: string): Promise<string> {
-    let known = this.#contextKeys.get(path);
-    if (!known) {
-      const { tree } = this.#build.context;
-      known = contentKey(tree, select(tree, path, false), { signal: this.#signal });
-      this.#contextKeys.set(path, known);
-    }
-    return known;
-  }
-
-  /**
-   * What a COPY copies. Of another stage that is known only when it is there; once it was, a link leads
-   * from the stage's key to it, and the stage need not run to know it again.
-   */
-  async #contentKey(vertex: CopyVertex): Promise<string> {
-    if (vertex.from === "context" || vertex.from === "scratch") {
-      if (vertex.sources.length === 0) return SCRATCH_KEY;
-      return await this.#withSource(vertex, undefined, async (tree) => {
-        const ignore = vertex.from === "context" ? this.#build.context.ignore : undefined;
-        return await pickedContent(tree, vertex, pick(tree, vertex, ignore), this.#signal);
-      });
-    }
-    const link = copyLinkKey(vertex, await this.#key(vertex.from));
-    const known = this.#build.noCache ? undefined : await this.#link(link);
-    if (known !== undefined) {
-      this.#links.set(link, known);
-      return known;
-    }
-    const from = await this.#outcome(vertex.from);
-    const content = await this.#withSource(
-      vertex,
-      from,
-      (tree) => pickedContent(tree, vertex, pick(tree, vertex), this.#signal),
-    );
-    await this.#engine.records.putLink(link, content);
-    this.#links.set(link, content);
-    return content;
-  }
-
-  /** Known here, or to a cache of another machine. */
-  async #link(link: string): Promise<string | undefined> {
-    const { records } = this.#engine;
-    const own = await records.link(link);
-    if (own !== undefined) return own;
-    const foreign = this.#build.imported?.link(link);
-    if (foreign !== undefined) await records.putLink(link, foreign);
-    return foreign;
-  }
-
-  async #withSource<T>(
-    vertex: CopyVertex,
-    from: Outcome | undefined,
-    work: (tree: Tree) => Promise<T>,
-  ): Promise<T> {
-    if (vertex.from === "context") return await work(this.#build.context.tree);
-    await using view = await this.#engine.workspace.view(from?.snapshot);
-    return await work({ root: view.root, ownersKept: true });
+    return runKey(vertex, base, (mount) => found.get(mount)!, this.#build.epoch);
   }
 
   async #lookup(vertex: Vertex, key: string): Promise<Outcome | undefined> {
@@ -276,6 +235,7 @@ export class Solver {
     emit: Emit,
   ): Promise<Outcome> {
     if (vertex.kind === "image") return await this.#unpack(vertex, key, signal, emit);
+    if (vertex.kind === "tree") throw new SvcError("internal", "Cannot run a tree");
     // Another build may have finished the same step since the first look.
     const late = await this.#lookup(vertex, key);
     if (late) return late;
@@ -287,7 +247,7 @@ export class Solver {
 
   /** A step's layer from another machine's cache; where that cannot be had, the step itself. */
   async #fetch(
-    vertex: Exclude<Vertex, ImageVertex>,
+    vertex: StepVertex,
     key: string,
     { step, layer }: ForeignStep,
     signal: AbortSignal,
@@ -323,7 +283,7 @@ export class Solver {
         vertex.line,
       );
     }
-    await Promise.all(inputs(vertex).map((input) => this.#outcome(input)));
+    await Promise.all(inputs(vertex).map((input) => this.#ready(input)));
     return await this.#perform(vertex, key, signal, emit);
   }
 
@@ -346,7 +306,7 @@ export class Solver {
   }
 
   async #execute(
-    vertex: Exclude<Vertex, ImageVertex>,
+    vertex: StepVertex,
     key: string,
     signal: AbortSignal,
     emit: Emit,
@@ -361,8 +321,7 @@ export class Solver {
       reference = this.#build.epoch ?? Math.max(reference, latest);
     } else {
       const outcomes = new Map<Source, Outcome | undefined>();
-      for (const mount of vertex.mounts) {
-        if (mount.type === "tmpfs") continue;
+      for (const mount of vertex.mounts.filter(hasSource)) {
         const outcome = await this.#resultOf(mount.from);
         outcomes.set(mount.from, outcome);
         if (mount.type === "bind") reference = Math.max(reference, outcome?.reference ?? 0);
@@ -378,12 +337,19 @@ export class Solver {
   }
 
   async #copy(vertex: CopyVertex, root: string, signal: AbortSignal): Promise<number> {
-    const from = await this.#resultOf(vertex.from);
-    await using folder = await this.#engine.workspace.temporary();
-    return await this.#withSource(vertex, from, (tree) => {
-      const picked = pick(tree, vertex);
-      return runCopy(vertex, root, tree, picked, folder.path, signal);
-    });
+    const target = { root, owner: await ownerOf(root, vertex.chown), signal };
+    let latest = 0;
+    for (const part of vertex.parts) {
+      const from = await this.#resultOf(part.from);
+      const copy = (tree: Tree) => runCopyPart(vertex, part, tree, target);
+      const time = await withSource(this.#engine, this.#build, part.from, from?.snapshot, copy);
+      latest = Math.max(latest, time);
+    }
+    if (vertex.inline.length > 0) {
+      await using folder = await this.#engine.workspace.temporary();
+      await runInline(vertex, folder.path, target);
+    }
+    return latest;
   }
 }
 

@@ -1,0 +1,108 @@
+/** Whether a file is an archive that ADD unpacks, and its bytes without the compression. */
+import { SvcError } from "../../base/errors.ts";
+import { decompress, detectCompression } from "../../oci/compression.ts";
+
+const HEAD = 512;
+
+async function readHead(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const head = new Uint8Array(HEAD);
+  let have = 0;
+  for await (const chunk of stream) {
+    const take = chunk.subarray(0, HEAD - have);
+    head.set(take, have);
+    have += take.length;
+    if (have === HEAD) break;
+  }
+  return head.subarray(0, have);
+}
+
+const startsWith = (bytes: Uint8Array, ...magic: number[]) =>
+  magic.every((byte, index) => bytes[index] === byte);
+
+/** Programs for what this process does not decompress itself: as fast as can be, beside the event loop. */
+function programFor(head: Uint8Array): string | undefined {
+  if (startsWith(head, 0x42, 0x5a, 0x68)) return "bzip2";
+  if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a)) return "xz";
+  return undefined;
+}
+
+async function* throughProgram(
+  program: string,
+  host: string,
+): AsyncGenerator<Uint8Array, void, void> {
+  let child: Deno.ChildProcess;
+  try {
+    child = new Deno.Command(program, {
+      args: ["-dc", "--", host],
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new SvcError(
+      "prerequisite_missing",
+      `Cannot unpack ${host.split("/").pop()}: the program ${program} is not on PATH`,
+      {
+        cause: error,
+        help: `install ${program} on the server, or send the archive as gzip or zstd`,
+      },
+    );
+  }
+  const said = new Response(child.stderr).text();
+  let whole = false;
+  try {
+    yield* child.stdout;
+    whole = true;
+  } finally {
+    if (!whole) {
+      try {
+        child.kill("SIGKILL");
+      } catch {
+        // it has ended by itself
+      }
+    }
+    await child.status;
+    await said;
+  }
+  if (!(await child.status).success) {
+    throw new SvcError(
+      "archive_invalid",
+      `Cannot unpack ${host.split("/").pop()}: ${(await said).trim()}`,
+    );
+  }
+}
+
+async function headOf(host: string): Promise<Uint8Array> {
+  return await readHead((await Deno.open(host)).readable);
+}
+
+/** The bytes of a file, decompressed where its first bytes say that it is compressed. */
+export async function* plainBytes(host: string): AsyncGenerator<Uint8Array, void, void> {
+  const program = programFor(await headOf(host));
+  if (program) yield* throughProgram(program, host);
+  else yield* decompress((await Deno.open(host)).readable);
+}
+
+/** A header whose checksum is right; an archive without entries is none that could be unpacked. */
+function isTarHeader(block: Uint8Array): boolean {
+  if (block.length < HEAD) return false;
+  const text = new TextDecoder("latin1").decode(block.subarray(148, 156));
+  const stored = parseInt(text.replace(/[\0 ]+$/, "").trim(), 8);
+  const sum = block.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 32 : byte), 0);
+  return stored === sum;
+}
+
+/** True for a tar archive, plain or compressed with gzip, zstd, bzip2 or xz. */
+export async function isArchive(host: string): Promise<boolean> {
+  const head = await headOf(host);
+  const compressed = programFor(head) !== undefined || detectCompression(head) !== "none";
+  if (!compressed) return isTarHeader(head);
+  try {
+    return isTarHeader(await readHead(plainBytes(host)));
+  } catch (error) {
+    // Damaged, so it is no archive to unpack: it is copied as the file it is.
+    if (error instanceof SvcError && error.code === "archive_invalid") return false;
+    throw error;
+  }
+}

@@ -1,0 +1,174 @@
+/** A file behind a URL, for ADD and for named contexts. */
+import { createHash } from "node:crypto";
+import { SvcError } from "../../base/errors.ts";
+import { TarParser } from "../../oci/tar_parser.ts";
+import { setTimes } from "../../sys/files.ts";
+import type { TreeSource, TreeTools } from "../plan/graph.ts";
+import type { OpenTree } from "../inputs.ts";
+import { isArchive, plainBytes } from "./archive_kind.ts";
+import { Extractor } from "./extract.ts";
+
+export interface HttpTreeOptions {
+  /** "sha256:…" or "sha512:…", what the bytes have to be. */
+  checksum?: string;
+  /** A tar archive becomes the tree, and not a file in it. */
+  unpack?: boolean;
+}
+
+export const isHttpUrl = (source: string): boolean => /^https?:\/\//i.test(source);
+
+/** The name that ADD gives the file. */
+export function fileNameOf(url: string): string {
+  const path = decodeURIComponent(new URL(url).pathname);
+  const name = path.slice(path.lastIndexOf("/") + 1);
+  return name === "" || name === "." || name === ".." ? "index" : name;
+}
+
+/** What a server said of the file that was fetched last. */
+interface Validators {
+  etag?: string;
+  modified?: string;
+  /** Names the bytes and their time. */
+  identity: string;
+}
+
+function parseChecksum(checksum: string, url: string): { algorithm: string; hex: string } {
+  const [, algorithm, hex] = /^(sha256|sha384|sha512):([0-9a-f]+)$/.exec(checksum) ?? [];
+  if (hex === undefined) {
+    throw new SvcError(
+      "dockerfile_invalid",
+      `Cannot add ${url}: --checksum=${checksum} is not of the form sha256:HEX`,
+    );
+  }
+  return { algorithm, hex };
+}
+
+class HttpTree implements TreeSource {
+  #fetched: Promise<OpenTree> | undefined;
+
+  constructor(readonly url: string, readonly options: HttpTreeOptions) {
+    if (options.checksum !== undefined) parseChecksum(options.checksum, url);
+  }
+
+  async identity(tools: TreeTools): Promise<string | undefined> {
+    const { checksum } = this.options;
+    if (checksum !== undefined) return `http ${checksum} ${fileNameOf(this.url)}`;
+    const note = await tools.notes.get(`http ${this.url}`);
+    const known: Validators | undefined = note === undefined ? undefined : JSON.parse(note);
+    const headers = new Headers();
+    if (known?.etag !== undefined) headers.set("if-none-match", known.etag);
+    else if (known?.modified !== undefined) headers.set("if-modified-since", known.modified);
+    const response = await this.#request(headers, tools);
+    if (known && response.status === 304) {
+      await response.body?.cancel();
+      return known.identity;
+    }
+    this.#fetched = this.#store(response, tools);
+    await this.#fetched;
+    const identity = `http ${this.#digest} ${fileNameOf(this.url)}`;
+    const etag = response.headers.get("etag") ?? undefined;
+    const modified = response.headers.get("last-modified") ?? undefined;
+    if (etag !== undefined || modified !== undefined) {
+      const noted: Validators = { etag, modified, identity };
+      await tools.notes.put(`http ${this.url}`, JSON.stringify(noted));
+    }
+    return identity;
+  }
+
+  async open(tools: TreeTools): Promise<OpenTree> {
+    return await (this.#fetched ??= this.#request(new Headers(), tools)
+      .then((response) => this.#store(response, tools)));
+  }
+
+  #digest = "";
+
+  async #request(headers: Headers, tools: TreeTools): Promise<Response> {
+    let response: Response;
+    // What the server says the bytes are encoded with is part of the file: `.tar.gz` stays compressed.
+    headers.set("accept-encoding", "identity");
+    try {
+      response = await fetch(this.url, { headers, signal: tools.signal });
+    } catch (error) {
+      tools.signal.throwIfAborted();
+      throw new SvcError(
+        "upstream_failed",
+        `Cannot fetch ${this.url}: ${error instanceof Error ? error.message : String(error)}`,
+        { cause: error, help: "check the address, and that this server can reach it" },
+      );
+    }
+    if (response.ok || response.status === 304 && headers.has("if-none-match")) return response;
+    if (response.status === 304 && headers.has("if-modified-since")) return response;
+    await response.body?.cancel();
+    throw new SvcError(
+      response.status === 404 ? "build_failed" : "upstream_failed",
+      `Cannot fetch ${this.url}: the server answered ${response.status}`,
+      { help: "check the address" },
+    );
+  }
+
+  async #store(response: Response, tools: TreeTools): Promise<OpenTree> {
+    const folder = await tools.temporary();
+    try {
+      const name = fileNameOf(this.url);
+      const host = `${folder.path}/${name}`;
+      const wanted = this.options.checksum === undefined
+        ? undefined
+        : parseChecksum(this.options.checksum, this.url);
+      const hash = createHash(wanted?.algorithm ?? "sha256");
+      const total = Number(response.headers.get("content-length")) || undefined;
+      let received = 0;
+      using file = await Deno.open(host, { write: true, createNew: true, mode: 0o600 });
+      for await (const chunk of response.body ?? []) {
+        tools.signal.throwIfAborted();
+        hash.update(chunk);
+        for (let at = 0; at < chunk.length;) at += await file.write(chunk.subarray(at));
+        received += chunk.length;
+        tools.onProgress("received", received, total);
+      }
+      const hex = hash.digest("hex");
+      if (wanted && hex !== wanted.hex) {
+        throw new SvcError(
+          "build_failed",
+          `Cannot add ${this.url}: its ${wanted.algorithm} is ${hex}, not ${wanted.hex}`,
+          { help: "the file has changed, or the checksum is of another one" },
+        );
+      }
+      const modified = Date.parse(response.headers.get("last-modified") ?? "");
+      const seconds = Number.isNaN(modified) ? 0 : Math.floor(modified / 1000);
+      this.#digest = `sha256:${hex} ${seconds}`;
+      await Deno.chmod(host, 0o600);
+      setTimes(host, seconds);
+      const tree = { root: folder.path, ownersKept: false };
+      const dispose = { [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
+      if (!this.options.unpack || !await isArchive(host)) return { ...tree, ...dispose };
+      return { ...await unpackBeside(host, folder.path, tools.signal), ...dispose };
+    } catch (error) {
+      await folder[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+}
+
+/** The archive as a tree of its own in the same folder. */
+async function unpackBeside(host: string, folder: string, signal: AbortSignal) {
+  const root = `${folder}/.tree`;
+  await Deno.mkdir(root);
+  const extractor = new Extractor({ root, owners: "archive", strict: false });
+  try {
+    const parser = new TarParser(extractor);
+    for await (const chunk of plainBytes(host)) {
+      signal.throwIfAborted();
+      parser.push(chunk);
+    }
+    parser.finish();
+    extractor.finish();
+  } finally {
+    extractor.abandon();
+  }
+  return { root, ownersKept: true };
+}
+
+/** Fetched once, with its Last-Modified as its time and mode 600. */
+export function httpTree(url: string, options: HttpTreeOptions = {}): TreeSource {
+  return new HttpTree(url, options);
+}

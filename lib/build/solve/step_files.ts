@@ -1,0 +1,109 @@
+/** Files that a step sees and no layer holds: secrets, agents' sockets, /etc/hosts. */
+import { SvcError } from "../../base/errors.ts";
+import { chmod, lchown } from "../../sys/files.ts";
+import { mount, MS, unmount } from "../../sys/mount.ts";
+import type { AgentSource, SecretSource } from "../inputs.ts";
+import type { RunMount, RunVertex } from "../plan/graph.ts";
+import { AgentSocket } from "./agent_socket.ts";
+import type { Workspace } from "./workspace.ts";
+
+/** As large as a secret may be, in bytes. */
+const MAX_SECRET = 1 << 20;
+
+/** Longest path of a unix socket, less the name of the socket in its folder. */
+const MAX_SOCKET_FOLDER = 90;
+
+export type SecretMount = Extract<RunMount, { type: "secret" }>;
+export type SshMount = Extract<RunMount, { type: "ssh" }>;
+
+/** The secret's bytes; undefined where there is none and none is required. */
+export async function readSecret(
+  wanted: SecretMount,
+  source: SecretSource | undefined,
+  signal: AbortSignal,
+): Promise<Uint8Array | undefined> {
+  const value = await source?.get(wanted.id, signal);
+  if (value && value.length > MAX_SECRET) {
+    throw new SvcError("build_failed", `secret ${wanted.id} has ${value.length} bytes`, {
+      help: `a secret has at most ${MAX_SECRET} bytes`,
+    });
+  }
+  if (value || !wanted.required) return value;
+  throw new SvcError("build_failed", `secret ${wanted.id} is required and was not given`, {
+    help: `give it with --secret id=${wanted.id},src=FILE or id=${wanted.id},env=NAME`,
+  });
+}
+
+/** A folder in memory; where none can be mounted, one on disk that only its owner can read. */
+export async function secretFolder(
+  workspace: Workspace,
+): Promise<{ path: string } & AsyncDisposable> {
+  const folder = await workspace.temporary();
+  let mounted = false;
+  try {
+    mount("tmpfs", folder.path, "tmpfs", MS.NOSUID | MS.NODEV | MS.NOEXEC, "mode=0700,size=64m");
+    mounted = true;
+  } catch {
+    // Without the right to mount: the folder is removed with the step.
+  }
+  return {
+    path: folder.path,
+    [Symbol.asyncDispose]: async () => {
+      if (mounted) unmount(folder.path, { detach: true });
+      await folder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Writes a file with the mode and owner that a mount asks for. */
+export async function writeOwned(
+  path: string,
+  data: Uint8Array | string,
+  { mode, uid, gid }: { mode: number; uid: number; gid: number },
+): Promise<void> {
+  const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+  await Deno.writeFile(path, bytes, { mode: 0o600, createNew: true });
+  lchown(path, uid, gid);
+  chmod(path, mode);
+}
+
+/** A socket that leads to the caller's agent; undefined where there is none and none is required. */
+export async function agentSocket(
+  wanted: SshMount,
+  source: AgentSource | undefined,
+  workspace: Workspace,
+  signal: AbortSignal,
+): Promise<{ path: string } & AsyncDisposable | undefined> {
+  if (!source?.has(wanted.id)) {
+    if (!wanted.required) return undefined;
+    throw new SvcError("build_failed", `SSH agent ${wanted.id} is required and was not given`, {
+      help: `give it with --ssh ${wanted.id}`,
+    });
+  }
+  let folder = await workspace.temporary();
+  if (folder.path.length > MAX_SOCKET_FOLDER) {
+    await folder[Symbol.asyncDispose]();
+    const path = await Deno.makeTempDir();
+    folder = { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+  }
+  const socket = AgentSocket.listen(`${folder.path}/agent`, source, wanted.id, signal);
+  lchown(socket.path, wanted.uid, wanted.gid);
+  chmod(socket.path, wanted.mode);
+  return {
+    path: socket.path,
+    [Symbol.asyncDispose]: async () => {
+      await socket[Symbol.asyncDispose]();
+      await folder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** The host's names, and those that the build adds. */
+export async function hostsText(hosts: RunVertex["hosts"]): Promise<string> {
+  const own = await Deno.readTextFile("/etc/hosts").catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return "127.0.0.1\tlocalhost\n";
+    throw error;
+  });
+  const end = own === "" || own.endsWith("\n") ? "" : "\n";
+  return own + end + hosts.map(({ name, address }) => `${address}\t${name}\n`).join("");
+}
