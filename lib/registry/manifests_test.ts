@@ -142,3 +142,18 @@ Deno.test("an index with missing manifests is refused, or taken where that is se
     "404 MANIFEST_BLOB_UNKNOWN",
   );
 });
+
+Deno.test("a manifest of as many references as fit", async () => {
+  const { send, pushBlob, pushManifest } = registry();
+  const layer = await pushBlob("a", "one layer, many times");
+  const text = JSON.stringify({
+    schemaVersion: 2,
+    mediaType: MEDIA.manifest,
+    config: { ...layer, mediaType: MEDIA.config },
+    layers: Array.from({ length: 20_000 }, () => layer),
+  });
+  assert.equal((await pushManifest("a", "v1", text)).status, 201);
+  assert.equal((await (await send("GET", "/v2/a/manifests/v1")).text()).length, text.length);
+  const other = text.replace(`"size":${layer.size}}]`, `"size":${layer.size + 1}}]`);
+  assert.equal(await failure(await pushManifest("a", "v2", other)), "400 SIZE_INVALID");
+});

@@ -27,7 +27,7 @@ export async function checkReferences(
   if (sparse === true) return false;
   const lenient = sparse === "indexes" && manifest.kind === "index";
   let complete = true;
-  const wanted = [
+  const named = [
     ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),
     ...manifest.manifests.map((item) => ({
       item,
@@ -35,6 +35,8 @@ export async function checkReferences(
       isBlob: false,
     })),
   ];
+  // Once, however often a manifest names it.
+  const wanted = [...new Map(named.map((one) => [`${one.key} ${one.item.size}`, one])).values()];
   for (let at = 0; at < wanted.length; at += CHECKS) {
     const part = wanted.slice(at, at + CHECKS);
     const found = await Promise.all(
