@@ -120,7 +120,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { formatAddress, parseAddress },
     { buildConcurrency },
     { untaggedRetention },
-    { openServerAuth },
+    { openEdge },
     { createBuildCacheUpkeep },
     { defaultDataDir, openDataDir },
     { scheduleGc },
@@ -128,7 +128,6 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { createOutside },
     { managementRoutes },
     { startServer, stopServer },
-    { openServerTls },
     { openStorage, parseStorage },
     { createContentStore },
     { createRegistry },
@@ -136,7 +135,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/config/address.ts"),
     import("./lib/config/server/build.ts"),
     import("./lib/config/server/gc.ts"),
-    import("./lib/server/auth.ts"),
+    import("./lib/server/edge.ts"),
     import("./lib/server/build_cache.ts"),
     import("./lib/server/data_dir.ts"),
     import("./lib/server/gc_schedule.ts"),
@@ -144,7 +143,6 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/server/outside.ts"),
     import("./lib/server/routes.ts"),
     import("./lib/server/run.ts"),
-    import("./lib/server/tls.ts"),
     import("./backends/store/mod.ts"),
     import("./lib/store/content.ts"),
     import("./lib/registry/registry.ts"),
@@ -184,10 +182,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   );
 
   const lifecycle = new Lifecycle();
-  const tls = cleanup.use(await openServerTls(config, log));
-  const { access, routes: authRoutes } = cleanup.use(
-    await openServerAuth({ config, dataDir: dir, log }),
-  );
+  const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
   const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
@@ -204,7 +199,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const routes = [
     ...managementRoutes({
       lifecycle,
-      access,
+      access: edge.access,
       build: buildInfo(),
       registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
       builder: builder.get,
@@ -216,10 +211,10 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
         maxBuildContextBytes: config.maxBuildContextBytes,
       },
     }),
-    ...authRoutes,
+    ...edge.routes,
     ...createRegistry({ store, sparseIndexes: config.registrySparseIndex }),
   ];
-  const listener = await startServer({ address, routes, access, lifecycle, log, tls });
+  const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   await takeOver(selected, config, backend.get, log);
@@ -229,7 +224,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   }
   lifecycle.serving();
   const bound = formatAddress({ ...address, port: listener.address.port });
-  log.info(`listening on ${bound}${tls ? " with TLS" : ""}`, {
+  log.info(`listening on ${bound}${edge.tls ? " with TLS" : ""}`, {
     dataDir: dir,
     storage: storage.shown,
     backend: selected.name,

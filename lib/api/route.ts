@@ -38,8 +38,11 @@ export interface Context {
   url: URL;
   /** Parameters of the path, decoded. */
   params: Record<string, string>;
+  /** A route that is itself a way to prove who asks sets it. */
   identity: Identity;
   connection: Connection;
+  /** Code of the error that the client was told: an answer that began well may still end with one. */
+  outcome?: string;
   /** Carries the request's id. */
   log: Logger;
   /** Aborts when the client goes away. */

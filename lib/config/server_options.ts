@@ -3,14 +3,14 @@ import { SvcError } from "../base/errors.ts";
 import { nearest } from "../base/nearest.ts";
 import { type AnyOption, loadOptions, type Values } from "./load.ts";
 import { ABSENT } from "./server/absent.ts";
-import { AUTH, TLS } from "./server/auth.ts";
+import { ACTIVITY, AUTH, TLS } from "./server/auth.ts";
 import { BUILD } from "./server/build.ts";
 import { DEPLOY } from "./server/deploy.ts";
 import { GC } from "./server/gc.ts";
 import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
 import { REGISTRY } from "./server/registry.ts";
 
-const IN_BUILD = [...GENERAL, ...TLS, ...AUTH, ...REGISTRY, ...GC, ...BUILD, ...DEPLOY] as const;
+const IN_BUILD = [...GENERAL, ...TLS, ...AUTH, ...ACTIVITY, ...REGISTRY, ...GC, ...BUILD, ...DEPLOY] as const;
 
 /** Every option, in the order of the reference page; those whose subsystem is absent come last. */
 export const SERVER_OPTIONS: readonly AnyOption[] = [...IN_BUILD, ...ABSENT];

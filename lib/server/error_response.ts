@@ -16,9 +16,10 @@ export function isRegistryPath(path: string): boolean {
  */
 export function describeError(
   error: unknown,
-  at: { request: Request; url: URL; log: Logger },
+  at: { request: Request; url: URL; log: Logger; outcome?: string },
 ): SvcError {
   const known = asSvcError(error);
+  at.outcome = known.code;
   const attempt = `${at.request.method} ${at.url.pathname}`;
   if (known.code !== "internal" || isAbort(error)) {
     // A full disk or a missing program is the operator's to know of; a caller's mistake is not.

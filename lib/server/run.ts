@@ -2,6 +2,7 @@
 import type { Logger } from "../base/log.ts";
 import { formatAddress, type ListenAddress } from "../config/address.ts";
 import type { Access } from "./access.ts";
+import type { Answered } from "./activity/entry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import { listen, type Listener } from "./listener.ts";
@@ -17,12 +18,15 @@ export interface StartOptions {
   log: Logger;
   /** Absent: plain HTTP. */
   tls?: TlsFiles;
+  /** Told of each request that a route answered. */
+  note?: (answered: Answered) => void;
 }
 
 /** Binds and answers; `lifecycle.serving()` makes it ready. Throws `address_in_use` or `config_invalid`. */
 export async function startServer(options: StartOptions): Promise<Listener> {
-  const { address, routes, access, lifecycle, log, tls } = options;
-  const handler = createHandler({ router: new Router(routes), access, lifecycle, log });
+  const { address, routes, access, lifecycle, log, tls, note } = options;
+  const router = new Router(routes);
+  const handler = createHandler({ router, access, lifecycle, log, note });
   const label = formatAddress(address);
   const listener = await listen({ ...address, label, tls: tls?.material }, handler);
   tls?.follow((material) => listener.setTls?.(material));

@@ -5,6 +5,7 @@
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Access } from "./access.ts";
+import type { Answered } from "./activity/entry.ts";
 import { accessLine } from "./access_log.ts";
 import { describeError, errorResponse } from "./error_response.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -20,6 +21,8 @@ export interface ServerOptions {
   access: Access;
   lifecycle: Lifecycle;
   log: Logger;
+  /** Told of each request that a route answered. */
+  note?: (answered: Answered) => void;
 }
 
 /** Asked for every few seconds by whoever watches: not worth a line. */
@@ -41,6 +44,9 @@ class Exchange {
   readonly path: string;
   identity = ANONYMOUS;
   params: Record<string, string> = {};
+  route: Route | undefined;
+  /** Code of the error that the client was told, in a stream too. */
+  outcome: string | undefined;
   #url: URL | undefined;
   #log: Logger | undefined;
 
@@ -74,6 +80,7 @@ export function createHandler(options: ServerOptions): Handler {
     const match = router.match(method, pathname);
     if (match.kind === "found") {
       exchange.params = match.params;
+      exchange.route = match.route;
       return match.route;
     }
     if (match.kind === "method") {
@@ -127,6 +134,9 @@ export function createHandler(options: ServerOptions): Handler {
       const ms = performance.now() - started;
       const level = QUIET.has(path) ? "debug" : "info";
       accessLine(options.log, level, exchange, { response, ended, ms });
+      const { route } = exchange;
+      if (!route || !options.note) return;
+      options.note({ context: exchange, route, status: response.status, ended, ms });
     });
     if (response instanceof Reply) return response.with("x-request-id", exchange.id);
     response.headers.set("x-request-id", exchange.id);

@@ -11,7 +11,7 @@ import { listen } from "./listener.ts";
 import type { Route } from "./route.ts";
 import { Router } from "./router.ts";
 import { managementRoutes } from "./routes.ts";
-import { createHandler } from "./server.ts";
+import { createHandler, type ServerOptions } from "./server.ts";
 
 export interface TestServer extends AsyncDisposable {
   base: string;
@@ -24,6 +24,7 @@ export interface TestOptions {
   backend?: Partial<DeployBackend>;
   deps?: Partial<ManagementDeps>;
   log?: Logger;
+  note?: ServerOptions["note"];
 }
 
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
@@ -56,6 +57,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     access: deps.access,
     lifecycle,
     log: options.log ?? silent,
+    note: options.note,
   });
   const listener = await listen({ hostname: "127.0.0.1", port: 0 }, handler);
   lifecycle.serving();

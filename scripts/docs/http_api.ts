@@ -3,6 +3,7 @@ import { openMemStore } from "../../backends/store/mem.ts";
 import { silent } from "../../lib/base/log.ts";
 import { createRegistry } from "../../lib/registry/registry.ts";
 import { openAccess } from "../../lib/server/access.ts";
+import { activityRoutes } from "../../lib/server/routes/activity.ts";
 import { Lifecycle } from "../../lib/server/lifecycle.ts";
 import type { Route } from "../../lib/server/route.ts";
 import { managementRoutes } from "../../lib/server/routes.ts";
@@ -22,16 +23,19 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
       ...exchangeRoutes(nothing),
       ...registryTokenRoutes(nothing),
     ],
-    management: managementRoutes({
-      lifecycle: new Lifecycle(),
-      access: openAccess,
-      build: { version: "", dirty: false, form: "source", tags: [] },
-      registryHost: () => "",
-      builder: never,
-      deploy: { name: "", backend: never },
-      storage: store.upkeep,
-      limits: { buildConcurrency: 1 },
-    }),
+    management: [
+      ...activityRoutes(nothing),
+      ...managementRoutes({
+        lifecycle: new Lifecycle(),
+        access: openAccess,
+        build: { version: "", dirty: false, form: "source", tags: [] },
+        registryHost: () => "",
+        builder: never,
+        deploy: { name: "", backend: never },
+        storage: store.upkeep,
+        limits: { buildConcurrency: 1 },
+      }),
+    ],
     registry: createRegistry({ store }),
   };
 }

@@ -13,6 +13,12 @@ export interface SshPublicKey {
   key: KeyObject;
 }
 
+/** Members of a JSON Web Key. */
+type Jwk = Record<string, string>;
+
+/** What node takes for one: its types of it differ with what else is compiled. */
+type JwkInput = Extract<Parameters<typeof createPublicKey>[0], { format: "jwk" }>;
+
 /** Curve → JWK's name of it, and bytes of a coordinate. */
 const CURVES: Record<string, { crv: string; size: number }> = {
   nistp256: { crv: "P-256", size: 32 },
@@ -31,13 +37,13 @@ const MOST_RSA_BITS = 16384;
 
 const url = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64url");
 
-function ed25519(fields: WireReader): JsonWebKey {
+function ed25519(fields: WireReader): Jwk {
   const x = fields.string();
   if (x.length !== 32) throw new Malformed("its key has another length");
   return { kty: "OKP", crv: "Ed25519", x: url(x) };
 }
 
-function ecdsa(fields: WireReader, type: string): JsonWebKey {
+function ecdsa(fields: WireReader, type: string): Jwk {
   const name = fields.text();
   if (type !== `ecdsa-sha2-${name}`) throw new Malformed("its curve is not that of its type");
   const { crv, size } = CURVES[name];
@@ -48,7 +54,7 @@ function ecdsa(fields: WireReader, type: string): JsonWebKey {
   return { kty: "EC", crv, x: url(point.subarray(1, 1 + size)), y: url(point.subarray(1 + size)) };
 }
 
-function rsa(fields: WireReader): JsonWebKey {
+function rsa(fields: WireReader): Jwk {
   const e = fields.mpint();
   const n = fields.mpint();
   const bits = n.length * 8 - Math.clz32(n[0]) + 24;
@@ -79,7 +85,7 @@ export function parseKeyBlob(blob: Uint8Array): SshPublicKey {
   fields.end();
   let key;
   try {
-    key = createPublicKey({ key: jwk, format: "jwk" });
+    key = createPublicKey({ key: jwk, format: "jwk" } as unknown as JwkInput);
   } catch (cause) {
     throw Object.assign(new Malformed("it is not a key of its type"), { cause });
   }

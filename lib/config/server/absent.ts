@@ -178,9 +178,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
       default: 15_000,
     }],
   ]],
-  ["Activity", "the flight record", [
-    ["SVC_ACTIVITY_MAX_BYTES", "bytes", "Size cap of the flight record.", { default: 8388608 }],
-  ]],
 ];
 
 const camelCase = (variable: string) =>

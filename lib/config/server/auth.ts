@@ -1,5 +1,5 @@
-/** SPEC "Authentication". */
-import { invalid, oneOf, urlOf } from "../checks.ts";
+/** SPEC "Authentication", and the flight record of "Limits". */
+import { invalid, notNegative, oneOf, urlOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
@@ -170,5 +170,19 @@ export const AUTH = [
     help:
       "Allows registry pulls without a credential when authentication is configured. A policy " +
       "rule that names pull wins over it.",
+  },
+] as const satisfies readonly AnyOption[];
+
+export const ACTIVITY = [
+  {
+    key: "activityMaxBytes",
+    kind: "bytes",
+    env: ["SVC_ACTIVITY_MAX_BYTES"],
+    default: 8_388_608,
+    section: "Activity",
+    help:
+      "Size cap of the flight record at <data-dir>/activity; one generation before it is kept " +
+      "beside it. 0 keeps none.",
+    check: notNegative,
   },
 ] as const satisfies readonly AnyOption[];

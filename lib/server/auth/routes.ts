@@ -93,14 +93,17 @@ export function exchangeRoutes(deps: ExchangeDeps): Route[] {
     help:
       "OAuth 2.0 token exchange (RFC 8693): the subject token becomes a token of this server, good for " +
       "an hour. `scope` narrows.",
-    handler: async ({ request, log }) => {
+    handler: async (context) => {
+      const { request, log } = context;
       const form = new URLSearchParams(await readText(request, MAX_BODY, "form"));
       try {
         const { identity, response } = await exchangeToken(form, deps);
+        context.identity = identity;
         log.info("exchanged a token", { subject: identity.subject, scope: response.scope });
         return json(response, { headers: NO_STORE });
       } catch (error) {
         if (!(error instanceof ExchangeRefused)) throw error;
+        context.outcome = error.error;
         log.info("refused to exchange a token", { code: error.error, error });
         const body = { error: error.error, error_description: error.message };
         return json(body satisfies TokenExchangeError, { status: 400, headers: NO_STORE });
@@ -134,12 +137,18 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
       path: SESSION,
       open: true,
       help: "Session for a signed challenge: `{challenge, signature}`, the latter an SSHSIG.",
-      handler: async ({ request, log }) => {
+      handler: async (context) => {
+        const { request, log } = context;
         const proof = await readTexts<SessionRequest>(request, "session request", [
           "challenge",
           "signature",
         ]);
         const session = sessions.open(proof);
+        context.identity = {
+          subject: session.subject,
+          scopes: session.scope.split(" "),
+          method: "ssh-key",
+        };
         log.info("opened a session", { subject: session.subject, scope: session.scope });
         return json(session, { status: 201, headers: NO_STORE });
       },

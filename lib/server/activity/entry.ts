@@ -1,0 +1,94 @@
+/** Which requests are worth an entry in the flight record, and what it says. */
+import type { ActivityEntry } from "../../api/activity.ts";
+import type { Ended } from "../http/exchange.ts";
+import type { Context, Route } from "../route.ts";
+
+/** A request that has been answered. */
+export interface Answered {
+  context: Pick<Context, "identity" | "params" | "request" | "connection"> & {
+    id: string;
+    /** Code of the error that was told, in a stream too. */
+    outcome?: string;
+    url: URL;
+  };
+  route: Route;
+  status: number;
+  ended: Ended;
+  /** From the request's head to the answer's last byte. */
+  ms: number;
+}
+
+/** Host of "host:port". */
+const hostOf = (remote: string) => remote.slice(0, remote.lastIndexOf(":"));
+
+const AUTH = "/.svc/v1/auth/";
+
+/** The first half of a login, as open as it is harmless. */
+const QUIET = new Set([`${AUTH}challenge`]);
+
+/** What pulls and pushes ask on their way: the requests that move something are enough. */
+function isStep({ path, method, action }: Route, status: number, asked: string): boolean {
+  if (!path.startsWith("/v2")) return false;
+  if (asked === "HEAD" || method === "PATCH") return true;
+  if (action === "pull") return !/\/(manifests|blobs|referrers)\//.test(path);
+  if (!path.includes("/uploads")) return false;
+  return method === "GET" || method === "DELETE" || status === 202;
+}
+
+const shorten = (text: string) => text.length > 300 ? `${text.slice(0, 299)}…` : text;
+
+function nameOf(context: Answered["context"], route: Route): string | undefined {
+  const { name, reference, digest, fingerprint } = context.params;
+  if (name === undefined) {
+    if (fingerprint !== undefined) return shorten(fingerprint);
+    const tags = route.action === "build" ? context.url.searchParams.getAll("t") : [];
+    return tags.length > 0 ? shorten(tags.join(" ")) : undefined;
+  }
+  const what = reference ?? digest ??
+    (route.path.startsWith("/v2")
+      ? context.url.searchParams.get("digest") ?? undefined
+      : undefined);
+  if (what === undefined) return shorten(name);
+  return shorten(`${name}${what.includes(":") ? "@" : ":"}${what}`);
+}
+
+/** Undefined for what is not recorded: reads of the management API, and the steps of pulls and pushes. */
+export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undefined {
+  const { context, route, status, ended, ms } = answered;
+  const { identity, request, connection, id: requestId } = context;
+  const denied = status === 401 || status === 403;
+  const credentials = route.path.startsWith(AUTH);
+  // A challenge that clients expect is nobody's attempt.
+  if (
+    status === 401 && !credentials && !request.headers.has("authorization") &&
+    !connection.certificate
+  ) return undefined;
+  const action = route.action ?? (credentials ? "auth" : denied ? "read" : undefined);
+  if (action === undefined || QUIET.has(route.path)) return undefined;
+  if (action === "auth" && route.method === "GET" && !denied) return undefined;
+  if (!denied && isStep(route, status, request.method)) return undefined;
+  const outcome = context.outcome ?? (ended.whole ? undefined : "cancelled");
+  const failed = status >= 400 || outcome !== undefined;
+  return {
+    subject: status === 401 ? "" : identity.subject,
+    method: identity.method,
+    remote: hostOf(connection.remote),
+    action,
+    operation: `${route.method} ${route.path}`,
+    // Whoever is not let in writes nothing into the record.
+    name: status === 401 ? undefined : nameOf(context, route),
+    result: denied ? "denied" : failed ? "failed" : "ok",
+    status,
+    code: outcome,
+    bytes: ended.sent,
+    received: ended.received > 0 ? ended.received : undefined,
+    durationMs: Math.round(ms * 10) / 10,
+    request: requestId,
+  };
+}
+
+/** Entries with the same key that come about the same time are one with a count. */
+export function alikeKey(entry: Omit<ActivityEntry, "time">): string {
+  const { subject, method, remote, operation, name, status, code } = entry;
+  return `${subject}\n${method}\n${remote}\n${operation}\n${name}\n${status}\n${code}`;
+}

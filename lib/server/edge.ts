@@ -1,0 +1,43 @@
+/** What stands between a connection and the routes: TLS, who may do what, and the record of it. */
+import type { Logger } from "../base/log.ts";
+import type { ServerConfig } from "../config/server_options.ts";
+import type { Access } from "./access.ts";
+import { openActivity } from "./activity.ts";
+import type { Answered } from "./activity/entry.ts";
+import { openServerAuth } from "./auth.ts";
+import type { TlsFiles } from "./http/tls.ts";
+import type { Lifecycle } from "./lifecycle.ts";
+import type { Route } from "./route.ts";
+import { openServerTls } from "./tls.ts";
+
+export interface EdgeOptions {
+  config: ServerConfig;
+  /** The data directory. */
+  dataDir: string;
+  lifecycle: Lifecycle;
+  log: Logger;
+}
+
+export interface Edge extends AsyncDisposable {
+  access: Access;
+  tls?: TlsFiles;
+  note?: (answered: Answered) => void;
+  /** Rows of its own. */
+  routes: Route[];
+}
+
+/** Throws `config_invalid` for what cannot be read: a server never starts more open than it was told to. */
+export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions): Promise<Edge> {
+  await using cleanup = new AsyncDisposableStack();
+  const tls = cleanup.use(await openServerTls(config, log));
+  const auth = cleanup.use(await openServerAuth({ config, dataDir, log }));
+  const { note, routes } = cleanup.use(openActivity({ config, dataDir, lifecycle, log }));
+  const stack = cleanup.move();
+  return {
+    access: auth.access,
+    tls,
+    note,
+    routes: [...auth.routes, ...routes],
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
