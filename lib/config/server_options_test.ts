@@ -115,7 +115,7 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
     );
   }
   refuses({ args: ["--otel"] }, "not_in_build", /^Cannot use --otel: observability/);
-  refuses({ args: ["--builder-url", "ws://b:1"] }, "not_in_build", /builder delegation/);
+  refuses({ args: ["--builder-image", "b:1"] }, "not_in_build", /containerized builder/);
   refuses({ env: { SVC_REGISTRY_SOURCE: "host-native" } }, "not_in_build", /image store/);
 });
 

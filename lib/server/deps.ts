@@ -1,6 +1,7 @@
 /** What the management routes work on; main.ts composes it. */
 import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
+import type { Delegation } from "./delegation.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
@@ -15,6 +16,8 @@ export interface ManagementDeps {
   registryHost: () => string;
   /** Constructed on first use; throws what stands in the way, and tries again on the next call. */
   builder: () => Promise<Builder>;
+  /** Where builds go instead; absent: nowhere. */
+  delegation?: Delegation;
   deploy: {
     /** The selected backend's name. */
     name: string;

@@ -52,7 +52,6 @@ export const GENERAL = [
     section,
     help: "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process.",
     check: urlOf("ws", "wss"),
-    absent: "builder delegation",
   },
   {
     key: "builderAuto",

@@ -10,6 +10,7 @@ import { pushEvents } from "../ndjson.ts";
 import type { Context, Route } from "../route.ts";
 import { attachRoute } from "./build_attach.ts";
 import { contextBody } from "./build_body.ts";
+import { delegating } from "./build_relay.ts";
 import { API_PREFIX } from "./health.ts";
 
 /** How long the first events wait for a refusal that would be better told by a status. */
@@ -17,6 +18,7 @@ const HOLD_MS = 150;
 
 export function buildRoutes(deps: ManagementDeps): Route[] {
   const slots = new Semaphore(deps.limits.buildConcurrency);
+  const delegated = delegating(deps);
 
   /**
    * The answer begins shortly after the context is in: what is refused until then (too large, no tar, a
@@ -94,16 +96,16 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
         "Builds the tar archive in the body (plain, gzip or zstd) and publishes it under each `t`; " +
         "answers with events (NDJSON), the last one `result` or `error`. Query: " +
         `\`${BUILD_PARAMETERS.join(" ")}\`.`,
-      handler: build,
+      handler: delegated(build),
     },
-    attachRoute(deps, slots),
+    attachRoute(deps, slots, delegated),
     {
       method: "POST",
       path: `${API_PREFIX}/build/inputs`,
       action: "build",
       help: "Takes an archive that a build is to read: the OCI layout of a cache, which " +
         "`cachefrom=type=local,id=ID` names. Answers with its `id`; it is there for an hour.",
-      handler: input,
+      handler: delegated(input),
     },
     {
       method: "GET",
@@ -111,7 +113,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
       action: "build",
       help:
         "Takes an archive that the result of a build names in `outputs`; read to its end it is gone.",
-      handler: output,
+      handler: delegated(output),
     },
   ];
 }

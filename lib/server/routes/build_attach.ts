@@ -173,14 +173,18 @@ function otherVersion(version: unknown): SvcError {
 }
 
 /** Throws `argument_invalid` for a request that is no WebSocket. */
-export function requireUpgrade(request: Request): void {
+function requireUpgrade(request: Request): void {
   if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return;
   throw new SvcError("argument_invalid", "Cannot attach to a build: the request is no WebSocket", {
     help: "use `svc build`, or send an archive to POST /.svc/v1/build",
   });
 }
 
-export function attachRoute(deps: ManagementDeps, slots: Semaphore): Route {
+export function attachRoute(
+  deps: ManagementDeps,
+  slots: Semaphore,
+  delegated: (own: Route["handler"]) => Route["handler"],
+): Route {
   function attach(context: Context): Response {
     requireUpgrade(context.request);
     const { socket, response } = context.connection.upgrade(context.request);
@@ -198,6 +202,6 @@ export function attachRoute(deps: ManagementDeps, slots: Semaphore): Route {
     help: "WebSocket: a build that reads its contexts, secrets and SSH agents from the caller. " +
       "yamux inside; stream 1 has the request and the events (NDJSON), the others are 9P2000.L, " +
       "listings, secrets and agents.",
-    handler: attach,
+    handler: delegated(attach),
   };
 }

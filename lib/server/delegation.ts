@@ -1,0 +1,94 @@
+/** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+
+/** A privileged container that builds (SPEC "Builder delegation behaviour", rules 3 to 6). */
+export interface BuilderContainer {
+  /** Starts it, or adopts the one that runs; the URL it listens on, `ws://HOST:PORT`. */
+  start(): Promise<string>;
+}
+
+export interface DelegationOptions {
+  /** SVC_BUILDER_URL. */
+  url?: string;
+  /** SVC_BUILDER_AUTO. */
+  auto: boolean;
+  /** True where the engine of this process can run: found out by doing what it does, not by who it is. */
+  canBuild: () => boolean | Promise<boolean>;
+  /** Absent where no container engine can be asked for one. */
+  container?: BuilderContainer;
+  /** Folder that the engine would mount in, for the message. */
+  root: string;
+  log: Logger;
+}
+
+export interface Delegation {
+  /**
+   * The builder that builds go to; undefined: the engine of this process. Throws `prerequisite_missing`
+   * where neither can be, and what stood in the way of a container; the next call tries again.
+   */
+  target(): Promise<URL | undefined>;
+  /** The builder that {@linkcode target} named does not answer: what is known of it is forgotten. */
+  lost(): void;
+}
+
+class Delegate implements Delegation {
+  #options: DelegationOptions;
+  #target: Promise<URL | undefined> | undefined;
+
+  constructor(options: DelegationOptions) {
+    this.#options = options;
+  }
+
+  target(): Promise<URL | undefined> {
+    const target = this.#target ??= this.#find();
+    target.catch(() => {
+      if (this.#target === target) this.#target = undefined;
+    });
+    return target;
+  }
+
+  lost(): void {
+    this.#target = undefined;
+  }
+
+  async #find(): Promise<URL | undefined> {
+    const { url, auto, canBuild, container, log, root } = this.#options;
+    if (url !== undefined) return new URL(url);
+    if (await canBuild()) return undefined;
+    if (!auto || !container) throw cannotMount(root, auto);
+    log.info("build engine cannot mount(2) as this user; using a containerized builder");
+    const started = await container.start();
+    log.info("delegating builds to containerized builder", { url: started });
+    return new URL(started);
+  }
+}
+
+function cannotMount(root: string, auto: boolean): SvcError {
+  return new SvcError(
+    "prerequisite_missing",
+    `Cannot build: failed to mount ${root}: operation not permitted`,
+    {
+      help: "run the server as root, or name a builder that runs so with SVC_BUILDER_URL" +
+        (auto ? "; no container engine is there that a builder could be started with" : ""),
+    },
+  );
+}
+
+export function createDelegation(options: DelegationOptions): Delegation {
+  return new Delegate(options);
+}
+
+/** SPEC "Builder delegation behaviour" 2; elsewhere than on Linux the engine says itself what it lacks. */
+async function canBuild(): Promise<boolean> {
+  return Deno.build.os !== "linux" || (await import("../sys/mount.ts")).canMount();
+}
+
+/** As the server's options have it; `root` is the build engine's folder. */
+export function serverDelegation(
+  { builderUrl, builderAuto }: { builderUrl?: string; builderAuto: boolean },
+  root: string,
+  log: Logger,
+): Delegation {
+  return createDelegation({ url: builderUrl, auto: builderAuto, canBuild, root, log });
+}

@@ -1,0 +1,217 @@
+/** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
+import { SvcError } from "../../base/errors.ts";
+import type { ManagementDeps } from "../deps.ts";
+import type { Context, Route } from "../route.ts";
+import { type Body, contextBody } from "./build_body.ts";
+
+/** Bytes that wait for the builder before the caller is read on. */
+const HIGH_WATER = 4 << 20;
+/** Bytes that wait for a caller who does not read; windows keep an honest builder far below. */
+const TOO_MUCH = 64 << 20;
+const POLL_MS = 5;
+
+/** Of a request and its answer; others are of one connection, or this server's own affair. */
+const REQUEST_HEADERS = ["content-type", "content-length", "accept"];
+const RESPONSE_HEADERS = ["content-type", "content-length", "cache-control", "x-accel-buffering"];
+
+function unreachable(target: URL, cause: unknown): SvcError {
+  return new SvcError(
+    "upstream_failed",
+    `Cannot build: the builder at ${target.host} does not answer`,
+    { cause, help: "check SVC_BUILDER_URL, and that the builder runs" },
+  );
+}
+
+/** The place of a request at the builder: path and query as they came. */
+function place(target: URL, { url }: Context, scheme: "http" | "ws"): string {
+  const secure = target.protocol === "wss:" || target.protocol === "https:" ? "s" : "";
+  const base = target.pathname.replace(/\/+$/, "");
+  return `${scheme}${secure}://${target.host}${base}${url.pathname}${url.search}`;
+}
+
+function pick(from: Headers, names: readonly string[]): Headers {
+  const headers = new Headers();
+  for (const name of names) {
+    const value = from.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  return headers;
+}
+
+/** Sends the request to the builder; its answer, whatever it is. Throws `upstream_failed`. */
+export async function relayRequest(
+  context: Context,
+  target: URL,
+  body?: Pick<Body, "stream">,
+): Promise<Response> {
+  const { request, signal } = context;
+  let failure: unknown;
+  const watched = body && ReadableStream.from((async function* () {
+    try {
+      yield* body.stream;
+    } catch (error) {
+      failure = error;
+      throw error;
+    }
+  })());
+  let response: Response;
+  try {
+    response = await fetch(place(target, context, "http"), {
+      method: request.method,
+      headers: pick(request.headers, REQUEST_HEADERS),
+      body: watched as ReadableStream<Uint8Array<ArrayBuffer>> | undefined,
+      redirect: "manual",
+      signal,
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    throw failure ?? unreachable(target, error);
+  }
+  return new Response(response.body, {
+    status: response.status,
+    headers: pick(response.headers, RESPONSE_HEADERS),
+  });
+}
+
+/** What the server's own sockets can do besides: see the package `ws`. */
+type Pausable = WebSocket & { pause?(): void; resume?(): void };
+
+/** Codes that a program may close with. */
+const mayClose = (code: number) => code === 1000 || code >= 3000 && code <= 4999;
+
+function closeAs(socket: WebSocket, { code, reason }: CloseEvent): void {
+  if (socket.readyState > WebSocket.OPEN) return;
+  if (mayClose(code)) socket.close(code, reason);
+  else socket.close();
+}
+
+async function drained(socket: WebSocket): Promise<void> {
+  while (socket.bufferedAmount > HIGH_WATER && socket.readyState === WebSocket.OPEN) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+/** Bytes from the caller to the builder; the caller waits where the builder does. */
+function forward(from: Pausable, to: WebSocket): void {
+  let waiting = false;
+  from.onmessage = ({ data }) => {
+    if (to.readyState !== WebSocket.OPEN) return;
+    to.send(data);
+    if (to.bufferedAmount <= HIGH_WATER || waiting) return;
+    waiting = true;
+    from.pause?.();
+    drained(to).then(() => {
+      waiting = false;
+      from.resume?.();
+    });
+  };
+}
+
+/** Opens the way to the builder; what it says meanwhile is kept for {@linkcode splice}. */
+async function dial(
+  target: URL,
+  context: Context,
+): Promise<{ socket: WebSocket; early: unknown[] }> {
+  const socket = new WebSocket(place(target, context, "ws"));
+  socket.binaryType = "arraybuffer";
+  const early: unknown[] = [];
+  const opened = Promise.withResolvers<void>();
+  const abort = () => opened.reject(context.signal.reason);
+  context.signal.addEventListener("abort", abort, { once: true });
+  socket.onmessage = ({ data }) => void early.push(data);
+  socket.onopen = () => opened.resolve();
+  socket.onerror = (event) => opened.reject((event as ErrorEvent).error ?? event);
+  socket.onclose = (event) => opened.reject(event);
+  try {
+    await opened.promise;
+    return { socket, early };
+  } catch (error) {
+    socket.close();
+    context.signal.throwIfAborted();
+    throw unreachable(target, error);
+  } finally {
+    context.signal.removeEventListener("abort", abort);
+  }
+}
+
+/**
+ * Joins the caller's WebSocket with one to the builder, message by message: what is in them is between
+ * those two. Resolves `ended` when both are closed.
+ */
+export async function relaySocket(
+  context: Context,
+  target: URL,
+): Promise<{ response: Response; ended: Promise<void> }> {
+  const { socket: builder, early } = await dial(target, context);
+  let accepted: { socket: WebSocket; response: Response };
+  try {
+    accepted = context.connection.upgrade(context.request);
+  } catch (error) {
+    builder.close();
+    throw error;
+  }
+  const caller = accepted.socket as Pausable;
+  caller.binaryType = "arraybuffer";
+  const closed = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  forward(caller, builder);
+  const back = (data: unknown) => {
+    if (caller.readyState !== WebSocket.OPEN) return;
+    caller.send(data as ArrayBuffer);
+    if (caller.bufferedAmount > TOO_MUCH) {
+      caller.close();
+      builder.close();
+    }
+  };
+  for (const data of early) back(data);
+  builder.onmessage = ({ data }) => back(data);
+  caller.onclose = (event) => {
+    closeAs(builder, event);
+    closed[0].resolve();
+  };
+  builder.onclose = (event) => {
+    closeAs(caller, event);
+    closed[1].resolve();
+  };
+  builder.onerror = () => {/* its close follows */};
+  caller.onerror = () => {/* its close follows */};
+  if (builder.readyState > WebSocket.OPEN) {
+    caller.close();
+    closed[1].resolve();
+  }
+  const ended = Promise.all(closed.map(({ promise }) => promise)).then(() => {});
+  return { response: accepted.response, ended };
+}
+
+/**
+ * The handlers of builds as they are where builds run in this process, and handed on where they do not;
+ * `deps.delegation` is asked with each request.
+ */
+export function delegating(deps: ManagementDeps): (own: Route["handler"]) => Route["handler"] {
+  const { delegation, lifecycle, limits } = deps;
+  async function relay(context: Context, target: URL): Promise<Response> {
+    const { request } = context;
+    if (request.headers.get("upgrade")?.toLowerCase() === "websocket") {
+      const { response, ended } = await relaySocket(context, target);
+      ended.finally(lifecycle.begin());
+      return response;
+    }
+    if (request.method === "GET") return await relayRequest(context, target);
+    const body = contextBody(request, limits.maxBuildContextBytes);
+    try {
+      return await relayRequest(context, target, body);
+    } catch (error) {
+      await body.discard();
+      throw error;
+    }
+  }
+  return (own) => async (context) => {
+    const target = await delegation?.target();
+    if (!target) return await own(context);
+    try {
+      return await relay(context, target);
+    } catch (error) {
+      if (error instanceof SvcError && error.code === "upstream_failed") delegation!.lost();
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,246 @@
+import assert from "node:assert/strict";
+import type { BuildResult } from "../../api/build.ts";
+import { ATTACH_VERSION, CONTEXT_EXPORT } from "../../api/build_session.ts";
+import { SvcError } from "../../base/errors.ts";
+import { createLogger, silent } from "../../base/log.ts";
+import { parseIgnore } from "../../build/parse/ignore.ts";
+import { exportFolder } from "../../client/build_export.ts";
+import { openBuildSession } from "../../client/build_session.ts";
+import { createClient } from "../../client/client.ts";
+import { openAccess } from "../access.ts";
+import { createDelegation, type DelegationOptions } from "../delegation.ts";
+import { collect, jsonLines, startTestServer, type TestOptions } from "../testing.ts";
+
+const RESULT: BuildResult = {
+  digest: "sha256:1",
+  imageId: "sha256:2",
+  names: [],
+  size: 1,
+  ran: 1,
+  cached: 0,
+  durationMs: 5,
+};
+
+const ws = (base: string) => base.replace(/^http/, "ws");
+
+function delegation(options: Partial<DelegationOptions>) {
+  return createDelegation({
+    auto: true,
+    canBuild: () => false,
+    root: "/data",
+    log: silent,
+    ...options,
+  });
+}
+
+/** A server that builds nothing itself, in front of one that does. */
+async function chain(builder: NonNullable<TestOptions["builder"]>, deps: TestOptions["deps"] = {}) {
+  const back = await startTestServer({ builder });
+  const front = await startTestServer({
+    deps: { delegation: delegation({ url: ws(back.base) }), ...deps },
+  });
+  return {
+    base: front.base,
+    back,
+    async [Symbol.asyncDispose]() {
+      await front[Symbol.asyncDispose]();
+      await back[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const post = (base: string, query: string, body: BodyInit, headers = {}) =>
+  fetch(`${base}/.svc/v1/build${query}`, { method: "POST", body, headers });
+
+Deno.test("relay: POST goes on with its query and body, the answer comes back as it is", async () => {
+  const seen: unknown[] = [];
+  const bytes = crypto.getRandomValues(new Uint8Array(60_000));
+  await using at = await chain(async ({ context, tags, buildArgs }, { onEvent }) => {
+    assert.ok(context instanceof ReadableStream);
+    const body = new Uint8Array(
+      await new Response(context as ReadableStream<Uint8Array<ArrayBuffer>>).arrayBuffer(),
+    );
+    seen.push(tags, buildArgs, body);
+    onEvent({ type: "start", id: "a", time: "t" });
+    return RESULT;
+  });
+  const response = await post(at.base, "?t=a:v1&buildarg=A=1%3D2%20x", bytes);
+  assert.equal(response.headers.get("content-type"), "application/x-ndjson");
+  assert.deepEqual(await collect(jsonLines(response)), [
+    { type: "start", id: "a", time: "t" },
+    { type: "result", result: RESULT },
+  ]);
+  assert.deepEqual(seen, [["a:v1"], { A: "1=2 x" }, bytes]);
+  const streamed = await post(at.base, "", ReadableStream.from([bytes, bytes]));
+  assert.equal((await collect(jsonLines(streamed))).length, 2);
+  const refused = await post(at.base, "?tag=x", bytes);
+  assert.equal(refused.status, 400);
+  assert.match((await refused.json()).detail, /unknown parameter "tag"/);
+});
+
+Deno.test("relay: a session goes on byte for byte", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc-relay-" });
+  const large = crypto.getRandomValues(new Uint8Array(50_000));
+  const content = new Uint8Array(60 * large.length).map((_, index) => large[index % large.length]);
+  await Deno.writeFile(`${folder}/large`, content);
+  let read = new Uint8Array();
+  await using at = await chain(async ({ context, secrets }, { onEvent, signal }) => {
+    assert.ok(!(context instanceof ReadableStream));
+    const parts: Uint8Array<ArrayBuffer>[] = [];
+    for await (const entry of context.tree.entries(signal!)) {
+      for await (const chunk of context.tree.read(entry.path, entry.size, signal!)) {
+        parts.push(chunk.slice());
+      }
+    }
+    read = new Uint8Array(await new Blob(parts).arrayBuffer());
+    const secret = await secrets!.get("s", signal!);
+    onEvent({ type: "warning", message: new TextDecoder().decode(secret) });
+    return RESULT;
+  });
+  try {
+    using context = exportFolder({ root: folder, ignore: parseIgnore(""), onSkip: () => {} });
+    const session = await openBuildSession(createClient({ server: at.base }), {
+      folders: new Map([[CONTEXT_EXPORT, context]]),
+      secrets: new Map([["s", () => Promise.resolve(new TextEncoder().encode("hush"))]]),
+      agents: new Map(),
+      signal: new AbortController().signal,
+    });
+    const events = await collect(session.build({
+      version: ATTACH_VERSION,
+      query: "",
+      context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
+      secrets: ["s"],
+    }));
+    assert.deepEqual(events, [
+      { type: "warning", message: "hush" },
+      { type: "result", result: RESULT },
+    ]);
+    assert.deepEqual(read, content);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("relay: either side that goes away takes the other along", async () => {
+  const begun = Promise.withResolvers<AbortSignal>();
+  await using at = await chain(async (_request, { signal }) => {
+    begun.resolve(signal!);
+    await new Promise((_, reject) =>
+      signal!.addEventListener("abort", () => reject(signal!.reason))
+    );
+    return RESULT;
+  });
+  const leaving = new AbortController();
+  const session = await openBuildSession(createClient({ server: at.base }), {
+    folders: new Map(),
+    secrets: new Map(),
+    agents: new Map(),
+    signal: leaving.signal,
+  });
+  const events = collect(session.build({
+    version: ATTACH_VERSION,
+    query: "",
+    context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
+  }));
+  const signal = await begun.promise;
+  const aborted = new Promise((resolve) => signal.addEventListener("abort", resolve));
+  leaving.abort(new SvcError("cancelled", "interrupted"));
+  await assert.rejects(events, /interrupted/);
+  await aborted;
+});
+
+Deno.test("relay: authorization comes first", async () => {
+  let builds = 0;
+  await using at = await chain(() => {
+    builds++;
+    return Promise.resolve(RESULT);
+  }, {
+    access: {
+      ...openAccess,
+      authorize: ({ action }) => {
+        if (action === "build") throw new SvcError("denied", "Cannot build: not allowed");
+      },
+    },
+  });
+  for (const method of ["GET", "POST"]) {
+    const path = method === "GET" ? "build/attach" : "build";
+    const response = await fetch(`${at.base}/.svc/v1/${path}`, {
+      method,
+      ...method === "POST" && { body: "x" },
+    });
+    assert.equal(response.status, 403, method);
+    await response.body?.cancel();
+  }
+  assert.equal(builds, 0);
+});
+
+Deno.test("relay: a context beyond the limit is refused by the server that was asked", async () => {
+  await using at = await chain(async ({ context }) => {
+    await new Response(context as ReadableStream<Uint8Array<ArrayBuffer>>).arrayBuffer();
+    return RESULT;
+  }, { limits: { buildConcurrency: 1, maxBuildContextBytes: 1000 } });
+  for (
+    const body of [
+      new Uint8Array(2000),
+      ReadableStream.from([new Uint8Array(600), new Uint8Array(600)]),
+    ]
+  ) {
+    const response = await post(at.base, "", body);
+    assert.equal(response.status, 413);
+    await response.body?.cancel();
+  }
+});
+
+Deno.test("relay: a builder that is not there is told, and asked for again", async () => {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = listener.addr;
+  listener.close();
+  let starts = 0;
+  const container = { start: () => Promise.resolve(`ws://127.0.0.1:${port}/${++starts}`) };
+  await using front = await startTestServer({ deps: { delegation: delegation({ container }) } });
+  const response = await post(front.base, "", "x");
+  assert.equal(response.status, 502);
+  assert.match((await response.json()).detail, /the builder at 127\.0\.0\.1:\d+ does not answer/);
+  const attach = await fetch(`${front.base}/.svc/v1/build/attach`);
+  assert.equal(attach.status, 502);
+  await attach.body?.cancel();
+  assert.equal(starts, 2);
+});
+
+Deno.test("delegation: by URL, in process where it can build, else by a container or not at all", async () => {
+  const lines: Record<string, unknown>[] = [];
+  const log = createLogger({
+    level: "info",
+    format: "json",
+    write: (line: string) => void lines.push(JSON.parse(line)),
+  });
+  let starts = 0;
+  const container = {
+    start: () => {
+      if (starts++ === 0) return Promise.reject(new SvcError("prerequisite_missing", "no engine"));
+      return Promise.resolve("ws://127.0.0.1:7777");
+    },
+  };
+  const target = async (options: Partial<DelegationOptions>) =>
+    String(await delegation({ log, ...options }).target());
+  assert.equal(await target({ url: "ws://b:1", canBuild: () => assert.fail() }), "ws://b:1/");
+  assert.equal(await target({ canBuild: () => true, container }), "undefined");
+  assert.deepEqual([lines.length, starts], [0, 0]);
+  for (const options of [{}, { auto: false }, { auto: false, container }]) {
+    await assert.rejects(
+      target(options),
+      (error) =>
+        error instanceof SvcError && error.code === "prerequisite_missing" &&
+        error.message === "Cannot build: failed to mount /data: operation not permitted",
+    );
+  }
+  const automatic = delegation({ log, container });
+  await assert.rejects(automatic.target(), /no engine/);
+  const both = await Promise.all([automatic.target(), automatic.target()]);
+  assert.deepEqual(both.map(String), ["ws://127.0.0.1:7777/", "ws://127.0.0.1:7777/"]);
+  assert.equal(starts, 2);
+  assert.deepEqual(lines.slice(1).map(({ msg, url }) => [msg, url]), [
+    ["build engine cannot mount(2) as this user; using a containerized builder", undefined],
+    ["delegating builds to containerized builder", "ws://127.0.0.1:7777"],
+  ]);
+});
