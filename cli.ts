@@ -1,4 +1,5 @@
 /** The command table (DESIGN.md section 11): thin, so that starting svc loads what the command needs. */
+import { ACTIVITY_OPTIONS, AUTH_OPTIONS } from "./lib/commands/auth_options.ts";
 import { type Command, command } from "./lib/commands/command.ts";
 import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
@@ -196,6 +197,30 @@ export const COMMANDS: readonly Command[] = [
       "svc config view --export prod > prod.yaml",
     ],
     run: () => import("./lib/commands/config.ts"),
+  }),
+  command({
+    name: "auth",
+    usage: "[OPTIONS] keys add FILE | keys list | keys rm NAME...",
+    summary: "Enrol, list and remove the SSH keys that may open sessions.",
+    description:
+      "FILE is a public key, or - for standard input. Removing a key ends its sessions; NAME is a name " +
+      "or a fingerprint. Keys of the server's configuration are listed and cannot be removed here.",
+    options: AUTH_OPTIONS,
+    positionals: { min: 2, max: Infinity, names: "keys add, list or rm" },
+    examples: [
+      "svc auth keys add ~/.ssh/id_ed25519.pub --name alice",
+      "svc auth keys add ci.pub --scope registry:push --expires 720h",
+      "svc auth keys rm alice",
+    ],
+    run: () => import("./lib/commands/auth.ts"),
+  }),
+  command({
+    name: "activity",
+    usage: "[OPTIONS]",
+    summary: "Show who did what to which name, from where, with which result.",
+    options: ACTIVITY_OPTIONS,
+    examples: ["svc activity -f", "svc activity --since 1h --output json"],
+    run: () => import("./lib/commands/activity.ts"),
   }),
   command({
     name: "doctor",

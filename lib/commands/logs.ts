@@ -27,7 +27,7 @@ export function parseTime(text: string, flag: string, now = Date.now()): Date {
   );
 }
 
-function parseTail(text: string): number | undefined {
+export function parseTail(text: string): number | undefined {
   if (text === "all" || text === "-1") return undefined;
   if (/^\d+$/.test(text)) return Number(text);
   throw new SvcError(

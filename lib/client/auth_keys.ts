@@ -1,0 +1,40 @@
+/** Typed calls of the routes of enrolled SSH keys and of the flight record. */
+import type { ActivityEntry } from "../api/activity.ts";
+import type { EnrolKeyRequest, EnrolledKey, KeyList } from "../api/auth.ts";
+import type { Problem } from "../api/problem.ts";
+import { type Client, problemError } from "./client.ts";
+
+export function listKeys(client: Client): Promise<KeyList> {
+  return client.json("GET", "/auth/keys");
+}
+
+/** Throws `conflict` where the key is enrolled already with other settings. */
+export function enrolKey(client: Client, request: EnrolKeyRequest): Promise<EnrolledKey> {
+  return client.json("POST", "/auth/keys", {
+    body: JSON.stringify(request),
+    contentType: "application/json",
+  });
+}
+
+export function removeKey(client: Client, fingerprint: string): Promise<void> {
+  return client.json("DELETE", `/auth/keys/${encodeURIComponent(fingerprint)}`);
+}
+
+/** Entries, oldest first; throws what the stream ends with. */
+export async function* readActivity(
+  client: Client,
+  query: { follow?: boolean; tail?: number; since?: Date },
+): AsyncGenerator<ActivityEntry> {
+  type Event = ActivityEntry | { type: "error"; error: Problem };
+  const events = client.events<Event>("GET", "/activity", {
+    query: {
+      follow: query.follow ? "true" : undefined,
+      tail: query.tail === undefined ? undefined : String(query.tail),
+      since: query.since?.toISOString(),
+    },
+  });
+  for await (const event of events) {
+    if ("error" in event) throw problemError(event.error);
+    yield event;
+  }
+}

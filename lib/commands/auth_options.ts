@@ -1,0 +1,63 @@
+/** Option tables of `svc auth` and `svc activity`. */
+import type { AnyOption } from "../config/load.ts";
+
+const section = "Options";
+
+export const AUTH_OPTIONS = [
+  {
+    key: "name",
+    kind: "string",
+    flag: "name",
+    placeholder: "NAME",
+    defaultText: "the key's comment, else its fingerprint",
+    help: "Of add: caller identity of the key's sessions.",
+    section,
+  },
+  {
+    key: "scope",
+    kind: "string",
+    flag: "scope",
+    placeholder: "SCOPE",
+    defaultText: "api",
+    help: "Of add: scopes, separated by spaces or commas, that sessions may have at most.",
+    section,
+  },
+  {
+    key: "expires",
+    kind: "string",
+    flag: "expires",
+    placeholder: "TIME",
+    defaultText: "never",
+    help: "Of add: when the key ends, as RFC 3339 or a duration from now.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const ACTIVITY_OPTIONS = [
+  {
+    key: "follow",
+    kind: "bool",
+    flag: "follow",
+    short: "f",
+    help: "Go on with new entries until interrupted.",
+    section,
+  },
+  {
+    key: "tail",
+    kind: "string",
+    flag: "tail",
+    short: "n",
+    default: "100",
+    placeholder: "N",
+    help: "Entries from the end to begin with, or all.",
+    section,
+  },
+  {
+    key: "since",
+    kind: "string",
+    flag: "since",
+    placeholder: "TIME",
+    help: "Entries no older than this: RFC 3339, Unix seconds, or a duration back from now.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
