@@ -1,6 +1,7 @@
 /** `deno task bench [name]`: figures of dist/svc beside those of peers, in paired interleaved runs. */
 import { join } from "node:path";
 import { EXECUTABLE, freePort, runTool, type Server, startServer } from "../e2e/harness.ts";
+import { buildBeside } from "./build.ts";
 import { firstAnswer, interleave, median, report, row, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
@@ -69,7 +70,7 @@ async function memory(): Promise<void> {
   );
 }
 
-async function build(): Promise<void> {
+async function example(): Promise<void> {
   await withBase(async (server, archive) => {
     await using podman = await startPodman();
     await podman.run(["load", "--quiet", "--input", archive]);
@@ -162,7 +163,14 @@ async function deploy(): Promise<void> {
   });
 }
 
-const BENCHES: Record<string, () => Promise<void>> = { start, memory, build, deploy, registry };
+const BENCHES: Record<string, () => Promise<void>> = {
+  start,
+  memory,
+  example,
+  build: buildBeside,
+  deploy,
+  registry,
+};
 
 const names = Deno.args.length > 0 ? Deno.args : Object.keys(BENCHES);
 for (const name of names) {
