@@ -3,6 +3,7 @@
  * ("Token Authentication Specification"), told apart by the server's challenge.
  */
 import { SvcError } from "../base/errors.ts";
+import { readObject } from "./bounded.ts";
 
 /**
  * What is known of an account: a name and password, a bearer token used as it is, or an identity (refresh)
@@ -60,6 +61,8 @@ export interface AuthorizerOptions {
 const EARLY = 10_000;
 /** Of a token whose answer does not say: the specification's 60 s. */
 const DEFAULT_LIFE = 60;
+/** Bytes of a token server's answer: far more than fits into a request's head. */
+const MAX_ANSWER = 1024 * 1024;
 
 /** Keeps what a registry asked for, so that the next request carries it from the start. */
 export class Authorizer {
@@ -160,7 +163,7 @@ export class Authorizer {
         `Cannot log in to ${host}: its token server answered ${response.status}`,
       );
     }
-    const body = await response.json().catch(() => undefined) as
+    const body = await readObject(response, MAX_ANSWER, "").catch(() => undefined) as
       | { token?: unknown; access_token?: unknown; expires_in?: unknown }
       | undefined;
     const token = body?.token ?? body?.access_token;

@@ -6,6 +6,7 @@ import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../o
 import { MAX_MANIFEST_BYTES } from "../oci/manifest.ts";
 import { type Descriptor, type Digest, type Index, MEDIA } from "../oci/types.ts";
 import type { Credentials } from "./auth.ts";
+import { readBounded, readObject } from "./bounded.ts";
 import { download } from "./download.ts";
 import { referrersTag, subjectOf, withReferrer } from "./referrers_tag.ts";
 import { refusal, Transport } from "./transport.ts";
@@ -48,6 +49,21 @@ const ACCEPT = [MEDIA.manifest, MEDIA.index, MEDIA.dockerManifest, MEDIA.dockerL
 /** Pages of one listing: a registry that names next pages for ever is stopped. */
 const MAX_PAGES = 10_000;
 
+/** Bytes of one page: some registries give all tags in one. */
+const MAX_PAGE_BYTES = 32 * 1024 * 1024;
+/** Names of one listing, which are sorted in memory. */
+const MAX_TAGS = 1_000_000;
+
+const listOf = (value: unknown): unknown[] => Array.isArray(value) ? value : [];
+
+/** Those that are some, of a list that a registry gave. */
+function descriptorsOf(value: unknown): Descriptor[] {
+  return (listOf(value) as Partial<Descriptor>[]).filter((item): item is Descriptor =>
+    typeof item?.digest === "string" && isDigest(item.digest) &&
+    typeof item.mediaType === "string" && typeof item.size === "number"
+  );
+}
+
 /** True for localhost, *.localhost, 127.0.0.0/8 and ::1, with or without a port. */
 export function isLoopbackHost(host: string): boolean {
   const name = host.startsWith("[")
@@ -65,26 +81,6 @@ function nextPage(link: string | null, from: URL): URL | undefined {
     }
   }
   return undefined;
-}
-
-/** A body of at most `limit` bytes. */
-async function readBounded(response: Response, limit: number, what: string): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > limit) {
-      throw new SvcError("manifest_too_large", `${what}: it has more than ${limit} bytes`);
-    }
-    parts.push(chunk);
-  }
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
 
 function mediaTypeOf(response: Response, bytes: Uint8Array): string {
@@ -131,7 +127,9 @@ function registryOver(transport: Transport): RemoteRegistry {
     });
     if (response.status === 404) return void await response.body?.cancel();
     if (response.status !== 200) throw await refusal(what, host, response);
-    const bytes = await readBounded(response, MAX_MANIFEST_BYTES, what)
+    const tooLarge = () =>
+      new SvcError("manifest_too_large", `${what}: it has more than ${MAX_MANIFEST_BYTES} bytes`);
+    const bytes = await readBounded(response, MAX_MANIFEST_BYTES, tooLarge)
       .catch((error) => Promise.reject(transport.failure(error)));
     const claimed = isDigest(reference)
       ? reference
@@ -187,11 +185,11 @@ function registryOver(transport: Transport): RemoteRegistry {
   }
 
   /** The pages of a listing, first to last; a 404 ends it. */
-  async function* pages<T>(
+  async function* pages(
     first: string,
     scope: string,
     signal?: AbortSignal,
-  ): AsyncGenerator<{ body: T; missing: false } | { missing: true }> {
+  ): AsyncGenerator<{ body: Record<string, unknown>; missing: false } | { missing: true }> {
     let url: URL | undefined = new URL(first, transport.base);
     const seen = new Set<string>();
     while (url) {
@@ -206,7 +204,15 @@ function registryOver(transport: Transport): RemoteRegistry {
       }
       if (response.status !== 200) throw await refusal(`Cannot list from ${host}`, host, response);
       const next = nextPage(response.headers.get("link"), url);
-      yield { body: await response.json() as T, missing: false };
+      const body = await readObject(response, MAX_PAGE_BYTES, `Cannot list from ${host}`)
+        .catch((error) => Promise.reject(transport.failure(error)));
+      yield { body, missing: false };
+      if (next && next.origin !== transport.base.origin) {
+        throw new SvcError(
+          "upstream_failed",
+          `Cannot list from ${host}: its next page is at another server, ${next.origin}`,
+        );
+      }
       url = next;
     }
   }
@@ -283,12 +289,18 @@ function registryOver(transport: Transport): RemoteRegistry {
       const query = new URLSearchParams({ n: "1000" });
       if (call.after !== undefined) query.set("last", call.after);
       const all: string[] = [];
-      const listing = pages<{ tags?: string[] | null }>(
+      const listing = pages(
         `${repository}/tags/list?${query}`,
         pull(repository),
         call.signal,
       );
-      for await (const page of listing) if (!page.missing) all.push(...page.body.tags ?? []);
+      for await (const page of listing) {
+        if (page.missing) continue;
+        for (const tag of listOf(page.body.tags)) if (typeof tag === "string") all.push(tag);
+        if (all.length > MAX_TAGS) {
+          throw new SvcError("upstream_failed", `Cannot list from ${host}: its tags have no end`);
+        }
+      }
       // Registries differ in their order; the interface promises one.
       for (const tag of all.sort()) {
         if (call.after === undefined || tag > call.after) yield tag;
@@ -296,21 +308,21 @@ function registryOver(transport: Transport): RemoteRegistry {
     },
 
     async *referrers(repository, digest, call = {}) {
-      const listing = pages<Index>(
+      const listing = pages(
         `${repository}/referrers/${digest}`,
         pull(repository),
         call.signal,
       );
       for await (const page of listing) {
         if (!page.missing) {
-          yield* page.body.manifests ?? [];
+          yield* descriptorsOf(page.body.manifests);
           continue;
         }
         // "Referrers Tag Schema": registries before 1.1 keep the index under a tag.
         const fallback = await resolve(repository, referrersTag(digest), call);
         if (fallback) {
           const index = JSON.parse(new TextDecoder().decode(fallback.bytes)) as Partial<Index>;
-          yield* index.manifests ?? [];
+          yield* descriptorsOf(index.manifests);
         }
       }
     },

@@ -236,6 +236,47 @@ Deno.test("remote: tags over pages, in order, after a tag; endless pages end", a
   assert.deepEqual(await Array.fromAsync(client(fake).tags("missing")), []);
 });
 
+Deno.test("remote: listings that are none, have no end, or lead elsewhere fail as the upstream's", async () => {
+  await using fake = startFakeRegistry();
+  const subject = digestOf(new Uint8Array([1]));
+  const piece = new TextEncoder().encode('"a",'.repeat(100_000));
+  let pieces = 0;
+  const answers: Record<string, () => Response> = {
+    "no JSON": () => new Response("<html>"),
+    "a list": () => Response.json([1]),
+    "null": () => Response.json(null),
+    "without end": () =>
+      new Response(
+        new ReadableStream({
+          start: (controller) => controller.enqueue(new TextEncoder().encode('{"tags":[')),
+          pull(controller) {
+            pieces++;
+            controller.enqueue(piece);
+          },
+        }),
+      ),
+    "elsewhere": () =>
+      Response.json({ tags: ["a"] }, {
+        headers: { link: '<http://192.0.2.1/v2/r/tags/list?last=a>; rel="next"' },
+      }),
+  };
+  for (const [name, answer] of Object.entries(answers)) {
+    fake.intercept = answer;
+    const { tags, referrers } = client(fake);
+    await assert.rejects(Array.fromAsync(tags("r")), code("upstream_failed"), name);
+    await assert.rejects(Array.fromAsync(referrers("r", subject)), code("upstream_failed"), name);
+  }
+  // Twice 32 MiB, and what the connections hold.
+  assert.ok(pieces * piece.length < 200 * 1024 * 1024, `${pieces} pieces`);
+  fake.intercept = () =>
+    Response.json({ tags: ["b", 1, null, "a"], manifests: [null, {}, subject] });
+  assert.deepEqual(await Array.fromAsync(client(fake).tags("r")), ["a", "b"]);
+  assert.deepEqual(await Array.fromAsync(client(fake).referrers("r", subject)), []);
+  fake.intercept = () => Response.json({ tags: "abc", manifests: {} });
+  assert.deepEqual(await Array.fromAsync(client(fake).tags("r")), []);
+  assert.deepEqual(await Array.fromAsync(client(fake).referrers("r", subject)), []);
+});
+
 Deno.test("remote: referrers, and the tag scheme where the registry has no such listing", async () => {
   await using fake = startFakeRegistry();
   const subject = digestOf(new Uint8Array([1]));

@@ -5,6 +5,7 @@
 import { isAbort, SvcError, systemCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Authorizer, type Credentials } from "./auth.ts";
+import { readObject } from "./bounded.ts";
 
 export interface TransportOptions {
   /** "host[:port]". */
@@ -48,15 +49,14 @@ export function isPassing(error: unknown): boolean {
 
 /** What a server says of an error, from the specification's JSON or not at all. */
 async function errorText(response: Response): Promise<string> {
-  const text = await response.text().catch(() => "");
   try {
-    const { errors } = JSON.parse(text.slice(0, 64 * 1024)) as {
+    const { errors } = await readObject(response, 64 * 1024, "") as {
       errors?: { code?: string; message?: string }[];
     };
     const words = (errors ?? []).map((e) => [e.code, e.message].filter(Boolean).join(": "));
     return words.length > 0 ? ` (${words.join("; ")})` : "";
   } catch {
-    return ""; // not the specification's form: a proxy's page, which helps nobody
+    return ""; // not the specification's form, or endless: a proxy's page, which helps nobody
   }
 }
 
