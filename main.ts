@@ -304,11 +304,13 @@ interface EngineParts {
 }
 
 async function openBuilder({ config, dataDir, snapshotter, images, log }: EngineParts) {
-  const [{ createBuilder }, { openExecutor }, { unpackImage }] = await Promise.all([
-    import("./lib/build/engine.ts"),
-    import("./backends/build/mod.ts"),
-    import("./lib/snapshot/unpack.ts"),
-  ]);
+  const [{ createBuilder }, { ENTITLEMENTS }, { openExecutor }, { unpackImage }] = await Promise
+    .all([
+      import("./lib/build/engine.ts"),
+      import("./lib/build/inputs.ts"),
+      import("./backends/build/mod.ts"),
+      import("./lib/snapshot/unpack.ts"),
+    ]);
   const root = join(dataDir, "build");
   const shared = await snapshotter();
   return await createBuilder({
@@ -323,6 +325,7 @@ async function openBuilder({ config, dataDir, snapshotter, images, log }: Engine
     log,
     concurrency: navigator.hardwareConcurrency,
     keepCacheBytes: config.buildCacheKeepBytes,
+    entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
     unpack: (image, options) => unpackImage(shared, image, options),
   });
 }

@@ -54,6 +54,10 @@ function buildQuery(
   for (const pair of pairs(values.labels, "--label")) params.append("label", pair);
   for (const output of outputs) params.append("output", formatOutput(output));
   for (const text of values.annotations ?? []) params.append("annotation", text);
+  for (const host of values.addHosts ?? []) params.append("addhost", host);
+  for (const right of values.allow ?? []) params.append("allow", right);
+  if (values.pull) params.set("pull", "true");
+  if (values.network !== undefined) params.set("network", values.network);
   return params;
 }
 

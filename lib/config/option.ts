@@ -96,7 +96,8 @@ export function parseOption<K extends keyof Kinds>(
       cause: error,
     });
   }
-  if (option.choices && !option.choices.includes(value as string)) {
+  const words: unknown[] = Array.isArray(value) ? value : [value];
+  if (option.choices && !words.every((word) => option.choices!.includes(word as string))) {
     throw new SvcError(
       "config_invalid",
       `Cannot read ${source}: ${JSON.stringify(text)} is not one of ${option.choices.join(", ")}`,

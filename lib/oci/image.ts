@@ -37,6 +37,8 @@ export interface ByteRange {
 
 export interface ReadOptions {
   signal?: AbortSignal;
+  /** A mirror asks its upstream about a tag even where it did a moment ago. */
+  fresh?: boolean;
 }
 
 /** Read side. A missing name, tag or digest is `undefined`, never an error; other failures throw. */

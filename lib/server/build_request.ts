@@ -3,7 +3,7 @@ import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildRequest } from "../build/builder.ts";
-import type { NamedContext } from "../build/inputs.ts";
+import { ENTITLEMENTS, type NamedContext } from "../build/inputs.ts";
 import { Query } from "./query.ts";
 
 export const BUILD_PARAMETERS = [
@@ -19,6 +19,10 @@ export const BUILD_PARAMETERS = [
   "cachefrom",
   "cacheto",
   "buildcontext",
+  "addhost",
+  "pull",
+  "network",
+  "allow",
 ] as const;
 
 const IMAGE = "docker-image://";
@@ -34,9 +38,26 @@ function namedContext(name: string, value: string): NamedContext {
   );
 }
 
+const NETWORKS = ["default", "none", "host"] as const;
+
+/** One of the words that a parameter takes. */
+function word<T extends string>(parameter: string, text: string, known: readonly T[]): T {
+  const found = known.find((one) => one === text);
+  if (found !== undefined) return found;
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read query parameter ${parameter}: expected ${known.join(" or ")}, got ${
+      JSON.stringify(text)
+    }`,
+  );
+}
+
 /** Throws `argument_invalid` for parameters that are unknown or malformed. */
 export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
   const query = new Query(url, BUILD_PARAMETERS);
+  const addHosts = query.all("addhost");
+  const allow = query.all("allow").map((text) => word("allow", text, ENTITLEMENTS));
+  const network = query.text("network");
   const outputs = query.all("output").map(parseOutput);
   const annotations = query.all("annotation");
   const named = Object.entries(query.pairs("buildcontext")).map(([name, value]) =>
@@ -57,5 +78,9 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
     ...(cacheTo.length > 0 && { cacheTo }),
     ...(annotations.length > 0 && { annotations }),
     ...(named.length > 0 && { contexts: Object.fromEntries(named) }),
+    ...(addHosts.length > 0 && { addHosts }),
+    ...(allow.length > 0 && { allow }),
+    ...(network && { network: word("network", network, NETWORKS) }),
+    ...(query.bool("pull") && { pull: true }),
   };
 }

@@ -131,8 +131,8 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
   }
 
   return {
-    async resolve(text, { platform = hostPlatform(), signal } = {}): Promise<ResolvedImage> {
-      const { place, root } = await find(parseReference(text), { signal });
+    async resolve(text, { platform = hostPlatform(), pull, signal } = {}): Promise<ResolvedImage> {
+      const { place, root } = await find(parseReference(text), { signal, fresh: pull });
       const { descriptor, manifest } = await onPlatform(place, root, platform, signal);
       const config = await readConfig(place, manifest, signal);
       const { name, source, repository } = place;

@@ -127,6 +127,44 @@ export const INPUT_OPTIONS = [
     section: "Inputs",
   },
   {
+    key: "addHosts",
+    kind: "list",
+    flag: "add-host",
+    verbatim: true,
+    placeholder: "NAME:ADDRESS",
+    help: "Line of the steps' /etc/hosts; the address host-gateway is the builder itself. May be " +
+      "repeated.",
+    section: "Inputs",
+  },
+  {
+    key: "pull",
+    kind: "bool",
+    flag: "pull",
+    help:
+      "Ask the registries what the tags of images mean now, even where a mirror asked just before.",
+    section: "Inputs",
+  },
+  {
+    key: "network",
+    kind: "string",
+    flag: "network",
+    choices: ["default", "none", "host"],
+    placeholder: "MODE",
+    defaultText: "the builder's own",
+    help: "Network of RUN where its --network says nothing else.",
+    section: "Inputs",
+  },
+  {
+    key: "allow",
+    kind: "list",
+    flag: "allow",
+    choices: ["security.insecure"],
+    placeholder: "RIGHT",
+    help:
+      "Let the Dockerfile use RUN --security=insecure; SVC_BUILD_ENTITLEMENTS has to permit it.",
+    section: "Inputs",
+  },
+  {
     key: "builder",
     kind: "string",
     env: ["SVC_BUILDER"],

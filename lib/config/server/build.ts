@@ -34,6 +34,17 @@ export const BUILD = [
       "Ceiling of the build cache on disk: after each build and by garbage collection the least " +
       "recently used goes until it fits. What running builds and workloads use stays.",
   },
+  {
+    key: "buildEntitlements",
+    kind: "list",
+    env: ["SVC_BUILD_ENTITLEMENTS"],
+    choices: ["security.insecure"],
+    defaultText: "none",
+    section,
+    help:
+      "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
+      "all rights of the server, which is root on its host for whoever may build.",
+  },
 ] as const satisfies readonly AnyOption[];
 
 /** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */

@@ -44,7 +44,7 @@ export class MirrorManifests {
   async resolve(
     repository: string,
     reference: string,
-    { signal, probe, via }: LookOptions = {},
+    { signal, probe, via, fresh }: LookOptions = {},
   ): Promise<ResolvedManifest | undefined> {
     const { store, upstreams, log, pauseMs } = this.#context;
     const local = await store.resolve(repository, reference, { signal, probe });
@@ -52,6 +52,10 @@ export class MirrorManifests {
     const byTag = isTag(reference);
     if (!origin || !byTag && !isDigest(reference)) return local;
     const key = `${repository}:${reference}`;
+    if (fresh) {
+      this.#seen.delete(key);
+      this.#missing.delete(key);
+    }
     if (local) {
       const settled = byTag ? await this.#settled(repository, reference, local) : local;
       if (settled) return settled;
