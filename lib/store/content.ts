@@ -25,6 +25,8 @@ export interface ContentStoreOptions {
   idleMs?: number;
   /** Of a shared store: how long another process's removal is waited for. */
   patienceMs?: number;
+  /** Of a shared store: milliseconds of a clock that never jumps; default the process's. */
+  now?: () => number;
 }
 
 /** Owns `objects`: disposing of the content store disposes of it. */

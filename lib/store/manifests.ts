@@ -3,7 +3,7 @@ import { SvcError } from "../base/errors.ts";
 import { KeyedMutex } from "../base/mutex.ts";
 import { digestOf, isDigest, parseDigest } from "../oci/digest.ts";
 import type { ResolvedManifest } from "../oci/image.ts";
-import { parseManifest } from "../oci/manifest.ts";
+import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
 import { isTag } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
@@ -30,6 +30,9 @@ const CACHED_BYTES = 16 * 1024 * 1024;
 const CACHED_TAGS = 20_000;
 /** Referrers read at once; each may have annotations of 4 MiB. */
 const READ_AHEAD = 8;
+
+/** What a publication fails with whose blobs were collected in the middle of it. */
+const LOST: unknown[] = ["manifest_blob_unknown", "unavailable"];
 
 /** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
 export interface ManifestRecord {
@@ -170,7 +173,7 @@ export class Manifests {
       ...tags.map((tag) => tagKey(repository, tag)),
     ];
     const absent = { ifAbsent: true, signal };
-    await this.guard.publish(keys, (step) =>
+    const publication = this.guard.publish(keys, (step) =>
       this.#change(repository, async () => {
         const { objects, places } = this;
         const look = { objects, places, sparse: options.sparse, signal };
@@ -203,6 +206,13 @@ export class Manifests {
           await this.guard.lease(repository, manifestKey(repository, digest), { signal });
         }
       }), { signal });
+    await publication.catch(async (error) => {
+      if (this.guard.shared && LOST.includes((error as SvcError).code)) {
+        // Where that fails too, the check of the store tells of it, and the next push mends it.
+        await this.#takeBack(repository, digest, { manifest, tags }).catch(() => {});
+      }
+      throw error;
+    });
     // Each digest once, however often the manifest names it: so it was leased.
     this.guard.release(repository, [...new Set(leased)]);
     return { descriptor, ...(manifest.subject && { subject: manifest.subject.digest }) };
@@ -240,6 +250,43 @@ export class Manifests {
           return await this.#dropRecord(repository, reference, record, options);
         }), options);
       if (done !== undefined) return done;
+    }
+  }
+
+  /** Removes the record of a publication that failed, and its tags, where what it refers to is gone. */
+  async #takeBack(
+    repository: string,
+    digest: Digest,
+    { manifest, tags }: { manifest: ParsedManifest; tags: string[] },
+  ): Promise<void> {
+    const keys = [manifestKey(repository, digest), ...tags.map((tag) => tagKey(repository, tag))];
+    if (!await this.record(repository, digest)) return;
+    await this.guard.withdraw(keys, (begin) =>
+      this.#change(repository, async () => {
+        const record = await this.record(repository, digest);
+        if (!record || await this.#isWhole(repository, digest, { manifest, record })) return;
+        begin();
+        for (const tag of tags) {
+          if (await this.#digestOfTag(repository, tag, {}) !== digest) continue;
+          await this.#untag(repository, tag, {});
+        }
+        await this.#dropRecord(repository, digest, record, {});
+      }));
+  }
+
+  async #isWhole(
+    repository: string,
+    digest: Digest,
+    { manifest, record }: { manifest: ParsedManifest; record: ManifestRecord },
+  ): Promise<boolean> {
+    const { objects, places } = this;
+    if (!await places.stat(digest)) return false;
+    if (record.sparse) return true;
+    try {
+      return await checkReferences(repository, manifest, { objects, places });
+    } catch (error) {
+      if ((error as SvcError).code === "manifest_blob_unknown") return false;
+      throw error;
     }
   }
 

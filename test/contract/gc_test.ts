@@ -191,3 +191,32 @@ Deno.test("gc: a blob that a dead collector condemned is copied, and served from
   await store.upkeep.collect({ idleMs: 0 });
   await assertImage(store, "app", image, "v2");
 });
+
+Deno.test("gc: a publication of a dead process is given up once it was seen for long enough", async () => {
+  const objects = openMemStore();
+  let now = 0;
+  const open = () => {
+    const wrapped = wrapStore(objects, { exclusive: false });
+    return createContentStore(wrapped, { log: silent, patienceMs: 20, now: () => now });
+  };
+  const store = open();
+  const image = smallImage("of the dead", ["layer"]);
+  const bytes = encode("of the dead");
+  await objects.put(blobKey(digestOf(bytes)), bytes);
+  const keys = [blobKey(digestOf(bytes))];
+  await objects.put("claims/of-the-dead", encode(JSON.stringify({ kind: "intent", keys })));
+  const deleted = async (of = store) => (await of.upkeep.collect()).blobsDeleted;
+  now += 3_600_000;
+  assert.equal(await deleted(), 0, "it is seen for the first time");
+  now += 4 * 60_000;
+  assert.equal(await deleted(), 0);
+  // What one process has seen is no other's knowledge.
+  const other = open();
+  assert.equal(await deleted(other), 0);
+  now += 60_000;
+  assert.equal(await deleted(other), 0);
+  assert.equal(await deleted(), 1);
+  assert.equal(await objects.stat("claims/of-the-dead"), undefined);
+  await pushImage(store, "app", image, ["v1"]);
+  await assertSound(store);
+});

@@ -27,7 +27,8 @@
  *     h4 check that the blobs exist         r5 delete the rest
  *     h5 write the manifest's record        r6 delete the condemnation
  *     h6 check that the claim is still
- *        there; then tag, and acknowledge
+ *        there; tag; check it again, and
+ *        acknowledge
  *     h7 drop the claim
  *
  * *An acknowledged push is complete.* Take a manifest whose blob b was deleted by a remover after h5, and
@@ -35,9 +36,20 @@
  * after which this remover deletes nothing more, and h4 comes after; or it made a copy under a key which
  * did not exist at r1, so that this remover never deletes it. If r2 came after h2, then r3 came after h1:
  * the remover saw the claim and spared b, or the claim had been dropped (h7), but then h5 came before r4,
- * and r4 saw the record. A claim that somebody else removed is noticed at h6, and the push is not
- * acknowledged. A holder that dies leaves a claim, which keeps garbage until the claim is old; a remover
- * that dies leaves a condemnation, which costs the next push of its blobs one copy.
+ * and r4 saw the record.
+ *
+ * *A claim may be given up while its holder lives*, since nobody can tell a dead process from a slow one.
+ * A remover that gives a claim up deletes it, and only then disregards it, so before r4. If h5 came before
+ * r4, the remover sees the record. Otherwise h6 comes after the deletion, and finds that the claim is gone:
+ * nothing is acknowledged; the publication begins again from h1, and fails at h4 where blobs are gone. Then
+ * it takes back its record, as a remover does, unless somebody else's blobs have made it whole. The second
+ * check of h6 does the same for the tag: a remover that takes an untagged record may have looked at the
+ * tags before it was written. So a holder that was given up and comes back fails or is complete.
+ *
+ * What a lease's claim is given up for is no danger at all: a client was told that a blob exists, and learns
+ * at h4 of its manifest that it does not.
+ *
+ * A remover that dies leaves a condemnation, which costs the next push of its blobs one copy.
  *
  * A copy goes again once the blob's first key is there and nobody's condemnation names it: whoever may
  * condemn that key later looks at the manifests later, too.
@@ -45,11 +57,12 @@
  * Records and tags are keys like blobs, except that a copy is no help: a condemned record that a dead
  * remover left makes a PUT of that very manifest answer `unavailable`.
  *
- * Clocks: which claim is old is judged by the times that the store itself wrote down, never by comparing
- * machines' clocks, and matters to an acknowledged push no more, by h6. A condemnation is taken away by
- * others after {@linkcode RETIRE_MS} by the store's clock; its writer has by then stopped deleting for
- * long by its own ({@linkcode FENCE_MS}, counted from r2), and a service refuses requests which were
- * signed a quarter of an hour ago.
+ * Clocks: no two are compared. A lease's claim is old by the times that the store itself wrote down. A
+ * publication's is given up by observation: a remover that has seen the same claim stand there for
+ * {@linkcode INTENT_MS} of its own steady clock. Neither matters to an acknowledged push, as above. A
+ * condemnation is taken away by others after {@linkcode RETIRE_MS} by the store's clock; its writer has by
+ * then stopped deleting for long by its own ({@linkcode FENCE_MS}, counted from r2), and a service refuses
+ * requests which were signed a quarter of an hour ago.
  */
 import type { Digest } from "../../oci/types.ts";
 import type { CallOptions } from "../object_store.ts";
@@ -58,18 +71,23 @@ import type { CallOptions } from "../object_store.ts";
 export const IDLE_MS = 3_600_000;
 /** A remover deletes nothing more than so long after it wrote its condemnation. */
 export const FENCE_MS = 5 * 60_000;
-/** Claims and condemnations of dead processes go after this. */
+/** A publication whose claim a remover saw stand there for so long is taken as given up. */
+export const INTENT_MS = 5 * 60_000;
+/** Condemnations of dead processes, and leases that nobody needs, go after this. */
 export const RETIRE_MS = 24 * 3_600_000;
 
 export interface PublishStep {
-  /** To be called after the record is written and before anything names it. Throws `unavailable`. */
+  /**
+   * To be called after the record is written and before anything names it. What it throws ends the
+   * attempt: the publication is run again, or fails as `unavailable`.
+   */
   confirm(): Promise<void>;
   /** To be called after the bytes of a blob were written: makes sure that they stay. */
   secure(digest: Digest): Promise<void>;
 }
 
 export interface SweepOptions extends CallOptions {
-  /** Leases that rested for longer are void. */
+  /** Leases that rested for longer are void, and publications that are known for longer. */
   idleMs: number;
   /** Those of the condemned keys that nothing refers to, looked at again. */
   recheck: (keys: string[]) => Promise<string[]>;
@@ -95,7 +113,7 @@ export interface Guard {
   release(repository: string, keys: string[]): void;
   /** A push sends bytes to the repository until this is disposed of: its leases do not age. */
   busy(repository: string): Disposable;
-  /** Runs a manifest's publication, which relies on `keys`. */
+  /** Runs a manifest's publication, which relies on `keys`; more than once where it lost its claim. */
   publish<T>(
     keys: string[],
     work: (step: PublishStep) => Promise<T>,

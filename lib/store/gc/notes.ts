@@ -12,6 +12,8 @@ export interface Note {
   name: string;
   /** By the store's clock. */
   modified: Date;
+  /** When this process first saw it, by its own clock. */
+  seen: number;
   kind?: NoteBody["kind"];
   keys: ReadonlySet<string>;
 }
@@ -24,7 +26,11 @@ export class Notes {
   #process = crypto.randomUUID();
   #count = 0;
 
-  constructor(private readonly objects: ObjectStore, private readonly prefix: string) {}
+  constructor(
+    private readonly objects: ObjectStore,
+    private readonly prefix: string,
+    private readonly now: () => number,
+  ) {}
 
   /** Durable when it resolves. */
   async write(body: NoteBody, call: CallOptions = {}): Promise<string> {
@@ -70,7 +76,8 @@ export class Notes {
     if (!Array.isArray(parsed?.keys)) {
       throw new SvcError("internal", `Cannot read ${name}: it is not a list of keys`);
     }
-    const note = { name, modified, kind: parsed.kind, keys: new Set(parsed.keys) };
+    const { kind, keys } = parsed;
+    const note = { name, modified, seen: this.now(), kind, keys: new Set(keys) };
     this.#read.set(name, note);
     return note;
   }

@@ -9,6 +9,7 @@ import {
   FENCE_MS,
   type Guard,
   IDLE_MS,
+  INTENT_MS,
   type PublishStep,
   RETIRE_MS,
   type SweepOptions,
@@ -27,10 +28,26 @@ const CHUNK = 100;
 /** A deletion that got no answer has long been refused or done after this. */
 const SURELY_OVER_MS = 30 * 60_000;
 
+/** A publication whose claim was given up begins again, so often. */
+const ATTEMPTS = 3;
+
 export interface SharedGuardOptions {
   log: Logger;
   idleMs?: number;
   patienceMs?: number;
+  /** Milliseconds of a clock that never jumps. */
+  now?: () => number;
+}
+
+/** What was done under the claim may have been undone. */
+class ClaimLost extends SvcError {
+  constructor() {
+    super(
+      "unavailable",
+      "Cannot publish the manifest: it took so long that its claim was given up",
+      { help: "push again" },
+    );
+  }
 }
 
 function pause(ms: number, signal?: AbortSignal): Promise<void> {
@@ -64,17 +81,21 @@ export class SharedGuard implements Guard {
   /** Condemnations that were waited for in vain. */
   #stuck = new Set<string>();
   #background = new Set<Promise<unknown>>();
+  /** Claims of publications that run in this process. */
+  #intents = new Set<string>();
   #log: Logger;
   #patienceMs: number;
+  #now: () => number;
 
   constructor(
     private readonly objects: ObjectStore,
     private readonly places: BlobPlaces,
     options: SharedGuardOptions,
   ) {
-    this.#leases = new LeaseTable(options.idleMs ?? IDLE_MS);
-    this.#claims = new Notes(objects, CLAIMS);
-    this.#condemned = new Notes(objects, CONDEMNED);
+    this.#now = options.now ?? (() => performance.now());
+    this.#leases = new LeaseTable(options.idleMs ?? IDLE_MS, this.#now);
+    this.#claims = new Notes(objects, CLAIMS, this.#now);
+    this.#condemned = new Notes(objects, CONDEMNED, this.#now);
     this.#log = options.log;
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
   }
@@ -197,20 +218,32 @@ export class SharedGuard implements Guard {
     work: (step: PublishStep) => Promise<T>,
     call: CallOptions = {},
   ): Promise<T> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await this.#publishOnce(keys, work, call);
+      } catch (error) {
+        if (!(error instanceof ClaimLost) || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  async #publishOnce<T>(
+    keys: string[],
+    work: (step: PublishStep) => Promise<T>,
+    call: CallOptions,
+  ): Promise<T> {
     const claim = await this.#claims.write({ kind: "intent", keys }, call);
+    this.#intents.add(claim);
+    const confirm = async () => {
+      if (!await this.#claims.written(claim, call)) throw new ClaimLost();
+    };
     try {
       await this.#settle(keys, call);
-      return await work({
-        secure: (digest) => this.secure(digest, call),
-        confirm: async () => {
-          if (await this.#claims.written(claim, call)) return;
-          throw new SvcError(
-            "unavailable",
-            "Cannot publish the manifest: it took so long that its claim was given up",
-          );
-        },
-      });
+      const result = await work({ secure: (digest) => this.secure(digest, call), confirm });
+      await confirm();
+      return result;
     } finally {
+      this.#intents.delete(claim);
       this.#later(this.#claims.remove(claim));
     }
   }
@@ -232,10 +265,12 @@ export class SharedGuard implements Guard {
     for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
       const name = await this.#condemned.write({ keys }, call);
       const now = await this.#condemned.written(name, call) ?? new Date();
-      const claimed = await this.#claimedKeys(now, 0, call).catch(async (error) => {
-        await this.#condemned.remove(name);
-        throw error;
-      });
+      const claimed = await this.#claimedKeys({ now, idleMs: 0, intentMs: INTENT_MS }, call).catch(
+        async (error) => {
+          await this.#condemned.remove(name);
+          throw error;
+        },
+      );
       if (!keys.some((key) => claimed.has(claimedAs(key)))) {
         const removal = { begun: false };
         try {
@@ -267,13 +302,22 @@ export class SharedGuard implements Guard {
     ));
   }
 
-  /** r3. With `idleMs` 0 only intents count. */
-  async #claimedKeys(now: Date, idleMs: number, call: CallOptions): Promise<Set<string>> {
+  /**
+   * r3. Leases count for `idleMs` of the store's clock. Publications count until this process has seen
+   * their claim stand there for `intentMs`; then the claim goes, before anything relies on its being gone.
+   */
+  async #claimedKeys(
+    { now, idleMs, intentMs }: { now: Date; idleMs: number; intentMs: number },
+    call: CallOptions,
+  ): Promise<Set<string>> {
     const claimed = new Set<string>();
-    for (const { name, modified, kind, keys } of await this.#claims.all(call)) {
+    for (const note of await this.#claims.all(call)) {
+      const { name, modified, kind, keys } = note;
       const age = now.getTime() - modified.getTime();
-      if (age > RETIRE_MS) await this.#claims.remove(name, call);
-      else if (kind === "intent" || age < idleMs) { for (const key of keys) claimed.add(key); }
+      const intent = kind === "intent";
+      const abandoned = intent && !this.#intents.has(name) && this.#now() - note.seen >= intentMs;
+      if (age > RETIRE_MS || abandoned) await this.#claims.remove(name, call);
+      else if (intent || age < idleMs) { for (const key of keys) claimed.add(key); }
     }
     return claimed;
   }
@@ -298,7 +342,9 @@ export class SharedGuard implements Guard {
         throw new SvcError("conflict", "Cannot collect garbage: another collection ended it");
       }
       await this.#retire(now, call);
-      const claimed = await this.#claimedKeys(now, options.idleMs, call);
+      const { idleMs } = options;
+      const intentMs = Math.min(idleMs, INTENT_MS);
+      const claimed = await this.#claimedKeys({ now, idleMs, intentMs }, call);
       const free = keys.filter((key) => !claimed.has(claimedAs(key)));
       const doomed = await options.recheck(free);
       result.leased += keys.length - free.length;
