@@ -1,5 +1,6 @@
 /** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import type { AttestSpec } from "../api/build_attest.ts";
 import type { CacheFromSpec, CacheToSpec } from "../api/build_cache_spec.ts";
 import type { OutputSpec } from "../api/build_output.ts";
 import type { BuildCache } from "./cache/cache.ts";
@@ -49,6 +50,8 @@ export interface BuildDelivery {
   /** Caches of other machines; one that is not there is a warning. */
   cacheFrom?: CacheFromSpec[];
   cacheTo?: CacheToSpec[];
+  /** What is attested about images that are pushed or put in an OCI archive. */
+  attest?: AttestSpec[];
 }
 
 export interface BuildOptions {

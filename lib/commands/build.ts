@@ -15,6 +15,8 @@ import { sendBuild } from "./build/session.ts";
 import { BuildState } from "./build/state.ts";
 import type { Invocation } from "./command.ts";
 import { formatOutput, type OutputSpec } from "../api/build_output.ts";
+import { formatAttest } from "../api/build_attest.ts";
+import { attestationsOf } from "./build/outputs.ts";
 import { deliver, metadataOf, modeOf, outputsOf, takesStdout, writing } from "./build/outputs.ts";
 import type { BUILD_OPTIONS, OutputMode } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
@@ -53,6 +55,7 @@ function buildQuery(
   for (const pair of pairs(values.buildArgs, "--build-arg")) params.append("buildarg", pair);
   for (const pair of pairs(values.labels, "--label")) params.append("label", pair);
   for (const output of outputs) params.append("output", formatOutput(output));
+  for (const spec of attestationsOf(values)) params.append("attest", formatAttest(spec));
   for (const text of values.annotations ?? []) params.append("annotation", text);
   for (const host of values.addHosts ?? []) params.append("addhost", host);
   for (const right of values.allow ?? []) params.append("allow", right);

@@ -1,4 +1,5 @@
 /** What a build's query asks for; the context and what a session brings are added by the route. */
+import { parseAttest } from "../api/build_attest.ts";
 import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { SvcError } from "../base/errors.ts";
@@ -18,6 +19,7 @@ export const BUILD_PARAMETERS = [
   "annotation",
   "cachefrom",
   "cacheto",
+  "attest",
   "buildcontext",
   "addhost",
   "pull",
@@ -65,6 +67,7 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
   );
   const cacheFrom = query.all("cachefrom").map(parseCacheFrom);
   const cacheTo = query.all("cacheto").map(parseCacheTo);
+  const attest = query.all("attest").flatMap((text) => parseAttest(text) ?? []);
   return {
     tags: query.all("t"),
     dockerfile: query.text("dockerfile") || "Dockerfile",
@@ -74,6 +77,7 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
     labels: query.pairs("label"),
     noCache: query.bool("nocache") ?? false,
     ...(outputs.length > 0 && { outputs }),
+    ...(attest.length > 0 && { attest }),
     ...(cacheFrom.length > 0 && { cacheFrom }),
     ...(cacheTo.length > 0 && { cacheTo }),
     ...(annotations.length > 0 && { annotations }),

@@ -59,6 +59,34 @@ export const RESULT_OPTIONS = [
     section,
   },
   {
+    key: "attest",
+    kind: "list",
+    flag: "attest",
+    verbatim: true,
+    placeholder: "TYPE=…",
+    help:
+      "Attestation that goes with the image: type=provenance[,mode=min|max][,builder-id=URI] or " +
+      "type=sbom. May be repeated.",
+    section,
+  },
+  {
+    key: "provenance",
+    kind: "string",
+    flag: "provenance",
+    placeholder: "true|mode=…",
+    help: "Attest how the image came to be (SLSA v1); short for --attest type=provenance.",
+    section,
+  },
+  {
+    key: "sbom",
+    kind: "string",
+    flag: "sbom",
+    placeholder: "true",
+    help: "Attest what the image holds (SPDX): packages of dpkg, apk, npm and Python; short for " +
+      "--attest type=sbom.",
+    section,
+  },
+  {
     key: "annotations",
     kind: "list",
     flag: "annotation",

@@ -1,4 +1,5 @@
 /** The client's side of a build's outputs: what the server is asked for, and where its archives go. */
+import { type AttestSpec, parseAttest, parseAttestFlag } from "../../api/build_attest.ts";
 import { type OutputSpec, parseOutput } from "../../api/build_output.ts";
 import type { BuildOutput, BuildResult } from "../../api/build.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -9,7 +10,8 @@ import type { Invocation } from "../command.ts";
 import { OUTPUT_MODES, type OutputMode } from "../options.ts";
 import type { RESULT_OPTIONS } from "./options.ts";
 
-type Values = Pick<Invocation<typeof RESULT_OPTIONS>["values"], "outputs" | "load" | "push">;
+type AllValues = Invocation<typeof RESULT_OPTIONS>["values"];
+type Values = Pick<AllValues, "outputs" | "load" | "push">;
 
 /** Programs that take an image on their standard input with `load`. */
 const ENGINES = ["docker", "podman"];
@@ -57,6 +59,24 @@ export function outputsOf(values: Values, io: Io): OutputSpec[] {
     throw new SvcError("argument_invalid", "Cannot write two archives to standard output");
   }
   return outputs;
+}
+
+/** The last of each type counts, false takes it back. Throws `argument_invalid`. */
+export function attestationsOf(
+  { attest = [], provenance, sbom }: Pick<AllValues, "attest" | "provenance" | "sbom">,
+): AttestSpec[] {
+  const specs = new Map<AttestSpec["type"], AttestSpec>();
+  for (const text of attest) {
+    const spec = parseAttest(text);
+    if (spec) specs.set(spec.type, spec);
+  }
+  for (const [type, text] of [["provenance", provenance], ["sbom", sbom]] as const) {
+    if (text === undefined) continue;
+    const spec = parseAttestFlag(type, text);
+    if (spec) specs.set(type, spec);
+    else specs.delete(type);
+  }
+  return [...specs.values()];
 }
 
 /** True where standard output belongs to an archive. */

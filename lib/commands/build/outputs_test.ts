@@ -94,6 +94,19 @@ Deno.test("outputs: what is pushed, and the words that are modes", () =>
     }
   }));
 
+Deno.test("outputs: attestations in each of their forms, the last one of a type counts", () =>
+  inContext(async (folder) => {
+    const attest = async (...args: string[]) => {
+      const { requests } = await build(folder, ...args);
+      return new URL(`http://x${requests[0].split(" ")[1]}`).searchParams.getAll("attest");
+    };
+    assert.deepEqual(await attest("--sbom=true", "--provenance=mode=max"), [
+      "type=provenance,mode=max",
+      "type=sbom",
+    ]);
+    assert.deepEqual(await attest("--attest", "type=sbom", "--sbom=false"), []);
+  }));
+
 Deno.test("outputs: metadata and image id as files", () =>
   inContext(async (folder) => {
     const [metadata, iid] = [`${folder}/meta.json`, `${folder}/iid`];

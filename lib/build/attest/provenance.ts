@@ -1,0 +1,105 @@
+/** How an image came to be: the predicate of SLSA provenance v1. */
+import { createHash } from "node:crypto";
+import { formatPlatform, hostPlatform } from "../../oci/platform.ts";
+import { parseReference } from "../../oci/reference.ts";
+import type { Platform } from "../../oci/types.ts";
+import type { BuildPlan } from "../plan/graph.ts";
+import { purl } from "./sbom/package.ts";
+
+export const PROVENANCE_TYPE = "https://slsa.dev/provenance/v1";
+const BUILD_TYPE = "urn:svc:build:dockerfile:v1";
+const BUILDER = "urn:svc:builder";
+
+/** What a build was asked for, as far as it says something of the result. */
+export interface ProvenanceInput {
+  dockerfile: { path: string; text: string };
+  target?: string;
+  buildArgs: Record<string, string>;
+  labels: Record<string, string>;
+  noCache: boolean;
+  /** Milliseconds since 1970. */
+  startedOn: number;
+  finishedOn: number;
+  /** "1.2.3". */
+  version: string;
+}
+
+export interface ProvenanceOptions {
+  mode: "min" | "max";
+  builderId?: string;
+}
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** An image's name as a package URL. */
+export function imagePurl(name: string, platform: Platform): string {
+  const { registry, repository, tag, digest } = parseReference(name);
+  const slash = repository.lastIndexOf("/");
+  const namespace = slash > 0 ? repository.slice(0, slash) : undefined;
+  return purl("docker", namespace, repository.slice(slash + 1), digest ?? tag ?? "latest", {
+    platform: formatPlatform(platform),
+    ...(registry && { repository_url: registry }),
+  });
+}
+
+function dependencies(plan: BuildPlan): unknown[] {
+  const found = new Map<string, unknown>();
+  for (const vertex of plan.vertices) {
+    if (vertex.kind !== "image") continue;
+    const { name, descriptor, config } = vertex.image;
+    const [algorithm, hex] = descriptor.digest.split(":");
+    const uri = imagePurl(name, config);
+    found.set(`${uri} ${hex}`, { uri, digest: { [algorithm]: hex } });
+  }
+  return [...found].sort(([a], [b]) => a < b ? -1 : 1).map(([, one]) => one);
+}
+
+/**
+ * SOURCE_DATE_EPOCH takes the place of the clock and of the random id: the same build then gives the same
+ * document. `min` names no argument's value: people put into them what is not to be published.
+ */
+export function provenance(
+  plan: BuildPlan,
+  input: ProvenanceInput,
+  { mode, builderId = BUILDER }: ProvenanceOptions,
+): Record<string, unknown> {
+  const { dockerfile, target, buildArgs, labels, noCache } = input;
+  const max = mode === "max";
+  const sorted = (record: Record<string, string>) =>
+    Object.fromEntries(Object.entries(record).sort(([a], [b]) => a < b ? -1 : 1));
+  const buildDefinition = {
+    buildType: BUILD_TYPE,
+    externalParameters: {
+      configSource: { path: dockerfile.path, digest: { sha256: sha256(dockerfile.text) } },
+      request: {
+        platform: formatPlatform(plan.platform),
+        ...(target !== undefined && { target }),
+        ...(max && { buildArgs: sorted(buildArgs), labels: sorted(labels), noCache }),
+      },
+    },
+    internalParameters: {
+      builderVersion: input.version,
+      builderPlatform: formatPlatform(hostPlatform()),
+      ...(max && {
+        dockerfile: dockerfile.text,
+        steps: plan.vertices.map(({ name, line }) => ({ name, ...(line && { line }) })),
+      }),
+    },
+    resolvedDependencies: dependencies(plan),
+  };
+  const { epoch } = plan;
+  const time = (ms: number) => new Date(epoch === undefined ? ms : epoch * 1000).toISOString();
+  return {
+    buildDefinition,
+    runDetails: {
+      builder: { id: builderId, version: { svc: input.version } },
+      metadata: {
+        invocationId: epoch === undefined
+          ? crypto.randomUUID()
+          : sha256(JSON.stringify(buildDefinition)).slice(0, 32),
+        startedOn: time(input.startedOn),
+        finishedOn: time(input.finishedOn),
+      },
+    },
+  };
+}

@@ -1,0 +1,52 @@
+/** A mounted file system as scanners read it: bounded, and never through links that lead out of it. */
+import { locate } from "../../context/rooted.ts";
+import { tryLstat } from "../../../sys/files.ts";
+
+/** Bytes of a record that is read: package databases of large images have some megabytes. */
+const MAX_RECORD = 64 << 20;
+
+/** Nothing is installed there, and some of it is without end. */
+const SKIPPED = new Set(["/proc", "/sys", "/dev", "/run"]);
+
+export interface Tree {
+  /** Text of a file; undefined where it is none, or too large. Links are followed inside the tree. */
+  read(path: string): Promise<string | undefined>;
+  /** Names in a folder, sorted; of none nothing. */
+  names(path: string): Promise<string[]>;
+  /** Paths of all files whose name `wanted` takes, sorted; links are not followed. */
+  find(wanted: (path: string, name: string) => boolean, signal: AbortSignal): Promise<string[]>;
+}
+
+export function openTree(root: string): Tree {
+  const real = (path: string) => locate(root, path).host;
+  return {
+    async read(path) {
+      const host = real(path);
+      const stat = tryLstat(host);
+      if (!stat || stat.size > MAX_RECORD || !(await Deno.lstat(host)).isFile) return undefined;
+      return await Deno.readTextFile(host);
+    },
+
+    async names(path) {
+      const host = real(path);
+      const names: string[] = [];
+      if (!tryLstat(host) || !(await Deno.lstat(host)).isDirectory) return names;
+      for await (const { name } of Deno.readDir(host)) names.push(name);
+      return names.sort();
+    },
+
+    async find(wanted, signal) {
+      const found: string[] = [];
+      const folders = [""];
+      for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+        signal.throwIfAborted();
+        for await (const { name, isDirectory, isFile } of Deno.readDir(`${root}${folder}`)) {
+          const path = `${folder}/${name}`;
+          if (isDirectory && !SKIPPED.has(path)) folders.push(path);
+          else if (isFile && wanted(path, name)) found.push(path);
+        }
+      }
+      return found.sort();
+    },
+  };
+}

@@ -1,0 +1,299 @@
+/** One build from its context to its result: planned, solved for each platform, delivered. */
+import type { BuildResult } from "../api/build.ts";
+import { buildInfo } from "../base/build_info.ts";
+import { SvcError } from "../base/errors.ts";
+import { formatPlatform } from "../oci/platform.ts";
+import type { ImageResolver } from "../oci/resolver.ts";
+import { Attestations, checkAttestations } from "./attest/attest.ts";
+import type { BuildRequest } from "./builder.ts";
+import { mountIds } from "./cache/export.ts";
+import { openImports } from "./cache/places.ts";
+import type { KeptContexts } from "./context/kept_contexts.ts";
+import { type Context, receiveContext } from "./context/receive.ts";
+import type { SolvedPlan } from "./export/assemble.ts";
+import {
+  checkExport,
+  type Exported,
+  type ExportRequest,
+  exportResult,
+  PLAIN_OUTPUT,
+} from "./export/export.ts";
+import type { Spool } from "./export/spool.ts";
+import type { Entitlement } from "./inputs.ts";
+import { planContexts } from "./named_contexts.ts";
+import { parseDockerfile } from "./parse/parse.ts";
+import { type BuildPlan, chain, isStep } from "./plan/graph.ts";
+import { planBuild } from "./plan/plan.ts";
+import { parsePlatforms, requireRunnable } from "./platforms.ts";
+import type { BuildState, Engine } from "./solve/engine_context.ts";
+import type { Reporter } from "./solve/reporter.ts";
+import { Solver } from "./solve/solver.ts";
+import { Trees } from "./solve/trees.ts";
+
+type Imports = NonNullable<Awaited<ReturnType<typeof openImports>>>;
+
+const CONTEXT = { id: "context", name: "load build context" };
+const EXPORT = { id: "export", name: "export image" };
+
+/** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */
+function nameByPlatform(plan: BuildPlan): void {
+  const platform = formatPlatform(plan.platform);
+  for (const vertex of plan.vertices) {
+    vertex.id = `${platform} ${vertex.id}`;
+    vertex.name = vertex.name.startsWith("[")
+      ? `[${platform} ${vertex.name.slice(1)}`
+      : `[${platform}] ${vertex.name}`;
+  }
+}
+
+/** Whether anybody reads the result's files, though it may be an image that nothing was added to. */
+const needsRoot = ({ outputs, attest }: ReturnType<typeof deliveryOf>) =>
+  outputs.some(({ type }) => type === "tar" || type === "local") ||
+  attest.some(({ type }) => type === "sbom");
+
+function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) {
+  const { tags, outputs = [], annotations = [], cacheTo = [], attest = [] } = request;
+  return {
+    images,
+    tags,
+    outputs: outputs.length > 0 ? outputs : [PLAIN_OUTPUT],
+    annotations,
+    cacheTo,
+    attest,
+    spool,
+  };
+}
+
+export interface BuildParts {
+  engine: Engine;
+  images: ImageResolver;
+  /** What requests may ask for with `allow`. */
+  entitlements?: readonly Entitlement[];
+  contexts: KeptContexts;
+  archives: Spool;
+  request: BuildRequest;
+  reporter: Reporter;
+  signal: AbortSignal;
+}
+
+export class OneBuild {
+  #parts: BuildParts;
+  #solvers: Solver[] = [];
+  /** What steps use: let go of when none of them runs any more. */
+  #used: AsyncDisposable[] = [];
+  #imports?: Imports;
+
+  constructor(parts: BuildParts) {
+    this.#parts = parts;
+  }
+
+  /** True where the cache has something that it did not have before. */
+  get changed(): boolean {
+    return this.#parts.reporter.ran > 0 || this.#imports !== undefined;
+  }
+
+  /** True while another build shares a step of this one: {@linkcode release} waits for it. */
+  get lent(): boolean {
+    return this.#solvers.some((solver) => solver.lent);
+  }
+
+  async release(): Promise<void> {
+    await Promise.all(this.#solvers.map((solver) => solver.released()));
+    for (const one of this.#used.splice(0)) await one[Symbol.asyncDispose]();
+  }
+
+  async run(): Promise<BuildResult> {
+    const { engine, images, archives, request, reporter, signal } = this.#parts;
+    const began = performance.now();
+    const startedOn = Date.now();
+    const platforms = parsePlatforms(request.platform);
+    const context = await this.#receive();
+    this.#used.push(context);
+    const { workspace, records, cacheMounts } = engine;
+    const { secrets, ssh, noCache } = request;
+    const trees = new Trees({ workspace, records, ssh, signal });
+    this.#used.unshift(trees);
+    const dockerfile = this.#dockerfile(context);
+    const plans = await this.#plan(dockerfile, platforms);
+    for (const { message, line } of plans[0].warnings) reporter.warning(message, line);
+    // What cannot be delivered or run is refused before any work is done.
+    const delivery = deliveryOf(request, images, archives);
+    checkExport(delivery);
+    checkAttestations(delivery.attest, delivery.outputs);
+    for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file);
+    this.#imports = await openImports(noCache ? [] : request.cacheFrom ?? [], {
+      images,
+      spool: archives,
+      cacheMounts,
+      mountIds: mountIds(plans),
+      reporter,
+      signal,
+    });
+    if (this.#imports) this.#used.push(this.#imports);
+    const imported = this.#imports?.cache;
+    for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
+    const state = { file: dockerfile.file, context, trees, secrets, ssh, noCache, imported };
+    const solved = await this.#solve(plans, state, needsRoot(delivery));
+    const extrasOf = this.#attestations(delivery, solved, { context, startedOn });
+    const exported = await this.#export({ ...delivery, imported, extrasOf }, solved);
+    return {
+      ...exported,
+      ran: reporter.ran,
+      cached: reporter.cached,
+      durationMs: Math.round(performance.now() - began),
+    };
+  }
+
+  async #plan(
+    dockerfile: ReturnType<typeof parseDockerfile>,
+    platforms: ReturnType<typeof parsePlatforms>,
+  ): Promise<BuildPlan[]> {
+    const { images, entitlements = [], request, signal } = this.#parts;
+    const { addHosts, pull, network } = request;
+    const contexts = planContexts(request.contexts);
+    const permitted = entitlements;
+    const allow = request.allow?.filter((name) => permitted.includes(name));
+    const plans: BuildPlan[] = [];
+    for (const platform of platforms) {
+      const plan = await planBuild({
+        dockerfile,
+        target: request.target,
+        buildArgs: request.buildArgs,
+        labels: request.labels,
+        platform,
+        images,
+        contexts,
+        addHosts,
+        network,
+        allow,
+        pull,
+        signal,
+      });
+      if (platforms.length > 1) nameByPlatform(plan);
+      plans.push(plan);
+    }
+    return plans;
+  }
+
+  /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */
+  async #solve(
+    plans: readonly BuildPlan[],
+    state: Omit<BuildState, "epoch">,
+    wholeRoot: boolean,
+  ): Promise<SolvedPlan[]> {
+    const { engine, reporter, signal } = this.#parts;
+    const abort = new AbortController();
+    const both = AbortSignal.any([signal, abort.signal]);
+    const solved = await Promise.allSettled(plans.map(async (plan) => {
+      const solver = new Solver(engine, { ...state, epoch: plan.epoch }, reporter, both);
+      this.#solvers.push(solver);
+      try {
+        const layers = chain(plan.root);
+        const own = layers.filter((vertex) => vertex.kind !== "image");
+        const outcomes = await solver.solve(wholeRoot && own.length === 0 ? layers : own);
+        // What the cache made unnecessary is as good as cached.
+        for (const vertex of plan.vertices) {
+          reporter.done(vertex.id, "cached", isStep(vertex));
+        }
+        return { plan, outcomes, ...await solver.knowledge() };
+      } catch (error) {
+        abort.abort(error);
+        throw error;
+      }
+    }));
+    if (abort.signal.aborted) throw abort.signal.reason;
+    return solved.map((one) => (one as PromiseFulfilledResult<SolvedPlan>).value);
+  }
+
+  async #receive(): Promise<Context> {
+    const { engine, contexts, request, reporter, signal } = this.#parts;
+    reporter.announce(CONTEXT);
+    reporter.step(CONTEXT.id, { type: "start" });
+    let shown = 0;
+    try {
+      const context = await receiveContext(request.context, {
+        directory: engine.workspace.path("contexts"),
+        dockerfile: request.dockerfile,
+        kept: contexts,
+        onProgress: (bytes, total) => {
+          // A megabyte at a time is as fine as anyone can follow.
+          if (total === undefined && bytes - shown < 1 << 20) return;
+          shown = bytes;
+          reporter.step(CONTEXT.id, { type: "progress", label: "received", current: bytes, total });
+        },
+        signal,
+      });
+      const { received } = context;
+      reporter.step(CONTEXT.id, {
+        type: "progress",
+        label: "received",
+        current: received,
+        total: received,
+      });
+      reporter.done(CONTEXT.id, "ran", false);
+      return context;
+    } catch (error) {
+      reporter.failed(CONTEXT.id, error);
+      throw error;
+    }
+  }
+
+  #attestations(
+    { attest, tags }: ReturnType<typeof deliveryOf>,
+    solved: SolvedPlan[],
+    { context, startedOn }: { context: Context; startedOn: number },
+  ): ExportRequest["extrasOf"] {
+    if (attest.length === 0) return undefined;
+    const { engine, request, signal } = this.#parts;
+    const attestations = new Attestations(engine, {
+      solved,
+      specs: attest,
+      names: tags,
+      input: {
+        ...request,
+        dockerfile: { path: request.dockerfile, text: context.dockerfile! },
+        startedOn,
+        version: buildInfo().version,
+      },
+      signal,
+    });
+    return (images) => attestations.extras(images);
+  }
+
+  async #export(
+    delivery: ReturnType<typeof deliveryOf> & Pick<ExportRequest, "imported" | "extrasOf">,
+    solved: SolvedPlan[],
+  ): Promise<Exported> {
+    const { engine, reporter, signal } = this.#parts;
+    reporter.announce(EXPORT);
+    reporter.step(EXPORT.id, { type: "start" });
+    try {
+      const exported = await exportResult(engine, {
+        ...delivery,
+        solved,
+        onWarning: (message) => reporter.warning(message),
+        onProgress: (label, current, total) =>
+          reporter.step(EXPORT.id, { type: "progress", label, current, total }),
+        signal,
+      });
+      reporter.done(EXPORT.id, "ran", false);
+      return exported;
+    } catch (error) {
+      reporter.failed(EXPORT.id, error);
+      throw error;
+    }
+  }
+
+  #dockerfile(context: Context) {
+    const { request } = this.#parts;
+    const text = context.dockerfile;
+    if (text === undefined) {
+      throw new SvcError(
+        "dockerfile_invalid",
+        `Cannot build: ${request.dockerfile} is not in the build context`,
+        { help: "name the Dockerfile with -f, relative to the context" },
+      );
+    }
+    return parseDockerfile(text, { file: request.dockerfile });
+  }
+}
