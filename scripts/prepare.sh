@@ -8,6 +8,8 @@ package_of() {
   docker | dockerd) echo docker.io ;;
   ip) echo iproute2 ;;
   ceph) echo ceph-common ;;
+  sshd) echo openssh-server ;;
+  ssh | ssh-agent | ssh-keygen) echo openssh-client ;;
   ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
   xz) echo xz-utils ;;
   diodcat | diodls) echo diod ;;

@@ -12,6 +12,15 @@ export interface ClientOptions {
   server: string;
   /** Sent as `Authorization: Bearer`. */
   token?: string;
+  /** In the place of `token`: asked before each call; `renew` is told that the last answer was refused. */
+  credential?: { token(): Promise<string | undefined>; renew(): Promise<boolean> };
+  /** How the server is reached, where it is not by Deno's own client at `server`. */
+  way?: {
+    base: string;
+    http?: Deno.HttpClient;
+    explain(): SvcError | undefined;
+    resumes: boolean;
+  };
   /** Ends every call of this client. */
   signal?: AbortSignal;
   /** The environment names a proxy: it is passed by where the server is this machine itself. */
@@ -39,6 +48,8 @@ export type Method = "GET" | "POST" | "PUT" | "DELETE";
 export interface Client {
   /** Without a trailing slash. */
   readonly server: string;
+  /** A connection that breaks may be opened again: what can go on after that, should. */
+  readonly resumes: boolean;
   /**
    * One call to a path under `/.svc/v1`. Resolves for 2xx; throws what the server reported,
    * `server_unreachable` where there is none, or `upstream_failed` where what answers is not svc. The
@@ -123,23 +134,35 @@ function watch(body: ReadableStream<Uint8Array>) {
   return { stream: ReadableStream.from(parts()), failure: () => failure };
 }
 
+/** Attempts of a call that may be repeated, where the way to the server can be opened again. */
+const ATTEMPTS = 4;
+const PAUSE_MS = 250;
+
 class HttpClient implements Client {
   readonly server: string;
-  readonly #token?: string;
+  readonly resumes: boolean;
+  readonly #base: string;
+  readonly #options: ClientOptions;
   readonly #signal?: AbortSignal;
   /** Absent: Deno's own, which follows the proxy variables. Lives as long as the process. */
-  readonly #direct?: Deno.HttpClient;
+  readonly #http?: Deno.HttpClient;
+  /** The way to the server was open once: what breaks from now on may be mended. */
+  #worked = false;
 
   constructor(options: ClientOptions) {
     const url = parseServer(options.server);
     this.server = url.origin + url.pathname.replace(/\/+$/, "");
-    this.#token = options.token;
+    this.#base = options.way?.base ?? this.server;
+    this.resumes = options.way?.resumes ?? false;
+    this.#options = options;
     this.#signal = options.signal;
-    if (options.proxied) this.#direct = directClient(url);
+    this.#http = options.way?.http ?? (options.proxied ? directClient(url) : undefined);
   }
 
-  #headers(): Record<string, string> {
-    return this.#token ? { authorization: `Bearer ${this.#token}` } : {};
+  async #headers(): Promise<Record<string, string>> {
+    const { token, credential } = this.#options;
+    const bearer = credential ? await credential.token() : token;
+    return bearer ? { authorization: `Bearer ${bearer}` } : {};
   }
 
   #url(path: string, query?: Call["query"]): string {
@@ -149,35 +172,62 @@ class HttpClient implements Client {
         pair[1] !== undefined
       );
     const search = new URLSearchParams(defined).toString();
-    return `${this.server}${API_PREFIX}${path}${search ? `?${search}` : ""}`;
+    return `${this.#base}${API_PREFIX}${path}${search ? `?${search}` : ""}`;
   }
 
   #unreachable(cause: unknown): SvcError {
-    return new SvcError("server_unreachable", `Cannot reach ${this.server}: ${reason(cause)}`, {
-      cause,
-    });
+    return this.#options.way?.explain() ??
+      new SvcError("server_unreachable", `Cannot reach ${this.server}: ${reason(cause)}`, {
+        cause,
+      });
   }
 
-  async request(method: Method, path: string, call: Call = {}): Promise<Response> {
+  async #once(method: Method, path: string, call: Call): Promise<Response> {
     const headers: Record<string, string> = {
-      ...this.#headers(),
+      ...await this.#headers(),
       accept: call.accept ?? "application/json",
     };
     if (call.contentType) headers["content-type"] = call.contentType;
     const body = call.body instanceof ReadableStream ? watch(call.body) : undefined;
-    let response: Response;
     try {
-      response = await fetch(this.#url(path, call.query), {
+      return await fetch(this.#url(path, call.query), {
         method,
         headers,
         body: (body?.stream ?? call.body) as BodyInit | undefined,
         signal: this.#signal,
         redirect: "error",
-        client: this.#direct,
+        client: this.#http,
       });
     } catch (error) {
       if (this.#signal?.aborted || isAbort(error)) throw error;
       throw body?.failure() ?? this.#unreachable(error);
+    }
+  }
+
+  /** As often as the call and the way to the server allow. */
+  async #attempts(method: Method, path: string, call: Call): Promise<Response> {
+    const attempts = this.resumes && this.#worked && method === "GET" ? ATTEMPTS : 1;
+    for (let attempt = 1;; attempt++) {
+      try {
+        const response = await this.#once(method, path, call);
+        this.#worked = true;
+        return response;
+      } catch (error) {
+        const broken = error instanceof SvcError && error.code === "server_unreachable";
+        if (!broken || attempt >= attempts) throw error;
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * 2 ** (attempt - 1)));
+        this.#signal?.throwIfAborted();
+      }
+    }
+  }
+
+  async request(method: Method, path: string, call: Call = {}): Promise<Response> {
+    let response = await this.#attempts(method, path, call);
+    // A stream is spent; for everything else a credential that has ended is replaced, once.
+    const again = response.status === 401 && !(call.body instanceof ReadableStream);
+    if (again && await this.#options.credential?.renew()) {
+      await response.body?.cancel();
+      response = await this.#attempts(method, path, call);
     }
     if (!response.ok) throw await responseError(response, this.server);
     return response;
@@ -221,8 +271,8 @@ class HttpClient implements Client {
     this.#signal?.throwIfAborted();
     const url = this.#url(path, query);
     const socket = new WebSocket(url.replace(/^http/, "ws"), {
-      headers: this.#headers(),
-      client: this.#direct,
+      headers: await this.#headers(),
+      client: this.#http,
     });
     socket.binaryType = "arraybuffer";
     const opened = Promise.withResolvers<void>();

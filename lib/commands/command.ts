@@ -28,6 +28,8 @@ export interface Invocation<T extends readonly AnyOption[] = readonly []> {
   sources?: Partial<Record<string, string>>;
   env: Environment;
   io: Io;
+  /** Ends with the command: tunnels, sockets, helper processes. */
+  cleanup?: AsyncDisposableStack;
   /** Absent where nothing was composed, as in tests of other commands. */
   hooks?: Hooks;
 }

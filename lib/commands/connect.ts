@@ -1,11 +1,15 @@
 /** From a command's flags, variables and profiles to its client: the one place that decides. */
 import { type Client, createClient } from "../client/client.ts";
 import { resolveTarget, type Target } from "../client/resolve.ts";
+import type { CacheMode } from "../client/credentials/cache.ts";
+import { createProvider, type CredentialProvider } from "../client/credentials/provider.ts";
+import { openWay, type Way } from "../client/transport/open.ts";
 import type { Invocation } from "./command.ts";
+import { terminalPrompt } from "./prompt.ts";
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-export type Connecting = Pick<Invocation, "values" | "io" | "env" | "sources">;
+export type Connecting = Pick<Invocation, "values" | "io" | "env" | "sources" | "cleanup">;
 
 /** Which server the command means, and how it is reached; nothing is opened. */
 export async function target({ values, io, env, sources }: Connecting): Promise<Target> {
@@ -30,13 +34,40 @@ export async function target({ values, io, env, sources }: Connecting): Promise<
   return found;
 }
 
-export async function connect(invocation: Connecting): Promise<Client> {
-  const { io, env } = invocation;
-  const { server, credential } = await target(invocation);
-  return createClient({
-    server,
-    ...(credential.kind === "token" && { token: credential.token }),
-    signal: io.signal,
+export interface Connection {
+  client: Client;
+  target: Target;
+  /** Where requests go, and by which HTTP client. */
+  way: Way;
+  credentials: CredentialProvider;
+}
+
+/** Everything a command has to do with its server; ends with the command. */
+export async function openConnection(invocation: Connecting): Promise<Connection> {
+  const { io, env, values, cleanup } = invocation;
+  const found = await target(invocation);
+  const prompt = terminalPrompt(io, env);
+  const signal = io.signal;
+  const way = await openWay({ target: found, env, prompt, signal });
+  cleanup?.use(way);
+  const credentials = createProvider({
+    target: found,
+    way,
+    env,
+    cacheMode: values.tokenCache as CacheMode,
+    prompt,
+    signal,
+  });
+  const client = createClient({
+    server: found.server,
+    credential: credentials,
+    ...(way.http && { way }),
+    signal,
     proxied: PROXY_VARIABLES.some((name) => env[name]),
   });
+  return { client, target: found, way, credentials };
+}
+
+export async function connect(invocation: Connecting): Promise<Client> {
+  return (await openConnection(invocation)).client;
 }

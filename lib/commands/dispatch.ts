@@ -92,9 +92,11 @@ async function runCommand(row: Command, rest: string[], context: CliContext): Pr
   if ((values as { help?: boolean }).help) return await help(row, context.io);
   checkCount(row, positionals);
   const { run } = await load();
+  await using cleanup = new AsyncDisposableStack();
   return await run(
     {
       values,
+      cleanup,
       positionals,
       sources,
       env: context.env,

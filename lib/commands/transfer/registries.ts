@@ -44,7 +44,9 @@ function directClient(host: string, env: Environment): Deno.HttpClient | undefin
 
 export interface RegistriesOptions {
   server: string;
-  token?: string;
+  /** How the server is reached, where it is not by its address. */
+  way?: { http?: Deno.HttpClient };
+  token?: () => Promise<string | undefined>;
   env: Environment;
   /** Hosts that are spoken to without TLS; loopback hosts are anyway. */
   plainHTTP: readonly string[];
@@ -82,11 +84,24 @@ export class Registries {
   #connect(host: string): RemoteRegistry {
     const own = host === this.serverHost;
     const plain = own ? this.#plainServer : this.#options.plainHTTP.includes(host) || undefined;
+    const through = own ? this.#options.way?.http : undefined;
+    // TLS, where the server has it, is inside the way.
+    if (through) return this.#open(host, { own, client: through, plainHTTP: true });
     const client = plain === false ? undefined : directClient(host, this.#options.env);
-    return createRemoteRegistry({
-      host,
+    return this.#open(host, {
+      own,
       ...(client && { client }),
       ...(plain !== undefined && { plainHTTP: plain }),
+    });
+  }
+
+  #open(
+    host: string,
+    { own, ...how }: { own: boolean; client?: Deno.HttpClient; plainHTTP?: boolean },
+  ): RemoteRegistry {
+    return createRemoteRegistry({
+      host,
+      ...how,
       credentials: () => this.#credentials(host, own),
       userAgent: `svc/${buildInfo().version}`,
       log: silent,
@@ -96,7 +111,8 @@ export class Registries {
   async #credentials(host: string, own: boolean): Promise<Credentials | undefined> {
     const { token, env, signal } = this.#options;
     // On /v2/ svc takes its tokens as docker login sends them.
-    if (own && token) return { username: "svc", password: token };
+    const password = own ? await token?.() : undefined;
+    if (password) return { username: "svc", password };
     for (const file of loginFiles(env)) {
       const found = await readDockerCredentials(file, host, { signal });
       if (found) return found;

@@ -2,7 +2,7 @@
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import type { Invocation } from "../command.ts";
-import { target } from "../connect.ts";
+import { openConnection } from "../connect.ts";
 import type { OutputMode } from "../options.ts";
 import { copyImage } from "./copy.ts";
 import {
@@ -126,10 +126,11 @@ export async function transfer(words: Words, invocation: TransferInvocation): Pr
   const { values, env, io } = invocation;
   const mode = values.output as OutputMode;
   const quiet = values.quiet ?? false;
-  const { server, credential } = await target(invocation);
+  const { target: { server }, way, credentials } = await openConnection(invocation);
   const registries = new Registries({
     server,
-    ...(credential.kind === "token" && { token: credential.token }),
+    way,
+    token: credentials.token.bind(credentials),
     env,
     plainHTTP: values.plainHTTP ?? [],
     signal: io.signal,

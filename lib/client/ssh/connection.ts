@@ -1,0 +1,212 @@
+/** An SSH connection of ssh2's that streams are opened through; opened anew where it broke. */
+import type { Duplex } from "node:stream";
+import { isAbort, SvcError } from "../../base/errors.ts";
+import type { Prompt } from "../prompt.ts";
+import type { SshTunnel } from "../profile/types.ts";
+import type { Dialer } from "../transport/dialer.ts";
+import { DEFAULT_REMOTE_ADDR } from "../resolve.ts";
+import { type Environment, splitAddress, type SshHost } from "./config.ts";
+import { loadKey, type ParsedKey } from "./key.ts";
+import { HostVerifier } from "./verify.ts";
+
+const READY_MS = 30_000;
+/** A dead connection is noticed after three of these. */
+const KEEPALIVE_MS = 10_000;
+
+interface Ssh2Client {
+  on(event: "ready" | "close", listener: () => void): Ssh2Client;
+  on(event: "error", listener: (error: Error & { level?: string }) => void): Ssh2Client;
+  connect(options: Record<string, unknown>): void;
+  forwardOut(
+    sourceIP: string,
+    sourcePort: number,
+    host: string,
+    port: number,
+    callback: (error: Error | undefined, stream: Duplex) => void,
+  ): void;
+  end(): void;
+  destroy(): void;
+}
+
+type Method =
+  | { type: "none"; username: string }
+  | { type: "agent"; username: string; agent: string }
+  | { type: "publickey"; username: string; key: ParsedKey };
+
+export interface ConnectionOptions {
+  settings: SshTunnel;
+  host: SshHost;
+  env: Environment;
+  prompt: Prompt;
+  signal: AbortSignal;
+}
+
+export class SshConnection implements Dialer {
+  readonly resumes = true;
+  readonly #options: ConnectionOptions;
+  #client?: Promise<Ssh2Client>;
+  /** Keys that were unlocked: nobody is asked twice for one. */
+  readonly #keys = new Map<string, Promise<ParsedKey>>();
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+  }
+
+  async dial(): Promise<Duplex> {
+    const { settings } = this.#options;
+    const { host, port = 5000 } = splitAddress(settings["remote-addr"] ?? DEFAULT_REMOTE_ADDR);
+    const client = await this.#connected();
+    return await new Promise((resolve, reject) => {
+      client.forwardOut("127.0.0.1", 0, host, port, (error, stream) => {
+        if (!error) return resolve(stream);
+        reject(
+          new SvcError(
+            "server_unreachable",
+            `Cannot reach ${host}:${port} through ${settings.addr}: ${lastWords(error)}`,
+            { cause: error, help: "start `svc serve` there, or correct ssh-tunnel.remote-addr" },
+          ),
+        );
+      });
+    });
+  }
+
+  #connected(): Promise<Ssh2Client> {
+    return this.#client ??= this.#open().catch((error) => {
+      this.#client = undefined;
+      throw error;
+    });
+  }
+
+  async #open(): Promise<Ssh2Client> {
+    const { settings, host, prompt } = this.#options;
+    const verifier = await HostVerifier.create(settings, host, prompt);
+    try {
+      return await this.#attempt(verifier);
+    } catch (error) {
+      // A host that was new is one that is known, if whoever was asked said so.
+      if (!await verifier.learn()) throw error;
+      return await this.#attempt(verifier);
+    }
+  }
+
+  async #attempt(verifier: HostVerifier): Promise<Ssh2Client> {
+    const { host, signal } = this.#options;
+    const { default: ssh2 } = await import("ssh2");
+    signal.throwIfAborted();
+    const client: Ssh2Client = new ssh2.Client();
+    const ready = Promise.withResolvers<void>();
+    const refused: Error[] = [];
+    client.on("ready", ready.resolve);
+    client.on("error", (error) => {
+      // An agent that is not there is no reason yet: a file may do.
+      if (error.level === "agent") return void refused.push(error);
+      ready.reject(verifier.refusal ?? this.#failure(error, refused));
+      this.#client = undefined;
+    });
+    client.on("close", () => {
+      this.#client = undefined;
+      ready.reject(
+        verifier.refusal ?? this.#failure(new Error("the connection was closed"), refused),
+      );
+    });
+    const methods = this.#methods(refused);
+    client.connect({
+      host: host.hostname,
+      port: host.port,
+      username: host.user,
+      readyTimeout: READY_MS,
+      keepaliveInterval: KEEPALIVE_MS,
+      keepaliveCountMax: 3,
+      algorithms: { serverHostKey: preferred(verifier.types()) },
+      // At once: an answer that comes after the host's next packet leaves the handshake hanging.
+      hostVerifier: (key: Uint8Array) => verifier.verify(key),
+      authHandler: (_left: unknown, _partial: unknown, next: (method: Method | false) => void) => {
+        methods.next().then(({ done, value }) => next(done ? false : value), (error) => {
+          refused.push(error);
+          next(false);
+        });
+      },
+    });
+    const abort = () => client.destroy();
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      await ready.promise;
+    } catch (error) {
+      client.destroy();
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+    }
+    return client;
+  }
+
+  /** The agent, then the files; what is not there is passed over, what cannot be unlocked is kept as a reason. */
+  async *#methods(refused: Error[]): AsyncGenerator<Method> {
+    const { host, settings, prompt } = this.#options;
+    const { user: username, agent } = host;
+    yield { type: "none", username };
+    if (agent) yield { type: "agent", username, agent };
+    for (const path of host.identityFiles) {
+      const named = settings["identity-file"] !== undefined;
+      const there = await Deno.stat(path).then((info) => info.isFile, () => false);
+      if (!there && !named) continue;
+      let key = this.#keys.get(path);
+      if (!key) this.#keys.set(path, key = loadKey(path, prompt));
+      try {
+        yield { type: "publickey", username, key: await key };
+      } catch (error) {
+        if (isAbort(error)) throw error;
+        this.#keys.delete(path);
+        refused.push(error as Error);
+      }
+    }
+  }
+
+  #failure(error: Error & { level?: string }, refused: readonly Error[]): SvcError {
+    const { host, settings } = this.#options;
+    const where = `${host.user}@${host.hostname}:${host.port}`;
+    const known = refused.find((reason) => reason instanceof SvcError);
+    if (error.level === "client-authentication") {
+      return new SvcError(
+        "unauthorized",
+        `Cannot log in to ${where}: it accepts none of the keys${
+          known ? `; ${known.message}` : ""
+        }`,
+        {
+          cause: error,
+          help: `try \`ssh ${settings.addr}\`; ssh-tunnel.identity-file names a key`,
+        },
+      );
+    }
+    return new SvcError("server_unreachable", `Cannot connect to ${where}: ${lastWords(error)}`, {
+      cause: error,
+      help: `try \`ssh ${settings.addr}\`; svc doctor looks at each step`,
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const client = await this.#client?.catch(() => undefined);
+    client?.destroy();
+  }
+}
+
+const lastWords = (error: Error) =>
+  error.message.replace(/^\(SSH\) /, "").replace(/ \(os error \d+\)$/, "");
+
+const TYPES = [
+  "ssh-ed25519",
+  "ecdsa-sha2-nistp256",
+  "ecdsa-sha2-nistp384",
+  "ecdsa-sha2-nistp521",
+  "rsa-sha2-512",
+  "rsa-sha2-256",
+];
+
+/** ssh2's algorithms for host keys, the known types first: the key that is known is then the one shown. */
+export function preferred(types: readonly string[]): string[] {
+  const known = types.flatMap((type) =>
+    type === "ssh-rsa" ? ["rsa-sha2-512", "rsa-sha2-256"] : [type]
+  )
+    .filter((type) => TYPES.includes(type));
+  return [...new Set([...known, ...TYPES])];
+}

@@ -1,0 +1,4 @@
+/** A pause between two looks. */
+export function delay(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

@@ -1,0 +1,71 @@
+/** From a target's transport and TLS settings to an HTTP client; loads what the transport needs. */
+import type { SvcError } from "../../base/errors.ts";
+import type { Target } from "../resolve.ts";
+import type { Prompt } from "../prompt.ts";
+import type { Dialer } from "./dialer.ts";
+
+export interface Way extends AsyncDisposable {
+  /** What stands before the path in requests: their TLS, where there is any, is inside the way. */
+  readonly base: string;
+  /** Absent: Deno's own. */
+  readonly http?: Deno.HttpClient;
+  /** Why the last connection failed, where the way knows better than HTTP does. */
+  explain(): SvcError | undefined;
+  /** Calls that can be repeated are worth it when a connection breaks. */
+  readonly resumes: boolean;
+}
+
+export interface WayOptions {
+  target: Target;
+  env: Readonly<Record<string, string | undefined>>;
+  prompt: Prompt;
+  signal: AbortSignal;
+}
+
+async function dialerOf({ target, env, prompt, signal }: WayOptions): Promise<Dialer | undefined> {
+  const { transport, server } = target;
+  switch (transport.kind) {
+    case "ssh": {
+      const { sshDialer } = await import("../ssh/dialer.ts");
+      return await sshDialer({ settings: transport.settings, env, prompt, signal });
+    }
+    case "kube": {
+      const { kubeDialer } = await import("../kube/port_forward.ts");
+      return await kubeDialer({ settings: transport.settings, env, signal });
+    }
+    case "direct": {
+      if (!target.tls || !server.startsWith("https:")) return undefined;
+      const { tcpDialer } = await import("./tcp.ts");
+      return tcpDialer(server);
+    }
+  }
+}
+
+export async function openWay(options: WayOptions): Promise<Way> {
+  const { server, tls } = options.target;
+  let dialer = await dialerOf(options);
+  if (!dialer) {
+    return {
+      base: server,
+      explain: () => undefined,
+      resumes: false,
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    };
+  }
+  if (server.startsWith("https:")) {
+    const { tlsDialer } = await import("./tls.ts");
+    dialer = await tlsDialer({ inner: dialer, settings: tls ?? {}, server });
+  }
+  const { openBridge } = await import("./bridge.ts");
+  const bridge = await openBridge(dialer);
+  const url = new URL(server);
+  // The default port of the scheme that is shown, not of the one that is spoken to the bridge.
+  const port = url.port || (url.protocol === "https:" ? "443" : "80");
+  return {
+    base: `http://${url.hostname}:${port}${url.pathname}`.replace(/\/+$/, ""),
+    http: bridge.http,
+    explain: bridge.explain,
+    resumes: dialer.resumes,
+    [Symbol.asyncDispose]: async () => await bridge[Symbol.asyncDispose](),
+  };
+}

@@ -1,0 +1,232 @@
+/** The rows of SPEC.md's table SSHTunnel, through OpenSSH's server, agent and client. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { makeAuthority } from "../peers/openssl_ca.ts";
+import { makeKey, type Sshd, startAgent, startSshd } from "../peers/sshd.ts";
+import { e2eTest, freePort, type RunOutput, svc } from "./harness.ts";
+
+const NEEDS = { commands: ["sshd", "ssh", "ssh-keygen", "ssh-agent", "openssl"], root: true };
+
+interface Fixture extends AsyncDisposable {
+  sshd: Sshd;
+  home: string;
+  /** `svc info` through a tunnel with these fields. */
+  info(
+    tunnel: Record<string, unknown>,
+    more?: Record<string, unknown>,
+    env?: Record<string, string>,
+  ): Promise<RunOutput>;
+  remote: string;
+}
+
+/** sshd, and behind it a server that answers `info`. */
+async function fixture(serverOptions: { cert?: string; key?: string } = {}): Promise<Fixture> {
+  const sshd = await startSshd();
+  const home = await Deno.makeTempDir({ prefix: "svc-home-" });
+  await Deno.mkdir(join(home, ".ssh"), { mode: 0o700 });
+  const api = Deno.serve(
+    {
+      hostname: "127.0.0.1",
+      port: 0,
+      onListen() {},
+      ...serverOptions as { cert: string; key: string },
+    },
+    () => Response.json({ version: "through the tunnel" }),
+  );
+  const remote = `127.0.0.1:${api.addr.port}`;
+  let count = 0;
+  return {
+    sshd,
+    home,
+    remote,
+    async info(tunnel, more = {}, env = {}) {
+      const config = join(home, `config-${count++}.yaml`);
+      const context = { "ssh-tunnel": { "remote-addr": remote, ...tunnel }, ...more };
+      await Deno.writeTextFile(
+        config,
+        stringify({ "current-context": "t", contexts: { t: context } }),
+      );
+      return await svc(["info"], {
+        env: { HOME: home, SVC_CONFIG: config, SVC_SERVER: "", SSH_AUTH_SOCK: "", ...env },
+      });
+    },
+    async [Symbol.asyncDispose]() {
+      await api.shutdown();
+      await sshd[Symbol.asyncDispose]();
+      await Deno.remove(home, { recursive: true });
+    },
+  };
+}
+
+function good({ code, stdout, stderr }: RunOutput): void {
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /through the tunnel/);
+}
+
+function bad({ code, stderr }: RunOutput, said: RegExp): void {
+  assert.equal(code, 1, stderr);
+  assert.match(stderr, said);
+}
+
+e2eTest(
+  "SSHTunnel rows: addr, user, remote-addr, identity-file, known-hosts, no-agent",
+  NEEDS,
+  async () => {
+    await using at = await fixture();
+    const { sshd, home } = at;
+    const addr = `127.0.0.1:${sshd.port}`;
+    const known = join(home, "known");
+    const nobody = freePort();
+    await Deno.writeTextFile(known, await sshd.knownHosts());
+    const base = { addr, "known-hosts": known, "identity-file": sshd.user, user: "root" };
+    good(await at.info(base));
+    bad(
+      await at.info({ ...base, user: "nobody-of-that-name" }),
+      /Cannot log in to nobody-of-that-name@127\.0\.0\.1:\d+: it accepts none of the keys/,
+    );
+    bad(
+      await at.info({ ...base, "remote-addr": `127.0.0.1:${nobody}` }),
+      /Cannot reach 127\.0\.0\.1:\d+ through/,
+    );
+    bad(
+      await at.info({ ...base, "identity-file": join(home, "none") }),
+      /Cannot log in .*Cannot read identity file .*no such file/,
+    );
+    bad(
+      await at.info({ ...base, addr: `127.0.0.1:${nobody}` }),
+      /Cannot connect to root@127\.0\.0\.1:\d+/,
+    );
+    // An explicit server makes the block inert.
+    bad(
+      await at.info(base, { server: `http://127.0.0.1:${nobody}` }),
+      /Cannot reach http:\/\/127\.0\.0\.1:\d+: /,
+    );
+
+    await using agent = await startAgent();
+    await agent.add(sshd.user);
+    const withAgent = { SSH_AUTH_SOCK: agent.socket };
+    const { "identity-file": _, ...noFile } = base;
+    good(await at.info(noFile, {}, withAgent));
+    bad(await at.info({ ...noFile, "no-agent": true }, {}, withAgent), /Cannot log in/);
+  },
+);
+
+e2eTest(
+  "SSHTunnel rows: host keys that are new, changed, revoked, pinned, and not looked at",
+  NEEDS,
+  async () => {
+    await using at = await fixture();
+    const { sshd, home } = at;
+    const base = { addr: `127.0.0.1:${sshd.port}`, "identity-file": sshd.user, user: "root" };
+    for (const binary of [false, true]) {
+      const how = { ...base, "use-ssh-binary": binary };
+      const known = join(home, "known");
+      await Deno.writeTextFile(known, "");
+      const withFile = { ...how, "known-hosts": known };
+      bad(await at.info(withFile), /Cannot trust .*: .*not in known_hosts/);
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      good(await at.info(withFile));
+      await Deno.writeTextFile(
+        known,
+        `@revoked ${await sshd.knownHosts()}${await sshd.knownHosts()}`,
+      );
+      bad(await at.info(withFile), /Cannot trust .*: its host key is revoked in/);
+      const pinned = (await Deno.readTextFile(`${sshd.host}.pub`)).trim();
+      good(await at.info({ ...how, "host-key": pinned }));
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      await sshd.rekey();
+      await sshd.restart();
+      bad(await at.info(withFile), /Cannot trust .*: its host key has changed from the one in/);
+      bad(await at.info({ ...how, "host-key": pinned }), /Cannot trust .*: its host key/);
+      good(await at.info({ ...withFile, "insecure-host-key": true }));
+    }
+  },
+);
+
+e2eTest(
+  "SSHTunnel rows: an alias of ssh_config, no-ssh-config, a jump host, use-ssh-binary",
+  NEEDS,
+  async () => {
+    await using at = await fixture();
+    await using jump = await startSshd();
+    const { sshd, home } = at;
+    const known = join(home, "known");
+    await Deno.writeTextFile(known, await sshd.knownHosts() + await jump.knownHosts());
+    const common = `User root\n  UserKnownHostsFile ${known}\n`;
+    // OpenSSH finds the home folder by the user's entry: only -F tells it another configuration.
+    const ssh = join(home, "bin");
+    await Deno.mkdir(ssh);
+    await Deno.writeTextFile(
+      join(ssh, "ssh"),
+      `#!/bin/sh\ncase " $* " in *" -F "*) exec /usr/bin/ssh "$@" ;; *) exec /usr/bin/ssh -F ${home}/.ssh/config "$@" ;; esac\n`,
+      { mode: 0o755 },
+    );
+    await Deno.writeTextFile(
+      join(home, ".ssh", "config"),
+      `Host lab\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ${common}` +
+        `Host gate\n  HostName 127.0.0.1\n  Port ${jump.port}\n  IdentityFile ${jump.user}\n  ${common}` +
+        `Host far\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ProxyCommand ${ssh}/ssh -W %h:%p gate\n  ${common}`,
+    );
+    const env = { PATH: `${ssh}:${Deno.env.get("PATH")}` };
+    good(await at.info({ addr: "lab" }, {}, env));
+    good(await at.info({ addr: "far" }, {}, env));
+    good(await at.info({ addr: "lab", "use-ssh-binary": true }, {}, env));
+    bad(
+      await at.info({ addr: "lab", "no-ssh-config": true }, {}, env),
+      /Cannot connect to .*lab:22/,
+    );
+  },
+);
+
+e2eTest(
+  "SSHTunnel row remote-tls, with tls.server-name; an encrypted key by SSH_ASKPASS",
+  NEEDS,
+  async () => {
+    const folder = await Deno.makeTempDir();
+    try {
+      const authority = await makeAuthority(folder);
+      const leaf = await authority.issue("svc", { names: ["DNS:svc.example"] });
+      await using at = await fixture({
+        cert: await Deno.readTextFile(leaf.cert),
+        key: await Deno.readTextFile(leaf.key),
+      });
+      const { sshd, home } = at;
+      const known = join(home, "known");
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      const base = {
+        addr: `127.0.0.1:${sshd.port}`,
+        "identity-file": sshd.user,
+        user: "root",
+        "known-hosts": known,
+      };
+      const tls = { "ca-cert": authority.ca, "server-name": "svc.example" };
+      good(await at.info({ ...base, "remote-tls": true }, { tls }));
+      bad(
+        await at.info({ ...base, "remote-tls": true }, { tls: { "ca-cert": authority.ca } }),
+        /127\.0\.0\.1/,
+      );
+      const locked = join(home, "locked");
+      await makeKey(locked, "ed25519", "open sesame");
+      await Deno.writeTextFile(
+        join(sshd.folder, "authorized_keys"),
+        await Deno.readTextFile(`${locked}.pub`),
+      );
+      const askpass = join(home, "askpass");
+      await Deno.writeTextFile(askpass, "#!/bin/sh\necho 'open sesame'\n", { mode: 0o755 });
+      const withLocked = { ...base, "remote-tls": true, "identity-file": locked };
+      good(await at.info(withLocked, { tls }, { SSH_ASKPASS: askpass }));
+      bad(
+        await at.info(withLocked, { tls }),
+        /Cannot log in .*Cannot unlock .*locked: it is encrypted/,
+      );
+      await Deno.writeTextFile(askpass, "#!/bin/sh\necho wrong\n");
+      bad(
+        await at.info(withLocked, { tls }, { SSH_ASKPASS: askpass }),
+        /Cannot unlock .*wrong passphrase/,
+      );
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);

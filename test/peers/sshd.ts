@@ -1,0 +1,156 @@
+/** OpenSSH's server on the loopback interface, with keys of the test's own. */
+import { join } from "node:path";
+
+export interface Sshd extends AsyncDisposable {
+  readonly port: number;
+  readonly folder: string;
+  /** Path of the private key that may log in; its public half is beside it. */
+  readonly user: string;
+  /** Path of the host's private key. */
+  readonly host: string;
+  /** known_hosts line of the server. */
+  knownHosts(): Promise<string>;
+  /** A new host key of this type; takes effect by `restart`. */
+  rekey(type?: string): Promise<void>;
+  restart(): Promise<void>;
+  /** Ends the connections that there are, not the listener. */
+  drop(): Promise<void>;
+}
+
+export async function tool(
+  command: string,
+  args: string[],
+  env: Record<string, string> = {},
+): Promise<string> {
+  const output = await new Deno.Command(command, {
+    args,
+    env,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  })
+    .output();
+  const decoder = new TextDecoder();
+  if (!output.success) {
+    throw new Error(`${command} ${args.join(" ")}: ${decoder.decode(output.stderr)}`);
+  }
+  return decoder.decode(output.stdout);
+}
+
+export async function makeKey(path: string, type = "ed25519", passphrase = ""): Promise<void> {
+  await Deno.remove(path).catch(() => {/* not there */});
+  await tool("ssh-keygen", ["-q", "-t", type, "-N", passphrase, "-f", path]);
+}
+
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}
+
+async function listening(port: number): Promise<void> {
+  for (const until = Date.now() + 30_000;;) {
+    try {
+      const connection = await Deno.connect({ hostname: "127.0.0.1", port });
+      return connection.close();
+    } catch (error) {
+      if (Date.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
+
+async function childrenOf(pid: number): Promise<number[]> {
+  const text = await Deno.readTextFile(`/proc/${pid}/task/${pid}/children`).catch(() => "");
+  const direct = text.split(" ").filter((word) => word !== "").map(Number);
+  return [...direct, ...(await Promise.all(direct.map(childrenOf))).flat()];
+}
+
+function kill(pid: number): void {
+  try {
+    Deno.kill(pid, "SIGKILL");
+  } catch {
+    // ended meanwhile
+  }
+}
+
+export async function startSshd(): Promise<Sshd> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-sshd-" });
+  const port = freePort();
+  const host = join(folder, "host");
+  const user = join(folder, "user");
+  await Promise.all([makeKey(host), makeKey(user)]);
+  await Deno.mkdir("/run/sshd", { recursive: true });
+  await Deno.copyFile(`${user}.pub`, join(folder, "authorized_keys"));
+  const config = join(folder, "sshd_config");
+  await Deno.writeTextFile(
+    config,
+    `ListenAddress 127.0.0.1\nPort ${port}\nHostKey ${host}\nPidFile none\nUsePAM no\nStrictModes no\n` +
+      `AuthorizedKeysFile ${folder}/authorized_keys\nPasswordAuthentication no\n` +
+      `KbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\nMaxStartups 100\n`,
+  );
+  let child: Deno.ChildProcess;
+  const start = async () => {
+    child = new Deno.Command("/usr/sbin/sshd", {
+      args: ["-D", "-f", config, "-E", join(folder, "log")],
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    await listening(port);
+  };
+  const stop = async () => {
+    for (const pid of [child.pid, ...await childrenOf(child.pid)]) kill(pid);
+    await child.status;
+  };
+  await start();
+  return {
+    port,
+    folder,
+    user,
+    host,
+    knownHosts: async () => `[127.0.0.1]:${port} ${await Deno.readTextFile(`${host}.pub`)}`,
+    rekey: (type) => makeKey(host, type),
+    async restart() {
+      await stop();
+      await start();
+    },
+    async drop() {
+      for (const pid of await childrenOf(child.pid)) kill(pid);
+    },
+    async [Symbol.asyncDispose]() {
+      await stop();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+export interface Agent extends AsyncDisposable {
+  readonly socket: string;
+  add(key: string, env?: Record<string, string>): Promise<void>;
+}
+
+export async function startAgent(): Promise<Agent> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-agent-" });
+  const socket = join(folder, "agent");
+  const child = new Deno.Command("ssh-agent", {
+    args: ["-D", "-a", socket],
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  })
+    .spawn();
+  for (const until = Date.now() + 30_000; Date.now() < until;) {
+    if (await Deno.stat(socket).then(() => true, () => false)) break;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return {
+    socket,
+    add: async (key, env = {}) =>
+      void await tool("ssh-add", ["-q", key], { SSH_AUTH_SOCK: socket, ...env }),
+    async [Symbol.asyncDispose]() {
+      kill(child.pid);
+      await child.status;
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
