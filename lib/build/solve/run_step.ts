@@ -72,7 +72,7 @@ class RunStep {
       if (path === undefined) {
         const seed = mount.from === "scratch"
           ? undefined
-          : { root: (await this.#tree(mount.from)).root, source: mount.source };
+          : await this.#seed(mount.from, mount.source);
         path = this.held.use(await this.engine.cacheMounts.hold(mount, seed)).path;
         folders.set(mount.id, path);
       }
@@ -150,6 +150,12 @@ class RunStep {
     const outcome = this.inputs.outcomeOf(from);
     const view = this.held.use(await this.engine.workspace.view(outcome?.snapshot));
     return { root: view.root, ownersKept: true };
+  }
+
+  async #seed(from: Source, source: string): Promise<{ root: string; source: string }> {
+    const tree = await this.#tree(from);
+    await tree.fill?.(select(tree, source, false), {});
+    return { root: tree.root, source };
   }
 
   async #bindSource(mount: Extract<RunMount, { type: "bind" }>): Promise<void> {

@@ -1,0 +1,256 @@
+/** `svc build` against a server with the engine on runc: what crosses the wire, and what comes of it. */
+import assert from "node:assert/strict";
+import { dirname } from "node:path";
+import type { BuildEvent } from "../../lib/api/build.ts";
+import { runCli } from "../../cli.ts";
+import type { Io } from "../../lib/base/terminal.ts";
+import { startTestServer, type TestOptions } from "../../lib/server/testing.ts";
+import { requireTools } from "../e2e/harness.ts";
+import { layerEntries } from "./builder.ts";
+import { type EngineFixture, openNewEngine } from "./engine_fixture.ts";
+
+const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
+
+interface Built {
+  code: number;
+  events: BuildEvent[];
+  stderr: string;
+  /** Bytes of the context that came over the wire, listing included. */
+  received: number;
+  /** Bytes that the server's connections took in, whatever they were. */
+  wire: number;
+}
+
+interface Fixture extends AsyncDisposable {
+  engine: EngineFixture;
+  folder: string;
+  write(files: Record<string, string | Uint8Array>): Promise<void>;
+  svc(args: string[], env?: Record<string, string>): Promise<Built>;
+}
+
+/** Relays connections and counts what clients send. */
+function counting(port: number) {
+  let bytes = 0;
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const accepting = (async () => {
+    for await (const client of listener) {
+      const server = await Deno.connect({ hostname: "127.0.0.1", port });
+      const count = new TransformStream<Uint8Array, Uint8Array>({
+        transform(chunk, controller) {
+          bytes += chunk.length;
+          controller.enqueue(chunk);
+        },
+      });
+      client.readable.pipeThrough(count).pipeTo(server.writable).catch(() => {/* closed */});
+      server.readable.pipeTo(client.writable).catch(() => {/* closed */});
+    }
+  })();
+  return {
+    url: `http://127.0.0.1:${listener.addr.port}`,
+    take: () => {
+      const taken = bytes;
+      bytes = 0;
+      return taken;
+    },
+    close: async () => {
+      listener.close();
+      await accepting;
+    },
+  };
+}
+
+async function open(deps: TestOptions["deps"] = {}): Promise<Fixture> {
+  const engine = await openNewEngine();
+  const server = await startTestServer({
+    deps: { builder: () => Promise.resolve(engine.builder), ...deps },
+  });
+  const relay = counting(Number(new URL(server.base).port));
+  const folder = await Deno.makeTempDir({ prefix: "svc-attached-" });
+  return {
+    engine,
+    folder,
+    async write(files) {
+      for (const [path, data] of Object.entries(files)) {
+        await Deno.mkdir(dirname(`${folder}/${path}`), { recursive: true });
+        if (typeof data === "string") await Deno.writeTextFile(`${folder}/${path}`, data);
+        else await Deno.writeFile(`${folder}/${path}`, data);
+      }
+    },
+    async svc(args, env = {}) {
+      const texts = { stdout: "", stderr: "" };
+      const output = (name: "stdout" | "stderr") => ({
+        write: (data: string | Uint8Array) => {
+          texts[name] += typeof data === "string" ? data : new TextDecoder().decode(data);
+          return Promise.resolve();
+        },
+        isTerminal: false,
+        size: () => undefined,
+      });
+      const io: Io = {
+        stdin: { readable: new Blob([]).stream(), isTerminal: false },
+        stdout: output("stdout"),
+        stderr: output("stderr"),
+        signal: new AbortController().signal,
+      };
+      relay.take();
+      const code = await runCli(["build", "--progress", "json", "-t", "result", ...args, folder], {
+        env: { SVC_SERVER: relay.url, ...env },
+        io,
+        serve: () => Promise.reject(new Error("no server here")),
+      });
+      const events = texts.stdout.split("\n").filter((line) => line !== "")
+        .map((line) => JSON.parse(line) as BuildEvent);
+      const received = events.flatMap((event) =>
+        event.type === "progress" && event.id === "context" ? event.current : []
+      );
+      return {
+        code,
+        events,
+        stderr: texts.stderr,
+        received: Math.max(0, ...received),
+        wire: relay.take(),
+      };
+    },
+    async [Symbol.asyncDispose]() {
+      await server[Symbol.asyncDispose]();
+      await relay.close();
+      await engine[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+const test = (name: string, fn: (at: Fixture) => Promise<void>, deps?: TestOptions["deps"]) =>
+  Deno.test({
+    name: `attached build: ${name}`,
+    ignore,
+    // Connections that the relay carries end a moment after the build.
+    sanitizeOps: false,
+    sanitizeResources: false,
+    fn: async () => {
+      await using at = await open(deps);
+      await fn(at);
+      await at.engine.assertClean();
+    },
+  });
+
+function good(built: Built): Built {
+  assert.equal(built.code, 0, built.stderr + JSON.stringify(built.events));
+  return built;
+}
+
+const ran = (built: Built) => {
+  const last = good(built).events.at(-1)!;
+  assert.equal(last.type, "result");
+  return (last as Extract<BuildEvent, { type: "result" }>).result.ran;
+};
+
+const outputOf = (built: Built) =>
+  built.events.flatMap((event) => event.type === "output" ? event.text : []).join("");
+
+async function topLayer(at: Fixture) {
+  const { manifest } = await at.engine.images.image("result");
+  return layerEntries(at.engine.images, manifest.layers.at(-1)!.digest);
+}
+
+const MEGABYTE = crypto.getRandomValues(new Uint8Array(65536));
+const large = (bytes: number) => {
+  const data = new Uint8Array(bytes);
+  for (let at = 0; at < bytes; at += MEGABYTE.length) {
+    data.set(MEGABYTE.subarray(0, bytes - at), at);
+  }
+  return data;
+};
+
+test("only what steps copy crosses the wire, and only what changed does again", async (at) => {
+  await at.write({
+    Dockerfile: "FROM base\nCOPY app /app\n",
+    "app/one": "one",
+    "app/two": large(300_000),
+    "app/sub/three": large(200_000),
+    "app/secret": large(100_000),
+    ".dockerignore": "app/secret\n",
+    unread: large(20_000_000),
+  });
+  await Deno.symlink("../one", `${at.folder}/app/sub/link`);
+  await Deno.chmod(`${at.folder}/app/one`, 0o755);
+  const first = good(await at.svc([]));
+  assert.equal(ran(first), 1);
+  const contents = 500_003;
+  assert.ok(first.received > contents && first.received < contents + 3000, `${first.received}`);
+  assert.ok(first.wire > contents && first.wire < contents + 20_000, `${first.wire}`);
+  const layer = await topLayer(at);
+  assert.deepEqual([...layer.keys()].sort(), [
+    "app",
+    "app/one",
+    "app/sub",
+    "app/sub/link",
+    "app/sub/three",
+    "app/two",
+  ]);
+  assert.deepEqual([layer.get("app/one")!.text, layer.get("app/one")!.mode & 0o777], [
+    "one",
+    0o755,
+  ]);
+  assert.equal(layer.get("app/sub/link")!.linkpath, "../one");
+  const again = await at.svc([]);
+  assert.equal(ran(again), 0);
+  assert.ok(again.received < 3000 && again.wire < 10_000, `${again.received} ${again.wire}`);
+  await at.write({ "app/sub/three": large(1000) });
+  const changed = await at.svc([]);
+  assert.equal(ran(changed), 1);
+  assert.ok(changed.received > 1000 && changed.received < 4000, `${changed.received}`);
+  const after = await topLayer(at);
+  assert.deepEqual([after.get("app/one")!.text, after.get("app/sub/three")!.size], ["one", 1000]);
+});
+
+test("named contexts, secrets and a Dockerfile from elsewhere", async (at) => {
+  const other = await Deno.makeTempDir({ prefix: "svc-attached-" });
+  try {
+    await Deno.mkdir(`${other}/lib`);
+    await Deno.writeTextFile(`${other}/lib/file`, "from the other");
+    await Deno.writeTextFile(`${other}/hidden`, "hidden");
+    await Deno.writeTextFile(`${other}/.dockerignore`, "hidden\n");
+    await Deno.writeTextFile(`${other}/token`, "hush-hush");
+    await Deno.writeTextFile(
+      `${other}/Dockerfile`,
+      [
+        "FROM base",
+        "COPY --from=other lib /lib",
+        "COPY here /here",
+        "RUN --mount=type=secret,id=token,required --mount=type=secret,id=word,env=WORD " +
+        "wc -c < /run/secrets/token; test $WORD = open && cat /lib/file /here",
+        "RUN --mount=type=bind,from=other,target=/o ls /o",
+      ].join("\n"),
+    );
+    await at.write({ here: "and from here" });
+    const built = good(
+      await at.svc([
+        "-f",
+        `${other}/Dockerfile`,
+        "--build-context",
+        `other=${other}`,
+        "--secret",
+        `id=token,src=${other}/token`,
+        "--secret",
+        "id=word,env=WORD",
+      ], { WORD: "open" }),
+    );
+    assert.equal(outputOf(built), "9\nfrom the otherand from hereDockerfile\nlib\ntoken\n");
+    assert.ok(!JSON.stringify(built.events).includes("hush"));
+    const missing = await at.svc(["--secret", "id=nowhere"], {});
+    assert.equal(missing.code, 2);
+    assert.match(missing.stderr, /secret nowhere nowhere: there is no such file/);
+  } finally {
+    await Deno.remove(other, { recursive: true });
+  }
+});
+
+test("a context beyond the limit is refused, and the next build is none the worse", async (at) => {
+  await at.write({ Dockerfile: "FROM base\nCOPY file /file\n", file: large(3000) });
+  const refused = await at.svc([]);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /it has more than 1000 B/);
+  await at.write({ file: "small" });
+  assert.equal(ran(await at.svc([])), 1);
+}, { limits: { buildConcurrency: 1, maxBuildContextBytes: 1000 } });
