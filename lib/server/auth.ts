@@ -1,6 +1,7 @@
 /** A server's `Access`: open, or what the options ask for. */
 import { join } from "node:path";
 import { exists } from "../base/fs.ts";
+import type { InternalCredentials } from "../auth/internal.ts";
 import type { Logger } from "../base/log.ts";
 import type { ServerConfig } from "../config/server_options.ts";
 import { type Access, openAccess } from "./access.ts";
@@ -17,6 +18,8 @@ export interface ServerAuth extends AsyncDisposable {
   access: Access;
   /** Rows that this server has because of what is configured. */
   routes: Route[];
+  /** The server's own credentials for its registry; absent: none is asked for there. */
+  internal?: InternalCredentials;
 }
 
 const OPEN: ServerAuth = {

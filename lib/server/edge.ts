@@ -1,4 +1,5 @@
 /** What stands between a connection and the routes: TLS, who may do what, and the record of it. */
+import type { InternalCredentials } from "../auth/internal.ts";
 import type { Logger } from "../base/log.ts";
 import type { ServerConfig } from "../config/server_options.ts";
 import type { Access } from "./access.ts";
@@ -24,6 +25,8 @@ export interface Edge extends AsyncDisposable {
   note?: (answered: Answered) => void;
   /** Rows of its own. */
   routes: Route[];
+  /** The server's own credentials for its registry; absent: none is asked for there. */
+  internal?: InternalCredentials;
 }
 
 /** Throws `config_invalid` for what cannot be read: a server never starts more open than it was told to. */
@@ -37,6 +40,7 @@ export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions)
     access: auth.access,
     tls,
     note,
+    internal: auth.internal,
     routes: [...auth.routes, ...routes],
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };

@@ -1,7 +1,15 @@
 /** Real clients log in: docker, podman, skopeo, a pull secret, ssh-keygen, ssh-agent, curl with TLS. */
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { generateKeyPairSync } from "node:crypto";
 import { join } from "node:path";
-import type { ChallengeResponse, SessionResponse } from "../../lib/api/auth.ts";
+import { SignJWT } from "jose";
+import {
+  type ChallengeResponse,
+  type SessionResponse,
+  TOKEN_EXCHANGE,
+  type TokenExchangeResponse,
+} from "../../lib/api/auth.ts";
 import type { WellKnown } from "../../lib/api/info.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
@@ -271,5 +279,115 @@ e2eTest("HTTPS with client certificates, replaced while it serves", {
       await child.status;
       await logged;
     }
+  });
+});
+
+/** A file's text, byte for character. */
+const latin1 = async (path: string) => Buffer.from(await Deno.readFile(path)).toString("latin1");
+
+async function* filesOf(folder: string): AsyncGenerator<string> {
+  for await (const { name, isDirectory, isFile } of Deno.readDir(folder)) {
+    if (isDirectory) yield* filesOf(join(folder, name));
+    else if (isFile) yield join(folder, name);
+  }
+}
+
+e2eTest("a CI job pushes with no stored secret, and no secret is ever written", {
+  commands: ["skopeo", "ssh-keygen"],
+  files: ["/bin/busybox"],
+}, async () => {
+  const issuer = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const iss = "https://ci.example";
+  await using jwks = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen: () => {} },
+    () => Response.json({ keys: [{ ...issuer.publicKey.export({ format: "jwk" }), kid: "1" }] }),
+  );
+  await withFolder(async (folder) => {
+    const map = join(folder, "scopes.yaml");
+    const rule =
+      "{ claims: { repository: org/* }, scope: registry:push, subject: 'ci:{repository}' }";
+    await Deno.writeTextFile(map, `rules:\n  - ${rule}\n`);
+    const hs256 = "shared-secret-of-the-e2e-test-0123456789";
+    const installation = "installation-secret-of-the-e2e-test-0123";
+    await runTool("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", join(folder, "key")]);
+    await using server = await startServer({
+      env: {
+        SVC_LOG_LEVEL: "debug",
+        SVC_AUTH_TOKEN: TOKEN,
+        SVC_JWT_HS256_SECRET: hs256,
+        SVC_INSTALLATION_SECRET: installation,
+        SVC_JWT_JWKS_URL: `http://127.0.0.1:${jwks.addr.port}/jwks`,
+        SVC_JWT_ISSUER: iss,
+        SVC_JWT_AUDIENCE: "svc",
+        SVC_JWT_SCOPE_MAP: map,
+        SVC_REGISTRY_ANONYMOUS_PULL: "1",
+        SVC_AUTHORIZED_KEYS: await Deno.readTextFile(join(folder, "key.pub")),
+      },
+    });
+    const known = await (await fetch(`${server.url}/.well-known/svc`)).json() as WellKnown;
+    assert.deepEqual(known.auth, ["token", "jwt", "ssh-key"]);
+    const told: string[] = [];
+    const ask = async (path: string, init: RequestInit = {}) => {
+      const response = await fetch(server.url + path, init);
+      const text = await response.text();
+      told.push(text);
+      return { status: response.status, text };
+    };
+    const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } });
+
+    const job = await new SignJWT({ sub: "job", iss, aud: "svc", repository: "org/app" })
+      .setProtectedHeader({ alg: "ES256", kid: "1" }).setExpirationTime("5m").sign(
+        issuer.privateKey,
+      );
+    const exchange = await fetch(server.url + known.tokenEndpoint, {
+      method: "POST",
+      body: new URLSearchParams({
+        grant_type: TOKEN_EXCHANGE.grantType,
+        subject_token_type: TOKEN_EXCHANGE.jwt,
+        subject_token: job,
+      }),
+    });
+    assert.equal(exchange.status, 200);
+    const { access_token: token } = await exchange.json() as TokenExchangeResponse;
+    const image = `docker://${server.host}/org/app:v1`;
+    const creds = ["--dest-tls-verify=false", "--dest-creds", `ci:${token}`];
+    await runTool("skopeo", [...SKOPEO, ...creds, await layout(folder), image]);
+    await runTool("skopeo", [...SKOPEO, "--src-tls-verify=false", image, `dir:${folder}/pulled`]);
+
+    const shared = await new SignJWT({ sub: "bob", iss, aud: "svc", scope: "api" })
+      .setProtectedHeader({ alg: "HS256" }).setExpirationTime("5m")
+      .sign(new TextEncoder().encode(hs256));
+    assert.equal((await ask("/.svc/v1/info", bearer(shared))).status, 200);
+    const registry = await fetch(`${server.url}/.svc/v1/auth/registry`, {
+      headers: { authorization: `Basic ${btoa(`x:${TOKEN}`)}` },
+    });
+    const pullToken = (await registry.json()).token;
+    assert.equal((await ask("/v2/", bearer(pullToken))).status, 200);
+    const spoiled = [`${TOKEN}x`, `${job}x`, `${shared.slice(0, -2)}`, `${token}x`];
+    for (const bad of spoiled) {
+      assert.equal((await ask("/.svc/v1/info", bearer(bad))).status, 401);
+      assert.equal((await ask("/v2/org/app/manifests/v1", bearer(bad))).status, 401);
+      const form = new URLSearchParams({
+        grant_type: TOKEN_EXCHANGE.grantType,
+        subject_token: bad,
+      });
+      assert.equal((await ask(known.tokenEndpoint!, { method: "POST", body: form })).status, 400);
+    }
+    assert.equal(
+      (await ask("/.svc/v1/deployments/x", { method: "DELETE", ...bearer(token) })).status,
+      403,
+    );
+    const record = (await ask("/.svc/v1/activity", bearer(TOKEN))).text;
+    for (const part of ['"ci:org/app"', '"org/app:v1"', '"pull"', '"anonymous"', '"denied"']) {
+      assert(record.includes(part), part);
+    }
+    await server.stop();
+    const secrets = [TOKEN, hs256, installation, job, token, shared, pullToken, ...spoiled];
+    const places = new Map([["the log", server.log()], ["an answer", told.join("\n")]]);
+    for await (const path of filesOf(server.dataDir)) places.set(path, await latin1(path));
+    for (const [place, text] of places) {
+      for (const secret of secrets) assert(!text.includes(secret), `${place} has a secret`);
+    }
+    assert(places.size > 5);
   });
 });

@@ -5,6 +5,7 @@ import { ConfiguredAccess } from "../../auth/access.ts";
 import { Authenticator } from "../../auth/authenticator.ts";
 import { readConfigured } from "../../auth/document.ts";
 import { loadInstallationSecret } from "../../auth/installation_secret.ts";
+import { InternalCredentials } from "../../auth/internal.ts";
 import { OwnTokens } from "../../auth/own_tokens.ts";
 import { parsePolicy, type Policy } from "../../auth/policy.ts";
 import { grantsScope } from "../../auth/scope.ts";
@@ -116,6 +117,7 @@ export async function configureAuth(
       },
     }),
     routes,
+    internal: new InternalCredentials(secret),
     ...disposal(cleanup.move()),
   };
 }
