@@ -74,7 +74,7 @@ async function openProgress(
   mode: OutputMode,
   quiet: boolean,
   state: BuildState,
-  io: Io,
+  { io, env }: Pick<Invocation, "io" | "env">,
 ): Promise<Progress> {
   const nothing = async () => {};
   if (mode === "json") {
@@ -89,7 +89,7 @@ async function openProgress(
   if (quiet) return { event: (event) => void state.apply(event), [Symbol.asyncDispose]: nothing };
   if (mode === "fancy") {
     const { FancyProgress } = await import("./build/fancy.ts");
-    return new FancyProgress(state, io.stderr);
+    return new FancyProgress(state, io.stderr, { colour: !env.NO_COLOR });
   }
   const { PlainProgress } = await import("./build/plain.ts");
   const plain = new PlainProgress(state);
@@ -147,8 +147,13 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const state = new BuildState();
   const quiet = values.quiet ?? false;
   const mode = chooseMode(values, io);
+  if (mode === "json" && takesStdout(outputs)) {
+    throw new SvcError("usage", "Cannot write the events and an archive to standard output", {
+      help: "name a file with dest=, or choose another --progress",
+    });
+  }
   try {
-    await using progress = await openProgress(mode, quiet, state, io);
+    await using progress = await openProgress(mode, quiet, state, invocation);
     for await (const event of sendBuild({ client, query, context, io, ...inputs })) {
       await progress.event(mode === "json" ? event : readable(event, context.shown));
     }

@@ -1,113 +1,105 @@
 /** Progress on a terminal: what is done scrolls up, what runs is redrawn in place below it. */
 import { styleText } from "node:util";
 import type { BuildEvent } from "../../api/build.ts";
-import { formatBytes } from "../../base/bytes.ts";
 import type { Output, TerminalSize } from "../../base/terminal.ts";
-import { type BuildState, seconds, type Vertex } from "./state.ts";
+import { fit, heading, type Line, regionLines, widthOf, withTime } from "./region.ts";
+import { type BuildState, seconds, type Vertex, warningText } from "./state.ts";
 
-/** Lines of output shown under a running step. */
-const SHOWN = 4;
 const HIDE_CURSOR = "\x1b[?25l";
 const SHOW_CURSOR = "\x1b[?25h";
 
-// deno-lint-ignore no-control-regex -- what would move the cursor or colour the region
-const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b./g;
-// deno-lint-ignore no-control-regex -- the other characters a terminal obeys
-const CONTROL = /[\x00-\x1f\x7f-\x9f]/g;
-
-/** Cut to `columns`; wide characters count twice, so that no line ever wraps. */
-export function fit(text: string, columns: number): string {
-  const clean = text.replace(ESCAPES, "").replaceAll("\t", "    ").replace(CONTROL, "");
-  let width = 0, end = 0;
-  for (const char of clean) {
-    width += char.codePointAt(0)! >= 0x1100 ? 2 : 1;
-    if (width > columns) return clean.slice(0, end);
-    end += char.length;
-  }
-  return clean;
-}
-
-function withTime(left: string, time: string, columns: number): string {
-  const room = columns - time.length - 2;
-  return room < 10 ? fit(left, columns) : `${fit(left, room).padEnd(room)} ${time}`;
+export interface FancyOptions {
+  intervalMs?: number;
+  /** False where the environment says NO_COLOR. */
+  colour?: boolean;
 }
 
 export class FancyProgress implements AsyncDisposable {
   readonly #state: BuildState;
   readonly #out: Output;
-  /** Lines of the live region that stand on the screen. */
-  #drawn = 0;
+  readonly #colour: boolean;
+  /** Columns of each line of the live region that stands on the screen. */
+  #drawn: number[] = [];
   #pending = "";
+  /** A terminal that says 0x0 for a moment is as large as it was. */
+  #size: TerminalSize = { columns: 80, rows: 24 };
+  #hidden = false;
   #timer: ReturnType<typeof setInterval>;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(state: BuildState, out: Output, intervalMs = 100) {
+  constructor(
+    state: BuildState,
+    out: Output,
+    { intervalMs = 100, colour = true }: FancyOptions = {},
+  ) {
     this.#state = state;
     this.#out = out;
+    this.#colour = colour;
     this.#timer = setInterval(() => this.draw(), intervalMs);
   }
 
   event(event: BuildEvent): void {
     const { vertex } = this.#state.apply(event);
     if (event.type === "warning") {
-      const place = event.line ? `line ${event.line}: ` : "";
-      this.#pending += styleText("yellow", `WARNING: ${fit(place + event.message, 500)}`, {
-        validateStream: false,
-      }) + "\n";
+      this.#pending += this.#style("yellow", fit(warningText(event), 500)) + "\n";
     } else if (vertex && ["cached", "done", "failed"].includes(event.type)) {
       this.#pending += this.#closed(vertex) + "\n";
     }
   }
 
-  #columns(): TerminalSize {
-    return this.#out.size() ?? { columns: 80, rows: 24 };
+  #style(format: "blue" | "red" | "yellow" | "gray" | "bold", text: string): string {
+    return this.#colour ? styleText(format, text, { validateStream: false }) : text;
+  }
+
+  #terminal(): TerminalSize {
+    return this.#size = this.#out.size() ?? this.#size;
   }
 
   #closed(vertex: Vertex): string {
-    const { columns } = this.#columns();
+    const { columns } = this.#terminal();
     const [mark, colour] = vertex.state === "cached"
       ? ["CACHED ", "blue"] as const
       : vertex.state === "failed"
       ? ["ERROR ", "red"] as const
       : ["", "blue"] as const;
-    const line = withTime(` => ${mark}${vertex.name}`, seconds(vertex.durationMs ?? 0), columns);
-    return styleText(colour, line, { validateStream: false });
+    const time = seconds(vertex.durationMs ?? 0);
+    return this.#style(colour, withTime(` => ${mark}${vertex.name}`, time, columns));
   }
 
-  #running(vertex: Vertex, columns: number): string[] {
-    const since = this.#state.now() - (vertex.startedAt ?? this.#state.now());
-    const lines = [withTime(` => ${vertex.name}`, seconds(since), columns)];
-    const { progress } = vertex;
-    if (progress) {
-      const total = progress.total ? ` / ${formatBytes(progress.total)}` : "";
-      const amount = `${formatBytes(progress.current)}${total}`;
-      lines.push(fit(` => => ${progress.label} ${amount}`, columns));
-    }
-    const tail = vertex.tail.slice(-SHOWN).map((line) => fit(` => => # ${line}`, columns));
-    return [...lines, ...tail.map((line) => styleText("gray", line, { validateStream: false }))];
+  #shown({ text, style }: Line): string {
+    return (style === "plain" ? text : this.#style(style, text)) + "\n";
   }
 
-  #region(): string[] {
-    const { columns, rows } = this.#columns();
-    const all = [...this.#state.vertices.values()];
-    const over = all.filter((v) => v.state !== "known" && v.state !== "running").length;
-    const running = all.filter((v) => v.state === "running");
-    const head = styleText("bold", fit(`[+] Building (${over}/${all.length})`, columns), {
-      validateStream: false,
-    });
-    const lines = running.flatMap((vertex) => this.#running(vertex, columns));
-    return [head, ...lines.slice(0, Math.max(0, rows - 2))];
+  /** Up to the region's first row; a terminal that has become narrower shows its lines on more rows. */
+  #clear(columns: number): string {
+    const rows = this.#drawn.reduce(
+      (sum, width) => sum + Math.max(1, Math.ceil(width / columns)),
+      0,
+    );
+    return rows > 0 ? `\x1b[${rows}A\r\x1b[J` : "";
+  }
+
+  #ending(): string {
+    if (this.#state.vertices.size === 0) return "";
+    const how = this.#state.result ? " FINISHED" : this.#state.failed ? " FAILED" : "";
+    return this.#style("bold", fit(heading(this.#state, how), this.#size.columns)) + "\n";
   }
 
   /** Puts what is done above the region and draws the region anew. */
   draw(last = false): void {
-    const clear = this.#drawn > 0 ? `\x1b[${this.#drawn}A\r\x1b[J` : "";
-    const region = last ? [] : this.#region();
-    const begin = this.#drawn === 0 && !last ? HIDE_CURSOR : "";
-    const text = begin + clear + this.#pending + region.map((line) => line + "\n").join("");
-    this.#drawn = region.length;
+    const size = this.#terminal();
+    const region = last ? [] : regionLines(this.#state, size);
+    let text = this.#clear(size.columns) + this.#pending;
+    text += region.map((line) => this.#shown(line)).join("");
+    this.#drawn = region.map((line) => widthOf(line.text));
     this.#pending = "";
-    this.#writing = this.#out.write(last ? text + SHOW_CURSOR : text).catch(() => {
+    if (last) text += this.#ending() + SHOW_CURSOR;
+    else if (!this.#hidden && region.length > 0) {
+      this.#hidden = true;
+      text = HIDE_CURSOR + text;
+    }
+    if (text === "") return;
+    this.#writing = this.#out.write(text).catch(() => {
       // The terminal is gone; the build goes on without being watched.
     });
   }

@@ -1,7 +1,7 @@
 /** Progress line by line, for logs and pipes: `#5 [build 2/4] RUN make`, `#5 0.512 output`, `#5 DONE`. */
 import type { BuildEvent } from "../../api/build.ts";
 import { formatBytes } from "../../base/bytes.ts";
-import type { BuildState, Vertex } from "./state.ts";
+import { type BuildState, type Vertex, warningText } from "./state.ts";
 
 /** Takes an event and its effect on the state; the lines to print. */
 export class PlainProgress {
@@ -18,7 +18,7 @@ export class PlainProgress {
   lines(event: BuildEvent): string[] {
     const { vertex, lines } = this.#state.apply(event);
     if (event.type === "warning") {
-      return [`WARNING: ${event.line ? `line ${event.line}: ` : ""}${event.message}`];
+      return [warningText(event)];
     }
     // A vertex is named when something happens to it: those of one graph become known all at once.
     if (!vertex || event.type === "vertex") return [];

@@ -13,7 +13,8 @@ export interface Vertex {
   /** Local milliseconds at which the start was seen. */
   startedAt?: number;
   durationMs?: number;
-  progress?: { label: string; current: number; total?: number };
+  /** Bytes moved, by label; those that are complete are left out. */
+  transfers: Map<string, { current: number; total?: number }>;
   /** Last lines of output, newest last. */
   tail: string[];
 }
@@ -27,13 +28,16 @@ export class BuildState {
   failed?: Vertex;
   result?: BuildResult;
   error?: Problem;
-  warnings: { message: string; line?: number }[] = [];
+  warnings: { message: string; line?: number; rule?: string }[] = [];
+  /** Local milliseconds at which the build began. */
+  readonly begun: number;
   readonly #now: () => number;
   /** The line each vertex has begun and not ended, by stream. */
   readonly #partial = new Map<string, string>();
 
   constructor(now: () => number = () => performance.now()) {
     this.#now = now;
+    this.begun = now();
   }
 
   now(): number {
@@ -43,7 +47,14 @@ export class BuildState {
   #vertex(id: string): Vertex {
     let vertex = this.vertices.get(id);
     if (!vertex) {
-      vertex = { id, number: this.vertices.size + 1, name: id, state: "known", tail: [] };
+      vertex = {
+        id,
+        number: this.vertices.size + 1,
+        name: id,
+        state: "known",
+        transfers: new Map(),
+        tail: [],
+      };
       this.vertices.set(id, vertex);
     }
     return vertex;
@@ -75,7 +86,8 @@ export class BuildState {
         lines = this.#complete(vertex, event.stream, event.text);
         break;
       case "progress":
-        vertex.progress = { label: event.label, current: event.current, total: event.total };
+        if (event.current === event.total) vertex.transfers.delete(event.label);
+        else vertex.transfers.set(event.label, { current: event.current, total: event.total });
         break;
       case "done":
         vertex.state = "done";
@@ -117,3 +129,10 @@ function lastOfLine(line: string): string {
 
 /** 1.2s, 65.0s: seconds with one decimal. */
 export const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)}s`;
+
+/** "WARNING: StageNameCasing: line 3: …". */
+export function warningText(
+  { message, line, rule }: { message: string; line?: number; rule?: string },
+): string {
+  return `WARNING: ${rule ? `${rule}: ` : ""}${line ? `line ${line}: ` : ""}${message}`;
+}

@@ -4,7 +4,7 @@ import { formatBytes } from "../../base/bytes.ts";
 import type { SvcError } from "../../base/errors.ts";
 import type { Output } from "../../base/terminal.ts";
 import type { Descriptor } from "../../oci/types.ts";
-import { fit } from "../build/fancy.ts";
+import { fit } from "../build/region.ts";
 import { planText, type Reporter, shortDigest, WORDS, writer } from "./events.ts";
 import type { Plan } from "./plan.ts";
 import type { Outcome } from "./sink.ts";
