@@ -78,10 +78,14 @@ function kind(value: unknown): string {
 export async function parseDocument(text: string, document: string): Promise<unknown> {
   const place = new Place(document);
   if (text.length > MAX_CHARACTERS) throw place.wrong("it is larger than 1 MiB");
-  const { parseDocument } = await import("yaml");
+  const yaml = await import("./yaml.ts");
   try {
     // JSON is YAML too. A key given twice is an error of both.
-    const parsed = parseDocument(text, { uniqueKeys: true, prettyErrors: true, stringKeys: true });
+    const parsed = yaml.parseDocument(text, {
+      uniqueKeys: true,
+      prettyErrors: true,
+      stringKeys: true,
+    });
     const [fault] = [...parsed.errors, ...parsed.warnings];
     if (fault) throw fault;
     return parsed.toJS({ maxAliasCount: 20 });
