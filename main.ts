@@ -120,6 +120,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { formatAddress, parseAddress },
     { buildConcurrency },
     { untaggedRetention },
+    { sparseManifests },
     { openEdge },
     { createBuildCacheUpkeep },
     { defaultDataDir, openDataDir },
@@ -136,6 +137,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/config/address.ts"),
     import("./lib/config/server/build.ts"),
     import("./lib/config/server/gc.ts"),
+    import("./lib/config/server/registry.ts"),
     import("./lib/server/edge.ts"),
     import("./lib/server/build_cache.ts"),
     import("./lib/server/data_dir.ts"),
@@ -215,7 +217,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       },
     }),
     ...edge.routes,
-    ...createRegistry({ store, sparseIndexes: config.registrySparseIndex }),
+    ...createRegistry({ store, sparse: sparseManifests(config.registrySparse) }),
   ];
   const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.

@@ -47,7 +47,7 @@ function mediaTypeOf(request: Request): string | undefined {
     : type;
 }
 
-export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions): Route[] {
+export function manifestRoutes({ store, sparse = false }: RegistryOptions): Route[] {
   const get = async (context: Context): Promise<Response> => {
     const { request, params } = context;
     const repository = repositoryOf(context);
@@ -95,7 +95,7 @@ export function manifestRoutes({ store, sparseIndexes = false }: RegistryOptions
       repository,
       mediaTypeOf(request),
       bytes,
-      { signal, tags, digest: reference.digest, sparse: sparseIndexes && "indexes" },
+      { signal, tags, digest: reference.digest, sparse },
     );
     const headers = headersOf({
       "content-length": "0",

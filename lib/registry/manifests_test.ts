@@ -125,7 +125,7 @@ Deno.test("an index with missing manifests is refused, or taken where that is se
     await failure(await push(strict, index, MEDIA.index)),
     "404 MANIFEST_BLOB_UNKNOWN",
   );
-  const sparse = registry(strict.store, strict.store, { sparseIndexes: true });
+  const sparse = registry(strict.store, strict.store, { sparse: "indexes" });
   assert.equal((await push(sparse, index, MEDIA.index)).status, 201);
   assert.equal(await (await sparse.send("GET", "/v2/a/manifests/v1")).text(), index);
   assert.equal(
@@ -137,9 +137,19 @@ Deno.test("an index with missing manifests is refused, or taken where that is se
   assert.equal((await push(sparse, list, MEDIA.dockerList)).status, 201);
   const image = JSON.parse(await sparse.image("a", "x"));
   image.layers[0].digest = digest("nowhere");
+  const partial = JSON.stringify(image);
   assert.equal(
-    await failure(await push(sparse, JSON.stringify(image), MEDIA.manifest)),
+    await failure(await push(sparse, partial, MEDIA.manifest)),
     "404 MANIFEST_BLOB_UNKNOWN",
+  );
+  const all = registry(strict.store, strict.store, { sparse: "all" });
+  assert.equal((await push(all, index, MEDIA.index)).status, 201);
+  assert.equal((await push(all, partial, MEDIA.manifest)).status, 201);
+  assert.equal(await (await all.send("GET", "/v2/a/manifests/v1")).text(), partial);
+  image.config.size++;
+  assert.equal(
+    await failure(await push(all, JSON.stringify(image), MEDIA.manifest)),
+    "400 SIZE_INVALID",
   );
 });
 

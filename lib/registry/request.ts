@@ -67,8 +67,8 @@ export interface RegistryStore extends
 
 export interface RegistryOptions {
   store: RegistryStore;
-  /** Takes an index some of whose manifests are not here; default: refuses it. */
-  sparseIndexes?: boolean;
+  /** Takes indexes, or all manifests, that refer to what is not here; default: refuses them. */
+  sparse?: false | "indexes" | "all";
 }
 
 export type Handler = Route["handler"];

@@ -49,8 +49,9 @@ export interface PublishOptions extends CallOptions {
   /**
    * Accepts a manifest whose references are not here (yet): a mirror's, which fetches them when they are
    * asked for. "indexes": an index, whose manifests may be elsewhere or never come; images are whole.
+   * "all": images too.
    */
-  sparse?: boolean | "indexes";
+  sparse?: boolean | "indexes" | "all";
 }
 
 export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {

@@ -25,7 +25,7 @@ export async function checkReferences(
   { objects, places, sparse, signal }: ReferenceOptions,
 ): Promise<boolean> {
   if (sparse === true) return false;
-  const lenient = sparse === "indexes" && manifest.kind === "index";
+  const lenient = sparse === "all" || sparse === "indexes" && manifest.kind === "index";
   let complete = true;
   const named = [
     ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),

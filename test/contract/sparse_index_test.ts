@@ -49,6 +49,19 @@ for (const exclusive of [true, false]) {
     await assertSound(store);
   });
 
+  test("an image may be, where all may: what is here of it stays", async (store) => {
+    await store.publish("app", MEDIA.manifest, never.bytes, { tags: ["part"], sparse: "all" });
+    await assertSound(store);
+    const { digest, size } = never.layers[0];
+    const bytes = new TextEncoder().encode(never.texts[1]);
+    await store.putBlob("app", { digest, size }, ReadableStream.from([bytes]));
+    await drop(store);
+    assert.ok(await store.stat("app", digest));
+    await store.deleteManifest("app", never.digest);
+    await drop(store);
+    assert.equal((await store.upkeep.usage()).blobs, 0);
+  });
+
   test("what is here stays, what comes later stays, until the tag goes", async (store) => {
     await publish(store);
     assert.equal((await drop(store)).manifestsDeleted, 0);

@@ -45,15 +45,19 @@ export const REGISTRY = [
       "it is written.",
   },
   {
-    key: "registrySparseIndex",
-    kind: "bool",
-    flag: "registry-sparse-index",
-    env: ["SVC_REGISTRY_SPARSE_INDEX"],
-    default: false,
+    key: "registrySparse",
+    kind: "string",
+    flag: "registry-sparse",
+    env: ["SVC_REGISTRY_SPARSE"],
+    default: "off",
+    placeholder: "off|index|all",
     section: "Registry",
-    help: "Accept an index (manifest list) some of whose manifests are not in its repository, as " +
-      "tools push that copy few of its platforms. Off: such an index is refused with 404 " +
+    help:
+      "Manifests that refer to what is not here. index accepts an index (manifest list) some of " +
+      "whose manifests are not in its repository, as tools push that copy few of its platforms; " +
+      "all accepts images without some of their blobs, too. off refuses both with 404 " +
       "MANIFEST_BLOB_UNKNOWN.",
+    check: oneOf(["off", "index", "all"]),
   },
   {
     key: "registrySource",
@@ -68,3 +72,8 @@ export const REGISTRY = [
     absent: "a view over an engine's image store",
   },
 ] as const satisfies readonly AnyOption[];
+
+/** What SVC_REGISTRY_SPARSE lets a push leave out. */
+export function sparseManifests(text: string): false | "indexes" | "all" {
+  return text === "index" ? "indexes" : text === "all" ? "all" : false;
+}
