@@ -260,17 +260,20 @@ export class Manifests {
     { manifest, tags }: { manifest: ParsedManifest; tags: string[] },
   ): Promise<void> {
     const keys = [manifestKey(repository, digest), ...tags.map((tag) => tagKey(repository, tag))];
-    if (!await this.record(repository, digest)) return;
+    const named = async () => {
+      const digests = await Promise.all(
+        tags.map((tag) => this.#digestOfTag(repository, tag, {})),
+      );
+      return tags.filter((_, index) => digests[index] === digest);
+    };
+    if (!await this.record(repository, digest) && (await named()).length === 0) return;
     await this.guard.withdraw(keys, (begin) =>
       this.#change(repository, async () => {
         const record = await this.record(repository, digest);
-        if (!record || await this.#isWhole(repository, digest, { manifest, record })) return;
+        if (record && await this.#isWhole(repository, digest, { manifest, record })) return;
         begin();
-        for (const tag of tags) {
-          if (await this.#digestOfTag(repository, tag, {}) !== digest) continue;
-          await this.#untag(repository, tag, {});
-        }
-        await this.#dropRecord(repository, digest, record, {});
+        for (const tag of await named()) await this.#untag(repository, tag, {});
+        if (record) await this.#dropRecord(repository, digest, record, {});
       }));
   }
 

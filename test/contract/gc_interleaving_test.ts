@@ -211,11 +211,12 @@ async function run(settings: Run): Promise<void> {
   })();
   await scheduler.drive(others);
   if (pusher) {
+    scheduler.frozen.add(0);
     await scheduler.drive(stores[1].upkeep.collect({ untagged, idleMs: 0 }));
     const { held, needed } = await digestsOf(objects);
     assert.deepEqual(held, needed, "what a pusher that stands still relied on is left, or needed");
   }
-  // What it was about to do comes late, and must harm nobody. If it never came so far, it does not stop now.
+  // What it was about to do comes late, and must harm nobody. If it never came so far, it does not stop any more.
   left = Infinity;
   if (zombie !== "dead pusher") {
     scheduler.frozen.clear();

@@ -47,9 +47,23 @@ function layer(n: number) {
   return found;
 }
 
+/** How many configs and layers there are that images are made of. */
+const CONFIGS = 40;
+const LAYERS = 30;
+
+const configOf = (n: number) => new TextEncoder().encode(JSON.stringify({ image: n }));
+
+/** Digests of all blobs that clients may push. */
+export function pushable(): string[] {
+  return [
+    ...Array.from({ length: CONFIGS }, (_, n) => digestOf(configOf(n))),
+    ...Array.from({ length: LAYERS }, (_, n) => layer(n).digest),
+  ];
+}
+
 function makeImage(random: (below: number) => number): Image {
-  const config = new TextEncoder().encode(JSON.stringify({ image: random(40) }));
-  const picked = new Set(Array.from({ length: 1 + random(3) }, () => random(30)));
+  const config = configOf(random(CONFIGS));
+  const picked = new Set(Array.from({ length: 1 + random(3) }, () => random(LAYERS)));
   const blobs = [{ bytes: config, digest: digestOf(config) }, ...[...picked].map(layer)];
   const [first, ...rest] = blobs.map(({ digest, bytes }, index) => ({
     mediaType: index === 0

@@ -13,7 +13,7 @@ import assert from "node:assert/strict";
 import { parseArgs } from "node:util";
 import type { GcResult, StorageUsage, VerifyEvent } from "../../lib/api/storage.ts";
 import { type Server, startServer } from "../e2e/harness.ts";
-import { Client, needed, type Tally, type Target } from "./clients.ts";
+import { Client, needed, pushable, type Tally, type Target } from "./clients.ts";
 
 export interface SoakOptions {
   seconds: number;
@@ -116,20 +116,15 @@ export async function soak(options: SoakOptions): Promise<SoakReport> {
     await collectGarbage(targets[0], "?idle=0s");
     for (const client of clients) await client.pullAll();
     assert.deepEqual(tally.failures, [], "failures");
-    // A push that died with its server keeps its claim, so its blobs, for a day: others cannot know it died.
-    const orphans = count > 1 ? report.kills * many * BLOBS_OF_PUSH : undefined;
-    await checkStore(targets[0], needed(clients), orphans);
+    await checkStore(targets[0], needed(clients), count > 1);
   }
 }
 
-/** A manifest, its config and its layers, and as many of the push before. */
-const BLOBS_OF_PUSH = 16;
-
-/** `orphans`: how many blobs of pushes that died may be left; undefined where none may be. */
+/** `shared`: where a collector died beside another server, a blob may stand as a copy, too or only. */
 async function checkStore(
   target: Target,
   expected: Set<string>,
-  orphans: number | undefined,
+  shared: boolean,
 ): Promise<void> {
   const checked = await fetch(`${target.url}/.svc/v1/storage/verify`, { method: "POST" });
   const events = (await checked.text()).trim().split("\n").map((line): VerifyEvent =>
@@ -140,12 +135,20 @@ async function checkStore(
   const usage = await fetch(`${target.url}/.svc/v1/storage`);
   const { content }: StorageUsage = await usage.json();
   const { blobs, copies } = content;
-  // Where a collector died beside another server, a blob may stand as a copy only.
-  if (orphans !== undefined) {
-    const says = `${blobs} blobs, ${copies} copies; ${expected.size} are needed`;
+  const says = `${blobs} blobs, ${copies} copies; ${expected.size} are needed`;
+  if (shared) {
     assert.ok(expected.size <= blobs + copies, `something is missing: ${says}`);
-    assert.ok(blobs <= expected.size + orphans, `garbage is left: ${says}`);
-  } else assert.equal(blobs, expected.size, "garbage is left, or something is missing");
+    assert.ok(blobs <= expected.size, `garbage is left: ${says}`);
+  } else {assert.deepEqual(
+      [blobs, copies],
+      [expected.size, 0],
+      "something is missing, or garbage left",
+    );}
+  for (const digest of pushable()) {
+    const path = `/v2/soak/common/blobs/${digest}`;
+    const { status } = await fetch(target.url + path, { method: "HEAD" });
+    assert.equal(status, expected.has(digest) ? 200 : 404, `HEAD ${path}; ${says}`);
+  }
 }
 
 if (import.meta.main) {
