@@ -41,6 +41,8 @@ export interface StorageUsage {
     quarantined: number;
     quarantinedBytes: number;
   };
+  /** Absent where nothing was built, or the builder is elsewhere. */
+  buildCache?: BuildCacheUsage;
 }
 
 /** Something that `svc storage verify` found wrong. */

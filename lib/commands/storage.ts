@@ -1,5 +1,5 @@
 /** `svc storage usage` and `svc storage verify`. */
-import type { StorageUsage, VerifyEvent } from "../api/storage.ts";
+import type { BuildCacheUsage, StorageUsage, VerifyEvent } from "../api/storage.ts";
 import { formatBytes } from "../base/bytes.ts";
 import { formatDuration } from "../base/duration.ts";
 import { SvcError } from "../base/errors.ts";
@@ -12,7 +12,31 @@ import type { STORAGE_OPTIONS } from "./storage_options.ts";
 
 type Call = Invocation<typeof STORAGE_OPTIONS>;
 
-function usageText({ content }: StorageUsage): string {
+/** Names of the kinds for a person, in the order in which they are shown. */
+const KINDS: Record<string, string> = {
+  snapshots: "snapshots",
+  cacheMounts: "cache mounts",
+  contexts: "contexts",
+  links: "links",
+};
+
+function cacheRows({ bytes, kinds, keepBytes }: BuildCacheUsage): string[][] {
+  const known = Object.entries(kinds).sort(([a], [b]) => {
+    const order = Object.keys(KINDS);
+    return order.indexOf(a) - order.indexOf(b);
+  });
+  const limit = keepBytes === undefined ? "" : ` of ${formatBytes(keepBytes)}`;
+  return [
+    ...known.map(([kind, { count, bytes }]) => [
+      `build cache: ${KINDS[kind] ?? kind}`,
+      String(count),
+      formatBytes(bytes),
+    ]),
+    ["build cache", "", `${formatBytes(bytes)}${limit}`],
+  ];
+}
+
+function usageText({ content, buildCache }: StorageUsage): string {
   const row = (what: string, number: number, bytes?: number) => [
     what,
     String(number),
@@ -26,6 +50,7 @@ function usageText({ content }: StorageUsage): string {
     ...content.copies > 0 ? [row("copies", content.copies, content.copyBytes)] : [],
     row("uploads", content.uploads, content.uploadBytes),
     row("quarantined", content.quarantined, content.quarantinedBytes),
+    ...buildCache ? cacheRows(buildCache) : [],
   ]);
 }
 

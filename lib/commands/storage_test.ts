@@ -98,3 +98,32 @@ Deno.test("storage: words that it does not know", async () => {
   assert.equal((await svc(["storage", "usage", "--quarantine"])).code, 2);
   assert.equal((await svc(["storage"])).code, 2);
 });
+
+Deno.test("storage usage: what the build cache holds, and its ceiling", async () => {
+  const content = {
+    repositories: 0,
+    manifests: 0,
+    tags: 0,
+    blobs: 0,
+    blobBytes: 0,
+    copies: 0,
+    copyBytes: 0,
+    uploads: 0,
+    uploadBytes: 0,
+    quarantined: 0,
+    quarantinedBytes: 0,
+  };
+  const buildCache = {
+    bytes: 3072,
+    kinds: { cacheMounts: { count: 1, bytes: 1024 }, snapshots: { count: 2, bytes: 2048 } },
+    keepBytes: 4096,
+  };
+  await using server = fakeServer([{ content, buildCache }]);
+  const { out } = await svc(["storage", "usage"], server.url);
+  const rows = out.trimEnd().split("\n").slice(-3).map((line) => line.split(/ {2,}/));
+  assert.deepEqual(rows, [
+    ["build cache: snapshots", "2", "2.0 KiB"],
+    ["build cache: cache mounts", "1", "1.0 KiB"],
+    ["build cache", "3.0 KiB of 4.0 KiB"],
+  ]);
+});

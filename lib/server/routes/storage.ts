@@ -18,7 +18,7 @@ function idleOf(query: Query): number | undefined {
   throw new SvcError("argument_invalid", `Cannot read query parameter idle: ${text} is negative`);
 }
 
-export function storageRoutes({ storage, lifecycle }: ManagementDeps): Route[] {
+export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps): Route[] {
   const gc = async (context: Context): Promise<Response> => {
     const { request, url } = context;
     const query = new Query(url, ["dryRun", "idle"]);
@@ -61,8 +61,8 @@ export function storageRoutes({ storage, lifecycle }: ManagementDeps): Route[] {
       method: "POST",
       path: `${API_PREFIX}/gc`,
       action: "gc",
-      help: "Collects garbage: blobs that no manifest refers to, and untagged manifests where " +
-        "SVC_GC_UNTAGGED says so. `dryRun` only counts; `idle` (a duration, default 1h) is how " +
+      help: "Collects garbage: blobs that no manifest refers to, untagged manifests where " +
+        "SVC_GC_UNTAGGED says so, and build cache beyond SVC_BUILD_CACHE_KEEP_BYTES. `dryRun` only counts; `idle` (a duration, default 1h) is how " +
         "long a push may rest before what it was told exists is let go. Progress as NDJSON where " +
         "Accept asks for it.",
       handler: gc,
@@ -70,9 +70,16 @@ export function storageRoutes({ storage, lifecycle }: ManagementDeps): Route[] {
     {
       method: "GET",
       path: `${API_PREFIX}/storage`,
-      help: "What the content store holds: numbers and bytes.",
-      handler: async ({ signal }) =>
-        json({ content: await storage.usage({ signal }) } satisfies StorageUsage),
+      help: "What the content store and the build cache hold: numbers and bytes.",
+      handler: async ({ signal }) => {
+        const cache = await buildCache?.usage({ signal });
+        return json(
+          {
+            content: await storage.usage({ signal }),
+            ...(cache && { buildCache: cache }),
+          } satisfies StorageUsage,
+        );
+      },
     },
     {
       method: "POST",

@@ -93,9 +93,11 @@ Deno.test("storage: usage, and a check whose client may leave", async () => {
       }
     },
   });
-  await using server = await startTestServer({ deps: { storage } });
+  const kept = { bytes: 9, kinds: { snapshots: { count: 1, bytes: 9 } }, keepBytes: 10 };
+  const buildCache = { usage: () => Promise.resolve(kept) };
+  await using server = await startTestServer({ deps: { storage, buildCache } });
   const usage = await fetch(`${server.base}/.svc/v1/storage`);
-  assert.deepEqual(await usage.json(), { content });
+  assert.deepEqual(await usage.json(), { content, buildCache: kept });
   const checked = await fetch(`${server.base}/.svc/v1/storage/verify?quarantine=true`, {
     method: "POST",
   });
