@@ -11,7 +11,7 @@ export interface RawSource {
   readonly prefix: Uint8Array;
   /** Bytes of the body; undefined: it comes in chunks (RFC 9112 7.1). */
   readonly length: number | undefined;
-  /** Tells the listener that so many bytes came, which keeps a slow connection alive. */
+  /** Tells the listener that so many bytes of the body came, which keeps a slow connection alive. */
   moved(bytes: number): void;
   /**
    * Gives the connection back. `rest`: what was read behind the body's end; undefined: the body was not

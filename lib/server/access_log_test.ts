@@ -1,19 +1,21 @@
 /** What the access log tells of a registry's requests: who, what, how much, and whether it went through. */
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
+import { openFsStore } from "../../backends/store/fs.ts";
 import { openMemStore } from "../../backends/store/mem.ts";
 import { createLogger, silent } from "../base/log.ts";
 import { digestOf } from "../oci/digest.ts";
 import { MEDIA } from "../oci/types.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { createContentStore } from "../store/content.ts";
+import type { ObjectStore } from "../store/object_store.ts";
 import { startTestServer } from "./testing.ts";
 
 type Line = Record<string, unknown>;
 
-async function start() {
+async function start(objects: ObjectStore = openMemStore()) {
   const lines: Line[] = [];
-  const store = createContentStore(openMemStore(), { log: silent });
+  const store = createContentStore(objects, { log: silent });
   const server = await startTestServer({
     routes: createRegistry({ store }),
     log: createLogger({
@@ -147,6 +149,30 @@ async function dial(base: string): Promise<{ socket: Socket; received: () => str
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!await condition()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
+
+Deno.test("access log: bytes that a store takes from the connection are counted as any", async () => {
+  const dir = await Deno.makeTempDir({ prefix: "svc-access-log-" });
+  try {
+    await using server = await start(await openFsStore(dir));
+    const large = new Uint8Array(3_000_000).fill(7);
+    const framings: Record<string, () => BodyInit> = {
+      length: () => large,
+      chunks: () => ReadableStream.from([large.subarray(0, 1_000_000), large.subarray(1_000_000)]),
+    };
+    for (const [id, body] of Object.entries(framings)) {
+      const response = await fetch(
+        `${server.base}/v2/a/blobs/uploads/?digest=${digestOf(large)}`,
+        { method: "POST", body: body(), headers: { "x-request-id": id } },
+      );
+      assert.equal(response.status, 201);
+      const line = await server.line(id);
+      assert.equal(line.received, large.length, id);
+      assert.equal(line.aborted, undefined, id);
+    }
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
 
 Deno.test("access log: an upload that breaks off is marked, with the bytes that came", async () => {
   await using server = await start();

@@ -50,7 +50,10 @@ export class Intake {
       if (signal.aborted) throw signal.reason;
       const told = await this.#ask(
         { type: "receive", job, socket, length, prefix, ...file },
-        moved,
+        (bytes) => {
+          source.moved(bytes);
+          moved(bytes);
+        },
       );
       if (told.type !== "received") throw new SvcError("internal", "Cannot receive: wrong answer");
       if (told.outcome.how === "whole") rest = told.outcome.rest;

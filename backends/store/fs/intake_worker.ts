@@ -189,8 +189,6 @@ class Receiving {
    */
   #unframe(bytes: Uint8Array): { size: number; outcome?: Outcome } {
     const { length, limit } = this.job;
-    this.#untold += bytes.length;
-    if (performance.now() - this.#told > TELL_MS) this.#tellMoved();
     let size = 0;
     let end: number | undefined;
     if (this.#decoder) {
@@ -209,6 +207,8 @@ class Receiving {
       if (this.#came + size === length) end = size;
     }
     this.#came += bytes.length;
+    this.#untold += size;
+    if (performance.now() - this.#told > TELL_MS) this.#tellMoved();
     const room = limit - this.#unframed;
     this.#unframed += size;
     if (size > room) return { size: room, outcome: { how: "too long" } };
