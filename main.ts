@@ -118,7 +118,7 @@ interface ServerRun {
 async function runServer({ config, env, log, signals, selected }: ServerRun): Promise<number> {
   const [
     { formatAddress, parseAddress },
-    { buildConcurrency },
+    { buildLimits },
     { untaggedRetention },
     { sparseManifests },
     { openEdge },
@@ -211,10 +211,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       deploy: { name: selected.name, backend: backend.get },
       storage: upkeep,
       buildCache,
-      limits: {
-        buildConcurrency: buildConcurrency(config.buildConcurrency, navigator.hardwareConcurrency),
-        maxBuildContextBytes: config.maxBuildContextBytes,
-      },
+      limits: buildLimits(config, navigator.hardwareConcurrency),
     }),
     ...edge.routes,
     ...createRegistry({ store, sparse: sparseManifests(config.registrySparse) }),

@@ -27,5 +27,10 @@ export interface ManagementDeps {
   storage: Upkeep;
   /** What the builder keeps; absent: nothing. */
   buildCache?: Pick<BuildCacheUpkeep, "usage">;
-  limits: { buildConcurrency: number; maxBuildContextBytes?: number };
+  limits: {
+    buildConcurrency: number;
+    maxBuildContextBytes?: number;
+    /** Named contexts are read on demand, whatever their callers ask for. */
+    lazyBuild?: boolean;
+  };
 }

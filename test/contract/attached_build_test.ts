@@ -254,3 +254,39 @@ test("a context beyond the limit is refused, and the next build is none the wors
   await at.write({ file: "small" });
   assert.equal(ran(await at.svc([])), 1);
 }, { limits: { buildConcurrency: 1, maxBuildContextBytes: 1000 } });
+
+test("a lazy context of which 11 bytes are read sends 11 bytes and the protocol", async (at) => {
+  const data = await Deno.makeTempDir({ prefix: "svc-attached-" });
+  try {
+    await Deno.mkdir(`${data}/deep`);
+    await Deno.writeFile(`${data}/deep/large`, large(20_000_000));
+    await Deno.writeTextFile(`${data}/deep/small`, "eleven ....");
+    await Deno.symlink("deep/small", `${data}/link`);
+    await at.write({
+      Dockerfile: "FROM base\n" +
+        "RUN --mount=type=bind,from=data,target=/d cat /d/link && ls -l /d/deep > /listed\n",
+    });
+    const args = ["--lazy", "--build-context", `data=${data}`];
+    const first = await at.svc(args);
+    assert.equal(ran(first), 1);
+    assert.equal(outputOf(first), "eleven ....");
+    assert.ok(first.wire > 11 && first.wire < 10_000, `${first.wire} bytes`);
+    const again = await at.svc(args);
+    assert.equal(ran(again), 0);
+    await Deno.writeTextFile(`${data}/deep/small`, "others ....!");
+    const changed = await at.svc(args);
+    assert.deepEqual([ran(changed), outputOf(changed)], [1, "others ....!"]);
+    // Without --lazy, or where it is written to, the whole of it is fetched first.
+    const eager = await at.svc(args.slice(1));
+    assert.equal(ran(eager), 1);
+    assert.ok(eager.wire > 20_000_000, `${eager.wire} bytes`);
+    await at.write({
+      Dockerfile: "FROM base\nRUN --mount=type=bind,rw,from=data,target=/d/ " +
+        "echo x >> /d/deep/small && cat /d/deep/small\n",
+    });
+    assert.equal(outputOf(good(await at.svc(args))), "others ....!x\n");
+    assert.equal(await Deno.readTextFile(`${data}/deep/small`), "others ....!");
+  } finally {
+    await Deno.remove(data, { recursive: true });
+  }
+});

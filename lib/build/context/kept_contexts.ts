@@ -86,10 +86,13 @@ export class KeptContexts implements Shelf {
       throw error;
     }
     let failure: unknown;
-    const tree = kept.tree(remote, AbortSignal.any([signal, done.signal]), onFetched);
+    const either = AbortSignal.any([signal, done.signal]);
+    const tree = kept.tree(remote, either, onFetched);
+    const lazy = remote.lazy && remote.open ? kept.lazy(remote, either) : undefined;
     const fill = tree.fill!;
     return {
       ...tree,
+      ...lazy && { lazy },
       async fill(selections, options) {
         try {
           await fill(selections, options);
@@ -99,6 +102,7 @@ export class KeptContexts implements Shelf {
         }
       },
       [Symbol.asyncDispose]: async () => {
+        await lazy?.[Symbol.asyncDispose]();
         done.abort();
         await this.#release(place, kept, refused(failure));
       },

@@ -14,6 +14,7 @@ import { removeTreeSync } from "../../sys/directory.ts";
 import { chmodFd, close, open, writeAll } from "../../sys/fd.ts";
 import { chmod, mkdir, O, setTimes, setTimesFd, symlink, unlink } from "../../sys/files.ts";
 import type { Ignore } from "../parse/ignore.ts";
+import { LazyMount } from "./lazy_mount.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import { type Selection, type Tree, walk } from "./tree.ts";
 
@@ -214,6 +215,11 @@ export class KeptTree {
     }
     entry.digest = hash.digest("hex");
     this.#digests.set(entry.path, entry.digest);
+  }
+
+  /** The tree as other processes may mount it, contents read from `remote` when they read. */
+  lazy(remote: RemoteTree, signal: AbortSignal): LazyMount {
+    return new LazyMount(`${this.#folder}/mount`, this.#entries, remote, signal);
   }
 
   /** Writes down what is here for the next build. */

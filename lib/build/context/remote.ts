@@ -17,6 +17,13 @@ export interface RemoteEntry {
   link?: string;
 }
 
+/** A file of a caller's that is read in parts. */
+export interface RemoteFile {
+  /** Fewer bytes than asked for only at the end. */
+  read(offset: number, count: number): Promise<Uint8Array>;
+  close(): Promise<void>;
+}
+
 export interface RemoteTree {
   /**
    * The same for the same folder of the same caller from build to build, and never that of another
@@ -27,8 +34,10 @@ export interface RemoteTree {
   entries(signal: AbortSignal): AsyncIterable<RemoteEntry>;
   /** Bytes of a file; fewer than `size` where it became shorter. */
   read(path: string, size: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
-  /** Contents are read when they are used, not before (SVC_LAZY_BUILD). */
+  /** What RUN mounts is read when it is used, not before (SVC_LAZY_BUILD). */
   lazy: boolean;
+  /** Opens a file that still is what was listed; throws where it is not. Absent: there is no lazy reading. */
+  open?(entry: RemoteEntry, signal: AbortSignal): Promise<RemoteFile>;
 }
 
 /** The context of a build that stays with the caller. */

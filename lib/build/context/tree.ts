@@ -33,6 +33,19 @@ export interface Tree {
    * by {@linkcode contentKey}; without it their files are empty.
    */
   fill?(selections: Selection[], options: { exclude?: Ignore }): Promise<void>;
+  /** Present where RUN may mount it without that its contents are fetched first. */
+  lazy?: LazyTree;
+}
+
+/** Contents that are read when a process reads them. */
+export interface LazyTree {
+  /** Changes with the content of the file at `path`, and is nobody else's. */
+  stamp(path: string): string;
+  /**
+   * A folder with the tree for other processes; this one must not look into it: it would wait for
+   * itself. Undefined where this machine cannot have one.
+   */
+  mount(): Promise<string | undefined>;
 }
 
 export type EntryKind = "file" | "directory" | "symlink" | "other";
@@ -224,6 +237,27 @@ export async function contentKey(
         if (kind === "file") fields.push(listXattrs(entry.host).filter(isCopied).sort());
       }
       hash.update(JSON.stringify(fields) + "\n");
+    }
+  }
+  return hash.digest("hex");
+}
+
+/** {@linkcode contentKey} of a tree that is not to be fetched: stamps stand for contents. */
+export async function stampKey(
+  tree: Tree & { lazy: LazyTree },
+  selections: Selection[],
+  options: { signal?: AbortSignal } = {},
+): Promise<string> {
+  const hash = createHash("sha256");
+  for (const selection of selections) {
+    for await (const { path, kind, host, stat } of walk(tree, selection.path, options)) {
+      const inside = [selection.path, path].filter((part) => part !== "").join("/");
+      const content = kind === "file"
+        ? tree.lazy.stamp(inside)
+        : kind === "symlink"
+        ? readlink(host)
+        : stat.mode & 0o7777;
+      hash.update(JSON.stringify([selection.name, path, kind, content]) + "\n");
     }
   }
   return hash.digest("hex");

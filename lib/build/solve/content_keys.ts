@@ -1,5 +1,5 @@
 /** Keys of what COPY, ADD and bind mounts take, and the trees they take it from. */
-import { contentKey, select, type Tree } from "../context/tree.ts";
+import { contentKey, select, stampKey, type Tree } from "../context/tree.ts";
 import {
   type CopyPart,
   type CopyVertex,
@@ -64,7 +64,12 @@ export class ContentKeys {
 
   async #ofBound(from: "context" | TreeVertex, path: string): Promise<string> {
     const { build, signal } = this.#deps;
-    const content = (tree: Tree) => contentKey(tree, select(tree, path, false), { signal });
+    const content = ({ lazy, ...tree }: Tree) => {
+      const selections = select(tree, path, false);
+      return lazy
+        ? stampKey({ ...tree, lazy }, selections, { signal })
+        : contentKey(tree, selections, { signal });
+    };
     if (from === "context") return await content(build.context.tree);
     return await this.#linked(from, (identity) => bindLinkKey(identity, path), content);
   }

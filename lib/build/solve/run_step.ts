@@ -170,6 +170,12 @@ class RunStep {
       );
     }
     const kind = isDirectory(found.host) ? "directory" : "file";
+    const lazy = mount.writable ? undefined : await tree.lazy?.mount();
+    if (lazy !== undefined) {
+      const host = found.inside === "" ? lazy : `${lazy}/${found.inside}`;
+      return this.#bind(host, mount.target, true, kind);
+    }
+    if (tree.lazy) await tree.fill?.(select(tree, mount.source, false), {});
     if (!mount.writable) return this.#bind(found.host, mount.target, true, kind);
     // What is written is thrown away: it goes to a copy.
     const copy = this.held.use(await this.engine.workspace.temporary());

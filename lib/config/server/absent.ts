@@ -49,7 +49,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
   ]],
   ["Build workers", "another build worker", [
     ["SVC_BUILD_WORKER", "string", "Selects the build worker; containerd delegates to the host's."],
-    ["SVC_LAZY_BUILD", "bool", "Serve build contexts on demand.", off],
     ["SVC_LAZY_9P", "string", "Tunes the lazy build context."],
     ["SVC_SNAPSHOTTER_TRACE", "bool", "Traces the remote snapshotter.", off],
   ]],

@@ -45,10 +45,33 @@ export const BUILD = [
       "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
       "all rights of the server, which is root on its host for whoever may build.",
   },
+  {
+    key: "lazyBuild",
+    kind: "bool",
+    env: ["SVC_LAZY_BUILD"],
+    default: false,
+    section,
+    help:
+      "What RUN mounts of a --build-context folder is read on demand (FUSE), for every build. " +
+      "Otherwise for those that ask for it with --lazy.",
+  },
 ] as const satisfies readonly AnyOption[];
 
 /** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */
 export function buildConcurrency(text: string | undefined, cpus: number): number {
   const value = /^\s*\d+\s*$/.test(text ?? "") ? Number(text) : 0;
   return value > 0 && Number.isSafeInteger(value) ? value : Math.max(1, cpus);
+}
+
+/** What the build routes hold callers to. */
+export function buildLimits(
+  config: { buildConcurrency?: string; maxBuildContextBytes?: number; lazyBuild: boolean },
+  cpus: number,
+) {
+  const { maxBuildContextBytes, lazyBuild } = config;
+  return {
+    buildConcurrency: buildConcurrency(config.buildConcurrency, cpus),
+    maxBuildContextBytes,
+    lazyBuild,
+  };
 }

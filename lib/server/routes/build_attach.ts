@@ -31,6 +31,7 @@ function namedContexts(
   { contexts = {} }: AttachRequest,
   caller: Caller,
   builder: Builder,
+  lazy: boolean,
 ): Record<string, NamedContext> {
   const kept = builder.contexts;
   return Object.fromEntries(
@@ -41,7 +42,7 @@ function namedContexts(
           `Cannot use build context ${name}: this builder keeps none`,
         );
       }
-      const tree = caller.tree(namedExport(name), folder);
+      const tree = caller.tree(namedExport(name), { ...folder, lazy: lazy || folder.lazy });
       return [name, { kind: "tree", open: (signal) => kept.use(tree, { signal }) }];
     }),
   );
@@ -52,6 +53,7 @@ function requestOf(
   attach: AttachRequest,
   caller: Caller,
   builder: Builder,
+  lazy: boolean,
 ): BuildRequest {
   const given = buildRequest(new URL(`svc:/?${attach.query}`));
   const { context } = attach;
@@ -65,7 +67,7 @@ function requestOf(
     },
     secrets: caller.secrets(attach.secrets),
     ssh: caller.agents(attach.ssh),
-    contexts: { ...given.contexts, ...namedContexts(attach, caller, builder) },
+    contexts: { ...given.contexts, ...namedContexts(attach, caller, builder, lazy) },
   };
 }
 
@@ -152,7 +154,8 @@ class AttachedBuild {
       if (attach.version !== ATTACH_VERSION) throw otherVersion(attach.version);
       const result = await this.#slots.run(async () => {
         const builder = await this.#deps.builder();
-        return await builder.build(requestOf(attach, caller, builder), { onEvent, signal });
+        const request = requestOf(attach, caller, builder, this.#deps.limits.lazyBuild ?? false);
+        return await builder.build(request, { onEvent, signal });
       }, signal);
       await sending;
       return { type: "result", result };
