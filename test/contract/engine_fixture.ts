@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
+import type { Entitlement } from "../../lib/build/inputs.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
 import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
@@ -23,6 +24,7 @@ export async function openEngine(
   folder: string,
   images?: BuilderFixture["images"],
   keepCacheBytes?: number,
+  entitlements?: Entitlement[],
 ): Promise<EngineFixture> {
   const known = images ?? await imagesWithBase(folder);
   const runtime = await createRuntime({ binary: "runc", root: `${folder}/state` });
@@ -39,6 +41,7 @@ export async function openEngine(
     log: silent,
     concurrency: 4,
     ...(keepCacheBytes !== undefined && { keepCacheBytes }),
+    entitlements,
     unpack: (image, options) => unpackImage(snapshotter, image, options),
   });
   return {
@@ -66,5 +69,10 @@ export async function openEngine(
   };
 }
 
-export const openNewEngine = async (): Promise<EngineFixture> =>
-  await openEngine(await Deno.makeTempDir({ prefix: "svc-build-" }));
+export const openNewEngine = async (entitlements?: Entitlement[]): Promise<EngineFixture> =>
+  await openEngine(
+    await Deno.makeTempDir({ prefix: "svc-build-" }),
+    undefined,
+    undefined,
+    entitlements,
+  );

@@ -1,6 +1,7 @@
 /**
  * The same Dockerfiles as BuildKit built (test/golden/buildkit): configuration and file tree have to be
- * what it made. Its results are kept as files; generate.ts there makes them again.
+ * what it made. Its results are kept as files; generate.ts there makes them again. With
+ * SVC_TEST_BUILDKIT=1 docker's BuildKit builds them now, beside svc (docker.ts there says what it needs).
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -17,6 +18,7 @@ import { unpackImage } from "../../lib/snapshot/unpack.ts";
 import { imagesWithBase, type MemoryImages } from "../contract/builder_fixture.ts";
 import { BASE_CREATED, type Case, type ContextFiles, tarEntries } from "../golden/buildkit/case.ts";
 import { CASES } from "../golden/buildkit/cases.ts";
+import { openReference } from "../golden/buildkit/docker.ts";
 import { listImage, type Listing } from "../golden/buildkit/listing.ts";
 import { startServers } from "../golden/buildkit/servers.ts";
 import { requireTools } from "./harness.ts";
@@ -113,12 +115,18 @@ Deno.test({
         unpack: (image, options) => unpackImage(snapshotter, image, options),
       });
       await using servers = await startServers(`${folder}/served`);
+      const live = Deno.env.get("SVC_TEST_BUILDKIT") === "1";
+      const reference = live
+        ? await openReference(await Deno.makeTempDir({ dir: folder }))
+        : undefined;
       for (const test of CASES) {
         await t.step(test.name, async () => {
-          const golden = JSON.parse(
-            native(await Deno.readTextFile(join(GOLDEN, `${test.name}.json`))),
-          );
           const filled = servers.fill(test);
+          const golden = JSON.parse(
+            reference
+              ? servers.blank(JSON.stringify(await reference.build(filled)))
+              : native(await Deno.readTextFile(join(GOLDEN, `${test.name}.json`))),
+          );
           if (test.fails) {
             assert.ok(golden.fails || test.deliberate, "BuildKit builds it");
             await assert.rejects(listingOf(builder, images, filled));

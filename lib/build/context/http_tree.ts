@@ -19,9 +19,14 @@ export const isHttpUrl = (source: string): boolean => /^https?:\/\//i.test(sourc
 
 /** The name that ADD gives the file. */
 export function fileNameOf(url: string): string {
-  const path = decodeURIComponent(new URL(url).pathname);
+  let path = new URL(url).pathname;
+  try {
+    path = decodeURIComponent(path);
+  } catch {
+    // Not what it stands for in UTF-8: the name stays as it is written.
+  }
   const name = path.slice(path.lastIndexOf("/") + 1);
-  return name === "" || name === "." || name === ".." ? "index" : name;
+  return /^\.{0,2}$|\0/.test(name) ? "index" : name;
 }
 
 /** What a server said of the file that was fetched last. */

@@ -110,6 +110,7 @@ class Planner {
     if (state.author !== undefined) plan.author = state.author;
     const epoch = buildArgs.SOURCE_DATE_EPOCH;
     if (epoch !== undefined && epoch !== "") plan.epoch = parseEpoch(epoch);
+    this.#check();
     for (const name of this.#unused()) {
       plan.warnings.push({ message: `Build argument ${name} is not used: no ARG names it` });
     }
@@ -128,6 +129,21 @@ class Planner {
       "dockerfile_invalid",
       `Cannot build target ${wanted}: ${this.#file} has no such stage${suggestion(wanted, names)}`,
       { help: names.length > 0 ? `its stages are ${names.join(", ")}` : "name a stage with AS" },
+    );
+  }
+
+  /** `# check=error=true`: a warning is a failure. */
+  #check(): void {
+    const { directives, warnings } = this.#request.dockerfile;
+    if (!directives.check?.error || warnings.length === 0) return;
+    const [{ rule, message, line }] = warnings;
+    throw new SvcError(
+      "dockerfile_invalid",
+      `Cannot build ${this.#file}: line ${line}: ${rule}: ${message}`,
+      {
+        help: "correct it, or leave the rule out with # check=skip=RULE;error=true",
+        detail: { file: this.#file, line },
+      },
     );
   }
 

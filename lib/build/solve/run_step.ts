@@ -22,6 +22,7 @@ import {
   agentSocket,
   hostsText,
   readSecret,
+  scratchOver,
   secretFolder,
   type SecretMount,
   type SshMount,
@@ -177,6 +178,10 @@ class RunStep {
     }
     if (tree.lazy) await tree.fill?.(select(tree, mount.source, false), {});
     if (!mount.writable) return this.#bind(found.host, mount.target, true, kind);
+    if (kind === "directory") {
+      const scratch = await scratchOver(this.engine.workspace, found.host);
+      if (scratch) return this.#bind(this.held.use(scratch).path, mount.target, false, kind);
+    }
     // What is written is thrown away: it goes to a copy.
     const copy = this.held.use(await this.engine.workspace.temporary());
     const selections = select(tree, mount.source, false);

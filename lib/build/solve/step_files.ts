@@ -1,7 +1,7 @@
 /** Files that a step sees and no layer holds: secrets, agents' sockets, /etc/hosts. */
 import { SvcError } from "../../base/errors.ts";
-import { chmod, lchown } from "../../sys/files.ts";
-import { mount, MS, unmount } from "../../sys/mount.ts";
+import { chmod, lchown, lstat } from "../../sys/files.ts";
+import { mount, mountOverlay, MS, unmount } from "../../sys/mount.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { RunMount, RunVertex } from "../plan/graph.ts";
 import { AgentSocket } from "./agent_socket.ts";
@@ -50,6 +50,35 @@ export async function secretFolder(
     path: folder.path,
     [Symbol.asyncDispose]: async () => {
       if (mounted) unmount(folder.path, { detach: true });
+      await folder[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/**
+ * A folder in which what is written over `lower` is thrown away; undefined where the host refuses to
+ * mount one, and it has to be copied.
+ */
+export async function scratchOver(
+  workspace: Workspace,
+  lower: string,
+): Promise<{ path: string } & AsyncDisposable | undefined> {
+  const folder = await workspace.temporary();
+  const [path, upper, work] = ["merged", "upper", "work"].map((name) => `${folder.path}/${name}`);
+  for (const each of [path, upper, work]) await Deno.mkdir(each);
+  const { uid, gid, mode } = lstat(lower);
+  lchown(upper, uid, gid);
+  chmod(upper, mode & 0o7777);
+  try {
+    mountOverlay(path, { lower: [lower], upper, work });
+  } catch {
+    await folder[Symbol.asyncDispose]();
+    return undefined;
+  }
+  return {
+    path,
+    [Symbol.asyncDispose]: async () => {
+      unmount(path, { detach: true });
       await folder[Symbol.asyncDispose]();
     },
   };

@@ -59,6 +59,40 @@ Deno.test("build: query and context reach the builder, events come back in order
   });
 });
 
+Deno.test("build: hosts, networks and contexts that the server fetches", async () => {
+  let seen: unknown;
+  await using server = await startTestServer({
+    builder: async ({ context, ...rest }) => {
+      seen = rest;
+      await drain(context);
+      return RESULT;
+    },
+  });
+  const response = await build(
+    server.base,
+    "?addhost=db:10.0.0.1&pull=1&network=none&allow=security.insecure" +
+      "&buildcontext=a=docker-image://base&buildcontext=b=https://host.example/x.git%23v1",
+  );
+  await response.body?.cancel();
+  assert.deepEqual(seen, {
+    tags: [],
+    dockerfile: "Dockerfile",
+    target: undefined,
+    platform: undefined,
+    buildArgs: {},
+    labels: {},
+    noCache: false,
+    contexts: {
+      a: { kind: "image", name: "base" },
+      b: { kind: "url", url: "https://host.example/x.git#v1" },
+    },
+    addHosts: ["db:10.0.0.1"],
+    allow: ["security.insecure"],
+    network: "none",
+    pull: true,
+  });
+});
+
 Deno.test("build: what is refused before the build begins has its own status", async () => {
   await using server = await startTestServer({
     builder: async ({ context }, { onEvent }) => {
@@ -70,7 +104,16 @@ Deno.test("build: what is refused before the build begins has its own status", a
   const response = await build(server.base);
   assert.equal(response.status, 400);
   assert.equal((await response.json()).code, "dockerfile_invalid");
-  for (const query of ["?tag=x", "?nocache=perhaps", "?buildarg=A"]) {
+  for (
+    const query of [
+      "?tag=x",
+      "?nocache=perhaps",
+      "?buildarg=A",
+      "?network=bridge",
+      "?allow=everything",
+      "?buildcontext=a=/etc",
+    ]
+  ) {
     const refused = await build(server.base, query);
     assert.equal(refused.status, 400, query);
     await refused.body?.cancel();

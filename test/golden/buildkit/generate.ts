@@ -3,117 +3,29 @@
  *
  *     deno run -A test/golden/buildkit/generate.ts [NAME...] && deno fmt test/golden
  *
- * It needs a docker with buildx whose daemon has BuildKit 0.25 (docker 28) or newer, the containerd image
- * store, and the entitlements security-insecure and network-host in its configuration. `DOCKER_HOST` names
- * the daemon; it has to reach this process's loopback (for a daemon in a network namespace of its own,
- * run this program in there with nsenter). Its image `base` is replaced.
+ * What it needs stands in docker.ts.
  */
 import { join } from "node:path";
-import { writeBaseLayout } from "../../peers/base_image.ts";
-import { BASE_CREATED, type Case, writeFiles } from "./case.ts";
 import { CASES } from "./cases.ts";
-import { listImage, type Listing } from "./listing.ts";
+import { openReference } from "./docker.ts";
 import { startServers } from "./servers.ts";
-
-const here = import.meta.dirname!;
-
-async function docker(
-  args: string[],
-  env: Record<string, string> = {},
-): Promise<string | undefined> {
-  const { code, stderr } = await new Deno.Command("docker", {
-    args,
-    env: { BUILDX_NO_DEFAULT_ATTESTATIONS: "1", ...env },
-    stdout: "null",
-    stderr: "piped",
-  }).output();
-  return code === 0 ? undefined : new TextDecoder().decode(stderr);
-}
-
-async function layoutOf(folder: string) {
-  const read = async (digest: string) =>
-    await Deno.readFile(join(folder, "blobs", digest.replace(":", "/")));
-  const json = async (digest: string) => JSON.parse(new TextDecoder().decode(await read(digest)));
-  const index = JSON.parse(await Deno.readTextFile(join(folder, "index.json")));
-  let document = await json(index.manifests[0].digest);
-  if (document.manifests) document = await json(document.manifests[0].digest);
-  const open = async () =>
-    await Promise.all(
-      (document.layers ?? []).map(async ({ digest }: { digest: string }) =>
-        new Blob([await read(digest)]).stream()
-      ),
-    );
-  return { config: await json(document.config.digest), open };
-}
-
-async function build(test: Case, folder: string): Promise<string | undefined> {
-  const context = join(folder, "context");
-  await Deno.mkdir(context, { recursive: true });
-  await writeFiles(context, { ...test.files, Dockerfile: test.dockerfile });
-  const args = [
-    "buildx",
-    "build",
-    "--no-cache",
-    "--output",
-    `type=oci,tar=false,dest=${folder}/image`,
-  ];
-  const add = (flag: string, values: Record<string, string> = {}) => {
-    for (const [name, value] of Object.entries(values)) args.push(flag, `${name}=${value}`);
-  };
-  add("--build-arg", test.buildArgs);
-  add("--label", test.labels);
-  if (test.target) args.push("--target", test.target);
-  if (test.platform) args.push("--platform", test.platform);
-  if (test.network) args.push("--network", test.network);
-  for (const host of test.addHosts ?? []) args.push("--add-host", host);
-  if (test.dockerfile.includes("--network=host")) args.push("--allow", "network.host");
-  for (const [id, value] of Object.entries(test.secrets ?? {})) {
-    await Deno.writeTextFile(join(folder, `secret-${id}`), value);
-    args.push("--secret", `id=${id},src=${folder}/secret-${id}`);
-  }
-  for (const [name, value] of Object.entries(test.contexts ?? {})) {
-    let from = value;
-    if (typeof from !== "string") {
-      from = join(folder, `named-${name.replace(/\W/g, "_")}`);
-      await Deno.mkdir(from);
-      await writeFiles(from, value as Exclude<typeof value, string>);
-    }
-    args.push("--build-context", `${name}=${from}`);
-  }
-  return await docker([...args, context]);
-}
 
 async function main(): Promise<void> {
   const folder = await Deno.makeTempDir({ prefix: "svc-golden-" });
   try {
-    const layout = join(folder, "base");
-    await writeBaseLayout(layout, "base:latest", { created: BASE_CREATED });
-    const index = JSON.parse(await Deno.readTextFile(join(layout, "index.json")));
-    index.manifests[0].annotations["io.containerd.image.name"] = "docker.io/library/base:latest";
-    index.manifests[0].annotations["org.opencontainers.image.ref.name"] = "latest";
-    await Deno.writeTextFile(join(layout, "index.json"), JSON.stringify(index));
-    await new Deno.Command("tar", { args: ["-cf", `${folder}/base.tar`, "-C", layout, "."] })
-      .output();
-    const problem = await docker(["load", "-i", `${folder}/base.tar`]);
-    if (problem) throw new Error(problem);
-    const base = await layoutOf(layout);
+    const reference = await openReference(folder);
     await using servers = await startServers(join(folder, "served"));
     const wanted = CASES.filter(({ name }) => Deno.args.length === 0 || Deno.args.includes(name));
     for (const test of wanted) {
-      const own = join(folder, test.name);
-      await Deno.mkdir(own);
-      const failure = await build(servers.fill(test), own);
-      if ((failure !== undefined) !== (test.fails === true) && !test.deliberate) {
-        console.error(`${test.name}: ${failure ?? "does not fail"}`);
-        if (failure !== undefined) continue;
+      const made = await reference.build(servers.fill(test));
+      const failed = "fails" in made;
+      if (failed !== (test.fails === true) && !test.deliberate) {
+        console.error(`${test.name}: ${failed ? made.message : "does not fail"}`);
+        if (failed) continue;
       }
-      let expected: Listing | { fails: true } = { fails: true };
-      if (failure === undefined) {
-        const image = await layoutOf(join(own, "image"));
-        expected = await listImage(image.config, await image.open(), await base.open());
-      }
+      const expected = failed ? { fails: true } : made;
       await Deno.writeTextFile(
-        join(here, "expected", `${test.name}.json`),
+        join(import.meta.dirname!, "expected", `${test.name}.json`),
         servers.blank(JSON.stringify(expected, null, 1)) + "\n",
       );
       console.log(test.name);

@@ -69,6 +69,10 @@ async function answers(port: number): Promise<void> {
 export interface Servers extends AsyncDisposable {
   /** The case with its placeholders filled in; its files are being served. */
   fill(test: Case): Case;
+  /** Another content for an address that {@linkcode fill} gave. */
+  serve(url: string, body: string): void;
+  /** How often files were asked for. */
+  readonly requests: number;
   /** Puts the placeholders back into what a builder made of them. */
   blank(text: string): string;
 }
@@ -92,9 +96,11 @@ export async function startServers(folder: string): Promise<Servers> {
     stderr: "null",
   }).spawn();
   await answers(port);
+  let requests = 0;
   const served = new Map<string, string | Uint8Array>();
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
     const body = served.get(new URL(request.url).pathname);
+    requests++;
     if (body === undefined) return new Response("no such file", { status: 404 });
     const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
     const etag = `"${createHash("sha256").update(bytes).digest("hex")}"`;
@@ -128,6 +134,10 @@ export async function startServers(folder: string): Promise<Servers> {
           ) => [name, typeof value === "string" ? text(value) : value]),
         ),
       };
+    },
+    serve: (url, body) => void served.set(new URL(url).pathname, body),
+    get requests() {
+      return requests;
     },
     blank(value) {
       const http = new RegExp(`http://127\\.0\\.0\\.1:${server.addr.port}/c\\d+`, "g");
