@@ -1,7 +1,7 @@
 /** All verifiers of a server as one question: who sends this request? */
 import type { AuthMethod } from "../api/auth.ts";
-import type { Connection, Identity } from "../api/route.ts";
-import { refusedCredential, tokenOf } from "./credential.ts";
+import type { ClientCertificate, Connection, Identity } from "../api/route.ts";
+import { presentedToken, refusedCredential, tokenOf } from "./credential.ts";
 import { TokenCache } from "./token_cache.ts";
 import type { PresentedToken, Verified, Verifier } from "./verifier.ts";
 
@@ -18,6 +18,8 @@ export class Authenticator {
   readonly #verifiers: readonly Verifier[];
   readonly #certificates: boolean;
   readonly #cache: TokenCache;
+  /** By certificate: those of a connection stay the same. */
+  readonly #presented = new WeakMap<ClientCertificate, Identity>();
 
   constructor({ verifiers, methods, cache = new TokenCache() }: AuthenticatorOptions) {
     this.#verifiers = verifiers;
@@ -40,19 +42,25 @@ export class Authenticator {
       throw refusedCredential(`the client certificate does not verify: ${certificate.refused}`);
     }
     const header = request.headers.get("authorization");
-    if (header !== null) return this.#ofToken(tokenOf(header, { basic }));
+    if (header !== null) return this.#ofToken(tokenOf(header, basic));
     if (!this.#certificates || certificate?.commonName === undefined) return undefined;
-    return { subject: certificate.commonName, scopes: ["api"], method: "mtls" };
+    let identity = this.#presented.get(certificate);
+    if (!identity) {
+      identity = { subject: certificate.commonName, scopes: ["api"], method: "mtls" };
+      this.#presented.set(certificate, identity);
+    }
+    return identity;
   }
 
   /** Whose token this is, and until when. Throws as `identify` does. */
   async verify(token: PresentedToken): Promise<Verified> {
-    return this.#cache.get(token) ?? await this.#verify(token);
+    return this.#cache.get(token.text) ?? await this.#verify(token);
   }
 
-  #ofToken(token: PresentedToken): Promise<Identity> | Identity {
-    const known = this.#cache.get(token);
-    return known ? known.identity : this.#verify(token).then(({ identity }) => identity);
+  #ofToken(text: string): Promise<Identity> | Identity {
+    const known = this.#cache.get(text);
+    if (known) return known.identity;
+    return this.#verify(presentedToken(text)).then(({ identity }) => identity);
   }
 
   async #verify(token: PresentedToken): Promise<Verified> {

@@ -1,6 +1,5 @@
 /** The credential in a request's `Authorization` field. */
 import { Buffer } from "node:buffer";
-import { hash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
 import type { PresentedToken } from "./verifier.ts";
 
@@ -13,7 +12,7 @@ const TOKEN = /^[!-~]+$/;
 /** Throws `unauthorized` for what can be no token. */
 export function presentedToken(text: string): PresentedToken {
   if (text.length > MAX_TOKEN || !TOKEN.test(text)) throw refusedCredential("it is malformed");
-  return { text, digest: hash("sha256", text, "buffer") };
+  return { text };
 }
 
 export function refusedCredential(why: string, cause?: unknown): SvcError {
@@ -22,19 +21,20 @@ export function refusedCredential(why: string, cause?: unknown): SvcError {
 
 /**
  * The token of an `Authorization` field: `Bearer TOKEN`, and where `basic` is allowed `Basic` with any
- * user and the token as password (`docker login`). Throws `unauthorized` for what is neither.
+ * user and the token as password (`docker login`). Throws `unauthorized` for what is neither. Whether it
+ * can be a token at all is `presentedToken`'s to say.
  */
-export function tokenOf(header: string, { basic }: { basic: boolean }): PresentedToken {
+export function tokenOf(header: string, basic: boolean): string {
   const space = header.indexOf(" ");
   const scheme = header.slice(0, space).toLowerCase();
   const value = header.slice(space + 1).trim();
-  if (scheme === "bearer") return presentedToken(value);
+  if (scheme === "bearer") return value;
   if (scheme === "basic" && basic) {
     if (value.length > 2 * MAX_TOKEN) throw refusedCredential("it is too long");
     const pair = Buffer.from(value, "base64").toString("utf8");
     const colon = pair.indexOf(":");
     if (colon < 0) throw refusedCredential("it is malformed");
-    return presentedToken(pair.slice(colon + 1));
+    return pair.slice(colon + 1);
   }
   throw refusedCredential(
     basic ? "expected the scheme Bearer or Basic" : "expected the scheme Bearer",

@@ -1,34 +1,35 @@
-/** Verified tokens by their hash, so that a token's signature is checked once and not per request. */
-import { Buffer } from "node:buffer";
+/** Verified tokens, so that a token's signature is checked once and not per request. */
 import type { PresentedToken, Verified } from "./verifier.ts";
 
-/** Some hundred bytes each. */
+/** Of tokens that were good; some hundred bytes and the token each. */
 const ENTRIES = 4096;
 
+/**
+ * By the token itself: a look-up compares hashes of whole texts, seeded anew in each process, so what it
+ * takes tells nobody how much of a guess was right. A digest would cost more than all else of a request.
+ */
 export class TokenCache {
   #entries = new Map<string, Verified>();
 
   constructor(private readonly now: () => number = Date.now, private readonly limit = ENTRIES) {}
 
-  get({ digest }: PresentedToken): Verified | undefined {
-    const key = keyOf(digest);
-    const entry = this.#entries.get(key);
+  get(text: string): Verified | undefined {
+    const entry = this.#entries.get(text);
     if (!entry) return undefined;
-    const { expires = Infinity, holds } = entry;
-    if (this.now() < expires && (holds?.() ?? true)) return entry;
-    this.#entries.delete(key);
+    const { expires, holds } = entry;
+    if ((expires === undefined || this.now() < expires) && (holds === undefined || holds())) {
+      return entry;
+    }
+    this.#entries.delete(text);
     return undefined;
   }
 
-  set({ digest }: PresentedToken, verified: Verified): void {
+  set({ text }: PresentedToken, verified: Verified): void {
     // The oldest goes: what is still in use comes back with one verification.
     if (this.#entries.size >= this.limit) {
       const [oldest] = this.#entries.keys();
       this.#entries.delete(oldest);
     }
-    this.#entries.set(keyOf(digest), verified);
+    this.#entries.set(text, verified);
   }
 }
-
-const keyOf = (digest: Uint8Array) =>
-  Buffer.from(digest.buffer, digest.byteOffset, digest.byteLength).toString("latin1");

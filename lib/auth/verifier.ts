@@ -1,11 +1,9 @@
 /** Who asks: what verifiers are given and what they answer. Routes decide what may be done. */
 import type { Identity } from "../api/route.ts";
 
-/** A secret that a request carries, hashed once: it is the key of caches and comparisons. */
+/** A secret that a request carries. */
 export interface PresentedToken {
   readonly text: string;
-  /** SHA-256. */
-  readonly digest: Uint8Array;
 }
 
 export interface Verified {

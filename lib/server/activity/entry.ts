@@ -70,7 +70,7 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
   const outcome = context.outcome ?? (ended.whole ? undefined : "cancelled");
   const failed = status >= 400 || outcome !== undefined;
   return {
-    subject: status === 401 ? "" : identity.subject,
+    subject: status === 401 ? "" : shorten(identity.subject),
     method: identity.method,
     remote: hostOf(connection.remote),
     action,

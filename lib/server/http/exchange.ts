@@ -43,7 +43,10 @@ export class PeerConnection implements Connection {
   }
 
   get certificate(): ClientCertificate | undefined {
-    return certificateOf(this.peer.socket);
+    const { peer } = this;
+    // Reading it takes the TLS layer longer than the rest of a small request; null: there is none.
+    if (peer.certificate === undefined) peer.certificate = certificateOf(peer.socket) ?? null;
+    return peer.certificate ?? undefined;
   }
 }
 

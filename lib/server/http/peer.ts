@@ -3,6 +3,7 @@
  * middle of one, or do not take their answer, would otherwise hold their connection for ever.
  */
 import type { Socket } from "node:net";
+import type { ClientCertificate } from "../../api/route.ts";
 
 export interface Limits {
   /** Milliseconds a request's head may take. */
@@ -26,6 +27,8 @@ export class Peer {
   #since = performance.now();
   /** Who is waited for while a body moves; undefined: we are the slow ones. */
   waiting = false;
+  /** Of the client, once somebody has asked for it; null: there is none. */
+  certificate: ClientCertificate | null | undefined;
   /** Bytes of bodies, in and out. */
   moved = 0;
   /** Bytes of requests' bodies that were read. */
