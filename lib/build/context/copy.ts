@@ -40,6 +40,8 @@ export interface CopyOptions {
 
 /** Bytes copied at one go before other work gets its turn. */
 const SLICE = 1 << 20;
+/** Used between two waits only. */
+const buffer = new Uint8Array(256 * 1024);
 
 class Copier {
   #options: CopyOptions;
@@ -154,7 +156,6 @@ class Copier {
       const target = open(to, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
       try {
         if (cloneFd(target, source)) return;
-        const buffer = new Uint8Array(256 * 1024);
         let moved = 0;
         for (let n = read(source, buffer, from); n > 0; n = read(source, buffer, from)) {
           writeAll(target, buffer.subarray(0, n), to);

@@ -7,8 +7,10 @@ import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { compareRaw } from "../../base/raw_string.ts";
 import { readNames } from "../../sys/directory.ts";
+import { close, open, read } from "../../sys/fd.ts";
 import {
   type FileStat,
+  O,
   readlink,
   S_IFDIR,
   S_IFLNK,
@@ -197,10 +199,30 @@ export function select(tree: Tree, source: string, parents: boolean): Selection[
   });
 }
 
-/** sha256 of a file's bytes, in hex. */
-export async function fileDigest(host: string, signal?: AbortSignal): Promise<string> {
-  using file = await Deno.open(host);
+/** Bytes of files that are read at once, which takes less than handing them to a thread. */
+const SMALL = 64 * 1024;
+const small = new Uint8Array(SMALL);
+
+/** sha256 of a file's bytes, in hex. `size`: what it probably has. */
+export async function fileDigest(
+  host: string,
+  size: number,
+  signal?: AbortSignal,
+): Promise<string> {
   const hash = createHash("sha256");
+  if (size < SMALL) {
+    signal?.throwIfAborted();
+    const fd = open(host, O.RDONLY);
+    try {
+      for (let n = read(fd, small, host); n > 0; n = read(fd, small, host)) {
+        hash.update(small.subarray(0, n));
+      }
+    } finally {
+      close(fd);
+    }
+    return hash.digest("hex");
+  }
+  using file = await Deno.open(host);
   const buffer = new Uint8Array(256 * 1024);
   for (let n = await file.read(buffer); n !== null; n = await file.read(buffer)) {
     signal?.throwIfAborted();
@@ -227,7 +249,7 @@ export async function contentKey(
       if (kind === "file") {
         const path = [selection.path, entry.path].filter((part) => part !== "").join("/");
         const known = tree.digests?.get(path);
-        fields.push(stat.size, known ?? await fileDigest(entry.host, options.signal));
+        fields.push(stat.size, known ?? await fileDigest(entry.host, stat.size, options.signal));
       } else if (kind === "symlink") fields.push(readlink(entry.host));
       else if (kind === "other") {
         fields.push(stat.mode & S_IFMT, stat.rdevMajor, stat.rdevMinor);
