@@ -160,6 +160,9 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   await using cleanup = new AsyncDisposableStack();
   cleanup.use(await openDataDir(dir));
   const objects = await openStorage(storage, env);
+  if (config.registryRedirect && !objects.signedUrl) {
+    log.warn("blobs are not redirected: this storage has no addresses", { storage: storage.shown });
+  }
   const content = cleanup.use(createContentStore(objects, { log }));
   const untagged = untaggedRetention(config.gcUntagged);
   const buildCache = createBuildCacheUpkeep({
@@ -214,7 +217,11 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       limits: buildLimits(config, navigator.hardwareConcurrency),
     }),
     ...edge.routes,
-    ...createRegistry({ store, sparse: sparseManifests(config.registrySparse) }),
+    ...createRegistry({
+      store,
+      sparse: sparseManifests(config.registrySparse),
+      redirectBlobs: config.registryRedirect,
+    }),
   ];
   const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.

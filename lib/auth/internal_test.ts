@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { SignJWT } from "jose";
-import { generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import type { Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import { ConfiguredAccess } from "./access.ts";
@@ -120,7 +120,7 @@ Deno.test("peer keys: kept private, published, and good for their replica alone"
   await Deno.remove(dataDir, { recursive: true });
 });
 
-function createJwk(key: ReturnType<typeof generateKeyPairSync>["privateKey"]): PeerPublicKey {
+function createJwk(key: KeyObject): PeerPublicKey {
   const { x, y } = key.export({ format: "jwk" });
   return { kty: "EC", crv: "P-256", x: x!, y: y! };
 }

@@ -1,4 +1,8 @@
 import assert from "node:assert/strict";
+import { openMemStore } from "../../backends/store/mem.ts";
+import { silent } from "../base/log.ts";
+import type { Digest } from "../oci/types.ts";
+import { createContentStore } from "../store/content.ts";
 import { bytesOf, digest, failure, registry } from "./fixture_test.ts";
 
 Deno.test("GET /v2/ says what this is", async () => {
@@ -33,6 +37,43 @@ Deno.test("blob GET and HEAD", async () => {
   );
   const other = await send("GET", path, { headers: { "if-none-match": '"x"' } });
   assert.equal(await other.text(), "hello world");
+});
+
+Deno.test("blob GET is sent to the storage where that is wanted and can be", async () => {
+  const store = createContentStore(openMemStore(), { log: silent });
+  const asked: number[] = [];
+  const signedUrl = (found: Digest, { seconds }: { seconds: number }) => {
+    asked.push(seconds);
+    return Promise.resolve(
+      found === digest("here") ? `https://storage.test/${found}?signature` : undefined,
+    );
+  };
+  const served = { ...store, signedUrl };
+  const { send, pushBlob } = registry(store, served, { redirectBlobs: true });
+  await pushBlob("a", "here");
+  await pushBlob("a", "cannot be signed");
+  const path = `/v2/a/blobs/${digest("here")}`;
+  for (const headers of [undefined, { range: "bytes=1-2" }]) {
+    const response = await send("GET", path, { headers });
+    assert.equal(response.status, 307);
+    assert.equal(
+      response.headers.get("location"),
+      `https://storage.test/${digest("here")}?signature`,
+    );
+    assert.equal(response.headers.get("cache-control"), "no-store");
+    assert.equal(response.headers.get("docker-content-digest"), digest("here"));
+    assert.equal(await response.text(), "");
+  }
+  assert.deepEqual(asked, [1200, 1200]);
+  assert.equal((await send("HEAD", path)).status, 200);
+  assert.equal((await send("GET", path, { headers: { "if-none-match": "*" } })).status, 304);
+  const other = await send("GET", `/v2/a/blobs/${digest("cannot be signed")}`);
+  assert.equal(await other.text(), "cannot be signed");
+  assert.equal(await failure(await send("GET", `/v2/a/blobs/${digest("x")}`)), "404 BLOB_UNKNOWN");
+  const plain = registry(store, served);
+  assert.equal(await (await plain.send("GET", path)).text(), "here");
+  const without = registry(store, store, { redirectBlobs: true });
+  assert.equal(await (await without.send("GET", path)).text(), "here");
 });
 
 Deno.test("blob ranges", async () => {

@@ -37,6 +37,7 @@ export interface RegistryStore extends
     | "openUpload"
     | "deleteBlob"
     | "publish"
+    | "signedUrl"
     | "deleteManifest"
     | "repositories"
   > {
@@ -69,6 +70,8 @@ export interface RegistryOptions {
   store: RegistryStore;
   /** Takes indexes, or all manifests, that refer to what is not here; default: refuses them. */
   sparse?: false | "indexes" | "all";
+  /** Sends who gets a blob to the storage itself, where that can give out signed addresses. */
+  redirectBlobs?: boolean;
 }
 
 export type Handler = Route["handler"];

@@ -107,6 +107,13 @@ export function createContentStore(
       };
     },
 
+    ...(objects.signedUrl && {
+      async signedUrl(digest: Digest, call: CallOptions & { seconds: number }) {
+        const found = await places.stat(digest, call);
+        return found && await objects.signedUrl!(found.key, call);
+      },
+    }),
+
     mountBlob: (repository: string, digest: Digest, _from: string, call?: CallOptions) =>
       hasBlob(repository, digest, call),
 

@@ -79,6 +79,14 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
     digest: Digest,
     options?: CallOptions & { range?: ByteRange },
   ): Promise<BlobBody | undefined>;
+  /**
+   * An address of the storage that gives the blob to whoever asks within `seconds`. Undefined: the blob is
+   * not here, or the storage's credentials cannot sign. Absent: the storage has no addresses.
+   */
+  signedUrl?(
+    digest: Digest,
+    options: CallOptions & { seconds: number },
+  ): Promise<string | undefined>;
   /** Drops uploads that nobody touched for `idleMs`; returns how many. For a timer of the server. */
   expireUploads(idleMs: number, options?: CallOptions): Promise<number>;
   /**

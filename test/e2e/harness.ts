@@ -191,6 +191,8 @@ export interface ServerOptions {
   env?: Record<string, string>;
   /** A directory that outlives this server; absent: a temporary one, removed with the server. */
   dataDir?: string;
+  /** Another build than the one under test. */
+  executable?: string;
   /** How long `/readyz` may take, in milliseconds; default 20000. */
   readyWithin?: number;
 }
@@ -269,7 +271,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   };
   const start = async () => {
     exited = undefined;
-    child = new Deno.Command(EXECUTABLE, {
+    child = new Deno.Command(options.executable ?? EXECUTABLE, {
       args: ["serve", "--addr", `127.0.0.1:${port}`, "--data-dir", dataDir, ...options.args ?? []],
       clearEnv: true,
       env,

@@ -4,6 +4,7 @@ import { probeStorage } from "../../backends/store/mod.ts";
 import { openS3Store, s3Bucket } from "../../backends/store/s3.ts";
 import { parseS3Location } from "../../backends/store/s3/location.ts";
 import { PART } from "../../backends/store/shared/upload_state.ts";
+import type { Digest } from "../../lib/oci/types.ts";
 import {
   type BucketService,
   bucketStoreTests,
@@ -195,6 +196,39 @@ test("skopeo pushes and pulls while its requests reach two servers in turn", asy
     (await left(service, env.SVC_STORAGE)).filter((key) => !key.startsWith("objects/")),
     [],
   );
+});
+
+test("blobs come from the bucket itself where that is asked for, with skopeo and by ranges", async () => {
+  const env = { SVC_STORAGE: peer!.location(), SVC_REGISTRY_REDIRECT: "true" };
+  await using server = await startServer({ env });
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-s3-" });
+  try {
+    const large = random(9_000_000);
+    await baseImage(server, "team/app:v1", { layers: [{ "srv/large.bin": large }] });
+    await runTool("skopeo", [
+      ...["--insecure-policy", "copy", "--quiet", "--src-tls-verify=false"],
+      ...[`docker://${server.host}/team/app:v1`, `dir:${folder}`],
+    ]);
+    const { layers } = JSON.parse(await Deno.readTextFile(`${folder}/manifest.json`));
+    const { digest } = layers[0] as { digest: Digest };
+    const pulled = await Deno.readFile(`${folder}/${digest.slice("sha256:".length)}`);
+    assert.equal(sha256(pulled), digest);
+    const blob = `${server.url}/v2/team/app/blobs/${digest}`;
+    const sent = await fetch(blob, { redirect: "manual" });
+    await sent.body?.cancel();
+    assert.equal(sent.status, 307);
+    assert.ok(sent.headers.get("location")!.startsWith(`${peer!.endpoint}/`));
+    const part = await fetch(blob, { headers: { range: "bytes=100-199" } });
+    assert.equal(part.status, 206);
+    assert.deepEqual(new Uint8Array(await part.arrayBuffer()), pulled.subarray(100, 200));
+    const head = await fetch(blob, { method: "HEAD", redirect: "manual" });
+    assert.equal(head.headers.get("content-length"), String(pulled.length));
+    const missing = await fetch(`${server.url}/v2/team/app/blobs/${sha256(large)}`);
+    await missing.body?.cancel();
+    assert.equal(missing.status, 404);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });
 
 test("the doctor says what a wrong key lacks", async () => {

@@ -3,7 +3,6 @@
  * name until they are put together or a week has passed; an upload's id begins the names of its blocks.
  */
 import { Buffer } from "node:buffer";
-import { Readable } from "node:stream";
 import type { TokenCredential } from "@azure/identity";
 import type { BlobItem, BlobPrefix, ContainerClient } from "@azure/storage-blob";
 import {
@@ -129,22 +128,22 @@ export class AzureBucket implements Bucket {
     { etag, signal }: Call & { etag?: string } = {},
   ): Promise<(Head & { total: number; body: ReadableStream<Uint8Array> }) | undefined> {
     try {
-      const found = await this.#send(
-        { signal },
-        ({ container }) =>
-          container.getBlobClient(this.#name(key)).download(
-            start,
-            end === undefined ? undefined : end - start + 1,
-            { abortSignal: signal, conditions: { ifMatch: etag }, maxRetryRequests: 0 },
-          ),
-      );
+      const { found, body } = await this.#send({ signal }, async ({ container }) => {
+        const own = AbortSignal.any(signal ? [signal] : []);
+        const found = await container.getBlobClient(this.#name(key)).download(
+          start,
+          end === undefined ? undefined : end - start + 1,
+          { abortSignal: own, conditions: { ifMatch: etag }, maxRetryRequests: 0 },
+        );
+        return { found, body: this.#transport.take(own)! };
+      });
       const size = found.contentLength ?? 0;
       return {
         size,
         total: Number(/\/(\d+)$/.exec(found.contentRange ?? "")?.[1] ?? size),
         etag: found.etag ?? "",
         modified: found.lastModified ?? new Date(0),
-        body: Readable.toWeb(found.readableStreamBody as Readable) as ReadableStream<Uint8Array>,
+        body,
       };
     } catch (error) {
       if (isMissing(error)) return undefined;
@@ -326,11 +325,11 @@ export class AzureBucket implements Bucket {
     );
   }
 
-  /** Blocks go with a blob that is written in one piece; those of a name that others write are left to time. */
+  /** Blocks go when others are put together, or none; those of a name that others write are left to time. */
   async abortMultipart(key: string, _uploadId: string, call: Call = {}): Promise<void> {
     if (key.startsWith("objects/")) return;
     try {
-      await this.put(key, new Uint8Array(), { ...call, ifAbsent: true });
+      await this.complete(key, "", [], { ...call, ifAbsent: true });
     } catch (error) {
       if (isRefusedCondition(error)) return;
       throw error;

@@ -25,7 +25,9 @@ const STATUSES: Record<number, string> = {
   404: "NoSuchKey",
   412: "PreconditionFailed",
   416: "InvalidRange",
+  429: "TooManyRequests",
   501: "NotImplemented",
+  503: "ServiceUnavailable",
 };
 
 export function told(error: unknown): unknown {

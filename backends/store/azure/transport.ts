@@ -25,6 +25,7 @@ function works({ url, method, headers }: WebResource): boolean {
 
 export class FetchTransport implements IHttpClient {
   #http: BoundedHttp;
+  #bodies = new WeakMap<object, ReadableStream<Uint8Array>>();
 
   constructor(timeouts: Timeouts) {
     this.#http = new BoundedHttp(timeouts);
@@ -52,15 +53,26 @@ export class FetchTransport implements IHttpClient {
       status,
       // Of all its members this one is asked for.
       headers: { toJson: () => Object.fromEntries(got) } as unknown as HttpHeaders,
-      ...(streamed
-        // Two declarations of one class.
-        ? {
-          readableStreamBody: answer.body
-            ? Readable.fromWeb(answer.body as Parameters<typeof Readable.fromWeb>[0])
-            : Readable.from([]),
-        }
-        : { bodyAsText: await new Response(answer.body as BodyInit | undefined).text() }),
+      ...(streamed ? { readableStreamBody: this.#keep(request, answer.body) } : {
+        bodyAsText: await new Response(answer.body as BodyInit | undefined).text(),
+      }),
     };
+  }
+
+  /**
+   * The SDK's stream has no words of its own for what broke it, so it gets one that says nothing, and `take`
+   * gives the body.
+   */
+  #keep(request: WebResource, body: ReadableStream<Uint8Array> | undefined): Readable {
+    if (request.abortSignal) {
+      this.#bodies.set(request.abortSignal, body ?? ReadableStream.from([]));
+    }
+    return new Readable({ read() {} });
+  }
+
+  /** What was downloaded by the request that had `signal` to itself. */
+  take(signal: AbortSignal): ReadableStream<Uint8Array> | undefined {
+    return this.#bodies.get(signal);
   }
 
   close(): void {

@@ -1,50 +1,12 @@
 /** Endpoints that misbehave: every wait ends, and what it ends with is in the catalogue. */
 import assert from "node:assert/strict";
+import { listen, respond } from "../../../test/fixtures/raw_server.ts";
 import { openS3Store } from "../s3.ts";
 
 const QUICK = { timeouts: { answerMs: 150, workMs: 200, idleMs: 150 }, attempts: 2 };
 
 const location = (port: number) =>
   `s3://bucket?endpoint=http://127.0.0.1:${port}&path_style=true&access_key=a&secret_key=b`;
-
-/** Calls `answer` for every connection, after it has read the head of a request. */
-function listen(answer: (conn: Deno.Conn, head: string) => Promise<void>) {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const open = new Set<Deno.Conn>();
-  let requests = 0;
-  const serving = (async () => {
-    for await (const conn of listener) {
-      open.add(conn);
-      (async () => {
-        const buffer = new Uint8Array(16 * 1024);
-        for (;;) {
-          const read = await conn.read(buffer);
-          if (read === null) return;
-          requests++;
-          await answer(conn, new TextDecoder().decode(buffer.subarray(0, read)));
-        }
-      })().catch(() => {/* the client hung up */});
-    }
-  })();
-  return {
-    port: listener.addr.port,
-    requests: () => requests,
-    async [Symbol.asyncDispose]() {
-      listener.close();
-      for (const conn of open) {
-        try {
-          conn.close();
-        } catch (error) {
-          if (!(error instanceof Deno.errors.BadResource)) throw error;
-        }
-      }
-      await serving;
-    },
-  };
-}
-
-const respond = (conn: Deno.Conn, text: string) =>
-  conn.write(new TextEncoder().encode(text)).then(() => {});
 
 /** Enough of a bucket for a store to open: the marker is there and conditions are honoured. */
 function opens(conn: Deno.Conn, head: string): Promise<void> | undefined {

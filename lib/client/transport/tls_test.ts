@@ -28,7 +28,8 @@ async function serve(cert: string, key: string, ca: string) {
     rejectUnauthorized: false,
   }, (request, response) => {
     const socket = request.socket as TLSSocket;
-    const subject = socket.authorized ? socket.getPeerCertificate().subject?.CN : undefined;
+    const name = socket.authorized ? socket.getPeerCertificate().subject?.CN : undefined;
+    const subject = [name].flat()[0];
     response.setHeader("content-type", "application/json");
     response.end(JSON.stringify({ subject } satisfies Answer));
   });

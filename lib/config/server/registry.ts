@@ -60,6 +60,18 @@ export const REGISTRY = [
     check: oneOf(["off", "index", "all"]),
   },
   {
+    key: "registryRedirect",
+    kind: "bool",
+    flag: "registry-redirect",
+    env: ["SVC_REGISTRY_REDIRECT"],
+    default: false,
+    section: "Registry",
+    help: "Answer GET of a blob with 307 and an address of the storage, signed for 20 minutes, " +
+      "so that its bytes do not pass through this server: s3://, gs:// and azblob:// with " +
+      "credentials that can sign. Clients must reach the storage under the endpoint that is " +
+      "configured here. Off, or where nothing can be signed: this server sends the bytes.",
+  },
+  {
     key: "registrySource",
     kind: "string",
     env: ["SVC_REGISTRY_SOURCE"],

@@ -50,6 +50,7 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
 
     stat: (repository, digest, call) => blobs.stat(repository, digest, call),
     get: (repository, digest, call) => blobs.get(repository, digest, call),
+    ...(store.signedUrl && { signedUrl: (digest, call) => store.signedUrl!(digest, call) }),
     // Writers ask what they need not bring: only what is here for certain.
     hasBlob: (repository, digest, call) => store.hasBlob(repository, digest, call),
     mountBlob: async (repository, digest, from, call) =>
