@@ -271,7 +271,6 @@ class FsStore implements ObjectStore {
     return true;
   }
 
-  /** One sync for each folder, not for each file. */
   async deleteAll(keys: string[], options: CallOptions = {}): Promise<void> {
     const folders = Map.groupBy(keys.map((key) => this.#path(key)), dirname);
     const waiting = [...folders];
@@ -284,15 +283,15 @@ class FsStore implements ObjectStore {
             if (!isMissing(error)) throw error;
           });
         }
-        await this.#prune(folder);
+        await this.#prune(folder, () => Promise.resolve());
       }
     };
     const ended = await Promise.allSettled(Array.from({ length: REMOVERS }, work));
     for (const result of ended) if (result.status === "rejected") throw result.reason;
   }
 
-  /** Makes a removal durable and takes folders that it left empty with it. */
-  async #prune(folder: string): Promise<void> {
+  /** Takes folders that a removal left empty with it, and makes it durable. */
+  async #prune(folder: string, sync: (folder: string) => Promise<void> = syncDir): Promise<void> {
     for (let at = folder; at.length > this.#objects.length; at = dirname(at)) {
       this.#folders.forget(at);
       try {
@@ -301,14 +300,14 @@ class FsStore implements ObjectStore {
         if (isMissing(error)) continue;
         if (!["ENOTEMPTY", "EEXIST"].includes(systemCode(error) ?? "")) throw error;
         try {
-          return await syncDir(at);
+          return await sync(at);
         } catch (error) {
           // Another delete emptied it in between, and took it away.
           if (!isMissing(error)) throw error;
         }
       }
     }
-    await syncDir(this.#objects);
+    await sync(this.#objects);
   }
 
   list(

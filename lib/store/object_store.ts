@@ -66,8 +66,8 @@ export interface ObjectStore extends AsyncDisposable {
   /** Idempotent; false where there was nothing. Durable. */
   delete(key: string, options?: CallOptions): Promise<boolean>;
   /**
-   * Deletes many, where the store can do that for less than one by one; in any order. Of a call that
-   * fails or is cut some may be gone, and what its caller then sees is as if none were: it asks again.
+   * Deletes many, where the store can do that for less than one by one; in any order. Not durable: what
+   * a power cut brings back, its caller finds and deletes again. Of a call that fails some may be gone.
    */
   deleteAll?(keys: string[], options?: CallOptions): Promise<void>;
   /**
