@@ -3,14 +3,23 @@ import { SvcError } from "../base/errors.ts";
 import { nearest } from "../base/nearest.ts";
 import { type AnyOption, loadOptions, type Values } from "./load.ts";
 import { ABSENT } from "./server/absent.ts";
-import { ACTIVITY, AUTH, TLS } from "./server/auth.ts";
+import { ACTIVITY, AUTH, checkTls, TLS } from "./server/auth.ts";
 import { BUILD } from "./server/build.ts";
 import { DEPLOY } from "./server/deploy.ts";
 import { GC } from "./server/gc.ts";
 import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
 import { REGISTRY } from "./server/registry.ts";
 
-const IN_BUILD = [...GENERAL, ...TLS, ...AUTH, ...ACTIVITY, ...REGISTRY, ...GC, ...BUILD, ...DEPLOY] as const;
+const IN_BUILD = [
+  ...GENERAL,
+  ...TLS,
+  ...AUTH,
+  ...ACTIVITY,
+  ...REGISTRY,
+  ...GC,
+  ...BUILD,
+  ...DEPLOY,
+] as const;
 
 /** Every option, in the order of the reference page; those whose subsystem is absent come last. */
 export const SERVER_OPTIONS: readonly AnyOption[] = [...IN_BUILD, ...ABSENT];
@@ -69,6 +78,7 @@ export function loadServerConfig(
     );
   }
   const { values, sources } = loadOptions(SERVER_OPTIONS, { args, env, command: "svc serve" });
+  checkTls(values as ServerConfig);
   return {
     // IN_BUILD is the start of SERVER_OPTIONS, so its record is part of what was loaded.
     config: values as ServerConfig,

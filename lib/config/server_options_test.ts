@@ -171,6 +171,13 @@ Deno.test("server options: malformed values are startup errors", () => {
   refuses({ env: { SVC_GC_LEASE: "kube" } }, "config_invalid", /SVC_GC_INTERVAL is not set/);
 });
 
+Deno.test("server options: half of what HTTPS needs is refused", () => {
+  refuses({ args: ["--tls-cert", "c"] }, "config_invalid", /--tls-cert: --tls-key is not set/);
+  refuses({ env: { SVC_TLS_KEY: "k" } }, "config_invalid", /--tls-key: --tls-cert is not set/);
+  refuses({ args: ["--tls-client-ca", "a"] }, "config_invalid", /--tls-client-ca: --tls-cert/);
+  loadServerConfig(["--tls-cert", "c", "--tls-key", "k", "--tls-client-ca", "a"], {});
+});
+
 Deno.test("server options: collections have an interval, and a retention of untagged manifests", () => {
   const { config } = loadServerConfig([], { SVC_GC_INTERVAL: "1h30m", SVC_GC_UNTAGGED: "72h" });
   assert.equal(config.gcInterval, 5_400_000);

@@ -1,4 +1,5 @@
 /** SPEC "Authentication", and the flight record of "Limits". */
+import { SvcError } from "../../base/errors.ts";
 import { invalid, notNegative, oneOf, urlOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
@@ -45,6 +46,21 @@ export const TLS = [
       "presenting a certificate is optional, a presented one has to verify. Enables authentication.",
   },
 ] as const satisfies readonly AnyOption[];
+
+/** Throws `config_invalid` for half of what HTTPS needs. */
+export function checkTls(
+  { tlsCert, tlsKey, tlsClientCa }: { tlsCert?: string; tlsKey?: string; tlsClientCa?: string },
+): void {
+  const refused = (given: string, lacking: string) =>
+    new SvcError("config_invalid", `Cannot use ${given}: ${lacking} is not set`, {
+      help: "HTTPS needs a certificate and its key; client certificates need HTTPS",
+    });
+  if (tlsCert !== undefined && tlsKey === undefined) throw refused("--tls-cert", "--tls-key");
+  if (tlsKey !== undefined && tlsCert === undefined) throw refused("--tls-key", "--tls-cert");
+  if (tlsClientCa !== undefined && tlsCert === undefined) {
+    throw refused("--tls-client-ca", "--tls-cert");
+  }
+}
 
 export const AUTH = [
   {
