@@ -8,6 +8,7 @@ import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
 import { exists } from "./lib/base/fs.ts";
+import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
@@ -196,7 +197,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const builder = lazy(() => openBuilder(parts));
   const backend = lazy(() => openBackend(selected, parts));
   cleanup.defer(async () => {
-    if (snapshotter.made()) (await import("./lib/snapshot/tree_jobs.ts")).closeTreeWorkers();
+    closeIdleWorkers();
   });
   for (const engine of [builder, backend]) {
     cleanup.defer(async () =>
@@ -279,7 +280,8 @@ async function imageResolver(
     local,
     isOwn: isOwn(address),
     ownHost: () => advertised ?? `localhost:${address.port}`,
-    remote,
+    remote: (host, login) =>
+      remote(host, login && { credentials: () => Promise.resolve(login) }),
   });
 }
 

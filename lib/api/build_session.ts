@@ -14,6 +14,7 @@
  * | `secret` | from the caller: a line {@linkcode Found}, then the secret |
  * | `ssh` | from the caller: a line {@linkcode Found}; then the agent's protocol, both ways |
  */
+import type { Logins } from "./build_logins.ts";
 import type { Problem } from "./problem.ts";
 
 export const ATTACH_PATH = "/build/attach";
@@ -50,6 +51,8 @@ export interface AttachRequest {
   /** Identifiers of secrets and agents that the caller has. */
   secrets?: string[];
   ssh?: string[];
+  /** At registries that the build names. */
+  logins?: Logins;
 }
 
 /** Export of the build context; that of a named one is `context:NAME`. */

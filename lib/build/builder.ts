@@ -3,6 +3,7 @@ import type { BuildEvent, BuildResult } from "../api/build.ts";
 import type { AttestSpec } from "../api/build_attest.ts";
 import type { CacheFromSpec, CacheToSpec } from "../api/build_cache_spec.ts";
 import type { OutputSpec } from "../api/build_output.ts";
+import type { Login } from "../oci/resolver.ts";
 import type { BuildCache } from "./cache/cache.ts";
 import type { Spool } from "./export/spool.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
@@ -50,6 +51,8 @@ export interface BuildDelivery {
   /** Caches of other machines; one that is not there is a warning. */
   cacheFrom?: CacheFromSpec[];
   cacheTo?: CacheToSpec[];
+  /** The caller's logins at registries, by host; they go before the server's own. */
+  logins?: ReadonlyMap<string, Login>;
   /** What is attested about images that are pushed or put in an OCI archive. */
   attest?: AttestSpec[];
 }

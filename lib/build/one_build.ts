@@ -84,7 +84,8 @@ export class OneBuild {
   #imports?: Imports;
 
   constructor(parts: BuildParts) {
-    this.#parts = parts;
+    const { images, request: { logins } } = parts;
+    this.#parts = { ...parts, images: logins && images.withLogins?.(logins) || images };
   }
 
   /** True where the cache has something that it did not have before. */

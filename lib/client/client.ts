@@ -34,6 +34,8 @@ export interface Call {
   contentType?: string;
   /** Media types asked for; default JSON. */
   accept?: string;
+  /** Others, by lower-case name. */
+  headers?: Record<string, string>;
 }
 
 /** Given before the socket opens: the server may speak, and hang up, at once. */
@@ -186,6 +188,7 @@ class HttpClient implements Client {
     const headers: Record<string, string> = {
       ...await this.#headers(),
       accept: call.accept ?? "application/json",
+      ...call.headers,
     };
     if (call.contentType) headers["content-type"] = call.contentType;
     const body = call.body instanceof ReadableStream ? watch(call.body) : undefined;

@@ -10,6 +10,7 @@ import { addCaches, cachesOf, storeCaches } from "./build/caches.ts";
 import { openContext } from "./build/context.ts";
 import { renderFailure } from "./build/failure.ts";
 import { agentsOf, contextsOf, secretsOf } from "./build/inputs.ts";
+import { loginsFor } from "./build/logins.ts";
 import { placeOf } from "./build/place.ts";
 import { sendBuild } from "./build/session.ts";
 import { BuildState } from "./build/state.ts";
@@ -152,9 +153,20 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
       help: "name a file with dest=, or choose another --progress",
     });
   }
+  const logins = await loginsFor({
+    server: client.server,
+    names: [
+      ...tags,
+      ...outputs.flatMap(({ names }) => names),
+      ...[...caches.from, ...caches.to].flatMap(({ ref }) => ref ?? []),
+    ],
+    dockerfile: context.source.text,
+    env,
+    io,
+  });
   try {
     await using progress = await openProgress(mode, quiet, state, invocation);
-    for await (const event of sendBuild({ client, query, context, io, ...inputs })) {
+    for await (const event of sendBuild({ client, query, context, io, logins, ...inputs })) {
       await progress.event(mode === "json" ? event : readable(event, context.shown));
     }
     if (state.error) throw problemError(state.error);

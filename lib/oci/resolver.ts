@@ -23,7 +23,15 @@ export interface ResolveOptions extends ReadOptions {
   pull?: boolean;
 }
 
+/** What is known of an account at a registry, as lib/remote/auth.ts has it. */
+export type Login =
+  | { username: string; password: string }
+  | { token: string }
+  | { identityToken: string };
+
 export interface ImageResolver {
+  /** The same with these logins, by host; other hosts as before. Absent: there are no other hosts. */
+  withLogins?(logins: ReadonlyMap<string, Login>): ImageResolver;
   /**
    * Throws `reference_invalid`, `manifest_unknown` (no such image, or none for the platform) or
    * `upstream_failed`.

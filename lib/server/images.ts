@@ -6,7 +6,7 @@ import { asSvcError, SvcError } from "../base/errors.ts";
 import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
 import { hostPlatform, selectPlatform } from "../oci/platform.ts";
 import { formatReference, parseReference, type Reference } from "../oci/reference.ts";
-import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
+import type { ImageResolver, Login, ResolvedImage } from "../oci/resolver.ts";
 import {
   type Descriptor,
   type ImageConfig,
@@ -24,8 +24,8 @@ export interface ResolverOptions {
   isOwn: (host: string) => boolean;
   /** Registry part of names that are published here without one. */
   ownHost: () => string;
-  /** Connects lazily; called once per host. */
-  remote: (host: string) => Registry;
+  /** Connects lazily; called once per host. `login` takes the place of what the server knows. */
+  remote: (host: string, login?: Login) => Registry;
 }
 
 /** Where names without a registry part come from, as with every other tool. */
@@ -131,6 +131,12 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
   }
 
   return {
+    withLogins: (logins) =>
+      createImageResolver({
+        ...options,
+        remote: (host) => options.remote(host, logins.get(host)),
+      }),
+
     async resolve(text, { platform = hostPlatform(), pull, signal } = {}): Promise<ResolvedImage> {
       const { place, root } = await find(parseReference(text), { signal, fresh: pull });
       const { descriptor, manifest } = await onPlatform(place, root, platform, signal);

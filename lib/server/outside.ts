@@ -2,7 +2,11 @@
 import { hostname } from "node:os";
 import type { Logger } from "../base/log.ts";
 import { readDockerCredentials } from "../remote/credentials.ts";
-import { createRemoteRegistry, type RemoteRegistry } from "../remote/registry.ts";
+import {
+  createRemoteRegistry,
+  type RemoteRegistry,
+  type RemoteRegistryOptions,
+} from "../remote/registry.ts";
 import { ownHosts } from "./hosts.ts";
 
 export interface OutsideOptions {
@@ -16,10 +20,10 @@ export interface OutsideOptions {
   log: Logger;
 }
 
-/** Connects lazily. `plainHTTP` overrides what the options say of the host. */
+/** Connects lazily. What is overridden is not what the options say of the host. */
 export type Remotes = (
   host: string,
-  overrides?: { plainHTTP?: boolean; attempts?: number },
+  overrides?: Partial<Pick<RemoteRegistryOptions, "plainHTTP" | "attempts" | "credentials">>,
 ) => RemoteRegistry;
 
 export interface Outside {
@@ -46,8 +50,8 @@ export function createOutside(options: OutsideOptions): Outside {
         host,
         // Unset, the client decides: without TLS on loopback only.
         ...(insecure.includes(host) && { plainHTTP: true }),
-        ...overrides,
         credentials: () => readDockerCredentials(dockerConfig, host),
+        ...overrides,
         userAgent,
         log,
       }),

@@ -1,6 +1,7 @@
 /** How `svc build` sends a build: a session where the server has one, else the context as an archive. */
 import { join } from "node:path";
 import type { BuildEvent } from "../../api/build.ts";
+import { type Logins, LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
 import {
   ATTACH_VERSION,
   type AttachRequest,
@@ -25,6 +26,7 @@ export interface SentBuild {
   lazy: boolean;
   secrets: Map<string, () => Promise<Uint8Array>>;
   agents: Map<string, () => Promise<Deno.Conn>>;
+  logins?: Logins;
   io: Io;
 }
 
@@ -73,7 +75,7 @@ async function openSession(
 
 /** The build's events, the last one `result` or `error`. */
 export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
-  const { client, query, context, io, lazy, secrets, agents } = build;
+  const { client, query, context, io, lazy, secrets, agents, logins } = build;
   using held = new DisposableStack();
   const onSkip = (path: string, why: string) =>
     void io.stderr.write(`svc: warning: ${path} is ${why}; it is not sent\n`);
@@ -98,6 +100,7 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     contexts: {},
     secrets: [...secrets.keys()],
     ssh: [...agents.keys()],
+    ...(logins && { logins }),
   };
   for (const [name, root] of build.contexts) {
     request.contexts![name] = exported(namedExport(name), root, await rulesOf(root));
@@ -109,5 +112,6 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     body: context.body,
     contentType: "application/x-tar",
     accept: EVENTS_TYPE,
+    ...(logins && { headers: { [LOGINS_HEADER]: loginsHeader(logins) } }),
   });
 }

@@ -14,7 +14,7 @@ import {
 import type { Environment } from "../command.ts";
 
 /** Where docker, podman and skopeo keep logins, in the order in which they are asked. */
-function loginFiles(env: Environment): string[] {
+export function loginFiles(env: Environment): string[] {
   const home = env.HOME ?? env.USERPROFILE;
   return [
     ...(env.REGISTRY_AUTH_FILE ? [env.REGISTRY_AUTH_FILE] : []),

@@ -2,6 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import type { BuildEvent } from "../../api/build.ts";
+import { LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { BUILD_PARAMETERS, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
@@ -26,7 +27,8 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
    * after a 200. A step that fails is always told with its events.
    */
   async function build(context: Context): Promise<Response> {
-    const options = buildRequest(context.url);
+    const logins = readLogins(context.request.headers.get(LOGINS_HEADER));
+    const options = { ...buildRequest(context.url), ...(logins && { logins }) };
     const body = contextBody(context.request, deps.limits.maxBuildContextBytes);
     const cancel = new AbortController();
     const signal = AbortSignal.any([context.signal, cancel.signal]);

@@ -7,6 +7,7 @@ import {
   CONTEXT_EXPORT,
   namedExport,
 } from "../../api/build_session.ts";
+import { checkLogins } from "../../api/build_logins.ts";
 import { toProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Semaphore } from "../../base/mutex.ts";
@@ -57,8 +58,10 @@ function requestOf(
 ): BuildRequest {
   const given = buildRequest(new URL(`svc:/?${attach.query}`));
   const { context } = attach;
+  const logins = checkLogins(attach.logins);
   return {
     ...given,
+    ...(logins && { logins }),
     context: context.kind === "tar" ? caller.archive() : {
       tree: caller.tree(CONTEXT_EXPORT, context),
       dockerfile: context.dockerfile,

@@ -1,4 +1,5 @@
 /** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
+import { LOGINS_HEADER } from "../../api/build_logins.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ManagementDeps } from "../deps.ts";
 import type { Context, Route } from "../route.ts";
@@ -11,7 +12,7 @@ const TOO_MUCH = 64 << 20;
 const POLL_MS = 5;
 
 /** Of a request and its answer; others are of one connection, or this server's own affair. */
-const REQUEST_HEADERS = ["content-type", "content-length", "accept"];
+const REQUEST_HEADERS = ["content-type", "content-length", "accept", LOGINS_HEADER];
 const RESPONSE_HEADERS = ["content-type", "content-length", "cache-control", "x-accel-buffering"];
 
 function unreachable(target: URL, cause: unknown): SvcError {

@@ -1,0 +1,82 @@
+/** Logins of this machine that a build may need: for the registries it names, and for no others. */
+import type { Logins } from "../../api/build_logins.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { Io } from "../../base/terminal.ts";
+import { parseReference } from "../../oci/reference.ts";
+import { readDockerCredentials } from "../../remote/credentials.ts";
+import { isLoopbackHost } from "../../remote/registry.ts";
+import type { Environment } from "../command.ts";
+import { loginFiles } from "../transfer/registries.ts";
+
+export interface LoginsInput {
+  /** Where the build goes. */
+  server: string;
+  /** Names of images and caches that it reads or writes. */
+  names: readonly string[];
+  /** Its Dockerfile, where the client has it. */
+  dockerfile?: string;
+  env: Environment;
+  io: Io;
+}
+
+/** Images that a Dockerfile names as they stand; what an ARG makes of them only the server knows. */
+export function imagesOf(dockerfile: string): string[] {
+  const names: string[] = [];
+  for (const line of dockerfile.split(/\r?\n/)) {
+    const from = /^\s*FROM\s+(?:--\S+\s+)*(\S+)/i.exec(line)?.[1];
+    if (from && !from.includes("$")) names.push(from);
+    for (const [, name] of line.matchAll(/(?:--from=|,from=)([^\s,]+)/g)) {
+      if (!name.includes("$")) names.push(name);
+    }
+  }
+  return names;
+}
+
+function hostOf(name: string): string | undefined {
+  try {
+    const { registry = "docker.io" } = parseReference(name);
+    return registry === "index.docker.io" ? "docker.io" : registry;
+  } catch {
+    return undefined; // the name of a stage, or one that the server refuses
+  }
+}
+
+/** A plain connection over a network would show them to everybody on the way. */
+function isSafe(server: string): boolean {
+  const { protocol, host } = new URL(server);
+  return protocol === "https:" || isLoopbackHost(host);
+}
+
+async function loginAt(host: string, env: Environment, signal: AbortSignal) {
+  for (const file of loginFiles(env)) {
+    const login = await readDockerCredentials(file, host, { signal });
+    if (login) return login;
+  }
+}
+
+/** Undefined where there are none to send. */
+export async function loginsFor(input: LoginsInput): Promise<Logins | undefined> {
+  const { server, names, dockerfile = "", env, io } = input;
+  const own = new URL(server).host;
+  const hosts = new Set([...names, ...imagesOf(dockerfile)].flatMap((name) => hostOf(name) ?? []));
+  hosts.delete(own);
+  const logins: Logins = {};
+  for (const host of [...hosts].sort()) {
+    try {
+      const login = await loginAt(host, env, io.signal);
+      if (login) logins[host] = login;
+    } catch (error) {
+      // Most images need none: the registry says so where it does.
+      if (!(error instanceof SvcError)) throw error;
+      await io.stderr.write(`WARNING: ${error.message}\n`);
+    }
+  }
+  const found = Object.keys(logins);
+  if (found.length === 0) return undefined;
+  if (isSafe(server)) return logins;
+  await io.stderr.write(
+    `WARNING: the login for ${found.join(", ")} is not sent: the connection to ${server} is not ` +
+      "encrypted\n",
+  );
+  return undefined;
+}
