@@ -4,6 +4,13 @@ import { dirname } from "node:path";
 import type { BuildEvent } from "../../lib/api/build.ts";
 import { runCli } from "../../cli.ts";
 import type { Io } from "../../lib/base/terminal.ts";
+import { ATTACH_PATH, type AttachRequest } from "../../lib/api/build_session.ts";
+import { createClient } from "../../lib/client/client.ts";
+import { writeLine } from "../../lib/wire/lines.ts";
+import { socketLink } from "../../lib/wire/socket_link.ts";
+import { readAll } from "../../lib/wire/testing.ts";
+import { YamuxSession } from "../../lib/wire/yamux/session.ts";
+import type { YamuxStream } from "../../lib/wire/yamux/stream.ts";
 import { startTestServer, type TestOptions } from "../../lib/server/testing.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { layerEntries } from "./builder.ts";
@@ -24,6 +31,10 @@ interface Built {
 interface Fixture extends AsyncDisposable {
   engine: EngineFixture;
   folder: string;
+  /** The server itself, past the counting relay. */
+  base: string;
+  /** What a caller made by hand sends as its Dockerfile. */
+  dockerfile: string;
   write(files: Record<string, string | Uint8Array>): Promise<void>;
   svc(args: string[], env?: Record<string, string>): Promise<Built>;
 }
@@ -69,6 +80,8 @@ async function open(deps: TestOptions["deps"] = {}): Promise<Fixture> {
   return {
     engine,
     folder,
+    base: server.base,
+    dockerfile: "",
     async write(files) {
       for (const [path, data] of Object.entries(files)) {
         await Deno.mkdir(dirname(`${folder}/${path}`), { recursive: true });
@@ -289,4 +302,67 @@ test("a lazy context of which 11 bytes are read sends 11 bytes and the protocol"
   } finally {
     await Deno.remove(data, { recursive: true });
   }
+});
+
+/** Answers the listing as it should be, and everything else as `answer` says. */
+async function hostileCaller(
+  at: Fixture,
+  answer: (ask: string, stream: YamuxStream, socket: WebSocket) => void | Promise<void>,
+): Promise<string> {
+  const held: { session?: YamuxSession } = {};
+  const client = createClient({ server: at.base });
+  const socket = await client.socket(ATTACH_PATH, undefined, {
+    onMessage: (data) => held.session!.receive(data),
+    onClose: () => held.session!.lost(),
+  });
+  const session = held.session = new YamuxSession(socketLink(socket), {
+    role: "client",
+    onStream: (stream) =>
+      void (async () => {
+        const ask = new TextDecoder().decode(await stream.read());
+        if (!ask.includes("list")) return await answer(ask, stream, socket);
+        const listing = [
+          ["loop", "l", 0o777, 0, 0, "s", "loop"],
+          ["file", "f", 0o644, 5_000_000, 0, "s"],
+          { end: 2 },
+        ];
+        for (const line of listing) await writeLine(stream, line);
+      })().catch(() => {/* the server hung up */}),
+  });
+  try {
+    const control = session.open();
+    await writeLine(
+      control,
+      {
+        version: 1,
+        query: "",
+        context: { kind: "folder", identity: "h", dockerfile: at.dockerfile, ignore: "" },
+      } satisfies AttachRequest,
+    );
+    return new TextDecoder().decode(await readAll(control)).trim().split("\n").at(-1)!;
+  } catch (error) {
+    return String(error);
+  } finally {
+    session[Symbol.dispose]();
+  }
+}
+
+test("callers that vanish, talk rubbish or run in circles harm nobody else", async (at) => {
+  const rubbish = new Uint8Array(4096).fill(0x5a);
+  at.dockerfile = "FROM base\nCOPY file /\n";
+  const honest = at.write({ Dockerfile: "FROM base\nCOPY f /f\n", f: "fine" });
+  const answers: [RegExp, Parameters<typeof hostileCaller>[1]][] = [
+    [/a message of \d+ bytes/, (_, stream) => stream.write(rubbish)],
+    [/Cannot read|Cannot use/, (_, stream) => stream.reset()],
+    [/connection was lost|other side/, (_, _stream, socket) => socket.close()],
+    [/connection was lost|other side/, (_, _stream, socket) => socket.send(rubbish)],
+  ];
+  await honest;
+  for (const [expected, answer] of answers) {
+    const [ended, built] = await Promise.all([hostileCaller(at, answer), at.svc([])]);
+    assert.match(ended, expected);
+    good(built);
+  }
+  at.dockerfile = "FROM base\nCOPY loop /\n";
+  assert.match(await hostileCaller(at, () => {}), /too many symbolic links|loop/);
 });
