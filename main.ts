@@ -8,7 +8,6 @@ import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
 import { exists } from "./lib/base/fs.ts";
-import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
@@ -197,7 +196,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const builder = lazy(() => openBuilder(parts));
   const backend = lazy(() => openBackend(selected, parts));
   cleanup.defer(async () => {
-    closeIdleWorkers();
+    if (snapshotter.made()) (await import("./lib/snapshot/tree_jobs.ts")).closeTreeWorkers();
   });
   for (const engine of [builder, backend]) {
     cleanup.defer(async () =>
