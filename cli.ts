@@ -4,6 +4,8 @@ import { type Command, command } from "./lib/commands/command.ts";
 import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
 import * as options from "./lib/commands/options.ts";
+import { DOCTOR_OPTIONS } from "./lib/commands/doctor_options.ts";
+import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/login_options.ts";
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
 
@@ -180,6 +182,37 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/storage.ts"),
   }),
   command({
+    name: "login",
+    usage: "[OPTIONS]",
+    summary: "Log in to the server, and keep the login in the connection profile.",
+    description:
+      "Without options the context's own credential is tried, and a token is asked for where there is none. " +
+      "A key or token that is given, and that works, is kept in the selected context, else in a new one.",
+    options: LOGIN_OPTIONS,
+    examples: [
+      "svc login --server https://svc.example.com --token - < token",
+      "svc login --server https://svc.example.com --identity-file ~/.ssh/id_ed25519",
+      "svc login --docker",
+    ],
+    run: () => import("./lib/commands/login.ts"),
+  }),
+  command({
+    name: "logout",
+    usage: "[OPTIONS]",
+    summary: "Forget the login: the session that is kept, and the token of the context.",
+    options: LOGOUT_OPTIONS,
+    run: () => import("./lib/commands/logout.ts"),
+  }),
+  command({
+    name: "token",
+    usage: "issue [OPTIONS]",
+    summary: "Issue a short-lived token from the own credential, on standard output.",
+    options: TOKEN_OPTIONS,
+    positionals: { min: 1, max: 1, names: "issue" },
+    examples: ["svc token issue --scope registry:pull"],
+    run: () => import("./lib/commands/token.ts"),
+  }),
+  command({
     name: "config",
     usage: "VERB [NAME] [OPTIONS]",
     summary: "Show and change the connection profiles.",
@@ -224,14 +257,20 @@ export const COMMANDS: readonly Command[] = [
   }),
   command({
     name: "doctor",
-    usage: "[OPTIONS] storage URL",
-    summary: "Try everything that svc needs of a bucket, and say what is missing.",
+    usage: "[OPTIONS] [storage URL]",
+    summary:
+      "Look at each step of the way to the server, or at everything that svc needs of a bucket.",
     description:
-      "URL is a value of SVC_STORAGE: s3://, gs:// or azblob://. What is tried is written to a folder of its own and taken away again. " +
+      "Without arguments: connection, clocks, certificates, credential, and whether docker, podman, containerd " +
+      "and k3s of this host trust the server's registry. URL is a value of SVC_STORAGE: s3://, gs:// or azblob://. What is tried is written to a folder of its own and taken away again. " +
       "Ends with 1 where something is missing that svc cannot do without.",
-    options: options.NO_OPTIONS,
-    positionals: { min: 2, max: 2, names: "storage or URL" },
-    examples: ['svc doctor storage "s3://images?endpoint=https://s3.example.com&path_style=true"'],
+    options: DOCTOR_OPTIONS,
+    positionals: { min: 0, max: 2, names: "storage or URL" },
+    examples: [
+      "svc doctor",
+      "svc doctor --fix",
+      'svc doctor storage "s3://images?endpoint=https://s3.example.com&path_style=true"',
+    ],
     run: () => import("./lib/commands/doctor.ts"),
   }),
   command({

@@ -42,10 +42,10 @@ export interface Connection {
   credentials: CredentialProvider;
 }
 
-/** Everything a command has to do with its server; ends with the command. */
-export async function openConnection(invocation: Connecting): Promise<Connection> {
+/** Everything a command has to do with its server; ends with the command. `known`: it is resolved already. */
+export async function openConnection(invocation: Connecting, known?: Target): Promise<Connection> {
   const { io, env, values, cleanup } = invocation;
-  const found = await target(invocation);
+  const found = known ?? await target(invocation);
   const prompt = terminalPrompt(io, env);
   const signal = io.signal;
   const way = await openWay({ target: found, env, prompt, signal });

@@ -1,17 +1,31 @@
-/** `svc doctor storage URL`: needs no server. `svc doctor s3 URL` is the same for one kind of URL. */
+/**
+ * `svc doctor`: the way to the server. `svc doctor storage URL`: a bucket, which needs no server; `svc doctor
+ * s3 URL` is the same for one kind of URL.
+ */
 import { SvcError } from "../base/errors.ts";
 import type { Invocation, StorageProbe } from "./command.ts";
+import type { DOCTOR_OPTIONS } from "./doctor_options.ts";
 
 function line({ operation, ok, needed, detail }: StorageProbe): string {
   const mark = ok ? "ok     " : needed ? "MISSING" : "without";
   return `${mark}  ${operation}${detail ? `\n         ${detail}` : ""}\n`;
 }
 
-export async function run({ values, positionals, io, hooks }: Invocation): Promise<number> {
+export async function run(invocation: Invocation<typeof DOCTOR_OPTIONS>): Promise<number> {
+  const { values, positionals, io, hooks } = invocation;
   const [subject, location] = positionals;
+  if (subject === undefined) {
+    const { runClientDoctor } = await import("./doctor/client.ts");
+    return await runClientDoctor(invocation);
+  }
   if (subject !== "s3" && subject !== "storage") {
     throw new SvcError("usage", `Cannot run doctor: ${JSON.stringify(subject)} is not storage`, {
       help: "usage: svc doctor storage URL",
+    });
+  }
+  if (location === undefined) {
+    throw new SvcError("usage", "Cannot run doctor: URL is missing", {
+      help: `usage: svc doctor ${subject} URL`,
     });
   }
   const schemes = subject === "s3" ? ["s3"] : ["s3", "gs", "azblob"];

@@ -37,9 +37,14 @@ export async function tool(
   return decoder.decode(output.stdout);
 }
 
-export async function makeKey(path: string, type = "ed25519", passphrase = ""): Promise<void> {
+export async function makeKey(
+  path: string,
+  type = "ed25519",
+  passphrase = "",
+  more: string[] = [],
+): Promise<void> {
   await Deno.remove(path).catch(() => {/* not there */});
-  await tool("ssh-keygen", ["-q", "-t", type, "-N", passphrase, "-f", path]);
+  await tool("ssh-keygen", ["-q", "-t", type, ...more, "-N", passphrase, "-f", path]);
 }
 
 function freePort(): number {

@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { dirname, join } from "node:path";
+import { svcFake } from "../../../test/fixtures/cli.ts";
+import { checkTrust, type Registry } from "./trust.ts";
+import { clockCheck, skewOf } from "./way.ts";
+
+async function root(files: Record<string, string>) {
+  const path = await Deno.makeTempDir();
+  const write = async (name: string, content: string) => {
+    await Deno.mkdir(dirname(join(path, name)), { recursive: true });
+    await Deno.writeTextFile(join(path, name), content);
+  };
+  for (const [name, content] of Object.entries(files)) await write(name, content);
+  return {
+    path,
+    /** Engines that are not content, and after writing what they want, those that still are not. */
+    async twice(registry: Registry) {
+      const before = await checkTrust({ registry, root: path });
+      for (const { fixes } of before) {
+        for (const fix of fixes) await write(fix.path.slice(path.length + 1), fix.content);
+      }
+      const after = await checkTrust({ registry, root: path });
+      const wanting = (reports: typeof before) =>
+        reports.filter(({ ok }) => !ok).map(({ engine }) => engine);
+      return { before: wanting(before), after: wanting(after) };
+    },
+    read: (name: string) => Deno.readTextFile(join(path, name)),
+    [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }),
+  };
+}
+
+const ENGINES = {
+  "etc/docker/daemon.json": '{"log-driver": "json-file", "insecure-registries": ["other:5000"]}',
+  "etc/containers/registries.conf": 'unqualified-search-registries = ["docker.io"]\n',
+  "etc/containerd/config.toml": 'config_path = "/etc/containerd/certs.d"\n',
+  "etc/rancher/k3s/registries.yaml": "# ours\nmirrors:\n  other:\n    endpoint: [http://other]\n",
+};
+
+Deno.test("doctor: a registry without TLS, in each engine's file; what stands there stays", async () => {
+  await using at = await root(ENGINES);
+  const { before, after } = await at.twice({ host: "svc.lan:5000", plain: true });
+  assert.deepEqual(before, ["docker", "podman", "containerd", "k3s"]);
+  assert.deepEqual(after, []);
+  assert.deepEqual(JSON.parse(await at.read("etc/docker/daemon.json")), {
+    "log-driver": "json-file",
+    "insecure-registries": ["other:5000", "svc.lan:5000"],
+  });
+  assert.match(
+    await at.read("etc/containers/registries.conf.d/svc-svc.lan-5000.conf"),
+    /location = "svc\.lan:5000"\ninsecure = true/,
+  );
+  assert.match(
+    await at.read("etc/containerd/certs.d/svc.lan:5000/hosts.toml"),
+    /\[host\."http:\/\/svc\.lan:5000"\]/,
+  );
+  const k3s = await at.read("etc/rancher/k3s/registries.yaml");
+  assert.match(k3s, /^# ours/);
+  assert.match(k3s, /http:\/\/other/);
+  assert.match(k3s, /http:\/\/svc\.lan:5000/);
+});
+
+Deno.test("doctor: a registry with a CA of its own; one with a known CA wants nothing", async () => {
+  await using at = await root(ENGINES);
+  const known = await at.twice({ host: "svc.example", plain: false });
+  assert.deepEqual(known.before, []);
+  const own = await at.twice({
+    host: "svc.example",
+    plain: false,
+    ca: "-----BEGIN CERTIFICATE-----\n",
+  });
+  assert.deepEqual(own, { before: ["docker", "podman", "containerd", "k3s"], after: [] });
+});
+
+Deno.test("doctor: engines that are not there are not asked; docker takes loopback as it is", async () => {
+  await using none = await root({});
+  assert.deepEqual(await checkTrust({ registry: { host: "x", plain: true }, root: none.path }), []);
+  await using at = await root({ "etc/docker/key.json": "" });
+  const [report] = await checkTrust({
+    registry: { host: "localhost:5000", plain: true },
+    root: at.path,
+  });
+  assert.equal(report.ok, true);
+});
+
+Deno.test("doctor: clocks", () => {
+  const now = Date.parse("2030-01-01T00:00:00Z");
+  assert.equal(skewOf(new Date(now).toUTCString(), now + 400, now + 600), 0);
+  assert.equal(skewOf(null, now, now), undefined);
+  assert.equal(skewOf("soon", now, now), undefined);
+  assert.equal(clockCheck(1000).outcome, "ok");
+  assert.match(clockCheck(90_000).detail, /90 s ahead/);
+  assert.match(clockCheck(-90_000).detail, /90 s behind/);
+});
+
+Deno.test("svc doctor: each step, and a refused credential or no server end with 1", async () => {
+  const info = { version: "1", identity: { subject: "me", scopes: ["api"] } };
+  const good = await svcFake(["doctor"], {
+    handler: (_, url) => url.pathname === "/healthz" ? new Response("ok") : Response.json(info),
+  });
+  assert.equal(good.code, 0, good.stdout + good.stderr);
+  assert.match(
+    good.stdout,
+    /^ok {7}server: http:\/\/127\.0\.0\.1:\d+ \(SVC_SERVER\), directly, without TLS$/m,
+  );
+  assert.match(good.stdout, /^ok {7}connection: it answers in \d+ ms$/m);
+  assert.match(good.stdout, /^ok {7}clocks: /m);
+  assert.match(good.stdout, /^ok {7}credential: the server knows you as me \(scopes: api\)$/m);
+  const nobody = await svcFake(["doctor"]);
+  assert.equal(nobody.code, 1);
+  assert.match(nobody.stdout, /^FAILED {3}connection: Cannot reach/m);
+  const late = await svcFake(["doctor"], {
+    handler: () =>
+      Response.json(info, { headers: { date: new Date(Date.now() - 3_600_000).toUTCString() } }),
+  });
+  assert.equal(late.code, 1);
+  assert.match(late.stdout, /^FAILED {3}clocks: the server's is 3[56]\d\d s behind/m);
+});
