@@ -63,6 +63,7 @@ export const CATALOGUE = {
   manifest_invalid: entry(400, 1, "send a manifest the specification allows", "MANIFEST_INVALID"),
   manifest_too_large: entry(413, 1, "a manifest has at most 4 MiB", "MANIFEST_INVALID"),
   manifest_unknown: entry(404, 1, "check the tag or digest", "MANIFEST_UNKNOWN"),
+  body_malformed: entry(400, 1, "send the body as its head announces it", "BLOB_UPLOAD_INVALID"),
   too_many_tags: entry(414, 1, "push the manifest again with the other tags"),
   name_invalid: entry(400, 1, "use a name the specification allows", "NAME_INVALID"),
   name_unknown: entry(404, 1, "check the repository name", "NAME_UNKNOWN"),

@@ -177,6 +177,7 @@ export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const next = await reader.read().catch((cause) => {
+        if (cause instanceof SvcError) throw cause;
         throw new SvcError(
           "cancelled",
           `Cannot receive the body: the connection broke off (${(cause as Error)?.message})`,

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { openFsStore } from "../../backends/store/fs.ts";
+import { openMemStore } from "../../backends/store/mem.ts";
 import { silent } from "../base/log.ts";
 import { digestOf } from "../oci/digest.ts";
 import { createRegistry } from "../registry/registry.ts";
@@ -19,13 +20,15 @@ const ask = (url: string, init: RequestInit = {}) => fetch(url, { ...init, clien
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-async function serve(limits: Partial<Limits> = {}) {
+async function serve(limits: Partial<Limits> = {}, memory = false) {
   const stack = new AsyncDisposableStack();
   const dir = await Deno.makeTempDir({ prefix: "svc-hostile-" });
   stack.defer(() => Deno.remove(dir, { recursive: true }));
   await Deno.writeTextFile(`${dir}/secret`, "not to be seen");
   const store = stack.use(
-    createContentStore(await openFsStore(`${dir}/store`), { log: silent }),
+    createContentStore(memory ? openMemStore() : await openFsStore(`${dir}/store`), {
+      log: silent,
+    }),
   );
   const lifecycle = new Lifecycle();
   lifecycle.serving();
@@ -266,6 +269,27 @@ Deno.test("chunks sent to one upload at the same time: one of each place is take
   assert.deepEqual(commits.sort(), [201, 404, 404, 404]);
   const blob = await ask(`${it.base}/v2/app/blobs/${digestOf(whole)}`);
   assert.deepEqual(new Uint8Array(await blob.arrayBuffer()), whole);
+});
+
+Deno.test("chunks that are malformed are the client's fault; what came before them is kept", async () => {
+  for (const memory of [false, true]) {
+    await using it = await serve({}, memory);
+    for (const wrong of ["zz\r\n", "3\r\nabcd\r\n", "3\nabc\n", `1;${"x".repeat(5000)}\r\n`]) {
+      const location = await it.start();
+      const socket = await dial(it.port);
+      let answer = "";
+      socket.on("data", (bytes) => answer += bytes.toString("utf8"));
+      const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+      const head = `PATCH ${location} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n`;
+      socket.write(`${head}a\r\n0123456789\r\n${wrong}GET /v2/ HTTP/1.1\r\nhost: h\r\n\r\n`);
+      await closed;
+      assert.match(answer, /^HTTP\/1\.1 400 [^]*BLOB_UPLOAD_INVALID/, wrong);
+      assert.equal(answer.split("HTTP/1.1 ").length, 2, "what is behind them is no request");
+      const { headers } = await ask(it.base + location);
+      // Of the chunk that is too long its own bytes were there.
+      assert.match(headers.get("range")!, wrong.includes("abcd") ? /^0-(9|12)$/ : /^0-9$/, wrong);
+    }
+  }
 });
 
 const descriptors = () => [...Deno.readDirSync("/proc/self/fd")].length;

@@ -25,7 +25,7 @@ function shortfall(outcome: Outcome, id: string, limit: number | undefined): unk
         `Cannot accept the body: it has more than ${limit} bytes`,
       );
     case "malformed":
-      return new SvcError("cancelled", "Cannot receive the body: its chunks are malformed");
+      return new SvcError("body_malformed", "Cannot receive the body: its chunks are malformed");
     case "failed":
       return writeError(
         Object.assign(new Error(outcome.message), { code: FULL[outcome.errno] }),

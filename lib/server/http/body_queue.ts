@@ -55,9 +55,9 @@ export class BodyQueue {
   }
 
   /** `why`: what became of the body. */
-  fail(why: string, cause?: unknown): void {
+  fail(why: string, code: "cancelled" | "body_malformed" = "cancelled", cause?: unknown): void {
     if (this.#state === "open") {
-      this.#state = new SvcError("cancelled", `Cannot receive the body: ${why}`, { cause });
+      this.#state = new SvcError(code, `Cannot receive the body: ${why}`, { cause });
     }
     this.#change();
   }

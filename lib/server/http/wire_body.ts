@@ -124,7 +124,7 @@ export class WireBody {
     try {
       end = this.#decoder ? this.#decoder.feed(bytes, take) : this.#count(bytes, take);
     } catch (error) {
-      this.#queue.fail("its chunks are malformed", error);
+      this.#queue.fail("its chunks are malformed", "body_malformed", error);
       return;
     }
     if (end !== undefined) {
