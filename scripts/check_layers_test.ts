@@ -7,6 +7,7 @@ Deno.test("layers: what each place may import", () => {
   equal(objection("main.ts", "backends/store/fs.ts"), undefined);
   equal(objection("backends/deploy/mod.ts", "backends/deploy/bare/mod.ts"), undefined);
   equal(objection("backends/deploy/docker/mod.ts", "backends/deploy/shared/rest.ts"), undefined);
+  equal(objection("backends/store/gcs/bucket.ts", "backends/store/shared/bucket.ts"), undefined);
 });
 
 Deno.test("layers: what is refused, and why", () => {
@@ -15,6 +16,7 @@ Deno.test("layers: what is refused, and why", () => {
   match(objection("lib/client/client.ts", "lib/server/server.ts")!, /lib\/client may import/);
   match(objection("lib/server/server.ts", "backends/store/fs.ts")!, /never imports backends/);
   match(objection("backends/deploy/bare/mod.ts", "backends/deploy/podman/mod.ts")!, /sibling/);
+  match(objection("backends/store/shared/store.ts", "backends/store/s3/bucket.ts")!, /sibling/);
   match(objection("backends/store/fs.ts", "lib/build/engine.ts")!, /backends\/store may import/);
   match(objection("lib/newcomer/x.ts", "lib/base/log.ts")!, /no row/);
   ok(objection("lib/base/log.ts", "main.ts"));

@@ -9,7 +9,7 @@ import { RUNTIME_ARGS } from "../../scripts/build/launcher.ts";
 import { WORKERS } from "../../lib/base/worker.ts";
 import { PART } from "../../backends/store/shared/upload_state.ts";
 import { random, sha256 } from "../contract/bucket_store.ts";
-import { startAzure } from "../peers/azure.ts";
+import { startAzure, withoutAzure } from "../peers/azure.ts";
 import { startGcs } from "../peers/gcs.ts";
 import { startServer } from "./harness.ts";
 
@@ -81,7 +81,8 @@ Deno.test("cloudblob: the version tells the tag, and the doctor knows the storag
   assert.match(text, /no account is named/);
 });
 
-Deno.test("cloudblob: a server on azblob://", async () => {
+const ignore = await withoutAzure();
+Deno.test({ name: "cloudblob: a server on azblob://", ignore }, async () => {
   await using peer = await startAzure();
   // The account from the environment, the container from the value.
   const SVC_STORAGE = peer.location().split("?")[0];

@@ -22,6 +22,21 @@ export interface AzureServer extends AsyncDisposable {
   start: () => Promise<void>;
 }
 
+const RUN = ["run", "-A", "--quiet", "--no-config", "--no-lock", AZURITE];
+
+/** True where it cannot be fetched, which is said; under `CI=true` that is for `startAzure` to fail with. */
+export async function withoutAzure(): Promise<boolean> {
+  if (Deno.env.get("CI") === "true") return false;
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: [...RUN, "--version"],
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).output();
+  if (!success) console.error(`skipped: needs ${AZURITE}`);
+  return !success;
+}
+
 export async function startAzure(): Promise<AzureServer> {
   const dir = await Deno.makeTempDir({ prefix: "svc-azure-" });
   const port = freePort();
@@ -40,7 +55,7 @@ export async function startAzure(): Promise<AzureServer> {
   const start = async () => {
     child = new Deno.Command(Deno.execPath(), {
       args: [
-        ...["run", "-A", "--quiet", "--no-config", "--no-lock", AZURITE],
+        ...RUN,
         ...["--blobHost", "127.0.0.1", "--blobPort", String(port), "--location", dir],
         ...["--silent", "--disableTelemetry", "--skipApiVersionCheck"],
       ],

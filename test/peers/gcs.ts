@@ -30,6 +30,11 @@ export interface GcsServer extends AsyncDisposable {
   credentials: string;
   /** Keys that begin so. */
   keys: (prefix: string) => string[];
+  /**
+   * Asked at every request: refuses it before or after it took effect. For a server that dies: what it sends
+   * from then on is refused.
+   */
+  fault: (() => "before" | "after" | undefined) | undefined;
   /** Requests by signed addresses so far. */
   signed: () => number;
 }
@@ -219,7 +224,12 @@ export async function startGcs(): Promise<GcsServer> {
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
     async (request) => {
       try {
-        return await answer(request);
+        const fault = peer.fault?.();
+        if (fault === "before") throw new Refusal(400, "fault");
+        const response = await answer(request);
+        if (fault === undefined) return response;
+        await response.body?.cancel();
+        throw new Refusal(400, "fault");
       } catch (error) {
         if (!(error instanceof Refusal)) throw error;
         if (!request.bodyUsed) await request.body?.cancel();
@@ -232,7 +242,8 @@ export async function startGcs(): Promise<GcsServer> {
     },
   );
   const endpoint = `http://127.0.0.1:${server.addr.port}`;
-  return {
+  const peer: GcsServer = {
+    fault: undefined,
     location: () => `gs://${BUCKET}/${crypto.randomUUID()}?${new URLSearchParams({ endpoint })}`,
     credentials: keyFile,
     keys: (prefix) => [...objects.keys()].filter((key) => key.startsWith(prefix)).sort(),
@@ -242,4 +253,5 @@ export async function startGcs(): Promise<GcsServer> {
       await Deno.remove(dir, { recursive: true });
     },
   };
+  return peer;
 }
