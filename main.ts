@@ -8,6 +8,7 @@ import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
 import { exists } from "./lib/base/fs.ts";
+import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
@@ -40,8 +41,12 @@ class Signals {
   #hurry = new AbortController();
 
   constructor() {
-    const names: StopSignal[] = Deno.build.os === "windows" ? ["SIGINT"] : ["SIGINT", "SIGTERM"];
-    for (const name of names) Deno.addSignalListener(name, () => this.#receive(name));
+    const names: StopSignal[] = Deno.build.os === "windows"
+      ? ["SIGINT"]
+      : ["SIGINT", "SIGTERM"];
+    for (const name of names) {
+      Deno.addSignalListener(name, () => this.#receive(name));
+    }
   }
 
   /** Aborts with the first signal. */
@@ -77,10 +82,21 @@ async function serveHelp(io: Io): Promise<number> {
   return 0;
 }
 
-async function serve(args: string[], env: Environment, io: Io, signals: Signals): Promise<number> {
-  if (args.includes("--help") || args.includes("-h")) return await serveHelp(io);
-  const { DEFAULT_BACKEND, loadServerConfig } = await import("./lib/config/server_options.ts");
-  const { batchedLines, createLogger, LOG_LEVELS } = await import("./lib/base/log.ts");
+async function serve(
+  args: string[],
+  env: Environment,
+  io: Io,
+  signals: Signals,
+): Promise<number> {
+  if (args.includes("--help") || args.includes("-h")) {
+    return await serveHelp(io);
+  }
+  const { DEFAULT_BACKEND, loadServerConfig } = await import(
+    "./lib/config/server_options.ts"
+  );
+  const { batchedLines, createLogger, LOG_LEVELS } = await import(
+    "./lib/base/log.ts"
+  );
   const { config, warnings } = loadServerConfig(args, env);
   const writer = batchedLines(Deno.stderr);
   const log = createLogger({
@@ -89,18 +105,26 @@ async function serve(args: string[], env: Environment, io: Io, signals: Signals)
     write: writer.write,
   });
   const fatal = (kind: string, error: unknown) => {
-    log.error(kind, { error, stack: error instanceof Error ? error.stack : String(error) });
+    log.error(kind, {
+      error,
+      stack: error instanceof Error ? error.stack : String(error),
+    });
     writer.flush();
     Deno.exit(1);
   };
   addEventListener("error", (event) => fatal("uncaught error", event.error));
-  addEventListener("unhandledrejection", (event) => fatal("unhandled rejection", event.reason));
+  addEventListener(
+    "unhandledrejection",
+    (event) => fatal("unhandled rejection", event.reason),
+  );
   for (const warning of warnings) log.warn(warning);
   try {
     const { selectDeployBackend } = await import("./backends/deploy/mod.ts");
     const selected = selectDeployBackend(config.deployBackend);
     // The default is a backend that this build lacks: a registry and a builder are useful without one.
-    if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) await selected.load();
+    if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) {
+      await selected.load();
+    }
     return await runServer({ config, env, log, signals, selected });
   } finally {
     writer.flush();
@@ -115,7 +139,9 @@ interface ServerRun {
   selected: SelectedBackend;
 }
 
-async function runServer({ config, env, log, signals, selected }: ServerRun): Promise<number> {
+async function runServer(
+  { config, env, log, signals, selected }: ServerRun,
+): Promise<number> {
   const [
     { formatAddress, parseAddress },
     { buildLimits },
@@ -153,7 +179,8 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   ]);
   const address = parseAddress(config.addr, "--addr");
   const dir = resolve(
-    config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
+    config.dataDir ??
+      defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
   );
   const storage = parseStorage(config.storage, dir);
   // What is opened here is released in the opposite order, however this ends.
@@ -161,23 +188,32 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   cleanup.use(await openDataDir(dir));
   const objects = await openStorage(storage, env);
   if (config.registryRedirect && !objects.signedUrl) {
-    log.warn("blobs are not redirected: this storage has no addresses", { storage: storage.shown });
+    log.warn("blobs are not redirected: this storage has no addresses", {
+      storage: storage.shown,
+    });
   }
   const content = cleanup.use(createContentStore(objects, { log }));
   const untagged = untaggedRetention(config.gcUntagged);
   const buildCache = createBuildCacheUpkeep({
     // What was never built here needs no builder to be pruned.
     builder: async () =>
-      await exists(join(dir, "build", "cache")) ? await builder.get() : undefined,
+      await exists(join(dir, "build", "cache"))
+        ? await builder.get()
+        : undefined,
     log,
   });
   const upkeep: Upkeep = {
     ...content.upkeep,
-    collect: buildCache.after((options) => content.upkeep.collect({ untagged, ...options })),
+    collect: buildCache.after((options) =>
+      content.upkeep.collect({ untagged, ...options })
+    ),
   };
   const outside = createOutside({
     advertise: config.advertiseRegistry,
-    dockerConfig: join(env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"), "config.json"),
+    dockerConfig: join(
+      env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"),
+      "config.json",
+    ),
     insecure: config.bareInsecureRegistries,
     userAgent: `svc/${buildInfo().version}`,
     log,
@@ -185,22 +221,35 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const isOwn = outside.isOwn(address);
   const spool = join(dir, "mirror");
   const store = config.registryMirror === undefined ? content : cleanup.use(
-    await openMirror(config, outside, { store: content, objects, spool, isOwn, log }),
+    await openMirror(config, outside, {
+      store: content,
+      objects,
+      spool,
+      isOwn,
+      log,
+    }),
   );
 
   const lifecycle = new Lifecycle();
-  const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
+  const edge = cleanup.use(
+    await openEdge({ config, dataDir: dir, lifecycle, log }),
+  );
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
-  const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
+  const parts = {
+    config,
+    dataDir: dir,
+    snapshotter: snapshotter.get,
+    images: images.get,
+    log,
+  };
   const builder = lazy(() => openBuilder(parts));
   const backend = lazy(() => openBackend(selected, parts));
-  cleanup.defer(async () => {
-    if (snapshotter.made()) (await import("./lib/snapshot/tree_jobs.ts")).closeTreeWorkers();
-  });
+  cleanup.defer(closeIdleWorkers);
   for (const engine of [builder, backend]) {
     cleanup.defer(async () =>
-      await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
+      await (await engine.made()?.catch(() => undefined))
+        ?.[Symbol.asyncDispose]()
     );
   }
   const routes = [
@@ -208,7 +257,8 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       lifecycle,
       access: edge.access,
       build: buildInfo(),
-      registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
+      registryHost: () =>
+        config.advertiseRegistry ?? `localhost:${listener.address.port}`,
       builder: builder.get,
       delegation: serverDelegation(config, join(dir, "build"), log),
       deploy: { name: selected.name, backend: backend.get },
@@ -223,9 +273,17 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       redirectBlobs: config.registryRedirect,
     }),
   ];
-  const listener = await startServer({ ...edge, address, routes, lifecycle, log });
+  const listener = await startServer({
+    ...edge,
+    address,
+    routes,
+    lifecycle,
+    log,
+  });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
-  cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
+  cleanup.defer(() =>
+    void listener.close().catch(() => {/* closed already */})
+  );
   await takeOver(selected, config, backend.get, log);
   // Steps that a crashed server left running are ended now, not when somebody builds next.
   if (await holdsEntries(join(dir, "build", "bundles"))) {
@@ -239,16 +297,24 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     backend: selected.name,
   });
   const housekeeping = setInterval(() => {
-    content.expireUploads(UPLOAD_IDLE_MS).catch((error) => log.warn("expiring uploads", { error }));
+    content.expireUploads(UPLOAD_IDLE_MS).catch((error) =>
+      log.warn("expiring uploads", { error })
+    );
   }, HOUSEKEEPING_MS);
   const { gcInterval: intervalMs } = config;
   await using _gc = intervalMs === undefined
     ? undefined
     : scheduleGc({ intervalMs, collect: upkeep.collect, log });
-  await new Promise((stop) => signals.first.addEventListener("abort", stop, { once: true }));
+  await new Promise((stop) =>
+    signals.first.addEventListener("abort", stop, { once: true })
+  );
   clearInterval(housekeeping);
   log.info("shutting down", { reason: signals.first.reason.message });
-  await stopServer(listener, lifecycle, { graceMs: GRACE_MS, hurry: signals.second, log });
+  await stopServer(listener, lifecycle, {
+    graceMs: GRACE_MS,
+    hurry: signals.second,
+    log,
+  });
   log.info("stopped");
   return 0;
 }
@@ -257,7 +323,10 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
 async function openMirror(
   config: ServerConfig,
   outside: Outside,
-  parts: Pick<ServerMirrorOptions, "store" | "objects" | "spool" | "isOwn" | "log">,
+  parts: Pick<
+    ServerMirrorOptions,
+    "store" | "objects" | "spool" | "isOwn" | "log"
+  >,
 ): Promise<Mirror> {
   const { openServerMirror } = await import("./lib/server/mirror.ts");
   return await openServerMirror({
@@ -294,12 +363,21 @@ async function holdsEntries(path: string): Promise<boolean> {
 }
 
 /** One for the builder's steps and the backend's containers: they share what images have in common. */
-async function snapshots(config: ServerConfig, root: string, log: Logger): Promise<Snapshotter> {
+async function snapshots(
+  config: ServerConfig,
+  root: string,
+  log: Logger,
+): Promise<Snapshotter> {
   const { createSnapshotter } = await import("./lib/snapshot/create.ts");
-  const driver = config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
-    ? config.bareSnapshotter
-    : "auto";
-  return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
+  const driver =
+    config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
+      ? config.bareSnapshotter
+      : "auto";
+  return await createSnapshotter({
+    root: join(root, "snapshots"),
+    driver,
+    log,
+  });
 }
 
 interface EngineParts {
@@ -310,8 +388,15 @@ interface EngineParts {
   log: Logger;
 }
 
-async function openBuilder({ config, dataDir, snapshotter, images, log }: EngineParts) {
-  const [{ createBuilder }, { ENTITLEMENTS }, { openExecutor }, { unpackImage }] = await Promise
+async function openBuilder(
+  { config, dataDir, snapshotter, images, log }: EngineParts,
+) {
+  const [
+    { createBuilder },
+    { ENTITLEMENTS },
+    { openExecutor },
+    { unpackImage },
+  ] = await Promise
     .all([
       import("./lib/build/engine.ts"),
       import("./lib/build/inputs.ts"),
@@ -332,7 +417,9 @@ async function openBuilder({ config, dataDir, snapshotter, images, log }: Engine
     log,
     concurrency: navigator.hardwareConcurrency,
     keepCacheBytes: config.buildCacheKeepBytes,
-    entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
+    entitlements: ENTITLEMENTS.filter((name) =>
+      config.buildEntitlements?.includes(name)
+    ),
     unpack: (image, options) => unpackImage(shared, image, options),
   });
 }
@@ -345,7 +432,10 @@ async function folderName(dataDir: string): Promise<string> {
   return createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
 }
 
-async function openBackend(selected: SelectedBackend, parts: EngineParts): Promise<DeployBackend> {
+async function openBackend(
+  selected: SelectedBackend,
+  parts: EngineParts,
+): Promise<DeployBackend> {
   const [{ open }, { unpackImage }] = await Promise.all([
     selected.load(),
     import("./lib/snapshot/unpack.ts"),
@@ -358,7 +448,10 @@ async function openBackend(selected: SelectedBackend, parts: EngineParts): Promi
     snapshotter,
     images: await images(),
     unpack: (target, image, { onProgress, signal }) =>
-      unpackImage(target, image, { onProgress: onProgress && (() => onProgress()), signal }),
+      unpackImage(target, image, {
+        onProgress: onProgress && (() => onProgress()),
+        signal,
+      }),
     log,
   });
 }

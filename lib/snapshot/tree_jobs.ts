@@ -1,9 +1,6 @@
-/**
- * Heavy work on trees, handed to Workers: apply, diff, finish, copy. A Worker does one job at a time; a
- * few stay for a moment after their last job, because starting one costs tens of milliseconds.
- */
+/** Heavy work on trees, handed to Workers: apply, diff, finish, copy. */
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
-import { startWorker } from "../base/worker.ts";
+import { giveWorker, takeWorker } from "../base/worker_pool.ts";
 import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
 import type { DiffSource } from "./diff_tree.ts";
 
@@ -50,36 +47,6 @@ export type FromWorker =
 const WINDOW = 4 << 20;
 /** Chunks a Worker may send ahead of the reader. */
 const AHEAD = 8;
-const IDLE_MS = 1000;
-const MAX_IDLE = 2;
-
-const idle: { worker: Worker; timer: ReturnType<typeof setTimeout> }[] = [];
-
-function take(): Worker {
-  const waiting = idle.pop();
-  if (!waiting) return startWorker("tree");
-  clearTimeout(waiting.timer);
-  return waiting.worker;
-}
-
-function give(worker: Worker): void {
-  worker.onmessage = worker.onerror = null;
-  if (idle.length >= MAX_IDLE) return worker.terminate();
-  const timer = setTimeout(() => {
-    idle.splice(idle.findIndex((waiting) => waiting.worker === worker), 1);
-    worker.terminate();
-  }, IDLE_MS);
-  idle.push({ worker, timer });
-}
-
-/** Ends the Workers that wait for work; the next job starts new ones. */
-export function closeTreeWorkers(): void {
-  for (const { worker, timer } of idle.splice(0)) {
-    clearTimeout(timer);
-    worker.terminate();
-  }
-}
-
 interface Running<K extends TreeJob["kind"]> {
   /** Settles when the job ends. */
   result: Promise<JobResults[K]>;
@@ -95,7 +62,7 @@ function begin<K extends TreeJob["kind"]>(
   signal?: AbortSignal,
 ): Running<K> {
   signal?.throwIfAborted();
-  const worker = take();
+  const worker = takeWorker("tree");
   const { promise, resolve, reject } = Promise.withResolvers<JobResults[K]>();
   promise.catch(() => {/* the caller may look at it late */});
   let over = false;
@@ -103,7 +70,7 @@ function begin<K extends TreeJob["kind"]>(
     if (over) return;
     over = true;
     signal?.removeEventListener("abort", abort);
-    if (reuse) give(worker);
+    if (reuse) giveWorker("tree", worker);
     else worker.terminate();
     settle();
   };

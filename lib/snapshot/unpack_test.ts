@@ -9,7 +9,7 @@ import { writeTar } from "../oci/tar_write.ts";
 import { canMount } from "../sys/mount.ts";
 import { createSnapshotter } from "./create.ts";
 import type { Snapshotter } from "./snapshotter.ts";
-import { closeTreeWorkers } from "./tree_jobs.ts";
+import { closeIdleWorkers } from "../base/worker_pool.ts";
 import { chainIDs, EMPTY_SNAPSHOT, unpackImage, type UnpackProgress } from "./unpack.ts";
 
 const able = canMount();
@@ -191,4 +191,4 @@ test("an image without layers is an empty snapshot", async (s, folder) => {
   assert.deepEqual(await filesOf(s, EMPTY_SNAPSHOT, folder), []);
 });
 
-Deno.test.afterAll(closeTreeWorkers);
+Deno.test.afterAll(closeIdleWorkers);

@@ -7,7 +7,7 @@ import type { Entitlement } from "../../lib/build/inputs.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
 import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
-import { closeTreeWorkers } from "../../lib/snapshot/tree_jobs.ts";
+import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { unpackImage } from "../../lib/snapshot/unpack.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import type { BuilderFixture } from "./builder.ts";
@@ -63,7 +63,7 @@ export async function openEngine(
     },
     [Symbol.asyncDispose]: async () => {
       await builder[Symbol.asyncDispose]();
-      closeTreeWorkers();
+      closeIdleWorkers();
       await Deno.remove(folder, { recursive: true });
     },
   };

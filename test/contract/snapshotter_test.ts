@@ -1,6 +1,6 @@
 import { createLogger } from "../../lib/base/log.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
-import { closeTreeWorkers } from "../../lib/snapshot/tree_jobs.ts";
+import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { canMount } from "../../lib/sys/mount.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { unmount } from "../../lib/sys/mount.ts";
@@ -33,4 +33,4 @@ for (const driver of ["overlay", "native"] as const) {
   layersContract(test);
 }
 
-Deno.test.afterAll(closeTreeWorkers);
+Deno.test.afterAll(closeIdleWorkers);

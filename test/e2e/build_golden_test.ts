@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
 import type { Builder } from "../../lib/build/builder.ts";
-import { closeTreeWorkers } from "../../lib/snapshot/tree_jobs.ts";
+import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
 import type { NamedContext } from "../../lib/build/inputs.ts";
 import { writeTar } from "../../lib/oci/tar_write.ts";
@@ -137,7 +137,7 @@ Deno.test({
         });
       }
     } finally {
-      closeTreeWorkers();
+      closeIdleWorkers();
       await Deno.remove(folder, { recursive: true });
     }
   },

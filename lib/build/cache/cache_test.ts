@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { CacheMounts } from "../solve/cache_mounts.ts";
-import { closeTreeWorkers } from "../../snapshot/tree_jobs.ts";
+import { closeIdleWorkers } from "../../base/worker_pool.ts";
 import type { SnapshotInfo, Snapshotter } from "../../snapshot/snapshotter.ts";
 import type { CacheRecords } from "../solve/records.ts";
 import { BuildCache } from "./cache.ts";
@@ -128,7 +128,7 @@ Deno.test("cache mounts: counted on disk, kept while held, gone after a crash in
     using next = await again.hold(mount, undefined);
     assert.deepEqual([...Deno.readDirSync(next.path)], []);
   } finally {
-    closeTreeWorkers();
+    closeIdleWorkers();
     await Deno.remove(folder, { recursive: true });
   }
 });

@@ -10,7 +10,14 @@ const port = self as unknown as {
 };
 
 let unpacker: ContextUnpacker | undefined;
-const stop = new AbortController();
+let stop = new AbortController();
+
+/** What a job ends with: the next one begins as the first did. */
+function answer(message: FromContextWorker): void {
+  unpacker = undefined;
+  stop = new AbortController();
+  port.postMessage(message);
+}
 
 async function handle(message: ToContextWorker): Promise<void> {
   switch (message.type) {
@@ -21,13 +28,13 @@ async function handle(message: ToContextWorker): Promise<void> {
       unpacker!.push(message.bytes);
       return port.postMessage({ type: "taken", bytes: message.bytes.length });
     case "end":
-      return port.postMessage({ type: "unpacked", result: unpacker!.finish() });
+      return answer({ type: "unpacked", result: unpacker!.finish() });
     case "copy":
       await copySelections(message.tree, message.selections, {
         ...message.options,
         signal: stop.signal,
       });
-      return port.postMessage({ type: "copied" });
+      return answer({ type: "copied" });
     case "stop":
       stop.abort();
       // A copy answers itself, when it has noticed.

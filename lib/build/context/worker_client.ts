@@ -1,6 +1,6 @@
 /** The side of the context's Worker that stays on the event loop. */
 import { SvcError } from "../../base/errors.ts";
-import { startWorker } from "../../base/worker.ts";
+import { giveWorker, takeWorker } from "../../base/worker_pool.ts";
 import { type CopyOptions, copySelections } from "./copy.ts";
 import { type Selection, type Tree, walk } from "./tree.ts";
 import type { UnpackedContext } from "./unpack_context.ts";
@@ -17,7 +17,8 @@ const FEW_BYTES = 2 << 20;
 const STOP_WITHIN_MS = 2000;
 
 class ContextWorker implements AsyncDisposable {
-  #worker = startWorker("context");
+  #worker = takeWorker("context");
+  #done = false;
   #answer = Promise.withResolvers<FromContextWorker>();
   #inFlight = 0;
   #room = Promise.withResolvers<void>();
@@ -48,7 +49,10 @@ class ContextWorker implements AsyncDisposable {
       this.#ended.resolve();
       if (data.type === "error") {
         this.#answer.reject(new SvcError(data.code, data.message, { help: data.help }));
-      } else this.#answer.resolve(data);
+      } else {
+        this.#done = data.type !== "stopped";
+        this.#answer.resolve(data);
+      }
     };
   }
 
@@ -74,6 +78,7 @@ class ContextWorker implements AsyncDisposable {
   /** Waits until nothing is written any more: what it wrote to is removed or unmounted next. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#release();
+    if (this.#done) return giveWorker("context", this.#worker);
     this.post({ type: "stop" });
     const timer = setTimeout(this.#ended.resolve, STOP_WITHIN_MS);
     await this.#ended.promise;

@@ -1,8 +1,8 @@
 /**
- * Worker that packs one layer: tar bytes in, packed bytes out, both digests on the way. The same input
+ * Worker that packs layers, one after the other: tar bytes in, packed bytes out, both digests on the way. The same input
  * gives the same bytes: no time and no name stand in a header, and the level is told.
  */
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import type { Transform } from "node:stream";
 import { type FromPacker, packStream, type ToPacker } from "./packer_wire.ts";
 
@@ -11,14 +11,17 @@ const port = self as unknown as {
   postMessage(message: FromPacker, transfer?: Transferable[]): void;
 };
 
-const plain = createHash("sha256");
-const packed = createHash("sha256");
+let plain: Hash;
+let packed: Hash;
 let plainSize = 0;
 let size = 0;
 let packer: Transform;
 
 function begin(stream: Transform): void {
   packer = stream;
+  plain = createHash("sha256");
+  packed = createHash("sha256");
+  plainSize = size = 0;
   packer.on("data", (chunk: Uint8Array) => {
     packed.update(chunk);
     size += chunk.length;

@@ -4,7 +4,7 @@
  * both give the same bytes.
  */
 import { SvcError } from "../../base/errors.ts";
-import { startWorker } from "../../base/worker.ts";
+import { giveWorker, takeWorker } from "../../base/worker_pool.ts";
 import { digestOf } from "../../oci/digest.ts";
 import type { Digest } from "../../oci/types.ts";
 import { type FromPacker, type Packing, packWhole, type ToPacker } from "./packer_wire.ts";
@@ -67,7 +67,8 @@ async function packInWorker(
   packing: Packing,
   signal: AbortSignal | undefined,
 ): Promise<PackedLayer> {
-  const worker = startWorker("gzip");
+  const worker = takeWorker("gzip");
+  let done = false;
   const file = await Deno.open(path, { write: true, createNew: true });
   const { promise, resolve, reject } = Promise.withResolvers<PackedLayer>();
   // Observed below; a failure may come before anybody waits for it.
@@ -114,10 +115,12 @@ async function packInWorker(
     }
     send({ type: "end" });
     const { diffID, digest, size } = await promise;
+    done = true;
     return { diffID, digest, size };
   } finally {
     signal?.removeEventListener("abort", abort);
-    worker.terminate();
+    if (done) giveWorker("gzip", worker);
+    else worker.terminate();
     await written.catch(() => {/* reported already */});
     file.close();
   }

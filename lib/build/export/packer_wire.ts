@@ -12,9 +12,9 @@ export interface Packing {
   level: number;
 }
 
-/** Most of gzip's level 6 at half its cost; zstd's own default. */
+/** A layer of programs and documents is 7 % larger than at gzip's level 6, in a third of the time; zstd's own. */
 export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
-  gzip: 4,
+  gzip: 2,
   zstd: 3,
   uncompressed: 0,
 };
