@@ -9,6 +9,7 @@ import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
 import { exists } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
+import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";

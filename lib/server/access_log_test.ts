@@ -29,12 +29,10 @@ async function start(objects: ObjectStore = openMemStore()) {
     store,
     /** The one line of requests with that id, once it is written. */
     async line(id: string): Promise<Line> {
-      for (;;) {
-        const found = lines.filter(({ request }) => request === id);
-        assert.ok(found.length < 2, "one line for one request");
-        if (found.length === 1) return found[0];
-        await new Promise((resolve) => setTimeout(resolve, 5));
-      }
+      const found = () => lines.filter(({ request }) => request === id);
+      await until(() => found().length > 0);
+      assert.equal(found().length, 1, "one line for one request");
+      return found()[0];
     },
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]();
@@ -147,7 +145,11 @@ async function dial(base: string): Promise<{ socket: Socket; received: () => str
 }
 
 async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!await condition()) await new Promise((resolve) => setTimeout(resolve, 5));
+  const end = performance.now() + 60_000;
+  while (!await condition()) {
+    assert.ok(performance.now() < end, "not within a minute");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 }
 
 Deno.test("access log: bytes that a store takes from the connection are counted as any", async () => {
