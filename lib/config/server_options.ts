@@ -52,7 +52,7 @@ export interface LoadedServerConfig {
   config: ServerConfig;
   /** Where a value came from: "--addr", "SVC_ADDR"; no entry where the default holds. */
   sources: Partial<Record<string, string>>;
-  /** Variables named like ours that nothing knows. */
+  /** Variables named like ours that nothing knows, and empty ones that were meant to close the server. */
   warnings: string[];
 }
 
@@ -83,7 +83,7 @@ export function loadServerConfig(
     // IN_BUILD is the start of SERVER_OPTIONS, so its record is part of what was loaded.
     config: values as ServerConfig,
     sources,
-    warnings: unknownVariables(env),
+    warnings: [...unknownVariables(env), ...emptyVariables(env)],
   };
 }
 
@@ -97,4 +97,11 @@ function unknownVariables(env: Readonly<Record<string, string | undefined>>): st
       const near = nearest(name, known);
       return `${name} is not a variable of svc${near ? `; did you mean ${near}?` : ""}`;
     });
+}
+
+/** An empty variable counts as unset: here that leaves open what somebody may believe closed. */
+function emptyVariables(env: Readonly<Record<string, string | undefined>>): string[] {
+  return [...TLS, ...AUTH].flatMap(({ env: [name] }) =>
+    env[name] === "" ? [`${name} is empty and counts as not set`] : []
+  );
 }

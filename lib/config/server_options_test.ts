@@ -197,6 +197,14 @@ Deno.test("server options: an unknown flag and an unknown variable name the near
   ]);
 });
 
+Deno.test("server options: an empty variable of authentication is told", () => {
+  const { warnings } = loadServerConfig([], { SVC_AUTH_TOKEN: "", SVC_TLS_KEY: "", SVC_ADDR: "" });
+  assert.deepEqual(warnings, [
+    "SVC_TLS_KEY is empty and counts as not set",
+    "SVC_AUTH_TOKEN is empty and counts as not set",
+  ]);
+});
+
 Deno.test("server options: bind sources take colons and commas", () => {
   const { config } = loadServerConfig([], { SVC_ALLOW_BIND_SOURCES: "/a:/b,/c" });
   assert.deepEqual(config.allowBindSources, ["/a", "/b", "/c"]);

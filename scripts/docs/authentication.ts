@@ -1,6 +1,8 @@
 /** docs/reference/authentication.md: the documents that an operator writes, scopes and actions. */
+import { SSHSIG_NAMESPACE, TOKEN_EXCHANGE } from "../../lib/api/auth.ts";
 import { ACTIONS } from "../../lib/auth/policy.ts";
 import { SCOPE_HELP } from "../../lib/auth/scope.ts";
+import { KEY_TYPES } from "../../lib/auth/ssh/public_key.ts";
 import { cell, code, table } from "./markdown.ts";
 
 const ACTION_HELP: Record<typeof ACTIONS[number], string> = {
@@ -79,6 +81,49 @@ rules:
 ${narrow("action", actions)}
 Identities of different methods are not told apart by their names alone: name the methods where an
 issuer or a certificate authority is not yours. A rule that names \`pull\` wins over
-\`SVC_REGISTRY_ANONYMOUS_PULL\`.
+\`SVC_REGISTRY_ANONYMOUS_PULL\`. The server's own traffic is bounded by the scope of its credentials, not by
+the policy.
+
+## SSH keys
+
+Keys whose holders may open sessions stand in \`SVC_AUTHORIZED_KEYS\`, or are enrolled with \`svc auth keys\`
+into \`<data-dir>/auth/authorized_keys\`, which may also be edited by hand: changes are taken up within a
+second, and a file that cannot be read leaves the last good one in use. A line is that of sshd(8); its
+comment is the identity, without one the fingerprint is.
+
+    scope="registry:push",expiry-time="20270101Z" ssh-ed25519 AAAA… ci
+
+\`scope\` bounds what sessions are for (default \`api\`), \`expiry-time\` ends the key; \`restrict\` and the
+\`no-…\` options say nothing here. A line with any other option is an error, since it would restrict less
+than it says. Types: ${KEY_TYPES.map(code).join(", ")}; RSA keys have 2048 bits or more.
+
+A session takes two calls: POST \`/.svc/v1/auth/challenge\` with \`{"fingerprint": "SHA256:…"}\` (\`scope\` and
+\`ttl\` where wanted; an hour unless asked otherwise, at most 24h), then POST \`/.svc/v1/auth/session\` with the
+challenge and its SSHSIG in the namespace \`${SSHSIG_NAMESPACE}\`:
+
+    printf %s "$challenge" | ssh-keygen -Y sign -n ${SSHSIG_NAMESPACE} -f ~/.ssh/id_ed25519
+
+A challenge is good once and for two minutes. Sessions end with their key. Under a policy somebody whom it
+does not allow everything enrols and removes keys of the own name only; nobody enrols a scope that the own
+credential lacks.
+
+## Token exchange
+
+Where JWTs are verified, POST \`/.svc/v1/auth/token\` (RFC 8693) turns one into a token of this server that
+is good for an hour, so that a CI job needs no stored secret:
+
+    curl -d grant_type=${TOKEN_EXCHANGE.grantType} \\
+      -d subject_token_type=${TOKEN_EXCHANGE.jwt} \\
+      --data-urlencode "subject_token=$JOB_TOKEN" -d scope=registry:push \\
+      https://svc.example/.svc/v1/auth/token
+
+\`scope\` narrows; a scope that scope map or policy does not grant is refused (\`invalid_scope\`).
+
+## Flight record
+
+\`<data-dir>/activity\`, and one generation before it in \`activity.1\`, hold a line of JSON for everything
+that moved or changed something, pulls included, and for everything that was refused: who, what, which name,
+from where, with which result. Alike entries of the same moment are one with a count. \`svc activity\` shows
+them; nothing secret is in them.
 `;
 }
