@@ -186,3 +186,26 @@ e2eTest(
     });
   },
 );
+
+e2eTest("build outputs: a registry that demands a login gets the caller's, and nobody logs it", {
+  ...NEEDS,
+  commands: [...NEEDS.commands, "docker-registry"],
+}, async () => {
+  await using registry = await startDockerRegistry({ login: true });
+  await using server = await startServer({ env: { DOCKER_CONFIG: "/nonexistent" } });
+  const base = await baseImage(server, "base:1");
+  await inFolder(appFiles(base.name), async (folder) => {
+    const name = `${registry.host}/team/app:v1`;
+    const args = ["build", "-t", name, `${folder}/context`];
+    const refused = await server.svc(args, { env: { DOCKER_CONFIG: "/nonexistent" } });
+    assert.equal(refused.code, 1);
+    const auths = { [registry.host]: { auth: btoa("user:secret") } };
+    await Deno.writeTextFile(`${folder}/config.json`, JSON.stringify({ auths }));
+    const pushed = await server.svc(args, { env: { DOCKER_CONFIG: folder } });
+    assert.equal(pushed.code, 0, pushed.stderr);
+    assert.match(pushed.stdout, new RegExp(`^${name}@sha256:`));
+    for (const text of ["user:secret", btoa("user:secret"), '"secret"']) {
+      assert.ok(!server.log().includes(text), "the login is in the log");
+    }
+  });
+});
