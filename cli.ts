@@ -40,6 +40,7 @@ export const COMMANDS: readonly Command[] = [
       "svc build -t app:v1 .",
       "svc build -t app:dev -f docker/Dockerfile --target dev --build-arg VERSION=2 .",
       "tar -c -C app . | svc build -q -",
+      "svc build -t app:v1 https://github.com/org/app.git#main:docker",
     ],
     run: () => import("./lib/commands/build.ts"),
   }),

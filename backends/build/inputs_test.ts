@@ -269,6 +269,32 @@ test("named contexts: archives, URLs, images; each before stages and images", as
   assert.equal((await build(fixture.builder, files, request)).result.ran, 0);
 });
 
+test("a context that the server fetches: git, an archive, a Dockerfile", async (fixture) => {
+  await using servers = await startServers(join(fixture.folder, "served"));
+  const entry = (path: string, text: string) => {
+    const body = new TextEncoder().encode(text);
+    return { path, type: "file" as const, size: body.length, body };
+  };
+  const archive = await new Response(writeTar([
+    entry("Dockerfile", "FROM base\nCOPY . /all/\nRUN ls /all\n"),
+    entry(".dockerignore", "hidden\nDockerfile\n.dockerignore\n"),
+    entry("hidden", "h"),
+    entry("seen", "s"),
+  ])).bytes();
+  const { contexts } = servers.fill({
+    name: "remote",
+    dockerfile: "",
+    contexts: { tar: "{{http}}/a.tar", file: "{{http}}/recipe", git: "{{git}}" },
+    serve: { "/a.tar": archive, "/recipe": "FROM base\nRUN echo alone\n" },
+  });
+  const from = async (contextUrl: string) =>
+    (await build(fixture.builder, {}, { contextUrl })).output;
+  assert.equal(await from(String(contexts!.tar)), "seen\n");
+  assert.equal(await from(String(contexts!.file)), "alone\n");
+  await assert.rejects(from(String(contexts!.git)), /Dockerfile is not in the build context/);
+  await assert.rejects(from("nonsense"), { code: "argument_invalid" });
+});
+
 test("COPY --parents", async (fixture) => {
   await build(fixture.builder, {
     Dockerfile: [

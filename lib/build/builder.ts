@@ -26,6 +26,11 @@ export interface BuildRequest extends BuildDelivery {
    * read.
    */
   context: ReadableStream<Uint8Array> | RemoteContext;
+  /**
+   * Takes the place of `context`, which is not read: a git repository, or a tar archive or a Dockerfile
+   * behind a URL.
+   */
+  contextUrl?: string;
   /** Default: there are none, and a step that requires one fails. */
   secrets?: SecretSource;
   /** Default: there is no agent, and a step that requires one fails. */

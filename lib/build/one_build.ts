@@ -8,6 +8,7 @@ import { Attestations, checkAttestations } from "./attest/attest.ts";
 import type { BuildRequest } from "./builder.ts";
 import { mountIds } from "./cache/export.ts";
 import { openImports } from "./cache/places.ts";
+import { fetchedContext, fetchedSource } from "./context/fetched.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
 import type { SolvedPlan } from "./export/assemble.ts";
@@ -108,12 +109,12 @@ export class OneBuild {
     const began = performance.now();
     const startedOn = Date.now();
     const platforms = parsePlatforms(request.platform);
-    const context = await this.#receive();
-    this.#used.push(context);
     const { workspace, records, cacheMounts } = engine;
     const { secrets, ssh, noCache } = request;
     const trees = new Trees({ workspace, records, ssh, signal });
-    this.#used.unshift(trees);
+    this.#used.push(trees);
+    const context = await this.#receive(trees);
+    this.#used.push(context);
     const dockerfile = this.#dockerfile(context);
     const plans = await this.#plan(dockerfile, platforms);
     for (const { message, line } of plans[0].warnings) reporter.warning(message, line);
@@ -206,12 +207,19 @@ export class OneBuild {
     return solved.map((one) => (one as PromiseFulfilledResult<SolvedPlan>).value);
   }
 
-  async #receive(): Promise<Context> {
+  async #receive(trees: Trees): Promise<Context> {
     const { engine, contexts, request, reporter, signal } = this.#parts;
+    const { contextUrl } = request;
     reporter.announce(CONTEXT);
     reporter.step(CONTEXT.id, { type: "start" });
     let shown = 0;
     try {
+      if (contextUrl !== undefined) {
+        const fetching = { ...CONTEXT, text: contextUrl, tree: fetchedSource(contextUrl) };
+        const tree = await trees.open(fetching, reporter);
+        reporter.done(CONTEXT.id, "ran", false);
+        return fetchedContext(contextUrl, tree, request.dockerfile);
+      }
       const context = await receiveContext(request.context, {
         directory: engine.workspace.path("contexts"),
         dockerfile: request.dockerfile,

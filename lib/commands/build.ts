@@ -145,6 +145,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   };
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
+  if (context.url !== undefined) query.set("remote", context.url);
   const state = new BuildState();
   const quiet = values.quiet ?? false;
   const mode = chooseMode(values, io);

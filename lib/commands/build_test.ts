@@ -205,6 +205,16 @@ Deno.test("build: a server that answers before it took the context is understood
   }
 });
 
+Deno.test("build: what the server fetches is named, and nothing is sent", async () => {
+  const url = "https://host.example/x.git#main:docker";
+  const sent = await svcFake(["build", "-f", "app.Dockerfile", url], {
+    handler: answering(...STORY, { type: "result", result }),
+  });
+  assert.equal(sent.code, 0, sent.stderr);
+  const query = new URLSearchParams(sent.requests.at(-1)!.split("?")[1]);
+  assert.deepEqual([query.get("remote"), query.get("dockerfile")], [url, "app.Dockerfile"]);
+});
+
 Deno.test("build: bad input is refused before anything is sent", async () => {
   const root = await folder({ "other/file": "" });
   try {
@@ -223,7 +233,6 @@ Deno.test("build: bad input is refused before anything is sent", async () => {
         /Cannot read build context \/nonexistent\/folder: there is no such/,
       ],
       [[join(root, "other/file")], 2, /it is not a directory/],
-      [["https://example.com/x.git"], 1, /not in this build yet/],
       [["-f", "-", "-"], 2, /cannot both come from standard input/],
       [["--build-arg", "=1", root], 2, /Cannot read --build-arg/],
       [["--progress", "loud", root], 2, /--progress: "loud" is not one of/],

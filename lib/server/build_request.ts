@@ -25,6 +25,7 @@ export const BUILD_PARAMETERS = [
   "pull",
   "network",
   "allow",
+  "remote",
 ] as const;
 
 const IMAGE = "docker-image://";
@@ -86,5 +87,6 @@ export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
     ...(allow.length > 0 && { allow }),
     ...(network && { network: word("network", network, NETWORKS) }),
     ...(query.bool("pull") && { pull: true }),
+    ...(query.text("remote") && { contextUrl: query.text("remote") }),
   };
 }

@@ -41,6 +41,20 @@ function readText(root: string, path: string): string | undefined {
   }
 }
 
+/** Reads the Dockerfile, then removes what the rules beside it or in .dockerignore leave out. */
+export function applyRules(
+  root: string,
+  path: string,
+  digests: Map<string, string>,
+): { dockerfile?: string; ignore: string } {
+  const dockerfile = readText(root, path);
+  const rules = ignoreFiles(path).map((file) => readText(root, file));
+  const text = rules.find((rule) => rule !== undefined) ?? "";
+  const ignore = parseIgnore(text);
+  if (!ignore.empty) applyIgnore(root, ignore, digests);
+  return { ignore: text, ...(dockerfile !== undefined && { dockerfile }) };
+}
+
 /** Synchronous; every call may throw `context_invalid` or `archive_invalid`. */
 export class ContextUnpacker {
   #digests = new Map<string, string>();
@@ -64,16 +78,12 @@ export class ContextUnpacker {
 
   finish(): UnpackedContext {
     this.#parser.finish();
-    const dockerfile = readText(this.root, this.dockerfile);
-    const rules = ignoreFiles(this.dockerfile).map((path) => readText(this.root, path));
-    const text = rules.find((rule) => rule !== undefined) ?? "";
-    const ignore = parseIgnore(text);
-    if (!ignore.empty) applyIgnore(this.root, ignore, this.#digests);
+    const { dockerfile, ignore } = applyRules(this.root, this.dockerfile, this.#digests);
     // The removals above touched the folders' times: only now are they what the archive says.
     this.#extractor.finish();
     return {
       digests: this.#digests,
-      ignore: text,
+      ignore,
       ...(dockerfile !== undefined && { dockerfile }),
     };
   }

@@ -17,6 +17,9 @@ export interface TreesDeps {
   signal: AbortSignal;
 }
 
+/** What a tree is for, in events and errors. */
+export type Fetching = Pick<TreeVertex, "id" | "text" | "tree">;
+
 export class Trees implements AsyncDisposable {
   #deps: TreesDeps;
   #identities = new Map<TreeSource, Promise<string | undefined>>();
@@ -36,7 +39,7 @@ export class Trees implements AsyncDisposable {
     return known;
   }
 
-  async open(vertex: TreeVertex, reporter?: Reporter): Promise<Tree> {
+  async open(vertex: Fetching, reporter?: Reporter): Promise<Tree> {
     let known = this.#trees.get(vertex.tree);
     if (!known) {
       if (!reporter) {
@@ -49,7 +52,7 @@ export class Trees implements AsyncDisposable {
     return await known;
   }
 
-  #tools(vertex: TreeVertex, reporter: Reporter): TreeTools {
+  #tools(vertex: Fetching, reporter: Reporter): TreeTools {
     const { workspace, records, ssh, signal } = this.#deps;
     return {
       temporary: () => workspace.temporary(),

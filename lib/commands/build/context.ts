@@ -9,6 +9,8 @@ import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
 
 export interface SentContext {
+  /** Where the server fetches it; the archive is then empty. */
+  url?: string;
   /** The archive; nothing is read before it is. */
   body: ReadableStream<Uint8Array>;
   /** Path of the Dockerfile inside the archive. */
@@ -109,14 +111,10 @@ async function readOptional(path: string): Promise<string | undefined> {
   }
 }
 
+/** What the server fetches itself. */
+const ELSEWHERE = /^(https?|ssh|git):\/\/|^git@|^github\.com\//;
+
 async function contextRoot(directory: string): Promise<string> {
-  if (/^(https?|ssh|git):\/\/|^git@/.test(directory)) {
-    throw new SvcError(
-      "not_in_build",
-      `Cannot build from ${directory}: contexts from another place are not in this build yet`,
-      { help: "fetch it first and name the folder" },
-    );
-  }
   try {
     const root = await Deno.realPath(directory);
     if ((await Deno.stat(root)).isDirectory) return root;
@@ -182,6 +180,11 @@ export async function openContext(
     if (refusal) throw new SvcError("usage", `Cannot build: ${refusal}`);
     const name = file ?? "Dockerfile";
     return { body: io.stdin.readable, dockerfile: name, source: { name }, shown: (text) => text };
+  }
+  if (ELSEWHERE.test(directory)) {
+    const name = file ?? "Dockerfile";
+    const body = new Blob([]).stream();
+    return { url: directory, body, dockerfile: name, source: { name }, shown: (text) => text };
   }
   const root = await contextRoot(directory);
   const dockerfile = await findDockerfile(root, directory, file, io);

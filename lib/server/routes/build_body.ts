@@ -27,12 +27,13 @@ export function contextTooLarge(limit: number): SvcError {
 
 /** The body with its size bounded. Throws `too_large` where its declared length says so already. */
 export function contextBody(request: Request, limit: number | undefined): Body {
-  if (!request.body) {
-    throw new SvcError("context_invalid", "Cannot build: the request has no body");
-  }
+  // A build whose context is fetched needs none.
+  const fetched = new URL(request.url).searchParams.has("remote");
+  const body = request.body ?? (fetched ? new Blob([]).stream() : undefined);
+  if (!body) throw new SvcError("context_invalid", "Cannot build: the request has no body");
   const declared = Number(request.headers.get("content-length") ?? 0);
   if (limit !== undefined && declared > limit) throw contextTooLarge(limit);
-  const reader = request.body.getReader();
+  const reader = body.getReader();
   let ended = false;
   let size = 0;
   let moved = performance.now();

@@ -1,0 +1,40 @@
+/** A build context that the server fetches: a git repository, an archive or a Dockerfile behind a URL. */
+import { SvcError } from "../../base/errors.ts";
+import { parseIgnore } from "../parse/ignore.ts";
+import type { TreeSource } from "../plan/graph.ts";
+import { gitTree } from "./git_tree.ts";
+import { parseGitUrl } from "./git_url.ts";
+import { fileNameOf, httpTree, isHttpUrl } from "./http_tree.ts";
+import type { Context } from "./receive.ts";
+import type { Tree } from "./tree.ts";
+import { applyRules } from "./unpack_context.ts";
+
+/** Throws `argument_invalid` for what is no address. */
+export function fetchedSource(url: string): TreeSource {
+  const git = parseGitUrl(url);
+  if (git) return gitTree(git);
+  if (isHttpUrl(url)) return httpTree(url, { unpack: true });
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot build from ${url}: it is no URL and no git repository`,
+  );
+}
+
+/**
+ * The tree as a context, its .dockerignore applied. A URL that is no archive is the Dockerfile itself, and
+ * there is nothing to copy. Whoever opened the tree disposes of it.
+ */
+export function fetchedContext(url: string, tree: Tree, path: string): Context {
+  const { dockerfile, ignore } = applyRules(tree.root, path, new Map());
+  const alone = dockerfile === undefined && !parseGitUrl(url)
+    ? applyRules(tree.root, fileNameOf(url), new Map()).dockerfile
+    : undefined;
+  const text = dockerfile ?? alone;
+  return {
+    tree: { root: tree.root, ownersKept: false },
+    received: 0,
+    ignore: parseIgnore(ignore),
+    ...(text !== undefined && { dockerfile: text }),
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
