@@ -9,7 +9,6 @@ import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
 import { exists } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
-import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
@@ -42,12 +41,8 @@ class Signals {
   #hurry = new AbortController();
 
   constructor() {
-    const names: StopSignal[] = Deno.build.os === "windows"
-      ? ["SIGINT"]
-      : ["SIGINT", "SIGTERM"];
-    for (const name of names) {
-      Deno.addSignalListener(name, () => this.#receive(name));
-    }
+    const names: StopSignal[] = Deno.build.os === "windows" ? ["SIGINT"] : ["SIGINT", "SIGTERM"];
+    for (const name of names) Deno.addSignalListener(name, () => this.#receive(name));
   }
 
   /** Aborts with the first signal. */
@@ -83,21 +78,10 @@ async function serveHelp(io: Io): Promise<number> {
   return 0;
 }
 
-async function serve(
-  args: string[],
-  env: Environment,
-  io: Io,
-  signals: Signals,
-): Promise<number> {
-  if (args.includes("--help") || args.includes("-h")) {
-    return await serveHelp(io);
-  }
-  const { DEFAULT_BACKEND, loadServerConfig } = await import(
-    "./lib/config/server_options.ts"
-  );
-  const { batchedLines, createLogger, LOG_LEVELS } = await import(
-    "./lib/base/log.ts"
-  );
+async function serve(args: string[], env: Environment, io: Io, signals: Signals): Promise<number> {
+  if (args.includes("--help") || args.includes("-h")) return await serveHelp(io);
+  const { DEFAULT_BACKEND, loadServerConfig } = await import("./lib/config/server_options.ts");
+  const { batchedLines, createLogger, LOG_LEVELS } = await import("./lib/base/log.ts");
   const { config, warnings } = loadServerConfig(args, env);
   const writer = batchedLines(Deno.stderr);
   const log = createLogger({
@@ -106,26 +90,18 @@ async function serve(
     write: writer.write,
   });
   const fatal = (kind: string, error: unknown) => {
-    log.error(kind, {
-      error,
-      stack: error instanceof Error ? error.stack : String(error),
-    });
+    log.error(kind, { error, stack: error instanceof Error ? error.stack : String(error) });
     writer.flush();
     Deno.exit(1);
   };
   addEventListener("error", (event) => fatal("uncaught error", event.error));
-  addEventListener(
-    "unhandledrejection",
-    (event) => fatal("unhandled rejection", event.reason),
-  );
+  addEventListener("unhandledrejection", (event) => fatal("unhandled rejection", event.reason));
   for (const warning of warnings) log.warn(warning);
   try {
     const { selectDeployBackend } = await import("./backends/deploy/mod.ts");
     const selected = selectDeployBackend(config.deployBackend);
     // The default is a backend that this build lacks: a registry and a builder are useful without one.
-    if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) {
-      await selected.load();
-    }
+    if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) await selected.load();
     return await runServer({ config, env, log, signals, selected });
   } finally {
     writer.flush();
@@ -140,9 +116,7 @@ interface ServerRun {
   selected: SelectedBackend;
 }
 
-async function runServer(
-  { config, env, log, signals, selected }: ServerRun,
-): Promise<number> {
+async function runServer({ config, env, log, signals, selected }: ServerRun): Promise<number> {
   const [
     { formatAddress, parseAddress },
     { buildLimits },
@@ -180,8 +154,7 @@ async function runServer(
   ]);
   const address = parseAddress(config.addr, "--addr");
   const dir = resolve(
-    config.dataDir ??
-      defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
+    config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
   );
   const storage = parseStorage(config.storage, dir);
   // What is opened here is released in the opposite order, however this ends.
@@ -189,32 +162,23 @@ async function runServer(
   cleanup.use(await openDataDir(dir));
   const objects = await openStorage(storage, env);
   if (config.registryRedirect && !objects.signedUrl) {
-    log.warn("blobs are not redirected: this storage has no addresses", {
-      storage: storage.shown,
-    });
+    log.warn("blobs are not redirected: this storage has no addresses", { storage: storage.shown });
   }
   const content = cleanup.use(createContentStore(objects, { log }));
   const untagged = untaggedRetention(config.gcUntagged);
   const buildCache = createBuildCacheUpkeep({
     // What was never built here needs no builder to be pruned.
     builder: async () =>
-      await exists(join(dir, "build", "cache"))
-        ? await builder.get()
-        : undefined,
+      await exists(join(dir, "build", "cache")) ? await builder.get() : undefined,
     log,
   });
   const upkeep: Upkeep = {
     ...content.upkeep,
-    collect: buildCache.after((options) =>
-      content.upkeep.collect({ untagged, ...options })
-    ),
+    collect: buildCache.after((options) => content.upkeep.collect({ untagged, ...options })),
   };
   const outside = createOutside({
     advertise: config.advertiseRegistry,
-    dockerConfig: join(
-      env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"),
-      "config.json",
-    ),
+    dockerConfig: join(env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"), "config.json"),
     insecure: config.bareInsecureRegistries,
     userAgent: `svc/${buildInfo().version}`,
     log,
@@ -222,35 +186,20 @@ async function runServer(
   const isOwn = outside.isOwn(address);
   const spool = join(dir, "mirror");
   const store = config.registryMirror === undefined ? content : cleanup.use(
-    await openMirror(config, outside, {
-      store: content,
-      objects,
-      spool,
-      isOwn,
-      log,
-    }),
+    await openMirror(config, outside, { store: content, objects, spool, isOwn, log }),
   );
 
   const lifecycle = new Lifecycle();
-  const edge = cleanup.use(
-    await openEdge({ config, dataDir: dir, lifecycle, log }),
-  );
+  const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
-  const parts = {
-    config,
-    dataDir: dir,
-    snapshotter: snapshotter.get,
-    images: images.get,
-    log,
-  };
+  const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
   const builder = lazy(() => openBuilder(parts));
   const backend = lazy(() => openBackend(selected, parts));
   cleanup.defer(closeIdleWorkers);
   for (const engine of [builder, backend]) {
     cleanup.defer(async () =>
-      await (await engine.made()?.catch(() => undefined))
-        ?.[Symbol.asyncDispose]()
+      await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
     );
   }
   const routes = [
@@ -258,8 +207,7 @@ async function runServer(
       lifecycle,
       access: edge.access,
       build: buildInfo(),
-      registryHost: () =>
-        config.advertiseRegistry ?? `localhost:${listener.address.port}`,
+      registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
       builder: builder.get,
       delegation: serverDelegation(config, join(dir, "build"), log),
       deploy: { name: selected.name, backend: backend.get },
@@ -274,17 +222,9 @@ async function runServer(
       redirectBlobs: config.registryRedirect,
     }),
   ];
-  const listener = await startServer({
-    ...edge,
-    address,
-    routes,
-    lifecycle,
-    log,
-  });
+  const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
-  cleanup.defer(() =>
-    void listener.close().catch(() => {/* closed already */})
-  );
+  cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   await takeOver(selected, config, backend.get, log);
   // Steps that a crashed server left running are ended now, not when somebody builds next.
   if (await holdsEntries(join(dir, "build", "bundles"))) {
@@ -298,24 +238,16 @@ async function runServer(
     backend: selected.name,
   });
   const housekeeping = setInterval(() => {
-    content.expireUploads(UPLOAD_IDLE_MS).catch((error) =>
-      log.warn("expiring uploads", { error })
-    );
+    content.expireUploads(UPLOAD_IDLE_MS).catch((error) => log.warn("expiring uploads", { error }));
   }, HOUSEKEEPING_MS);
   const { gcInterval: intervalMs } = config;
   await using _gc = intervalMs === undefined
     ? undefined
     : scheduleGc({ intervalMs, collect: upkeep.collect, log });
-  await new Promise((stop) =>
-    signals.first.addEventListener("abort", stop, { once: true })
-  );
+  await new Promise((stop) => signals.first.addEventListener("abort", stop, { once: true }));
   clearInterval(housekeeping);
   log.info("shutting down", { reason: signals.first.reason.message });
-  await stopServer(listener, lifecycle, {
-    graceMs: GRACE_MS,
-    hurry: signals.second,
-    log,
-  });
+  await stopServer(listener, lifecycle, { graceMs: GRACE_MS, hurry: signals.second, log });
   log.info("stopped");
   return 0;
 }
@@ -324,10 +256,7 @@ async function runServer(
 async function openMirror(
   config: ServerConfig,
   outside: Outside,
-  parts: Pick<
-    ServerMirrorOptions,
-    "store" | "objects" | "spool" | "isOwn" | "log"
-  >,
+  parts: Pick<ServerMirrorOptions, "store" | "objects" | "spool" | "isOwn" | "log">,
 ): Promise<Mirror> {
   const { openServerMirror } = await import("./lib/server/mirror.ts");
   return await openServerMirror({
@@ -349,8 +278,7 @@ async function imageResolver(
     local,
     isOwn: isOwn(address),
     ownHost: () => advertised ?? `localhost:${address.port}`,
-    remote: (host, login) =>
-      remote(host, login && { credentials: () => Promise.resolve(login) }),
+    remote: (host, login) => remote(host, login && { credentials: () => Promise.resolve(login) }),
   });
 }
 
@@ -364,21 +292,12 @@ async function holdsEntries(path: string): Promise<boolean> {
 }
 
 /** One for the builder's steps and the backend's containers: they share what images have in common. */
-async function snapshots(
-  config: ServerConfig,
-  root: string,
-  log: Logger,
-): Promise<Snapshotter> {
+async function snapshots(config: ServerConfig, root: string, log: Logger): Promise<Snapshotter> {
   const { createSnapshotter } = await import("./lib/snapshot/create.ts");
-  const driver =
-    config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
-      ? config.bareSnapshotter
-      : "auto";
-  return await createSnapshotter({
-    root: join(root, "snapshots"),
-    driver,
-    log,
-  });
+  const driver = config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
+    ? config.bareSnapshotter
+    : "auto";
+  return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
 }
 
 interface EngineParts {
@@ -389,15 +308,8 @@ interface EngineParts {
   log: Logger;
 }
 
-async function openBuilder(
-  { config, dataDir, snapshotter, images, log }: EngineParts,
-) {
-  const [
-    { createBuilder },
-    { ENTITLEMENTS },
-    { openExecutor },
-    { unpackImage },
-  ] = await Promise
+async function openBuilder({ config, dataDir, snapshotter, images, log }: EngineParts) {
+  const [{ createBuilder }, { ENTITLEMENTS }, { openExecutor }, { unpackImage }] = await Promise
     .all([
       import("./lib/build/engine.ts"),
       import("./lib/build/inputs.ts"),
@@ -418,9 +330,7 @@ async function openBuilder(
     log,
     concurrency: navigator.hardwareConcurrency,
     keepCacheBytes: config.buildCacheKeepBytes,
-    entitlements: ENTITLEMENTS.filter((name) =>
-      config.buildEntitlements?.includes(name)
-    ),
+    entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
     unpack: (image, options) => unpackImage(shared, image, options),
   });
 }
@@ -433,10 +343,7 @@ async function folderName(dataDir: string): Promise<string> {
   return createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
 }
 
-async function openBackend(
-  selected: SelectedBackend,
-  parts: EngineParts,
-): Promise<DeployBackend> {
+async function openBackend(selected: SelectedBackend, parts: EngineParts): Promise<DeployBackend> {
   const [{ open }, { unpackImage }] = await Promise.all([
     selected.load(),
     import("./lib/snapshot/unpack.ts"),
@@ -449,10 +356,7 @@ async function openBackend(
     snapshotter,
     images: await images(),
     unpack: (target, image, { onProgress, signal }) =>
-      unpackImage(target, image, {
-        onProgress: onProgress && (() => onProgress()),
-        signal,
-      }),
+      unpackImage(target, image, { onProgress: onProgress && (() => onProgress()), signal }),
     log,
   });
 }
