@@ -70,6 +70,6 @@ export class Authenticator {
       this.#cache.set(token, verified);
       return verified;
     }
-    throw refusedCredential("no verifier knows it");
+    throw refusedCredential("it is not known here");
   }
 }

@@ -112,6 +112,11 @@ Deno.test("auth: the static token, its challenges, and what stays open", async (
   assert.equal((await registry.json()).errors[0].code, "UNAUTHORIZED");
   assert.equal(await server.status("GET", "/v2/", { basic: "me:the-token" }), 200);
   assert.equal(await server.status("GET", "/v2/", { basic: "me:the-tokem" }), 401);
+  for (const size of [8000, 15_000, 40_000, 200_000]) {
+    const status = await server.status("GET", INFO, { token: "x".repeat(size) }).catch(() => 431);
+    assert(status === 401 || status === 431, `${size}: ${status}`);
+  }
+  assert.equal(await server.status("GET", INFO, { token: "the-token" }), 200);
   const info = await (await server.call("GET", INFO, { token: "the-token" })).json();
   assert.equal(info.identity.subject, "token");
   assert.doesNotMatch(server.log(), /the-toke/);
