@@ -275,6 +275,18 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/doctor.ts"),
   }),
   command({
+    name: "completion",
+    usage: "bash|zsh|fish",
+    summary: "Write a shell's completion of svc: commands, options, verbs and contexts.",
+    description:
+      "For bash: source <(svc completion bash), in ~/.bashrc; for zsh the same in ~/.zshrc; for fish: " +
+      "svc completion fish | source.",
+    options: options.NO_OPTIONS,
+    positionals: { min: 1, max: Infinity, names: "SHELL" },
+    examples: ["source <(svc completion bash)"],
+    run: () => import("./lib/commands/completion.ts"),
+  }),
+  command({
     name: "version",
     usage: "[OPTIONS]",
     summary: "Show the version of this executable.",

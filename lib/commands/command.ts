@@ -30,6 +30,8 @@ export interface Invocation<T extends readonly AnyOption[] = readonly []> {
   io: Io;
   /** Ends with the command: tunnels, sockets, helper processes. */
   cleanup?: AsyncDisposableStack;
+  /** The command table; absent as the hooks are. */
+  commands?: readonly Command[];
   /** Absent where nothing was composed, as in tests of other commands. */
   hooks?: Hooks;
 }

@@ -79,7 +79,12 @@ function checkCount(row: Command, words: readonly string[]): void {
   });
 }
 
-async function runCommand(row: Command, rest: string[], context: CliContext): Promise<number> {
+async function runCommand(
+  row: Command,
+  rest: string[],
+  context: CliContext,
+  commands: readonly Command[],
+): Promise<number> {
   const load = row.load;
   if (!load) return await context.serve(rest);
   const { values, positionals, sources } = loadOptions([...row.options, ...GLOBAL_OPTIONS], {
@@ -97,6 +102,7 @@ async function runCommand(row: Command, rest: string[], context: CliContext): Pr
     {
       values,
       cleanup,
+      commands,
       positionals,
       sources,
       env: context.env,
@@ -113,13 +119,15 @@ async function route(
 ): Promise<number> {
   const { name, rest } = splitCommand(args);
   if (name === undefined) {
-    if (rest.includes("--version")) return await runCommand(find(table, "version"), [], context);
+    if (rest.includes("--version")) {
+      return await runCommand(find(table, "version"), [], context, table);
+    }
     await context.io.stdout.write(overview(table));
     return 0;
   }
-  if (name !== "help") return await runCommand(find(table, name), rest, context);
+  if (name !== "help") return await runCommand(find(table, name), rest, context, table);
   const topic = rest.find((word) => !word.startsWith("-"));
-  if (topic !== undefined) return await runCommand(find(table, topic), ["--help"], context);
+  if (topic !== undefined) return await runCommand(find(table, topic), ["--help"], context, table);
   await context.io.stdout.write(overview(table));
   return 0;
 }
