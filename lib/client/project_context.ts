@@ -88,7 +88,7 @@ async function parse(text: string, path: string): Promise<unknown> {
       throw wrong(cause, "JSON");
     }
   }
-  const { parse } = await import("yaml");
+  const { parse } = await import("./yaml.ts");
   try {
     return parse(text, { maxAliasCount: 100, logLevel: "error" });
   } catch (cause) {

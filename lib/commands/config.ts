@@ -66,7 +66,7 @@ async function currentContext({ invocation: { io }, path }: Call): Promise<void>
 
 async function show(io: Invocation["io"], json: boolean, document: unknown): Promise<void> {
   if (json) return await io.stdout.write(JSON.stringify(document) + "\n");
-  const { stringify } = await import("yaml");
+  const { stringify } = await import("../client/yaml.ts");
   await io.stdout.write(stringify(document, { lineWidth: 0 }));
 }
 

@@ -213,7 +213,7 @@ async function k3s({ registry, root }: TrustInput): Promise<TrustReport | undefi
     return { engine, ok: true, detail: "nothing has to be set for TLS with a known CA", fixes: [] };
   }
   const path = join(folder, "registries.yaml");
-  const { isMap, parseDocument } = await import("yaml");
+  const { isMap, parseDocument } = await import("../yaml.ts");
   const document = parseDocument(await text(path) ?? "");
   if (document.errors.length > 0 || (document.contents && !isMap(document.contents))) {
     throw new SvcError("config_invalid", `Cannot check k3s: ${path} is not YAML of its form`, {

@@ -70,7 +70,7 @@ const bad = (what: string, help?: string) =>
   });
 
 async function readAll(env: Environment): Promise<Merged> {
-  const { parse } = await import("yaml");
+  const { parse } = await import("../yaml.ts");
   const separator = Deno.build.os === "windows" ? ";" : ":";
   const home = env.HOME ?? env.USERPROFILE;
   const paths = env.KUBECONFIG

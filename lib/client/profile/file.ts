@@ -29,7 +29,7 @@ async function readText(path: string): Promise<string | undefined> {
 
 /** Throws `config_invalid` with the line; never with the line's text, which may be a token. */
 async function parse(text: string, source: string): Promise<Document> {
-  const { LineCounter, parseDocument } = await import("yaml");
+  const { LineCounter, parseDocument } = await import("../yaml.ts");
   const counter = new LineCounter();
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false });
   const [error] = document.errors;

@@ -26,7 +26,7 @@ export function unknownContext(name: string, profile: Profile, attempted: string
 
 /** A block that svc writes is a block; only what a person wrote as `{}` is not. */
 async function blockAt(document: Document, path: readonly string[]): Promise<void> {
-  const { isMap, YAMLMap } = await import("yaml");
+  const { isMap, YAMLMap } = await import("../../client/yaml.ts");
   for (let length = 1; length <= path.length; length++) {
     const at = path.slice(0, length);
     const node = document.getIn(at, true);
@@ -38,7 +38,7 @@ async function blockAt(document: Document, path: readonly string[]): Promise<voi
 
 async function setField(document: Document, path: readonly string[], value: unknown) {
   await blockAt(document, path.slice(0, -1));
-  const { isScalar } = await import("yaml");
+  const { isScalar } = await import("../../client/yaml.ts");
   const node = document.getIn(path, true);
   // A scalar's comment stays where its value alone is changed.
   if (isScalar(node) && (value === null || typeof value !== "object")) node.value = value;
@@ -54,7 +54,7 @@ async function assignment(text: string): Promise<[path: string[], value: unknown
       `Cannot read --set ${JSON.stringify(text)}: expected FIELD=YAML`,
     );
   }
-  const { parse } = await import("yaml");
+  const { parse } = await import("../../client/yaml.ts");
   const path = text.slice(0, equals).split(".");
   try {
     return [path, parse(text.slice(equals + 1), { logLevel: "error" })];
@@ -77,7 +77,7 @@ interface Imported {
 
 async function importFile(file: string, invocation: Pick<Invocation, "io">): Promise<Imported> {
   const text = await readInput(file, "context", invocation.io);
-  const { parse } = await import("yaml");
+  const { parse } = await import("../../client/yaml.ts");
   const source = file === "-" ? "standard input" : file;
   let document: unknown;
   if (file.endsWith(".toml")) {
