@@ -157,11 +157,13 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const contexts = await KeptContexts.open(`${root}/contexts-kept`);
   const cacheMounts = new CacheMounts(`${root}/cache-mounts`);
   await cacheMounts.recover();
+  const archives = await Spool.open(`${root}/outputs`);
   const shelves = [
     new SnapshotShelf(snapshotter, records),
     records.links,
     cacheMounts,
     contexts,
+    archives,
     ...deps.shelves ?? [],
   ];
   const cache = new BuildCache(shelves, deps.keepCacheBytes);
@@ -179,6 +181,6 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   return new LocalBuilder(deps, engine, {
     cache,
     contexts,
-    archives: await Spool.open(`${root}/outputs`),
+    archives,
   });
 }

@@ -18,6 +18,7 @@ const KINDS: Record<string, string> = {
   cacheMounts: "cache mounts",
   contexts: "contexts",
   links: "links",
+  archives: "archives that wait",
 };
 
 function cacheRows({ bytes, kinds, keepBytes }: BuildCacheUsage): string[][] {

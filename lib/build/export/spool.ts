@@ -3,6 +3,7 @@
  * They go with the one who takes them, with time, and with a restart.
  */
 import { ensureDir, removeTree } from "../../base/fs.ts";
+import type { CacheItem, Shelf } from "../cache/shelf.ts";
 
 export interface SpooledFile {
   id: string;
@@ -20,9 +21,13 @@ export interface TakenFile {
 const KEEP_MS = 3_600_000;
 const READ = 256 * 1024;
 
-export class Spool implements Disposable {
+export class Spool implements Disposable, Shelf {
+  readonly kind = "archives";
   #root: string;
-  #files = new Map<string, { size: number; timer: ReturnType<typeof setTimeout> }>();
+  #files = new Map<
+    string,
+    { size: number; used: number; timer: ReturnType<typeof setTimeout> }
+  >();
 
   private constructor(root: string) {
     this.#root = root;
@@ -50,7 +55,7 @@ export class Spool implements Disposable {
       await removeTree(path);
       throw error;
     }
-    this.#files.set(id, { size, timer: this.#timer(id) });
+    this.#files.set(id, { size, used: Date.now(), timer: this.#timer(id) });
     return { id, size };
   }
 
@@ -82,6 +87,17 @@ export class Spool implements Disposable {
     clearTimeout(known.timer);
     known.timer = this.#timer(id);
     return `${this.#root}/${id}`;
+  }
+
+  /** Counted with the cache; each stays for whom it waits. */
+  items(): Promise<CacheItem[]> {
+    return Promise.resolve(
+      [...this.#files].map(([id, { size, used }]) => ({ id, size, used, held: true })),
+    );
+  }
+
+  remove(): Promise<boolean> {
+    return Promise.resolve(false);
   }
 
   [Symbol.dispose](): void {

@@ -66,10 +66,15 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
   /** An archive that a build is to read. */
   async function input({ request, signal }: Context): Promise<Response> {
     const { archives } = await deps.builder();
-    if (!archives || !request.body) {
-      throw new SvcError("context_invalid", "Cannot take an archive: the request has no body");
+    if (!archives) {
+      throw new SvcError("unsupported", "Cannot take an archive: the builder keeps none");
     }
-    return json(await archives.put(request.body, signal), { status: 201 });
+    const body = contextBody(request, deps.limits.maxBuildContextBytes);
+    try {
+      return json(await archives.put(body.stream, signal), { status: 201 });
+    } finally {
+      await body.discard();
+    }
   }
 
   /** An archive that a build left for its client. */
