@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Invocation, StorageProbe } from "./command.ts";
+import type { StorageProbe } from "./command.ts";
 import { run } from "./doctor.ts";
 
 async function doctor(
@@ -23,7 +23,7 @@ async function doctor(
         yield* probes;
       },
     },
-  } as unknown as Invocation);
+  } as unknown as Parameters<typeof run>[0]);
   return { code, text, asked };
 }
 

@@ -80,7 +80,8 @@ export function storeError(error: unknown, attempted: string, shown: string): un
     });
   }
   if (code === "CredentialsProviderError" || code === "CredentialUnavailableError") {
-    return new SvcError("upstream_failed", cannot("no credentials were found"), {
+    const [why] = (error as Error).message.split("\n");
+    return new SvcError("upstream_failed", cannot(`no credentials were found (${why})`), {
       cause: error,
       help:
         "give the storage's own parameters for them, or what the standard credential chain reads",
