@@ -9,21 +9,23 @@ async function doctor(
 ): Promise<{ code: number; text: string; asked: string[] }> {
   let text = "";
   const asked: string[] = [];
-  const code = await run({
-    values: { output },
-    positionals: words,
-    env: {},
-    io: {
-      stdout: { write: (part: string) => void (text += part) },
-      signal: new AbortController().signal,
-    },
-    hooks: {
-      async *probeStorage(location: string) {
-        asked.push(location);
-        yield* probes;
+  const code = await run(
+    {
+      values: { output },
+      positionals: words,
+      env: {},
+      io: {
+        stdout: { write: (part: string) => void (text += part) },
+        signal: new AbortController().signal,
       },
-    },
-  } as unknown as Parameters<typeof run>[0]);
+      hooks: {
+        async *probeStorage(location: string) {
+          asked.push(location);
+          yield* probes;
+        },
+      },
+    } as unknown as Parameters<typeof run>[0],
+  );
   return { code, text, asked };
 }
 
