@@ -3,6 +3,9 @@ import { escapeName, REPOS, tagsPrefix, unescapeName } from "./keys.ts";
 import { listedNames, NameIndex, type NameList } from "./name_index.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 
+/** Repositories that are remembered. */
+const KNOWN = 10_000;
+
 export interface ListOptions extends CallOptions {
   /** Names strictly after this one. */
   after?: string;
@@ -12,6 +15,8 @@ export interface ListOptions extends CallOptions {
 
 export class StoreNames {
   #index?: NameIndex;
+  /** Of a shared store: repositories that this process knows are in the catalog; none ever leaves it. */
+  #known = new Set<string>();
 
   constructor(private readonly objects: ObjectStore) {
     // What nobody else writes may be remembered.
@@ -57,7 +62,11 @@ export class StoreNames {
   }
 
   /** A write that makes sure that a repository is in the catalog. */
-  writeRepository<T>(repository: string, work: () => Promise<T>): Promise<T> {
-    return this.#index?.write(REPOS, repository, true, work) ?? work();
+  async writeRepository(repository: string, work: () => Promise<unknown>): Promise<void> {
+    if (this.#index) return void await this.#index.write(REPOS, repository, true, work);
+    if (this.#known.has(repository)) return;
+    await work();
+    if (this.#known.size === KNOWN) this.#known.clear();
+    this.#known.add(repository);
   }
 }

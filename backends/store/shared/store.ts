@@ -19,6 +19,7 @@ import {
   type ObjectInfo,
   type ObjectStore,
 } from "../../../lib/store/object_store.ts";
+import { eachOf } from "../../../lib/store/gc/each.ts";
 import { resolveRange } from "../../../lib/store/range.ts";
 import { collect, readStretch } from "./body.ts";
 import type { Bucket } from "./bucket.ts";
@@ -33,6 +34,8 @@ const SMALL = 64 * 1024;
 
 /** Keys of one page of a listing; no service gives more. */
 const PAGE = 1_000;
+/** Objects that are deleted at once. */
+const DELETES = 16;
 
 const objectKey = (key: string) => `objects/${key}`;
 
@@ -243,6 +246,19 @@ class BucketStore implements ObjectStore {
     } catch (error) {
       throw this.bucket.fail(error, `delete ${key}`);
     }
+  }
+
+  /** Without the look at each that tells whether there was one. */
+  async deleteAll(keys: string[], options: CallOptions = {}): Promise<void> {
+    await eachOf(keys, DELETES, async (key) => {
+      checkKey(key);
+      options.signal?.throwIfAborted();
+      try {
+        await this.bucket.delete(objectKey(key), options);
+      } catch (error) {
+        throw this.bucket.fail(error, `delete ${key}`);
+      }
+    });
   }
 
   async *list(

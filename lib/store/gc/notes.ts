@@ -1,6 +1,7 @@
 /** Claims and condemnations as objects of the store: immutable lists of keys; see guard.ts. */
 import { SvcError } from "../../base/errors.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
+import { eachOf } from "./each.ts";
 
 export interface NoteBody {
   /** A lease of pushes, or the intent of one publication. */
@@ -17,6 +18,9 @@ export interface Note {
   kind?: NoteBody["kind"];
   keys: ReadonlySet<string>;
 }
+
+/** Notes read at once. */
+const READS = 16;
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
@@ -46,19 +50,20 @@ export class Notes {
 
   async remove(name: string, call: CallOptions = {}): Promise<void> {
     this.#read.delete(name);
-    await this.objects.delete(name, call);
+    if (this.objects.deleteAll) await this.objects.deleteAll([name], call);
+    else await this.objects.delete(name, call);
   }
 
   /** All that are there at some moment after the call. */
   async all(call: CallOptions = {}): Promise<Note[]> {
     const found: Note[] = [];
     const names = new Set<string>();
-    for await (const entry of this.objects.list(this.prefix, call)) {
-      if (!("key" in entry)) continue;
+    await eachOf(this.objects.list(this.prefix, call), READS, async (entry) => {
+      if (!("key" in entry)) return;
       names.add(entry.key);
       const note = this.#read.get(entry.key) ?? await this.#load(entry.key, entry.modified, call);
       if (note) found.push(note);
-    }
+    });
     for (const name of this.#read.keys()) if (!names.has(name)) this.#read.delete(name);
     return found;
   }
