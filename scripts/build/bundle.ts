@@ -114,17 +114,33 @@ export async function bundle(options: BundleOptions): Promise<void> {
   }
 }
 
+/** What a chunk ends with that is one CommonJS package and nothing else. */
+const COMMON_JS = /^export default require_\w+\(\);\s*$/m;
+
 /**
  * Deno reads every module that an `import("…")` names before it runs the first one: the client's shortest
  * command would parse the whole server. An expression instead of the bare string is looked at when it is
  * reached.
+ *
+ * A chunk of a CommonJS package exports its `default` only, whereas `import("yaml")` of the sources gives
+ * the package's names too: they are put back.
  */
 async function keepLazy(outDir: string): Promise<void> {
+  const texts = new Map<string, string>();
   for await (const { name } of Deno.readDir(outDir)) {
-    if (!name.endsWith(".js")) continue;
-    const path = join(outDir, name);
-    const text = await Deno.readTextFile(path);
-    const lazy = text.replace(/\bimport\(("\.\/[\w.-]+\.js")\)/g, "import((0, $1))");
-    if (lazy !== text) await Deno.writeTextFile(path, lazy);
+    if (name.endsWith(".js")) texts.set(name, await Deno.readTextFile(join(outDir, name)));
+  }
+  const isCommonJs = (name: string) => {
+    const text = texts.get(name) ?? "";
+    return COMMON_JS.test(text) && !/^export \{/m.test(text);
+  };
+  for (const [name, text] of texts) {
+    const lazy = text.replace(/\bimport\("\.\/([\w.-]+\.js)"\)/g, (_, chunk: string) => {
+      const load = `import((0, "./${chunk}"))`;
+      return isCommonJs(chunk)
+        ? `${load}.then((it) => ({ ...it.default, default: it.default }))`
+        : load;
+    });
+    if (lazy !== text) await Deno.writeTextFile(join(outDir, name), lazy);
   }
 }

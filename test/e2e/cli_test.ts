@@ -14,6 +14,23 @@ e2eTest("version says what this executable is", NEEDS, async () => {
   assert.ok(Array.isArray(json.tags));
 });
 
+e2eTest(
+  "a profile is read and written: packages that load late are whole in the executable",
+  NEEDS,
+  async () => {
+    const folder = await Deno.makeTempDir();
+    const env = { SVC_CONFIG: join(folder, "svc", "config.yaml") };
+    const set = await svc(["config", "set-context", "a", "--server", "http://127.0.0.1:1"], {
+      env,
+    });
+    assert.equal(set.code, 0, set.stderr);
+    const view = await svc(["config", "view"], { env });
+    assert.deepEqual([view.code, view.stderr], [0, ""]);
+    assert.match(view.stdout, /server: http:\/\/127\.0\.0\.1:1/);
+    await Deno.remove(folder, { recursive: true });
+  },
+);
+
 e2eTest("help goes to standard output and ends with 0", NEEDS, async () => {
   for (const args of [[], ["--help"], ["help", "build"], ["exec", "--help"]]) {
     const { code, stdout, stderr } = await svc(args);
