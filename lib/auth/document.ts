@@ -78,7 +78,7 @@ function kind(value: unknown): string {
 export async function parseDocument(text: string, document: string): Promise<unknown> {
   const place = new Place(document);
   if (text.length > MAX_CHARACTERS) throw place.wrong("it is larger than 1 MiB");
-  const yaml = await import("./yaml.ts");
+  const yaml = await import("yaml");
   try {
     // JSON is YAML too. A key given twice is an error of both.
     const parsed = yaml.parseDocument(text, {
