@@ -55,7 +55,7 @@ Deno.test("gcs: a server that dies at a request loses nothing it acknowledged, a
   }
   assert.ok(steps > 20, `${steps} requests`);
   // Not every one, for the time it takes: SVC_TEST_STRIDE=1 is for changes of this code.
-  const stride = Number(Deno.env.get("SVC_TEST_STRIDE") ?? 4);
+  const stride = Number(Deno.env.get("SVC_TEST_STRIDE") ?? 7);
   for (let step = 0; step <= steps; step += stride) {
     for (const moment of ["before", "after"] as const) {
       const at = `request ${step}, ${moment}`;
