@@ -183,6 +183,16 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/storage.ts"),
   }),
   command({
+    name: "setup",
+    usage: "[OPTIONS]",
+    summary: "Set up the connection to a server by questions, and test it.",
+    description:
+      "Ends with the command that does the same, on standard output. On a pipe each line of standard input " +
+      "is an answer.",
+    options: options.NO_OPTIONS,
+    run: () => import("./lib/commands/setup.ts"),
+  }),
+  command({
     name: "login",
     usage: "[OPTIONS]",
     summary: "Log in to the server, and keep the login in the connection profile.",

@@ -181,7 +181,11 @@ function transportOf(context: Context): { server: string; transport: Transport; 
 const tlsIsEmpty = (tls: NonNullable<Context["tls"]>) =>
   Object.values(tls).every((value) => value === undefined || value === false);
 
-function credentialOf(input: ResolveInput, context: Context, from: string): Credential {
+function credentialOf(
+  input: Pick<ResolveInput, "token">,
+  context: Context,
+  from: string,
+): Credential {
   if (input.token) return { kind: "token", token: input.token, source: "SVC_TOKEN" };
   if (context["key-auth"]) return { kind: "key", settings: context["key-auth"] };
   const kube = context["kube-auth"];
@@ -198,6 +202,22 @@ function credentialOf(input: ResolveInput, context: Context, from: string): Cred
   }
   if (context.token) return { kind: "token", token: context.token, source: from };
   return { kind: "none" };
+}
+
+/** The target of one context by itself; its paths are absolute. `source` names it for a person. */
+export function contextTarget(context: Context, source: string): Target {
+  const { server, transport } = transportOf(context);
+  const { tls } = context;
+  return {
+    server,
+    source,
+    transport,
+    ...(tls && !tlsIsEmpty(tls) && { tls }),
+    credential: credentialOf({}, context, source),
+    viaServer: false,
+    conduitMode: context.conduit?.mode ?? "port-forward",
+    settings: context,
+  };
 }
 
 /** Throws `config_invalid` or `usage`. */

@@ -13,16 +13,9 @@ import type { Invocation } from "../command.ts";
 import { openConnection } from "../connect.ts";
 import type { DOCTOR_OPTIONS } from "../doctor_options.ts";
 import { terminalPrompt } from "../prompt.ts";
+import { checkLine } from "./line.ts";
 
 type DoctorInvocation = Invocation<typeof DOCTOR_OPTIONS>;
-
-const MARKS = { ok: "ok     ", warning: "warning", failed: "FAILED " } as const;
-
-function line({ name, outcome, detail, help }: Check): string {
-  return `${MARKS[outcome]}  ${name}: ${detail}\n${
-    help && outcome !== "ok" ? `         ${help}\n` : ""
-  }`;
-}
 
 function asCheck({ engine, ok, detail, fixes }: TrustReport): Check {
   return {
@@ -63,7 +56,7 @@ async function applyFix(
 export async function runClientDoctor(invocation: DoctorInvocation): Promise<number> {
   const { io, values } = invocation;
   const show = (check: Check) =>
-    io.stdout.write(values.output === "json" ? JSON.stringify(check) + "\n" : line(check));
+    io.stdout.write(values.output === "json" ? JSON.stringify(check) + "\n" : checkLine(check));
   const { target, way, client } = await openConnection(invocation);
   const { checks, info } = await checkWay({ target, way, client, signal: io.signal });
   for (const check of checks) await show(check);

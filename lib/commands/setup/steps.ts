@@ -1,0 +1,201 @@
+/** The wizard's questions as data, and the context that the answers make. */
+import type { Context } from "../../client/profile/types.ts";
+import { checkContext } from "../../client/profile/validate.ts";
+import { type Ask, BACK, type Choice } from "./ask.ts";
+
+export type Answers = Partial<Record<string, string>>;
+
+interface Step {
+  key: string;
+  question: string;
+  /** Absent: text. */
+  choices?: (answers: Answers) => Choice[];
+  initial?: (answers: Answers) => string | undefined;
+  /** Absent: always asked. */
+  when?: (answers: Answers) => boolean;
+  /** An empty answer is one. */
+  optional?: boolean;
+  secret?: boolean;
+}
+
+const choice = (value: string, label: string): Choice => ({ value, label });
+
+const on = (scenario: string) => (answers: Answers) => answers.scenario === scenario;
+
+const STEPS: readonly Step[] = [
+  {
+    key: "scenario",
+    question: "Where is the server?",
+    choices: () => [
+      choice("local", "on this machine"),
+      choice("remote", "at a URL"),
+      choice("ssh", "on a host that I reach with SSH"),
+      choice("cluster", "in a Kubernetes cluster, behind a Service"),
+    ],
+    initial: () => "local",
+  },
+  { key: "port", question: "Its port", when: on("local"), initial: () => "5000" },
+  { key: "server", question: "Its URL", when: on("remote"), initial: () => "https://" },
+  {
+    key: "ca",
+    question: "File of its CA certificate (empty: the system's trust)",
+    when: (answers) => on("remote")(answers) && (answers.server ?? "").startsWith("https:"),
+    optional: true,
+  },
+  { key: "addr", question: "Host: an alias of ssh_config, or host[:port]", when: on("ssh") },
+  {
+    key: "remoteAddr",
+    question: "The server's address as that host sees it",
+    when: on("ssh"),
+    initial: () => "127.0.0.1:5000",
+  },
+  {
+    key: "kubeContext",
+    question: "Kube context (empty: the current one)",
+    when: on("cluster"),
+    optional: true,
+  },
+  { key: "namespace", question: "Namespace", when: on("cluster"), initial: () => "default" },
+  { key: "service", question: "Service", when: on("cluster"), initial: () => "svc" },
+  {
+    key: "remotePort",
+    question: "Port of the Service",
+    when: on("cluster"),
+    initial: () => "5000",
+  },
+  {
+    key: "auth",
+    question: "How do you prove who you are?",
+    choices: (answers) => [
+      choice("none", "not at all: the server asks for nothing"),
+      choice("token", "with a token"),
+      choice("key", "with an SSH key in a file"),
+      choice("agent", "with a key of my SSH agent"),
+      ...(answers.scenario === "cluster"
+        ? [choice("kube", "with a ServiceAccount of the cluster")]
+        : []),
+    ],
+    initial: () => "none",
+  },
+  { key: "token", question: "Token", when: (answers) => answers.auth === "token", secret: true },
+  {
+    key: "identity",
+    question: "Private key",
+    when: (answers) => answers.auth === "key",
+    initial: () => "~/.ssh/id_ed25519",
+  },
+  {
+    key: "fingerprint",
+    question: "Fingerprint of the key (ssh-add -l shows it)",
+    when: (answers) => answers.auth === "agent",
+  },
+  { key: "account", question: "ServiceAccount", when: (answers) => answers.auth === "kube" },
+  {
+    key: "audience",
+    question: "Audience that the server expects (SVC_JWT_AUDIENCE)",
+    when: (answers) => answers.auth === "kube",
+    optional: true,
+  },
+  { key: "name", question: "Name of this connection", initial: nameOf },
+];
+
+function nameOf({ scenario, server, addr, service }: Answers): string {
+  if (scenario === "remote") return URL.parse(server ?? "")?.hostname || "remote";
+  if (scenario === "ssh") return (addr ?? "").replace(/:\d+$/, "");
+  return scenario === "cluster" ? service ?? "cluster" : "local";
+}
+
+function endpointOf(a: Answers): Context {
+  switch (a.scenario) {
+    case "remote":
+      return { server: a.server, ...(a.ca && { tls: { "ca-cert": a.ca } }) };
+    case "ssh":
+      return {
+        "ssh-tunnel": { addr: a.addr, ...(a.remoteAddr && { "remote-addr": a.remoteAddr }) },
+      };
+    case "cluster":
+      return {
+        "port-forward": {
+          ...(a.kubeContext && { "kube-context": a.kubeContext }),
+          ...(a.namespace && { namespace: a.namespace }),
+          ...(a.service && { service: a.service }),
+          ...(a.remotePort && { "remote-port": Number(a.remotePort) }),
+        },
+      };
+    default:
+      return { server: `http://localhost:${a.port ?? "5000"}` };
+  }
+}
+
+function credentialOf(a: Answers): Context {
+  switch (a.auth) {
+    case "token":
+      return { token: a.token };
+    case "key":
+      return { "key-auth": { "identity-file": a.identity } };
+    case "agent":
+      return { "key-auth": { "key-fingerprint": a.fingerprint } };
+    case "kube":
+      return {
+        "kube-auth": { "service-account": a.account, ...(a.audience && { audience: a.audience }) },
+      };
+    default:
+      return {};
+  }
+}
+
+/** Throws `config_invalid` for answers that make no context. */
+export function contextOf(answers: Answers): Context {
+  return checkContext({ ...endpointOf(answers), ...credentialOf(answers) }, "the answers");
+}
+
+/** What is wrong with one answer: what the field that it makes says. */
+function complaint(step: Step, answers: Answers, answer: string): string | undefined {
+  if (answer === "" && !step.optional) return "an answer is needed here";
+  if (step.key === "name" || answer === "") return undefined;
+  try {
+    // Only the part that the answer stands in: the rest may not be answered yet.
+    const now = { ...answers, [step.key]: answer };
+    const credential = STEPS.findIndex(({ key }) =>
+      key === step.key
+    ) > STEPS.findIndex(({ key }) => key === "auth");
+    const part = credential ? credentialOf(now) : endpointOf(now);
+    const partial = ["namespace", "kubeContext", "service"].includes(step.key);
+    if (!partial) checkContext(part, "the answer");
+    return undefined;
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** Asks from the first unanswered step on; `from` is where to begin anew. Leaves out what does not apply. */
+export async function askAll(ask: Ask, answers: Answers, from = 0): Promise<Answers> {
+  for (let at = from; at < STEPS.length;) {
+    const step = STEPS[at];
+    if (step.when && !step.when(answers)) {
+      delete answers[step.key];
+      at++;
+      continue;
+    }
+    const initial = answers[step.key] ?? step.initial?.(answers);
+    const answer = step.choices
+      ? await ask.select(step.question, step.choices(answers), initial)
+      : await ask.text(step.question, {
+        ...(initial !== undefined && { initial }),
+        ...(step.secret && { secret: true }),
+        check: (text) => complaint(step, answers, text),
+      });
+    if (answer === BACK) at = before(at, answers);
+    else {
+      answers[step.key] = answer;
+      at++;
+    }
+  }
+  return answers;
+}
+
+/** The last step that was asked before this one. */
+function before(at: number, answers: Answers): number {
+  for (let i = at - 1; i >= 0; i--) if (!STEPS[i].when || STEPS[i].when!(answers)) return i;
+  return 0;
+}
