@@ -227,7 +227,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   await takeOver(selected, config, backend.get, log);
   // Steps that a crashed server left running are ended now, not when somebody builds next.
-  if (await holdsEntries(join(dir, "build", "bundles"))) {
+  if (await holdsEntries(`${await buildState(dir)}.bundles`)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
   lifecycle.serving();
@@ -324,7 +324,7 @@ async function openBuilder({ config, dataDir, snapshotter, images, log }: Engine
     executor: await openExecutor("runc", {
       root,
       binary: config.bareRuntime,
-      state: join(RUN_DIR, "build", await folderName(dataDir)),
+      state: await buildState(dataDir),
     }),
     images: await images(),
     log,
@@ -337,6 +337,8 @@ async function openBuilder({ config, dataDir, snapshotter, images, log }: Engine
 
 /** What a reboot must empty lies outside the data directory, in a folder that only this server uses. */
 const RUN_DIR = "/run/svc";
+
+const buildState = async (dataDir: string) => join(RUN_DIR, "build", await folderName(dataDir));
 
 async function folderName(dataDir: string): Promise<string> {
   const { createHash } = await import("node:crypto");

@@ -25,10 +25,11 @@ export const EXECUTORS = {
     help: "in this process, each step in an OCI runtime on this host",
     load: async () => {
       const { createRuncExecutor } = await import("./runc.ts");
-      return async ({ root, binary, state, signal }: ExecutorSettings) =>
+      return async ({ binary, state, signal }: ExecutorSettings) =>
         createRuncExecutor({
           runtime: await createRuntime({ binary, root: state, signal }),
-          bundles: `${root}/bundles`,
+          // A step's environment may hold secrets: it is not written to the data directory.
+          bundles: `${state}.bundles`,
         });
     },
   },

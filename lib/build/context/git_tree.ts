@@ -8,9 +8,27 @@ import type { TreeSource, TreeTools } from "../plan/graph.ts";
 import type { GitSource } from "./git_url.ts";
 import { isDirectory, locate } from "./rooted.ts";
 
+/** What env(1) exits with where there is no such program. */
+const NO_PROGRAM = 127;
+
 const COMMIT = /^[0-9a-f]{40}([0-9a-f]{24})?$/;
 
-/** One identity's work with git: nothing of this machine's configuration counts. */
+/** Variables of the server that would lead git elsewhere. */
+const FOREIGN = [
+  "GIT_DIR",
+  "GIT_WORK_TREE",
+  "GIT_INDEX_FILE",
+  "GIT_OBJECT_DIRECTORY",
+  "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+  "GIT_CONFIG_COUNT",
+  "GIT_CONFIG_PARAMETERS",
+  "GIT_TEMPLATE_DIR",
+  "GIT_SSH",
+  "GIT_ASKPASS",
+  "SSH_ASKPASS",
+];
+
+/** One repository's work with git: of this machine's settings only PATH and proxies count. */
 class Git {
   constructor(
     readonly source: GitSource,
@@ -21,7 +39,6 @@ class Git {
 
   #env(): Record<string, string> {
     return {
-      PATH: Deno.env.get("PATH") ?? "/usr/bin:/bin",
       HOME: this.home,
       LC_ALL: "C",
       GIT_CONFIG_NOSYSTEM: "1",
@@ -32,12 +49,20 @@ class Git {
       GIT_SSH_COMMAND: "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=accept-new " +
         `-o UserKnownHostsFile='${this.home}/known_hosts'`,
       ...(this.agent && { SSH_AUTH_SOCK: this.agent }),
-      ...proxies(),
     };
   }
 
   async try(...args: string[]): Promise<RunResult> {
-    return await run("git", args, { env: this.#env(), clearEnv: true, signal: this.signal });
+    const foreign = this.agent ? FOREIGN : [...FOREIGN, "SSH_AUTH_SOCK"];
+    const unset = foreign.flatMap((name) => ["-u", name]);
+    const options = { env: this.#env(), signal: this.signal };
+    const result = await run("env", [...unset, "git", ...args], options);
+    if (result.code !== NO_PROGRAM) return result;
+    throw new SvcError(
+      "prerequisite_missing",
+      `Cannot fetch ${this.source.remote}: the program git is not on PATH`,
+      { help: "install git on the server" },
+    );
   }
 
   async ok(...args: string[]): Promise<string> {
@@ -52,17 +77,6 @@ class Git {
       },
     );
   }
-}
-
-function proxies(): Record<string, string> {
-  const found: Record<string, string> = {};
-  for (const name of ["http_proxy", "https_proxy", "no_proxy", "all_proxy"]) {
-    for (const one of [name, name.toUpperCase()]) {
-      const value = Deno.env.get(one);
-      if (value !== undefined) found[one] = value;
-    }
-  }
-  return found;
 }
 
 interface Resolved {
