@@ -75,7 +75,6 @@ export class KeptContexts implements Shelf {
     const place = this.#hold(remote.identity);
     const folder = `${this.#root}/${place.id}`;
     let kept: KeptTree | undefined;
-    const done = new AbortController();
     try {
       await ensureDir(folder.slice(0, folder.lastIndexOf("/")), 0o700);
       kept = await KeptTree.open(folder);
@@ -86,9 +85,8 @@ export class KeptContexts implements Shelf {
       throw error;
     }
     let failure: unknown;
-    const either = AbortSignal.any([signal, done.signal]);
-    const tree = kept.tree(remote, either, onFetched);
-    const lazy = remote.lazy && remote.open ? kept.lazy(remote, either) : undefined;
+    const tree = kept.tree(remote, signal, onFetched);
+    const lazy = remote.lazy && remote.open ? kept.lazy(remote, signal) : undefined;
     const fill = tree.fill!;
     return {
       ...tree,
@@ -103,7 +101,6 @@ export class KeptContexts implements Shelf {
       },
       [Symbol.asyncDispose]: async () => {
         await lazy?.[Symbol.asyncDispose]();
-        done.abort();
         await this.#release(place, kept, refused(failure));
       },
     };

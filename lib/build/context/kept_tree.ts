@@ -12,20 +12,32 @@ import { ensureDir, removeTree } from "../../base/fs.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
 import { chmodFd, close, open, writeAll } from "../../sys/fd.ts";
-import { chmod, mkdir, O, setTimes, setTimesFd, symlink, unlink } from "../../sys/files.ts";
+import {
+  chmod,
+  mkdir,
+  mknod,
+  O,
+  S_IFREG,
+  setTimes,
+  setTimesFd,
+  symlink,
+  unlink,
+} from "../../sys/files.ts";
 import type { Ignore } from "../parse/ignore.ts";
 import { LazyMount } from "./lazy_mount.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import { type Selection, type Tree, walk } from "./tree.ts";
 
 /** Files that are fetched at once. */
-const FETCHES = 32;
+const FETCHES = 128;
 /** Entries changed before other work gets its turn. */
 const TURN = 500;
 
 interface Kept extends RemoteEntry {
   /** sha256 in hex of the content that is here; absent: it was not fetched. */
   digest?: string;
+  /** Something is in the file that is not its content. */
+  stale?: boolean;
 }
 
 const STATE_VERSION = 1;
@@ -112,14 +124,15 @@ export class KeptTree {
       if (!old) {
         if (entry.type === "directory") mkdir(host, 0o755);
         else if (entry.type === "symlink") symlink(entry.link!, host);
-        else close(open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600));
+        else mknod(host, S_IFREG | 0o600);
         touch(entry.path);
       }
       if (entry.type === "symlink") setTimes(host, seconds(entry.mtime));
       const same = old?.stamp === entry.stamp && old.size === entry.size &&
         old.mode === entry.mode && old.mtime === entry.mtime;
       if (entry.type === "directory" && !same) touched.add(entry.path);
-      this.#entries.set(entry.path, same ? old : { ...entry });
+      const stale = old?.type === "file" && (old.digest !== undefined || old.stale === true);
+      this.#entries.set(entry.path, same ? old : { ...entry, ...stale && { stale } });
       await pause();
     }
     for (const path of touched) {
@@ -189,7 +202,8 @@ export class KeptTree {
   async #fetch(remote: RemoteTree, entry: Kept, signal: AbortSignal): Promise<void> {
     const host = `${this.#root}/${entry.path}`;
     const hash = createHash("sha256");
-    const fd = open(host, O.WRONLY | O.TRUNC | O.NOFOLLOW);
+    const fd = this.#empty(entry, host);
+    entry.stale = true;
     try {
       let size = 0;
       for await (const chunk of remote.read(entry.path, entry.size, signal)) {
@@ -213,8 +227,20 @@ export class KeptTree {
     } finally {
       close(fd);
     }
+    delete entry.stale;
     entry.digest = hash.digest("hex");
     this.#digests.set(entry.path, entry.digest);
+  }
+
+  /** Opens the file, empty. A new one in its place: file systems write out what is cut off at once. */
+  #empty({ path, stale }: Kept, host: string): number {
+    if (!stale) return open(host, O.WRONLY | O.NOFOLLOW);
+    unlink(host);
+    const fd = open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
+    const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
+    const folder = this.#entries.get(parent);
+    if (folder) setTimes(`${this.#root}/${parent}`, seconds(folder.mtime));
+    return fd;
   }
 
   /** The tree as other processes may mount it, contents read from `remote` when they read. */

@@ -51,6 +51,7 @@ export class Caller {
   #options: CallerOptions;
   #files: Promise<NinepClient> | undefined;
   #fileStream: Duplex | undefined;
+  #signals = new WeakSet<AbortSignal>();
   #roots = new Map<string, Promise<number>>();
   #contents = 0;
   #listed = 0;
@@ -165,9 +166,7 @@ export class Caller {
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array> {
     signal.throwIfAborted();
-    // The build is over: nobody waits for a caller that does not answer.
-    const abort = () => this.close();
-    signal.addEventListener("abort", abort, { once: true });
+    this.#endWith(signal);
     try {
       const { files, root } = await this.#root(name);
       for await (const chunk of files.readFile(root, path.split("/"), size)) {
@@ -181,9 +180,14 @@ export class Caller {
       }
       signal.throwIfAborted();
       throw error;
-    } finally {
-      signal.removeEventListener("abort", abort);
     }
+  }
+
+  /** A build that is over waits for no caller that does not answer. Once for each signal: files are many. */
+  #endWith(signal: AbortSignal): void {
+    if (this.#signals.has(signal)) return;
+    this.#signals.add(signal);
+    signal.addEventListener("abort", () => this.close(), { once: true });
   }
 
   async #root(name: string): Promise<{ files: NinepClient; root: number }> {

@@ -4,6 +4,7 @@ import type { Duplex } from "../duplex.ts";
 import {
   GETATTR_BASIC,
   HEADER,
+  join,
   MAX_WALK,
   MessageReader,
   NO_FID,
@@ -63,6 +64,7 @@ export class NinepClient {
   #freeFids: number[] = [];
   #failure: { error: unknown } | undefined;
   #msize = MAX_MESSAGE;
+  #outgoing: Uint8Array[] = [];
 
   private constructor(stream: Duplex) {
     this.#stream = stream;
@@ -286,11 +288,28 @@ export class NinepClient {
     });
     // Several fail together; the caller looks at the first.
     for (const reply of replies) reply.catch(() => {});
-    if (!this.#failure) {
-      const bytes = join(requests.map((request) => request.finish()));
-      this.#stream.write(bytes).catch((error) => this.#fail(error));
-    }
+    if (!this.#failure) this.#send(requests);
     return replies;
+  }
+
+  /** What is asked in one turn of the event loop goes out together. */
+  #send(requests: Writer[]): void {
+    const idle = this.#outgoing.length === 0;
+    for (const request of requests) this.#outgoing.push(request.finish());
+    if (idle) setImmediate(() => this.#flush());
+  }
+
+  async #flush(): Promise<void> {
+    try {
+      while (this.#outgoing.length > 0 && !this.#failure) {
+        const size = this.#outgoing.reduce((sum, { length }) => sum + length, 0);
+        const bytes = join(this.#outgoing, size);
+        this.#outgoing = [];
+        await this.#stream.write(bytes);
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   async #receive(): Promise<void> {
@@ -348,15 +367,4 @@ function data(reply: Reader, asked: number): Uint8Array {
   const size = reply.u32();
   if (size > asked || size !== reply.left) throw violation("an answer has the wrong size");
   return reply.raw(size);
-}
-
-function join(parts: Uint8Array[]): Uint8Array {
-  if (parts.length === 1) return parts[0];
-  const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
 }

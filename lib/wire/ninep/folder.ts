@@ -125,8 +125,11 @@ export class ConfinedFolder implements Disposable {
 
   /** A descriptor of a file; the caller closes it. */
   open(path: readonly string[]): { fd: number; size: number } {
-    if (this.stat(path).kind !== "file") throw new NinepError(ERRNO.EISDIR, "it is no file");
     return this.#at(path, (host) => {
+      // Opening a device could do something: only files are.
+      if (this.#shown(path, Deno.lstatSync(host)).kind !== "file") {
+        throw new NinepError(ERRNO.EISDIR, "it is no file");
+      }
       const fd = fs.openSync(host, FILE);
       try {
         const stat = fs.fstatSync(fd);

@@ -286,7 +286,9 @@ function sizeOf(bytes: Uint8Array): number {
   return new DataView(bytes.buffer, bytes.byteOffset, 4).getUint32(0, true);
 }
 
-function join(parts: Uint8Array[], size: number): Uint8Array {
+/** The parts as one; `size` is that of all. */
+export function join(parts: Uint8Array[], size: number): Uint8Array {
+  if (parts.length === 1) return parts[0];
   const all = new Uint8Array(size);
   let at = 0;
   for (const part of parts) {

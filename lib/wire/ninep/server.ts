@@ -9,6 +9,7 @@ import { asNinepError, type ConfinedFolder, NinepError, type NodeStat } from "./
 import {
   ERRNO,
   GETATTR_BASIC,
+  join,
   MAX_WALK,
   MessageReader,
   NO_FID,
@@ -76,9 +77,7 @@ class Connection {
     let size = 0;
     const flush = async () => {
       if (size === 0) return;
-      const whole = batch.length === 1
-        ? batch[0]
-        : new Uint8Array(await new Blob(batch as Uint8Array<ArrayBuffer>[]).arrayBuffer());
+      const whole = join(batch, size);
       batch = [];
       size = 0;
       await this.stream.write(whole);
