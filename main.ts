@@ -206,6 +206,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     ...managementRoutes({
       lifecycle,
       access: edge.access,
+      internal: edge.internal,
       build: buildInfo(),
       registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
       builder: builder.get,

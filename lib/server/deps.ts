@@ -1,4 +1,5 @@
 /** What the management routes work on; main.ts composes it. */
+import type { InternalCredentials } from "../auth/internal.ts";
 import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
 import type { Delegation } from "./delegation.ts";
@@ -16,6 +17,8 @@ export interface ManagementDeps {
   registryHost: () => string;
   /** Constructed on first use; throws what stands in the way, and tries again on the next call. */
   builder: () => Promise<Builder>;
+  /** The server's own credentials for its registry; absent: it asks for none. */
+  internal?: InternalCredentials;
   /** Where builds go instead; absent: nowhere. */
   delegation?: Delegation;
   deploy: {

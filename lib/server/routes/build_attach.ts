@@ -7,13 +7,14 @@ import {
   CONTEXT_EXPORT,
   namedExport,
 } from "../../api/build_session.ts";
-import { checkLogins } from "../../api/build_logins.ts";
+import { checkLogins, LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
 import { toProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Semaphore } from "../../base/mutex.ts";
 import type { Builder, BuildRequest } from "../../build/builder.ts";
 import { Caller, checkRequest } from "../../build/session/caller.ts";
 import type { NamedContext } from "../../build/inputs.ts";
+import type { Login } from "../../oci/resolver.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { socketLink } from "../../wire/socket_link.ts";
 import { YamuxSession } from "../../wire/yamux/session.ts";
@@ -54,14 +55,14 @@ function requestOf(
   attach: AttachRequest,
   caller: Caller,
   builder: Builder,
-  lazy: boolean,
+  { lazy, relayed }: { lazy: boolean; relayed?: ReadonlyMap<string, Login> },
 ): BuildRequest {
   const given = buildRequest(new URL(`svc:/?${attach.query}`));
   const { context } = attach;
-  const logins = checkLogins(attach.logins);
+  const logins = new Map([...relayed ?? [], ...checkLogins(attach.logins) ?? []]);
   return {
     ...given,
-    ...(logins && { logins }),
+    ...(logins.size > 0 && { logins }),
     context: context.kind === "tar" ? caller.archive() : {
       tree: caller.tree(CONTEXT_EXPORT, context),
       dockerfile: context.dockerfile,
@@ -157,7 +158,10 @@ class AttachedBuild {
       if (attach.version !== ATTACH_VERSION) throw otherVersion(attach.version);
       const result = await this.#slots.run(async () => {
         const builder = await this.#deps.builder();
-        const request = requestOf(attach, caller, builder, this.#deps.limits.lazyBuild ?? false);
+        const request = requestOf(attach, caller, builder, {
+          lazy: this.#deps.limits.lazyBuild ?? false,
+          relayed: readLogins(this.#context.request.headers.get(LOGINS_HEADER)),
+        });
         return await builder.build(request, { onEvent, signal });
       }, signal);
       await sending;

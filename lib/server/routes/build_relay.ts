@@ -1,5 +1,5 @@
 /** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
-import { LOGINS_HEADER } from "../../api/build_logins.ts";
+import { type Logins, LOGINS_HEADER, loginsHeader, readLogins } from "../../api/build_logins.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ManagementDeps } from "../deps.ts";
 import type { Context, Route } from "../route.ts";
@@ -12,7 +12,7 @@ const TOO_MUCH = 64 << 20;
 const POLL_MS = 5;
 
 /** Of a request and its answer; others are of one connection, or this server's own affair. */
-const REQUEST_HEADERS = ["content-type", "content-length", "accept", LOGINS_HEADER];
+const REQUEST_HEADERS = ["content-type", "content-length", "accept"];
 const RESPONSE_HEADERS = ["content-type", "content-length", "cache-control", "x-accel-buffering"];
 
 function unreachable(target: URL, cause: unknown): SvcError {
@@ -39,13 +39,34 @@ function pick(from: Headers, names: readonly string[]): Headers {
   return headers;
 }
 
+/** What a builder needs of this server besides the request. */
+export type RelayDeps = Pick<ManagementDeps, "internal" | "registryHost">;
+
+/**
+ * The caller's logins, and for this server's own registry, where the builder publishes, a credential that
+ * is good for that and for a while: whoever may build has been let in here. Throws `argument_invalid`.
+ */
+function loginsOf({ request, url }: Context, { internal, registryHost }: RelayDeps): HeadersInit {
+  const given = readLogins(request.headers.get(LOGINS_HEADER));
+  const logins: Logins = {};
+  if (internal) {
+    const own = { username: "svc", password: internal.token("push") };
+    for (const host of [registryHost().replace(/^https?:\/\//, ""), url.host]) logins[host] = own;
+  }
+  for (const [host, login] of given ?? []) logins[host] = login;
+  return Object.keys(logins).length === 0 ? {} : { [LOGINS_HEADER]: loginsHeader(logins) };
+}
+
 /** Sends the request to the builder; its answer, whatever it is. Throws `upstream_failed`. */
 export async function relayRequest(
   context: Context,
   target: URL,
+  deps: RelayDeps,
   body?: Pick<Body, "stream">,
 ): Promise<Response> {
   const { request, signal } = context;
+  const headers = pick(request.headers, REQUEST_HEADERS);
+  for (const [name, value] of new Headers(loginsOf(context, deps))) headers.set(name, value);
   let failure: unknown;
   const watched = body && ReadableStream.from((async function* () {
     try {
@@ -59,7 +80,7 @@ export async function relayRequest(
   try {
     response = await fetch(place(target, context, "http"), {
       method: request.method,
-      headers: pick(request.headers, REQUEST_HEADERS),
+      headers,
       body: watched as ReadableStream<Uint8Array<ArrayBuffer>> | undefined,
       redirect: "manual",
       signal,
@@ -112,8 +133,10 @@ function forward(from: Pausable, to: WebSocket): void {
 async function dial(
   target: URL,
   context: Context,
+  deps: RelayDeps,
 ): Promise<{ socket: WebSocket; early: unknown[] }> {
-  const socket = new WebSocket(place(target, context, "ws"));
+  const headers = loginsOf(context, deps);
+  const socket = new WebSocket(place(target, context, "ws"), { headers });
   socket.binaryType = "arraybuffer";
   const early: unknown[] = [];
   const opened = Promise.withResolvers<void>();
@@ -142,8 +165,9 @@ async function dial(
 export async function relaySocket(
   context: Context,
   target: URL,
+  deps: RelayDeps,
 ): Promise<{ response: Response; ended: Promise<void> }> {
-  const { socket: builder, early } = await dial(target, context);
+  const { socket: builder, early } = await dial(target, context, deps);
   let accepted: { socket: WebSocket; response: Response };
   try {
     accepted = context.connection.upgrade(context.request);
@@ -192,14 +216,14 @@ export function delegating(deps: ManagementDeps): (own: Route["handler"]) => Rou
   async function relay(context: Context, target: URL): Promise<Response> {
     const { request } = context;
     if (request.headers.get("upgrade")?.toLowerCase() === "websocket") {
-      const { response, ended } = await relaySocket(context, target);
+      const { response, ended } = await relaySocket(context, target, deps);
       ended.finally(lifecycle.begin());
       return response;
     }
-    if (request.method === "GET") return await relayRequest(context, target);
+    if (request.method === "GET") return await relayRequest(context, target, deps);
     const body = contextBody(request, limits.maxBuildContextBytes);
     try {
-      return await relayRequest(context, target, body);
+      return await relayRequest(context, target, deps, body);
     } catch (error) {
       await body.discard();
       throw error;

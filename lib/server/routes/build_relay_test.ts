@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import type { BuildResult } from "../../api/build.ts";
 import { ATTACH_VERSION, CONTEXT_EXPORT } from "../../api/build_session.ts";
+import { LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
+import { InstallationSecret } from "../../auth/installation_secret.ts";
+import { InternalCredentials } from "../../auth/internal.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { BuildRequest } from "../../build/builder.ts";
 import { createLogger, silent } from "../../base/log.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
 import { exportFolder } from "../../client/build_export.ts";
@@ -118,6 +122,40 @@ Deno.test("relay: a session goes on byte for byte", async () => {
     assert.deepEqual(read, content);
   } finally {
     await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("relay: a builder gets a credential for this server's registry, and the caller's logins", async () => {
+  const internal = new InternalCredentials(new InstallationSecret("of the relay's test"));
+  const seen: BuildRequest["logins"][] = [];
+  await using at = await chain(({ logins }) => {
+    seen.push(logins);
+    return Promise.resolve(RESULT);
+  }, { internal, registryHost: () => "https://images.example" });
+  const mine = { username: "me", password: "mine" };
+  const header = { [LOGINS_HEADER]: loginsHeader({ "other.example": mine }) };
+  await collect(jsonLines(await post(at.base, "", new Uint8Array(1), header)));
+  const session = await openBuildSession(createClient({ server: at.base }), {
+    folders: new Map(),
+    secrets: new Map(),
+    agents: new Map(),
+    signal: new AbortController().signal,
+  });
+  await collect(session.build({
+    version: ATTACH_VERSION,
+    query: "",
+    context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
+    logins: { "other.example": mine },
+  }));
+  assert.equal(seen.length, 2);
+  const own = { username: "svc", password: internal.token("push") };
+  const asked = new URL(at.base).host;
+  for (const logins of seen) {
+    assert.deepEqual(Object.fromEntries(logins!), {
+      "images.example": own,
+      [asked]: own,
+      "other.example": mine,
+    });
   }
 });
 
