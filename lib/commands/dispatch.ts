@@ -151,6 +151,9 @@ export async function dispatch(
     if (io.signal.aborted && (isAbort(error) || error === io.signal.reason)) {
       return (io.signal.reason as { exitCode?: number }).exitCode ?? 130;
     }
+    // A menu that was left with Ctrl-C: no signal came.
+    const { exitCode } = error as { exitCode?: number };
+    if (isAbort(error) && exitCode !== undefined) return exitCode;
     const known = asSvcError(error);
     await io.stderr.write(errorLines(known));
     return known.exit;
