@@ -93,7 +93,7 @@ const BASE: ImageConfig = {
   rootfs: { type: "layers", diff_ids: [`sha256:${"1".repeat(64)}`] },
 };
 
-type Run = (step: Step, signal: AbortSignal) => Promise<number> | number;
+type Run = (step: Step, signal: AbortSignal, say: () => void) => Promise<number> | number;
 
 async function open(run: Run, concurrency = 4): Promise<Fixture> {
   const folder = await Deno.makeTempDir({ prefix: "svc-engine-" });
@@ -103,9 +103,10 @@ async function open(run: Run, concurrency = 4): Promise<Fixture> {
   await images.add("base", BASE, [new TextEncoder().encode("layer")]);
   const steps: Step[] = [];
   const executor: Executor = {
-    run: async (step, { signal }) => {
+    run: async (step, { signal, onOutput }) => {
       steps.push(step);
-      const exitCode = await run(step, signal!);
+      const say = () => onOutput("stdout", new TextEncoder().encode("."));
+      const exitCode = await run(step, signal!, say);
       signal!.throwIfAborted();
       return { exitCode };
     },
@@ -235,6 +236,32 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
   const dated = await build(builder, files, { buildArgs: { SOURCE_DATE_EPOCH: "1000" } });
   assert.equal(dated.result.ran, 1);
   assert.ok(steps[1].env.includes("SOURCE_DATE_EPOCH=1000"));
+});
+
+Deno.test("what another build broke is tried again, what a command decided is not", async () => {
+  for (const verdict of [true, false]) {
+    const begun = Promise.withResolvers<void>();
+    const shared = Promise.withResolvers<void>();
+    let runs = 0;
+    await using fixture = await open(async (_step, _signal, say) => {
+      if (++runs > 1) return 0;
+      begun.resolve();
+      const talk = setInterval(say, 5);
+      await shared.promise;
+      clearInterval(talk);
+      if (verdict) return 3;
+      throw new SvcError("context_invalid", "Cannot read from the caller: it went away");
+    });
+    const first = assert.rejects(build(fixture.builder, stages(1)));
+    await begun.promise;
+    // It hears the step that the first build began: they share it.
+    const onEvent = (event: BuildEvent) => event.type === "output" && shared.resolve();
+    const second = build(fixture.builder, stages(1), { onEvent });
+    if (verdict) await assert.rejects(second, /exit code 3/);
+    else assert.equal((await second).result.ran, 2);
+    await first;
+    assert.equal(runs, verdict ? 1 : 2);
+  }
 });
 
 Deno.test("a server that stops cancels its builds and waits for them", async () => {

@@ -134,18 +134,26 @@ export class Solver {
     await Promise.all(
       needed.map((input) => typeof input === "string" ? undefined : this.#ready(input)),
     );
-    this.#signal.throwIfAborted();
-    const flight = this.#engine.flights.join(
-      key + this.#space,
-      (signal, emit) =>
-        foreign && isStep(vertex)
-          ? this.#fetch(vertex, key, foreign, signal, emit)
-          : this.#perform(vertex, key, signal, emit),
-      (event) => this.#reporter.step(vertex.id, event),
-      this.#signal,
-    );
-    this.#flights.push(flight);
-    const outcome = await flight.result;
+    const join = () => {
+      this.#signal.throwIfAborted();
+      const flight = this.#engine.flights.join(
+        key + this.#space,
+        (signal, emit) =>
+          foreign && isStep(vertex)
+            ? this.#fetch(vertex, key, foreign, signal, emit)
+            : this.#perform(vertex, key, signal, emit),
+        (event) => this.#reporter.step(vertex.id, event),
+        this.#signal,
+      );
+      this.#flights.push(flight);
+      return flight;
+    };
+    let flight = join();
+    const outcome = await flight.result.catch((error) => {
+      if (!flight.joined || isVerdict(error)) throw error;
+      // What another build began failed for a reason of its own: its caller left, say. This one tries.
+      return (flight = join()).result;
+    });
     const ran = outcome.ran && !flight.joined;
     this.#reporter.done(vertex.id, ran ? "ran" : "cached", isStep(vertex));
     return outcome;
@@ -352,6 +360,11 @@ export class Solver {
     return latest;
   }
 }
+
+/** A command that ended by itself would end so again. */
+const isVerdict = (error: unknown) =>
+  error instanceof SvcError && error.code === "build_failed" &&
+  error.detail?.exitCode !== undefined;
 
 /** The part of a digest that people compare. */
 const short = (digest: Digest) => digest.slice(digest.indexOf(":") + 1).slice(0, 12);
