@@ -287,7 +287,9 @@ async function holdsEntries(path: string): Promise<boolean> {
   try {
     for await (const _entry of Deno.readDir(path)) return true;
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    // What a server of another user has there is none of this one's.
+    const { NotFound, PermissionDenied } = Deno.errors;
+    if (!(error instanceof NotFound || error instanceof PermissionDenied)) throw error;
   }
   return false;
 }
