@@ -169,7 +169,7 @@ Deno.test(
 );
 
 Deno.test("tls: files that are no good are startup errors", options, async () => {
-  await withFixture(async ({ folder, ca, foreign, server }) => {
+  await withFixture(async ({ folder, foreign, server }) => {
     const rubbish = `${folder}/rubbish`;
     await Deno.writeTextFile(rubbish, "x");
     const other = await makeCertificate(folder, "other", foreign);
