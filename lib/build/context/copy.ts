@@ -2,7 +2,9 @@
  * Copying selections into a root file system, as BuildKit's COPY does: a folder's contents, links as
  * links, times and modes kept, and no write outside the root whatever links it holds.
  */
+import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
+import { removeTreeSync } from "../../sys/directory.ts";
 import { cloneFd, close, open, read, writeAll } from "../../sys/fd.ts";
 import {
   chmod,
@@ -33,6 +35,8 @@ export interface CopyOptions {
   chmod?: string;
   /** Selections keep their folders below the destination. */
   parents?: boolean;
+  /** What is there is not looked at but replaced; folders on the way become as this copy makes them. */
+  link?: boolean;
   /** Patterns that leave out what is below a source. */
   exclude?: string[];
   signal?: AbortSignal;
@@ -61,7 +65,8 @@ class Copier {
 
   /** Folders on the way, owned as the copy is, with the usual mode. */
   makeFolders(path: string): string {
-    const { root, owner } = this.#options;
+    const { root, owner, link } = this.#options;
+    if (link) return this.#overFolders(path);
     const found = locate(root, path);
     let host = root;
     for (const part of found.inside === "" ? [] : found.inside.split("/")) {
@@ -80,8 +85,25 @@ class Copier {
     return found.inside;
   }
 
+  /** The same without a look at links: what is no folder gives way to one. */
+  #overFolders(path: string): string {
+    const { root, owner = { uid: 0, gid: 0 } } = this.#options;
+    const inside = inner(posix.normalize(`/${path}`));
+    let host = root;
+    for (const part of inside === "" ? [] : inside.split("/")) {
+      host += `/${part}`;
+      if (!isDirectory(host)) {
+        if (tryLstat(host)) unlink(host);
+        mkdir(host, 0o755);
+      }
+      lchown(host, owner.uid, owner.gid);
+      chmod(host, this.#folderMode);
+    }
+    return inside;
+  }
+
   async tree(tree: Tree, selection: Selection, target: string): Promise<void> {
-    const { root, signal } = this.#options;
+    const { root, link, signal } = this.#options;
     const exclude = this.#exclude;
     // Only names of one source share an inode at the destination.
     this.#links.clear();
@@ -90,7 +112,8 @@ class Copier {
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
       const wanted = entry.path === "" ? target : `${target}/${entry.path}`;
       const slash = wanted.lastIndexOf("/");
-      const parent = locate(root, slash < 0 ? "" : wanted.slice(0, slash)).inside;
+      const above = slash < 0 ? "" : wanted.slice(0, slash);
+      const parent = link ? above : locate(root, above).inside;
       if (!isDirectory(parent === "" ? root : `${root}/${parent}`)) this.makeFolders(parent);
       const host = `${parent === "" ? root : `${root}/${parent}`}/${wanted.slice(slash + 1)}`;
       if (entry.kind === "directory") this.#folder(entry, wanted, host, folders);
@@ -104,14 +127,16 @@ class Copier {
    * Folders below it take on what the source's have; a link in the way is an error, as with docker.
    */
   #folder(entry: TreeEntry, wanted: string, host: string, times: [string, TreeEntry][]): void {
+    const { root, link } = this.#options;
     if (entry.path === "") {
-      const { host: existing } = locate(this.#options.root, wanted);
-      if (isDirectory(existing)) return;
+      const existing = link ? `${root}/${wanted}` : locate(root, wanted).host;
+      if (!link && isDirectory(existing)) return;
       this.makeFolders(wanted);
       times.push([existing, entry]);
       return;
     }
     if (!isDirectory(host)) {
+      if (link && tryLstat(host)) unlink(host);
       if (tryLstat(host)) {
         throw new SvcError(
           "build_failed",
@@ -126,6 +151,7 @@ class Copier {
 
   async #leaf(entry: TreeEntry, host: string): Promise<void> {
     const { stat, kind } = entry;
+    if (this.#options.link && isDirectory(host)) removeTreeSync(host);
     if (isDirectory(host)) {
       throw new SvcError(
         "build_failed",
@@ -216,10 +242,13 @@ export async function copySelections(
       await copier.tree(tree, selection, inner(`${folder}/${name}`));
       continue;
     }
-    const target = locate(root, destination);
-    const into = asked || isDirectory(target.host);
+    const raw = inner(posix.normalize(destination));
+    const target = options.link
+      ? { host: `${root}/${raw}`, inside: raw }
+      : locate(root, destination);
+    const into = asked || !options.link && isDirectory(target.host);
     if (selection.directory) {
-      if (tryLstat(target.host) && !isDirectory(target.host)) {
+      if (!options.link && tryLstat(target.host) && !isDirectory(target.host)) {
         throw new SvcError(
           "build_failed",
           `cannot copy a folder over ${destination}, which is a file`,
@@ -241,11 +270,12 @@ function parentOf(inside: string): string {
   return slash < 0 ? "" : inside.slice(0, slash);
 }
 
-/** Makes a folder and its parents, as WORKDIR does. */
+/** Makes a folder and its parents, as WORKDIR does; with `link` as COPY --link does. */
 export function makeFolders(
   root: string,
   path: string,
   owner?: { uid: number; gid: number },
+  link = false,
 ): void {
-  new Copier({ root, destination: path, owner }).makeFolders(path);
+  new Copier({ root, destination: path, owner, link }).makeFolders(path);
 }

@@ -210,6 +210,7 @@ export async function planCopy(
     destination: target,
     parents: kind === "copy" && instruction.parents,
     exclude: instruction.exclude.map(value),
+    link: instruction.link,
   };
   if (instruction.chown) vertex.chown = value(instruction.chown);
   if (instruction.chmod) vertex.chmod = value(instruction.chmod);

@@ -90,6 +90,11 @@ export interface CopyVertex extends VertexBase {
   /** Source paths keep their folders. */
   parents: boolean;
   exclude: string[];
+  /**
+   * As if copied into an empty root that is then laid over the base: links of the base are not followed,
+   * and folders on the way are as COPY makes them.
+   */
+  link: boolean;
 }
 
 export interface WorkdirVertex extends VertexBase {

@@ -281,6 +281,7 @@ class Planner {
       destination: "/",
       parents: false,
       exclude: [],
+      link: false,
     };
   }
 

@@ -77,15 +77,13 @@ export async function ownerOf(
   return { uid, gid };
 }
 
-/** Unpacks an archive of the context below `destination`. The latest time of its entries, in seconds. */
+/** Unpacks an archive below the destination. The latest time of its entries, in seconds. */
 async function unpackArchive(
   host: string,
-  root: string,
-  destination: string,
-  owner: { uid: number; gid: number } | undefined,
-  signal?: AbortSignal,
+  { destination, link }: CopyVertex,
+  { root, owner, signal }: CopyTarget,
 ): Promise<number> {
-  makeFolders(root, destination, owner);
+  makeFolders(root, destination, owner, link);
   const extractor = new Extractor({
     root,
     below: locate(root, destination).inside,
@@ -120,7 +118,7 @@ export async function runCopyPart(
   tree: Tree,
   { root, owner, signal }: CopyTarget,
 ): Promise<number> {
-  const { chmod, exclude, destination, parents } = vertex;
+  const { chmod, exclude, destination, parents, link } = vertex;
   const picked = pick(tree, vertex, part);
   let latest = await latestTime(tree, picked.flatMap(({ selections }) => selections), {
     exclude: excludeOf(vertex),
@@ -132,11 +130,11 @@ export async function runCopyPart(
       const host = `${tree.root}/${selection.path}`;
       const unpack = part.unpack && !selection.directory && isFile(host);
       if (unpack && await isArchive(host)) {
-        const found = await unpackArchive(host, root, destination, owner, signal);
+        const found = await unpackArchive(host, vertex, { root, owner, signal });
         latest = Math.max(latest, found);
       } else rest.push(selection);
     }
-    const options = { root, destination, owner, chmod, exclude, parents, signal };
+    const options = { root, destination, owner, chmod, exclude, parents, link, signal };
     await copyOffLoop(tree, rest, options);
   }
   return latest;
@@ -150,7 +148,7 @@ export async function runInline(
   folder: string,
   { root, owner, signal }: CopyTarget,
 ): Promise<void> {
-  const { chmod, destination } = vertex;
+  const { chmod, destination, link } = vertex;
   const selections: Selection[] = [];
   for (const [index, { name, data }] of vertex.inline.entries()) {
     const path = String(index);
@@ -159,7 +157,7 @@ export async function runInline(
     selections.push({ path, name, directory: false });
   }
   const inline: Tree = { root: folder, ownersKept: false };
-  await copyOffLoop(inline, selections, { root, destination, owner, chmod, signal });
+  await copyOffLoop(inline, selections, { root, destination, owner, chmod, link, signal });
 }
 
 /** Makes the folder of WORKDIR; it belongs to the stage's USER, as BuildKit has it. */

@@ -64,6 +64,7 @@ function copyDefinition(vertex: CopyVertex): unknown[] {
     vertex.chown ?? null,
     vertex.chmod ?? null,
     vertex.parents,
+    vertex.link,
     vertex.parts.map((part) => [part.unpack, part.sources.length]),
   ];
 }

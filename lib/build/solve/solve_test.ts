@@ -42,6 +42,7 @@ const COPY: CopyVertex = {
   destination: "/b",
   parents: false,
   exclude: [],
+  link: false,
 };
 
 async function inTemporary(work: (folder: string) => Promise<void>): Promise<void> {
@@ -80,6 +81,7 @@ Deno.test("keys change with what the result depends on, and with nothing else", 
     copyKey(COPY, "base", "content"),
     copyKey({ ...COPY, destination: "/b/" }, "base", "content"),
     copyKey({ ...COPY, chown: "1" }, "base", "content"),
+    copyKey({ ...COPY, link: true }, "base", "content"),
     copyKey({ ...COPY, inline: [{ name: "x", data: "y" }] }, "base", "content"),
     copyKey(COPY, "base", "other"),
     copyKey(COPY, "other", "content"),

@@ -152,8 +152,26 @@ export const COPY_CASES: Case[] = [
   },
   {
     name: "copy-link",
+    deliberate: {
+      why: "a folder on the way, made for a folder with --chown and --chmod: svc gives it both",
+      paths: ["linked"],
+    },
     dockerfile: "FROM base\nRUN mkdir /real && ln -s /real /alias\nCOPY --link a.txt /linked/x\n" +
       "COPY --link --chown=5:6 --chmod=711 d /linked/d\nCOPY --link run.sh /bin/",
+    files,
+  },
+  {
+    name: "copy-link-destination",
+    dockerfile:
+      "FROM base\nRUN mkdir /real && mkdir -m 700 /p && chown 5:6 /p && ln -s /real /alias && " +
+      "echo x > /f && mkdir /q\nCOPY --link a.txt /p/a\nCOPY --link a.txt /alias/x\n" +
+      "COPY --link --chown=7:8 d /p/sub\nCOPY --link a.txt /tmp/\nCOPY --link d /q",
+    files,
+  },
+  {
+    name: "copy-link-user",
+    dockerfile:
+      "FROM base\nWORKDIR /w\nCOPY --link a.txt .\nUSER user\nCOPY --link --chown=7 d ./d",
     files,
   },
   {
