@@ -13,6 +13,9 @@ import type { OpenTree } from "../inputs.ts";
 import { KeptTree } from "./kept_tree.ts";
 import { readListing, type RemoteTree } from "./remote.ts";
 
+/** Trees that are kept where no ceiling says otherwise: folders that are built from once are many. */
+const MAX_TREES = 32;
+
 interface Place {
   id: string;
   size: number;
@@ -65,8 +68,9 @@ export class KeptContexts implements Shelf {
     const place = this.#places.get(id);
     if (!place) return true;
     if (place.held) return false;
-    this.#places.delete(id);
-    await removeTree(`${this.#root}/${id}`);
+    // Nobody takes it for a build while it goes.
+    place.held = true;
+    await this.#drop(place);
     return true;
   }
 
@@ -118,6 +122,23 @@ export class KeptContexts implements Shelf {
     }
   }
 
+  async #drop({ id }: Place): Promise<void> {
+    await removeTree(`${this.#root}/${id}`);
+    this.#places.delete(id);
+    // Stays where it has others.
+    await Deno.remove(`${this.#root}/${id.slice(0, id.indexOf("/"))}`).catch(() => {});
+  }
+
+  /** Beyond so many the least recently used go. */
+  async #limit(): Promise<void> {
+    const idle = [...this.#places.values()].filter(({ held }) => !held);
+    const oldest = idle.sort((a, b) => a.used - b.used).slice(
+      0,
+      Math.max(0, idle.length - MAX_TREES),
+    );
+    for (const { id } of oldest) await this.remove(id);
+  }
+
   /** What was refused is not kept. */
   async #release(place: Place, kept: KeptTree | undefined, drop: boolean): Promise<void> {
     try {
@@ -125,13 +146,11 @@ export class KeptContexts implements Shelf {
         await kept.save();
         place.size = kept.size;
         place.used = Date.now();
-      } else {
-        await removeTree(`${this.#root}/${place.id}`);
-        this.#places.delete(place.id);
-      }
+      } else await this.#drop(place);
     } finally {
       place.held = false;
     }
+    await this.#limit();
   }
 }
 

@@ -189,6 +189,27 @@ test("nothing is believed after a crash in between, or another boot", async (at)
   }
 });
 
+test("of folders that are built from once, the last ones are kept", async (at) => {
+  const caller = new Caller({ file: "text" });
+  for (let number = 0; number < 40; number++) {
+    caller.identity = `folder ${number}`;
+    await at.build(caller, "file");
+  }
+  assert.equal((await at.kept.items()).length, 32);
+  caller.taken();
+  await at.build(caller, "file");
+  assert.deepEqual(caller.taken(), []);
+  caller.identity = "folder 0";
+  await at.build(caller, "file");
+  assert.deepEqual(caller.taken(), ["file"]);
+  assert.equal(
+    [...Deno.readDirSync(at.root)].flatMap((
+      { name },
+    ) => [...Deno.readDirSync(`${at.root}/${name}`)]).length,
+    32,
+  );
+});
+
 const invalid = (error: unknown) => error instanceof SvcError && error.code === "context_invalid";
 
 test("a file that changes while it is read fails the build, and nothing is kept of it", async (at) => {
