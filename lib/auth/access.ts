@@ -85,7 +85,10 @@ export class ConfiguredAccess {
     const { anonymousPull, registryTokens } = this.#options;
     if (!anonymousPull || registryTokens === undefined) return 'Basic realm="svc"';
     // With Basic a client that is not logged in gives up; a token it also gets without a login.
-    return `Bearer realm="${new URL(registryTokens, request.url).href}",service="svc"`;
+    const realm = new URL(registryTokens, request.url);
+    // Behind a proxy that ends TLS; a wrong claim only makes the way safer.
+    if (request.headers.get("x-forwarded-proto") === "https") realm.protocol = "https:";
+    return `Bearer realm="${realm.href}",service="svc"`;
   }
 }
 

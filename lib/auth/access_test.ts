@@ -188,6 +188,10 @@ Deno.test("access: anonymous pulls, and how clients learn to log in all the same
     guard.challenge(request(), "/v2/"),
     'Bearer realm="http://reg.example:5000/.svc/v1/auth/registry",service="svc"',
   );
+  const proxied = new Request("http://reg.example/v2/", {
+    headers: { "x-forwarded-proto": "https" },
+  });
+  assert.match(guard.challenge(proxied, "/v2/"), /realm="https:\/\/reg\.example\/\.svc/);
   assert.equal(guard.challenge(request(), "/.svc/v1/info"), 'Bearer realm="svc"');
   assert.equal(access().challenge(request(), "/v2/a/tags/list"), 'Basic realm="svc"');
 });
