@@ -1,5 +1,6 @@
 /** A build context that the server fetches: a git repository, an archive or a Dockerfile behind a URL. */
 import { SvcError } from "../../base/errors.ts";
+import { tryLstat } from "../../sys/files.ts";
 import { parseIgnore } from "../parse/ignore.ts";
 import type { TreeSource } from "../plan/graph.ts";
 import { gitTree } from "./git_tree.ts";
@@ -20,16 +21,22 @@ export function fetchedSource(url: string): TreeSource {
   );
 }
 
+/** Bytes of a Dockerfile that stands alone, at most: far more than anyone writes. */
+const MAX_DOCKERFILE = 4 << 20;
+
+function soleFile(url: string, tree: Tree): string | undefined {
+  const host = `${tree.root}/${fileNameOf(url)}`;
+  const stat = tryLstat(host);
+  return stat && stat.size <= MAX_DOCKERFILE ? Deno.readTextFileSync(host) : undefined;
+}
+
 /**
  * The tree as a context, its .dockerignore applied. A URL that is no archive is the Dockerfile itself, and
  * there is nothing to copy. Whoever opened the tree disposes of it.
  */
 export function fetchedContext(url: string, tree: Tree, path: string): Context {
   const { dockerfile, ignore } = applyRules(tree.root, path, new Map());
-  const alone = dockerfile === undefined && !parseGitUrl(url)
-    ? applyRules(tree.root, fileNameOf(url), new Map()).dockerfile
-    : undefined;
-  const text = dockerfile ?? alone;
+  const text = dockerfile ?? (parseGitUrl(url) ? undefined : soleFile(url, tree));
   return {
     tree: { root: tree.root, ownersKept: false },
     received: 0,
