@@ -45,6 +45,7 @@ export class SshConnection implements Dialer {
   readonly resumes = true;
   readonly #options: ConnectionOptions;
   #client?: Promise<Ssh2Client>;
+  readonly #streams = new Set<Duplex>();
   /** Keys that were unlocked: nobody is asked twice for one. */
   readonly #keys = new Map<string, Promise<ParsedKey>>();
 
@@ -58,7 +59,11 @@ export class SshConnection implements Dialer {
     const client = await this.#connected();
     return await new Promise((resolve, reject) => {
       client.forwardOut("127.0.0.1", 0, host, port, (error, stream) => {
-        if (!error) return resolve(stream);
+        if (!error) {
+          this.#streams.add(stream);
+          stream.once("close", () => this.#streams.delete(stream));
+          return resolve(stream);
+        }
         reject(
           new SvcError(
             "server_unreachable",
@@ -105,6 +110,8 @@ export class SshConnection implements Dialer {
     });
     client.on("close", () => {
       this.#client = undefined;
+      // ssh2 leaves them waiting for what cannot come any more.
+      for (const stream of this.#streams) stream.destroy();
       ready.reject(
         verifier.refusal ?? this.#failure(new Error("the connection was closed"), refused),
       );
