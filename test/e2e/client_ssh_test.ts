@@ -11,7 +11,14 @@ const NEEDS = { commands: ["sshd", "ssh", "ssh-keygen", "ssh-agent", "openssl"],
 interface Fixture extends AsyncDisposable {
   sshd: Sshd;
   home: string;
-  /** `svc info` through a tunnel with these fields. */
+  /** `svc ARGS` through a tunnel with these fields, in a context with more of them. */
+  run(
+    args: string[],
+    tunnel: Record<string, unknown>,
+    more?: Record<string, unknown>,
+    env?: Record<string, string>,
+  ): Promise<RunOutput>;
+  /** `svc info` in the same way. */
   info(
     tunnel: Record<string, unknown>,
     more?: Record<string, unknown>,
@@ -21,7 +28,10 @@ interface Fixture extends AsyncDisposable {
 }
 
 /** sshd, and behind it a server that answers `info`. */
-async function fixture(serverOptions: { cert?: string; key?: string } = {}): Promise<Fixture> {
+async function fixture(
+  serverOptions: { cert?: string; key?: string } = {},
+  answer: (request: Request) => Response = () => Response.json({ version: "through the tunnel" }),
+): Promise<Fixture> {
   const sshd = await startSshd();
   const home = await Deno.makeTempDir({ prefix: "svc-home-" });
   await Deno.mkdir(join(home, ".ssh"), { mode: 0o700 });
@@ -32,25 +42,27 @@ async function fixture(serverOptions: { cert?: string; key?: string } = {}): Pro
       onListen() {},
       ...serverOptions as { cert: string; key: string },
     },
-    () => Response.json({ version: "through the tunnel" }),
+    answer,
   );
   const remote = `127.0.0.1:${api.addr.port}`;
   let count = 0;
+  const run: Fixture["run"] = async (args, tunnel, more = {}, env = {}) => {
+    const config = join(home, `config-${count++}.yaml`);
+    const context = { "ssh-tunnel": { "remote-addr": remote, ...tunnel }, ...more };
+    await Deno.writeTextFile(
+      config,
+      stringify({ "current-context": "t", contexts: { t: context } }),
+    );
+    return await svc(args, {
+      env: { HOME: home, SVC_CONFIG: config, SVC_SERVER: "", SSH_AUTH_SOCK: "", ...env },
+    });
+  };
   return {
     sshd,
     home,
     remote,
-    async info(tunnel, more = {}, env = {}) {
-      const config = join(home, `config-${count++}.yaml`);
-      const context = { "ssh-tunnel": { "remote-addr": remote, ...tunnel }, ...more };
-      await Deno.writeTextFile(
-        config,
-        stringify({ "current-context": "t", contexts: { t: context } }),
-      );
-      return await svc(["info"], {
-        env: { HOME: home, SVC_CONFIG: config, SVC_SERVER: "", SSH_AUTH_SOCK: "", ...env },
-      });
-    },
+    run,
+    info: (...how) => run(["info"], ...how),
     async [Symbol.asyncDispose]() {
       await api.shutdown();
       await sshd[Symbol.asyncDispose]();
@@ -227,6 +239,57 @@ e2eTest(
       );
     } finally {
       await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
+
+e2eTest(
+  "a tunnel that drops in mid-command is opened again, and a followed log goes on",
+  NEEDS,
+  async () => {
+    const frame = (n: number) => ({
+      time: new Date(1_800_000_000_000 + n * 1000).toISOString(),
+      instance: "web-0",
+      stream: "stdout",
+      line: `line ${n}`,
+    });
+    for (const binary of [false, true]) {
+      const asked: string[] = [];
+      const first = Promise.withResolvers<void>();
+      const answer = (request: Request): Response => {
+        const { pathname, search } = new URL(request.url);
+        if (!pathname.endsWith("/logs")) return Response.json({ name: "web", instances: [] });
+        asked.push(search);
+        const again = asked.length > 1;
+        const lines = again ? [frame(1), frame(2)] : [frame(1)];
+        const body = new ReadableStream<Uint8Array>({
+          start(controller) {
+            const text = lines.map((line) => JSON.stringify(line) + "\n").join("");
+            controller.enqueue(new TextEncoder().encode(text));
+            // The first answer stays open: the tunnel has to break.
+            if (again) controller.close();
+            else first.resolve();
+          },
+        });
+        return new Response(body, { headers: { "content-type": "application/x-ndjson" } });
+      };
+      await using at = await fixture({}, answer);
+      const { sshd, home } = at;
+      const known = join(home, "known");
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      const running = at.run(["logs", "-f", "web"], {
+        addr: `127.0.0.1:${sshd.port}`,
+        "identity-file": sshd.user,
+        user: "root",
+        "known-hosts": known,
+        "use-ssh-binary": binary,
+      });
+      await first.promise;
+      await sshd.drop();
+      const { code, stdout, stderr } = await running;
+      assert.equal(code, 0, stderr);
+      assert.ok(asked.length > 1);
+      assert.match(stdout, /line 2\n$/);
     }
   },
 );
