@@ -9,6 +9,9 @@ package_of() {
   ip) echo iproute2 ;;
   ceph) echo ceph-common ;;
   sshd) echo openssh-server ;;
+  dbus-run-session) echo dbus-daemon ;;
+  gnome-keyring-daemon) echo gnome-keyring ;;
+  secret-tool) echo libsecret-tools ;;
   ssh | ssh-agent | ssh-keygen) echo openssh-client ;;
   ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
   xz) echo xz-utils ;;

@@ -4,7 +4,7 @@ import { createHmac } from "node:crypto";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { makeKey, startAgent, tool } from "../peers/sshd.ts";
-import { e2eTest, type RunOutput, startServer, svc } from "./harness.ts";
+import { e2eTest, EXECUTABLE, type RunOutput, startServer, svc } from "./harness.ts";
 
 const NEEDS = { commands: ["ssh-keygen", "ssh-agent", "skopeo"] };
 const SECRET = "a secret of the tests, long enough for HS256";
@@ -263,3 +263,53 @@ e2eTest(
     }
   },
 );
+
+e2eTest("SVC_TOKEN_CACHE: keyring keeps sessions in the Secret Service, auto prefers it", {
+  commands: ["ssh-keygen", "dbus-run-session", "gnome-keyring-daemon", "secret-tool"],
+}, async () => {
+  const home = await Deno.makeTempDir({ prefix: "svc-home-" });
+  const runtime = join(home, "run");
+  await Deno.mkdir(runtime, { mode: 0o700 });
+  await makeKey(join(home, "key"));
+  await using server = await startServer({
+    env: { SVC_AUTHORIZED_KEYS: await Deno.readTextFile(join(home, "key.pub")) },
+  });
+  const config = join(home, "config.yaml");
+  const context = { server: server.url, "key-auth": { "identity-file": join(home, "key") } };
+  await Deno.writeTextFile(config, stringify({ "current-context": "t", contexts: { t: context } }));
+  // Without its private half the key is of use only through what was kept.
+  const script = `set -e
+printf pw | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1
+for mode in keyring auto; do
+  SVC_TOKEN_CACHE=$mode "$SVC" ps >/dev/null
+  mv key away
+  SVC_TOKEN_CACHE=$mode "$SVC" ps >/dev/null
+  mv away key
+  test ! -e run/svc
+  SVC_TOKEN_CACHE=$mode "$SVC" logout --all
+done
+mv key away
+! SVC_TOKEN_CACHE=keyring "$SVC" ps
+`;
+  try {
+    const own = Object.entries(Deno.env.toObject()).filter(([name]) => !name.startsWith("SVC_"));
+    const output = await new Deno.Command("dbus-run-session", {
+      args: ["--", "sh", "-c", script],
+      cwd: home,
+      clearEnv: true,
+      env: {
+        ...Object.fromEntries(own),
+        HOME: home,
+        XDG_RUNTIME_DIR: runtime,
+        XDG_CACHE_HOME: join(home, "cache"),
+        SVC: EXECUTABLE,
+        SVC_CONFIG: config,
+      },
+    }).output();
+    const said = new TextDecoder().decode(output.stderr);
+    assert.ok(output.success, said);
+    assert.equal(said.match(/forgot 1 short-lived credential$/gm)?.length, 2, said);
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
+});
