@@ -12,8 +12,7 @@ package_of() {
   dbus-run-session) echo dbus-daemon ;;
   gnome-keyring-daemon) echo gnome-keyring ;;
   secret-tool) echo libsecret-tools ;;
-  ssh | ssh-agent | ssh-keygen) echo openssh-client ;;
-  ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
+  ssh | ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
   xz) echo xz-utils ;;
   diodcat | diodls) echo diod ;;
   *) echo "$1" ;;
