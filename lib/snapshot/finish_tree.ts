@@ -14,19 +14,23 @@ export function finishTree(source: DiffSource & { clamp?: number }): { size: num
   const lower = new LowerTree(source.lower, source.overlay);
   const seen = new Set<bigint>();
   let size = 0;
-  const visit = (path: string, full: string) => {
+  // `covers`: the lower tree has the folder that it is in; else it cannot have it either.
+  const visit = (path: string, full: string, covers: boolean) => {
     const stat = lstat(full);
     if (stat.nlink === 1 || isDirectory(stat) || !seen.has(stat.ino)) size += stat.blocks * 512;
     if (stat.nlink > 1) seen.add(stat.ino);
-    if (isDirectory(stat)) {
-      for (const name of readNames(full)) visit(joinPath(path, name), `${full}/${name}`);
+    const folder = isDirectory(stat);
+    const isLate = clamp !== undefined && later(stat, clamp);
+    const below = covers && (folder || isLate) ? lower.lookup(path)?.stat : undefined;
+    if (folder) {
+      const inner = below !== undefined && isDirectory(below);
+      for (const name of readNames(full)) visit(joinPath(path, name), `${full}/${name}`, inner);
     }
-    if (clamp === undefined || !later(stat, clamp)) return;
-    const below = lower.lookup(path)?.stat;
+    if (!isLate) return;
     if (below?.mtime === stat.mtime && below.mtimeNs === stat.mtimeNs) return;
     setTimes(full, clamp, 0);
   };
-  visit("", root);
+  visit("", root, true);
   return { size };
 }
 

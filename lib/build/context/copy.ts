@@ -14,6 +14,8 @@ import {
   mknod,
   O,
   readlink,
+  S_IFDIR,
+  S_IFMT,
   setTimes,
   symlink,
   tryLstat,
@@ -109,12 +111,18 @@ class Copier {
     this.#links.clear();
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
+    // Names of one folder come one after the other: it is looked for once, and nothing here moves it.
+    let last: { above: string; parent: string } | undefined;
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
       const wanted = entry.path === "" ? target : `${target}/${entry.path}`;
       const slash = wanted.lastIndexOf("/");
       const above = slash < 0 ? "" : wanted.slice(0, slash);
-      const parent = link ? above : locate(root, above).inside;
-      if (!isDirectory(parent === "" ? root : `${root}/${parent}`)) this.makeFolders(parent);
+      if (last?.above !== above) {
+        const parent = link ? above : locate(root, above).inside;
+        if (!isDirectory(parent === "" ? root : `${root}/${parent}`)) this.makeFolders(parent);
+        last = { above, parent };
+      }
+      const { parent } = last;
       const host = `${parent === "" ? root : `${root}/${parent}`}/${wanted.slice(slash + 1)}`;
       if (entry.kind === "directory") this.#folder(entry, wanted, host, folders);
       else await this.#leaf(entry, host);
@@ -152,13 +160,14 @@ class Copier {
   async #leaf(entry: TreeEntry, host: string): Promise<void> {
     const { stat, kind } = entry;
     if (this.#options.link && isDirectory(host)) removeTreeSync(host);
-    if (isDirectory(host)) {
+    const there = tryLstat(host);
+    if (there && (there.mode & S_IFMT) === S_IFDIR) {
       throw new SvcError(
         "build_failed",
         `cannot copy the file ${entry.path || entry.host.split("/").pop()} over a folder`,
       );
     }
-    if (tryLstat(host)) unlink(host);
+    if (there) unlink(host);
     const inode = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
     const first = stat.nlink > 1 ? this.#links.get(inode) : undefined;
     if (first !== undefined && tryLstat(first)) return link(first, host);
