@@ -63,8 +63,11 @@ function sortedConfig(config: BuildPlan["config"]): BuildPlan["config"] {
   if (config.Labels) result.Labels = sorted(config.Labels);
   if (config.ExposedPorts) result.ExposedPorts = sorted(config.ExposedPorts);
   if (config.Volumes) result.Volumes = sorted(config.Volumes);
+  // What is empty says nothing that its absence does not.
+  const says = (value: unknown) =>
+    value !== undefined && value !== "" && !(Array.isArray(value) && value.length === 0);
   return Object.fromEntries(
-    Object.entries(result).filter(([, value]) => value !== undefined && value !== "")
+    Object.entries(result).filter(([, value]) => says(value))
       .sort(([a], [b]) => a < b ? -1 : 1),
   );
 }

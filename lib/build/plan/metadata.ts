@@ -6,6 +6,7 @@ import { expandWords } from "../parse/expand.ts";
 import { parsePorts } from "../parse/ports.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand } from "./scope.ts";
+import { isSignal } from "./signals.ts";
 import { shellOf, type StageState } from "./stage.ts";
 
 export interface MetadataTools {
@@ -184,7 +185,7 @@ export function applyMetadata(
       return true;
     case "stopsignal": {
       const signal = value(instruction.signal);
-      if (!/^(?:\d{1,2}|(?:SIG)?[A-Z0-9+-]+)$/i.test(signal)) {
+      if (!isSignal(signal)) {
         throw fail(`STOPSIGNAL ${signal}: expected a signal such as SIGTERM or 15`);
       }
       config.StopSignal = signal;

@@ -228,6 +228,8 @@ Deno.test("what cannot be done is refused by name and line", async () => {
       "FROM base AS a\nCOPY --from=b x x\nFROM a AS b",
       /line [23]: stage [ab] is needed in a circle/,
     ],
+    ["FROM base\nSTOPSIGNAL SIGNOPE", /line 2: STOPSIGNAL SIGNOPE: expected a signal/],
+    ["FROM base\nSTOPSIGNAL 0", /line 2: STOPSIGNAL 0: expected a signal/],
     ["FROM base\nCOPY a b c", /line 2: .*end (in|with) \//],
     ["FROM gone", /^Line 1: Cannot find image gone/],
     ["FROM base\nCOPY --from=7 a b", /line 2/i],
