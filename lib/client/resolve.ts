@@ -5,7 +5,7 @@
 import { dirname } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { nearest } from "../base/nearest.ts";
-import { readProfile } from "./profile/file.ts";
+import { readProfile, showsTokens } from "./profile/file.ts";
 import { homeFolder, profilePath } from "./profile/location.ts";
 import { absolutePaths } from "./profile/paths.ts";
 import type { Context, Profile } from "./profile/types.ts";
@@ -225,6 +225,9 @@ export async function resolveTarget(input: ResolveInput): Promise<Target> {
   const { os, env, server: given } = input;
   const path = profilePath({ os, env, explicit: input.configFile });
   const profile = await readProfile(path);
+  if (path !== undefined && await showsTokens(path, profile)) {
+    input.warn(`others can read the tokens in ${path}; chmod 600 ${path}`);
+  }
   const selected = select(profile, input.context, path);
   const home = homeFolder(input);
   let context = selected ? absolutePaths(selected.context, dirname(path!), home) : {};

@@ -11,7 +11,9 @@ async function folder(contexts: Record<string, Context>, current?: string) {
   const config = join(home, "config.yaml");
   const project = join(home, "work", "app");
   await Deno.mkdir(project, { recursive: true });
-  await Deno.writeTextFile(config, stringify({ "current-context": current, contexts }));
+  await Deno.writeTextFile(config, stringify({ "current-context": current, contexts }), {
+    mode: 0o600,
+  });
   const warnings: string[] = [];
   return {
     home,
@@ -302,4 +304,22 @@ Deno.test("overlay: ways to an endpoint are one choice, credentials another", ()
   const stored: Context = { server: "http://a", "key-auth": key, shells: ["sh"] };
   const { context } = overlay(stored, { "ssh-tunnel": { addr: "x" }, token: "t" });
   assert.deepEqual(context, { shells: ["sh"], "ssh-tunnel": { addr: "x" }, token: "t" });
+});
+
+Deno.test("a profile that anybody could have written is refused; tokens that others can read are a warning", async () => {
+  await using at = await folder({ prod }, "prod");
+  const config = join(at.home, "config.yaml");
+  const refused = (why: RegExp) => assert.rejects(at.resolve(), why);
+  assert.deepEqual(at.warnings, []);
+  await Deno.chmod(config, 0o644);
+  assert.equal((await at.resolve()).server, "https://prod.example");
+  assert.match(at.warnings.join(), /others can read the tokens in .*config\.yaml; chmod 600/);
+  await Deno.chmod(config, 0o606);
+  await refused(/Cannot use .*config\.yaml: everybody can write to it/);
+  await Deno.chmod(config, 0o600);
+  await Deno.chmod(at.home, 0o777);
+  await refused(/everybody can write to its folder/);
+  await Deno.chmod(at.home, 0o1777);
+  await at.resolve();
+  await Deno.chmod(at.home, 0o700);
 });

@@ -35,7 +35,8 @@ export function profilePage(): string {
     "The client's own file, `svc/config.yaml` in the user's configuration folder: " +
     "`$XDG_CONFIG_HOME` where it is set, else `~/.config` (Linux, BSD), `~/Library/Application Support` " +
     "(macOS), `%AppData%` (Windows). `--config-file` or `SVC_CONFIG` names another one. It is written with " +
-    "mode 0600 in a 0700 folder; comments stay. A missing file is an empty one. Paths may begin with `~/`; " +
+    "mode 0600 in a 0700 folder; comments stay. One that everybody can write to, or that is another user's, is " +
+    "refused. A missing file is an empty one. Paths may begin with `~/`; " +
     "relative ones start at the file's folder.\n\n" +
     "The file has `current-context`, the context used where `--context` and `SVC_CONTEXT` name none, and " +
     "`contexts`, from name to context. `svc config` shows and changes it.\n\n" +

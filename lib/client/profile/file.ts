@@ -62,17 +62,41 @@ export async function parseProfile(text: string, source: string): Promise<Profil
   return toProfile(await parse(text, source), source);
 }
 
-/** A missing file is an empty profile. Throws `config_invalid`. */
+/** A missing file is an empty profile. Throws `config_invalid`, also for one that anybody could have written. */
 export async function readProfile(path: string | undefined): Promise<Profile> {
   const text = path === undefined ? undefined : await readText(path);
-  return text === undefined ? { contexts: {} } : await parseProfile(text, path!);
+  if (text === undefined) return { contexts: {} };
+  await refuseForeign(path!);
+  return await parseProfile(text, path!);
 }
 
-/** True where others than the owner may read the file. */
-export async function readableByOthers(path: string): Promise<boolean> {
+/** What a profile names is run and trusted: who may write it decides where credentials go. */
+async function refuseForeign(path: string): Promise<void> {
+  if (Deno.build.os === "windows") return;
+  const [file, folder] = await Promise.all([Deno.stat(path), Deno.stat(dirname(path))]);
+  // A device or a pipe that somebody names is what they mean to use.
+  if (!file.isFile) return;
+  const open = (info: Deno.FileInfo) => (info.mode! & 0o002) !== 0;
+  const why = open(file)
+    ? "everybody can write to it"
+    : open(folder) && (folder.mode! & 0o1000) === 0
+    ? "everybody can write to its folder"
+    // root with somebody's HOME (sudo) is that somebody.
+    : file.uid !== Deno.uid() && file.uid !== 0 && Deno.uid() !== 0
+    ? "it belongs to another user"
+    : undefined;
+  if (!why) return;
+  throw new SvcError("config_invalid", `Cannot use ${path}: ${why}`, {
+    help: `look at what it says, then: chmod go-w ${dirname(path)} ${path}`,
+  });
+}
+
+/** True for a file with tokens that others than its owner may read. */
+export async function showsTokens(path: string, profile: Profile): Promise<boolean> {
   if (Deno.build.os === "windows") return false;
-  const mode = await Deno.stat(path).then((info) => info.mode, () => null);
-  return mode !== null && (mode & 0o077) !== 0;
+  if (Object.values(profile.contexts).every(({ token }) => token === undefined)) return false;
+  const { mode, isFile } = await Deno.stat(path);
+  return isFile && (mode! & 0o077) !== 0;
 }
 
 /** Made private; one that is there is made so where it is svc's own. */
