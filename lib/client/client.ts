@@ -271,6 +271,22 @@ class HttpClient implements Client {
     query: URLSearchParams | undefined,
     handlers: SocketHandlers,
   ): Promise<WebSocket> {
+    const { credential } = this.#options;
+    const before = await credential?.token();
+    try {
+      return await this.#open(path, query, handlers);
+    } catch (error) {
+      // Asking why it was refused has replaced a credential that had ended.
+      if (this.#signal?.aborted || await credential?.token() === before) throw error;
+      return await this.#open(path, query, handlers);
+    }
+  }
+
+  async #open(
+    path: string,
+    query: URLSearchParams | undefined,
+    handlers: SocketHandlers,
+  ): Promise<WebSocket> {
     this.#signal?.throwIfAborted();
     const url = this.#url(path, query);
     const socket = new WebSocket(url.replace(/^http/, "ws"), {

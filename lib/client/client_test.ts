@@ -96,3 +96,40 @@ Deno.test("an aborted signal ends a call with its own reason", async () => {
   await assert.rejects(server.client(controller.signal).json("GET", "/info"), (e) => e === reason);
   letGo(Response.json({}));
 });
+
+Deno.test("a credential that has ended is replaced once, for calls and for sockets", async () => {
+  const asked: string[] = [];
+  await using server = serve((request) => {
+    const bearer = request.headers.get("authorization") ?? "";
+    asked.push(bearer);
+    if (bearer !== "Bearer new") {
+      return Response.json({ code: "unauthorized", detail: "Cannot: no" }, { status: 401 });
+    }
+    if (request.headers.get("upgrade") !== "websocket") return Response.json({ ok: true });
+    const { socket, response } = Deno.upgradeWebSocket(request);
+    socket.onopen = () => socket.close();
+    return response;
+  });
+  const client = (next: string) => {
+    let token = "old";
+    return createClient({
+      server: server.client().server,
+      credential: {
+        token: () => Promise.resolve(token),
+        renew: () => {
+          const other = token !== next;
+          token = next;
+          return Promise.resolve(other);
+        },
+      },
+    });
+  };
+  assert.deepEqual(await client("new").json("GET", "/info"), { ok: true });
+  assert.deepEqual(asked.splice(0), ["Bearer old", "Bearer new"]);
+  const closed = Promise.withResolvers<void>();
+  const handlers = { onMessage: () => {}, onClose: () => closed.resolve() };
+  await client("new").socket("/x", undefined, handlers);
+  await closed.promise;
+  await assert.rejects(client("worse").json("GET", "/info"), /Cannot: no/);
+  await assert.rejects(client("worse").socket("/x", undefined, handlers), /Cannot: no/);
+});
