@@ -9,6 +9,7 @@
  * | service | what follows |
  * |---|---|
  * | `list` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
+ * | `same` | from the caller: a line {@linkcode Same} |
  * | `9p` | 9P2000.L, the caller the server, `aname` the export; answered in the order of the requests |
  * | `tar` | from the caller: the archive that is the context |
  * | `secret` | from the caller: a line {@linkcode Found}, then the secret |
@@ -61,6 +62,8 @@ export const namedExport = (name: string): string => `${CONTEXT_EXPORT}:${name}`
 
 export type Ask =
   | { service: "list"; export: string }
+  /** `digest`: sha256 in hex over the lines of a listing without its end, as they were last. */
+  | { service: "same"; export: string; digest: string }
   | { service: "9p" }
   | { service: "tar" }
   | { service: "secret"; id: string }
@@ -78,6 +81,11 @@ export type ListedEntry = [
 ];
 
 export type ListEnd = { end: number } | { error: Problem };
+
+/** Whether the listing still is what it was; where it is not, `list` is asked next. */
+export interface Same {
+  same: boolean;
+}
 
 export interface Found {
   found: boolean;

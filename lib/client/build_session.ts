@@ -1,4 +1,5 @@
 /** `GET /build/attach` from the client's side: the build's events out, its inputs served (lib/api). */
+import { createHash } from "node:crypto";
 import type { BuildEvent } from "../api/build.ts";
 import {
   type Ask,
@@ -7,6 +8,7 @@ import {
   type Found,
   type ListedEntry,
   type ListEnd,
+  type Same,
 } from "../api/build_session.ts";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
@@ -41,6 +43,7 @@ const encoder = new TextEncoder();
 
 class Server {
   #inputs: BuildInputs;
+  #listed = new Map<string, ListedEntry[]>();
 
   constructor(inputs: BuildInputs) {
     this.#inputs = inputs;
@@ -62,6 +65,8 @@ class Server {
     switch (ask?.service) {
       case "list":
         return await this.#list(ask.export, stream);
+      case "same":
+        return await writeLine(stream, await this.#same(ask.export, ask.digest));
       case "9p": {
         const folders = [...this.#inputs.folders].map(([name, { folder }]) =>
           [name, folder] as const
@@ -79,14 +84,33 @@ class Server {
     }
   }
 
+  #entries(name: string): AsyncIterable<ListedEntry> {
+    const folder = this.#inputs.folders.get(name);
+    if (!folder) throw new SvcError("not_found", `Cannot list ${name}: it is not exported`);
+    return folder.list(this.#inputs.signal);
+  }
+
+  /** Where it is not the same, what was listed is kept for the question that follows. */
+  async #same(name: string, digest: string): Promise<Same> {
+    const hash = createHash("sha256");
+    const entries: ListedEntry[] = [];
+    for await (const entry of this.#entries(name)) {
+      hash.update(JSON.stringify(entry) + "\n");
+      entries.push(entry);
+    }
+    const same = hash.digest("hex") === digest;
+    if (!same) this.#listed.set(name, entries);
+    return { same };
+  }
+
   async #list(name: string, stream: Duplex): Promise<void> {
     let text = "";
     let count = 0;
     let end: ListEnd;
     try {
-      const folder = this.#inputs.folders.get(name);
-      if (!folder) throw new SvcError("not_found", `Cannot list ${name}: it is not exported`);
-      for await (const entry of folder.list(this.#inputs.signal)) {
+      const listed = this.#listed.get(name) ?? this.#entries(name);
+      this.#listed.delete(name);
+      for await (const entry of listed) {
         text += JSON.stringify(entry) + "\n";
         count++;
         if (text.length < BATCH) continue;

@@ -82,8 +82,11 @@ export class KeptContexts implements Shelf {
     try {
       await ensureDir(folder.slice(0, folder.lastIndexOf("/")), 0o700);
       kept = await KeptTree.open(folder);
-      const listing = await readListing(remote.entries(signal), signal);
-      await kept.update(listing, signal);
+      const known = kept.listed;
+      if (known === undefined || !await remote.unchanged?.(known, signal)) {
+        const { listing, digest } = await readListing(remote.entries(signal), signal);
+        await kept.update(listing, digest, signal);
+      }
     } catch (error) {
       await this.#release(place, kept, refused(error));
       throw error;

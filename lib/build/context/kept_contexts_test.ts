@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { KeptContexts } from "./kept_contexts.ts";
-import type { RemoteEntry, RemoteTree } from "./remote.ts";
+import { listingHash, type RemoteEntry, type RemoteTree } from "./remote.ts";
 import { contentKey, select } from "./tree.ts";
 
 const test = (name: string, fn: (at: Fixture) => Promise<void>) =>
@@ -25,6 +25,8 @@ class Caller implements RemoteTree {
   identity = "me:/app";
   lazy = false;
   reads: string[] = [];
+  /** What was answered whether the listing is the same. */
+  same: boolean[] = [];
   /** What reading a path gives, where it is not what was listed. */
   wrong: Record<string, string> = {};
   stamps = new Map<string, number>();
@@ -56,6 +58,14 @@ class Caller implements RemoteTree {
     for (let at = 0; at < text.length; at += 3) {
       yield new TextEncoder().encode(text.slice(at, at + 3));
     }
+  }
+
+  unchanged(digest: string): Promise<boolean> {
+    const hash = listingHash();
+    for (const [path, content] of Object.entries(this.files)) hash.add(this.entry(path, content));
+    const same = hash.digest() === digest;
+    this.same.push(same);
+    return Promise.resolve(same);
   }
 
   taken(): string[] {
@@ -111,6 +121,7 @@ test("only what is selected is read, and only what changed is read again", async
   // A later server finds it as it was left.
   const later = new Fixture(at.root, await KeptContexts.open(at.root));
   caller.taken();
+  assert.deepEqual(caller.same, [true, true, false, false]);
   assert.equal((await later.build(caller, "a")).a, first.a);
   assert.deepEqual(caller.taken(), []);
 });

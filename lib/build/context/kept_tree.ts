@@ -40,7 +40,7 @@ interface Kept extends RemoteEntry {
   stale?: boolean;
 }
 
-const STATE_VERSION = 1;
+const STATE_VERSION = 2;
 
 let boot: string | undefined;
 
@@ -62,6 +62,7 @@ export class KeptTree {
   #root: string;
   #entries = new Map<string, Kept>();
   #digests = new Map<string, string>();
+  #listed: string | undefined;
   #fetching = new Map<string, Promise<void>>();
   #slots = new Semaphore(FETCHES);
 
@@ -74,8 +75,11 @@ export class KeptTree {
   static async open(folder: string): Promise<KeptTree> {
     const kept = new KeptTree(folder);
     const state = await kept.#load();
-    if (state) { for (const entry of state) kept.#entries.set(entry.path, entry); }
-    else {
+    if (state) {
+      for (const entry of state.entries) kept.#entries.set(entry.path, entry);
+      kept.#listed = state.listed;
+      kept.#note();
+    } else {
       await removeTree(folder);
       await ensureDir(folder, 0o700);
       await Deno.mkdir(`${folder}/tree`);
@@ -83,14 +87,14 @@ export class KeptTree {
     return kept;
   }
 
-  async #load(): Promise<Kept[] | undefined> {
+  async #load(): Promise<{ listed?: string; entries: Kept[] } | undefined> {
     const path = `${this.#folder}/state`;
     try {
-      const [version, id, entries] = JSON.parse(await Deno.readTextFile(path));
+      const [version, id, state] = JSON.parse(await Deno.readTextFile(path));
       if (version !== STATE_VERSION || id !== await bootId()) return undefined;
       // It tells what is there only until something is changed.
       await Deno.remove(path);
-      return entries;
+      return state;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || error instanceof SyntaxError) return undefined;
       throw error;
@@ -98,7 +102,12 @@ export class KeptTree {
   }
 
   /** Makes the folder what the listing says, but for contents. Synchronous work in short turns. */
-  async update(listing: Map<string, RemoteEntry>, signal: AbortSignal): Promise<void> {
+  async update(
+    listing: Map<string, RemoteEntry>,
+    digest: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    this.#listed = undefined;
     const touched = new Set<string>();
     const touch = (path: string) => {
       const slash = path.lastIndexOf("/");
@@ -141,6 +150,17 @@ export class KeptTree {
       chmod(`${this.#root}/${path}`, entry.mode);
       setTimes(`${this.#root}/${path}`, seconds(entry.mtime));
     }
+    this.#note();
+    this.#listed = digest;
+  }
+
+  /** Digest of the listing that it follows. */
+  get listed(): string | undefined {
+    return this.#listed;
+  }
+
+  #note(): void {
+    this.#digests.clear();
     for (const { path, digest } of this.#entries.values()) {
       if (digest !== undefined) this.#digests.set(path, digest);
     }
@@ -251,10 +271,10 @@ export class KeptTree {
   /** Writes down what is here for the next build. */
   async save(): Promise<void> {
     const path = `${this.#folder}/state`;
-    const entries = [...this.#entries.values()];
+    const state = { listed: this.#listed, entries: [...this.#entries.values()] };
     await Deno.writeTextFile(
       `${path}.new`,
-      JSON.stringify([STATE_VERSION, await bootId(), entries]),
+      JSON.stringify([STATE_VERSION, await bootId(), state]),
     );
     await Deno.rename(`${path}.new`, path);
   }

@@ -1,4 +1,5 @@
 /** A context that stays with the caller: its listing comes first, contents only where a step needs them. */
+import { createHash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
 
 export interface RemoteEntry {
@@ -30,6 +31,8 @@ export interface RemoteTree {
    * caller: what is kept of it is not sent again.
    */
   identity: string;
+  /** True where the listing still has this digest ({@linkcode listingHash}); absent: nobody knows. */
+  unchanged?(digest: string, signal: AbortSignal): Promise<boolean>;
   /** Everything that .dockerignore leaves, folders before what is in them. */
   entries(signal: AbortSignal): AsyncIterable<RemoteEntry>;
   /** Bytes of a file; fewer than `size` where it became shorter. */
@@ -70,15 +73,29 @@ function isPath(path: string): boolean {
   );
 }
 
+/** Gathers the digest of a listing as it crosses the wire: the same on both sides. */
+export function listingHash() {
+  const hash = createHash("sha256");
+  return {
+    add({ path, type, mode, size, mtime, stamp, link }: RemoteEntry): void {
+      const kind = type === "symlink" ? "l" : type[0];
+      const fields = [path, kind, mode, size, mtime, stamp, ...link === undefined ? [] : [link]];
+      hash.update(JSON.stringify(fields) + "\n");
+    },
+    digest: () => hash.digest("hex"),
+  };
+}
+
 /**
- * The listing by path. Throws `context_invalid` for one that is no tree: names that lead out, entries
+ * The listing by path, and its digest. Throws `context_invalid` for one that is no tree: names that lead out, entries
  * twice or without their folder, more than anyone has.
  */
 export async function readListing(
   entries: AsyncIterable<RemoteEntry>,
   signal: AbortSignal,
-): Promise<Map<string, RemoteEntry>> {
+): Promise<{ listing: Map<string, RemoteEntry>; digest: string }> {
   const found = new Map<string, RemoteEntry>();
+  const hash = listingHash();
   for await (const entry of entries) {
     signal.throwIfAborted();
     const { path, type, mode, size, mtime, stamp, link } = entry;
@@ -97,7 +114,8 @@ export async function readListing(
       throw invalid(`what is said of ${shown} makes no sense`);
     }
     if (typeof stamp !== "string") throw invalid(`${shown} has no stamp`);
+    hash.add(entry);
     found.set(path, { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } });
   }
-  return found;
+  return { listing: found, digest: hash.digest() };
 }

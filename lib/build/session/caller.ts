@@ -7,6 +7,7 @@ import {
   type Found,
   type ListedEntry,
   type ListEnd,
+  type Same,
 } from "../../api/build_session.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -69,6 +70,7 @@ export class Caller {
     return {
       identity: JSON.stringify([this.#options.subject, identity, name === CONTEXT_EXPORT]),
       lazy,
+      unchanged: (digest, signal) => this.#unchanged(name, digest, signal),
       entries: (signal) => this.#list(name, signal),
       read: (path, size, signal) => this.#read(name, path, size, signal),
       open: (entry, signal) => this.#open(name, entry, signal),
@@ -140,6 +142,24 @@ export class Caller {
       }
     } catch (error) {
       signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      stream.reset();
+    }
+  }
+
+  async #unchanged(name: string, digest: string, signal: AbortSignal): Promise<boolean> {
+    const stream = await this.#ask({ service: "same", export: name, digest });
+    const abort = () => stream.reset();
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      const answer = await new LineReader(this.#counted(stream)).line<Same>();
+      return answer?.same === true;
+    } catch (error) {
+      signal.throwIfAborted();
+      // A caller that does not know the question is asked for the listing.
+      if (error instanceof SvcError) return false;
       throw error;
     } finally {
       signal.removeEventListener("abort", abort);
