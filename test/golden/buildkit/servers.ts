@@ -54,15 +54,37 @@ async function freePort(): Promise<number> {
   return await Promise.resolve(port);
 }
 
-async function answers(port: number): Promise<void> {
-  for (let tries = 0;; tries++) {
-    try {
-      (await Deno.connect({ hostname: "127.0.0.1", port })).close();
-      return;
-    } catch (error) {
-      if (tries > 600) throw error;
+/** A daemon on a port that nobody else took meanwhile. */
+async function gitDaemon(folder: string): Promise<{ port: number; child: Deno.ChildProcess }> {
+  for (let attempt = 1;; attempt++) {
+    const port = await freePort();
+    const child = new Deno.Command("git", {
+      args: [
+        "daemon",
+        "--reuseaddr",
+        "--export-all",
+        "--listen=127.0.0.1",
+        `--port=${port}`,
+        `--base-path=${folder}`,
+        folder,
+      ],
+      env: IDENTITY,
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    let ended = false;
+    child.status.then(() => ended = true);
+    for (let tries = 0; !ended && tries < 600; tries++) {
+      const url = `git://127.0.0.1:${port}/repo.git`;
+      if ((await new Deno.Command("git", { args: ["ls-remote", url] }).output()).success) {
+        return { port, child };
+      }
       await new Promise((next) => setTimeout(next, 50));
     }
+    if (!ended) child.kill("SIGKILL");
+    await child.status;
+    if (attempt === 5) throw new Error("git daemon does not answer");
   }
 }
 
@@ -79,23 +101,7 @@ export interface Servers extends AsyncDisposable {
 
 export async function startServers(folder: string): Promise<Servers> {
   const commit = await makeRepository(folder);
-  const port = await freePort();
-  const daemon = new Deno.Command("git", {
-    args: [
-      "daemon",
-      "--reuseaddr",
-      "--export-all",
-      "--listen=127.0.0.1",
-      `--port=${port}`,
-      `--base-path=${folder}`,
-      folder,
-    ],
-    env: IDENTITY,
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  await answers(port);
+  const { port, child: daemon } = await gitDaemon(folder);
   let requests = 0;
   const served = new Map<string, string | Uint8Array>();
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, (request) => {
