@@ -23,6 +23,7 @@ import type { Upkeep } from "./lib/store/upkeep.ts";
 import type { Listener } from "./lib/server/listener.ts";
 import type { ServerMirrorOptions } from "./lib/server/mirror.ts";
 import type { Outside } from "./lib/server/outside.ts";
+import type { BuildWorker } from "./backends/build/mod.ts";
 import type { Snapshotter } from "./lib/snapshot/snapshotter.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -194,10 +195,11 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
   const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
-  const builder = lazy(() => openBuilder(parts));
+  const worker = lazy(() => buildWorker(parts));
+  const builder = lazy(() => openBuilder({ ...parts, worker: worker.get }));
   const backend = lazy(() => openBackend(selected, parts));
   cleanup.defer(closeIdleWorkers);
-  for (const engine of [builder, backend]) {
+  for (const engine of [worker, builder, backend]) {
     cleanup.defer(async () =>
       await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
     );
@@ -311,24 +313,37 @@ interface EngineParts {
   log: Logger;
 }
 
-async function openBuilder({ config, dataDir, snapshotter, images, log }: EngineParts) {
-  const [{ createBuilder }, { ENTITLEMENTS }, { openExecutor }, { unpackImage }] = await Promise
-    .all([
-      import("./lib/build/engine.ts"),
-      import("./lib/build/inputs.ts"),
-      import("./backends/build/mod.ts"),
-      import("./lib/snapshot/unpack.ts"),
-    ]);
-  const root = join(dataDir, "build");
-  const shared = await snapshotter();
+async function buildWorker({ config, dataDir, log }: EngineParts): Promise<BuildWorker> {
+  const { openWorker } = await import("./backends/build/mod.ts");
+  return await openWorker(config.buildWorker, {
+    root: join(dataDir, "build"),
+    binary: config.bareRuntime,
+    state: await buildState(dataDir),
+    containerd: {
+      address: config.containerdAddress,
+      namespace: config.containerdNamespace,
+      snapshotter: config.containerdSnapshotter,
+    },
+    log,
+  });
+}
+
+async function openBuilder(
+  { config, dataDir, snapshotter, worker, images, log }: EngineParts & {
+    worker: () => Promise<BuildWorker>;
+  },
+) {
+  const [{ createBuilder }, { ENTITLEMENTS }, { unpackImage }] = await Promise.all([
+    import("./lib/build/engine.ts"),
+    import("./lib/build/inputs.ts"),
+    import("./lib/snapshot/unpack.ts"),
+  ]);
+  const { executor, snapshotter: own } = await worker();
+  const shared = own ?? await snapshotter();
   return await createBuilder({
-    root,
+    root: join(dataDir, "build"),
     snapshotter: shared,
-    executor: await openExecutor("runc", {
-      root,
-      binary: config.bareRuntime,
-      state: await buildState(dataDir),
-    }),
+    executor,
     images: await images(),
     log,
     concurrency: navigator.hardwareConcurrency,

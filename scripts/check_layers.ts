@@ -9,7 +9,7 @@ import { fileURLToPath as fromFileUrl } from "node:url";
 
 const LOW = ["base"];
 const OCI = ["oci", "base"];
-const HOST = ["snapshot", "runtime", "oci", "sys", "base"];
+const HOST = ["containerd", "snapshot", "runtime", "oci", "sys", "base"];
 
 /** Place → the places under lib/ it may import besides itself. */
 const MAY: Record<string, readonly string[]> = {
@@ -21,6 +21,7 @@ const MAY: Record<string, readonly string[]> = {
   wire: LOW,
   snapshot: ["oci", "sys", "base"],
   runtime: ["oci", "sys", "base"],
+  containerd: ["snapshot", "sys", "base"],
   store: ["api", "sys", ...OCI],
   registry: ["store", "api", ...OCI],
   remote: ["api", ...OCI],

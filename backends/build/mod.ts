@@ -1,56 +1,101 @@
-/** The executors of the build engine, by the name that SVC_BUILD_WORKER gives. */
+/** The build workers, by the name that SVC_BUILD_WORKER gives. */
+import { createHash } from "node:crypto";
 import { SvcError } from "../../lib/base/errors.ts";
+import type { Logger } from "../../lib/base/log.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
 import type { Executor } from "../../lib/build/executor.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
+import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
 
-export interface ExecutorSettings {
+export interface WorkerSettings {
   /** Folder of the build engine: `<data>/build`. */
   root: string;
   /** The OCI runtime's binary: a name on PATH or a path. */
   binary: string;
   /** Where the runtime keeps its state; of this engine alone, on a file system that a reboot empties. */
   state: string;
+  containerd: {
+    /** Path of the socket. */
+    address: string;
+    namespace: string;
+    snapshotter: string;
+  };
+  log: Logger;
   signal?: AbortSignal;
 }
 
-export interface ExecutorBackend {
-  help: string;
-  /** Absent where this build does not have it. */
-  load?: () => Promise<(settings: ExecutorSettings) => Promise<Executor>>;
+export interface BuildWorker extends AsyncDisposable {
+  executor: Executor;
+  /** Absent: the worker's steps run on the server's own snapshots. */
+  snapshotter?: Snapshotter;
 }
 
-export const EXECUTORS = {
+export interface WorkerBackend {
+  help: string;
+  load: () => Promise<(settings: WorkerSettings) => Promise<BuildWorker>>;
+}
+
+export const WORKERS = {
   runc: {
     help: "in this process, each step in an OCI runtime on this host",
     load: async () => {
       const { createRuncExecutor } = await import("./runc.ts");
-      return async ({ binary, state, signal }: ExecutorSettings) =>
-        createRuncExecutor({
+      return async ({ binary, state, signal }: WorkerSettings) => ({
+        executor: createRuncExecutor({
           runtime: await createRuntime({ binary, root: state, signal }),
           // A step's environment may hold secrets: it is not written to the data directory.
           bundles: `${state}.bundles`,
-        });
+        }),
+        [Symbol.asyncDispose]: async () => {},
+      });
     },
   },
-  containerd: { help: "steps run by the host's containerd" },
-} as const satisfies Record<string, ExecutorBackend>;
+  containerd: {
+    help: "steps and snapshots by the host's containerd",
+    load: async () => {
+      const [{ createContainerdExecutor }, { ContainerdClient }, { openContainerdSnapshots }] =
+        await Promise.all([
+          import("./containerd.ts"),
+          import("../../lib/containerd/client.ts"),
+          import("../../lib/containerd/snapshots.ts"),
+        ]);
+      return async ({ root, state, containerd, log }: WorkerSettings) => {
+        const owner = createHash("sha256").update(root).digest("hex").slice(0, 12);
+        await using cleanup = new AsyncDisposableStack();
+        const client = cleanup.use(new ContainerdClient(containerd));
+        const snapshotter = cleanup.use(
+          await openContainerdSnapshots({
+            client,
+            snapshotter: containerd.snapshotter,
+            root: `${root}/snapshots/containerd`,
+            owner,
+            log,
+          }),
+        );
+        const opened = cleanup.move();
+        return {
+          executor: createContainerdExecutor({ client, owner, pipes: `${state}.bundles` }),
+          snapshotter,
+          [Symbol.asyncDispose]: () => opened.disposeAsync(),
+        };
+      };
+    },
+  },
+} as const satisfies Record<string, WorkerBackend>;
 
-export type ExecutorName = keyof typeof EXECUTORS;
-
-/** Throws `config_invalid` for an unknown name, `not_in_build`, or what the executor lacks. */
-export async function openExecutor(name: string, settings: ExecutorSettings): Promise<Executor> {
-  const entry = Object.entries<ExecutorBackend>(EXECUTORS).find(([known]) => known === name)?.[1];
+/**
+ * Throws `config_invalid` for an unknown name, `prerequisite_missing` for what the worker lacks: a runtime,
+ * or containerd.
+ */
+export async function openWorker(name: string, settings: WorkerSettings): Promise<BuildWorker> {
+  const entry = Object.entries<WorkerBackend>(WORKERS).find(([known]) => known === name)?.[1];
   if (!entry) {
     throw new SvcError(
       "config_invalid",
       `Cannot use build worker ${name}: there is none of that name${
-        suggestion(name, Object.keys(EXECUTORS))
+        suggestion(name, Object.keys(WORKERS))
       }`,
     );
-  }
-  if (!entry.load) {
-    throw new SvcError("not_in_build", `Cannot use build worker ${name}: not in this build yet`);
   }
   return await (await entry.load())(settings);
 }

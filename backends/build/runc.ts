@@ -1,15 +1,10 @@
-/**
- * {@linkcode Executor} over an OCI runtime: one foreground container per step. A step has docker's default
- * capabilities, devices and system call filter. Its network is the host's, unless `--network=none`: the
- * builder has no network of its own, and a build reaches what the host reaches.
- */
+/** {@linkcode Executor} over an OCI runtime: one foreground container per step. */
 import { SvcError } from "../../lib/base/errors.ts";
 import { ensureDir, removeTree } from "../../lib/base/fs.ts";
 import type { Executor, Step } from "../../lib/build/executor.ts";
-import { type HostFacts, hostFacts } from "../../lib/runtime/host_facts.ts";
+import { hostFacts } from "../../lib/runtime/host_facts.ts";
 import type { Runtime } from "../../lib/runtime/runtime.ts";
-import { encodeSpec, runtimeSpec, type SpecMount } from "../../lib/runtime/spec.ts";
-import { resolveUser } from "../../lib/runtime/user.ts";
+import { specText, startExitCode } from "./shared/step_spec.ts";
 
 export interface RuncExecutorOptions {
   /** Its root belongs to this executor alone: `recover` removes every container in it. */
@@ -22,46 +17,7 @@ export interface RuncExecutorOptions {
 const KILL_WITHIN_MS = 10_000;
 const KILL_EVERY_MS = 50;
 
-const HOSTNAME = "build";
-
 type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
-
-function mountsOf(step: Step): SpecMount[] {
-  return [
-    ...step.mounts.map((mount): SpecMount => ({
-      type: "bind",
-      source: mount.source,
-      target: mount.target,
-      readOnly: mount.readOnly,
-    })),
-    ...step.tmpfs.map((mount): SpecMount => ({
-      type: "tmpfs",
-      target: mount.target,
-      mode: "1777",
-      ...(mount.size !== undefined && { size: mount.size }),
-    })),
-  ];
-}
-
-async function specText(step: Step, facts: HostFacts): Promise<string> {
-  const user = await resolveUser(step.rootfs, step.user);
-  const env = step.env.some((entry) => entry.startsWith("HOME="))
-    ? step.env
-    : [...step.env, `HOME=${user.home}`];
-  const { spec } = runtimeSpec({
-    rootfs: step.rootfs,
-    args: step.args,
-    env,
-    cwd: step.workingDir,
-    // Its own group is also one of the supplementary ones, as in other engines' containers.
-    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids])] },
-    mounts: mountsOf(step),
-    ...(step.insecure && { privileged: true }),
-    hostname: step.hostname ?? HOSTNAME,
-    network: step.network === "none" ? "none" : "host",
-  }, facts);
-  return encodeSpec(spec);
-}
 
 /** The runtime's own error, from its log; undefined where it reported none. */
 async function runtimeError(log: string): Promise<string | undefined> {
@@ -79,12 +35,6 @@ async function runtimeError(log: string): Promise<string | undefined> {
     }
   }
   return last;
-}
-
-/** 127: there is no such program; 126: it cannot be executed. Undefined: not the command's fault. */
-function startExitCode(message: string): number | undefined {
-  if (!/\bexec(utable)?\b/.test(message)) return undefined;
-  return /not found|no such file/i.test(message) ? 127 : 126;
 }
 
 async function forward(

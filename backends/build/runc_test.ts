@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { silent } from "../../lib/base/log.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { executorContract } from "../../test/contract/executor.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
-import { openExecutor } from "./mod.ts";
+import { openWorker } from "./mod.ts";
 import { createRuncExecutor } from "./runc.ts";
 
 /** crun refuses a host where both versions of cgroups have controllers; runc does not mind. */
@@ -40,11 +41,16 @@ for (const binary of ["runc", "crun"]) {
 }
 
 Deno.test("build workers are chosen by name", async () => {
-  const settings = { root: "/nonexistent", binary: "/nonexistent/runc", state: "/nonexistent" };
-  await assert.rejects(openExecutor("runk", settings), (error: Error) => {
+  const settings = {
+    root: "/nonexistent",
+    binary: "/nonexistent/runc",
+    state: "/nonexistent",
+    containerd: { address: "/nonexistent/socket", namespace: "svc", snapshotter: "overlayfs" },
+    log: silent,
+  };
+  await assert.rejects(openWorker("runk", settings), (error: Error) => {
     assert.match(error.message, /did you mean runc\?/);
     return true;
   });
-  await assert.rejects(openExecutor("containerd", settings), { code: "not_in_build" });
-  await assert.rejects(openExecutor("runc", settings), { code: "prerequisite_missing" });
+  await assert.rejects(openWorker("runc", settings), { code: "prerequisite_missing" });
 });

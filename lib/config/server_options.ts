@@ -5,6 +5,7 @@ import { type AnyOption, loadOptions, type Values } from "./load.ts";
 import { ABSENT } from "./server/absent.ts";
 import { ACTIVITY, AUTH, checkTls, TLS } from "./server/auth.ts";
 import { BUILD } from "./server/build.ts";
+import { CONTAINERD } from "./server/containerd.ts";
 import { DEPLOY } from "./server/deploy.ts";
 import { GC } from "./server/gc.ts";
 import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
@@ -19,6 +20,7 @@ const IN_BUILD = [
   ...GC,
   ...BUILD,
   ...DEPLOY,
+  ...CONTAINERD,
 ] as const;
 
 /** Every option, in the order of the reference page; those whose subsystem is absent come last. */

@@ -1,4 +1,4 @@
-/** What overlay and native do differently; everything else is in tree_snapshotter.ts. */
+/** What overlay, native and containerd's do differently; everything else is in tree_snapshotter.ts. */
 import type { DiffSource } from "./diff_tree.ts";
 
 /** One snapshot's folders. */
@@ -23,6 +23,10 @@ export interface SnapshotDriver {
   view(place: TreePlace, target: string): Promise<void>;
   /** Removes what only an active snapshot needs. */
   freeze(place: TreePlace): Promise<void>;
+  /** Releases what is kept outside the snapshot's folder, which is gone already; missing is fine. */
+  discard?(dir: string): Promise<void>;
+  /** Writes to disk what is kept outside the snapshots' folder. */
+  sync?(): Promise<void>;
   /** What `diff`, `apply` and `commit` work on. */
   source(place: TreePlace): DiffSource;
 }

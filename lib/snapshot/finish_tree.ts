@@ -65,6 +65,16 @@ export function copyTree(from: string, to: string): void {
   copy(from, to, stat);
 }
 
+/** Gives each folder of `to`, a copy of `from`, the time that its original has. */
+export function copyFolderTimes(from: string, to: string): void {
+  for (const name of readNames(from)) {
+    const child = `${from}/${name}`;
+    if (isDirectory(lstat(child))) copyFolderTimes(child, `${to}/${name}`);
+  }
+  const { mtime, mtimeNs } = lstat(from);
+  setTimes(to, mtime, mtimeNs);
+}
+
 /** Gives the folder `to` the owner, mode, attributes and time of `from`. */
 export function likeFolder(from: string, to: string): void {
   const stat = lstat(from);

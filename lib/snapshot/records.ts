@@ -43,22 +43,34 @@ export class Records {
   readonly #names = new Map<string, Entry>();
   readonly #boot: string;
   readonly #log: Logger;
+  /** Called with each folder that is gone. */
+  readonly #discarded: (dir: string) => Promise<void>;
   #next = 1;
 
-  private constructor(root: string, boot: string, log: Logger) {
+  private constructor(
+    root: string,
+    boot: string,
+    log: Logger,
+    discarded: (dir: string) => Promise<void>,
+  ) {
     this.root = root;
     this.#boot = boot;
     this.#log = log;
+    this.#discarded = discarded;
   }
 
   /** Reads the folder (made if missing) and clears what a crash left half done. */
-  static async open(root: string, log: Logger): Promise<Records> {
+  static async open(
+    root: string,
+    log: Logger,
+    discarded: (dir: string) => Promise<void> = async () => {},
+  ): Promise<Records> {
     await Deno.mkdir(`${root}/s`, { recursive: true, mode: 0o700 });
     await Deno.mkdir(`${root}/trash`, { recursive: true, mode: 0o700 });
     await removeTree(`${root}/tmp`);
     await Deno.mkdir(`${root}/tmp`, { mode: 0o700 });
     const boot = (await Deno.readTextFile("/proc/sys/kernel/random/boot_id")).trim();
-    const records = new Records(await Deno.realPath(root), boot, log);
+    const records = new Records(await Deno.realPath(root), boot, log, discarded);
     await records.#load();
     return records;
   }
@@ -163,6 +175,7 @@ export class Records {
       if (error instanceof Deno.errors.NotFound) return;
       throw error;
     }
+    await this.#discarded(dir);
     await removeTree(away);
   }
 

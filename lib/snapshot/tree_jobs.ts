@@ -15,7 +15,8 @@ export type TreeJob =
   | { kind: "apply"; target: ApplyTarget; file?: LayerFile }
   | { kind: "diff"; source: DiffSource }
   | { kind: "finish"; source: DiffSource; clamp?: number }
-  | { kind: "copy"; from: string; to: string };
+  | { kind: "copy"; from: string; to: string }
+  | { kind: "times"; from: string; to: string };
 
 export interface AppliedLayer extends ApplyResult {
   /** "sha256:…" of the uncompressed archive. */
@@ -29,6 +30,7 @@ export interface JobResults {
   diff: undefined;
   finish: { size: number };
   copy: undefined;
+  times: undefined;
 }
 
 export type ToWorker =
@@ -97,7 +99,7 @@ function begin<K extends TreeJob["kind"]>(
 }
 
 /** Runs a job that needs no stream. */
-export function runTreeJob<K extends "finish" | "copy">(
+export function runTreeJob<K extends "finish" | "copy" | "times">(
   job: Extract<TreeJob, { kind: K }>,
   attempted: string,
   signal?: AbortSignal,

@@ -1,4 +1,4 @@
-/** The Snapshotter of both drivers: names, parents, life cycle, durability. */
+/** The Snapshotter of every driver: names, parents, life cycle, durability. */
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
@@ -46,7 +46,10 @@ export class TreeSnapshotter implements Snapshotter {
 
   /** Opens the snapshots in `root` (made if missing). One process at a time may. */
   static async open(root: string, driver: SnapshotDriver, log: Logger): Promise<TreeSnapshotter> {
-    return new TreeSnapshotter(driver, await Records.open(root, log));
+    return new TreeSnapshotter(
+      driver,
+      await Records.open(root, log, async (dir) => await driver.discard?.(dir)),
+    );
   }
 
   async stat(name: string): Promise<SnapshotInfo | undefined> {
@@ -229,6 +232,7 @@ export class TreeSnapshotter implements Snapshotter {
       entry.record.id === undefined && entry.record.unsynced !== undefined
     );
     await syncFileSystem(this.#records.root);
+    await this.#driver.sync?.();
     // Parents first: a record that says "on disk" must not lie on one that is not.
     for (const entry of waiting.sort((a, b) => a.record.created - b.record.created)) {
       await this.#lock.run(async () => {

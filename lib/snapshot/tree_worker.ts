@@ -7,7 +7,7 @@ import { close, open, read, seek } from "../sys/fd.ts";
 import { O } from "../sys/files.ts";
 import { applyError, LayerApplier } from "./apply_tree.ts";
 import { diffTree } from "./diff_tree.ts";
-import { copyTree, finishTree } from "./finish_tree.ts";
+import { copyFolderTimes, copyTree, finishTree } from "./finish_tree.ts";
 import type { AppliedLayer, FromWorker, LayerFile, ToWorker, TreeJob } from "./tree_jobs.ts";
 
 const scope = self as unknown as {
@@ -54,6 +54,8 @@ async function result(job: TreeJob): Promise<unknown> {
       return finishTree({ ...job.source, clamp: job.clamp });
     case "copy":
       return copyTree(job.from, job.to);
+    case "times":
+      return copyFolderTimes(job.from, job.to);
     case "diff":
       for (const bytes of diffTree(job.source)) {
         while (credits === 0) await change();

@@ -47,8 +47,7 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_BLOCK_COHERENCE", "string", "Options of writable mounts: subhash, defer, subfill."],
     ["SVC_BLOCK_READAHEAD", "bytes", "Byte cap of adaptive prefetch."],
   ]],
-  ["Build workers", "another build worker", [
-    ["SVC_BUILD_WORKER", "string", "Selects the build worker; containerd delegates to the host's."],
+  ["Build workers", "the remote snapshotter", [
     ["SVC_LAZY_9P", "string", "Tunes the lazy build context."],
     ["SVC_SNAPSHOTTER_TRACE", "bool", "Traces the remote snapshotter.", off],
   ]],
@@ -69,13 +68,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_PODMAN_REMOTE", "bool", "Companion for podman.", off],
   ]],
   ["Containerd backend", "the containerd backend", [
-    ["SVC_CONTAINERD_ADDRESS", "string", "Its socket.", {
-      default: "/run/containerd/containerd.sock",
-    }],
-    ["SVC_CONTAINERD_NAMESPACE", "string", "Namespace of workloads.", { default: "svc" }],
-    ["SVC_CONTAINERD_SNAPSHOTTER", "string", "Snapshotter of root file systems.", {
-      default: "overlayfs",
-    }],
     ["SVC_CONTAINERD_INSECURE_REGISTRIES", "list", "Registries over plain HTTP."],
     ["SVC_CONTAINERD_REMOTE", "bool", "Remote companion.", off],
     ["SVC_CONTAINERD_LOG_MAX_BYTES", "bytes", "Log rotation size.", { default: 16 * 1024 ** 2 }],

@@ -46,6 +46,19 @@ export const BUILD = [
       "all rights of the server, which is root on its host for whoever may build.",
   },
   {
+    key: "buildWorker",
+    kind: "string",
+    env: ["SVC_BUILD_WORKER"],
+    choices: ["runc", "containerd"],
+    default: "runc",
+    defaultText: "runc: in-process build worker",
+    section,
+    help:
+      "Who runs builds: runc, in this process with SVC_BARE_RUNTIME; or containerd, which runs " +
+      "the steps and keeps the snapshots in the host's containerd (SVC_CONTAINERD_ADDRESS) and whose " +
+      "own database holds a step's environment, secrets in it included, while the step runs.",
+  },
+  {
     key: "lazyBuild",
     kind: "bool",
     env: ["SVC_LAZY_BUILD"],

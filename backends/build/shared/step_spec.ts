@@ -1,0 +1,55 @@
+/**
+ * What every executor gives a step: docker's default capabilities, devices and system call filter. Its
+ * network is the host's, unless `--network=none`: the builder has no network of its own, and a build
+ * reaches what the host reaches.
+ */
+import type { Step } from "../../../lib/build/executor.ts";
+import type { HostFacts } from "../../../lib/runtime/host_facts.ts";
+import { encodeSpec, runtimeSpec, type SpecMount } from "../../../lib/runtime/spec.ts";
+import { resolveUser } from "../../../lib/runtime/user.ts";
+
+const HOSTNAME = "build";
+
+function mountsOf(step: Step): SpecMount[] {
+  return [
+    ...step.mounts.map((mount): SpecMount => ({
+      type: "bind",
+      source: mount.source,
+      target: mount.target,
+      readOnly: mount.readOnly,
+    })),
+    ...step.tmpfs.map((mount): SpecMount => ({
+      type: "tmpfs",
+      target: mount.target,
+      mode: "1777",
+      ...(mount.size !== undefined && { size: mount.size }),
+    })),
+  ];
+}
+
+/** The step's config.json. Throws `argument_invalid` for a user that the root does not know. */
+export async function specText(step: Step, facts: HostFacts): Promise<string> {
+  const user = await resolveUser(step.rootfs, step.user);
+  const env = step.env.some((entry) => entry.startsWith("HOME="))
+    ? step.env
+    : [...step.env, `HOME=${user.home}`];
+  const { spec } = runtimeSpec({
+    rootfs: step.rootfs,
+    args: step.args,
+    env,
+    cwd: step.workingDir,
+    // Its own group is also one of the supplementary ones, as in other engines' containers.
+    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids])] },
+    mounts: mountsOf(step),
+    ...(step.insecure && { privileged: true }),
+    hostname: step.hostname ?? HOSTNAME,
+    network: step.network === "none" ? "none" : "host",
+  }, facts);
+  return encodeSpec(spec);
+}
+
+/** 127: there is no such program; 126: it cannot be executed. Undefined: not the command's fault. */
+export function startExitCode(message: string): number | undefined {
+  if (!/\bexec(utable)?\b/.test(message)) return undefined;
+  return /not found|no such file/i.test(message) ? 127 : 126;
+}

@@ -1,0 +1,33 @@
+/** SPEC "Containerd backend": where the host's containerd is, and what in it is svc's. */
+import type { AnyOption } from "../load.ts";
+
+const section = "Containerd";
+
+export const CONTAINERD = [
+  {
+    key: "containerdAddress",
+    kind: "string",
+    env: ["SVC_CONTAINERD_ADDRESS", "CONTAINERD_ADDRESS"],
+    default: "/run/containerd/containerd.sock",
+    section,
+    help: "Path of its socket.",
+    check: (value) => value.replace(/^unix:\/\//, ""),
+  },
+  {
+    key: "containerdNamespace",
+    kind: "string",
+    env: ["SVC_CONTAINERD_NAMESPACE"],
+    default: "svc",
+    section,
+    help: "Its namespace that holds what svc makes.",
+  },
+  {
+    key: "containerdSnapshotter",
+    kind: "string",
+    env: ["SVC_CONTAINERD_SNAPSHOTTER"],
+    default: "overlayfs",
+    section,
+    help: "Its snapshotter of root file systems: overlayfs, or native where containerd's own " +
+      "directory lies on an overlay.",
+  },
+] as const satisfies readonly AnyOption[];

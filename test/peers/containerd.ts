@@ -1,0 +1,69 @@
+/** A containerd of the test's own. */
+import { join } from "node:path";
+import { ContainerdClient } from "../../lib/containerd/client.ts";
+import { Version } from "../../lib/containerd/api.ts";
+
+export interface ContainerdPeer extends AsyncDisposable {
+  /** Path of its socket. */
+  readonly address: string;
+  stop(): Promise<void>;
+  start(): Promise<void>;
+}
+
+/** Runs containerd with its data, state and socket in `folder`, which must be on a local disk. */
+export async function startContainerd(folder: string): Promise<ContainerdPeer> {
+  const address = join(folder, "containerd.sock");
+  const config = join(folder, "config.toml");
+  await Deno.writeTextFile(
+    config,
+    `version = 2
+root = ${JSON.stringify(join(folder, "root"))}
+state = ${JSON.stringify(join(folder, "state"))}
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+  address = ${JSON.stringify(address)}
+[ttrpc]
+  address = ${JSON.stringify(`${address}.ttrpc`)}
+[plugins."io.containerd.internal.v1.opt"]
+  path = ${JSON.stringify(join(folder, "opt"))}
+`,
+  );
+  let process: Deno.ChildProcess | undefined;
+  let ended = true;
+  let status: Promise<unknown> = Promise.resolve();
+
+  const stop = async () => {
+    if (!ended) process!.kill("SIGTERM");
+    const timer = setTimeout(() => ended || process!.kill("SIGKILL"), 15_000);
+    await status;
+    clearTimeout(timer);
+  };
+  const start = async () => {
+    process = new Deno.Command("sh", {
+      args: ["-c", 'exec containerd --config "$0" >>"$1" 2>&1', config, `${folder}/log`],
+      env: { PATH: `${Deno.env.get("PATH")}:/usr/sbin:/sbin` },
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    ended = false;
+    status = process.status.then(() => ended = true);
+    const until = performance.now() + 30_000;
+    for (;;) {
+      try {
+        await using client = new ContainerdClient({ address, namespace: "svc" });
+        await client.call(Version, {}, "Cannot read the version");
+        return;
+      } catch (error) {
+        if (ended || performance.now() > until) {
+          await stop();
+          const text = await Deno.readTextFile(`${folder}/log`);
+          throw new Error(`containerd did not start:\n${text.slice(-3000)}`, { cause: error });
+        }
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    }
+  };
+  await start();
+  return { address, stop, start, [Symbol.asyncDispose]: stop };
+}
