@@ -1,0 +1,251 @@
+/** Builds whose steps and snapshots are the host's containerd's: the engine, and `svc` against it. */
+import assert from "node:assert/strict";
+import { dirname, join } from "node:path";
+import { openWorker } from "../../backends/build/mod.ts";
+import { silent } from "../../lib/base/log.ts";
+import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
+import { createBuilder } from "../../lib/build/engine.ts";
+import { Containers, type SnapshotMessage, Snapshots } from "../../lib/containerd/api.ts";
+import { ContainerdClient } from "../../lib/containerd/client.ts";
+import { unpackImage } from "../../lib/snapshot/unpack.ts";
+import { unmount } from "../../lib/sys/mount.ts";
+import { mountsUnder } from "../../lib/sys/mountinfo.ts";
+import { builderContract, type BuilderFixture } from "../contract/builder.ts";
+import { imagesWithBase } from "../contract/builder_fixture.ts";
+import { type ContainerdPeer, startContainerd } from "../peers/containerd.ts";
+import { baseImage, e2eTest, requireTools, runTool, type Server, startServer } from "./harness.ts";
+
+const NEEDS = {
+  root: true,
+  commands: ["containerd", "runc", "skopeo"],
+  files: ["/bin/busybox"],
+};
+
+const { ignore } = requireTools(NEEDS);
+
+let peer: ContainerdPeer;
+let home: string;
+
+Deno.test.beforeAll(async () => {
+  if (ignore) return;
+  home = await Deno.makeTempDir({ prefix: "svc-containerd-" });
+  peer = await startContainerd(home);
+});
+
+Deno.test.afterAll(async () => {
+  closeIdleWorkers();
+  if (ignore) return;
+  await peer.stop();
+  for (const { target } of await mountsUnder(home)) unmount(target, { detach: true });
+  await Deno.remove(home, { recursive: true });
+});
+
+async function openEngine(): Promise<BuilderFixture> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-build-" });
+  const images = await imagesWithBase(folder);
+  const worker = await openWorker("containerd", {
+    root: `${folder}/build`,
+    binary: "runc",
+    state: `${folder}/state`,
+    containerd: { address: peer.address, namespace: "svc", snapshotter: "overlayfs" },
+    log: silent,
+  });
+  const snapshotter = worker.snapshotter!;
+  const builder = await createBuilder({
+    root: `${folder}/build`,
+    snapshotter,
+    executor: worker.executor,
+    images,
+    log: silent,
+    concurrency: 4,
+    unpack: (image, options) => unpackImage(snapshotter, image, options),
+  });
+  return {
+    builder,
+    images,
+    assertClean: async () => {
+      await builder[Symbol.asyncDispose]();
+      assert.deepEqual(await mountsUnder(folder), []);
+      for await (const { kind, name } of snapshotter.list()) {
+        assert.equal(kind, "committed", `${name} is left active`);
+      }
+    },
+    [Symbol.asyncDispose]: async () => {
+      await builder[Symbol.asyncDispose]();
+      await worker[Symbol.asyncDispose]();
+      closeIdleWorkers();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}
+
+builderContract({ name: "engine on containerd", ignore, open: openEngine });
+
+const serve = (env: Record<string, string> = {}) =>
+  startServer({
+    env: { SVC_BUILD_WORKER: "containerd", SVC_CONTAINERD_ADDRESS: peer.address, ...env },
+  });
+
+/** Writes `files` and runs `svc build` on them. */
+async function withContext(
+  files: Record<string, string>,
+  work: (directory: string) => Promise<void>,
+): Promise<void> {
+  const directory = await Deno.makeTempDir({ prefix: "svc-e2e-context-" });
+  try {
+    for (const [path, text] of Object.entries(files)) {
+      await Deno.mkdir(dirname(join(directory, path)), { recursive: true });
+      await Deno.writeTextFile(join(directory, path), text);
+    }
+    await work(directory);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+/** What is in the peer, in a namespace of one server's own. */
+async function inContainerd(namespace: string) {
+  await using client = new ContainerdClient({ address: peer.address, namespace });
+  const { containers } = await client.call(Containers.list, {}, "Cannot list containers");
+  const snapshots: SnapshotMessage[] = [];
+  const input = { snapshotter: "overlayfs" };
+  for await (const { info } of client.stream(Snapshots.list, input, "Cannot list snapshots")) {
+    snapshots.push(...info);
+  }
+  return {
+    containers: containers.map(({ id }) => id),
+    active: snapshots.filter(({ kind }) => kind !== 3).map(({ name }) => name),
+    committed: snapshots.filter(({ kind }) => kind === 3).length,
+  };
+}
+
+async function digestOf(server: Server, name: string): Promise<string> {
+  const url = `docker://${server.host}/${name}`;
+  return JSON.parse((await runTool("skopeo", ["inspect", "--tls-verify=false", url])).stdout)
+    .Digest;
+}
+
+async function until(what: string, condition: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 60_000;
+  while (!await condition()) {
+    if (Date.now() > deadline) throw new Error(`${what} did not happen within 60 seconds`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+const APP = (base: string) => ({
+  Dockerfile: [
+    `FROM ${base} AS make`,
+    "WORKDIR /work",
+    "COPY src ./src",
+    "RUN mkdir out && cat src/part-* > out/page",
+    "",
+    `FROM ${base}`,
+    "COPY --from=make /work/out /srv/app",
+    "RUN --mount=type=cache,id=log,target=/c echo built >> /c/log && seq 1 100000 > /numbers",
+    'CMD ["cat", "/srv/app/page"]',
+  ].join("\n"),
+  "src/part-1": "one\n",
+  "src/part-2": "two\n",
+});
+
+e2eTest("containerd: an image as from the other worker; again it is cached", NEEDS, async () => {
+  const namespace = "svc-e2e-image";
+  await using server = await serve({ SVC_CONTAINERD_NAMESPACE: namespace });
+  await using other = await startServer();
+  const base = await baseImage(server, "base:1");
+  await baseImage(other, "base:1");
+  const argument = ["--build-arg", "SOURCE_DATE_EPOCH=1700000000"];
+  await withContext(APP("base:1"), async (directory) => {
+    const args = ["build", ...argument, "-t", "app:1", directory];
+    const first = await server.svc(args);
+    assert.equal(first.code, 0, first.stderr);
+    const built = await other.svc(args);
+    assert.equal(built.code, 0, built.stderr);
+    assert.equal(await digestOf(server, "app:1"), await digestOf(other, "app:1"));
+    const again = await server.svc(args);
+    assert.match(again.stderr + again.stdout, /CACHED/);
+    await server.restart();
+    const later = await server.svc(args);
+    assert.equal(later.code, 0, later.stderr);
+    assert.match(later.stderr + later.stdout, /CACHED/);
+  });
+  const Dockerfile = `FROM ${base.name}\nRUN --mount=type=cache,id=log,target=/c cat /c/log\n`;
+  await withContext({ Dockerfile }, async (directory) => {
+    const { code, stdout, stderr } = await server.svc(["build", directory]);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout + stderr, /\bbuilt\n/);
+  });
+  const { containers, active, committed } = await inContainerd(namespace);
+  assert.deepEqual([containers, active], [[], []]);
+  assert.ok(committed >= 5, "the steps' results are containerd's");
+});
+
+e2eTest("containerd: a failing step, and a client that goes away", NEEDS, async () => {
+  const namespace = "svc-e2e-fail";
+  await using server = await serve({ SVC_CONTAINERD_NAMESPACE: namespace });
+  const base = await baseImage(server, "base:1");
+  const failing = { Dockerfile: `FROM ${base.name}\n\nRUN echo some words; exit 42\n` };
+  await withContext(failing, async (directory) => {
+    const failed = await server.svc(["build", directory]);
+    assert.equal(failed.code, 1);
+    const shown = failed.stderr + failed.stdout;
+    for (const part of [/Dockerfile:3/, /some words\n/, /42/]) assert.match(shown, part);
+  });
+  await withContext({ Dockerfile: `FROM ${base.name}\nRUN sleep 100000\n` }, async (directory) => {
+    const abort = new AbortController();
+    const build = server.svc(["build", directory], { signal: abort.signal });
+    await until(
+      "the step",
+      async () => (await inContainerd(namespace)).containers.length === 1,
+    );
+    abort.abort();
+    await build;
+    await until("the end of the step", async () => {
+      const { containers, active } = await inContainerd(namespace);
+      return containers.length + active.length === 0;
+    });
+  });
+});
+
+e2eTest("containerd: kill -9 in the middle leaves nothing that lasts", NEEDS, async () => {
+  const namespace = "svc-e2e-kill";
+  await using server = await serve({ SVC_CONTAINERD_NAMESPACE: namespace });
+  const base = await baseImage(server, "base:1");
+  const kept = `FROM ${base.name}\nRUN echo kept > /kept\n`;
+  await withContext({ Dockerfile: `${kept}RUN sleep 100000\n` }, async (directory) => {
+    const cut = server.svc(["build", "-t", "app", directory]);
+    await until(
+      "the second step",
+      async () => {
+        const { containers, committed } = await inContainerd(namespace);
+        return containers.length === 1 && committed === 2;
+      },
+    );
+    await server.kill9();
+    assert.notEqual((await cut).code, 0);
+    assert.equal((await inContainerd(namespace)).containers.length, 1);
+    await server.restart();
+    // Without a build: the restart itself ends what the crash left running.
+    await until("the end of the step", async () => {
+      const { containers, active } = await inContainerd(namespace);
+      return containers.length + active.length === 0;
+    });
+    await Deno.writeTextFile(join(directory, "Dockerfile"), `${kept}RUN echo over\n`);
+    const again = await server.svc(["build", "-t", "app", directory]);
+    assert.equal(again.code, 0, again.stderr);
+    assert.match(again.stderr + again.stdout, /CACHED[^\n]*kept|kept[^]*CACHED/);
+    await digestOf(server, "app:latest");
+  });
+});
+
+e2eTest("containerd: one that is not there is told, and the registry works", NEEDS, async () => {
+  await using server = await serve({ SVC_CONTAINERD_ADDRESS: join(home, "none.sock") });
+  const base = await baseImage(server, "base:1");
+  await withContext({ Dockerfile: `FROM ${base.name}\nRUN true\n` }, async (directory) => {
+    const { code, stderr } = await server.svc(["build", directory]);
+    assert.equal(code, 1);
+    assert.match(stderr, /Cannot use containerd at .*none\.sock: there is no such socket/);
+    assert.match(stderr, /SVC_CONTAINERD_ADDRESS/);
+  });
+});
