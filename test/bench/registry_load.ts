@@ -21,6 +21,8 @@ export interface Outcome {
   ms: number;
   /** Of single requests; 0 where they were not timed. */
   p99: number;
+  /** Digests of blobs that are new to the server. */
+  pushed?: string[];
 }
 
 const encoder = new TextEncoder();
@@ -175,16 +177,23 @@ async function pull(job: Job & { kind: "pull" }): Promise<Outcome> {
   return { requests: job.clients * job.paths.length, bytes, ms, p99: 0 };
 }
 
-/** Chunked, in pieces of 32 KiB, as Go's clients push. */
-async function pushOne(host: string, repository: string, mib: number): Promise<void> {
-  using conn = await connect(host);
-  const reader = new Reader(conn);
+/** A megabyte, and the digest of `mib` of them. */
+async function blobOf(mib: number): Promise<{ block: Uint8Array; digest: string }> {
   const { createHash } = await import("node:crypto");
   const block = new Uint8Array(LARGE);
   crypto.getRandomValues(block.subarray(0, 65536));
   const hash = createHash("sha256");
   for (let n = 0; n < mib; n++) hash.update(block);
-  const digest = `sha256:${hash.digest("hex")}`;
+  return { block, digest: `sha256:${hash.digest("hex")}` };
+}
+
+/** Chunked, in pieces of 32 KiB, as Go's clients push. */
+async function pushOne(
+  { host, repository, mib }: Job & { kind: "push" },
+  { block, digest }: { block: Uint8Array; digest: string },
+): Promise<void> {
+  using conn = await connect(host);
+  const reader = new Reader(conn);
   const ask = async (head: string, body: (() => Promise<void>) | undefined, expected: number) => {
     await writeAll(conn, encoder.encode(head + "\r\n"));
     await body?.();
@@ -218,12 +227,17 @@ async function pushOne(host: string, repository: string, mib: number): Promise<v
 }
 
 async function push(job: Job & { kind: "push" }): Promise<Outcome> {
+  const blobs = await Promise.all(Array.from({ length: job.clients }, () => blobOf(job.mib)));
   const start = performance.now();
-  await Promise.all(
-    Array.from({ length: job.clients }, () => pushOne(job.host, job.repository, job.mib)),
-  );
+  await Promise.all(blobs.map((blob) => pushOne(job, blob)));
   const ms = performance.now() - start;
-  return { requests: job.clients * 3, bytes: job.clients * job.mib * LARGE, ms, p99: 0 };
+  return {
+    requests: job.clients * 3,
+    bytes: job.clients * job.mib * LARGE,
+    ms,
+    p99: 0,
+    pushed: blobs.map(({ digest }) => digest),
+  };
 }
 
 /** Runs a job in a process of its own. */
