@@ -3,11 +3,11 @@
  * `Deno.exit`, and the one place that knows which backends there are. What only the server needs is
  * imported when it serves, so that client commands start fast.
  */
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { SvcError } from "./lib/base/errors.ts";
-import { exists } from "./lib/base/fs.ts";
+import { exists, holdsEntries } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
@@ -20,6 +20,7 @@ import type { ImageSink, ImageSource } from "./lib/oci/image.ts";
 import type { ImageResolver } from "./lib/oci/resolver.ts";
 import type { Mirror } from "./lib/registry/mirror/mirror.ts";
 import type { Upkeep } from "./lib/store/upkeep.ts";
+import type { ServerHost } from "./lib/server/host.ts";
 import type { Listener } from "./lib/server/listener.ts";
 import type { ServerMirrorOptions } from "./lib/server/mirror.ts";
 import type { Outside } from "./lib/server/outside.ts";
@@ -64,23 +65,12 @@ class Signals {
   }
 }
 
-async function serveHelp(io: Io): Promise<number> {
-  const { renderHelp } = await import("./lib/config/help.ts");
-  const { SERVER_OPTIONS } = await import("./lib/config/server_options.ts");
-  await io.stdout.write(renderHelp({
-    usage: "svc serve [OPTIONS]",
-    summary: "Run the server: registry, builder and runtime in one process.",
-    options: SERVER_OPTIONS,
-    examples: [
-      "SVC_DEPLOY_BACKEND=bare svc serve",
-      "svc serve --addr 127.0.0.1:5000 --data-dir /srv/svc",
-    ],
-  }, Math.min(io.stdout.size()?.columns ?? 100, 100)));
-  return 0;
-}
-
 async function serve(args: string[], env: Environment, io: Io, signals: Signals): Promise<number> {
-  if (args.includes("--help") || args.includes("-h")) return await serveHelp(io);
+  if (args.includes("--help") || args.includes("-h")) {
+    const { serveHelp } = await import("./lib/config/serve_help.ts");
+    await io.stdout.write(serveHelp(io.stdout.size()?.columns));
+    return 0;
+  }
   const { DEFAULT_BACKEND, loadServerConfig } = await import("./lib/config/server_options.ts");
   const { batchedLines, createLogger, LOG_LEVELS } = await import("./lib/base/log.ts");
   const { config, warnings } = loadServerConfig(args, env);
@@ -97,13 +87,16 @@ async function serve(args: string[], env: Environment, io: Io, signals: Signals)
   };
   addEventListener("error", (event) => fatal("uncaught error", event.error));
   addEventListener("unhandledrejection", (event) => fatal("unhandled rejection", event.reason));
-  for (const warning of warnings) log.warn(warning);
   try {
     const { selectDeployBackend } = await import("./backends/deploy/mod.ts");
     const selected = selectDeployBackend(config.deployBackend);
     // The default is a backend that this build lacks: a registry and a builder are useful without one.
     if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) await selected.load();
-    return await runServer({ config, env, log, signals, selected });
+    const { prepareHost } = await import("./lib/server/host.ts");
+    const host = await prepareHost({ config, env, log, selected, writer, args: Deno.args });
+    // After --rootless has put a new process in this one's place, which says them too.
+    for (const warning of warnings) log.warn(warning);
+    return await runServer({ config, env, log, signals, selected, host });
   } finally {
     writer.flush();
   }
@@ -115,9 +108,12 @@ interface ServerRun {
   log: Logger;
   signals: Signals;
   selected: SelectedBackend;
+  host: ServerHost;
 }
 
-async function runServer({ config, env, log, signals, selected }: ServerRun): Promise<number> {
+async function runServer(
+  { config, env, log, signals, selected, host }: ServerRun,
+): Promise<number> {
   const [
     { formatAddress, parseAddress },
     { buildLimits },
@@ -125,7 +121,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     { sparseManifests },
     { openEdge },
     { createBuildCacheUpkeep },
-    { defaultDataDir, openDataDir },
+    { openDataDir },
     { scheduleGc },
     { serverDelegation },
     { Lifecycle },
@@ -154,9 +150,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
     import("./lib/registry/registry.ts"),
   ]);
   const address = parseAddress(config.addr, "--addr");
-  const dir = resolve(
-    config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid: Deno.uid(), env }),
-  );
+  const { dataDir: dir } = host;
   const storage = parseStorage(config.storage, dir);
   // What is opened here is released in the opposite order, however this ends.
   await using cleanup = new AsyncDisposableStack();
@@ -194,7 +188,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
   const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
-  const parts = { config, dataDir: dir, snapshotter: snapshotter.get, images: images.get, log };
+  const parts = { config, host, snapshotter: snapshotter.get, images: images.get, log };
   const worker = lazy(() => buildWorker(parts));
   const builder = lazy(() => openBuilder({ ...parts, worker: worker.get }));
   const backend = lazy(() => openBackend(selected, parts));
@@ -212,7 +206,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
       build: buildInfo(),
       registryHost: () => config.advertiseRegistry ?? `localhost:${listener.address.port}`,
       builder: builder.get,
-      delegation: serverDelegation(config, join(dir, "build"), log),
+      delegation: serverDelegation(config, join(dir, "build"), log, host.refused),
       deploy: { name: selected.name, backend: backend.get },
       storage: upkeep,
       buildCache,
@@ -230,7 +224,7 @@ async function runServer({ config, env, log, signals, selected }: ServerRun): Pr
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   await takeOver(selected, config, backend.get, log);
   // Steps that a crashed server left running are ended now, not when somebody builds next.
-  if (await holdsEntries(`${await buildState(dir)}.bundles`)) {
+  if (await holdsEntries(`${host.buildState}.bundles`)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
   lifecycle.serving();
@@ -285,17 +279,6 @@ async function imageResolver(
   });
 }
 
-async function holdsEntries(path: string): Promise<boolean> {
-  try {
-    for await (const _entry of Deno.readDir(path)) return true;
-  } catch (error) {
-    // What a server of another user has there is none of this one's.
-    const { NotFound, PermissionDenied } = Deno.errors;
-    if (!(error instanceof NotFound || error instanceof PermissionDenied)) throw error;
-  }
-  return false;
-}
-
 /** One for the builder's steps and the backend's containers: they share what images have in common. */
 async function snapshots(config: ServerConfig, root: string, log: Logger): Promise<Snapshotter> {
   const { createSnapshotter } = await import("./lib/snapshot/create.ts");
@@ -307,18 +290,18 @@ async function snapshots(config: ServerConfig, root: string, log: Logger): Promi
 
 interface EngineParts {
   config: ServerConfig;
-  dataDir: string;
+  host: ServerHost;
   snapshotter: () => Promise<Snapshotter>;
   images: () => Promise<ImageResolver>;
   log: Logger;
 }
 
-async function buildWorker({ config, dataDir, log }: EngineParts): Promise<BuildWorker> {
+async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWorker> {
   const { openWorker } = await import("./backends/build/mod.ts");
   return await openWorker(config.buildWorker, {
-    root: join(dataDir, "build"),
+    root: join(host.dataDir, "build"),
     binary: config.bareRuntime,
-    state: await buildState(dataDir),
+    state: host.buildState,
     containerd: {
       address: config.containerdAddress,
       namespace: config.containerdNamespace,
@@ -329,7 +312,7 @@ async function buildWorker({ config, dataDir, log }: EngineParts): Promise<Build
 }
 
 async function openBuilder(
-  { config, dataDir, snapshotter, worker, images, log }: EngineParts & {
+  { config, host, snapshotter, worker, images, log }: EngineParts & {
     worker: () => Promise<BuildWorker>;
   },
 ) {
@@ -341,7 +324,7 @@ async function openBuilder(
   const { executor, snapshotter: own } = await worker();
   const shared = own ?? await snapshotter();
   return await createBuilder({
-    root: join(dataDir, "build"),
+    root: join(host.dataDir, "build"),
     snapshotter: shared,
     executor,
     images: await images(),
@@ -353,25 +336,15 @@ async function openBuilder(
   });
 }
 
-/** What a reboot must empty lies outside the data directory, in a folder that only this server uses. */
-const RUN_DIR = "/run/svc";
-
-const buildState = async (dataDir: string) => join(RUN_DIR, "build", await folderName(dataDir));
-
-async function folderName(dataDir: string): Promise<string> {
-  const { createHash } = await import("node:crypto");
-  return createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
-}
-
 async function openBackend(selected: SelectedBackend, parts: EngineParts): Promise<DeployBackend> {
   const [{ open }, { unpackImage }] = await Promise.all([
     selected.load(),
     import("./lib/snapshot/unpack.ts"),
   ]);
-  const { config, dataDir, snapshotter, images, log } = parts;
+  const { config, host, snapshotter, images, log } = parts;
   return await open({
-    dataDir,
-    runDir: RUN_DIR,
+    dataDir: host.dataDir,
+    runDir: host.runDir,
     settings: config,
     snapshotter,
     images: await images(),

@@ -15,6 +15,7 @@ package_of() {
   ssh | ssh-keygen | ssh-agent | ssh-add) echo openssh-client ;;
   xz) echo xz-utils ;;
   diodcat | diodls) echo diod ;;
+  newuidmap | newgidmap) echo uidmap ;;
   *) echo "$1" ;;
   esac
 }

@@ -9,6 +9,8 @@ export interface DeployBackendEntry {
   aliases: readonly string[];
   /** Sections of the server's option table that are its own. */
   options: readonly string[];
+  /** It does on this host what only the host's root may do; a user namespace's root may not. */
+  needsRoot?: true;
   /** Absent where this build does not have it; `missing` then says why. */
   load?: () => Promise<BackendModule>;
   missing?: string;
@@ -43,6 +45,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     help: "this host, through an OCI runtime; no daemon needed",
     aliases: [],
     options: ["Bare backend", "Container networks"],
+    needsRoot: true,
     load: () => import("./bare/open.ts"),
   },
   incus: {
@@ -64,6 +67,8 @@ export interface SelectedBackend {
   /** Throws `not_in_build`, saying what is missing and what to choose. */
   load: () => Promise<BackendModule>;
   inBuild: boolean;
+  /** See {@linkcode DeployBackendEntry}. */
+  needsRoot: boolean;
 }
 
 /** The backend of that name or alias. Throws `config_invalid` with the nearest name. */
@@ -81,11 +86,11 @@ export function selectDeployBackend(value: string): SelectedBackend {
       { help: `use one of ${names.join(", ")}` },
     );
   }
-  const [name, { load, missing }] = found;
+  const [name, { load, missing, needsRoot = false }] = found;
   const absent = () => {
     throw new SvcError("not_in_build", `Cannot deploy with ${name}: ${missing}`, {
       help: "start the server with SVC_DEPLOY_BACKEND=bare to run containers on this host",
     });
   };
-  return { name, load: load ?? absent, inBuild: load !== undefined };
+  return { name, load: load ?? absent, inBuild: load !== undefined, needsRoot };
 }

@@ -89,3 +89,15 @@ export async function removeTree(path: string): Promise<void> {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
 }
+
+/** True for a folder with something in it; a missing one has nothing. */
+export async function holdsEntries(path: string): Promise<boolean> {
+  try {
+    for await (const _entry of Deno.readDir(path)) return true;
+  } catch (error) {
+    // What a server of another user has there is none of this one's.
+    const { NotFound, PermissionDenied } = Deno.errors;
+    if (!(error instanceof NotFound || error instanceof PermissionDenied)) throw error;
+  }
+  return false;
+}

@@ -121,7 +121,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
 
 Deno.test("server options: off and its default are accepted where the subsystem is absent", () => {
   loadServerConfig(["--no-obs"], {
-    SVC_ROOTLESS: "0",
     SVC_REGISTRY_SOURCE: "off",
     SVC_REGISTRY_MIRROR_CACHE: "on",
     SVC_AUTH_TOKEN: "",

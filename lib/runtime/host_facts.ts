@@ -1,4 +1,5 @@
 /** What this process may hand to a container: capabilities, hard limits, file systems, cgroup version. */
+import { inUserNamespace } from "../sys/userns.ts";
 
 /** Names of the kernel's capabilities, by bit (linux/capability.h). */
 export const CAPABILITIES = [
@@ -78,6 +79,8 @@ export interface HostFacts {
   /** True where the unified hierarchy is mounted at /sys/fs/cgroup; false for version 1 and hybrid. */
   cgroup2: boolean;
   filesystems: ReadonlySet<string>;
+  /** This process is root in a user namespace only: what is the host's cannot be mounted or raised. */
+  userNamespace?: boolean;
   /** "x86_64", "aarch64". */
   architecture: string;
 }
@@ -116,7 +119,8 @@ export function hostFacts(): Promise<HostFacts> {
       Deno.readTextFile("/proc/filesystems"),
       Deno.stat("/sys/fs/cgroup/cgroup.controllers").then(() => true, () => false),
     ]);
-    return parseHostFacts({ status, limits, filesystems }, cgroup2);
+    const facts = parseHostFacts({ status, limits, filesystems }, cgroup2);
+    return { ...facts, userNamespace: inUserNamespace() };
   })();
   return known;
 }

@@ -52,6 +52,22 @@ function userMount(mount: SpecMount): MountEntry {
   );
 }
 
+/** /sys shows a network namespace: only who owns that one may mount it, anybody else takes the host's. */
+function systemFiles(
+  { network }: RuntimeSpecOptions,
+  { userNamespace }: HostFacts,
+  access: string,
+): MountEntry[] {
+  const careful = ["nosuid", "noexec", "nodev"];
+  if (userNamespace && network === "host") {
+    return [entry("/sys", "none", "/sys", "rbind", "rprivate", ...careful, access)];
+  }
+  return [
+    entry("/sys", "sysfs", "sysfs", ...careful, access),
+    entry("/sys/fs/cgroup", "cgroup", "cgroup", ...careful, "relatime", access),
+  ];
+}
+
 /** Every mount in the order the runtime has to make them; parents come before what is below them. */
 export function deviceMounts(options: RuntimeSpecOptions, facts: HostFacts): MountEntry[] {
   const access = options.privileged ? "rw" : "ro";
@@ -69,8 +85,7 @@ export function deviceMounts(options: RuntimeSpecOptions, facts: HostFacts): Mou
       "mode=0620",
       "gid=5",
     ),
-    entry("/sys", "sysfs", "sysfs", "nosuid", "noexec", "nodev", access),
-    entry("/sys/fs/cgroup", "cgroup", "cgroup", "nosuid", "noexec", "nodev", "relatime", access),
+    ...systemFiles(options, facts, access),
   ];
   if (options.ipc === "host") {
     system.push(entry("/dev/shm", "bind", "/dev/shm", "rbind", "rprivate"));

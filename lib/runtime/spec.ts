@@ -198,7 +198,7 @@ function capabilitySet(options: RuntimeSpecOptions, facts: HostFacts, warnings: 
 }
 
 function clampRlimits(limits: Rlimit[], facts: HostFacts, warnings: string[]) {
-  const mayRaise = facts.capabilities.has("CAP_SYS_RESOURCE");
+  const mayRaise = facts.capabilities.has("CAP_SYS_RESOURCE") && !facts.userNamespace;
   return limits.map(({ name, soft, hard }) => {
     const type = name.toUpperCase().startsWith("RLIMIT_")
       ? name.toUpperCase()
@@ -272,7 +272,8 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
     // what docker sets in a network namespace of its own: low ports and ping without privilege
     ...(ownNet && {
       "net.ipv4.ip_unprivileged_port_start": "0",
-      "net.ipv4.ping_group_range": "0 2147483647",
+      // a user namespace's groups are fewer than that
+      ...(!facts.userNamespace && { "net.ipv4.ping_group_range": "0 2147483647" }),
     }),
     ...options.sysctls,
   };

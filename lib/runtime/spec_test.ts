@@ -93,3 +93,22 @@ Deno.test("namespaces, resources and filter follow the options", () => {
   assert.equal(refused({ seccomp: "unconfined" }), undefined);
   assert.equal(refused({ privileged: true }), undefined);
 });
+
+Deno.test("a user namespace's root takes the host's /sys where it shares the network", () => {
+  const root = { ...facts, capabilities: new Set([...facts.capabilities, "CAP_SYS_RESOURCE"]) };
+  const host = { ...root, userNamespace: true };
+  const sys = (more: Partial<RuntimeSpecOptions>, facts: HostFacts) =>
+    make(more, facts).spec.mounts.filter(({ destination }) => destination.startsWith("/sys"));
+  assert.deepEqual(sys({ network: "host" }, root).map(({ type }) => type), ["sysfs", "cgroup"]);
+  assert.deepEqual(sys({ network: "none" }, host).map(({ type }) => type), ["sysfs", "cgroup"]);
+  const [bind, ...rest] = sys({ network: "host" }, host);
+  assert.deepEqual([bind.source, rest.length], ["/sys", 0]);
+  assert.ok(bind.options.includes("rbind") && bind.options.includes("ro"));
+  // Its groups are fewer than this sysctl would name, and a limit is not its to raise.
+  const group = "net.ipv4.ping_group_range";
+  assert.ok(group in (make({}, root).spec.linux.sysctl as object));
+  assert.ok(!(group in (make({}, host).spec.linux.sysctl as object)));
+  const rlimits = [{ name: "nofile", soft: 30000, hard: 30000 }];
+  assert.equal(make({ rlimits }, root).spec.process.rlimits[0].hard, 30000);
+  assert.equal(make({ rlimits }, host).spec.process.rlimits[0].hard, 20000);
+});

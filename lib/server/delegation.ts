@@ -17,6 +17,8 @@ export interface DelegationOptions {
   canBuild: () => boolean | Promise<boolean>;
   /** Absent where no container engine can be asked for one. */
   container?: BuilderContainer;
+  /** Why `--rootless` did not help, where it was asked for. */
+  refused?: string;
   /** Folder that the engine would mount in, for the message. */
   root: string;
   log: Logger;
@@ -53,10 +55,10 @@ class Delegate implements Delegation {
   }
 
   async #find(): Promise<URL | undefined> {
-    const { url, auto, canBuild, container, log, root } = this.#options;
+    const { url, auto, canBuild, container, log, root, refused } = this.#options;
     if (url !== undefined) return new URL(url);
     if (await canBuild()) return undefined;
-    if (!auto || !container) throw cannotMount(root, auto);
+    if (!auto || !container) throw cannotMount(root, auto, refused);
     log.info("build engine cannot mount(2) as this user; using a containerized builder");
     const started = await container.start();
     log.info("delegating builds to containerized builder", { url: started });
@@ -64,12 +66,13 @@ class Delegate implements Delegation {
   }
 }
 
-function cannotMount(root: string, auto: boolean): SvcError {
+function cannotMount(root: string, auto: boolean, refused?: string): SvcError {
   return new SvcError(
     "prerequisite_missing",
     `Cannot build: failed to mount ${root}: operation not permitted`,
     {
-      help: "run the server as root, or name a builder that runs so with SVC_BUILDER_URL" +
+      help: (refused === undefined ? "" : `--rootless did not help: ${refused}; or `) +
+        "run the server as root, or name a builder that runs so with SVC_BUILDER_URL" +
         (auto ? "; no container engine is there that a builder could be started with" : ""),
     },
   );
@@ -89,6 +92,7 @@ export function serverDelegation(
   { builderUrl, builderAuto }: { builderUrl?: string; builderAuto: boolean },
   root: string,
   log: Logger,
+  refused?: string,
 ): Delegation {
-  return createDelegation({ url: builderUrl, auto: builderAuto, canBuild, root, log });
+  return createDelegation({ url: builderUrl, auto: builderAuto, canBuild, root, log, refused });
 }

@@ -29,6 +29,7 @@ import {
   symlink,
   tryLstat,
 } from "../sys/files.ts";
+import { inUserNamespace } from "../sys/userns.ts";
 import { setXattr } from "../sys/xattr.ts";
 import {
   type Found,
@@ -37,7 +38,7 @@ import {
   isWhiteout,
   joinPath,
   LowerTree,
-  OPAQUE_XATTR,
+  opaqueXattr,
   parentOf,
 } from "./lower.ts";
 import { applyXattrs, copyFile, copyFolder } from "./metadata.ts";
@@ -55,6 +56,8 @@ export interface ApplyResult {
   entries: number;
   /** Extended attributes that the file system could not hold. */
   skippedXattrs: number;
+  /** Devices that only the host's root may make: left out in a user namespace. */
+  skippedDevices: number;
 }
 
 const WHITEOUT = ".wh.";
@@ -76,7 +79,7 @@ export class LayerApplier implements TarHandler {
   /** Times of folders, set at the end because writing into them changes them. */
   #times = new Map<string, [number, number]>();
   #file: { fd: number; path: string; header: TarHeader; holes: boolean } | undefined;
-  #result: ApplyResult = { entries: 0, skippedXattrs: 0 };
+  #result: ApplyResult = { entries: 0, skippedXattrs: 0, skippedDevices: 0 };
 
   constructor(target: ApplyTarget) {
     this.#root = target.root;
@@ -116,7 +119,7 @@ export class LayerApplier implements TarHandler {
         symlink(header.linkpath, full);
         break;
       default:
-        this.#node(header, full);
+        if (!this.#node(header, full)) return;
     }
     lchown(full, header.uid, header.gid);
     if (header.type !== "symlink") chmod(full, header.mode);
@@ -182,13 +185,21 @@ export class LayerApplier implements TarHandler {
     this.#times.set("", [header.mtime, header.mtimeNs]);
   }
 
-  #node(header: TarHeader, full: string): void {
+  /** False where it was left out. */
+  #node(header: TarHeader, full: string): boolean {
     const { type, devMajor, devMinor } = header;
     if (type === "char" && devMajor === 0 && devMinor === 0) {
       throw archiveError(`entry ${JSON.stringify(header.path)} is overlay's white-out device`);
     }
     const bits = type === "char" ? S_IFCHR : type === "block" ? S_IFBLK : S_IFIFO;
-    mknod(full, bits | header.mode, devMajor, devMinor);
+    try {
+      mknod(full, bits | header.mode, devMajor, devMinor);
+    } catch (error) {
+      if (type === "fifo" || !inUserNamespace() || !hasCode(error, "EPERM")) throw error;
+      this.#result.skippedDevices++;
+      return false;
+    }
+    return true;
   }
 
   /** The lower tree's view of `path`, unless an opaque folder of ours hides it. */
@@ -239,7 +250,7 @@ export class LayerApplier implements TarHandler {
 
   #makeOpaque(path: string): void {
     const below = this.#below(path);
-    if (below && isDirectory(below.stat)) setXattr(this.#full(path), OPAQUE_XATTR, YES);
+    if (below && isDirectory(below.stat)) setXattr(this.#full(path), opaqueXattr(), YES);
     this.#opaque.add(path);
   }
 

@@ -4,9 +4,12 @@
  */
 import { type FileStat, S_IFCHR, S_IFDIR, S_IFMT, tryLstat } from "../sys/files.ts";
 import { readNames } from "../sys/directory.ts";
+import { inUserNamespace } from "../sys/userns.ts";
 import { getXattr } from "../sys/xattr.ts";
 
-export const OPAQUE_XATTR = "trusted.overlay.opaque";
+/** Overlay's mark for a folder that hides those below it; in a user namespace (`userxattr`) another one. */
+export const opaqueXattr = (): string =>
+  inUserNamespace() ? "user.overlay.opaque" : "trusted.overlay.opaque";
 
 /** A file and where it really is. */
 export interface Found {
@@ -21,7 +24,7 @@ export const isWhiteout = (stat: FileStat): boolean =>
   (stat.mode & S_IFMT) === S_IFCHR && stat.rdevMajor === 0 && stat.rdevMinor === 0;
 
 /** True for a folder that hides what is below it in the layers under it. */
-export const isOpaque = (path: string): boolean => getXattr(path, OPAQUE_XATTR)?.[0] === 121;
+export const isOpaque = (path: string): boolean => getXattr(path, opaqueXattr())?.[0] === 121;
 
 /** The folder part of a path in the tree; "" is the root. */
 export const parentOf = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")));

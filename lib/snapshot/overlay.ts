@@ -4,6 +4,7 @@ import { removeTree } from "../base/fs.ts";
 import { close, open } from "../sys/fd.ts";
 import { mkdir, O } from "../sys/files.ts";
 import { bindMount, mountOverlay, unmount } from "../sys/mount.ts";
+import { inUserNamespace } from "../sys/userns.ts";
 import type { SnapshotDriver, TreePlace } from "./driver.ts";
 import { likeFolder } from "./finish_tree.ts";
 
@@ -13,6 +14,11 @@ import { likeFolder } from "./finish_tree.ts";
  */
 const PLAIN = ["index=off", "redirect_dir=off", "metacopy=off"];
 
+/** In a user namespace overlay's marks are attributes that everybody may set; it takes no other "off". */
+const PLAIN_ROOTLESS = ["userxattr", "index=off", "redirect_dir=nofollow", "metacopy=off"];
+
+const plain = () => inUserNamespace() ? PLAIN_ROOTLESS : PLAIN;
+
 /** Longest options we hand to mount(2) as they are; it takes less than a page. */
 const COMFORTABLE = 3500;
 
@@ -21,7 +27,12 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
     const upper = extra.length > 0 ? [`${place.folder}/fs`, `${place.folder}/work`] : [];
     const total = [...lower, ...upper].reduce((sum, path) => sum + path.length + 1, 0);
     if (total < COMFORTABLE) {
-      mountOverlay(target, { lower, upper: upper[0], work: upper[1], extra: [...PLAIN, ...extra] });
+      mountOverlay(target, {
+        lower,
+        upper: upper[0],
+        work: upper[1],
+        extra: [...plain(), ...extra],
+      });
       return;
     }
     // A deep chain: the same folders by way of an open one, with much shorter names.
@@ -32,7 +43,7 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
         lower: lower.map(short),
         upper: upper[0] && short(upper[0]),
         work: upper[1] && short(upper[1]),
-        extra: [...PLAIN, ...extra],
+        extra: [...plain(), ...extra],
       });
     } finally {
       close(fd);
@@ -90,7 +101,7 @@ export async function probeOverlay(
       lower: [`${base}/${name}/lower`],
       upper: `${base}/${name}/upper`,
       work: `${base}/${name}/work`,
-      extra: [...PLAIN, ...extra],
+      extra: [...plain(), ...extra],
     });
     try {
       Deno.removeSync(`${merged}/file`);

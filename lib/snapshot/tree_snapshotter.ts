@@ -37,11 +37,14 @@ export class TreeSnapshotter implements Snapshotter {
   /** The turn at which each `use` began. */
   #uses = new Set<{ since: number }>();
 
-  private constructor(driver: SnapshotDriver, records: Records) {
+  #log: Logger;
+
+  private constructor(driver: SnapshotDriver, records: Records, log: Logger) {
     this.driver = driver.name;
     this.scratch = `${records.root}/tmp`;
     this.#driver = driver;
     this.#records = records;
+    this.#log = log;
   }
 
   /** Opens the snapshots in `root` (made if missing). One process at a time may. */
@@ -49,6 +52,7 @@ export class TreeSnapshotter implements Snapshotter {
     return new TreeSnapshotter(
       driver,
       await Records.open(root, log, async (dir) => await driver.discard?.(dir)),
+      log,
     );
   }
 
@@ -99,7 +103,13 @@ export class TreeSnapshotter implements Snapshotter {
   ): Promise<AppliedLayer> {
     const entry = this.#activeEntry(active, "unpack into");
     const { root, lower, overlay } = this.#driver.source(this.#place(entry));
-    return await applyLayer({ root, lower: overlay ? lower : [], overlay }, layer, options);
+    const target = { root, lower: overlay ? lower : [], overlay };
+    const applied = await applyLayer(target, layer, options);
+    if (applied.skippedDevices > 0) {
+      const { diffID: layer, skippedDevices: devices } = applied;
+      this.#log.warn("devices of a layer are left out in a user namespace", { layer, devices });
+    }
+    return applied;
   }
 
   async commit(active: ActiveSnapshot, name: string, options: CommitOptions = {}): Promise<void> {

@@ -1,11 +1,16 @@
 /** Raw file descriptors: synchronous reads and writes for Workers, locks, and file system sync. */
 import { SystemError } from "./errno.ts";
-import { O } from "./files.ts";
+import { O, ownerCall } from "./files.ts";
 import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
 
 /** Opens close-on-exec. The caller closes with {@linkcode close}. */
 export function open(path: string, flags: number, mode = 0): number {
   return check(libc().open(cstring(path), flags | O.CLOEXEC, mode), errno[0], "open", path);
+}
+
+/** Opens for reading, and stays open in the program that execve(2) puts in this one's place. */
+export function openInherited(path: string): number {
+  return check(libc().open(cstring(path), O.RDONLY, 0), errno[0], "open", path);
 }
 
 export function close(fd: number): void {
@@ -69,7 +74,9 @@ export function chmodFd(fd: number, mode: number, path?: string): void {
 }
 
 export function chownFd(fd: number, uid: number, gid: number, path?: string): void {
-  check(libc().fchown(fd, uid, gid), errno[0], "fchown", path);
+  const result = libc().fchown(fd, uid, gid);
+  const code = errno[0];
+  if (result < 0) throw new SystemError(code, ownerCall("fchown", uid, gid), path);
 }
 
 const FICLONE = 0x40049409n;

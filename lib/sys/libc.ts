@@ -20,6 +20,7 @@ const SYMBOLS = {
   ftruncate: { parameters: ["i32", "i64"], result: "i32" },
   fsync: { parameters: ["i32"], result: "i32" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
+  execve: { parameters: ["buffer", "buffer", "buffer"], result: "i32" },
   kill: { parameters: ["i32", "i32"], result: "i32" },
   ioctl: { parameters: ["i32", "u64", "i64"], result: "i32" },
   mkdir: { parameters: ["buffer", "u32"], result: "i32" },

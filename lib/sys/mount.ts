@@ -2,6 +2,7 @@
 import { SystemError } from "./errno.ts";
 import { close } from "./fd.ts";
 import { check, cstring, errno, libc } from "./libc.ts";
+import { inUserNamespace } from "./userns.ts";
 
 /** Flags of mount(2): linux/mount.h. */
 export const MS = {
@@ -48,12 +49,30 @@ export function bindMount(
   mount(source, target, "", flags);
   if (!options.readOnly) return;
   try {
-    // A bind mount takes its own read-only flag only when it is mounted again.
-    mount("none", target, "", MS.REMOUNT | MS.BIND | MS.RDONLY);
+    // A bind mount takes its own read-only flag only when it is mounted again. In a user namespace that
+    // would take other flags away, such as nodev, which the host has locked.
+    if (inUserNamespace()) addReadOnly(target);
+    else mount("none", target, "", MS.REMOUNT | MS.BIND | MS.RDONLY);
   } catch (error) {
     unmount(target, { detach: true });
     throw error;
   }
+}
+
+/** Adds the read-only flag to a mount and leaves the others as they are (Linux 5.12 and later). */
+function addReadOnly(target: string): void {
+  // struct mount_attr: attr_set, attr_clr, propagation, userns_fd; linux/mount.h.
+  const attributes = new Uint8Array(new ArrayBuffer(32));
+  new DataView(attributes.buffer).setBigUint64(0, MOUNT_ATTR_RDONLY, true);
+  const result = libc().syscall(
+    SYS_mount_setattr,
+    AT_FDCWD,
+    address(cstring(target)),
+    0n,
+    address(attributes),
+    BigInt(attributes.length),
+  );
+  check(result, errno[0], "mount_setattr", target);
 }
 
 /**
@@ -99,6 +118,7 @@ const SYS_move_mount = 429n;
 const SYS_fsopen = 430n;
 const SYS_fsconfig = 431n;
 const SYS_fsmount = 432n;
+const SYS_mount_setattr = 442n;
 const FSCONFIG_SET_FLAG = 0n;
 const FSCONFIG_SET_STRING = 1n;
 const FSCONFIG_CMD_CREATE = 6n;

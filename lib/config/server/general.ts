@@ -40,8 +40,9 @@ export const GENERAL = [
     env: ["SVC_ROOTLESS"],
     default: false,
     section,
-    help: "Run the build engine in rootless mode (user namespaces).",
-    absent: "the rootless build engine",
+    help:
+      "Run the build engine in rootless mode (user namespaces): as an ordinary user, with the " +
+      "ids that /etc/subuid and /etc/subgid give to that user. Needs newuidmap and newgidmap.",
   },
   {
     key: "builderUrl",

@@ -1,0 +1,82 @@
+/** Who runs this server on this host, and with which folders; `--rootless` is entered here. */
+import { join, resolve } from "node:path";
+import { SvcError } from "../base/errors.ts";
+import { acquireLock } from "../base/lock.ts";
+import type { Logger } from "../base/log.ts";
+import { killContainers } from "../runtime/orphans.ts";
+import { defaultDataDir } from "./data_dir.ts";
+import { enterRootless, identity } from "./rootless.ts";
+import { buildState, makeRunDir, runDir } from "./state_dir.ts";
+
+export interface ServerHost {
+  /** Absolute. */
+  dataDir: string;
+  /** Folder that a reboot empties, of this user's servers. */
+  runDir: string;
+  /** The build engine's folder in it. */
+  buildState: string;
+  /** Why `--rootless` could not be had. */
+  refused?: string;
+}
+
+export interface HostOptions {
+  config: { rootless: boolean; dataDir?: string };
+  env: Readonly<Record<string, string | undefined>>;
+  /** This program's, to start it anew with. */
+  args: readonly string[];
+  log: Logger;
+  /** The deploy backend; `needsRoot`: it does what only the host's root may do. */
+  selected: { name: string; needsRoot: boolean };
+  /** Of the log: what was said is written before the process is replaced. */
+  writer: { flush(): void };
+}
+
+/** Throws `unsupported` for a deploy backend that cannot be had with `--rootless`. */
+export async function prepareHost(options: HostOptions): Promise<ServerHost> {
+  const { config, env, args, log, selected, writer } = options;
+  const { uid, inside } = Deno.build.os === "linux" ? identity(env) : elsewhere();
+  const dataDir = resolve(config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid, env }));
+  const run = await runDir({ uid: uid ?? 0, env });
+  const host = { dataDir, runDir: run, buildState: buildState(run, dataDir) };
+  if (inside) await makeRunDir(run);
+  if (!config.rootless || inside) return host;
+  if (uid === 0) {
+    log.warn("--rootless changes nothing for root: builds run without a user namespace");
+    return host;
+  }
+  if (selected.needsRoot) {
+    throw new SvcError(
+      "unsupported",
+      `Cannot serve with --rootless and SVC_DEPLOY_BACKEND=${selected.name}: its containers need ` +
+        "the host's root, for their networks, ports and limits",
+      { help: "leave SVC_DEPLOY_BACKEND unset to build only, or run the server as root" },
+    );
+  }
+  const refused = await enterRootless({
+    env,
+    args,
+    log,
+    beforeEntering: async () => {
+      await endOrphans(host, log);
+      writer.flush();
+    },
+  });
+  log.warn("--rootless does not help here: builds will be refused", { reason: refused });
+  return { ...host, refused };
+}
+
+const elsewhere = () => ({ uid: Deno.build.os === "windows" ? null : Deno.uid(), inside: false });
+
+/** Steps of a server that was killed run on, in a namespace that the next one is not in. */
+async function endOrphans({ dataDir, buildState }: ServerHost, log: Logger): Promise<void> {
+  try {
+    using _lock = await acquireLock(join(dataDir, "lock"));
+    const count = await killContainers(buildState);
+    if (count > 0) log.info("ended steps that an earlier server left running", { count });
+  } catch (error) {
+    // No data directory yet, or a server that runs: its steps are its own, and this start will be refused.
+    if (error instanceof Deno.errors.NotFound) return;
+    if (error instanceof SvcError && error.code === "data_dir_locked") return;
+    throw error;
+  }
+}

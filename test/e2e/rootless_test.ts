@@ -1,0 +1,300 @@
+/** `svc serve --rootless` run by an ordinary user: the same images as root's, and what stands in the way. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import {
+  baseImage,
+  e2eTest,
+  EXECUTABLE,
+  runTool,
+  type Server,
+  startServer,
+  svc,
+} from "./harness.ts";
+
+const NEEDS = {
+  root: true,
+  commands: ["runc", "skopeo", "setpriv", "unshare", "nsenter", "newuidmap", "newgidmap"],
+  files: ["/bin/busybox", "/etc/subuid", "/etc/subgid", "/etc/passwd"],
+};
+
+/** Of nobody: it is in no file of this machine but those that the test puts over them. */
+const UID = 58123;
+const FIRST = 1_310_720_000;
+
+interface User {
+  /** Runs the executable as the user. */
+  executable: string;
+  folder: string;
+  /** A data directory that the user may write. */
+  dataDir: string;
+}
+
+interface UserOptions {
+  /** Lines of /etc/subuid and /etc/subgid. */
+  ranges?: string;
+  /** PATH holds these programs only. */
+  path?: string[];
+}
+
+/**
+ * An unprivileged user, whose name and ids are known in a mount namespace of its server alone: nothing of
+ * the machine's /etc is changed, and nothing is left of it.
+ */
+async function withUser(options: UserOptions, work: (user: User) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-rootless-" });
+  try {
+    await Deno.chmod(folder, 0o755);
+    const own = ["home", "run", "data"].map((name) => join(folder, name));
+    for (const path of own) {
+      await Deno.mkdir(path, { mode: 0o700 });
+      await Deno.chown(path, UID, UID);
+    }
+    const ranges = options.ranges ?? `svc-rootless:${FIRST}:65536\n`;
+    const passwd = await Deno.readTextFile("/etc/passwd");
+    const files = {
+      subuid: ranges,
+      subgid: ranges,
+      passwd: `${passwd.trimEnd()}\nsvc-rootless:x:${UID}:${UID}::${own[0]}:/bin/sh\n`,
+    };
+    for (const [name, text] of Object.entries(files)) {
+      await Deno.writeTextFile(join(folder, name), text);
+    }
+    const mounts = Object.keys(files).map((name) => `mount --bind ${folder}/${name} /etc/${name}`);
+    let path = "$PATH";
+    if (options.path) {
+      path = join(folder, "bin");
+      await Deno.mkdir(path);
+      for (const name of options.path) {
+        const found = await runTool("sh", ["-c", `command -v ${name}`]);
+        await Deno.symlink(found.stdout.trim(), join(path, name));
+      }
+    }
+    await Deno.writeTextFile(
+      join(folder, "inside"),
+      `#!/bin/sh\nset -e\n${mounts.join("\n")}\n` +
+        `setpriv=$(command -v setpriv) PATH=${path} HOME=${own[0]} XDG_RUNTIME_DIR=${own[1]}\n` +
+        `unset XDG_CACHE_HOME\nexport PATH HOME XDG_RUNTIME_DIR\n` +
+        `exec "$setpriv" --reuid ${UID} --regid ${UID} --clear-groups ${EXECUTABLE} "$@"\n`,
+    );
+    const executable = join(folder, "svc-as-user");
+    // Every step takes the place of the one before: the process that the test kills is the server.
+    await Deno.writeTextFile(
+      executable,
+      `#!/bin/sh\nexec unshare --mount sh ${folder}/inside "$@"\n`,
+    );
+    await Deno.chmod(executable, 0o755);
+    await work({ executable, folder, dataDir: own[2] });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const serve = (user: User, env: Record<string, string> = {}) =>
+  startServer({
+    executable: user.executable,
+    dataDir: user.dataDir,
+    args: ["--rootless"],
+    // Nothing in it can be deployed to: this is about builds.
+    env: { SVC_DEPLOY_BACKEND: "dockerhost", ...env },
+    // The first start unpacks the executable for the user.
+    readyWithin: 60_000,
+  });
+
+async function withContext(
+  files: Record<string, string>,
+  work: (directory: string) => Promise<void>,
+): Promise<void> {
+  const directory = await Deno.makeTempDir({ prefix: "svc-e2e-context-" });
+  try {
+    for (const [path, text] of Object.entries(files)) {
+      await Deno.writeTextFile(join(directory, path), text);
+    }
+    await work(directory);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+/** Every way in which a file gets an owner, and every mark that a layer can hold of what went away. */
+const DOCKERFILE = `ARG BASE
+FROM $BASE AS make
+RUN mkdir -p /out/old/deep /out/other && echo one > /out/old/deep/file && echo two > /out/gone
+RUN rm /out/gone && rm -r /out/old && mkdir /out/old && echo new > /out/old/new
+RUN chown -R 1000:2000 /out/other && chmod 4755 /bin/busybox && ln -s old /out/link
+
+FROM $BASE
+COPY --from=make /out /srv
+COPY --chown=1234:65534 file /owned
+COPY file /plain
+RUN --mount=type=cache,target=/c --mount=type=bind,source=file,target=/ro \\
+  cat /ro > /c/kept && id -u > /who && rm -r /srv/old && mkdir /srv/old
+USER 1234:65534
+WORKDIR /home/app
+RUN id -u > /home/app/me; id -g >> /home/app/me
+USER 0
+RUN --network=none cat /proc/self/uid_map > /dev/null && chown 1:1 /plain
+`;
+
+const FILES = { Dockerfile: DOCKERFILE, file: "from the context\n" };
+
+async function layersOf(
+  server: Server,
+  name: string,
+): Promise<{ Digest: string; Layers: string[] }> {
+  const url = `docker://${server.host}/${name}`;
+  return JSON.parse((await runTool("skopeo", ["inspect", "--tls-verify=false", url])).stdout);
+}
+
+async function build(server: Server, directory: string, ...args: string[]) {
+  const base = `${server.host}/base:1`;
+  const result = await server.svc(
+    ["build", "--build-arg", `BASE=${base}`, "-t", "app:v1", ...args, directory],
+  );
+  return { ...result, shown: result.stderr + result.stdout };
+}
+
+/** "mode owner/group path" of everything in the image's last layers. */
+async function owners(server: Server, digest: string): Promise<string> {
+  const answer = await fetch(`${server.url}/v2/app/blobs/${digest}`);
+  const file = await Deno.makeTempFile();
+  try {
+    await Deno.writeFile(file, new Uint8Array(await answer.arrayBuffer()));
+    return (await runTool("tar", ["--numeric-owner", "-tvf", file])).stdout;
+  } finally {
+    await Deno.remove(file);
+  }
+}
+
+e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, async () => {
+  await withContext(FILES, async (directory) => {
+    let expected: Awaited<ReturnType<typeof layersOf>>;
+    {
+      await using root = await startServer({ env: { SVC_DEPLOY_BACKEND: "dockerhost" } });
+      await baseImage(root, "base:1");
+      const built = await build(root, directory);
+      assert.equal(built.code, 0, built.shown);
+      expected = await layersOf(root, "app:v1");
+    }
+    await withUser({}, async (user) => {
+      await using server = await serve(user);
+      const status = await Deno.readTextFile(`/proc/${server.pid}/status`);
+      assert.match(status, new RegExp(`^Uid:\\s${UID}\\s`, "m"), "the process is the user's");
+      await baseImage(server, "base:1");
+      const first = await build(server, directory);
+      assert.equal(first.code, 0, `${first.shown}\n${server.log()}`);
+      const got = await layersOf(server, "app:v1");
+      assert.deepEqual(got.Layers, expected.Layers);
+      const all = (await Promise.all(got.Layers.map((digest) => owners(server, digest)))).join("");
+      assert.match(all, /1000\/2000 .* srv\/other\//);
+      assert.match(all, /1234\/65534 .* owned\n/);
+      assert.match(all, /1\/1 .* plain\n/);
+      assert.match(all, /0\/0 .* who\n/);
+      assert.match(all, /srv\/old\/\.wh\.\.wh\.\.opq\n|srv\/old\/\.wh\.new\n/);
+      const again = await build(server, directory);
+      assert.equal(again.code, 0, again.shown);
+      assert.match(again.shown, /CACHED/);
+      assert.equal((await layersOf(server, "app:v1")).Digest, got.Digest);
+      // On disk nothing is root's, and what the image gives to others is in the user's range.
+      const { stdout } = await runTool("find", [user.dataDir, "-uid", "-1000", "-print"]);
+      assert.equal(stdout, "", "files of the host's own users");
+      await withContext(
+        { Dockerfile: "ARG BASE\nFROM $BASE\nRUN echo words; exit 42\n" },
+        async (d) => {
+          const failed = await build(server, d);
+          assert.equal(failed.code, 1);
+          for (const part of [/Dockerfile:3/, /words\n/, /42/]) assert.match(failed.shown, part);
+        },
+      );
+      await server.restart();
+      const later = await build(server, directory);
+      assert.match(later.shown, /CACHED/);
+      assert.equal((await layersOf(server, "app:v1")).Digest, got.Digest);
+      const { code, signal } = await server.stop();
+      assert.deepEqual({ code, signal }, { code: 0, signal: null });
+    });
+  });
+});
+
+/** Processes of this host whose command line holds `text`. */
+function processesWith(text: string): string[] {
+  return [...Deno.readDirSync("/proc")].map(({ name }) => name).filter((name) => {
+    if (!/^\d+$/.test(name) || Number(name) === Deno.pid) return false;
+    try {
+      return Deno.readTextFileSync(`/proc/${name}/cmdline`).includes(text);
+    } catch {
+      return false; // ended meanwhile
+    }
+  });
+}
+
+async function until(what: string, condition: () => boolean): Promise<void> {
+  const deadline = Date.now() + 60_000;
+  while (!condition()) {
+    if (Date.now() > deadline) throw new Error(`${what} did not happen within a minute`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+e2eTest("rootless: kill -9 ends no step, the next start does", NEEDS, async () => {
+  await withUser({}, async (user) => {
+    await using server = await serve(user);
+    await baseImage(server, "base:1");
+    const marker = `sleep\x003000${Deno.pid}`;
+    const lines = ["ARG BASE", "FROM $BASE", "RUN echo kept > /kept", "USER 1234"];
+    const files = { Dockerfile: [...lines, `RUN sleep 3000${Deno.pid}`].join("\n") };
+    await withContext(files, async (directory) => {
+      const cut = build(server, directory);
+      await until("the step", () => processesWith(marker).length > 0);
+      await server.kill9();
+      assert.notEqual((await cut).code, 0);
+      await server.restart();
+      assert.match(server.log(), /ended steps that an earlier server left running/);
+      await until("the end of the step", () => processesWith(marker).length === 0);
+      await Deno.writeTextFile(join(directory, "Dockerfile"), [...lines, "RUN true"].join("\n"));
+      const again = await build(server, directory);
+      assert.equal(again.code, 0, again.shown);
+      assert.match(again.shown, /CACHED/);
+    });
+  });
+});
+
+e2eTest("rootless: what stands in the way is said, the registry works", NEEDS, async () => {
+  const shell = ["sh", "id", "ls", "mktemp", "tail", "head", "gzip", "tar", "mkdir", "mv", "rm"];
+  const tools = [...shell, "chmod", "touch", "unshare", "nsenter", "cat", "runc"];
+  const cases: [UserOptions, RegExp][] = [
+    [{ ranges: "somebody:100000:65536\n" }, /\/etc\/subuid gives svc-rootless no range of ids/],
+    [{ path: tools }, /newuidmap is not on PATH; install the package uidmap/],
+  ];
+  for (const [options, reason] of cases) {
+    await withUser(options, async (user) => {
+      await using server = await serve(user);
+      assert.match(server.log(), reason);
+      await baseImage(server, "base:1");
+      await withContext({ Dockerfile: "ARG BASE\nFROM $BASE\nRUN true\n" }, async (directory) => {
+        const refused = await build(server, directory);
+        assert.equal(refused.code, 1);
+        assert.match(refused.shown, /failed to mount [^\n]*: operation not permitted/);
+        assert.match(refused.shown, reason);
+      });
+    });
+  }
+});
+
+e2eTest("rootless: containers are not for it, and root needs it not", NEEDS, async () => {
+  await withUser({}, async (user) => {
+    const env = { SVC_DEPLOY_BACKEND: "bare", SVC_ADDR: "127.0.0.1:0" };
+    const output = await new Deno.Command(user.executable, {
+      args: ["serve", "--rootless", "--data-dir", user.dataDir],
+      env,
+      stdin: "null",
+    }).output();
+    const words = new TextDecoder().decode(output.stderr);
+    assert.equal(output.code, 1, words);
+    assert.match(words, /Cannot serve with --rootless and SVC_DEPLOY_BACKEND=bare: its/);
+    const version = await new Deno.Command(user.executable, { args: ["version"] }).output();
+    assert.equal(version.code, 0);
+  });
+  await using server = await startServer({ args: ["--rootless"] });
+  assert.match(server.log(), /--rootless changes nothing for root/);
+  assert.equal((await svc(["version"])).code, 0);
+});
