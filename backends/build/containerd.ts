@@ -34,9 +34,6 @@ type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
 const isCode = (error: unknown, ...codes: string[]) =>
   error instanceof SvcError && codes.includes(error.code);
 
-/** containerd's message without the names of the layers of software that it passed through. */
-const startError = (error: unknown) => error instanceof SvcError ? error.message : String(error);
-
 /**
  * One output of a step: a named pipe that the shim writes to. A program of its own reads it, because a
  * pipe can only be opened and read by blocking, and the threads for that are few.
@@ -76,6 +73,8 @@ class ContainerdExecutor implements Executor {
   readonly #client: ContainerdClient;
   readonly #owner: string;
   readonly #pipes: string;
+  /** Containers that could not be removed because containerd was away. */
+  readonly #left = new Set<string>();
 
   constructor({ client, owner, pipes }: ContainerdExecutorOptions) {
     this.#client = client;
@@ -91,6 +90,7 @@ class ContainerdExecutor implements Executor {
     const spec = await specText(step, await hostFacts());
     const id = `svc-${this.#owner}-${step.id}`;
     const folder = `${this.#pipes}/${step.id}`;
+    await this.#removeLeft();
     await ensureDir(this.#pipes, 0o700);
     await Deno.mkdir(folder, { mode: 0o700 });
     const outputs: Output[] = [];
@@ -108,7 +108,9 @@ class ContainerdExecutor implements Executor {
       }, "Cannot make the step's container");
       return await this.#runTask(id, outputs, onOutput, signal);
     } finally {
-      await this.#remove(id);
+      // What went wrong before is the error to see.
+      this.#left.add(id);
+      await this.#removeLeft();
       for (const output of outputs) output.stop();
       await Promise.allSettled(outputs.map(({ done }) => done));
       await removeTree(folder);
@@ -140,11 +142,11 @@ class ContainerdExecutor implements Executor {
       return { exitCode: exitStatus };
     } catch (error) {
       signal?.throwIfAborted();
-      const exitCode = isCode(error, "internal", "not_found")
-        ? startExitCode(startError(error))
-        : undefined;
+      const message = error instanceof SvcError ? error.message : "";
+      // Other programs that are missing, such as the runtime, are not the command's fault.
+      const exitCode = message.includes("container process") ? startExitCode(message) : undefined;
       if (exitCode === undefined) throw error;
-      onOutput("stderr", new TextEncoder().encode(`${startError(error)}\n`));
+      onOutput("stderr", new TextEncoder().encode(`${message}\n`));
       return { exitCode };
     }
   }
@@ -192,6 +194,18 @@ class ContainerdExecutor implements Executor {
       .catch((error) => {
         if (!isCode(error, "not_found")) throw error;
       });
+  }
+
+  /** Removes what is this executor's and runs no more; what cannot be now waits for the next step. */
+  async #removeLeft(): Promise<void> {
+    await Promise.all([...this.#left].map(async (id) => {
+      try {
+        await this.#remove(id);
+        this.#left.delete(id);
+      } catch (error) {
+        if (!(error instanceof SvcError)) throw error;
+      }
+    }));
   }
 
   /** Removes a container with its task, whatever state they are in; missing is fine. */

@@ -36,7 +36,7 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(async () => {
   closeIdleWorkers();
   if (ignore) return;
-  await peer.stop();
+  await peer[Symbol.asyncDispose]();
   for (const { target } of await mountsUnder(home)) unmount(target, { detach: true });
   await Deno.remove(home, { recursive: true });
 });

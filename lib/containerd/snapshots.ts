@@ -67,7 +67,7 @@ class ContainerdDriver implements SnapshotDriver {
   #store = "/";
   /** Link → what it points to. */
   readonly #real = new Map<string, string>();
-  /** Not removed yet because another that is being removed was built on it. */
+  /** Not removed yet: another that is being removed was built on it, or containerd was away. */
   readonly #waiting = new Set<string>();
 
   constructor(
@@ -131,6 +131,20 @@ class ContainerdDriver implements SnapshotDriver {
       if (dirOf(dirname(path)) === dir) this.#real.delete(path);
     }
     this.#waiting.add(dir);
+    try {
+      await this.#removeWaiting();
+    } catch (error) {
+      if (!(error instanceof SvcError)) throw error;
+      // It is out of sight already; a later removal or start takes it out of containerd.
+      this.#options.log.warn("snapshot not removed from containerd yet", {
+        reason: error.message,
+      });
+      return;
+    }
+    this.#garbage.collect();
+  }
+
+  async #removeWaiting(): Promise<void> {
     // One that is gone frees the one that it was built on.
     for (let removed = true; removed;) {
       removed = false;
@@ -140,7 +154,6 @@ class ContainerdDriver implements SnapshotDriver {
         removed = true;
       }
     }
-    this.#garbage.collect();
   }
 
   async sync(): Promise<void> {

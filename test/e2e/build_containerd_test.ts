@@ -12,6 +12,7 @@ import { unmount } from "../../lib/sys/mount.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract, type BuilderFixture } from "../contract/builder.ts";
 import { imagesWithBase } from "../contract/builder_fixture.ts";
+import { removeServerData } from "../peers/cleanup.ts";
 import { type ContainerdPeer, startContainerd } from "../peers/containerd.ts";
 import { baseImage, e2eTest, requireTools, runTool, type Server, startServer } from "./harness.ts";
 
@@ -35,7 +36,7 @@ Deno.test.beforeAll(async () => {
 Deno.test.afterAll(async () => {
   closeIdleWorkers();
   if (ignore) return;
-  await peer.stop();
+  await peer[Symbol.asyncDispose]();
   for (const { target } of await mountsUnder(home)) unmount(target, { detach: true });
   await Deno.remove(home, { recursive: true });
 });
@@ -104,8 +105,8 @@ async function withContext(
 }
 
 /** What is in the peer, in a namespace of one server's own. */
-async function inContainerd(namespace: string) {
-  await using client = new ContainerdClient({ address: peer.address, namespace });
+async function inContainerd(namespace: string, where: ContainerdPeer = peer) {
+  await using client = new ContainerdClient({ address: where.address, namespace });
   const { containers } = await client.call(Containers.list, {}, "Cannot list containers");
   const snapshots: SnapshotMessage[] = [];
   const input = { snapshotter: "overlayfs" };
@@ -237,6 +238,72 @@ e2eTest("containerd: kill -9 in the middle leaves nothing that lasts", NEEDS, as
     assert.match(again.stderr + again.stdout, /CACHED[^\n]*kept|kept[^]*CACHED/);
     await digestOf(server, "app:latest");
   });
+});
+
+e2eTest(
+  "containerd: one that goes away fails the build, and the next one works",
+  NEEDS,
+  async () => {
+    const namespace = "svc-e2e-away";
+    const folder = await Deno.makeTempDir({ prefix: "svc-containerd-" });
+    try {
+      await using own = await startContainerd(folder);
+      await using server = await serve({
+        SVC_CONTAINERD_NAMESPACE: namespace,
+        SVC_CONTAINERD_ADDRESS: own.address,
+      });
+      const base = await baseImage(server, "base:1");
+      const Dockerfile = `FROM ${base.name}\nRUN echo begun; sleep 100000\n`;
+      await withContext({ Dockerfile }, async (directory) => {
+        const cut = server.svc(["build", directory]);
+        await until(
+          "the step",
+          async () => (await inContainerd(namespace, own)).containers.length === 1,
+        );
+        await own.stop();
+        const { code, stderr } = await cut;
+        assert.equal(code, 1);
+        assert.match(stderr, /containerd/);
+        await own.start();
+        await Deno.writeTextFile(
+          join(directory, "Dockerfile"),
+          `FROM ${base.name}\nRUN echo over\n`,
+        );
+        const again = await server.svc(["build", directory]);
+        assert.equal(again.code, 0, again.stderr);
+        assert.deepEqual((await inContainerd(namespace, own)).containers, []);
+      });
+    } finally {
+      for (const { target } of await mountsUnder(folder)) unmount(target, { detach: true });
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
+
+e2eTest("containerd: a server may change its worker", NEEDS, async () => {
+  const dataDir = await Deno.makeTempDir({ prefix: "svc-e2e-" });
+  try {
+    for (const worker of ["runc", "containerd", "runc"]) {
+      await using server = await startServer({
+        dataDir,
+        env: {
+          SVC_BUILD_WORKER: worker,
+          SVC_CONTAINERD_ADDRESS: peer.address,
+          SVC_CONTAINERD_NAMESPACE: "svc-e2e-change",
+        },
+      });
+      await baseImage(server, "base:1");
+      await withContext(APP("base:1"), async (directory) => {
+        for (const flags of [[], ["--no-cache"]]) {
+          const built = await server.svc(["build", ...flags, "-t", "app:1", directory]);
+          assert.equal(built.code, 0, `${worker}: ${built.stderr}`);
+        }
+      });
+      await server.stop();
+    }
+  } finally {
+    await removeServerData(dataDir);
+  }
 });
 
 e2eTest("containerd: one that is not there is told, and the registry works", NEEDS, async () => {

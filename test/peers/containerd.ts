@@ -65,5 +65,27 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     }
   };
   await start();
-  return { address, stop, start, [Symbol.asyncDispose]: stop };
+  const dispose = async () => {
+    await stop();
+    await endShims(address);
+  };
+  return { address, stop, start, [Symbol.asyncDispose]: dispose };
+}
+
+/** Containers outlive containerd: what a failed test left running ends here. */
+async function endShims(address: string): Promise<void> {
+  for await (const { name: pid } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(pid)) continue;
+    const read = (file: string) => Deno.readTextFile(`/proc/${pid}/${file}`).catch(() => "");
+    const words = (await read("cmdline")).split("\0");
+    if (!words[0].includes("containerd-shim") || !words.includes(address)) continue;
+    const children = (await read(`task/${pid}/children`)).trim().split(" ").filter(Boolean);
+    for (const victim of [...children, pid]) {
+      try {
+        Deno.kill(Number(victim), "SIGKILL");
+      } catch (error) {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      }
+    }
+  }
 }
