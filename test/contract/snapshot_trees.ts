@@ -5,6 +5,7 @@ import { readNames, removeTreeSync } from "../../lib/sys/directory.ts";
 import * as files from "../../lib/sys/files.ts";
 import { readXattrs, setXattr } from "../../lib/sys/xattr.ts";
 import { isLayerXattr } from "../../lib/snapshot/metadata.ts";
+import { inUserNamespace } from "../../lib/sys/userns.ts";
 
 /** A file capability: cap_net_raw+ep, version 2. */
 const CAPABILITY = Uint8Array.from([1, 0, 0, 2, 0, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -53,9 +54,12 @@ export function populate(root: string): void {
   write(at(`etc/${LONG}/${LONG}`), "long path", 0o600, [3_000_000, 4_000_000]);
   const raw = String.fromCharCode(0xdcff) + "raw";
   files.mknod(at(raw), files.S_IFREG | 0o644);
-  files.mknod(at("dev/null"), files.S_IFCHR | 0o666, 1, 3);
-  files.chmod(at("dev/null"), 0o666);
-  files.mknod(at("dev/loop300"), files.S_IFBLK | 0o660, 7, 300);
+  // Devices are the host's root's to make.
+  if (!inUserNamespace()) {
+    files.mknod(at("dev/null"), files.S_IFCHR | 0o666, 1, 3);
+    files.chmod(at("dev/null"), 0o666);
+    files.mknod(at("dev/loop300"), files.S_IFBLK | 0o660, 7, 300);
+  }
   files.mknod(at("dev/fifo"), files.S_IFIFO | 0o644);
   Deno.writeFileSync(at("sparse"), new Uint8Array(0));
   Deno.truncateSync(at("sparse"), 300_000);

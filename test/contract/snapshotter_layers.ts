@@ -4,6 +4,7 @@ import * as zlib from "node:zlib";
 import { writeTar } from "../../lib/oci/tar_write.ts";
 import { readTar } from "../../lib/oci/tar_read.ts";
 import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
+import { inUserNamespace } from "../../lib/sys/userns.ts";
 import { getXattr } from "../../lib/sys/xattr.ts";
 import { change, describe, populate, write } from "./snapshot_trees.ts";
 import {
@@ -141,6 +142,25 @@ export function layersContract(test: SnapshotterTest): void {
     });
     assert.ok(ids.has(result.diffID));
     assert.equal(result.size, plain.length);
+  });
+
+  test("devices are made by the host's root, and counted where they cannot be", async (under) => {
+    const layer: Entries = [
+      { path: "dev", type: "directory" },
+      { path: "dev/null", type: "char", mode: 0o666, devMajor: 1, devMinor: 3 },
+      { path: "dev/disk", type: "block", mode: 0o660, devMajor: 7, devMinor: 1 },
+      { path: "dev/pipe", type: "fifo", mode: 0o644 },
+      { path: "dev/file", type: "file", body: bytes("x") },
+    ];
+    const active = await under.snapshotter.prepare("devices");
+    const { skippedDevices } = await under.snapshotter.apply(active, writeTar(layer));
+    await under.snapshotter.commit(active, "top", { lazy: true });
+    await look(under, "top", (root) => {
+      const names = [...Deno.readDirSync(`${root}/dev`)].map((entry) => entry.name).sort();
+      const devices = inUserNamespace() ? [] : ["disk", "null"];
+      assert.deepEqual(names, [...devices, "file", "pipe"].sort());
+      assert.equal(skippedDevices, 2 - devices.length);
+    });
   });
 
   test("white-outs in any order spare what the layer itself has", async (under) => {
