@@ -329,7 +329,8 @@ async function openBuilder(
     executor,
     images: await images(),
     log,
-    concurrency: navigator.hardwareConcurrency,
+    // Steps wait for networks and disks more than they compute.
+    concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
     keepCacheBytes: config.buildCacheKeepBytes,
     entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
     unpack: (image, options) => unpackImage(shared, image, options),
