@@ -1,7 +1,8 @@
 /** Raw file descriptors: synchronous reads and writes for Workers, locks, and file system sync. */
 import { SystemError } from "./errno.ts";
-import { O, ownerCall } from "./files.ts";
+import { O } from "./files.ts";
 import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
+import { ownerError } from "./userns.ts";
 
 /** Opens close-on-exec. The caller closes with {@linkcode close}. */
 export function open(path: string, flags: number, mode = 0): number {
@@ -76,7 +77,7 @@ export function chmodFd(fd: number, mode: number, path?: string): void {
 export function chownFd(fd: number, uid: number, gid: number, path?: string): void {
   const result = libc().fchown(fd, uid, gid);
   const code = errno[0];
-  if (result < 0) throw new SystemError(code, ownerCall("fchown", uid, gid), path);
+  if (result < 0) throw ownerError(new SystemError(code, "fchown", path), uid, gid);
 }
 
 const FICLONE = 0x40049409n;

@@ -5,7 +5,7 @@
 import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
 import { SystemError } from "./errno.ts";
 import { decodeRaw } from "../base/raw_string.ts";
-import { inUserNamespace } from "./userns.ts";
+import { ownerError } from "./userns.ts";
 
 export const S_IFMT = 0o170000;
 export const S_IFSOCK = 0o140000;
@@ -140,16 +140,10 @@ export function readlink(path: string): string {
   return decodeRaw(linkBuffer.subarray(0, length));
 }
 
-/** The call's name; in a user namespace, where most ids do not exist, with the ids it was given. */
-export const ownerCall = (name: string, uid: number, gid: number): string =>
-  inUserNamespace()
-    ? `${name} to ${uid}:${gid} (ids beyond those of /etc/subuid and /etc/subgid are refused)`
-    : name;
-
 export function lchown(path: string, uid: number, gid: number): void {
   const result = libc().lchown(cstring(path), uid, gid);
   const code = errno[0];
-  if (result < 0) throw new SystemError(code, ownerCall("lchown", uid, gid), path);
+  if (result < 0) throw ownerError(new SystemError(code, "lchown", path), uid, gid);
 }
 
 /** Follows links: Linux has no permissions on a link itself. */

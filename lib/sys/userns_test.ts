@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { idMapping, inUserNamespace, subordinateIds } from "./userns.ts";
+import { SystemError } from "./errno.ts";
+import { idMapping, inUserNamespace, isMapped, ownerError, subordinateIds } from "./userns.ts";
 
 Deno.test("userns: ranges by name and by number", () => {
   const text = [
@@ -36,4 +37,20 @@ Deno.test({
     const map = Deno.readTextFileSync("/proc/self/uid_map").trim().split(/\s+/).join(" ");
     assert.equal(inUserNamespace(), map !== "0 0 4294967295");
   },
+});
+
+Deno.test("userns: which ids a map has", () => {
+  const map = "         0       5123          1\n         1     100000      65536\n";
+  for (const id of [0, 1, 1000, 65534, 65536]) assert.ok(isMapped(map, id), String(id));
+  for (const id of [65537, 5_000_000]) assert.ok(!isMapped(map, id), String(id));
+  assert.ok(!isMapped("", 0));
+});
+
+Deno.test("userns: outside of one an owner that is refused is told of as it is", () => {
+  const error = new SystemError(22, "lchown", "/x");
+  if (!inUserNamespace()) assert.equal(ownerError(error, 1, 1), error);
+  assert.equal(
+    ownerError(new SystemError(1, "lchown", "/x"), 1, 1).message,
+    "lchown /x: operation not permitted (EPERM)",
+  );
 });

@@ -205,6 +205,13 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
           for (const part of [/Dockerfile:3/, /words\n/, /42/]) assert.match(failed.shown, part);
         },
       );
+      for (const line of ["COPY --chown=300000:5 Dockerfile /x", "USER 300000\nRUN id"]) {
+        await withContext({ Dockerfile: `ARG BASE\nFROM $BASE\n${line}\n` }, async (directory) => {
+          const refused = await build(server, directory);
+          assert.equal(refused.code, 1);
+          assert.match(refused.shown, /300000:\d+: this user namespace has no such ids\n.*subuid/);
+        });
+      }
       await server.restart();
       const later = await build(server, directory);
       assert.match(later.shown, /CACHED/);

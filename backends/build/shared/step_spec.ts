@@ -7,6 +7,7 @@ import type { Step } from "../../../lib/build/executor.ts";
 import type { HostFacts } from "../../../lib/runtime/host_facts.ts";
 import { encodeSpec, runtimeSpec, type SpecMount } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
+import { checkMapped } from "../../../lib/sys/userns.ts";
 
 const HOSTNAME = "build";
 
@@ -30,6 +31,7 @@ function mountsOf(step: Step): SpecMount[] {
 /** The step's config.json. Throws `argument_invalid` for a user that the root does not know. */
 export async function specText(step: Step, facts: HostFacts): Promise<string> {
   const user = await resolveUser(step.rootfs, step.user);
+  checkMapped("Cannot run the step as", user.uid, user.gid);
   const env = step.env.some((entry) => entry.startsWith("HOME="))
     ? step.env
     : [...step.env, `HOME=${user.home}`];
