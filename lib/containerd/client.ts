@@ -102,6 +102,7 @@ export class ContainerdClient implements AsyncDisposable {
   ): AsyncGenerator<Out, void, void> {
     signal?.throwIfAborted();
     const session = await this.#connect();
+    signal?.throwIfAborted();
     const stream = this.#request(session, method.path, attempted);
     const abort = () => stream.close(http2.constants.NGHTTP2_CANCEL);
     signal?.addEventListener("abort", abort, { once: true });
