@@ -4,6 +4,7 @@ import { ensureDir, removeTree } from "../../lib/base/fs.ts";
 import type { Executor, Step } from "../../lib/build/executor.ts";
 import { hostFacts } from "../../lib/runtime/host_facts.ts";
 import type { Runtime } from "../../lib/runtime/runtime.ts";
+import { inUserNamespace } from "../../lib/sys/userns.ts";
 import { specText, startExitCode } from "./shared/step_spec.ts";
 
 export interface RuncExecutorOptions {
@@ -126,7 +127,9 @@ class RuncExecutor implements Executor {
     });
     while (!exited && !ended() && performance.now() < until) {
       // A container that is just being made cannot be killed yet; the next round can.
-      await this.#runtime.kill(id, "KILL", { all: true }).catch(() => {});
+      // Without a cgroup of its own, as in a user namespace, the runtime knows the first process only: the
+      // kernel ends the others of its process namespace with it.
+      await this.#runtime.kill(id, "KILL", { all: !inUserNamespace() }).catch(() => {});
       await Promise.race([exit, new Promise((next) => setTimeout(next, KILL_EVERY_MS))]);
     }
     if (!exited && !ended()) child.kill("SIGKILL");

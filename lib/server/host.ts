@@ -61,7 +61,7 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
       writer.flush();
     },
   });
-  log.warn("--rootless does not help here: builds will be refused", { reason: refused });
+  log.warn("--rootless does not help here: this process cannot build", { reason: refused });
   return { ...host, refused };
 }
 

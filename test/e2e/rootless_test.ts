@@ -265,6 +265,25 @@ e2eTest("rootless: kill -9 ends no step, the next start does", NEEDS, async () =
   });
 });
 
+e2eTest("rootless: a client that goes away ends its build", NEEDS, async () => {
+  await withUser({}, async (user) => {
+    await using server = await serve(user);
+    await baseImage(server, "base:1");
+    const marker = `sleep\x004000${Deno.pid}`;
+    const step = `sleep 4000${Deno.pid} & sleep 4000${Deno.pid}`;
+    const files = { Dockerfile: `ARG BASE\nFROM $BASE\nUSER 1234\nRUN ${step}\n` };
+    await withContext(files, async (directory) => {
+      const abort = new AbortController();
+      const args = ["build", "--build-arg", `BASE=${server.host}/base:1`, directory];
+      const running = server.svc(args, { signal: abort.signal });
+      await until("the step", () => processesWith(marker).length >= 2);
+      abort.abort();
+      await running;
+      await until("the end of the step", () => processesWith(marker).length === 0);
+    });
+  });
+});
+
 e2eTest("rootless: what stands in the way is said, the registry works", NEEDS, async () => {
   const shell = ["sh", "id", "ls", "mktemp", "tail", "head", "gzip", "tar", "mkdir", "mv", "rm"];
   const tools = [...shell, "chmod", "touch", "unshare", "nsenter", "cat", "runc"];
