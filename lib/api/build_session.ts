@@ -10,10 +10,16 @@
  * |---|---|
  * | `list` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
  * | `same` | from the caller: a line {@linkcode Same} |
+ * | `files` | from the server: lines, each an array of {@linkcode WantedFile}; from the caller: frames |
  * | `9p` | 9P2000.L, the caller the server, `aname` the export; answered in the order of the requests |
  * | `tar` | from the caller: the archive that is the context |
  * | `secret` | from the caller: a line {@linkcode Found}, then the secret |
  * | `ssh` | from the caller: a line {@linkcode Found}; then the agent's protocol, both ways |
+ *
+ * A frame of `files` is one file, in the order of the questions: its number on this stream, from 0, and the
+ * bytes that follow, both 32 bits, most significant first. A file that became longer comes with one byte
+ * more than was wanted, a shorter one with what it has. {@linkcode FILE_FAILED} in place of the bytes:
+ * Linux's number of the error follows, in 32 bits.
  */
 import type { Logins } from "./build_logins.ts";
 import type { Problem } from "./problem.ts";
@@ -64,6 +70,7 @@ export type Ask =
   | { service: "list"; export: string }
   /** `digest`: sha256 in hex over the lines of a listing without its end, as they were last. */
   | { service: "same"; export: string; digest: string }
+  | { service: "files"; export: string }
   | { service: "9p" }
   | { service: "tar" }
   | { service: "secret"; id: string }
@@ -79,6 +86,13 @@ export type ListedEntry = [
   stamp: string,
   link?: string,
 ];
+
+/** Path, and the bytes that are wanted of it. */
+export type WantedFile = [path: string, size: number];
+
+/** Files and their bytes in one question of `files`, at most; bytes in front of each answer. */
+export const BULK = { files: 256, bytes: 1 << 20, header: 8 } as const;
+export const FILE_FAILED = 0xffffffff;
 
 export type ListEnd = { end: number } | { error: Problem };
 

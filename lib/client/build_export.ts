@@ -55,7 +55,6 @@ export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedF
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
   });
-  let seen = 0;
   const entryOf = (path: string[], stat: NodeStat): ListedEntry => {
     const { kind, mode, size, mtime, stamp } = stat;
     const common = [
@@ -68,11 +67,7 @@ export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedF
       ? [...common, mtime, stamp, linkTarget(folder.readlink(path))]
       : [...common, mtime, stamp];
   };
-  async function* visit(
-    path: string[],
-    pending: ListedEntry[],
-    signal: AbortSignal,
-  ): AsyncGenerator<ListedEntry> {
+  function* visit(path: string[], pending: ListedEntry[]): Generator<ListedEntry> {
     const entries = folder.list(path, (name, info) => {
       const shown = [...path, name].join("/");
       if (ignore.excludes(shown)) return;
@@ -89,10 +84,6 @@ export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedF
     for (const { name, stat } of entries) {
       const inside = [...path, name];
       const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside.join("/"));
-      if (++seen % TURN === 0) {
-        signal.throwIfAborted();
-        await new Promise<void>((resolve) => setImmediate(resolve));
-      }
       const entry = entryOf(inside, stat);
       const below = left ? [...pending, entry] : pending;
       if (!left) {
@@ -100,17 +91,26 @@ export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedF
         yield entry;
       }
       if (stat.kind !== "directory") continue;
-      for await (const found of visit(inside, below, signal)) {
+      for (const found of visit(inside, below)) {
         // What `below` held came out in front of it.
         if (left) pending.length = 0;
         yield found;
       }
     }
   }
+  async function* list(signal: AbortSignal): AsyncGenerator<ListedEntry> {
+    let seen = 0;
+    for (const entry of visit([], [])) {
+      yield entry;
+      if (++seen % TURN) continue;
+      signal.throwIfAborted();
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+  }
   return {
     folder,
     identity: identityOf(Deno.realPathSync(root)),
-    list: (signal) => visit([], [], signal),
+    list,
     [Symbol.dispose]: () => folder[Symbol.dispose](),
   };
 }

@@ -18,6 +18,7 @@ import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
 import { socketLink } from "../wire/socket_link.ts";
 import { YamuxSession } from "../wire/yamux/session.ts";
+import { sendFiles } from "./build_files.ts";
 import type { Client } from "./client.ts";
 
 /** What the build may read here, and nothing else. */
@@ -67,6 +68,8 @@ class Server {
         return await this.#list(ask.export, stream);
       case "same":
         return await writeLine(stream, await this.#same(ask.export, ask.digest));
+      case "files":
+        return await sendFiles(this.#folder(ask.export).folder, lines, stream);
       case "9p": {
         const folders = [...this.#inputs.folders].map(([name, { folder }]) =>
           [name, folder] as const
@@ -84,10 +87,14 @@ class Server {
     }
   }
 
-  #entries(name: string): AsyncIterable<ListedEntry> {
+  #folder(name: string) {
     const folder = this.#inputs.folders.get(name);
-    if (!folder) throw new SvcError("not_found", `Cannot list ${name}: it is not exported`);
-    return folder.list(this.#inputs.signal);
+    if (!folder) throw new SvcError("not_found", `Cannot read ${name}: it is not exported`);
+    return folder;
+  }
+
+  #entries(name: string): AsyncIterable<ListedEntry> {
+    return this.#folder(name).list(this.#inputs.signal);
   }
 
   /** Where it is not the same, what was listed is kept for the question that follows. */

@@ -38,8 +38,26 @@ export class LineReader {
       parts.push(part);
       if (end < 0) continue;
       if (end + 1 < chunk.length) this.#rest.unshift(chunk.subarray(end + 1));
-      return parse(parts) as T;
+      return parse(decode(parts)) as T;
     }
+  }
+
+  /** The next lines' values, as many as came together; undefined at the end. As {@linkcode line} throws. */
+  async lines<T>(): Promise<T[] | undefined> {
+    const chunk = await this.read();
+    if (!chunk) return undefined;
+    const end = chunk.lastIndexOf(NEWLINE);
+    this.#rest.unshift(chunk);
+    if (end < 0) {
+      const value = await this.line<T>();
+      return value === undefined ? undefined : [value];
+    }
+    this.#rest[0] = chunk.subarray(end + 1);
+    if (end + 1 === chunk.length) this.#rest.shift();
+    return decode([chunk.subarray(0, end)]).split("\n").map((line) => {
+      if (line.length > this.#maxLine) throw unreadable("a line is too long");
+      return parse(line) as T;
+    });
   }
 
   /** Bytes after the lines that were read. */
@@ -48,11 +66,19 @@ export class LineReader {
   }
 }
 
-function parse(parts: Uint8Array[]): unknown {
+function decode(parts: Uint8Array[]): string {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   try {
     const text = parts.map((part) => decoder.decode(part, { stream: true })).join("");
-    return JSON.parse(text + decoder.decode());
+    return text + decoder.decode();
+  } catch (cause) {
+    throw unreadable("a line is no JSON", cause);
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
   } catch (cause) {
     throw unreadable("a line is no JSON", cause);
   }

@@ -326,7 +326,8 @@ async function hostileCaller(
         const listing = [
           ["loop", "l", 0o777, 0, 0, "s", "loop"],
           ["file", "f", 0o644, 5_000_000, 0, "s"],
-          { end: 2 },
+          ["small", "f", 0o644, 5, 0, "s"],
+          { end: 3 },
         ];
         for (const line of listing) await writeLine(stream, line);
       })().catch(() => {/* the server hung up */}),
@@ -365,6 +366,15 @@ test("callers that vanish, talk rubbish or run in circles harm nobody else", asy
     assert.match(ended, expected);
     good(built);
   }
+  at.dockerfile = "FROM base\nCOPY small /\n";
+  const small: [RegExp, Parameters<typeof hostileCaller>[1]][] = [
+    [/in no order/, (_, stream) => stream.write(rubbish)],
+    [/longer than what/, (_, stream) => stream.write(new Uint8Array([0, 0, 0, 0, 0, 0, 0, 7]))],
+    [/became longer/, (_, stream) => stream.write(new Uint8Array(14).fill(6, 7, 8))],
+    [/became shorter/, (_, stream) => stream.write(new Uint8Array(8))],
+    [/too early/, (_, stream) => stream.closeWrite()],
+  ];
+  for (const [expected, answer] of small) assert.match(await hostileCaller(at, answer), expected);
   at.dockerfile = "FROM base\nCOPY loop /\n";
   assert.match(await hostileCaller(at, () => {}), /too many symbolic links|loop/);
 });

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { KeptContexts } from "./kept_contexts.ts";
 import { listingHash, type RemoteEntry, type RemoteTree } from "./remote.ts";
-import { contentKey, select } from "./tree.ts";
+import { ignorePatterns } from "../parse/ignore.ts";
+import { contentKey, latestTime, select } from "./tree.ts";
 
 const test = (name: string, fn: (at: Fixture) => Promise<void>) =>
   Deno.test({
@@ -49,7 +50,7 @@ class Caller implements RemoteTree {
   }
 
   async *entries() {
-    for (const [path, content] of Object.entries(this.files)) yield this.entry(path, content);
+    yield Object.entries(this.files).map(([path, content]) => this.entry(path, content));
   }
 
   async *read(path: string) {
@@ -57,6 +58,19 @@ class Caller implements RemoteTree {
     const text = this.wrong[path] ?? this.files[path] as string;
     for (let at = 0; at < text.length; at += 3) {
       yield new TextEncoder().encode(text.slice(at, at + 3));
+    }
+  }
+
+  /** Files that are read together; the test says whether they are. */
+  readMany?: RemoteTree["readMany"];
+
+  async *together(files: readonly RemoteEntry[]): AsyncGenerator<Uint8Array[]> {
+    for (let at = 0; at < files.length; at += 2) {
+      const some = files.slice(at, at + 2).map(({ path }) => path);
+      this.reads.push(...some);
+      yield some.map((path) =>
+        new TextEncoder().encode(this.wrong[path] ?? this.files[path] as string)
+      );
     }
   }
 
@@ -124,6 +138,77 @@ test("only what is selected is read, and only what changed is read again", async
   assert.deepEqual(caller.same, [true, true, false, false]);
   assert.equal((await later.build(caller, "a")).a, first.a);
   assert.deepEqual(caller.taken(), []);
+});
+
+test("small files are read together, and again where they changed", async (at) => {
+  const caller = new Caller(files());
+  caller.readMany = (files) => caller.together(files);
+  caller.read = () => assert.fail("a file by itself");
+  const first = await at.build(caller, "a", "b", "empty");
+  assert.deepEqual(caller.taken(), ["a/one", "a/two", "b/three", "empty"]);
+  caller.change("a/two", "other!");
+  const changed = await at.build(caller, "a", "b", "a/two");
+  assert.deepEqual(caller.taken(), ["a/two"]);
+  assert.deepEqual([changed["a/two"], changed.b], ["other!", first.b]);
+  assert.notEqual(changed.a, first.a);
+  await using tree = await at.kept.use(caller, { signal: at.signal });
+  await contentKey(tree, select(tree, "a", false));
+  for (const [path, mode] of [["a", 0o755], ["a/one", 0o640], ["a/two", 0o640]] as const) {
+    const info = await Deno.lstat(`${tree.root}/${path}`);
+    const facts = [info.mode! & 0o7777, info.mtime!.getTime()];
+    assert.deepEqual(facts, [mode, 1_700_000_000_000], path);
+  }
+  // Two steps that want the same at once have it read once.
+  caller.identity = "another";
+  await using other = await at.kept.use(caller, { signal: at.signal });
+  const keys = await Promise.all(
+    ["a", "a", "."].map((path) => contentKey(other, select(other, path, false))),
+  );
+  assert.equal(keys[0], keys[1]);
+  assert.deepEqual(caller.taken(), ["a/one", "a/two", "b/three", "empty"]);
+});
+
+test("the key of what is known is that of what is on disk", async (at) => {
+  const names = ["b", "a", "a-", "a.b", "a0", "\u{ffee}", "\u{1f600}", "Z"];
+  const content: Record<string, Content> = { "d": null };
+  for (const name of names) {
+    content[`d/${name}`] = null;
+    for (const [index, below] of names.entries()) content[`d/${name}/${below}`] = `${index}`;
+    content[`d/${name}/link`] = { link: "../b" };
+  }
+  const caller = new Caller(content);
+  await using tree = await at.kept.use(caller, { signal: at.signal });
+  for (const path of ["d", ".", "d/a/b", "d/*", "d/a/l*"]) {
+    for (const patterns of [[], ["**/b"], ["a", "!a/Z"], ["d/*", "!d/b/a"]]) {
+      const selections = select(tree, path, false);
+      assert.notEqual(selections.length, 0);
+      const exclude = ignorePatterns(patterns);
+      const known = await contentKey(tree, selections, { exclude });
+      const { known: _, digests: __, ...bare } = tree;
+      assert.equal(known, await contentKey(bare, selections, { exclude }), `${path} ${patterns}`);
+      assert.equal(
+        await latestTime(tree, selections, { exclude }),
+        await latestTime(bare, selections, { exclude }),
+      );
+    }
+  }
+});
+
+test("what is kept stays believed where a build changed nothing", async (at) => {
+  const caller = new Caller(files());
+  await at.build(caller, "a");
+  const [{ id }] = await at.kept.items();
+  const state = `${at.root}/${id}/state`;
+  const { ino } = await Deno.stat(state);
+  await at.build(caller, "a");
+  assert.equal((await Deno.stat(state)).ino, ino);
+  {
+    await using tree = await at.kept.use(caller, { signal: at.signal });
+    await contentKey(tree, select(tree, "b", false));
+    // Not before it is finished with.
+    await assert.rejects(Deno.stat(state), Deno.errors.NotFound);
+  }
+  assert.notEqual((await Deno.stat(state)).size, 0);
 });
 
 test("what went is gone, what became something else is that", async (at) => {
@@ -224,8 +309,14 @@ test("of folders that are built from once, the last ones are kept", async (at) =
 const invalid = (error: unknown) => error instanceof SvcError && error.code === "context_invalid";
 
 test("a file that changes while it is read fails the build, and nothing is kept of it", async (at) => {
-  for (const text of ["longer than listed", "x", ""]) {
+  for (
+    const [text, together] of ["longer than listed", "x", ""].flatMap((text) => [
+      [text, false] as const,
+      [text, true] as const,
+    ])
+  ) {
     const caller = new Caller(files());
+    if (together) caller.readMany = (files) => caller.together(files);
     caller.wrong["a/two"] = text;
     await assert.rejects(at.build(caller, "a"), invalid);
     assert.deepEqual(await at.kept.items(), []);
@@ -270,7 +361,7 @@ test("listings that are no tree are refused", async (at) => {
       identity: "hostile",
       lazy: false,
       entries: async function* () {
-        yield* listing as RemoteEntry[];
+        yield listing as RemoteEntry[];
       },
       read: async function* () {},
     };

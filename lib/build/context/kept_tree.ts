@@ -6,39 +6,17 @@
  *     state     what was fetched: JSON, after a line that names the machine's boot: what a power cut may
  *               have torn is not believed
  */
-import { createHash } from "node:crypto";
-import { SvcError } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
-import { Semaphore } from "../../base/mutex.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
-import { chmodFd, close, open, writeAll } from "../../sys/fd.ts";
-import {
-  chmod,
-  mkdir,
-  mknod,
-  O,
-  S_IFREG,
-  setTimes,
-  setTimesFd,
-  symlink,
-  unlink,
-} from "../../sys/files.ts";
-import type { Ignore } from "../parse/ignore.ts";
+import { chmod, mkdir, mknod, S_IFREG, setTimes, symlink, unlink } from "../../sys/files.ts";
+import { type Kept, KeptContents } from "./kept_contents.ts";
 import { LazyMount } from "./lazy_mount.ts";
+import { ListedTree, seconds } from "./listed_tree.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
-import { type Selection, type Tree, walk } from "./tree.ts";
+import type { Tree } from "./tree.ts";
 
-/** Files that are fetched at once. */
-const FETCHES = 128;
 /** Entries changed before other work gets its turn. */
 const TURN = 500;
-
-interface Kept extends RemoteEntry {
-  /** sha256 in hex of the content that is here; absent: it was not fetched. */
-  digest?: string;
-  /** Something is in the file that is not its content. */
-  stale?: boolean;
-}
 
 const STATE_VERSION = 2;
 
@@ -52,8 +30,6 @@ async function bootId(): Promise<string> {
   );
 }
 
-const seconds = (ms: number) => Math.max(0, Math.floor(ms / 1000));
-
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /** Held by one build at a time. */
@@ -63,12 +39,19 @@ export class KeptTree {
   #entries = new Map<string, Kept>();
   #digests = new Map<string, string>();
   #listed: string | undefined;
-  #fetching = new Map<string, Promise<void>>();
-  #slots = new Semaphore(FETCHES);
+  #contents: KeptContents;
+  /** The state on disk is that of the tree. */
+  #saved = false;
 
   private constructor(folder: string) {
     this.#folder = folder;
     this.#root = `${folder}/tree`;
+    this.#contents = new KeptContents({
+      root: this.#root,
+      entries: this.#entries,
+      digests: this.#digests,
+      onChange: () => this.#change(),
+    });
   }
 
   /** Opens what is there of an earlier build, or begins anew. */
@@ -88,17 +71,23 @@ export class KeptTree {
   }
 
   async #load(): Promise<{ listed?: string; entries: Kept[] } | undefined> {
-    const path = `${this.#folder}/state`;
     try {
-      const [version, id, state] = JSON.parse(await Deno.readTextFile(path));
+      const text = await Deno.readTextFile(`${this.#folder}/state`);
+      const [version, id, state] = JSON.parse(text);
       if (version !== STATE_VERSION || id !== await bootId()) return undefined;
-      // It tells what is there only until something is changed.
-      await Deno.remove(path);
+      this.#saved = true;
       return state;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || error instanceof SyntaxError) return undefined;
       throw error;
     }
+  }
+
+  /** The state tells what is there only until something is changed. */
+  #change(): void {
+    if (!this.#saved) return;
+    Deno.removeSync(`${this.#folder}/state`);
+    this.#saved = false;
   }
 
   /** Makes the folder what the listing says, but for contents. Synchronous work in short turns. */
@@ -107,6 +96,7 @@ export class KeptTree {
     digest: string,
     signal: AbortSignal,
   ): Promise<void> {
+    this.#change();
     this.#listed = undefined;
     const touched = new Set<string>();
     const touch = (path: string) => {
@@ -172,95 +162,17 @@ export class KeptTree {
 
   /** The tree as steps see it: what they select is fetched from `remote` before they look at it. */
   tree(remote: RemoteTree, signal: AbortSignal, onFetched: () => void): Tree {
+    const known = new ListedTree(this.#root, this.#entries);
     return {
       root: this.#root,
       digests: this.#digests,
+      known,
       ownersKept: false,
-      fill: (selections, options) =>
-        this.#fill(remote, selections, options.exclude, signal, onFetched),
+      fill: async (selections, { exclude }) => {
+        const came = await this.#contents.fill(remote, known, selections, { exclude, signal });
+        if (came) onFetched();
+      },
     };
-  }
-
-  async #fill(
-    remote: RemoteTree,
-    selections: Selection[],
-    exclude: Ignore | undefined,
-    signal: AbortSignal,
-    onFetched: () => void,
-  ): Promise<void> {
-    const wanted: Promise<void>[] = [];
-    const tree = { root: this.#root, ownersKept: false };
-    const failed = new AbortController();
-    const either = AbortSignal.any([signal, failed.signal]);
-    try {
-      for (const selection of selections) {
-        for await (const entry of walk(tree, selection.path, { exclude, signal: either })) {
-          if (entry.kind !== "file") continue;
-          const path = [selection.path, entry.path].filter((part) => part !== "").join("/");
-          const kept = this.#entries.get(path);
-          if (!kept || kept.digest !== undefined) continue;
-          let fetch = this.#fetching.get(path);
-          if (!fetch) {
-            fetch = this.#slots.run(() => this.#fetch(remote, kept, either), either)
-              .finally(() => this.#fetching.delete(path));
-            fetch.catch((error) => failed.abort(error));
-            this.#fetching.set(path, fetch);
-          }
-          wanted.push(fetch);
-        }
-      }
-      await Promise.all(wanted);
-    } catch (error) {
-      failed.abort(error);
-      // Nothing writes to the tree once this has failed.
-      await Promise.allSettled(wanted);
-      throw error;
-    }
-    if (wanted.length > 0) onFetched();
-  }
-
-  async #fetch(remote: RemoteTree, entry: Kept, signal: AbortSignal): Promise<void> {
-    const host = `${this.#root}/${entry.path}`;
-    const hash = createHash("sha256");
-    const fd = this.#empty(entry, host);
-    entry.stale = true;
-    try {
-      let size = 0;
-      for await (const chunk of remote.read(entry.path, entry.size, signal)) {
-        signal.throwIfAborted();
-        size += chunk.length;
-        if (size > entry.size) break;
-        hash.update(chunk);
-        writeAll(fd, chunk, host);
-      }
-      if (size !== entry.size) {
-        throw new SvcError(
-          "context_invalid",
-          `Cannot send ${entry.path}: it became ${
-            size > entry.size ? "longer" : "shorter"
-          } while it was read`,
-          { help: "build again when nothing writes to the context" },
-        );
-      }
-      chmodFd(fd, entry.mode, host);
-      setTimesFd(fd, seconds(entry.mtime), 0, host);
-    } finally {
-      close(fd);
-    }
-    delete entry.stale;
-    entry.digest = hash.digest("hex");
-    this.#digests.set(entry.path, entry.digest);
-  }
-
-  /** Opens the file, empty. A new one in its place: file systems write out what is cut off at once. */
-  #empty({ path, stale }: Kept, host: string): number {
-    if (!stale) return open(host, O.WRONLY | O.NOFOLLOW);
-    unlink(host);
-    const fd = open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
-    const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
-    const folder = this.#entries.get(parent);
-    if (folder) setTimes(`${this.#root}/${parent}`, seconds(folder.mtime));
-    return fd;
   }
 
   /** The tree as other processes may mount it, contents read from `remote` when they read. */
@@ -271,12 +183,15 @@ export class KeptTree {
   /** Writes down what is here for the next build. */
   async save(): Promise<void> {
     const path = `${this.#folder}/state`;
+    // When it was used is told by its time.
+    if (this.#saved) return await Deno.utime(path, new Date(), new Date());
     const state = { listed: this.#listed, entries: [...this.#entries.values()] };
     await Deno.writeTextFile(
       `${path}.new`,
       JSON.stringify([STATE_VERSION, await bootId(), state]),
     );
     await Deno.rename(`${path}.new`, path);
+    this.#saved = true;
   }
 
   /** Bytes on disk, about. */

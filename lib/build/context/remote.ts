@@ -33,10 +33,18 @@ export interface RemoteTree {
   identity: string;
   /** True where the listing still has this digest ({@linkcode listingHash}); absent: nobody knows. */
   unchanged?(digest: string, signal: AbortSignal): Promise<boolean>;
-  /** Everything that .dockerignore leaves, folders before what is in them. */
-  entries(signal: AbortSignal): AsyncIterable<RemoteEntry>;
+  /** Everything that .dockerignore leaves, folders before what is in them, some at a time. */
+  entries(signal: AbortSignal): AsyncIterable<readonly RemoteEntry[]>;
   /** Bytes of a file; fewer than `size` where it became shorter. */
   read(path: string, size: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /**
+   * Contents of files of at most {@linkcode MAX_BULK_FILE} bytes, all of them, in the order of `files`,
+   * some at a time. One that is no longer what was listed has fewer bytes, or one more.
+   */
+  readMany?(
+    files: readonly RemoteEntry[],
+    signal: AbortSignal,
+  ): AsyncIterable<readonly Uint8Array[]>;
   /** What RUN mounts is read when it is used, not before (SVC_LAZY_BUILD). */
   lazy: boolean;
   /** Opens a file that still is what was listed; throws where it is not. Absent: there is no lazy reading. */
@@ -54,9 +62,15 @@ export interface RemoteContext {
   received: () => number;
 }
 
+/** Bytes of a file that is read together with others, at most. */
+export const MAX_BULK_FILE = 64 * 1024;
+
 /** Entries of one listing, and bytes of a path or link, at most. */
 export const MAX_ENTRIES = 1_000_000;
 const MAX_PATH = 4096;
+
+/** Characters of a listing that are hashed at once. */
+const GATHERED = 64 * 1024;
 
 const invalid = (what: string) =>
   new SvcError("context_invalid", `Cannot read the build context: ${what}`, {
@@ -66,24 +80,48 @@ const invalid = (what: string) =>
 const whole = (value: unknown): value is number =>
   Number.isSafeInteger(value) && value as number >= 0;
 
+/** A part that is empty, "." or ".."; one of more than 255 characters; a NUL. */
+const NO_PATH = /(?:^|\/)\.{0,2}(?:\/|$)|[^/]{256}|\0/;
+
 function isPath(path: string): boolean {
-  if (path === "" || path.length > MAX_PATH || path.includes("\0")) return false;
-  return path.split("/").every((part) =>
-    part !== "" && part !== "." && part !== ".." && part.length <= 255
-  );
+  return path.length <= MAX_PATH && !NO_PATH.test(path);
 }
 
 /** Gathers the digest of a listing as it crosses the wire: the same on both sides. */
 export function listingHash() {
   const hash = createHash("sha256");
+  let text = "";
   return {
     add({ path, type, mode, size, mtime, stamp, link }: RemoteEntry): void {
       const kind = type === "symlink" ? "l" : type[0];
       const fields = [path, kind, mode, size, mtime, stamp, ...link === undefined ? [] : [link]];
-      hash.update(JSON.stringify(fields) + "\n");
+      text += JSON.stringify(fields) + "\n";
+      if (text.length < GATHERED) return;
+      hash.update(text);
+      text = "";
     },
-    digest: () => hash.digest("hex"),
+    digest: () => hash.update(text).digest("hex"),
   };
+}
+
+function checked(entry: RemoteEntry, found: ReadonlyMap<string, RemoteEntry>): RemoteEntry {
+  const { path, type, mode, size, mtime, stamp, link } = entry;
+  const shown = () => JSON.stringify(path);
+  if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown()} is no path inside it`);
+  if (found.has(path)) throw invalid(`${shown()} is listed twice`);
+  if (found.size >= MAX_ENTRIES) throw invalid(`it has more than ${MAX_ENTRIES} entries`);
+  const slash = path.lastIndexOf("/");
+  if (slash >= 0 && found.get(path.slice(0, slash))?.type !== "directory") {
+    throw invalid(`${shown()} is listed without its folder`);
+  }
+  const typed = type === "file" || type === "directory" ||
+    type === "symlink" && typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
+      !link.includes("\0");
+  if (!typed || !whole(size) || !whole(mode) || !Number.isFinite(mtime)) {
+    throw invalid(`what is said of ${shown()} makes no sense`);
+  }
+  if (typeof stamp !== "string") throw invalid(`${shown()} has no stamp`);
+  return { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } };
 }
 
 /**
@@ -91,31 +129,17 @@ export function listingHash() {
  * twice or without their folder, more than anyone has.
  */
 export async function readListing(
-  entries: AsyncIterable<RemoteEntry>,
+  entries: AsyncIterable<readonly RemoteEntry[]>,
   signal: AbortSignal,
 ): Promise<{ listing: Map<string, RemoteEntry>; digest: string }> {
   const found = new Map<string, RemoteEntry>();
   const hash = listingHash();
-  for await (const entry of entries) {
+  for await (const some of entries) {
     signal.throwIfAborted();
-    const { path, type, mode, size, mtime, stamp, link } = entry;
-    const shown = JSON.stringify(path);
-    if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown} is no path inside it`);
-    if (found.has(path)) throw invalid(`${shown} is listed twice`);
-    if (found.size >= MAX_ENTRIES) throw invalid(`it has more than ${MAX_ENTRIES} entries`);
-    const slash = path.lastIndexOf("/");
-    if (slash >= 0 && found.get(path.slice(0, slash))?.type !== "directory") {
-      throw invalid(`${shown} is listed without its folder`);
+    for (const entry of some) {
+      found.set(entry.path, checked(entry, found));
+      hash.add(entry);
     }
-    const typed = type === "file" || type === "directory" ||
-      type === "symlink" && typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
-        !link.includes("\0");
-    if (!typed || !whole(size) || !whole(mode) || !Number.isFinite(mtime)) {
-      throw invalid(`what is said of ${shown} makes no sense`);
-    }
-    if (typeof stamp !== "string") throw invalid(`${shown} has no stamp`);
-    hash.add(entry);
-    found.set(path, { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } });
   }
   return { listing: found, digest: hash.digest() };
 }

@@ -28,6 +28,8 @@ export interface Tree {
   root: string;
   /** sha256 in hex of files by path, where known already. */
   digests?: ReadonlyMap<string, string>;
+  /** Present where what the tree holds is known without a look at it. */
+  known?: KnownTree;
   /** Owners are part of the content: true for the trees of images, false for the context. */
   ownersKept: boolean;
   /**
@@ -37,6 +39,27 @@ export interface Tree {
   fill?(selections: Selection[], options: { exclude?: Ignore }): Promise<void>;
   /** Present where RUN may mount it without that its contents are fetched first. */
   lazy?: LazyTree;
+}
+
+/** An entry as {@linkcode walk} finds it on disk. */
+export interface KnownEntry {
+  /** Below where the walk began; "" is the beginning itself. */
+  path: string;
+  /** The same from the root of the tree. */
+  inside: string;
+  kind: "file" | "directory" | "symlink";
+  /** Permission bits. */
+  mode: number;
+  size: number;
+  /** Seconds since 1970. */
+  mtime: number;
+  /** Where a symlink leads. */
+  link?: string;
+}
+
+export interface KnownTree {
+  /** What {@linkcode walk} would find, in its order. */
+  walk(path: string, exclude?: Ignore): Iterable<KnownEntry>;
 }
 
 /** Contents that are read when a process reads them. */
@@ -241,6 +264,7 @@ export async function contentKey(
   options: { exclude?: Ignore; signal?: AbortSignal } = {},
 ): Promise<string> {
   await tree.fill?.(selections, options);
+  if (tree.known) return await knownKey({ ...tree, known: tree.known }, selections, options);
   const hash = createHash("sha256");
   for (const selection of selections) {
     for await (const entry of walk(tree, selection.path, options)) {
@@ -262,6 +286,35 @@ export async function contentKey(
     }
   }
   return hash.digest("hex");
+}
+
+/** {@linkcode contentKey} without a look at files whose digests are known: the same key. */
+async function knownKey(
+  { root, digests, known }: Tree & { known: KnownTree },
+  selections: Selection[],
+  { exclude, signal }: { exclude?: Ignore; signal?: AbortSignal },
+): Promise<string> {
+  const hash = createHash("sha256");
+  let text = "";
+  let seen = 0;
+  for (const selection of selections) {
+    for (const { path, inside, kind, mode, size, link } of known.walk(selection.path, exclude)) {
+      const fields: unknown[] = [selection.name, path, kind, mode];
+      if (kind === "file") {
+        fields.push(
+          size,
+          digests?.get(inside) ?? await fileDigest(`${root}/${inside}`, size, signal),
+        );
+      } else if (kind === "symlink") fields.push(link);
+      text += JSON.stringify(fields) + "\n";
+      if (++seen % TURN) continue;
+      hash.update(text);
+      text = "";
+      signal?.throwIfAborted();
+      await new Promise<void>((next) => setImmediate(next));
+    }
+  }
+  return hash.update(text).digest("hex");
 }
 
 /** {@linkcode contentKey} of a tree that is not to be fetched: stamps stand for contents. */
@@ -293,6 +346,12 @@ export async function latestTime(
 ): Promise<number> {
   let latest = 0;
   for (const selection of selections) {
+    if (tree.known) {
+      for (const { kind, mtime } of tree.known.walk(selection.path, options.exclude)) {
+        if (kind !== "directory") latest = Math.max(latest, mtime);
+      }
+      continue;
+    }
     for await (const { kind, stat } of walk(tree, selection.path, options)) {
       if (kind !== "directory") latest = Math.max(latest, stat.mtime);
     }

@@ -16,6 +16,7 @@ import { LineReader, writeLine } from "../../wire/lines.ts";
 import { NinepClient, ServerError } from "../../wire/ninep/client.ts";
 import type { RemoteEntry, RemoteFile, RemoteTree } from "../context/remote.ts";
 import type { AgentConnection, AgentSource, SecretSource } from "../inputs.ts";
+import { readBulk } from "./bulk.ts";
 
 export interface CallerOptions {
   /** Opens a stream to the caller. */
@@ -73,6 +74,7 @@ export class Caller {
       unchanged: (digest, signal) => this.#unchanged(name, digest, signal),
       entries: (signal) => this.#list(name, signal),
       read: (path, size, signal) => this.#read(name, path, size, signal),
+      readMany: (files, signal) => this.#readMany(name, files, signal),
       open: (entry, signal) => this.#open(name, entry, signal),
     };
   }
@@ -122,21 +124,25 @@ export class Caller {
     if (limit !== undefined && this.#contents > limit) throw tooLarge(limit);
   }
 
-  async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry> {
+  async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry[]> {
     const stream = await this.#ask({ service: "list", export: name });
     const counted = this.#counted(stream);
     const lines = new LineReader(counted, 64 * 1024);
     const abort = () => stream.reset();
     signal.addEventListener("abort", abort, { once: true });
     try {
-      for (let count = 0;; count++) {
-        const line = await lines.line<ListedEntry | ListEnd>();
-        if (Array.isArray(line)) {
-          yield entryOf(line);
-          continue;
-        }
+      for (let count = 0;;) {
+        const some = await lines.lines<ListedEntry | ListEnd>();
+        const end = some?.findIndex((line) => !Array.isArray(line)) ?? 0;
+        const entries = (end < 0 ? some! : some?.slice(0, end) ?? []) as ListedEntry[];
+        if (entries.length > 0) yield entries.map(entryOf);
+        count += entries.length;
+        if (end < 0) continue;
+        const line = some?.[end] as ListEnd | null | undefined;
         if (line && typeof line === "object" && "error" in line) throw told(line.error);
-        if (line?.end !== count) throw unreadable("a listing is cut off");
+        if (line?.end !== count || some!.length !== end + 1) {
+          throw unreadable("a listing is cut off");
+        }
         await stream.closeWrite();
         return;
       }
@@ -200,6 +206,27 @@ export class Caller {
       }
       signal.throwIfAborted();
       throw error;
+    }
+  }
+
+  async *#readMany(
+    name: string,
+    files: readonly RemoteEntry[],
+    signal: AbortSignal,
+  ): AsyncGenerator<Uint8Array[]> {
+    signal.throwIfAborted();
+    const stream = await this.#ask({ service: "files", export: name });
+    const abort = () => stream.reset();
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      const onBytes = (bytes: number) => this.#count(bytes);
+      yield* readBulk(stream, files, { onBytes, failed: unreadable });
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+      stream.reset();
     }
   }
 

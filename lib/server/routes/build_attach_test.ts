@@ -89,7 +89,7 @@ Deno.test("attach: the builder reads what .dockerignore leaves, and nothing else
   await using at = await open(async (request, { onEvent }) => {
     const { tree, dockerfile, ignore, received } = remote(request);
     seen.push(request.tags, dockerfile, ignore);
-    const entries = await collect(tree.entries(never()));
+    const entries = (await collect(tree.entries(never()))).flat();
     seen.push(entries.map(({ path, type, size, link }) => [path, type, size, link]));
     const read = async (path: string, size: number) => {
       const text: string[] = [];
@@ -186,7 +186,7 @@ Deno.test("attach: secrets, agents and archives come from the caller", async () 
 
 Deno.test("attach: what is refused and what fails is the last event", async () => {
   await using at = await open(async (request) => {
-    for await (const entry of remote(request).tree.entries(never())) {
+    for (const entry of (await collect(remote(request).tree.entries(never()))).flat()) {
       for await (const _chunk of remote(request).tree.read(entry.path, entry.size, never()));
     }
     throw new SvcError("build_failed", "Cannot run false: exit code 1", { detail: { line: 3 } });

@@ -91,7 +91,7 @@ Deno.test("relay: a session goes on byte for byte", async () => {
   await using at = await chain(async ({ context, secrets }, { onEvent, signal }) => {
     assert.ok(!(context instanceof ReadableStream));
     const parts: Uint8Array<ArrayBuffer>[] = [];
-    for await (const entry of context.tree.entries(signal!)) {
+    for (const entry of (await Array.fromAsync(context.tree.entries(signal!))).flat()) {
       for await (const chunk of context.tree.read(entry.path, entry.size, signal!)) {
         parts.push(chunk.slice());
       }

@@ -73,6 +73,23 @@ function isEntryName(name: string): boolean {
   return Deno.build.os !== "windows" || !/[\\:]/.test(name);
 }
 
+/** Closes `fd`. */
+function readUpTo(fd: number, most: number): Uint8Array {
+  try {
+    const bytes = new Uint8Array(most);
+    let size = 0;
+    // A file of the expected size, one byte less than `most`, takes one call.
+    while (size < most) {
+      const got = fs.readSync(fd, bytes, size, most - size, null);
+      size += got;
+      if (got === 0 || size === most - 1) break;
+    }
+    return bytes.subarray(0, size);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
 export class ConfinedFolder implements Disposable {
   #root: string;
   /** Held open, so that the root stays the same folder. */
@@ -125,22 +142,48 @@ export class ConfinedFolder implements Disposable {
 
   /** A descriptor of a file; the caller closes it. */
   open(path: readonly string[]): { fd: number; size: number } {
-    return this.#at(path, (host) => {
-      // Opening a device could do something: only files are.
-      if (this.#shown(path, Deno.lstatSync(host)).kind !== "file") {
-        throw new NinepError(ERRNO.EISDIR, "it is no file");
-      }
-      const fd = fs.openSync(host, FILE);
-      try {
-        const stat = fs.fstatSync(fd);
-        if (!stat.isFile()) throw missing(path);
-        if (!LINUX) this.#recheck(path, host, stat);
-        return { fd, size: stat.size };
-      } catch (error) {
-        fs.closeSync(fd);
-        throw error;
-      }
-    });
+    return this.#at(path, (host) => this.#opened(path, host));
+  }
+
+  /**
+   * What files of one folder hold, of each up to `most` bytes, or why it cannot be read. Throws nothing:
+   * what stands in the way of the folder is the answer for each.
+   */
+  readFiles(
+    path: readonly string[],
+    files: readonly { name: string; most: number }[],
+  ): (Uint8Array | NinepError)[] {
+    try {
+      return this.#at(path, (host) =>
+        files.map(({ name, most }) => {
+          try {
+            if (!isEntryName(name)) throw missing([...path, name]);
+            return readUpTo(this.#opened([...path, name], `${host}/${name}`).fd, most);
+          } catch (error) {
+            return asNinepError(error);
+          }
+        }), true);
+    } catch (error) {
+      const answer = asNinepError(error);
+      return files.map(() => answer);
+    }
+  }
+
+  #opened(path: readonly string[], host: string): { fd: number; size: number } {
+    // Opening a device could do something: only files are.
+    if (this.#shown(path, Deno.lstatSync(host)).kind !== "file") {
+      throw new NinepError(ERRNO.EISDIR, "it is no file");
+    }
+    const fd = fs.openSync(host, FILE);
+    try {
+      const stat = fs.fstatSync(fd);
+      if (!stat.isFile()) throw missing(path);
+      if (!LINUX) this.#recheck(path, host, stat);
+      return { fd, size: stat.size };
+    } catch (error) {
+      fs.closeSync(fd);
+      throw error;
+    }
   }
 
   /** What stands at a path at the moment it is opened here must be what was opened. */

@@ -1,0 +1,68 @@
+/** What is known of a caller's tree without a look at the disk, in the order that `walk` has. */
+import { compareRaw } from "../../base/raw_string.ts";
+import { lstat } from "../../sys/files.ts";
+import type { Ignore } from "../parse/ignore.ts";
+import type { RemoteEntry } from "./remote.ts";
+import type { KnownEntry, KnownTree } from "./tree.ts";
+
+/** Time of an entry as it is on disk: seconds. */
+export const seconds = (ms: number) => Math.max(0, Math.floor(ms / 1000));
+
+/** Links have no permissions of their own. */
+const LINK_MODE = 0o777;
+
+export class ListedTree implements KnownTree {
+  #names = new Map<string, string[]>();
+  #sorted = new Set<string>();
+
+  /** `entries` do not change as long as this is used; folders come before what is in them. */
+  constructor(readonly root: string, readonly entries: ReadonlyMap<string, RemoteEntry>) {
+    for (const path of entries.keys()) {
+      const slash = path.lastIndexOf("/");
+      const parent = slash < 0 ? "" : path.slice(0, slash);
+      const name = path.slice(slash + 1);
+      const names = this.#names.get(parent);
+      if (names) names.push(name);
+      else this.#names.set(parent, [name]);
+    }
+  }
+
+  *walk(path: string, exclude?: Ignore): Generator<KnownEntry> {
+    const stack = [""];
+    for (let at = stack.pop(); at !== undefined; at = stack.pop()) {
+      const inside = at === "" ? path : path === "" ? at : `${path}/${at}`;
+      const entry = this.#entry(inside);
+      if (!entry) continue;
+      const { type: kind, size, mtime, link } = entry;
+      if (at !== "" && exclude?.excludes(at)) {
+        if (kind !== "directory" || exclude.canSkipDir(at)) continue;
+      }
+      const mode = kind === "symlink" ? LINK_MODE : entry.mode;
+      yield { path: at, inside, kind, mode, size, mtime: seconds(mtime), link };
+      if (kind !== "directory") continue;
+      const names = this.#namesOf(inside);
+      for (let index = names.length - 1; index >= 0; index--) {
+        stack.push(at === "" ? names[index] : `${at}/${names[index]}`);
+      }
+    }
+  }
+
+  #entry(
+    inside: string,
+  ): Pick<RemoteEntry, "type" | "mode" | "size" | "mtime" | "link"> | undefined {
+    if (inside !== "") return this.entries.get(inside);
+    // The folder itself is not listed: it is as it was made here.
+    const { mode, mtime } = lstat(this.root);
+    return { type: "directory", mode: mode & 0o7777, size: 0, mtime: mtime * 1000 };
+  }
+
+  #namesOf(folder: string): string[] {
+    const names = this.#names.get(folder);
+    if (!names) return [];
+    if (!this.#sorted.has(folder)) {
+      names.sort(compareRaw);
+      this.#sorted.add(folder);
+    }
+    return names;
+  }
+}
