@@ -48,7 +48,8 @@ function clientTest(
       const server = http2.createServer();
       server.on("stream", (stream, headers) => {
         stream.on("error", () => {/* the client left */});
-        respond(stream, headers);
+        // The types name what both sides share.
+        respond(stream as http2.ServerHttp2Stream, headers);
       });
       await new Promise<void>((resolve) => server.listen(address, resolve));
       try {
