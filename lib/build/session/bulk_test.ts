@@ -205,7 +205,7 @@ Deno.test({
     const swapper = new Deno.Command("sh", { args: ["-c", script, "sh", at.root] }).spawn();
     try {
       let inside = 0;
-      for (let turn = 0; turn < 300 || inside === 0; turn++) {
+      for (let turn = 0; turn < 1500 || inside === 0; turn++) {
         const result = await at.read(Array(1 + turn % 4).fill({ path: "x/secret", size: 20 }));
         assert.ok(!String(result).includes("OUTSIDE"), `${result}`);
         if (result.includes("inside\n")) inside++;
