@@ -6,7 +6,6 @@
 import { join } from "node:path";
 import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
-import { SvcError } from "./lib/base/errors.ts";
 import { exists, holdsEntries } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { lazy } from "./lib/base/lazy.ts";
@@ -15,7 +14,6 @@ import type { Io } from "./lib/base/terminal.ts";
 import type { Logger } from "./lib/base/log.ts";
 import type { SelectedBackend } from "./backends/deploy/mod.ts";
 import type { ServerConfig } from "./lib/config/server_options.ts";
-import type { DeployBackend } from "./lib/deploy/backend.ts";
 import type { ImageSink, ImageSource } from "./lib/oci/image.ts";
 import type { ImageResolver } from "./lib/oci/resolver.ts";
 import type { Mirror } from "./lib/registry/mirror/mirror.ts";
@@ -24,8 +22,8 @@ import type { ServerHost } from "./lib/server/host.ts";
 import type { Listener } from "./lib/server/listener.ts";
 import type { ServerMirrorOptions } from "./lib/server/mirror.ts";
 import type { Outside } from "./lib/server/outside.ts";
-import type { BuildWorker } from "./backends/build/mod.ts";
-import type { Snapshotter } from "./lib/snapshot/snapshotter.ts";
+import type { BuildWorker } from "./lib/build/worker.ts";
+import type { EngineParts } from "./lib/server/engines.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 type StopSignal = "SIGINT" | "SIGTERM";
@@ -124,6 +122,7 @@ async function runServer(
     { openDataDir },
     { scheduleGc },
     { serverDelegation },
+    { openBackend, openBuilder, openSnapshots, takeOver },
     { Lifecycle },
     { createOutside },
     { managementRoutes },
@@ -141,6 +140,7 @@ async function runServer(
     import("./lib/server/data_dir.ts"),
     import("./lib/server/gc_schedule.ts"),
     import("./lib/server/delegation.ts"),
+    import("./lib/server/engines.ts"),
     import("./lib/server/lifecycle.ts"),
     import("./lib/server/outside.ts"),
     import("./lib/server/routes.ts"),
@@ -186,7 +186,7 @@ async function runServer(
 
   const lifecycle = new Lifecycle();
   const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
-  const snapshotter = lazy(() => snapshots(config, join(dir, "build"), log));
+  const snapshotter = lazy(() => openSnapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
   const parts = { config, host, snapshotter: snapshotter.get, images: images.get, log };
   const worker = lazy(() => buildWorker(parts));
@@ -279,23 +279,6 @@ async function imageResolver(
   });
 }
 
-/** One for the builder's steps and the backend's containers: they share what images have in common. */
-async function snapshots(config: ServerConfig, root: string, log: Logger): Promise<Snapshotter> {
-  const { createSnapshotter } = await import("./lib/snapshot/create.ts");
-  const driver = config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
-    ? config.bareSnapshotter
-    : "auto";
-  return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
-}
-
-interface EngineParts {
-  config: ServerConfig;
-  host: ServerHost;
-  snapshotter: () => Promise<Snapshotter>;
-  images: () => Promise<ImageResolver>;
-  log: Logger;
-}
-
 async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWorker> {
   const { openWorker } = await import("./backends/build/mod.ts");
   return await openWorker(config.buildWorker, {
@@ -309,73 +292,6 @@ async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWor
     },
     log,
   });
-}
-
-async function openBuilder(
-  { config, host, snapshotter, worker, images, log }: EngineParts & {
-    worker: () => Promise<BuildWorker>;
-  },
-) {
-  const [{ createBuilder }, { ENTITLEMENTS }, { unpackImage }] = await Promise.all([
-    import("./lib/build/engine.ts"),
-    import("./lib/build/inputs.ts"),
-    import("./lib/snapshot/unpack.ts"),
-  ]);
-  const { executor, snapshotter: own } = await worker();
-  const shared = own ?? await snapshotter();
-  return await createBuilder({
-    root: join(host.dataDir, "build"),
-    snapshotter: shared,
-    executor,
-    images: await images(),
-    log,
-    // Steps wait for networks and disks more than they compute.
-    concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
-    keepCacheBytes: config.buildCacheKeepBytes,
-    entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
-    unpack: (image, options) => unpackImage(shared, image, options),
-  });
-}
-
-async function openBackend(selected: SelectedBackend, parts: EngineParts): Promise<DeployBackend> {
-  const [{ open }, { unpackImage }] = await Promise.all([
-    selected.load(),
-    import("./lib/snapshot/unpack.ts"),
-  ]);
-  const { config, host, snapshotter, images, log } = parts;
-  return await open({
-    dataDir: host.dataDir,
-    runDir: host.runDir,
-    settings: config,
-    snapshotter,
-    images: await images(),
-    unpack: (target, image, { onProgress, signal }) =>
-      unpackImage(target, image, { onProgress: onProgress && (() => onProgress()), signal }),
-    log,
-  });
-}
-
-/**
- * Workloads of an earlier server are taken over before the new one says it is ready. What does not
- * validate ends the start; anything else that is missing leaves a registry and a builder that work, and is
- * told again by each deploy.
- */
-async function takeOver(
-  selected: SelectedBackend,
-  config: ServerConfig,
-  backend: () => Promise<DeployBackend>,
-  log: Logger,
-): Promise<void> {
-  if (!selected.inBuild) return;
-  const { validate, takesOver } = await selected.load();
-  await validate?.(config, log);
-  if (!takesOver) return;
-  try {
-    await backend();
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.code === "internal") throw error;
-    log.warn("cannot deploy yet", { error, help: error.help });
-  }
 }
 
 /** The program: one command line, then the process ends with its exit code. */

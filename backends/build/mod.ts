@@ -3,9 +3,8 @@ import { createHash } from "node:crypto";
 import { SvcError } from "../../lib/base/errors.ts";
 import type { Logger } from "../../lib/base/log.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
-import type { Executor } from "../../lib/build/executor.ts";
+import type { BuildWorker } from "../../lib/build/worker.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
-import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
 
 export interface WorkerSettings {
   /** Folder of the build engine: `<data>/build`. */
@@ -22,12 +21,6 @@ export interface WorkerSettings {
   };
   log: Logger;
   signal?: AbortSignal;
-}
-
-export interface BuildWorker extends AsyncDisposable {
-  executor: Executor;
-  /** Absent: the worker's steps run on the server's own snapshots. */
-  snapshotter?: Snapshotter;
 }
 
 export interface WorkerBackend {
