@@ -5,7 +5,7 @@ import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
 import { hostResolvConf, hostsFile, resolvConf } from "../../../lib/deploy/host_files.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
-import { resolveInRoot } from "../../../lib/runtime/rooted.ts";
+import { locate } from "../../../lib/sys/rooted.ts";
 import {
   encodeSpec,
   type NetworkMode,
@@ -89,7 +89,7 @@ async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
   const rootfs = rootfsPath(host, record.key);
   const mounts: SpecMount[] = [...binds, ...(spec.tmpfs ?? []).map(parseTmpfs)];
   for (const volume of spec.volumes) {
-    const seed = await resolveInRoot(rootfs, volume.target);
+    const seed = locate(rootfs, volume.target).host;
     const source = await host.volumes.ensure(volume.name, seed, signal);
     mounts.push({ type: "bind", source, target: volume.target, readOnly: volume.readOnly });
   }

@@ -3,7 +3,7 @@ import { posix } from "node:path";
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
-import { resolveInRoot } from "../../../lib/runtime/rooted.ts";
+import { locate } from "../../../lib/sys/rooted.ts";
 import { encodeSpec, type ProcessSpec, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
 import type { Host } from "./host.ts";
@@ -53,7 +53,7 @@ async function obstacle(
     : path.split(":").map((folder) => posix.resolve(process.cwd, folder || ".", name));
   let found = false;
   for (const candidate of candidates) {
-    const file = await resolveInRoot(rootOf(instance), candidate);
+    const file = locate(rootOf(instance), candidate).host;
     const info = await Deno.stat(file).catch(() => undefined);
     if (!info) continue;
     found = true;

@@ -6,7 +6,7 @@ import { parseChmod } from "./chmod.ts";
 import { copySelections } from "./copy.ts";
 import { receiveContext } from "./receive.ts";
 import { copyOffLoop } from "./worker_client.ts";
-import { locate } from "./rooted.ts";
+import { locate } from "../../sys/rooted.ts";
 import { contentKey, latestTime, match, select } from "./tree.ts";
 
 type Item = TarFields & { text?: string };

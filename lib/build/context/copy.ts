@@ -24,7 +24,7 @@ import {
 import { readXattrs, setXattr } from "../../sys/xattr.ts";
 import { isOctal, parseChmod } from "./chmod.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
-import { isDirectory, locate } from "./rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 import { isCopied, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
 
 export interface CopyOptions {

@@ -25,7 +25,7 @@ import {
   unlink,
 } from "../../sys/files.ts";
 import { setXattr } from "../../sys/xattr.ts";
-import { isDirectory, locate } from "./rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 
 export interface ExtractOptions {
   /** An existing folder. */

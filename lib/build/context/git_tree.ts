@@ -6,7 +6,7 @@ import { chmod, lstat, S_IFDIR, S_IFLNK, S_IFMT, setTimes } from "../../sys/file
 import type { OpenTree } from "../inputs.ts";
 import type { TreeSource, TreeTools } from "../plan/graph.ts";
 import type { GitSource } from "./git_url.ts";
-import { isDirectory, locate } from "./rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 
 /** What env(1) exits with where there is no such program. */
 const NO_PROGRAM = 127;

@@ -21,7 +21,7 @@ import {
 import { listXattrs } from "../../sys/xattr.ts";
 import type { Ignore } from "../parse/ignore.ts";
 import { compilePath, type PathPattern } from "../parse/path_pattern.ts";
-import { locate } from "./rooted.ts";
+import { locate } from "../../sys/rooted.ts";
 
 export interface Tree {
   /** Folder on this host. */

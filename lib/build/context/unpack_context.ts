@@ -3,7 +3,7 @@ import { TarParser } from "../../oci/tar_parser.ts";
 import { readNames, removeTreeSync } from "../../sys/directory.ts";
 import { Extractor } from "./extract.ts";
 import { type Ignore, ignoreFiles, parseIgnore } from "../parse/ignore.ts";
-import { isDirectory, locate } from "./rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 
 export interface UnpackedContext {
   digests: Map<string, string>;

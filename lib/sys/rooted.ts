@@ -1,6 +1,6 @@
-/** Paths inside a tree, links resolved with the tree as "/": what an archive or a Dockerfile can reach. */
-import { SvcError } from "../../base/errors.ts";
-import { readlink, S_IFDIR, S_IFLNK, S_IFMT, tryLstat } from "../../sys/files.ts";
+/** Paths inside a tree, links resolved with the tree as "/": what an archive, a Dockerfile or a container can reach. */
+import { SvcError } from "../base/errors.ts";
+import { readlink, S_IFDIR, S_IFLNK, S_IFMT, tryLstat } from "./files.ts";
 
 const MAX_LINKS = 40;
 
