@@ -8,7 +8,7 @@ import { makeFolders } from "../context/copy.ts";
 import { Extractor } from "../context/extract.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { hasWildcard } from "../parse/path_pattern.ts";
-import { locate } from "../context/rooted.ts";
+import { locate } from "../../sys/rooted.ts";
 import { contentKey, latestTime, select, type Selection, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import { type CopyPart, type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";

@@ -6,7 +6,7 @@ import { SvcError } from "../../base/errors.ts";
 import { readNames } from "../../sys/directory.ts";
 import { close, open } from "../../sys/fd.ts";
 import { chmod, mkdir, O, rmdir, setTimes, tryLstat, unlink } from "../../sys/files.ts";
-import { isDirectory, locate } from "../context/rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 
 export interface MountPoint {
   /** Absolute inside the root. */

@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
 import { tryLstat } from "../../sys/files.ts";
-import { isDirectory, locate } from "../context/rooted.ts";
+import { isDirectory, locate } from "../../sys/rooted.ts";
 import { select, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import type { BindMount, Step } from "../executor.ts";

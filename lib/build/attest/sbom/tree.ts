@@ -1,5 +1,5 @@
 /** A mounted file system as scanners read it: bounded, and never through links that lead out of it. */
-import { locate } from "../../context/rooted.ts";
+import { locate } from "../../../sys/rooted.ts";
 import { tryLstat } from "../../../sys/files.ts";
 
 /** Bytes of a record that is read: package databases of large images have some megabytes. */
