@@ -310,8 +310,11 @@ class HttpClient implements Client {
       await opened.promise;
       return socket;
     } catch (error) {
-      if (this.#signal?.aborted) throw error;
-      throw await this.#refusal(path, query, error);
+      // Both ends may fail at once: that the caller gave up is what counts.
+      this.#signal?.throwIfAborted();
+      const refusal = await this.#refusal(path, query, error);
+      this.#signal?.throwIfAborted();
+      throw refusal;
     } finally {
       this.#signal?.removeEventListener("abort", abort);
     }

@@ -133,3 +133,21 @@ Deno.test("a credential that has ended is replaced once, for calls and for socke
   await assert.rejects(client("worse").json("GET", "/info"), /Cannot: no/);
   await assert.rejects(client("worse").socket("/x", undefined, handlers), /Cannot: no/);
 });
+
+Deno.test("an interrupt that meets a refused upgrade is the interrupt", async () => {
+  const reason = new Error("interrupted");
+  for (const last of ["upgrade", "plain GET"]) {
+    const controller = new AbortController();
+    await using server = serve((request) => {
+      const upgrade = request.headers.get("upgrade") === "websocket";
+      if (upgrade === (last === "upgrade")) controller.abort(reason);
+      return new Response("no WebSocket here");
+    });
+    const handlers = { onMessage: () => {}, onClose: () => {} };
+    await assert.rejects(
+      server.client(controller.signal).socket("/x", undefined, handlers),
+      (error) => error === reason,
+      last,
+    );
+  }
+});

@@ -135,6 +135,8 @@ e2eTest("an interrupt ends a waiting build with 130 and closes its connection", 
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
     async (request) => {
+      // A server without sessions.
+      if (request.method === "GET") return new Response(null, { status: 404 });
       for await (const _ of request.body ?? []) { /* only its end counts */ }
       const event = JSON.stringify({ type: "vertex", id: "a", name: "RUN sleep" }) + "\n";
       const body = new ReadableStream<Uint8Array>({
