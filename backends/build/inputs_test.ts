@@ -45,7 +45,12 @@ const latin = new TextDecoder("latin1");
 async function holding(folder: string, text: string): Promise<string[]> {
   const found: string[] = [];
   for await (const path of filesBelow(folder)) {
-    if (latin.decode(await Deno.readFile(path)).includes(text)) found.push(path);
+    // A file that is written beside its name is renamed to it, or gone.
+    const bytes = await Deno.readFile(path).catch((error) => {
+      if (error instanceof Deno.errors.NotFound) return new Uint8Array();
+      throw error;
+    });
+    if (latin.decode(bytes).includes(text)) found.push(path);
   }
   return found;
 }
