@@ -2,10 +2,10 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { Logger } from "../../../lib/base/log.ts";
-import type { ImageResolver, ResolvedImage } from "../../../lib/oci/resolver.ts";
 import type { Runtime } from "../../../lib/runtime/runtime.ts";
 import type { BridgeDriver } from "../../../lib/runtime/network.ts";
 import type { Snapshotter } from "../../../lib/snapshot/snapshotter.ts";
+import type { BackendParts } from "../../../lib/deploy/module.ts";
 import type { NamedVolumes } from "../../../lib/deploy/volumes.ts";
 import type { ExitWatcher } from "./exits.ts";
 import type { NetworkTable } from "./networks.ts";
@@ -23,20 +23,9 @@ export interface BareConfig {
   runDir?: string;
 }
 
-export interface BareOptions {
-  /** The server's data directory; everything stays below its `bare`. */
-  dataDir: string;
+/** Everything stays below `bare` of the data directory. */
+export interface BareOptions extends Omit<BackendParts, "runDir" | "settings"> {
   config: BareConfig;
-  /** Opened on first use: it may need privileges that the rest does not. */
-  snapshotter: () => Promise<Snapshotter>;
-  images: ImageResolver;
-  /** Name of the committed snapshot that holds the image's tree. */
-  unpack: (
-    snapshotter: Snapshotter,
-    image: ResolvedImage,
-    options: { onProgress?: () => void; signal?: AbortSignal },
-  ) => Promise<string>;
-  log: Logger;
 }
 
 export interface Paths {
