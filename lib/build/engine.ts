@@ -32,6 +32,8 @@ export interface BuilderDeps {
   log: Logger;
   /** Steps that run at once, over all builds. */
   concurrency: number;
+  /** Processes of one step at once, at most; undefined: as many as the host allows. */
+  stepProcesses?: number;
   /** Bytes of cache that are kept when no build needs them; undefined: all. */
   keepCacheBytes?: number;
   /** What requests may ask for with `allow`; default nothing. */
@@ -175,6 +177,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     cacheMounts,
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),
+    stepProcesses: deps.stepProcesses,
     unpack,
     log,
   };

@@ -24,6 +24,8 @@ export interface Step {
   /** All that the server itself may do: no filter of system calls, all devices, all capabilities. */
   insecure?: boolean;
   hostname?: string;
+  /** Processes and threads at once, at most; absent: as many as the host allows. */
+  processes?: number;
 }
 
 export interface Executor {

@@ -1,4 +1,6 @@
 /** What this process may hand to a container: capabilities, hard limits, file systems, cgroup version. */
+import { dirname } from "node:path";
+import { exists } from "../base/fs.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 
 /** Names of the kernel's capabilities, by bit (linux/capability.h). */
@@ -81,6 +83,8 @@ export interface HostFacts {
   filesystems: ReadonlySet<string>;
   /** This process is root in a user namespace only: what is the host's cannot be mounted or raised. */
   userNamespace?: boolean;
+  /** A container's processes can be counted by a cgroup of its own. */
+  countsProcesses?: boolean;
   /** "x86_64", "aarch64". */
   architecture: string;
 }
@@ -108,19 +112,44 @@ export function parseHostFacts(
   return { capabilities, hardLimits, cgroup2, filesystems, architecture };
 }
 
+const CGROUPS = "/sys/fs/cgroup";
+
+/**
+ * Whether runtimes can set a limit of processes on a cgroup that they make beside this process's own. With
+ * cgroup version 2 the parent's controllers have to be on, or such that they can be turned on: not while
+ * it holds processes itself, as in a container that is given no cgroup to divide.
+ */
+async function countsProcesses(cgroup2: boolean, own: string): Promise<boolean> {
+  if (!cgroup2) return await exists(`${CGROUPS}/pids`);
+  const path = /^0::(.*)$/m.exec(own)?.[1] ?? "/";
+  const parent = `${CGROUPS}${dirname(path)}`;
+  const words = (name: string) =>
+    Deno.readTextFile(`${parent}/${name}`).then((text) => text.trim().split(/\s+/), () => [""]);
+  if (!(await words("cgroup.controllers")).includes("pids")) return false;
+  if ((await words("cgroup.subtree_control")).includes("pids")) return true;
+  // The host's own root has no type, and no such rule.
+  return !await exists(`${parent}/cgroup.type`) || (await words("cgroup.procs"))[0] === "";
+}
+
 let known: Promise<HostFacts> | undefined;
 
 /** The facts of this process and kernel, read once. */
 export function hostFacts(): Promise<HostFacts> {
   known ??= (async () => {
-    const [status, limits, filesystems, cgroup2] = await Promise.all([
+    const [status, limits, filesystems, cgroup2, own] = await Promise.all([
       Deno.readTextFile("/proc/self/status"),
       Deno.readTextFile("/proc/self/limits"),
       Deno.readTextFile("/proc/filesystems"),
-      Deno.stat("/sys/fs/cgroup/cgroup.controllers").then(() => true, () => false),
+      exists(`${CGROUPS}/cgroup.controllers`),
+      Deno.readTextFile("/proc/self/cgroup"),
     ]);
     const facts = parseHostFacts({ status, limits, filesystems }, cgroup2);
-    return { ...facts, userNamespace: inUserNamespace() };
+    const userNamespace = inUserNamespace();
+    return {
+      ...facts,
+      userNamespace,
+      countsProcesses: !userNamespace && await countsProcesses(cgroup2, own),
+    };
   })();
   return known;
 }

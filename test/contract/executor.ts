@@ -162,6 +162,16 @@ export function executorContract(suite: ExecutorSuite): void {
     );
   });
 
+  contract("a step has no more processes than it may", async ({ executor }, root) => {
+    const script = "n=0; while [ $n -lt 40 ]; do sleep 1000 & n=$((n+1)); done; echo started all";
+    const few = await output(executor, step(root, script, { processes: 20 }));
+    assert.notEqual(few.exitCode, 0);
+    assert.doesNotMatch(few.stdout, /started all/);
+    assert.match(few.stderr, /can't fork|Resource temporarily unavailable/);
+    const enough = await output(executor, step(root, script, { processes: 60 }));
+    assert.deepEqual([enough.exitCode, enough.stdout], [0, "started all\n"], enough.stderr);
+  });
+
   contract("a later server removes what a crashed one left", async (fixture, root) => {
     const { promise: ready, resolve } = Promise.withResolvers<void>();
     const running = fixture.executor.run(step(root, "echo ready; sleep 1000"), {

@@ -5,7 +5,12 @@
  */
 import type { Step } from "../../../lib/build/executor.ts";
 import type { HostFacts } from "../../../lib/runtime/host_facts.ts";
-import { encodeSpec, runtimeSpec, type SpecMount } from "../../../lib/runtime/spec.ts";
+import {
+  encodeSpec,
+  runtimeSpec,
+  type RuntimeSpecOptions,
+  type SpecMount,
+} from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
 import { checkMapped } from "../../../lib/sys/userns.ts";
 
@@ -28,6 +33,13 @@ function mountsOf(step: Step): SpecMount[] {
   ];
 }
 
+/** Without a cgroup the user's limit counts: that of the user namespace, for all its steps together. */
+function limited(processes: number, facts: HostFacts): Partial<RuntimeSpecOptions> {
+  return facts.countsProcesses
+    ? { resources: { pids: processes } }
+    : { rlimits: [{ name: "nproc", soft: processes, hard: processes }] };
+}
+
 /** The step's config.json. Throws `argument_invalid` for a user that the root does not know. */
 export async function specText(step: Step, facts: HostFacts): Promise<string> {
   const user = await resolveUser(step.rootfs, step.user);
@@ -45,6 +57,7 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
     mounts: mountsOf(step),
     ...(step.insecure && { privileged: true }),
     hostname: step.hostname ?? HOSTNAME,
+    ...(step.processes !== undefined && limited(step.processes, facts)),
     network: step.network === "none" ? "none" : "host",
   }, facts);
   return encodeSpec(spec);

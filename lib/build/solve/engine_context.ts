@@ -27,6 +27,8 @@ export interface Engine {
   flights: Flights<Outcome, StepEvent>;
   /** Steps at once, over all builds. */
   slots: Semaphore;
+  /** Processes of one step at once, at most. */
+  stepProcesses?: number;
   unpack: Unpack;
   log: Logger;
 }

@@ -234,6 +234,7 @@ export async function runCommand(
     mounts: run.binds,
     tmpfs: run.tmpfs,
     network: vertex.network,
+    ...(engine.stepProcesses !== undefined && { processes: engine.stepProcesses }),
     ...(vertex.needs.includes("security.insecure") && { insecure: true }),
   };
   const masks = { stdout: new Mask(run.secrets), stderr: new Mask(run.secrets) };

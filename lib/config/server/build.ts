@@ -1,5 +1,5 @@
 /** SPEC "Build engine", and the build's share of "Limits". */
-import { positive } from "../checks.ts";
+import { notNegative, positive } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Build engine";
@@ -23,6 +23,17 @@ export const BUILD = [
     section,
     help: "Upper bound on the size of an uploaded build context.",
     check: positive,
+  },
+  {
+    key: "buildPidsLimit",
+    kind: "int",
+    env: ["SVC_BUILD_PIDS_LIMIT"],
+    default: 4096,
+    section,
+    help:
+      "Processes and threads that one RUN may have at once; with more, the command cannot start " +
+      'another ("Resource temporarily unavailable"). 0: no limit but the host\'s.',
+    check: notNegative,
   },
   {
     key: "buildCacheKeepBytes",
