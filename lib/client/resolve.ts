@@ -24,6 +24,12 @@ export interface Given {
   source: string;
 }
 
+/** A setting that took effect, and where it comes from: "--via-server", "SVC_CONDUIT", "context a", "default". */
+export interface Chosen<T> {
+  value: T;
+  source: string;
+}
+
 export interface ResolveInput {
   os: typeof Deno.build.os;
   env: Readonly<Record<string, string | undefined>>;
@@ -38,9 +44,9 @@ export interface ResolveInput {
   noContextFile?: boolean;
   trustContextFile?: boolean;
   /** `SVC_VIA_SERVER`, or the flag. */
-  viaServer?: boolean;
-  /** `SVC_CONDUIT`, or the flag. */
-  conduit?: string;
+  viaServer?: Chosen<boolean>;
+  /** `SVC_CONDUIT`, or the flag; checked already. */
+  conduit?: Chosen<string>;
   warn: (text: string) => void;
 }
 
@@ -69,8 +75,10 @@ export interface Target {
   /** Present where the credential is to be traded (never that of a key-auth profile). */
   exchange?: { scope?: string };
   registryHost?: string;
-  viaServer: boolean;
-  conduitMode: string;
+  /** Workload streams go through the server, not straight to the cluster. */
+  viaServer: Chosen<boolean>;
+  /** "port-forward" or "socks5". */
+  conduit: Chosen<string>;
   /** Everything of the context that took effect, paths absolute. */
   settings: Context;
 }
@@ -214,9 +222,35 @@ export function contextTarget(context: Context, source: string): Target {
     transport,
     ...(tls && !tlsIsEmpty(tls) && { tls }),
     credential: credentialOf({}, context, source),
-    viaServer: false,
-    conduitMode: context.conduit?.mode ?? "port-forward",
+    ...sessionOf({}, context, () => source),
     settings: context,
+  };
+}
+
+/** How sessions reach workloads: flag or variable, then the context, then the default. */
+function sessionOf(
+  { viaServer, conduit }: Pick<ResolveInput, "viaServer" | "conduit">,
+  context: Context,
+  sourceOf: (name: keyof Context) => string,
+): Pick<Target, "viaServer" | "conduit"> {
+  const of = <T>(value: T | undefined, name: keyof Context, usual: T): Chosen<T> =>
+    value === undefined ? { value: usual, source: "default" } : { value, source: sourceOf(name) };
+  return {
+    viaServer: viaServer ?? of(context["via-server"], "via-server", false),
+    conduit: conduit ?? of(context.conduit?.mode, "conduit", "port-forward"),
+  };
+}
+
+/** The context as flags and variables make it. */
+function effective(
+  { token, viaServer, conduit }: ResolveInput,
+  context: Context,
+): Context {
+  return {
+    ...(token ? without(context, CREDENTIAL) : context),
+    ...(token && { token }),
+    ...(viaServer && { "via-server": viaServer.value }),
+    ...(conduit && { conduit: { ...context.conduit, mode: conduit.value } }),
   };
 }
 
@@ -244,12 +278,15 @@ export async function resolveTarget(input: ResolveInput): Promise<Target> {
   if (project) context = applyProject(context, project, input.warn);
   if (given) context = explicitServer(given, context, input.context !== undefined);
   const from = selected ? `context ${selected.name}` : project ? project.path : "default";
+  /** The stored context, or the project's file that lies over it. */
+  const sourceOf = (...names: readonly (keyof Context)[]) =>
+    names.some((name) => project?.context[name] !== undefined) ? project!.path : from;
   const { server, transport, source } = transportOf(context);
   const exchange = context["token-exchange"];
-  const credential = credentialOf(input, context, from);
+  const credential = credentialOf(input, context, sourceOf("token"));
   return {
     server,
-    source: given?.source ?? source ?? from,
+    source: given?.source ?? source ?? sourceOf(...ENDPOINT),
     ...(selected && { context: selected.name }),
     ...(path !== undefined && { profilePath: path }),
     transport,
@@ -258,9 +295,8 @@ export async function resolveTarget(input: ResolveInput): Promise<Target> {
     ...(exchange?.enabled && !context["key-auth"] && credential.kind !== "none" &&
       { exchange: { ...(exchange.scope && { scope: exchange.scope }) } }),
     ...(context["registry-host"] && { registryHost: context["registry-host"] }),
-    viaServer: input.viaServer ?? context["via-server"] ?? false,
-    conduitMode: input.conduit ?? context.conduit?.mode ?? "port-forward",
-    settings: context,
+    ...sessionOf(input, context, sourceOf),
+    settings: effective(input, context),
   };
 }
 

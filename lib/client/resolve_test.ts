@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { SvcError } from "../base/errors.ts";
 import type { Context } from "./profile/types.ts";
-import { overlay, type ResolveInput, resolveTarget } from "./resolve.ts";
+import { overlay, type ResolveInput, resolveTarget, type Target } from "./resolve.ts";
 
 async function folder(contexts: Record<string, Context>, current?: string) {
   const home = await Deno.makeTempDir();
@@ -147,17 +147,33 @@ Deno.test("token exchange: whatever the credential, except in a key-auth profile
   assert.equal(await on("nothing"), undefined);
 });
 
-Deno.test("SVC_VIA_SERVER and SVC_CONDUIT go before the profile", async () => {
+Deno.test("SVC_VIA_SERVER and SVC_CONDUIT go before the profile, the project's file before it, too", async () => {
   await using at = await folder({
-    a: { server: "http://x", "via-server": true, conduit: { mode: "socks5" } },
+    a: {
+      server: "http://x",
+      "via-server": true,
+      conduit: { mode: "socks5", socks5: { listen: ":1" } },
+    },
   }, "a");
-  const plain = await at.resolve();
-  assert.deepEqual([plain.viaServer, plain.conduitMode], [true, "socks5"]);
-  const over = await at.resolve({ viaServer: false, conduit: "port-forward" });
-  assert.deepEqual([over.viaServer, over.conduitMode], [false, "port-forward"]);
+  const said = ({ viaServer, conduit }: Target) => [
+    viaServer.value,
+    viaServer.source,
+    conduit.value,
+    conduit.source,
+  ];
+  assert.deepEqual(said(await at.resolve()), [true, "context a", "socks5", "context a"]);
+  await at.write("work/app/svc-context.json", { "via-server": false });
+  const project = join(at.project, "svc-context.json");
+  assert.deepEqual(said(await at.resolve()), [false, project, "socks5", "context a"]);
+  const over = await at.resolve({
+    viaServer: { value: true, source: "SVC_VIA_SERVER" },
+    conduit: { value: "port-forward", source: "--conduit" },
+  });
+  assert.deepEqual(said(over), [true, "SVC_VIA_SERVER", "port-forward", "--conduit"]);
+  assert.equal(over.settings["via-server"], true);
+  assert.deepEqual(over.settings.conduit, { mode: "port-forward", socks5: { listen: ":1" } });
   await using none = await folder({});
-  const unset = await none.resolve();
-  assert.deepEqual([unset.viaServer, unset.conduitMode], [false, "port-forward"]);
+  assert.deepEqual(said(await none.resolve()), [false, "default", "port-forward", "default"]);
 });
 
 Deno.test("override rule 1: upward, nearest first, stops at the repository's root and at home", async () => {
@@ -232,7 +248,7 @@ Deno.test("override rule 3: a found file contributes via-server alone, with a wa
   };
   await at.write("work/app/svc-context.yaml", all);
   const found = await at.resolve();
-  assert.equal(found.viaServer, true);
+  assert.equal(found.viaServer.value, true);
   assert.deepEqual(found.settings, { ...prod, "via-server": true });
   assert.equal(at.warnings.length, 1);
   for (const name of Object.keys(all)) {

@@ -5,11 +5,14 @@ import type { CacheMode } from "../client/credentials/cache.ts";
 import { createProvider, type CredentialProvider } from "../client/credentials/provider.ts";
 import { openWay, type Way } from "../client/transport/open.ts";
 import type { Invocation } from "./command.ts";
+import type { SessionValues } from "./session_options.ts";
 import { terminalPrompt } from "./prompt.ts";
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-export type Connecting = Pick<Invocation, "values" | "io" | "env" | "sources" | "cleanup">;
+export type Connecting = Pick<Invocation, "io" | "env" | "sources" | "cleanup"> & {
+  values: Invocation["values"] & SessionValues;
+};
 
 /** Which server the command means, and how it is reached; nothing is opened. */
 export async function target({ values, io, env, sources }: Connecting): Promise<Target> {
@@ -26,6 +29,10 @@ export async function target({ values, io, env, sources }: Connecting): Promise<
       { context: { value: values.context, source: sources?.context ?? "--context" } }),
     ...(values.configFile !== undefined && { configFile: values.configFile }),
     ...(values.contextFile !== undefined && { contextFile: values.contextFile }),
+    ...(values.viaServer !== undefined &&
+      { viaServer: { value: values.viaServer, source: sources?.viaServer ?? "--via-server" } }),
+    ...(values.conduit !== undefined &&
+      { conduit: { value: values.conduit, source: sources?.conduit ?? "--conduit" } }),
     noContextFile: values.noContextFile ?? false,
     trustContextFile: values.trustContextFile ?? false,
     warn: (text) => void warnings.push(text),

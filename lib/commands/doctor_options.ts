@@ -1,5 +1,6 @@
 /** Options of `svc doctor`. */
 import type { AnyOption } from "../config/load.ts";
+import { SESSION_OPTIONS } from "./session_options.ts";
 
 export const DOCTOR_OPTIONS = [
   {
@@ -19,4 +20,5 @@ export const DOCTOR_OPTIONS = [
     help: "With --fix: write without asking.",
     section: "Options",
   },
+  ...SESSION_OPTIONS,
 ] as const satisfies readonly AnyOption[];

@@ -71,12 +71,14 @@ class Provider implements CredentialProvider {
 
   /** What the token is for and from: another server, key or scope is another token. */
   async #key(): Promise<string> {
-    const { target: { server, credential, exchange } } = this.#options;
+    const { target: { server, transport, credential, exchange } } = this.#options;
+    // Behind two tunnels two servers have the same address.
+    const place = transport.kind === "direct" ? [server] : [server, transport];
     if (credential.kind === "key") {
       const { scope, ttl } = credential.settings;
-      return cacheKey(server, "key", await keyName(credential.settings), scope ?? "", ttl ?? "");
+      return cacheKey(place, "key", await keyName(credential.settings), scope ?? "", ttl ?? "");
     }
-    return cacheKey(server, credential, exchange ?? null);
+    return cacheKey(place, credential, exchange ?? null);
   }
 
   async #obtain(): Promise<Minted | undefined> {

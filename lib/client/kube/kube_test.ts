@@ -183,8 +183,8 @@ Deno.test("PortForward: a forward that breaks is opened again for the next call"
     source: "test",
     transport: { kind: "kube" as const, settings: forward },
     credential: { kind: "none" as const },
-    viaServer: false,
-    conduitMode: "port-forward",
+    viaServer: { value: false, source: "default" },
+    conduit: { value: "port-forward", source: "default" },
     settings: {},
   };
   await using way = await openWay({ target, env: kube.env, prompt: NOBODY, signal });

@@ -312,8 +312,9 @@ export const CONTEXT_FIELDS: readonly Field[] = [
     name: "via-server",
     kind: "bool",
     defaultText: "unset (direct)",
-    help: "Workload streams go through the server instead of straight to the cluster. Below " +
-      "`SVC_VIA_SERVER` and `--via-server`.",
+    help:
+      "Workload streams go through the server instead of straight to the cluster; matters in a " +
+      "cluster profile. Below `SVC_VIA_SERVER` and `--via-server`. In this build they always do.",
   },
   {
     name: "conduit",
@@ -321,6 +322,7 @@ export const CONTEXT_FIELDS: readonly Field[] = [
     title: "Conduit",
     fields: CONDUIT_FIELDS,
     defaultText: "port-forward mode",
+    absent: "conduits",
     help: "How a session shows a deployment's ports. Below `SVC_CONDUIT` and `--conduit`.",
   },
   {
@@ -337,12 +339,14 @@ export const CONTEXT_FIELDS: readonly Field[] = [
     name: "tunnel",
     kind: "block",
     title: "Tunnel",
+    absent: "public tunnels",
     fields: TUNNEL_FIELDS,
     help: "Defaults of public tunnels (`svc tunnel`, `svc ingress-tunnel`).",
   },
   {
     name: "shells",
     kind: "strings",
+    absent: "terminals of workloads",
     help: "Shells to try in workloads, best first; each is one command string.",
   },
 ];

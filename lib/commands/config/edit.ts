@@ -130,7 +130,7 @@ export async function setContext(
   path: string,
   name: string,
   invocation: Pick<Invocation, "io" | "values" | "sources">,
-): Promise<"created" | "changed"> {
+): Promise<{ outcome: "created" | "changed"; context: Context }> {
   const values = invocation.values as unknown as Values;
   const file = values.fromFile as string | undefined;
   const imported = file === undefined
@@ -144,7 +144,7 @@ export async function setContext(
     ? (await new Response(invocation.io.stdin.readable as BodyInit).text()).trim()
     : undefined;
   let created = false;
-  await editProfile(path, async (document, profile) => {
+  const { contexts } = await editProfile(path, async (document, profile) => {
     const base = ["contexts", name];
     created = !Object.hasOwn(profile.contexts, name);
     if (imported) {
@@ -170,7 +170,7 @@ export async function setContext(
       document.setIn(["current-context"], name);
     }
   });
-  return created ? "created" : "changed";
+  return { outcome: created ? "created" : "changed", context: contexts[name] };
 }
 
 export async function useContext(path: string, name: string): Promise<void> {

@@ -2,6 +2,7 @@
 import type { Field } from "../../client/profile/field.ts";
 import { CONTEXT_FIELDS } from "../../client/profile/fields.ts";
 import type { AnyOption } from "../../config/load.ts";
+import { SESSION_VARIABLES } from "../session_options.ts";
 
 /** Before the field's own name in a flag; a block that is not listed stands with its name. */
 const PREFIXES: Record<string, string> = { "port-forward": "pf", "ssh-tunnel": "ssh" };
@@ -17,16 +18,17 @@ function flagOf(path: readonly string[]): string {
 
 const PLACEHOLDERS: Partial<Record<Field["kind"], string>> = { int: "N", strings: "COMMAND" };
 
-function rows(fields: readonly Field[], above: readonly string[]): AnyOption[] {
+function rows(fields: readonly Field[], above: readonly string[], lacking?: string): AnyOption[] {
   return fields.flatMap((field): AnyOption[] => {
     const path = [...above, field.name];
     // --server is every command's flag; set-context reads it as the context's.
     if (field.kind === "blocks" || path.join(".") === "server") return [];
-    if (field.kind === "block") return rows(field.fields!, path);
+    const absent = field.absent ?? lacking;
+    if (field.kind === "block") return rows(field.fields!, path, absent);
     const common = {
       key: FIELD_KEY + path.join("."),
       flag: field.kind === "strings" ? "shell" : flagOf(path),
-      help: field.help,
+      help: field.help + (absent ? ` Kept only: ${absent} are not in this build yet.` : ""),
       section: "Fields of a context (set-context)",
     };
     if (field.kind === "bool") return [{ ...common, kind: "bool", negatable: true }];
@@ -61,7 +63,8 @@ export const CONFIG_OPTIONS: readonly AnyOption[] = [
     kind: "bool",
     flag: "merge",
     help:
-      "view: show what commands use here: the selected context with the project's file over it. " +
+      "view: show what commands use here: the selected context with the project's file, variables and " +
+      "flags over it. " +
       "set-context --from-file: lay the file's fields over the context instead of replacing it.",
     section,
   },
@@ -100,4 +103,5 @@ export const CONFIG_OPTIONS: readonly AnyOption[] = [
     section,
   },
   ...rows(CONTEXT_FIELDS, []),
+  ...SESSION_VARIABLES,
 ];

@@ -8,6 +8,7 @@ import {
   type Registry,
   type TrustReport,
 } from "../../client/doctor/trust.ts";
+import { sessionChecks } from "../../client/doctor/session.ts";
 import { type Check, checkWay } from "../../client/doctor/way.ts";
 import type { Invocation } from "../command.ts";
 import { openConnection } from "../connect.ts";
@@ -54,12 +55,14 @@ async function applyFix(
 }
 
 export async function runClientDoctor(invocation: DoctorInvocation): Promise<number> {
-  const { io, values } = invocation;
+  const { io, env, values } = invocation;
   const show = (check: Check) =>
     io.stdout.write(values.output === "json" ? JSON.stringify(check) + "\n" : checkLine(check));
   const { target, way, client } = await openConnection(invocation);
   const { checks, info } = await checkWay({ target, way, client, signal: io.signal });
-  for (const check of checks) await show(check);
+  const { ghBin } = values;
+  const sessions = await sessionChecks({ target, env, ...(ghBin !== undefined && { ghBin }) });
+  for (const check of [...checks, ...sessions]) await show(check);
   let works = checks.every(({ outcome }) => outcome !== "failed");
   const advertised = target.registryHost ?? info?.registry;
   if (advertised === undefined || Deno.build.os !== "linux") return works ? 0 : 1;

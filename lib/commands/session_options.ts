@@ -1,0 +1,49 @@
+/** How a session reaches workloads: the options of what opens one, and of what tells of it beforehand. */
+import type { AnyOption } from "../config/load.ts";
+
+const section = "Sessions";
+
+export const SESSION_OPTIONS = [
+  {
+    key: "viaServer",
+    kind: "bool",
+    flag: "via-server",
+    negatable: true,
+    env: ["SVC_VIA_SERVER"],
+    defaultText: "via-server of the connection profile, else off",
+    help: "Workload streams go through the server instead of straight to the cluster.",
+    section,
+  },
+  {
+    key: "conduit",
+    kind: "string",
+    flag: "conduit",
+    env: ["SVC_CONDUIT"],
+    choices: ["port-forward", "socks5"],
+    placeholder: "MODE",
+    defaultText: "conduit.mode of the connection profile, else port-forward",
+    help: "How a session shows a deployment's ports.",
+    section,
+  },
+  {
+    key: "ghBin",
+    kind: "string",
+    env: ["SVC_GH_BIN"],
+    placeholder: "PATH",
+    defaultText: "gh on PATH",
+    help:
+      "The code host's tool that a session's credential source runs, on the machine of the session.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+/** The same without flags: for commands whose flags of these names mean something else. */
+export const SESSION_VARIABLES: readonly AnyOption[] = SESSION_OPTIONS.map((option) =>
+  ({ ...option, flag: undefined }) as AnyOption
+);
+
+export interface SessionValues {
+  viaServer?: boolean;
+  conduit?: string;
+  ghBin?: string;
+}
