@@ -14,6 +14,7 @@ import { SvcError } from "../../base/errors.ts";
 import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { NinepClient, ServerError } from "../../wire/ninep/client.ts";
+import { PatientStream } from "../../wire/patience.ts";
 import type { RemoteEntry, RemoteFile, RemoteTree } from "../context/remote.ts";
 import type { AgentConnection, AgentSource, SecretSource } from "../inputs.ts";
 import { readBulk } from "./bulk.ts";
@@ -26,7 +27,12 @@ export interface CallerOptions {
   /** Bytes of contents that are taken, over the whole build; `tooLarge` says what comes of more. */
   limit?: number;
   tooLarge: (limit: number) => SvcError;
+  /** How long it may leave a question without any part of an answer. */
+  patienceMs?: number;
 }
+
+/** As long as a request's body may stand still. */
+const PATIENCE_MS = 120_000;
 
 /** Bytes of a listing, at most. */
 const MAX_LISTING = 256 << 20;
@@ -84,7 +90,7 @@ export class Caller {
     let stream: Duplex | undefined;
     return new ReadableStream<Uint8Array>({
       pull: async (controller) => {
-        stream ??= await this.#ask({ service: "tar" });
+        stream ??= await this.#askNow({ service: "tar" });
         const chunk = await stream.read();
         if (!chunk) return controller.close();
         this.#count(chunk.length);
@@ -112,10 +118,21 @@ export class Caller {
     this.#fileStream?.reset();
   }
 
+  get #patienceMs(): number {
+    return this.#options.patienceMs ?? PATIENCE_MS;
+  }
+
   async #ask(ask: Ask): Promise<Duplex> {
     const stream = this.#options.open();
     await writeLine(stream, ask);
     return stream;
+  }
+
+  /** As {@linkcode Caller.#ask}, of what has to be answered. */
+  async #askNow(ask: Ask): Promise<PatientStream> {
+    const ms = this.#patienceMs;
+    const late = () => unreadable(`for ${ms / 1000} s it says nothing (${ask.service})`);
+    return new PatientStream(await this.#ask(ask), ms, late);
   }
 
   #count(bytes: number): void {
@@ -125,7 +142,7 @@ export class Caller {
   }
 
   async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry[]> {
-    const stream = await this.#ask({ service: "list", export: name });
+    const stream = await this.#askNow({ service: "list", export: name });
     const counted = this.#counted(stream);
     const lines = new LineReader(counted, 64 * 1024);
     const abort = () => stream.reset();
@@ -156,7 +173,7 @@ export class Caller {
   }
 
   async #unchanged(name: string, digest: string, signal: AbortSignal): Promise<boolean> {
-    const stream = await this.#ask({ service: "same", export: name, digest });
+    const stream = await this.#askNow({ service: "same", export: name, digest });
     const abort = () => stream.reset();
     signal.addEventListener("abort", abort, { once: true });
     try {
@@ -215,7 +232,7 @@ export class Caller {
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array[]> {
     signal.throwIfAborted();
-    const stream = await this.#ask({ service: "files", export: name });
+    const stream = await this.#askNow({ service: "files", export: name });
     const abort = () => stream.reset();
     signal.addEventListener("abort", abort, { once: true });
     try {
@@ -274,13 +291,13 @@ export class Caller {
 
   async #connect(): Promise<NinepClient> {
     this.#fileStream = await this.#ask({ service: "9p" });
-    return await NinepClient.connect(this.#fileStream);
+    return await NinepClient.connect(this.#fileStream, { patienceMs: this.#patienceMs });
   }
 
   /** A stream of a service that says first whether it has what was asked for. */
   async #found(ask: Ask, signal: AbortSignal) {
     signal.throwIfAborted();
-    const stream = await this.#ask(ask);
+    const stream = await this.#askNow(ask);
     const abort = () => stream.reset();
     signal.addEventListener("abort", abort, { once: true });
     const lines = new LineReader(stream);
@@ -323,6 +340,8 @@ export class Caller {
       stream.reset();
       throw unreadable(`there is no SSH agent ${id}`);
     }
+    // An agent says nothing until it is asked.
+    stream.patienceMs = undefined;
     return {
       readable: readableOf({ ...bound(stream), read: () => lines.read() }),
       writable: writableOf(stream),

@@ -148,9 +148,19 @@ class AttachedBuild {
   /** The last event: never throws but for a session that is gone. */
   async #build(value: unknown, caller: Caller, control: YamuxStream): Promise<BuildEvent> {
     let sending: Promise<void> = Promise.resolve();
+    let sent = 0;
     const onEvent = (event: BuildEvent) => {
-      sending = sending.then(() => writeLine(control, event));
+      sending = sending.then(() => writeLine(control, event)).then(() => void sent++);
       sending.catch(() => {/* the session's end is told by its signal */});
+    };
+    /** All events are out; a caller that takes none of them is let go. */
+    const told = async () => {
+      let before = sent;
+      const timer = setInterval(() => {
+        if (sent === before) this.#session.lost("the caller takes no events");
+        before = sent;
+      }, PATIENCE_MS);
+      await sending.finally(() => clearInterval(timer));
     };
     const { signal } = this.#gone;
     try {
@@ -164,11 +174,11 @@ class AttachedBuild {
         });
         return await builder.build(request, { onEvent, signal });
       }, signal);
-      await sending;
+      await told();
       return { type: "result", result };
     } catch (error) {
       signal.throwIfAborted();
-      await sending;
+      await told();
       return { type: "error", error: toProblem(describeError(error, this.#context)) };
     }
   }

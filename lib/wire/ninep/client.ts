@@ -55,6 +55,11 @@ interface Pending {
   reject(error: unknown): void;
 }
 
+export interface NinepClientOptions {
+  /** How long questions may wait with no answer to any of them; default for ever. */
+  patienceMs?: number;
+}
+
 export class NinepClient {
   #stream: Duplex;
   #messages: MessageReader;
@@ -65,15 +70,18 @@ export class NinepClient {
   #failure: { error: unknown } | undefined;
   #msize = MAX_MESSAGE;
   #outgoing: Uint8Array[] = [];
+  #patienceMs: number | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
-  private constructor(stream: Duplex) {
+  private constructor(stream: Duplex, { patienceMs }: NinepClientOptions) {
     this.#stream = stream;
+    this.#patienceMs = patienceMs;
     this.#messages = new MessageReader(stream, MAX_MESSAGE);
   }
 
   /** Agrees on the version. Throws `upstream_failed` where the other side speaks something else. */
-  static async connect(stream: Duplex): Promise<NinepClient> {
-    const client = new NinepClient(stream);
+  static async connect(stream: Duplex, options: NinepClientOptions = {}): Promise<NinepClient> {
+    const client = new NinepClient(stream, options);
     void client.#receive();
     const request = new Writer(T.VERSION, NO_TAG).u32(MAX_MESSAGE).text(VERSION);
     const reply = await client.#call(request);
@@ -289,7 +297,20 @@ export class NinepClient {
     // Several fail together; the caller looks at the first.
     for (const reply of replies) reply.catch(() => {});
     if (!this.#failure) this.#send(requests);
+    if (this.#timer === undefined) this.#wait();
     return replies;
+  }
+
+  /** Waits for the next answer, where one is due. */
+  #wait(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#patienceMs === undefined || this.#pending.size === 0) return;
+    const seconds = this.#patienceMs / 1000;
+    this.#timer = setTimeout(
+      () => this.#broken(violation(`no answer for ${seconds} s`)),
+      this.#patienceMs,
+    );
   }
 
   /** What is asked in one turn of the event loop goes out together. */
@@ -322,6 +343,7 @@ export class NinepClient {
         }
         const error = reply.type === RLERROR ? new ServerError(reply.u32()) : undefined;
         this.#pending.delete(reply.tag);
+        this.#wait();
         if (error) pending.reject(error);
         else pending.resolve(reply);
       }
@@ -338,6 +360,7 @@ export class NinepClient {
     };
     for (const { reject } of this.#pending.values()) reject(this.#failure.error);
     this.#pending.clear();
+    clearTimeout(this.#timer);
   }
 }
 

@@ -1,0 +1,104 @@
+/** A caller whose connection lives and who says nothing: every question ends, and with it the build. */
+import assert from "node:assert/strict";
+import { SvcError } from "../../base/errors.ts";
+import { LineReader, writeLine } from "../../wire/lines.ts";
+import { duplexPair } from "../../wire/testing.ts";
+import { PatientStream } from "../../wire/patience.ts";
+import { NinepClient } from "../../wire/ninep/client.ts";
+import type { Duplex } from "../../wire/duplex.ts";
+import { Caller } from "./caller.ts";
+
+const never = new AbortController().signal;
+
+/** `answer` is what the other side does with a stream; by default nothing. */
+function callerOf(answer: (stream: Duplex) => Promise<void> = async () => {}): Caller {
+  return new Caller({
+    open: () => {
+      const [near, far] = duplexPair();
+      void answer(far);
+      return near;
+    },
+    subject: "someone",
+    tooLarge: () => new SvcError("too_large", "too large"),
+    patienceMs: 20,
+  });
+}
+
+async function drain(items: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of items);
+}
+
+const entry = (path: string) =>
+  ({ path, type: "file", mode: 0o644, size: 9, mtime: 0, stamp: "s" }) as const;
+
+Deno.test("a caller that answers nothing: each question ends with a reason", async () => {
+  const caller = callerOf();
+  const tree = caller.tree("context", { identity: "i" });
+  const questions: Record<string, () => Promise<unknown>> = {
+    list: () => drain(tree.entries(never)),
+    files: () => drain(tree.readMany!([entry("a")], never)),
+    "9p": () => drain(tree.read("a", 9, never)),
+    tar: () => caller.archive().getReader().read(),
+    secret: () => caller.secrets(["id"]).get("id", never),
+    ssh: () => caller.agents(["id"]).connect("id", never),
+  };
+  for (const [name, ask] of Object.entries(questions)) {
+    await assert.rejects(ask, (error) => {
+      assert.ok(error instanceof SvcError, name);
+      assert.match(error.message, /for 0\.02 s/, name);
+      return true;
+    });
+  }
+  assert.equal(await tree.unchanged!("digest", never), false);
+  caller.close();
+});
+
+Deno.test("a caller that stops in the middle of an answer", async () => {
+  const caller = callerOf(async (stream) => {
+    const line = await new LineReader(stream).line<{ service: string }>();
+    if (line?.service === "secret") {
+      await writeLine(stream, { found: true });
+      await stream.write(new TextEncoder().encode("hal"));
+    } else await writeLine(stream, ["a", "f", 420, 9, 0, "s"]);
+  });
+  await assert.rejects(drain(caller.tree("context", { identity: "i" }).entries(never)), /list/);
+  await assert.rejects(caller.secrets(["id"]).get("id", never), /secret/);
+});
+
+Deno.test("an agent that was found may take its time", async () => {
+  const caller = callerOf(async (stream) => {
+    const lines = new LineReader(stream);
+    await lines.line();
+    await writeLine(stream, { found: true });
+    await lines.read();
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    await stream.write(new TextEncoder().encode("signed"));
+  });
+  await using agent = await caller.agents(["id"]).connect("id", never);
+  const reader = agent.readable.getReader();
+  const read = reader.read();
+  await agent.writable.getWriter().write(new Uint8Array([1]));
+  assert.equal(new TextDecoder().decode((await read).value), "signed");
+});
+
+Deno.test("9P: no question, no hurry; what comes late breaks nothing", async () => {
+  const [near, far] = duplexPair();
+  // The answer is there before the question: no timer comes in between.
+  const version = [21, 0, 0, 0, 101, 255, 255, 0, 0, 4, 0, 8, 0];
+  await far.write(new Uint8Array([...version, ...new TextEncoder().encode("9P2000.L")]));
+  const client = await NinepClient.connect(near, { patienceMs: 20 });
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  const walk = client.walk(0, []);
+  await assert.rejects(walk, /no answer for 0\.02 s/);
+  await assert.rejects(client.walk(0, []), /no answer for 0\.02 s/);
+});
+
+Deno.test("a stream that nobody reads does not run out of patience", async () => {
+  const [near, far] = duplexPair();
+  const stream = new PatientStream(near, 20, () => new Error("late"));
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  await far.write(new Uint8Array([1]));
+  assert.deepEqual(await stream.read(), new Uint8Array([1]));
+  await assert.rejects(stream.read(), /late/);
+  await assert.rejects(stream.read(), /late/);
+});
