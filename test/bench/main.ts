@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { EXECUTABLE, freePort, runTool, type Server, startServer } from "../e2e/harness.ts";
 import { buildBeside } from "./build.ts";
+import { clientWays } from "./client.ts";
 import { firstAnswer, interleave, median, report, row, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
@@ -165,6 +166,7 @@ async function deploy(): Promise<void> {
 
 const BENCHES: Record<string, () => Promise<void>> = {
   start,
+  client: clientWays,
   memory,
   example,
   build: buildBeside,
