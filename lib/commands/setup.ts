@@ -27,7 +27,8 @@ export function equivalent(name: string, context: Context): string {
     const flag = key === "server"
       ? "server"
       : CONFIG_OPTIONS.find((option) => option.key === FIELD_KEY + key)?.flag ?? key;
-    words.push(`--${flag}`, key === "token" ? "-" : quote(String(value)));
+    if (typeof value === "boolean") words.push(`--${value ? "" : "no-"}${flag}`);
+    else words.push(`--${flag}`, key === "token" ? "-" : quote(String(value)));
   };
   walk(context, []);
   return [...words, "--current"].join(" ");

@@ -1,10 +1,17 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { parse } from "yaml";
 import { svcFake } from "../../test/fixtures/cli.ts";
+import { startKubeStub } from "../../test/peers/kube_stub.ts";
+import type { Context } from "../client/profile/types.ts";
 import { equivalent } from "./setup.ts";
-import { contextOf } from "./setup/steps.ts";
+import { type Answers, contextOf } from "./setup/steps.ts";
 
-async function setup(answers: string[], handler?: (request: Request) => Response) {
+async function setup(
+  answers: string[],
+  handler?: (request: Request) => Response,
+  env: Record<string, string> = {},
+) {
   const folder = await Deno.makeTempDir();
   const server = handler &&
     Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, handler);
@@ -12,7 +19,7 @@ async function setup(answers: string[], handler?: (request: Request) => Response
   const file = join(folder, "config.yaml");
   try {
     const result = await svcFake(["setup"], {
-      env: { SVC_CONFIG: file, SVC_SERVER: "" },
+      env: { SVC_CONFIG: file, SVC_SERVER: "", ...env },
       stdin: answers.map((answer) => answer.replace("URL", url) + "\n").join(""),
     });
     const saved = await Deno.readTextFile(file).catch(() => undefined);
@@ -98,42 +105,153 @@ Deno.test("setup: a failure has its hint, and is mended by other answers, saved,
   assert.match(ended.stderr, /the input has ended/);
 });
 
-Deno.test("setup: every scenario as a context and as a command", () => {
-  const ssh = contextOf({
-    scenario: "ssh",
-    addr: "lab",
-    remoteAddr: "127.0.0.1:5000",
-    auth: "key",
-    identity: "~/.ssh/id",
-  });
-  assert.equal(
-    equivalent("lab", ssh),
-    "svc config set-context lab --ssh-addr lab --ssh-remote-addr 127.0.0.1:5000 " +
-      "--key-auth-identity-file ~/.ssh/id --current",
-  );
-  const cluster = contextOf({
-    scenario: "cluster",
-    namespace: "ns",
-    service: "svc",
-    remotePort: "80",
-    auth: "kube",
-    account: "ci",
-    audience: "svc",
-  });
-  assert.equal(
-    equivalent("a b", cluster),
-    "svc config set-context 'a b' --pf-namespace ns --pf-service svc --pf-remote-port 80 " +
-      "--kube-auth-service-account ci --kube-auth-audience svc --current",
-  );
-  const secure = contextOf({
+/** What the printed command makes of an empty profile. */
+async function byCommand(command: string, stdin: string): Promise<string> {
+  const folder = await Deno.makeTempDir();
+  try {
+    const file = join(folder, "config.yaml");
+    const output = await new Deno.Command("sh", {
+      args: ["-c", `for word in ${command}; do printf '%s\\n' "$word"; done`],
+    }).output();
+    const [svc, ...words] = new TextDecoder().decode(output.stdout).trimEnd().split("\n");
+    assert.equal(svc, "svc");
+    const env = { SVC_CONFIG: file, SVC_SERVER: "" };
+    const { code, stderr } = await svcFake(words, { env, stdin });
+    assert.equal(code, 0, stderr);
+    return await Deno.readTextFile(file);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const FINGERPRINT = `SHA256:${"A".repeat(43)}`;
+
+/** Answers → the context that they make. */
+const SCENARIOS: [name: string, answers: Answers, context: Context][] = [
+  ["local", { scenario: "local", port: "5001", auth: "none" }, { server: "http://localhost:5001" }],
+  ["a token", { scenario: "remote", server: "http://x", auth: "token", token: "t 'x'" }, {
+    server: "http://x",
+    token: "t 'x'",
+  }],
+  ["a CA of its own, a key of the agent", {
     scenario: "remote",
     server: "https://x",
     ca: "/ca.pem",
     auth: "agent",
-    fingerprint: `SHA256:${"A".repeat(43)}`,
+    fingerprint: FINGERPRINT,
+  }, {
+    server: "https://x",
+    tls: { "ca-cert": "/ca.pem" },
+    "key-auth": { "key-fingerprint": FINGERPRINT },
+  }],
+  ["mTLS", {
+    scenario: "remote",
+    server: "https://x",
+    auth: "certificate",
+    clientCert: "/my cert.pem",
+    clientKey: "/key.pem",
+  }, { server: "https://x", tls: { "client-cert": "/my cert.pem", "client-key": "/key.pem" } }],
+  ["an SSH tunnel", {
+    scenario: "ssh",
+    addr: "lab",
+    remoteAddr: "127.0.0.1:5000",
+    tls: "no",
+    auth: "key",
+    identity: "/id",
+  }, {
+    "ssh-tunnel": { addr: "lab", "remote-addr": "127.0.0.1:5000" },
+    "key-auth": { "identity-file": "/id" },
+  }],
+  ["an SSH tunnel to TLS", {
+    scenario: "ssh",
+    addr: "lab:2222",
+    user: "ops",
+    sshKey: "/ssh",
+    remoteAddr: "127.0.0.1:5000",
+    tls: "yes",
+    ca: "/ca.pem",
+    serverName: "svc.example",
+    auth: "none",
+  }, {
+    "ssh-tunnel": {
+      addr: "lab:2222",
+      user: "ops",
+      "remote-addr": "127.0.0.1:5000",
+      "identity-file": "/ssh",
+      "remote-tls": true,
+    },
+    tls: { "ca-cert": "/ca.pem", "server-name": "svc.example" },
+  }],
+  ["a cluster", {
+    scenario: "cluster",
+    kubeContext: "kind",
+    namespace: "ns",
+    service: "svc",
+    remotePort: "80",
+    tls: "yes",
+    serverName: "svc.ns.svc",
+    auth: "kube",
+    account: "ci",
+    audience: "svc",
+  }, {
+    "port-forward": {
+      "kube-context": "kind",
+      namespace: "ns",
+      service: "svc",
+      "remote-port": 80,
+    },
+    tls: { "server-name": "svc.ns.svc" },
+    "kube-auth": { "service-account": "ci", audience: "svc" },
+  }],
+];
+
+for (const [name, answers, context] of SCENARIOS) {
+  Deno.test(`setup: ${name}, and the same context by the command that is printed`, async () => {
+    assert.deepEqual(contextOf(answers), context);
+    const made = await byCommand(equivalent("a b", context), `${context.token ?? ""}\n`);
+    assert.deepEqual(parse(made), { contexts: { "a b": context }, "current-context": "a b" });
   });
-  assert.deepEqual(secure.tls, { "ca-cert": "/ca.pem" });
-  assert.deepEqual(contextOf({ scenario: "local", port: "5001", auth: "none" }), {
-    server: "http://localhost:5001",
-  });
+}
+
+Deno.test("setup: a Service in a cluster by questions, forwarded to; each failure has its hint", async () => {
+  await using api = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, answering);
+  await using kube = await startKubeStub(api.addr.port);
+  const answers = (context: string, service: string, port: string) => [
+    ...["cluster", context, "team", service, port, "no", "token", "s3cret", "mine"],
+  ];
+  const good = await setup(answers("test", "svc", "80"), undefined, kube.env);
+  assert.equal(good.code, 0, good.stderr);
+  assert.match(
+    good.stderr,
+    /ok {7}server: http:\/\/svc\.team:80 .*, through the cluster \(service svc\)/,
+  );
+  assert.match(good.stderr, /ok {7}credential: the server knows you as me/);
+  assert.equal(
+    good.stdout,
+    "svc config set-context mine --pf-kube-context test --pf-namespace team --pf-service svc " +
+      "--pf-remote-port 80 --token - --current\n",
+  );
+  for (
+    const [wrong, said] of [
+      [answers("none", "svc", "80"), /FAILED {3}connection: .*has no context "none".*\n {9}\S/],
+      [answers("test", "no", "80"), /FAILED {3}connection: .*services\/no not found.*\n {9}\S/],
+      [answers("test", "svc", "81"), /FAILED {3}connection: .*it has no port 81, but 80.*\n {9}\S/],
+      [answers("other", "svc", "80"), /FAILED {3}connection: .*\n {9}\S/],
+    ] as const
+  ) {
+    const bad = await setup([...wrong, "quit"], undefined, kube.env);
+    assert.equal(bad.code, 1);
+    assert.match(bad.stderr, said);
+    assert.equal(bad.saved, undefined);
+  }
+});
+
+Deno.test("setup: a token that was given before is not shown when it is asked for again", async () => {
+  const { code, stderr } = await setup(
+    ["2", "URL", "token", "wr0ng", "mine", "again", "", "", "", "s3cret", ""],
+    answering,
+  );
+  assert.equal(code, 0, stderr);
+  assert.match(stderr, /Token \[as before\]: /);
+  assert.ok(!stderr.includes("wr0ng"));
 });

@@ -1,122 +1,12 @@
-/**
- * The rows of SPEC.md's tables PortForward and KubeAuth, against a stand-in for a cluster's API server: it
- * speaks the calls that are used and the WebSocket form of port-forward.
- */
+/** The rows of SPEC.md's tables PortForward and KubeAuth, against a stand-in for a cluster's API server. */
 import assert from "node:assert/strict";
-import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { svcFake } from "../../../test/fixtures/cli.ts";
+import { startKubeStub } from "../../../test/peers/kube_stub.ts";
 import { SvcError } from "../../base/errors.ts";
 import { kubeAccess } from "./kubeconfig.ts";
 import { mintKubeToken } from "./token.ts";
-
-interface Stub {
-  /** "METHOD path" and the authorization of each call. */
-  calls: string[];
-  bodies: unknown[];
-  port: number;
-  /** Ends the forwards that there are. */
-  drop(): void;
-  ready: boolean;
-}
-
-async function cluster(
-  target: number,
-): Promise<Stub & { env: Record<string, string> } & AsyncDisposable> {
-  const folder = await Deno.makeTempDir();
-  const open = new Set<WebSocket>();
-  const stub = { calls: [] as string[], bodies: [] as unknown[], port: 0, ready: true };
-  const pod = (name: string, ready: boolean) => ({
-    metadata: { name },
-    spec: { containers: [{ ports: [{ name: "api", containerPort: target }] }] },
-    status: { phase: "Running", conditions: [{ type: "Ready", status: ready ? "True" : "False" }] },
-  });
-  const forward = (request: Request): Response => {
-    const { socket, response } = Deno.upgradeWebSocket(request, { protocol: "v4.channel.k8s.io" });
-    socket.binaryType = "arraybuffer";
-    let remote: Socket;
-    const send = (channel: number, data: Uint8Array) => {
-      const frame = new Uint8Array(data.length + 1);
-      frame[0] = channel;
-      frame.set(data, 1);
-      if (socket.readyState === WebSocket.OPEN) socket.send(frame);
-    };
-    socket.onopen = () => {
-      open.add(socket);
-      const port = Number(new URL(request.url).searchParams.get("ports"));
-      const head = new Uint8Array([port & 0xff, port >> 8]);
-      send(0, head);
-      send(1, head);
-      remote = connect(port, "127.0.0.1");
-      remote.on("data", (data) => send(0, new Uint8Array(data as Uint8Array)));
-      remote.on("close", () => socket.close());
-      remote.on("error", (error) => send(1, new TextEncoder().encode(error.message)));
-    };
-    socket.onmessage = ({ data }) =>
-      void remote.write(new Uint8Array(data as ArrayBuffer).subarray(1));
-    socket.onclose = () => {
-      open.delete(socket);
-      remote?.destroy();
-    };
-    return response;
-  };
-  const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
-    const { pathname, searchParams } = new URL(request.url);
-    stub.calls.push(`${request.method} ${pathname} ${request.headers.get("authorization")}`);
-    if (pathname.endsWith("/services/svc")) {
-      return Response.json({
-        spec: { selector: { app: "svc" }, ports: [{ port: 80, targetPort: "api" }] },
-      });
-    }
-    if (pathname.endsWith("/pods")) {
-      assert.equal(searchParams.get("labelSelector"), "app=svc");
-      return Response.json({ items: [pod("old", false), pod("svc-1", stub.ready)] });
-    }
-    if (pathname.endsWith("/pods/svc-1/portforward")) return forward(request);
-    if (pathname.endsWith("/serviceaccounts/ci/token")) {
-      stub.bodies.push(await request.json());
-      const expirationTimestamp = new Date(Date.now() + 600_000).toISOString();
-      return Response.json({ status: { token: "of-the-cluster", expirationTimestamp } }, {
-        status: 201,
-      });
-    }
-    return Response.json({ kind: "Status", message: `${pathname} not found` }, { status: 404 });
-  });
-  const config = join(folder, "kube");
-  const named = (server: string, namespace: string) => ({ server, namespace });
-  const contexts = {
-    test: named(`http://127.0.0.1:${server.addr.port}`, "team"),
-    other: named("http://127.0.0.1:9", "x"),
-  };
-  await Deno.writeTextFile(
-    config,
-    stringify({
-      "current-context": "other",
-      contexts: Object.entries(contexts).map(([name, { namespace }]) => ({
-        name,
-        context: { cluster: name, user: "me", namespace },
-      })),
-      clusters: Object.entries(contexts).map(([name, { server }]) => ({
-        name,
-        cluster: { server },
-      })),
-      users: [{ name: "me", user: { token: "kube-token" } }],
-    }),
-  );
-  return Object.assign(stub, {
-    port: server.addr.port,
-    env: { KUBECONFIG: config },
-    drop: () => {
-      for (const socket of open) socket.close();
-    },
-    async [Symbol.asyncDispose]() {
-      for (const socket of open) socket.close();
-      await server.shutdown();
-      await Deno.remove(folder, { recursive: true });
-    },
-  });
-}
 
 async function backend(answer: (request: Request) => Response) {
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, answer);
@@ -138,7 +28,7 @@ const forward = { "kube-context": "test", service: "svc", "remote-port": 80 };
 
 Deno.test("PortForward rows: kube-context, namespace, service, remote-port by a ready pod and its named port", async () => {
   await using api = await backend(() => Response.json({ version: "in the cluster" }));
-  await using kube = await cluster(api.port);
+  await using kube = await startKubeStub(api.port);
   const good = await svc(["info"], { "port-forward": forward }, kube.env);
   assert.equal(good.code, 0, good.stderr);
   assert.match(good.stdout, /in the cluster/);
@@ -172,7 +62,7 @@ Deno.test("PortForward rows: kube-context, namespace, service, remote-port by a 
 Deno.test("PortForward: a forward that breaks is opened again for the next call", async () => {
   let calls = 0;
   await using api = await backend(() => Response.json(++calls));
-  await using kube = await cluster(api.port);
+  await using kube = await startKubeStub(api.port);
   const { openWay } = await import("../transport/open.ts");
   const { createClient } = await import("../client.ts");
   const { NOBODY } = await import("../prompt.ts");
@@ -197,7 +87,7 @@ Deno.test("PortForward: a forward that breaks is opened again for the next call"
 });
 
 Deno.test("KubeAuth rows: kube-context, namespace, service-account, audience, expiration-seconds", async () => {
-  await using kube = await cluster(1);
+  await using kube = await startKubeStub(1);
   const settings = {
     "kube-context": "test",
     "service-account": "ci",
@@ -229,7 +119,7 @@ Deno.test("kube-auth's token is what the server is sent; the cluster of port-for
     seen.push(request.headers.get("authorization"));
     return Response.json({});
   });
-  await using kube = await cluster(api.port);
+  await using kube = await startKubeStub(api.port);
   const context = { "port-forward": forward, "kube-auth": { "service-account": "ci" } };
   const { code, stderr } = await svc(["info"], context, kube.env);
   assert.equal(code, 0, stderr);

@@ -61,9 +61,10 @@ export function plainAsk(io: Io): Ask {
         await io.stderr.write(`answer with 1 to ${choices.length}, or ${BACK} to go back\n`);
       }
     },
-    async text(question, { initial, check } = {}) {
+    async text(question, { initial, check, secret } = {}) {
+      const shown = initial && ` [${secret ? "as before" : initial}]`;
       for (;;) {
-        await io.stderr.write(`${question}${initial ? ` [${initial}]` : ""}: `);
+        await io.stderr.write(`${question}${shown ?? ""}: `);
         const answer = await line() || initial || "";
         if (answer === BACK) return BACK;
         const why = check?.(answer);

@@ -22,6 +22,12 @@ const choice = (value: string, label: string): Choice => ({ value, label });
 
 const on = (scenario: string) => (answers: Answers) => answers.scenario === scenario;
 
+/** The server's own listener speaks TLS. */
+function secure({ scenario, server = "", tls }: Answers): boolean {
+  if (scenario === "remote") return server.startsWith("https:");
+  return (scenario === "ssh" || scenario === "cluster") && tls === "yes";
+}
+
 const STEPS: readonly Step[] = [
   {
     key: "scenario",
@@ -36,18 +42,24 @@ const STEPS: readonly Step[] = [
   },
   { key: "port", question: "Its port", when: on("local"), initial: () => "5000" },
   { key: "server", question: "Its URL", when: on("remote"), initial: () => "https://" },
-  {
-    key: "ca",
-    question: "File of its CA certificate (empty: the system's trust)",
-    when: (answers) => on("remote")(answers) && (answers.server ?? "").startsWith("https:"),
-    optional: true,
-  },
   { key: "addr", question: "Host: an alias of ssh_config, or host[:port]", when: on("ssh") },
   {
     key: "remoteAddr",
     question: "The server's address as that host sees it",
     when: on("ssh"),
     initial: () => "127.0.0.1:5000",
+  },
+  {
+    key: "user",
+    question: "Login user (empty: what ssh_config says, else yours)",
+    when: on("ssh"),
+    optional: true,
+  },
+  {
+    key: "sshKey",
+    question: "Private key to log in with (empty: your agent's and ssh_config's)",
+    when: on("ssh"),
+    optional: true,
   },
   {
     key: "kubeContext",
@@ -64,6 +76,26 @@ const STEPS: readonly Step[] = [
     initial: () => "5000",
   },
   {
+    key: "tls",
+    question: "Does the server itself speak TLS there?",
+    choices: () => [choice("no", "no, plain HTTP"), choice("yes", "yes, HTTPS")],
+    when: (answers) => on("ssh")(answers) || on("cluster")(answers),
+    initial: () => "no",
+  },
+  {
+    key: "ca",
+    question: "File of its CA certificate (empty: the system's trust)",
+    when: secure,
+    optional: true,
+  },
+  {
+    key: "serverName",
+    question: "Name that its certificate is for",
+    when: (answers) => secure(answers) && !on("remote")(answers),
+    initial: ({ scenario, addr, service, namespace }) =>
+      scenario === "cluster" ? `${service}.${namespace}.svc` : (addr ?? "").replace(/:\d+$/, ""),
+  },
+  {
     key: "auth",
     question: "How do you prove who you are?",
     choices: (answers) => [
@@ -71,6 +103,7 @@ const STEPS: readonly Step[] = [
       choice("token", "with a token"),
       choice("key", "with an SSH key in a file"),
       choice("agent", "with a key of my SSH agent"),
+      ...(secure(answers) ? [choice("certificate", "with a client certificate (mTLS)")] : []),
       ...(answers.scenario === "cluster"
         ? [choice("kube", "with a ServiceAccount of the cluster")]
         : []),
@@ -88,6 +121,16 @@ const STEPS: readonly Step[] = [
     key: "fingerprint",
     question: "Fingerprint of the key (ssh-add -l shows it)",
     when: (answers) => answers.auth === "agent",
+  },
+  {
+    key: "clientCert",
+    question: "File of the client certificate",
+    when: (answers) => answers.auth === "certificate",
+  },
+  {
+    key: "clientKey",
+    question: "File of its private key",
+    when: (answers) => answers.auth === "certificate",
   },
   { key: "account", question: "ServiceAccount", when: (answers) => answers.auth === "kube" },
   {
@@ -108,10 +151,16 @@ function nameOf({ scenario, server, addr, service }: Answers): string {
 function endpointOf(a: Answers): Context {
   switch (a.scenario) {
     case "remote":
-      return { server: a.server, ...(a.ca && { tls: { "ca-cert": a.ca } }) };
+      return { server: a.server };
     case "ssh":
       return {
-        "ssh-tunnel": { addr: a.addr, ...(a.remoteAddr && { "remote-addr": a.remoteAddr }) },
+        "ssh-tunnel": {
+          addr: a.addr,
+          ...(a.user && { user: a.user }),
+          ...(a.remoteAddr && { "remote-addr": a.remoteAddr }),
+          ...(a.sshKey && { "identity-file": a.sshKey }),
+          ...(secure(a) && { "remote-tls": true }),
+        },
       };
     case "cluster":
       return {
@@ -144,9 +193,24 @@ function credentialOf(a: Answers): Context {
   }
 }
 
+function tlsOf(a: Answers): Context {
+  const certificate = a.auth === "certificate" && a.clientCert;
+  const tls = secure(a)
+    ? {
+      ...(a.ca && { "ca-cert": a.ca }),
+      ...(a.scenario !== "remote" && a.serverName && { "server-name": a.serverName }),
+      ...(certificate && { "client-cert": certificate, "client-key": a.clientKey }),
+    }
+    : {};
+  return Object.keys(tls).length > 0 ? { tls } : {};
+}
+
 /** Throws `config_invalid` for answers that make no context. */
 export function contextOf(answers: Answers): Context {
-  return checkContext({ ...endpointOf(answers), ...credentialOf(answers) }, "the answers");
+  return checkContext(
+    { ...endpointOf(answers), ...tlsOf(answers), ...credentialOf(answers) },
+    "the answers",
+  );
 }
 
 /** What is wrong with one answer: what the field that it makes says. */
