@@ -160,8 +160,11 @@ const stages = (count: number): Files => ({
 Deno.test("independent steps run at once, but never more than allowed", async () => {
   let now = 0;
   let most = 0;
+  const both = Promise.withResolvers<void>();
   await using fixture = await open(async () => {
     most = Math.max(most, ++now);
+    if (now === 2) both.resolve();
+    await both.promise;
     await new Promise((resolve) => setTimeout(resolve, 30));
     now--;
     return 0;
@@ -173,9 +176,12 @@ Deno.test("independent steps run at once, but never more than allowed", async ()
 
 Deno.test("the first failure cancels the rest and is what is told", async () => {
   const cancelled: string[] = [];
+  let begun = 0;
+  const all = Promise.withResolvers<void>();
   await using fixture = await open(async (step, signal) => {
+    if (++begun === 3) all.resolve();
     if (command(step) === "step 1") {
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await all.promise;
       return 7;
     }
     const code = await untilAborted(signal);

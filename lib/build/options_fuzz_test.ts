@@ -12,9 +12,10 @@ import {
   parseCacheFrom,
   parseCacheTo,
 } from "../api/build_cache_spec.ts";
+import { runs } from "../../test/fixtures/property.ts";
 import { formatOutput, parseOutput } from "../api/build_output.ts";
 
-const RUNS = { numRuns: 500 };
+const RUNS = runs(500);
 
 const key = fc.stringMatching(/^[a-z][a-z-]{0,8}$/);
 const field = fc.oneof(fc.tuple(key), fc.tuple(key, fc.string()));

@@ -178,9 +178,8 @@ async function large({ path, svc }: Fixture) {
   return { image, layer: image.layers[0] };
 }
 
-/** Serves the layer's first `count` bytes and is silent then; `arrived` when they are on their way. */
+/** Serves the layer's first `count` bytes and is silent then. */
 function stall(registry: FakeRegistry, size: number, count: number) {
-  const { promise, resolve } = Promise.withResolvers<void>();
   registry.serveBlob = (bytes, request) => {
     if (bytes.length !== size || request.headers.has("range")) return answerRange(bytes, request);
     let sent = 0;
@@ -191,13 +190,19 @@ function stall(registry: FakeRegistry, size: number, count: number) {
           sent += 65536;
           return;
         }
-        setTimeout(resolve, 300);
         await new Promise(() => {});
       },
     });
     return new Response(body, { headers: { "content-length": String(size) } });
   };
-  return promise;
+}
+
+/** Waits until there is a file with at least `size` bytes in it: an archive's may have a hole. */
+async function grown(path: string, size: number): Promise<void> {
+  const written = async () => (await Deno.stat(path).catch(() => undefined))?.blocks ?? 0;
+  while (await written() * 512 < size) {
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }
 
 for (const kind of ["oci", "oci-archive", "docker-archive"]) {
@@ -206,8 +211,11 @@ for (const kind of ["oci", "oci-archive", "docker-archive"]) {
       const { registry, svc, path } = fixture;
       const { image, layer } = await large(fixture);
       const abort = new AbortController();
-      stall(registry, layer.size, 3 * 1024 * 1024)
-        .then(() => abort.abort(interruption("SIGINT")));
+      stall(registry, layer.size, 3 * 1024 * 1024);
+      const kept = kind === "oci"
+        ? path(`out/.partial/${layer.digest.replace(":", "-")}`)
+        : path("out.partial");
+      grown(kept, 2_500_000).then(() => abort.abort(interruption("SIGINT")));
       const place = `${kind}:${path("out")}`;
       const stopped = await svc(["pull", "app:v1", place], abort.signal);
       assert.equal(stopped.code, 130, stopped.stderr);

@@ -88,6 +88,7 @@ Deno.test("listener: an empty body and a streamed one", async () => {
 });
 
 Deno.test("listener: a client that goes away aborts the request's signal, an answered one does not", async () => {
+  const begun = Promise.withResolvers<void>();
   const aborted = Promise.withResolvers<void>();
   let spurious = false;
   await withServer(
@@ -97,6 +98,7 @@ Deno.test("listener: a client that goes away aborts the request's signal, an ans
         return new Response("done");
       }
       request.signal.addEventListener("abort", () => aborted.resolve());
+      begun.resolve();
       await aborted.promise;
       return new Response(null);
     },
@@ -104,7 +106,7 @@ Deno.test("listener: a client that goes away aborts the request's signal, an ans
       await (await fetch(`${base}/quick`)).text();
       const controller = new AbortController();
       const request = fetch(`${base}/slow`, { signal: controller.signal });
-      setTimeout(() => controller.abort(), 20);
+      begun.promise.then(() => controller.abort());
       await assert.rejects(request);
       await aborted.promise;
       assert.equal(spurious, false);

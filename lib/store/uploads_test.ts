@@ -5,15 +5,32 @@ import { Uploads } from "./uploads.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-/** Gives one chunk and then neither more nor an end, as a connection does that died unnoticed. */
-function stuck(text: string): ReadableStream<Uint8Array> {
-  return new ReadableStream({ start: (controller) => controller.enqueue(bytes(text)) });
+/**
+ * Gives one chunk and then neither more nor an end, as a connection does that died unnoticed; `taken` when
+ * the chunk was dealt with.
+ */
+function stuck(text: string): { stream: ReadableStream<Uint8Array>; taken: Promise<void> } {
+  const { promise: taken, resolve } = Promise.withResolvers<void>();
+  let given = false;
+  const stream = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (!given) {
+        given = true;
+        return controller.enqueue(bytes(text));
+      }
+      resolve();
+      return new Promise(() => {});
+    },
+  }, { highWaterMark: 0 });
+  return { stream, taken };
 }
 
 Deno.test("an append that stands still gives way to a newer one, and keeps what it had", async () => {
   const uploads = new Uploads(openMemStore(), 30);
   const upload = await uploads.start("a");
-  const dead = assert.rejects(upload.append(stuck("hello ")), { code: "conflict" });
+  const hello = stuck("hello ");
+  const dead = assert.rejects(upload.append(hello.stream), { code: "conflict" });
+  await hello.taken;
   const again = await uploads.open("a", upload.id);
   const body = ReadableStream.from([bytes("world")]);
   assert.equal(await again!.append(body), 11);
@@ -24,8 +41,9 @@ Deno.test("an append that stands still gives way to a newer one, and keeps what 
 Deno.test("a cancelled upload ends its running append", async () => {
   const uploads = new Uploads(openMemStore());
   const upload = await uploads.start("a");
-  const running = assert.rejects(upload.append(stuck("x")), { code: "blob_upload_unknown" });
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  const body = stuck("x");
+  const running = assert.rejects(upload.append(body.stream), { code: "blob_upload_unknown" });
+  await body.taken;
   await upload.abort();
   await running;
   assert.equal(await uploads.open("a", upload.id), undefined);
@@ -34,8 +52,9 @@ Deno.test("a cancelled upload ends its running append", async () => {
 Deno.test("closing ends running appends and keeps the uploads", async () => {
   const uploads = new Uploads(openMemStore());
   const upload = await uploads.start("a");
-  const running = assert.rejects(upload.append(stuck("abc")), { code: "unavailable" });
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  const body = stuck("abc");
+  const running = assert.rejects(upload.append(body.stream), { code: "unavailable" });
+  await body.taken;
   await uploads.close();
   await running;
   assert.equal((await uploads.open("a", upload.id))?.offset, 3);

@@ -6,6 +6,7 @@ import type { Digest } from "../../../lib/oci/types.ts";
 import { blobKey } from "../../../lib/store/keys.ts";
 import { Uploads } from "../../../lib/store/uploads.ts";
 import { MemoryBucket, MemoryService } from "../../../test/fixtures/memory_bucket.ts";
+import { runs } from "../../../test/fixtures/property.ts";
 import { openBucket } from "./store.ts";
 import { PART } from "./upload_state.ts";
 
@@ -81,6 +82,6 @@ Deno.test("bucket: an upload's requests may reach any server of a bucket, and an
       assert.equal(`sha256:${hash.digest("hex")}`, digest);
       for (const { uploads } of servers) assert.equal(await uploads.open("a/b", id), undefined);
     }),
-    { numRuns: Number(Deno.env.get("SVC_TEST_RUNS") ?? 12) },
+    runs(12),
   );
 });

@@ -1,6 +1,7 @@
 /** Whatever the text: a tree or an SvcError, in time. */
 import assert from "node:assert/strict";
 import fc from "fast-check";
+import { runs } from "../../../test/fixtures/property.ts";
 import { SvcError } from "../../base/errors.ts";
 import { expand, expandWords, scopeOf, variablesOf } from "./expand.ts";
 import { parseIgnore } from "./ignore.ts";
@@ -79,7 +80,7 @@ Deno.test("any text parses or is refused with a line", () => {
         }
       }
     }),
-    { numRuns: 3000 },
+    runs(3000),
   );
 });
 
@@ -91,7 +92,7 @@ Deno.test("an accepted file means the same with CRLF and a byte-order mark", () 
       const other = attempt(() => parseDockerfile(`\uFEFF${source.replaceAll("\n", "\r\n")}`));
       assert.deepEqual(other, plain);
     }),
-    { numRuns: 500 },
+    runs(500),
   );
 });
 
@@ -106,7 +107,7 @@ Deno.test("any word expands or is refused", () => {
       for (const name of expansion.used) assert.ok(names.includes(name));
       for (const name of expansion.unset) assert.ok(expansion.used.includes(name));
     }),
-    { numRuns: 5000 },
+    runs(5000),
   );
 });
 
@@ -122,6 +123,7 @@ Deno.test("a value in single quotes comes through unchanged", () => {
       assert.ok(env.kind === "env");
       assert.equal(expand(env.pairs[0].value, scopeOf({})).value, line.replaceAll("'", ""));
     }),
+    runs(100),
   );
 });
 
@@ -142,7 +144,7 @@ Deno.test("any pattern matches, does not, or is refused", () => {
         if (ignore.canSkipDir(parts.slice(0, depth).join("/"))) assert.ok(excluded);
       }
     }),
-    { numRuns: 5000 },
+    runs(5000),
   );
 });
 

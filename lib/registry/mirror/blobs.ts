@@ -21,12 +21,13 @@ export class MirrorBlobs {
   #context: MirrorContext;
   #stats = new Flights<Info | undefined>();
   /** By repository and digest; undefined stands for "not there". */
-  #known = new Recent<{ info?: Info }>();
+  #known: Recent<{ info?: Info }>;
   /** By digest, since blobs are shared by all repositories, and by the way that requests came. */
   #landing = new Map<string, Promise<BlobFlight | undefined>>();
 
   constructor(context: MirrorContext) {
     this.#context = context;
+    this.#known = new Recent(context.now);
   }
 
   async stat(

@@ -133,7 +133,7 @@ export async function mirrored(
     log: silent,
     freshMs: 0,
     pauseMs: 0,
-    revalidateMs: 500,
+    revalidateMs: 60_000,
     ...options,
     store,
     objects,

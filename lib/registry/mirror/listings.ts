@@ -35,10 +35,11 @@ export async function* merged<T>(
 export class MirrorListings {
   #context: MirrorContext;
   /** Repositories that the upstream was seen to have. */
-  #there = new Recent<boolean>();
+  #there: Recent<boolean>;
 
   constructor(context: MirrorContext) {
     this.#context = context;
+    this.#there = new Recent(context.now);
   }
 
   /** What the upstream lists, as far as it can be asked. */

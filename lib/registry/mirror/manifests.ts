@@ -30,13 +30,15 @@ export class MirrorManifests {
   #blobs: MirrorBlobs;
   #records: TagRecords;
   #flights = new Flights<ResolvedManifest | undefined>();
-  #seen = new Recent<Seen>();
-  #missing = new Recent<true>();
+  #seen: Recent<Seen>;
+  #missing: Recent<true>;
   /** By repository: a push and what comes from upstream do not tag at once. */
   #locks = new KeyedMutex();
 
   constructor(context: MirrorContext, blobs: MirrorBlobs) {
     this.#context = context;
+    this.#seen = new Recent(context.now);
+    this.#missing = new Recent(context.now);
     this.#blobs = blobs;
     this.#records = new TagRecords(context.objects);
   }

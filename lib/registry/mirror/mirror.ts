@@ -21,6 +21,7 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
   const { store, objects, cache, spool, log } = options;
   const end = new AbortController();
   const pauseMs = options.pauseMs ?? 5_000;
+  const now = options.now ?? (() => performance.now());
   const context: MirrorContext = {
     store,
     objects,
@@ -28,9 +29,10 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
     spool,
     log,
     pauseMs,
+    now,
     freshMs: options.freshMs ?? 30_000,
     revalidateMs: options.revalidateMs ?? 5_000,
-    upstreams: new Upstreams(options.upstreams, { pauseMs, log }),
+    upstreams: new Upstreams(options.upstreams, { pauseMs, log, now }),
     life: end.signal,
   };
   try {

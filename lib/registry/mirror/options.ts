@@ -24,6 +24,8 @@ export interface MirrorOptions {
    * stale, a probe is answered "not there". Default 5000.
    */
   revalidateMs?: number;
+  /** Milliseconds on a clock that never goes back; default `performance.now`. */
+  now?: () => number;
 }
 
 /** What the parts of one mirror share. */

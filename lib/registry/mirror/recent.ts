@@ -2,12 +2,12 @@
 export class Recent<V> {
   #entries = new Map<string, { value: V; until: number }>();
 
-  constructor(private readonly limit = 10_000) {}
+  constructor(private readonly now: () => number, private readonly limit = 10_000) {}
 
   get(key: string): V | undefined {
     const entry = this.#entries.get(key);
     if (!entry) return undefined;
-    if (entry.until > performance.now()) return entry.value;
+    if (entry.until > this.now()) return entry.value;
     this.#entries.delete(key);
     return undefined;
   }
@@ -15,7 +15,7 @@ export class Recent<V> {
   /** For `ms` milliseconds. */
   set(key: string, value: V, ms: number): void {
     this.#entries.delete(key);
-    this.#entries.set(key, { value, until: performance.now() + ms });
+    this.#entries.set(key, { value, until: this.now() + ms });
     if (this.#entries.size <= this.limit) return;
     const [oldest] = this.#entries.keys();
     this.#entries.delete(oldest);

@@ -54,11 +54,12 @@ class Health {
     readonly upstream: Upstream,
     private readonly pauseMs: number,
     private readonly log: Logger,
+    private readonly now: () => number,
   ) {}
 
   async ask<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     // An upstream that hangs would otherwise hold up every request for as long as one.
-    if (performance.now() < this.#until) throw this.#error;
+    if (this.now() < this.#until) throw this.#error;
     try {
       const answer = await work();
       this.#error = undefined;
@@ -69,7 +70,7 @@ class Health {
         this.log.warn("an upstream cannot be asked", { host: this.upstream.host, error });
       }
       this.#error = error;
-      this.#until = performance.now() + this.pauseMs;
+      this.#until = this.now() + this.pauseMs;
       throw error;
     }
   }
@@ -110,10 +111,14 @@ export class Upstreams {
   readonly name = instanceName();
   #rules: Health[];
 
-  constructor(upstreams: readonly Upstream[], options: { pauseMs: number; log: Logger }) {
+  constructor(
+    upstreams: readonly Upstream[],
+    options: { pauseMs: number; log: Logger; now?: () => number },
+  ) {
+    const { pauseMs, log, now = () => performance.now() } = options;
     this.#rules = upstreams
       .toSorted((a, b) => (b.prefix ?? "").length - (a.prefix ?? "").length)
-      .map((upstream) => new Health(upstream, options.pauseMs, options.log));
+      .map((upstream) => new Health(upstream, pauseMs, log, now));
   }
 
   /**
