@@ -8,6 +8,7 @@ import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { ClientCertificates } from "./http/client_certificates.ts";
 import { serveConnection } from "./http/connection.ts";
 import type { Handler } from "./http/exchange.ts";
 import { serveMessage, serveUpgrade } from "./http/node.ts";
@@ -35,7 +36,10 @@ export interface Listener {
   shutdown(): Promise<void>;
   /** Ends at once, cutting what is in flight. Fine after either. */
   close(): Promise<void>;
-  /** Handshakes from now on use this; open connections stay as they are. Only where `tls` was given. */
+  /**
+   * Handshakes from now on use this; open connections stay, and their clients' certificates have to verify
+   * with it. Only where `tls` was given.
+   */
   setTls?(material: TlsMaterial): void;
 }
 
@@ -77,7 +81,9 @@ const REFUSED_MS = 1000;
  */
 export async function listen(options: ListenOptions, handler: Handler): Promise<Listener> {
   const label = options.label ?? `${options.hostname ?? ""}:${options.port}`;
-  const peers = new Peers({ ...LIMITS, ...options.limits });
+  const { clientCa } = options.tls ?? {};
+  const certificates = clientCa === undefined ? undefined : new ClientCertificates(clientCa);
+  const peers = new Peers({ ...LIMITS, ...options.limits }, certificates);
   const scheme = options.tls ? "https" : "http";
   const serving = { handler, peers, scheme } as const;
   const secure = options.tls &&
@@ -123,7 +129,10 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   const closed = new Promise<void>((resolve) => http.once("close", () => resolve()));
   return {
     address: { hostname: address.address, port: address.port },
-    setTls: secure && ((material) => secure.setSecureContext(secureOptions(material))),
+    setTls: secure && ((material) => {
+      secure.setSecureContext(secureOptions(material));
+      if (material.clientCa !== undefined) certificates?.replace(material.clientCa);
+    }),
     async shutdown() {
       http.close();
       endHandshakes();

@@ -13,7 +13,7 @@ import {
 import type { WellKnown } from "../../lib/api/info.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
-import { makeAuthority, makeCertificate } from "../peers/pki.ts";
+import { makeAuthority } from "../peers/pki.ts";
 import { e2eTest, EXECUTABLE, freePort, runTool, type Server, startServer } from "./harness.ts";
 
 const TOKEN = "e2e-static-token-9f2c41d8";
@@ -218,10 +218,10 @@ e2eTest("HTTPS with client certificates, replaced while it serves", {
 }, async () => {
   await withFolder(async (folder) => {
     const ca = await makeAuthority(folder, "ca");
-    const server = await makeCertificate(folder, "server", ca);
-    const alice = await makeCertificate(folder, "alice", ca);
+    const server = await ca.issue("server");
+    const alice = await ca.issue("alice");
     const foreign = await makeAuthority(folder, "foreign");
-    const mallory = await makeCertificate(folder, "mallory", foreign);
+    const mallory = await foreign.issue("mallory");
     const port = freePort();
     const child = new Deno.Command(EXECUTABLE, {
       args: [
@@ -266,7 +266,7 @@ e2eTest("HTTPS with client certificates, replaced while it serves", {
       const asMallory = ["--cert", mallory.cert, "--key", mallory.key];
       assert.equal((await curl(info, ...status, ...asMallory)).stdout, "401");
       const before = await serial();
-      const next = await makeCertificate(folder, "next", ca);
+      const next = await ca.issue("next");
       await Deno.writeTextFile(server.cert, "rubbish");
       await until(() => Promise.resolve(/last good ones stay in use/.test(log)));
       assert.equal(await serial(), before);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import { makeAuthority } from "../peers/openssl_ca.ts";
+import { makeAuthority } from "../peers/pki.ts";
 import { makeKey, type Sshd, startAgent, startSshd } from "../peers/sshd.ts";
 import { e2eTest, freePort, type RunOutput, svc } from "./harness.ts";
 
@@ -212,10 +212,10 @@ e2eTest(
         user: "root",
         "known-hosts": known,
       };
-      const tls = { "ca-cert": authority.ca, "server-name": "svc.example" };
+      const tls = { "ca-cert": authority.cert, "server-name": "svc.example" };
       good(await at.info({ ...base, "remote-tls": true }, { tls }));
       bad(
-        await at.info({ ...base, "remote-tls": true }, { tls: { "ca-cert": authority.ca } }),
+        await at.info({ ...base, "remote-tls": true }, { tls: { "ca-cert": authority.cert } }),
         /127\.0\.0\.1/,
       );
       const locked = join(home, "locked");

@@ -1,77 +1,120 @@
 /** Certificate authorities and certificates, made by openssl as an operator makes them. */
 import { join } from "node:path";
 
+/** Paths of PEM files. */
 export interface Pair {
-  /** Paths of PEM files. */
-  cert: string;
-  key: string;
+  readonly cert: string;
+  readonly key: string;
 }
+
+export interface IssueOptions {
+  /** "/CN=alice"; default: the name as CommonName. */
+  subject?: string;
+  /** subjectAltName entries; default: those of this machine's loopback interface. */
+  names?: readonly string[];
+  /** extendedKeyUsage: "clientAuth", "serverAuth"; default: for both. */
+  usage?: string;
+  /** "YYYYMMDDHHMMSSZ"; default: from now, for a month. */
+  notBefore?: string;
+  notAfter?: string;
+}
+
+export interface Authority extends Pair {
+  /** Issues `folder/NAME.pem` and `.key`. */
+  issue(name: string, options?: IssueOptions): Promise<Pair>;
+  /** An authority under this one. */
+  subordinate(name: string): Promise<Authority>;
+}
+
+const DAYS = "30";
+const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
 
 async function openssl(folder: string, ...args: string[]): Promise<void> {
-  const { success, stderr } = await new Deno.Command("openssl", { args, cwd: folder }).output();
-  if (!success) throw new Error(`openssl ${args[0]}: ${new TextDecoder().decode(stderr)}`);
+  const { success, stderr } = await new Deno.Command("openssl", {
+    args,
+    cwd: folder,
+    stdin: "null",
+    stdout: "null",
+    stderr: "piped",
+  }).output();
+  if (!success) throw new Error(`openssl ${args.join(" ")}: ${new TextDecoder().decode(stderr)}`);
 }
-
-const NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
 
 const pairOf = (folder: string, name: string): Pair => ({
   cert: join(folder, `${name}.pem`),
   key: join(folder, `${name}.key`),
 });
 
-/** A self-signed authority, `folder/NAME.pem` and `.key`. */
-export async function makeAuthority(folder: string, name: string): Promise<Pair> {
+/** A self-signed authority, `folder/NAME.pem` and `.key`. Needs openssl. */
+export async function makeAuthority(folder: string, name = "ca"): Promise<Authority> {
   const { cert, key } = pairOf(folder, name);
   await openssl(
     folder,
     ...["req", "-x509", ...NEW_KEY, "-keyout", key, "-out", cert],
-    ...["-days", "3", "-subj", `/CN=${name}`],
+    ...["-days", DAYS, "-subj", `/CN=${name}`],
   );
-  return { cert, key };
+  return authorityOf(folder, name);
 }
 
-export interface LeafOptions {
-  /** "/CN=alice"; default: the name as CommonName. */
-  subject?: string;
-  /** Ended a day ago. */
-  expired?: boolean;
-}
-
-/** A certificate for localhost and 127.0.0.1, or a client's: it serves for both. */
-export async function makeCertificate(
-  folder: string,
-  name: string,
-  authority: Pair,
-  { subject = `/CN=${name}`, expired = false }: LeafOptions = {},
-): Promise<Pair> {
-  const { cert, key } = pairOf(folder, name);
-  const request = join(folder, `${name}.csr`);
-  await openssl(
-    folder,
-    ...["req", ...NEW_KEY, "-keyout", key, "-out", request, "-subj", subject],
-  );
-  const extensions = join(folder, `${name}.ext`);
-  await Deno.writeTextFile(extensions, "subjectAltName=DNS:localhost,IP:127.0.0.1\n");
-  const day = (offset: number) =>
-    new Date(Date.now() + offset * 86_400_000).toISOString().replace(/[-:T]|\.\d+/g, "");
+function authorityOf(folder: string, name: string): Authority {
+  const own = pairOf(folder, name);
   // `x509 -days` takes no past; `ca` takes dates, and wants its little database.
-  const database = join(folder, `${name}.db`);
-  await Deno.writeTextFile(database, "");
-  const config = join(folder, `${name}.cnf`);
-  await Deno.writeTextFile(
-    config,
-    `[ca]\ndefault_ca=d\n[d]\ndatabase=${database}\nnew_certs_dir=${folder}\nrand_serial=yes\n` +
-      `default_md=sha256\npolicy=p\nunique_subject=no\n[p]\ncommonName=optional\n` +
-      `organizationName=optional\n`,
-  );
-  await openssl(
-    folder,
-    ...["ca", "-batch", "-notext", "-config", config, "-cert", authority.cert],
-    ...["-keyfile", authority.key, "-in", request, "-out", cert, "-extfile", extensions],
-    ...["-startdate", day(-2), "-enddate", day(expired ? -1 : 3)],
-  );
-  return { cert, key };
+  const config = (leaf: string) =>
+    `[ca]\ndefault_ca=d\n[d]\ndatabase=${leaf}.db\nnew_certs_dir=.\nrand_serial=yes\n` +
+    `default_md=sha256\npolicy=p\ndefault_days=${DAYS}\nunique_subject=no\n` +
+    `[p]\ncommonName=optional\norganizationName=optional\n`;
+  const sign = async (
+    leaf: string,
+    { subject = `/CN=${leaf}`, extensions, dates = [] }: {
+      subject?: string;
+      extensions: string[];
+      dates?: string[];
+    },
+  ) => {
+    const { cert, key } = pairOf(folder, leaf);
+    const files = {
+      [`${leaf}.db`]: "",
+      [`${leaf}.cnf`]: config(leaf),
+      [`${leaf}.ext`]: `${extensions.join("\n")}\n`,
+    };
+    for (const [file, text] of Object.entries(files)) {
+      await Deno.writeTextFile(join(folder, file), text);
+    }
+    const request = ["-keyout", key, "-out", `${leaf}.csr`, "-subj", subject];
+    await openssl(folder, "req", ...NEW_KEY, ...request);
+    await openssl(
+      folder,
+      ...["ca", "-batch", "-notext", "-config", `${leaf}.cnf`, "-extfile", `${leaf}.ext`],
+      ...["-cert", own.cert, "-keyfile", own.key, "-in", `${leaf}.csr`, "-out", cert, ...dates],
+    );
+  };
+  return {
+    ...own,
+    async issue(leaf, { subject, names = LOOPBACK, usage = BOTH, notBefore, notAfter } = {}) {
+      await sign(leaf, {
+        subject,
+        extensions: [`subjectAltName=${names.join(",")}`, `extendedKeyUsage=${usage}`],
+        dates: [
+          ...notBefore ? ["-startdate", notBefore] : [],
+          ...notAfter ? ["-enddate", notAfter] : [],
+        ],
+      });
+      return pairOf(folder, leaf);
+    },
+    async subordinate(leaf) {
+      await sign(leaf, {
+        extensions: ["basicConstraints=critical,CA:true", "keyUsage=keyCertSign"],
+      });
+      return authorityOf(folder, leaf);
+    },
+  };
 }
+
+const LOOPBACK = ["DNS:localhost", "IP:127.0.0.1"];
+const BOTH = "serverAuth,clientAuth";
+
+/** A time long ago, for certificates whose time is over. */
+export const EXPIRED = { notBefore: "20200101000000Z", notAfter: "20200201000000Z" };
 
 /** True where openssl is there; under CI=true it has to be. */
 export function hasOpenssl(): boolean {

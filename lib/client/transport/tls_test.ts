@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { join } from "node:path";
-import { makeAuthority } from "../../../test/peers/openssl_ca.ts";
+import { makeAuthority } from "../../../test/peers/pki.ts";
 import { requireTools } from "../../../test/e2e/harness.ts";
 import { SvcError } from "../../base/errors.ts";
 import { createClient } from "../client.ts";
@@ -83,15 +83,15 @@ Deno.test({
     const other = await makeAuthority(folder, "other");
     const leaf = await authority.issue("svc", { names: ["DNS:svc.example", "DNS:localhost"] });
     const user = await authority.issue("alice");
-    await using server = await serve(leaf.cert, leaf.key, authority.ca);
+    await using server = await serve(leaf.cert, leaf.key, authority.cert);
     const url = `https://localhost:${server.port}`;
     const byAddress = `https://127.0.0.1:${server.port}`;
-    const ca = { "ca-cert": authority.ca };
+    const ca = { "ca-cert": authority.cert };
 
     await t.step("ca-cert: the bundle alone is trusted", async () => {
       assert.deepEqual(await ask(url, ca), {});
       await refused(
-        ask(url, { "ca-cert": other.ca }),
+        ask(url, { "ca-cert": other.cert }),
         /Cannot reach https:\/\/localhost:\d+: .*(certificate|issuer)/i,
         /tls\.ca-cert/,
       );
@@ -129,7 +129,7 @@ Deno.test({
       ];
       for (const [i, [options, why, help]] of cases.entries()) {
         const bad = await authority.issue(`bad${i}`, options);
-        await using stale = await serve(bad.cert, bad.key, authority.ca);
+        await using stale = await serve(bad.cert, bad.key, authority.cert);
         await refused(ask(`https://localhost:${stale.port}`, ca), why, help);
       }
     });

@@ -3,7 +3,6 @@ import { Reply } from "../../api/reply.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { ClientCertificate, Connection } from "../route.ts";
 import type { Peer } from "./peer.ts";
-import { certificateOf } from "./tls.ts";
 
 /** How an exchange went. */
 export interface Ended {
@@ -43,10 +42,7 @@ export class PeerConnection implements Connection {
   }
 
   get certificate(): ClientCertificate | undefined {
-    const { peer } = this;
-    // Reading it takes the TLS layer longer than the rest of a small request; null: there is none.
-    if (peer.certificate === undefined) peer.certificate = certificateOf(peer.socket) ?? null;
-    return peer.certificate ?? undefined;
+    return this.peer.certificate;
   }
 }
 

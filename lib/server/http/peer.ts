@@ -4,6 +4,7 @@
  */
 import type { Socket } from "node:net";
 import type { ClientCertificate } from "../../api/route.ts";
+import type { ClientCertificates, Examined } from "./client_certificates.ts";
 
 export interface Limits {
   /** Milliseconds a request's head may take. */
@@ -27,8 +28,6 @@ export class Peer {
   #since = performance.now();
   /** Who is waited for while a body moves; undefined: we are the slow ones. */
   waiting = false;
-  /** Of the client, once somebody has asked for it; null: there is none. */
-  certificate: ClientCertificate | null | undefined;
   /** Bytes of bodies, in and out. */
   moved = 0;
   /** Bytes of requests' bodies that were read. */
@@ -40,8 +39,10 @@ export class Peer {
   readonly #address: string;
   readonly #port: number;
   #remote: string | undefined;
+  /** Reading a certificate takes the TLS layer longer than the rest of a small request. */
+  #examined: Examined | undefined;
 
-  constructor(readonly socket: Socket) {
+  constructor(readonly socket: Socket, private readonly certificates?: ClientCertificates) {
     // Gone once the socket is closed, and the access log is written after that.
     this.#address = socket.remoteAddress ?? "";
     this.#port = socket.remotePort ?? 0;
@@ -76,6 +77,13 @@ export class Peer {
     return this.#remote = `${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
   }
 
+  /** Of the client; undefined: there is none, or none is asked for. */
+  get certificate(): ClientCertificate | undefined {
+    if (!this.certificates) return undefined;
+    this.#examined = this.certificates.examine(this.socket, this.#examined);
+    return this.#examined.certificate;
+  }
+
   /** True once its time is over. */
   overdue(now: number, limits: Limits): boolean {
     const lasted = now - this.#since;
@@ -104,7 +112,7 @@ export class Peers {
   #empty: (() => void)[] = [];
   closing = false;
 
-  constructor(limits: Limits) {
+  constructor(limits: Limits, private readonly certificates?: ClientCertificates) {
     const every = Math.min(limits.headMs, limits.idleMs, limits.stallMs) / 4;
     this.#timer = setInterval(() => {
       const now = performance.now();
@@ -116,7 +124,7 @@ export class Peers {
   }
 
   add(socket: Socket): Peer {
-    const peer = new Peer(socket);
+    const peer = new Peer(socket, this.certificates);
     this.#peers.set(socket, peer);
     socket.once("close", () => {
       this.#peers.delete(socket);

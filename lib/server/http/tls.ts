@@ -1,12 +1,12 @@
 /** HTTPS: certificates from files that may be replaced while the server runs, and who presents one. */
-import { createPrivateKey, X509Certificate } from "node:crypto";
+import { createPrivateKey } from "node:crypto";
 import type { Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
-import type { ClientCertificate } from "../../api/route.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
+import { readCertificates } from "./client_certificates.ts";
 
 /** PEM texts. */
 export interface TlsMaterial {
@@ -27,20 +27,6 @@ export interface TlsPaths {
 /** A client that opens a connection and says nothing is let go of after this long. */
 const HANDSHAKE_MS = 20_000;
 
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
-
-function certificates(pem: string): X509Certificate[] {
-  const blocks = pem.match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw new Error("it holds no certificate in PEM");
-  return blocks.map((block, n) => {
-    try {
-      return new X509Certificate(block);
-    } catch {
-      throw new Error(`its certificate number ${n + 1} is damaged`);
-    }
-  });
-}
-
 /** Node takes anything for a certificate and fails each handshake with it: so it is read here first. */
 function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
   const of = <T>(path: string, work: () => T): T => {
@@ -50,7 +36,7 @@ function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
       throw new Error(`${path}: ${(error as Error).message}`);
     }
   };
-  const [leaf] = of(paths.cert, () => certificates(cert));
+  const [leaf] = of(paths.cert, () => readCertificates(cert));
   of(paths.key, () => {
     let parsed;
     try {
@@ -60,7 +46,7 @@ function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
     }
     if (!leaf.checkPrivateKey(parsed)) throw new Error(`it does not belong to ${paths.cert}`);
   });
-  if (clientCa !== undefined) of(paths.clientCa!, () => certificates(clientCa));
+  if (clientCa !== undefined) of(paths.clientCa!, () => readCertificates(clientCa));
 }
 
 async function read(paths: TlsPaths): Promise<TlsMaterial> {
@@ -154,17 +140,4 @@ export function trackHandshakes(server: SecureServer): () => void {
     if (parent) open.delete(parent);
   });
   return () => open.forEach((socket) => socket.destroy());
-}
-
-/** What the client presented in its handshake; undefined where that was nothing. */
-export function certificateOf(socket: Socket | TLSSocket): ClientCertificate | undefined {
-  if (!("getPeerCertificate" in socket)) return undefined;
-  const certificate = socket.getPeerCertificate() as
-    | { subject?: { CN?: string | string[] } }
-    | undefined;
-  if (!certificate?.subject) return undefined;
-  if (!socket.authorized) return { refused: String(socket.authorizationError ?? "unknown issuer") };
-  const { CN: name } = certificate.subject;
-  if (typeof name === "string" && name !== "") return { commonName: name };
-  return { refused: "it has no CommonName, or several" };
 }

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { request as httpsRequest } from "node:https";
 import { connect as connectTls } from "node:tls";
-import { hasOpenssl, makeAuthority, makeCertificate, type Pair } from "../../../test/peers/pki.ts";
+import {
+  type Authority,
+  EXPIRED,
+  hasOpenssl,
+  makeAuthority,
+  type Pair,
+} from "../../../test/peers/pki.ts";
 import { silent } from "../../base/log.ts";
 import { type Handler, listen, type Listener } from "../listener.ts";
 import { openServerTls } from "../tls.ts";
@@ -11,8 +17,8 @@ const ignore = !hasOpenssl();
 
 interface Fixture {
   folder: string;
-  ca: Pair;
-  foreign: Pair;
+  ca: Authority;
+  foreign: Authority;
   server: Pair;
 }
 
@@ -23,7 +29,7 @@ async function withFixture(work: (fixture: Fixture) => Promise<void>): Promise<v
       makeAuthority(folder, "ca"),
       makeAuthority(folder, "foreign"),
     ]);
-    await work({ folder, ca, foreign, server: await makeCertificate(folder, "server", ca) });
+    await work({ folder, ca, foreign, server: await ca.issue("server") });
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -71,7 +77,7 @@ Deno.test(
   "tls: certificates of clients tell who they are; none is fine, a bad one is named",
   options,
   async () => {
-    await withFixture(async ({ folder, ca, foreign, server }) => {
+    await withFixture(async ({ ca, foreign, server }) => {
       using files = await openTlsFiles({ ...server, clientCa: ca.cert }, { log: silent });
       const listener = await listen(
         { hostname: "127.0.0.1", port: 0, tls: files.material },
@@ -81,14 +87,14 @@ Deno.test(
         const none = await ask(listener, ca.cert);
         assert.equal(none.certificate, null);
         assert.match(none.url, /^https:\/\/localhost:\d+\/who$/);
-        const alice = await makeCertificate(folder, "alice", ca);
+        const alice = await ca.issue("alice");
         assert.deepEqual((await ask(listener, ca.cert, alice)).certificate, {
           commonName: "alice",
         });
         const bad = [
-          await makeCertificate(folder, "mallory", foreign),
-          await makeCertificate(folder, "late", ca, { expired: true }),
-          await makeCertificate(folder, "nameless", ca, { subject: "/O=nobody" }),
+          await foreign.issue("mallory"),
+          await ca.issue("late", EXPIRED),
+          await ca.issue("nameless", { subject: "/O=nobody" }),
         ];
         for (const pair of bad) {
           const { certificate } = await ask(listener, ca.cert, pair);
@@ -106,7 +112,7 @@ Deno.test(
   "tls: changed files serve new connections, open ones go on, rubbish changes nothing",
   options,
   async () => {
-    await withFixture(async ({ folder, ca, server }) => {
+    await withFixture(async ({ ca, server }) => {
       const lines: string[] = [];
       const log = { ...silent, warn: (line: string) => void lines.push(line) };
       const paths = { ...server, clientCa: ca.cert };
@@ -128,7 +134,7 @@ Deno.test(
           open.once("error", reject);
         });
         const before = await ask(listener, ca.cert);
-        const next = await makeCertificate(folder, "next", ca);
+        const next = await ca.issue("next");
         await Deno.copyFile(next.cert, server.cert);
         await files.check();
         assert.equal(lines.length, 1);
@@ -153,7 +159,7 @@ Deno.test(
         assert.equal((await ask(listener, ca.cert)).server, after.server);
         assert.equal(lines.length, 5);
         // The clients' certificates are still asked for and verified.
-        const alice = await makeCertificate(folder, "alice", ca);
+        const alice = await ca.issue("alice");
         assert.equal((await ask(listener, ca.cert, alice)).certificate?.commonName, "alice");
         const answered = new Promise<string>((resolve) =>
           open.once("data", (bytes) => resolve(String(bytes)))
@@ -172,7 +178,7 @@ Deno.test("tls: files that are no good are startup errors", options, async () =>
   await withFixture(async ({ folder, foreign, server }) => {
     const rubbish = `${folder}/rubbish`;
     await Deno.writeTextFile(rubbish, "x");
-    const other = await makeCertificate(folder, "other", foreign);
+    const other = await foreign.issue("other");
     const cases: [Parameters<typeof openServerTls>[0], RegExp][] = [
       [{ tlsCert: rubbish, tlsKey: server.key, tlsClientCa: undefined }, /no certificate in PEM/],
       [{ tlsCert: server.cert, tlsKey: rubbish, tlsClientCa: undefined }, /no private key in PEM/],
