@@ -34,6 +34,8 @@ export interface BuilderDeps {
   concurrency: number;
   /** Processes of one step at once, at most; undefined: as many as the host allows. */
   stepProcesses?: number;
+  /** Bytes that one ADD of a URL or a fetched context may have; undefined: any number. */
+  maxDownloadBytes?: number;
   /** Bytes of cache that are kept when no build needs them; undefined: all. */
   keepCacheBytes?: number;
   /** What requests may ask for with `allow`; default nothing. */
@@ -178,6 +180,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),
     stepProcesses: deps.stepProcesses,
+    maxDownloadBytes: deps.maxDownloadBytes,
     unpack,
     log,
   };

@@ -23,7 +23,7 @@ import type { Spool } from "./export/spool.ts";
 import type { Entitlement } from "./inputs.ts";
 import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
-import { type BuildPlan, chain, isStep } from "./plan/graph.ts";
+import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
 import { planBuild } from "./plan/plan.ts";
 import { parsePlatforms, requireRunnable } from "./platforms.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
@@ -83,6 +83,8 @@ export class OneBuild {
   /** What steps use: let go of when none of them runs any more. */
   #used: AsyncDisposable[] = [];
   #imports?: Imports;
+  /** What the context was fetched from. */
+  #source?: TreeSource;
 
   constructor(parts: BuildParts) {
     const { images, request: { logins } } = parts;
@@ -109,9 +111,9 @@ export class OneBuild {
     const began = performance.now();
     const startedOn = Date.now();
     const platforms = parsePlatforms(request.platform);
-    const { workspace, records, cacheMounts } = engine;
+    const { workspace, records, cacheMounts, maxDownloadBytes: maxBytes } = engine;
     const { secrets, ssh, noCache } = request;
-    const trees = new Trees({ workspace, records, ssh, signal });
+    const trees = new Trees({ workspace, records, ssh, signal, maxBytes });
     this.#used.push(trees);
     const context = await this.#receive(trees);
     this.#used.push(context);
@@ -215,7 +217,8 @@ export class OneBuild {
     let shown = 0;
     try {
       if (contextUrl !== undefined) {
-        const fetching = { ...CONTEXT, text: contextUrl, tree: fetchedSource(contextUrl) };
+        this.#source = fetchedSource(contextUrl);
+        const fetching = { ...CONTEXT, text: contextUrl, tree: this.#source };
         const tree = await trees.open(fetching, reporter);
         reporter.done(CONTEXT.id, "ran", false);
         return fetchedContext(contextUrl, tree, request.dockerfile);
@@ -261,6 +264,7 @@ export class OneBuild {
       input: {
         ...request,
         dockerfile: { path: request.dockerfile, text: context.dockerfile! },
+        source: this.#source?.material?.(),
         startedOn,
         version: buildInfo().version,
       },

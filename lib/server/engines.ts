@@ -62,6 +62,7 @@ export async function openBuilder(
     log,
     // Steps wait for networks and disks more than they compute.
     concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
+    maxDownloadBytes: config.maxBuildDownloadBytes || undefined,
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
     entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { formatPlatform, hostPlatform } from "../../oci/platform.ts";
 import { parseReference } from "../../oci/reference.ts";
 import type { Platform } from "../../oci/types.ts";
-import type { BuildPlan } from "../plan/graph.ts";
+import type { BuildPlan, Material } from "../plan/graph.ts";
 import { purl } from "./sbom/package.ts";
 
 export const PROVENANCE_TYPE = "https://slsa.dev/provenance/v1";
@@ -13,6 +13,8 @@ const BUILDER = "urn:svc:builder";
 /** What a build was asked for, as far as it says something of the result. */
 export interface ProvenanceInput {
   dockerfile: { path: string; text: string };
+  /** Where the context was fetched from; absent: the caller sent it. */
+  source?: Material;
   target?: string;
   buildArgs: Record<string, string>;
   labels: Record<string, string>;
@@ -42,14 +44,18 @@ export function imagePurl(name: string, platform: Platform): string {
   });
 }
 
-function dependencies(plan: BuildPlan): unknown[] {
-  const found = new Map<string, unknown>();
+/** Images, and what ADD and named contexts took from URLs and git. */
+function dependencies(plan: BuildPlan, source: Material | undefined): Material[] {
+  const found = new Map<string, Material>();
+  const add = (one: Material) => found.set(`${one.uri} ${JSON.stringify(one.digest)}`, one);
+  if (source) add(source);
   for (const vertex of plan.vertices) {
+    const taken = vertex.kind === "tree" ? vertex.tree.material?.() : undefined;
+    if (taken) add(taken);
     if (vertex.kind !== "image") continue;
     const { name, descriptor, config } = vertex.image;
     const [algorithm, hex] = descriptor.digest.split(":");
-    const uri = imagePurl(name, config);
-    found.set(`${uri} ${hex}`, { uri, digest: { [algorithm]: hex } });
+    add({ uri: imagePurl(name, config), digest: { [algorithm]: hex } });
   }
   return [...found].sort(([a], [b]) => a < b ? -1 : 1).map(([, one]) => one);
 }
@@ -63,14 +69,17 @@ export function provenance(
   input: ProvenanceInput,
   { mode, builderId = BUILDER }: ProvenanceOptions,
 ): Record<string, unknown> {
-  const { dockerfile, target, buildArgs, labels, noCache } = input;
+  const { dockerfile, source, target, buildArgs, labels, noCache } = input;
   const max = mode === "max";
   const sorted = (record: Record<string, string>) =>
     Object.fromEntries(Object.entries(record).sort(([a], [b]) => a < b ? -1 : 1));
   const buildDefinition = {
     buildType: BUILD_TYPE,
     externalParameters: {
-      configSource: { path: dockerfile.path, digest: { sha256: sha256(dockerfile.text) } },
+      configSource: {
+        ...source ?? { digest: { sha256: sha256(dockerfile.text) } },
+        path: dockerfile.path,
+      },
       request: {
         platform: formatPlatform(plan.platform),
         ...(target !== undefined && { target }),
@@ -85,7 +94,7 @@ export function provenance(
         steps: plan.vertices.map(({ name, line }) => ({ name, ...(line && { line }) })),
       }),
     },
-    resolvedDependencies: dependencies(plan),
+    resolvedDependencies: dependencies(plan, source),
   };
   const { epoch } = plan;
   const time = (ms: number) => new Date(epoch === undefined ? ms : epoch * 1000).toISOString();

@@ -1,12 +1,24 @@
 /** A git repository's files at one commit, fetched by the git program. */
-import { run, type RunResult } from "../../base/process.ts";
+import { type GroupResult, runGroup } from "../../base/process_group.ts";
 import { SvcError } from "../../base/errors.ts";
 import { readNames } from "../../sys/directory.ts";
 import { chmod, lstat, S_IFDIR, S_IFLNK, S_IFMT, setTimes } from "../../sys/files.ts";
 import type { OpenTree } from "../inputs.ts";
-import type { TreeSource, TreeTools } from "../plan/graph.ts";
+import type { Material, TreeSource, TreeTools } from "../plan/graph.ts";
 import type { GitSource } from "./git_url.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
+import { downloadTooLarge, downloadTooSlow, PATIENCE_MS, withoutCredentials } from "./download.ts";
+
+/** One command of git, at most, while it says that it makes progress. */
+const TOTAL_MS = 3_600_000;
+
+/** ulimit(1) counts in these. */
+const BLOCK = 512;
+
+export interface GitTreeOptions {
+  /** How long git may say nothing. */
+  patienceMs?: number;
+}
 
 /** What env(1) exits with where there is no such program. */
 const NO_PROGRAM = 127;
@@ -34,6 +46,7 @@ class Git {
     readonly source: GitSource,
     readonly home: string,
     readonly agent: string | undefined,
+    readonly limits: { patienceMs: number; maxBytes?: number },
     readonly signal: AbortSignal,
   ) {}
 
@@ -52,11 +65,21 @@ class Git {
     };
   }
 
-  async try(...args: string[]): Promise<RunResult> {
+  async try(...args: string[]): Promise<GroupResult> {
+    const { patienceMs, maxBytes } = this.limits;
     const foreign = this.agent ? FOREIGN : [...FOREIGN, "SSH_AUTH_SOCK"];
     const unset = foreign.flatMap((name) => ["-u", name]);
-    const options = { env: this.#env(), signal: this.signal };
-    const result = await run("env", [...unset, "git", ...args], options);
+    // A file beyond the limit is refused by the kernel, whatever git thinks of it.
+    const bound = maxBytes === undefined ? "unlimited" : String(Math.ceil(maxBytes / BLOCK));
+    const result = await runGroup(
+      "sh",
+      ["-c", `ulimit -f ${bound}; exec "$@"`, "sh", "env", ...unset, "git", ...args],
+      { env: this.#env(), signal: this.signal, silenceMs: patienceMs, totalMs: TOTAL_MS },
+    );
+    const { remote } = this.source;
+    if (result.ended === "silent") throw downloadTooSlow(remote, patienceMs);
+    if (result.ended === "slow") throw downloadTooSlow(remote, TOTAL_MS);
+    if (result.ended === "endless") throw downloadTooLarge(remote, result.stdout.length);
     if (result.code !== NO_PROGRAM) return result;
     throw new SvcError(
       "prerequisite_missing",
@@ -68,7 +91,7 @@ class Git {
   async ok(...args: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.try(...args);
     if (code === 0) return stdout;
-    const words = stderr.trim().split("\n").slice(-3).join("; ");
+    const words = stderr.trim().split(/[\r\n]+/).slice(-3).join("; ");
     throw new SvcError(
       "upstream_failed",
       `Cannot fetch ${this.source.remote}: git says: ${words}`,
@@ -87,8 +110,10 @@ interface Resolved {
 
 class GitTree implements TreeSource {
   #resolved: Promise<Resolved> | undefined;
+  /** The commit. */
+  #taken: string | undefined;
 
-  constructor(readonly source: GitSource) {}
+  constructor(readonly source: GitSource, readonly options: GitTreeOptions) {}
 
   async identity(tools: TreeTools): Promise<string> {
     const { subdir = "", keepGitDir = false, remote } = this.source;
@@ -122,12 +147,22 @@ class GitTree implements TreeSource {
     }
   }
 
+  material(): Material | undefined {
+    if (!this.#taken) return undefined;
+    const { remote, ref } = this.source;
+    const uri = withoutCredentials(remote) + (ref === undefined ? "" : `#${ref}`);
+    return { uri, digest: { [this.#taken.length === 40 ? "sha1" : "sha256"]: this.#taken } };
+  }
+
   async #with<T>(tools: TreeTools, work: (git: Git) => Promise<T>): Promise<T> {
     await using held = new AsyncDisposableStack();
     const home = held.use(await tools.temporary());
     const ssh = !/^(https?|git):/i.test(this.source.remote);
     const agent = ssh && tools.agent ? held.use(await tools.agent()) : undefined;
-    return await work(new Git(this.source, home.path, agent?.path, tools.signal));
+    const { signal, maxBytes } = tools;
+    const { patienceMs = PATIENCE_MS } = this.options;
+    const limits = { patienceMs, ...maxBytes !== undefined && { maxBytes } };
+    return await work(new Git(this.source, home.path, agent?.path, limits, signal));
   }
 
   #resolve(git: Git): Promise<Resolved> {
@@ -138,6 +173,7 @@ class GitTree implements TreeSource {
     const { remote, ref = "HEAD", checksum } = this.source;
     const check = (resolved: Resolved): Resolved => {
       if (checksum === undefined || checksum.length >= 7 && resolved.commit.startsWith(checksum)) {
+        this.#taken = resolved.commit;
         return resolved;
       }
       throw new SvcError(
@@ -167,19 +203,19 @@ class GitTree implements TreeSource {
     const at = (...args: string[]) => ["-C", work, "-c", "core.hooksPath=/dev/null", ...args];
     await git.ok(...at("init", "-q"));
     await git.ok(...at("remote", "add", "origin", remote));
-    const fetched = await git.try(...at("fetch", "-q", "--depth=1", "origin", commit));
+    const fetched = await git.try(...at("fetch", "--progress", "--depth=1", "origin", commit));
     if (fetched.code !== 0) {
       // Servers may refuse commits that are no branch's end, and shallow fetches altogether.
-      const shallow = await git.try(...at("fetch", "-q", "--depth=1", "origin", ref));
+      const shallow = await git.try(...at("fetch", "--progress", "--depth=1", "origin", ref));
       const has = await git.try(...at("cat-file", "-e", `${commit}^{commit}`));
       if (shallow.code !== 0 || has.code !== 0) {
         await git.ok(
-          ...at("fetch", "-q", "--tags", "origin", "+refs/heads/*:refs/remotes/origin/*"),
+          ...at("fetch", "--progress", "--tags", "origin", "+refs/heads/*:refs/remotes/origin/*"),
         );
       }
     }
     await git.ok(...at("checkout", "-q", "--detach", commit));
-    await git.ok(...at("submodule", "-q", "update", "--init", "--recursive", "--depth=1"));
+    await git.ok(...at("submodule", "update", "--progress", "--init", "--recursive", "--depth=1"));
     const time = Number((await git.ok(...at("log", "-1", "--format=%ct"))).trim());
     if (!keepGitDir) await removeGitFolders(work);
     settle(work, time);
@@ -204,6 +240,6 @@ function settle(host: string, time: number): void {
   setTimes(host, time);
 }
 
-export function gitTree(source: GitSource): TreeSource {
-  return new GitTree(source);
+export function gitTree(source: GitSource, options: GitTreeOptions = {}): TreeSource {
+  return new GitTree(source, options);
 }

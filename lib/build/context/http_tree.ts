@@ -3,9 +3,10 @@ import { createHash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
 import { TarParser } from "../../oci/tar_parser.ts";
 import { setTimes } from "../../sys/files.ts";
-import type { TreeSource, TreeTools } from "../plan/graph.ts";
+import type { Material, TreeSource, TreeTools } from "../plan/graph.ts";
 import type { OpenTree } from "../inputs.ts";
 import { isArchive, plainBytes } from "./archive_kind.ts";
+import { Download, withoutCredentials } from "./download.ts";
 import { Extractor } from "./extract.ts";
 
 export interface HttpTreeOptions {
@@ -13,6 +14,8 @@ export interface HttpTreeOptions {
   checksum?: string;
   /** A tar archive becomes the tree, and not a file in it. */
   unpack?: boolean;
+  /** How long next to nothing may come. */
+  patienceMs?: number;
 }
 
 export const isHttpUrl = (source: string): boolean => /^https?:\/\//i.test(source);
@@ -27,6 +30,12 @@ export function fileNameOf(url: string): string {
   }
   const name = path.slice(path.lastIndexOf("/") + 1);
   return /^\.{0,2}$|\0/.test(name) ? "index" : name;
+}
+
+/** An answer, and the watch over what is still to come of it. */
+interface Fetched {
+  response: Response;
+  download: Download;
 }
 
 /** What a server said of the file that was fetched last. */
@@ -57,18 +66,22 @@ class HttpTree implements TreeSource {
 
   async identity(tools: TreeTools): Promise<string | undefined> {
     const { checksum } = this.options;
+    if (checksum !== undefined) this.#take(checksum);
     if (checksum !== undefined) return `http ${checksum} ${fileNameOf(this.url)}`;
     const note = await tools.notes.get(`http ${this.url}`);
     const known: Validators | undefined = note === undefined ? undefined : JSON.parse(note);
     const headers = new Headers();
     if (known?.etag !== undefined) headers.set("if-none-match", known.etag);
     else if (known?.modified !== undefined) headers.set("if-modified-since", known.modified);
-    const response = await this.#request(headers, tools);
+    const fetched = await this.#request(headers, tools);
+    const { response } = fetched;
     if (known && response.status === 304) {
+      fetched.download[Symbol.dispose]();
       await response.body?.cancel();
+      this.#take(known.identity.split(" ")[1]);
       return known.identity;
     }
-    this.#fetched = this.#store(response, tools);
+    this.#fetched = this.#store(fetched, tools);
     await this.#fetched;
     const identity = `http ${this.#digest} ${fileNameOf(this.url)}`;
     const etag = response.headers.get("etag") ?? undefined;
@@ -82,19 +95,43 @@ class HttpTree implements TreeSource {
 
   async open(tools: TreeTools): Promise<OpenTree> {
     return await (this.#fetched ??= this.#request(new Headers(), tools)
-      .then((response) => this.#store(response, tools)));
+      .then((fetched) => this.#store(fetched, tools)));
+  }
+
+  material(): Material | undefined {
+    return this.#digests && { uri: withoutCredentials(this.url), digest: this.#digests };
   }
 
   #digest = "";
+  #digests: Record<string, string> | undefined;
 
-  async #request(headers: Headers, tools: TreeTools): Promise<Response> {
+  /** Remembers "algorithm:hex". */
+  #take(digest: string): void {
+    const [algorithm, hex] = digest.split(":");
+    this.#digests = { [algorithm]: hex };
+  }
+
+  async #request(headers: Headers, tools: TreeTools): Promise<Fetched> {
+    const { signal, maxBytes } = tools;
+    const { patienceMs } = this.options;
+    const download = new Download({ url: this.url, signal, maxBytes, patienceMs });
+    try {
+      return { response: await this.#answer(headers, download, signal), download };
+    } catch (error) {
+      download[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async #answer(headers: Headers, download: Download, signal: AbortSignal): Promise<Response> {
     let response: Response;
     // What the server says the bytes are encoded with is part of the file: `.tar.gz` stays compressed.
     headers.set("accept-encoding", "identity");
     try {
-      response = await fetch(this.url, { headers, signal: tools.signal });
+      response = await fetch(this.url, { headers, signal: download.signal });
     } catch (error) {
-      tools.signal.throwIfAborted();
+      signal.throwIfAborted();
+      if (download.failure) throw download.failure;
       throw new SvcError(
         "upstream_failed",
         `Cannot fetch ${this.url}: ${error instanceof Error ? error.message : String(error)}`,
@@ -111,7 +148,8 @@ class HttpTree implements TreeSource {
     );
   }
 
-  async #store(response: Response, tools: TreeTools): Promise<OpenTree> {
+  async #store({ response, download }: Fetched, tools: TreeTools): Promise<OpenTree> {
+    using _watched = download;
     const folder = await tools.temporary();
     try {
       const name = fileNameOf(this.url);
@@ -121,14 +159,14 @@ class HttpTree implements TreeSource {
         : parseChecksum(this.options.checksum, this.url);
       const hash = createHash(wanted?.algorithm ?? "sha256");
       const total = Number(response.headers.get("content-length")) || undefined;
-      let received = 0;
+      download.announced(total);
       using file = await Deno.open(host, { write: true, createNew: true, mode: 0o600 });
       for await (const chunk of response.body ?? []) {
         tools.signal.throwIfAborted();
         hash.update(chunk);
         for (let at = 0; at < chunk.length;) at += await file.write(chunk.subarray(at));
-        received += chunk.length;
-        tools.onProgress("received", received, total);
+        download.count(chunk.length);
+        tools.onProgress("received", download.received, total);
       }
       const hex = hash.digest("hex");
       if (wanted && hex !== wanted.hex) {
@@ -140,7 +178,9 @@ class HttpTree implements TreeSource {
       }
       const modified = Date.parse(response.headers.get("last-modified") ?? "");
       const seconds = Number.isNaN(modified) ? 0 : Math.floor(modified / 1000);
-      this.#digest = `sha256:${hex} ${seconds}`;
+      const digest = `${wanted?.algorithm ?? "sha256"}:${hex}`;
+      this.#digest = `${digest} ${seconds}`;
+      this.#take(digest);
       await Deno.chmod(host, 0o600);
       setTimes(host, seconds);
       const tree = { root: folder.path, ownersKept: false };
@@ -148,8 +188,10 @@ class HttpTree implements TreeSource {
       if (!this.options.unpack || !await isArchive(host)) return { ...tree, ...dispose };
       return { ...await unpackBeside(host, folder.path, tools.signal), ...dispose };
     } catch (error) {
+      await response.body?.cancel().catch(() => {/* it broke */});
       await folder[Symbol.asyncDispose]();
-      throw error;
+      tools.signal.throwIfAborted();
+      throw download.failure ?? error;
     }
   }
 }

@@ -27,6 +27,14 @@ export interface ImageVertex extends VertexBase {
   image: ResolvedImage;
 }
 
+/** What a build took from outside, as SLSA's resource descriptors name it. */
+export interface Material {
+  /** Without user name and password. */
+  uri: string;
+  /** Hexadecimal by algorithm; "sha1" of a git commit. */
+  digest: Record<string, string>;
+}
+
 /** Files from outside: a URL, a git repository, a named context. */
 export interface TreeSource {
   /**
@@ -36,6 +44,8 @@ export interface TreeSource {
   identity(tools: TreeTools): Promise<string | undefined>;
   /** Fetches it. Called once in a build, and only where the cache does not do. */
   open(tools: TreeTools): Promise<OpenTree>;
+  /** Where it came from; undefined until `identity` or `open` has answered. Absent: from the caller. */
+  material?(): Material | undefined;
 }
 
 /** What the engine lends a {@linkcode TreeSource}. */
@@ -50,6 +60,8 @@ export interface TreeTools {
   /** An SSH agent's socket for the programs that fetch; undefined where the caller offers none. */
   agent?: () => Promise<{ path: string } & AsyncDisposable>;
   onProgress(label: string, current: number, total?: number): void;
+  /** Bytes of one download, at most. */
+  maxBytes?: number;
   signal: AbortSignal;
 }
 

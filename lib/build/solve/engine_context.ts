@@ -29,6 +29,8 @@ export interface Engine {
   slots: Semaphore;
   /** Processes of one step at once, at most. */
   stepProcesses?: number;
+  /** Bytes of one download, at most. */
+  maxDownloadBytes?: number;
   unpack: Unpack;
   log: Logger;
 }

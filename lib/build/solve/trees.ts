@@ -13,6 +13,8 @@ export interface TreesDeps {
   workspace: Workspace;
   records: CacheRecords;
   ssh?: AgentSource;
+  /** Bytes of one download, at most. */
+  maxBytes?: number;
   /** Ends what fetches when the build ends. */
   signal: AbortSignal;
 }
@@ -53,8 +55,9 @@ export class Trees implements AsyncDisposable {
   }
 
   #tools(vertex: Fetching, reporter: Reporter): TreeTools {
-    const { workspace, records, ssh, signal } = this.#deps;
+    const { workspace, records, ssh, maxBytes, signal } = this.#deps;
     return {
+      ...(maxBytes !== undefined && { maxBytes }),
       temporary: () => workspace.temporary(),
       notes: {
         get: (key) => records.link(noteKey(key)),

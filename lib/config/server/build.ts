@@ -25,6 +25,18 @@ export const BUILD = [
     check: positive,
   },
   {
+    key: "maxBuildDownloadBytes",
+    kind: "bytes",
+    env: ["SVC_MAX_BUILD_DOWNLOAD_BYTES"],
+    default: 16 * 2 ** 30,
+    defaultText: "16Gi",
+    section,
+    help:
+      "Upper bound on the size of what one ADD of a URL, a fetched context or one file of git " +
+      "brings in. 0: none.",
+    check: notNegative,
+  },
+  {
     key: "buildPidsLimit",
     kind: "int",
     env: ["SVC_BUILD_PIDS_LIMIT"],

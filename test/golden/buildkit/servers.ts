@@ -54,6 +54,11 @@ async function freePort(): Promise<number> {
   return await Promise.resolve(port);
 }
 
+/** The child and all that it started. */
+function endGroup(child: Deno.ChildProcess): void {
+  Deno.kill(-child.pid, "SIGKILL");
+}
+
 /** A daemon on a port that nobody else took meanwhile. */
 async function gitDaemon(folder: string): Promise<{ port: number; child: Deno.ChildProcess }> {
   for (let attempt = 1;; attempt++) {
@@ -69,6 +74,8 @@ async function gitDaemon(folder: string): Promise<{ port: number; child: Deno.Ch
         folder,
       ],
       env: IDENTITY,
+      // In a group of its own: git starts the daemon as another process.
+      detached: true,
       stdin: "null",
       stdout: "null",
       stderr: "null",
@@ -82,7 +89,7 @@ async function gitDaemon(folder: string): Promise<{ port: number; child: Deno.Ch
       }
       await new Promise((next) => setTimeout(next, 50));
     }
-    if (!ended) child.kill("SIGKILL");
+    if (!ended) endGroup(child);
     await child.status;
     if (attempt === 5) throw new Error("git daemon does not answer");
   }
@@ -156,7 +163,7 @@ export async function startServers(folder: string): Promise<Servers> {
     },
     async [Symbol.asyncDispose]() {
       await server.shutdown();
-      daemon.kill("SIGKILL");
+      endGroup(daemon);
       await daemon.status;
     },
   };

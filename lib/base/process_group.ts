@@ -1,0 +1,114 @@
+/** A program and all that it starts: ended together, and not waited for without end. POSIX only. */
+import { SvcError } from "./errors.ts";
+
+export interface GroupOptions {
+  env?: Record<string, string>;
+  signal?: AbortSignal;
+  /** How long nothing may be printed. */
+  silenceMs: number;
+  /** How long it may take altogether. */
+  totalMs: number;
+}
+
+export interface GroupResult {
+  code: number;
+  stdout: string;
+  /** Its end, where it is long. */
+  stderr: string;
+  /** Why the program was ended: it printed nothing, took too long, or printed more than anyone reads. */
+  ended?: "silent" | "slow" | "endless";
+}
+
+/** Bytes of stdout, at most. */
+const MAX_STDOUT = 16 << 20;
+/** Bytes of stderr that are kept. */
+const STDERR_TAIL = 64 * 1024;
+
+/**
+ * Runs a program in a process group of its own and collects what it prints. A non-zero exit code is not an
+ * error here; a program that is not there throws `prerequisite_missing`, an aborted signal kills the group
+ * and throws.
+ */
+export async function runGroup(
+  command: string,
+  args: string[],
+  { env, signal, silenceMs, totalMs }: GroupOptions,
+): Promise<GroupResult> {
+  signal?.throwIfAborted();
+  let child: Deno.ChildProcess;
+  try {
+    child = new Deno.Command(command, {
+      args,
+      env,
+      detached: true,
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new SvcError("prerequisite_missing", `Cannot run ${command}: it is not on PATH`, {
+      cause: error,
+    });
+  }
+  let ended: GroupResult["ended"];
+  const kill = () => {
+    try {
+      // The group: helpers hold the pipes open, and a hanging one would stay for ever.
+      Deno.kill(-child.pid, "SIGKILL");
+    } catch {
+      // All of it has ended.
+    }
+  };
+  const end = (why: GroupResult["ended"]) => {
+    ended ??= why;
+    kill();
+  };
+  let quiet = setTimeout(end, silenceMs, "silent");
+  const slow = setTimeout(end, totalMs, "slow");
+  const heard = () => {
+    clearTimeout(quiet);
+    quiet = setTimeout(end, silenceMs, "silent");
+  };
+  signal?.addEventListener("abort", kill, { once: true });
+  try {
+    const [stdout, stderr, { code }] = await Promise.all([
+      collect(child.stdout, heard, () => end("endless")),
+      collectTail(child.stderr, heard),
+      child.status,
+    ]);
+    signal?.throwIfAborted();
+    return { code, stdout, stderr, ...ended && { ended } };
+  } finally {
+    clearTimeout(quiet);
+    clearTimeout(slow);
+    signal?.removeEventListener("abort", kill);
+  }
+}
+
+async function collect(
+  stream: ReadableStream<Uint8Array>,
+  heard: () => void,
+  tooMuch: () => void,
+): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let size = 0;
+  for await (const chunk of stream) {
+    heard();
+    size += chunk.length;
+    if (size > MAX_STDOUT) tooMuch();
+    else text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+async function collectTail(stream: ReadableStream<Uint8Array>, heard: () => void): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    heard();
+    text = (text + decoder.decode(chunk, { stream: true })).slice(-STDERR_TAIL);
+  }
+  return text;
+}
