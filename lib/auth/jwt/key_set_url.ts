@@ -14,6 +14,8 @@ export interface KeySetUrlOptions {
   freshMs?: number;
   /** Least milliseconds between two fetches. */
   pauseMs?: number;
+  /** The same while there is no set yet: until then nobody who has a token gets in. */
+  firstPauseMs?: number;
   /** Milliseconds that a fetch may take, body and all. */
   timeoutMs?: number;
   now?: () => number;
@@ -30,6 +32,10 @@ async function download(url: string, timeoutMs: number): Promise<string> {
     if (!response.ok) {
       await response.body?.cancel();
       throw new Error(`it answered ${response.status}`);
+    }
+    if (url.startsWith("https:") && !response.url.startsWith("https:")) {
+      await response.body?.cancel();
+      throw new Error("it redirects to an address without TLS");
     }
     let text = "";
     const decoder = new TextDecoder();
@@ -59,6 +65,7 @@ export class KeySetUrl implements KeySource {
     this.#settings = {
       freshMs: 600_000,
       pauseMs: 30_000,
+      firstPauseMs: 2000,
       timeoutMs: 5000,
       now: () => performance.now(),
       ...options,
@@ -66,8 +73,8 @@ export class KeySetUrl implements KeySource {
   }
 
   touch(): void {
-    const { freshMs, pauseMs } = this.#settings;
-    if (this.#age() > (this.#failure ? pauseMs : freshMs)) void this.#refresh();
+    const { freshMs } = this.#settings;
+    if (this.#age() > (this.#failure ? this.#pause() : freshMs)) void this.#refresh();
   }
 
   async key(...[header, token]: Parameters<KeySource["key"]>) {
@@ -92,10 +99,15 @@ export class KeySetUrl implements KeySource {
     return this.#settings.now() - this.#tried;
   }
 
+  #pause(): number {
+    const { pauseMs, firstPauseMs } = this.#settings;
+    return this.#lookUp ? pauseMs : firstPauseMs;
+  }
+
   /** Never rejects; does nothing where the last try was a moment ago. */
   #refresh(): Promise<void> {
     if (this.#fetching) return this.#fetching;
-    if (this.#age() < this.#settings.pauseMs) return Promise.resolve();
+    if (this.#age() < this.#pause()) return Promise.resolve();
     this.#tried = this.#settings.now();
     return this.#fetching = this.#fetch().finally(() => this.#fetching = undefined);
   }

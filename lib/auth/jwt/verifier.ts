@@ -1,5 +1,5 @@
 /** JSON Web Tokens (RFC 7519): a signature by a configured key, the right claims, and scopes from them. */
-import type { JWTPayload } from "jose";
+import type { JWTPayload, JWTVerifyOptions } from "jose";
 import { SvcError } from "../../base/errors.ts";
 import { refusedCredential } from "../credential.ts";
 import { SCOPES } from "../scope.ts";
@@ -84,10 +84,9 @@ export class JwtVerifier implements Verifier {
   }
 
   async #verifyWith(source: KeySource, text: string, algorithm: string): Promise<Verified> {
-    const { jwtVerify } = await import("jose");
     const { issuer, audience, now = Date.now } = this.#options;
     const { generation } = source;
-    const { payload } = await jwtVerify(text, (header, token) => source.key(header, token), {
+    const payload = await verifiedPayload(text, source, {
       algorithms: [algorithm],
       issuer,
       audience,
@@ -117,6 +116,35 @@ export class JwtVerifier implements Verifier {
     const mapped = scopeMap?.map(payload);
     if (!mapped) return { subject, scopes: defaultScopes };
     return { subject: mapped.subject ?? subject, scopes: mapped.scopes };
+  }
+}
+
+/** Of an issuer that does not name its keys, this many are tried for a token. */
+const MOST_TRIED = 8;
+
+async function verifiedPayload(
+  text: string,
+  source: KeySource,
+  options: JWTVerifyOptions,
+): Promise<JWTPayload> {
+  const { errors, jwtVerify } = await import("jose");
+  try {
+    return (await jwtVerify(text, (header, token) => source.key(header, token), options)).payload;
+  } catch (error) {
+    if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
+    // A set that rotates holds the old key and the new; without names each may be the one.
+    let failure: unknown = error;
+    let tried = 0;
+    for await (const key of error) {
+      if (tried++ === MOST_TRIED) break;
+      try {
+        return (await jwtVerify(text, key, options)).payload;
+      } catch (reason) {
+        failure = reason;
+        if (!isKeyTrouble(reason)) break;
+      }
+    }
+    throw failure;
   }
 }
 

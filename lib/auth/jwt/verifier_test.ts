@@ -246,11 +246,35 @@ Deno.test("jwt: a key set by URL is kept, fetched for new keys, and not for each
   ended.resolve();
 
   mode = "down";
-  const never = new KeySetUrl(url, { log: silent });
+  const never = new KeySetUrl(url, { log: silent, now: () => now });
   const blind = verifier([never], { defaultScopes: ["api"] });
   const before = asked;
   for (let n = 0; n < 3; n++) await refuses(blind(with1), /cannot be fetched/, "unavailable");
   assert.equal(asked, before + 1);
+  // The issuer may be starting too: the first set is not waited for as long as a new one.
+  mode = "good";
+  now += 2001;
+  assert(await blind(with2));
+});
+
+Deno.test("jwt: keys without names, as of an issuer that rotates, are tried each", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const path = `${folder}/jwks.json`;
+    const nameless = ({ publicKey }: typeof ec) => publicKey.export({ format: "jwk" });
+    await Deno.writeTextFile(path, keySet(nameless(ec), nameless(other), nameless(rsa)));
+    using source = await keySetFile(path, { log: silent });
+    const check = verifier([source], { defaultScopes: ["api"] });
+    for (const { privateKey } of [ec, other]) {
+      assert.equal((await check(await mint(privateKey)))?.identity.subject, "alice");
+      await refuses(check(await mint(privateKey, { exp: -61 })), /has expired/);
+    }
+    assert(await check(await mint(rsa.privateKey, { alg: "RS256" })));
+    const { privateKey: stranger } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+    await refuses(check(await mint(stranger)), /signature does not verify/);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });
 
 Deno.test("jwt: key sets hold public signature keys only", async () => {
