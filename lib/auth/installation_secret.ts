@@ -17,7 +17,8 @@ const SHORT = 32;
 export class InstallationSecret {
   readonly #secret: string;
 
-  constructor(secret: string) {
+  /** `shared`: other processes may have it too. */
+  constructor(secret: string, readonly shared = false) {
     this.#secret = secret;
   }
 
@@ -42,7 +43,7 @@ export async function loadInstallationSecret(
     if (configured.length < SHORT) {
       warn(`SVC_INSTALLATION_SECRET has fewer than ${SHORT} characters: it can be guessed`);
     }
-    return new InstallationSecret(configured);
+    return new InstallationSecret(configured, true);
   }
   const path = join(dataDir, SECRET_FILE);
   const refused = (why: string, cause?: unknown) =>

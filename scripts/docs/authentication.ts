@@ -103,9 +103,9 @@ challenge and its SSHSIG in the namespace \`${SSHSIG_NAMESPACE}\`:
 
     printf %s "$challenge" | ssh-keygen -Y sign -n ${SSHSIG_NAMESPACE} -f ~/.ssh/id_ed25519
 
-A challenge is good once and for two minutes. Sessions end with their key. Under a policy somebody whom it
-does not allow everything enrols and removes keys of the own name only; nobody enrols a scope that the own
-credential lacks.
+A challenge is good once and for two minutes, and until the server ends; where \`SVC_INSTALLATION_SECRET\` is
+set, at each server that has it. Sessions end with their key. Under a policy somebody whom it does not allow
+everything enrols and removes keys of the own name only; nobody enrols a scope that the own credential lacks.
 
 ## Token exchange
 

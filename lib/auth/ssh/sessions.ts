@@ -53,7 +53,11 @@ export class Sessions {
 
   constructor(options: SessionsOptions) {
     this.#options = { now: Date.now, ...options };
-    this.#sealer = new Sealer("svcc_", options.secret.key("svc challenges 1"));
+    const { secret } = options;
+    // Used challenges are remembered in memory, so a process that is alone with its secret knows none but
+    // its own. Replicas take each other's: a session may be asked for at another one than the challenge.
+    const key = secret.shared ? secret.key("svc challenges 1") : randomBytes(32);
+    this.#sealer = new Sealer("svcc_", key);
   }
 
   /** Throws `argument_invalid`. Says nothing of whether the key is enrolled. */

@@ -25,10 +25,10 @@ const refuses = async (code: string, work: () => unknown, message?: RegExp) =>
     return true;
   });
 
-async function fixture(declared = `${alice.line} alice\n`) {
+async function fixture(declared = `${alice.line} alice\n`, shared = false) {
   let now = Date.now();
   const clock = () => now;
-  const secret = new InstallationSecret("a secret of some length, for tests only");
+  const secret = new InstallationSecret("a secret of some length, for tests only", shared);
   const keys = await KeyStore.open({ declared, log: silent });
   const hasKey = (key: string) => keys.find(key, now) !== undefined;
   const tokens = new OwnTokens({ secret, hasKey, now: clock });
@@ -84,7 +84,15 @@ Deno.test("sessions: a proof is good once, in time, for its own key and challeng
     [{ ...one, signature: "x".repeat(100_000) }, /too long/],
   ];
   for (const [bad, why] of wrong) await refuses("unauthorized", () => sessions.open(bad), why);
-  assert.equal(other.sessions.open(one).subject, "alice");
+  await refuses("unauthorized", () => other.sessions.open(one), /not one of this server/);
+});
+
+Deno.test("sessions: a challenge of a replica is good at another; of a process that has ended, for none", async () => {
+  const replicas = [await fixture(undefined, true), await fixture(undefined, true)];
+  assert.equal(replicas[1].sessions.open(replicas[0].prove(alice)).subject, "alice");
+  const proof = (await fixture()).prove(alice);
+  const restarted = await fixture();
+  await refuses("unauthorized", () => restarted.sessions.open(proof), /not one of this server/);
 });
 
 Deno.test("sessions: what is asked for is checked, and bounded by the key", async () => {
