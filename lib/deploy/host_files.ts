@@ -30,20 +30,29 @@ export function hostsFile(options: HostsOptions): string {
 
 export interface ResolvOptions {
   servers?: string[];
+  /** A resolver on the container's network: asked before the host's, which answer while it is away. */
+  gateway?: string;
+  /** Nothing beyond the network can be reached. */
+  internal?: boolean;
   search?: string[];
   options?: string[];
   /** True where the container shares the host's network and so its loopback resolvers. */
   hostNetwork?: boolean;
 }
 
+/** C libraries look at no more (MAXNS of resolv.h). */
+const MOST_SERVERS = 3;
+
 /** `host` is the host's resolv.conf; each given list replaces the host's own lines of that kind. */
 export function resolvConf(host: string, options: ResolvOptions): string {
   const rows = host.split("\n").map((line) => line.trim().split(/\s+/));
   const values = (keyword: string) => rows.filter((row) => row[0] === keyword);
+  const own = values("nameserver").map((row) => row[1]).filter((address) =>
+    address && (options.hostNetwork || !/^(127\.|::1$)/.test(address))
+  );
+  const { gateway } = options;
   const servers = options.servers ??
-    values("nameserver").map((row) => row[1]).filter((address) =>
-      address && (options.hostNetwork || !/^(127\.|::1$)/.test(address))
-    );
+    (gateway ? [gateway, ...(options.internal ? [] : own)].slice(0, MOST_SERVERS) : own);
   const search = options.search ?? values("search").at(-1)?.slice(1) ?? [];
   const extra = options.options ?? values("options").flatMap((row) => row.slice(1));
   return [

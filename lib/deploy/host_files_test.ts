@@ -24,3 +24,14 @@ Deno.test("resolv.conf: loopback resolvers stay on the host, given lists replace
     "nameserver 1.2.3.4\noptions ndots:1\n",
   );
 });
+
+Deno.test("resolv.conf: the network's resolver is asked first, the host's while it is away", () => {
+  const host = "nameserver 10.0.0.2\nnameserver 10.0.0.3\nnameserver 10.0.0.4\n";
+  const gateway = "10.4.0.1";
+  assert.equal(
+    resolvConf(host, { gateway }),
+    "nameserver 10.4.0.1\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n",
+  );
+  assert.equal(resolvConf(host, { gateway, internal: true }), "nameserver 10.4.0.1\n");
+  assert.equal(resolvConf(host, { gateway, servers: ["1.2.3.4"] }), "nameserver 1.2.3.4\n");
+});

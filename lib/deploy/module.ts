@@ -8,6 +8,7 @@ import type { DeployBackend } from "./backend.ts";
 export interface BackendSettings {
   bareRuntime: string;
   bareSystemdCgroup: boolean;
+  bareDns: boolean;
   cniBinDir: string;
   cniSubnetBase: string;
   allowBindSources: readonly string[];

@@ -1,27 +1,42 @@
 /**
  * The host's rules of a bridge network: one set for the network, so that attaching a container adds none.
  * They lead out (masquerade), let published ports be reached from the host's loopback and from the network
- * itself, and keep containers away from services that listen on the host's loopback only.
+ * itself, keep containers away from services that listen on the host's loopback only, and let them ask
+ * the host's resolver on the bridge.
  */
 import { Mutex } from "../base/mutex.ts";
 import { run, runOk } from "../base/process.ts";
 import type { BridgeNetwork } from "./network.ts";
 
 interface Rule {
-  table: "nat" | "raw";
+  table: "nat" | "raw" | "filter";
   /** Told apart by this comment. */
   mark: string;
   /** Without `-A` and comment. */
   rule: string;
+  /** Before the others of its chain: they may drop what it lets pass. */
+  first?: boolean;
 }
 
 const mark = (bridge: string, purpose: string) => `svc:${bridge}:${purpose}`;
 
-function rulesOf({ bridge, subnet, internal }: BridgeNetwork): Rule[] {
+/** The host's address on a bridge. */
+export const gatewayOf = ({ subnet }: BridgeNetwork): string => subnet.replace(/0\/24$/, "1");
+
+function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
+  const { bridge, subnet, internal } = network;
   const rule = (table: Rule["table"], purpose: string, text: string): Rule => ({
     table,
     mark: mark(bridge, purpose),
     rule: text,
+  });
+  const ask = (protocol: string): Rule => ({
+    ...rule(
+      "filter",
+      `dns-${protocol}`,
+      `INPUT -i ${bridge} -d ${gatewayOf(network)} -p ${protocol} --dport 53 -j ACCEPT`,
+    ),
+    first: true,
   });
   const out = `POSTROUTING -s ${subnet} ! -o ${bridge} ! -d 224.0.0.0/4 -j MASQUERADE`;
   return [
@@ -36,6 +51,7 @@ function rulesOf({ bridge, subnet, internal }: BridgeNetwork): Rule[] {
     ),
     // Routing to loopback is on for the first of these; answers still carry the bridge's address here.
     rule("raw", "guard", `PREROUTING -i ${bridge} -d 127.0.0.0/8 -j DROP`),
+    ...(resolver ? [ask("udp"), ask("tcp")] : []),
   ];
 }
 
@@ -60,20 +76,24 @@ export function forwardingFiltered(tables: Map<string, string[]>): boolean {
 const hasMark = (line: string, text: string) => line.split(/[\s"]+/).includes(text);
 
 /** Input of iptables-restore that adds what is missing; empty where nothing is. */
-export function missingRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
+export function missingRules(
+  tables: Map<string, string[]>,
+  network: BridgeNetwork,
+  { resolver = false }: { resolver?: boolean } = {},
+): string {
   return restoreInput(
-    rulesOf(network).filter(({ table, mark }) =>
+    rulesOf(network, resolver).filter(({ table, mark }) =>
       !(tables.get(table) ?? []).some((line) => hasMark(line, mark))
-    ).map(({ table, mark, rule }): [string, string] => [
+    ).map(({ table, mark, rule, first }): [string, string] => [
       table,
-      `-A ${rule.replace(" ", ` -m comment --comment ${mark} `)}`,
+      `${first ? "-I" : "-A"} ${rule.replace(" ", ` -m comment --comment ${mark} `)}`,
     ]),
   );
 }
 
 /** Input of iptables-restore that takes away what is there; empty where nothing is. */
 export function presentRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
-  const marks = rulesOf({ ...network, internal: false }).map(({ mark }) => mark);
+  const marks = rulesOf({ ...network, internal: false }, true).map(({ mark }) => mark);
   return restoreInput(
     [...tables].flatMap(([table, lines]) =>
       lines.filter((line) => line.startsWith("-A ") && marks.some((text) => hasMark(line, text)))
@@ -91,6 +111,12 @@ function restoreInput(changes: [table: string, change: string][]): string {
 export class BridgeRules {
   /** Looking and then changing is one step. */
   #lock = new Mutex();
+  #options: { resolver?: boolean };
+
+  /** `resolver`: the host answers the containers' DNS on the bridge. */
+  constructor(options: { resolver?: boolean } = {}) {
+    this.#options = options;
+  }
 
   /**
    * Puts the network's rules in place, also where somebody flushed them since. True where forwarding is
@@ -99,7 +125,7 @@ export class BridgeRules {
   ensure(network: BridgeNetwork, signal?: AbortSignal): Promise<boolean> {
     return this.#lock.run(async () => {
       const tables = await readTables(signal);
-      await apply(missingRules(tables, network));
+      await apply(missingRules(tables, network, this.#options));
       return forwardingFiltered(tables);
     });
   }

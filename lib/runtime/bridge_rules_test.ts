@@ -33,6 +33,18 @@ Deno.test("an internal network is not led out", () => {
   assert.doesNotMatch(missingRules(new Map(), { ...network, internal: true }), /:out/);
 });
 
+Deno.test("a resolver on the bridge is let in before what the firewall drops", () => {
+  const all = missingRules(new Map(), network, { resolver: true });
+  assert.ok(all.endsWith(`*filter
+-I INPUT -m comment --comment svc:svc1:dns-udp -i svc1 -d 10.4.1.1 -p udp --dport 53 -j ACCEPT
+-I INPUT -m comment --comment svc:svc1:dns-tcp -i svc1 -d 10.4.1.1 -p tcp --dport 53 -j ACCEPT
+COMMIT
+`));
+  const saved = parseTables(all.replaceAll("-I ", "-A "));
+  assert.equal(missingRules(saved, network, { resolver: true }), "");
+  assert.match(presentRules(saved, network), /^-D INPUT .*dns-tcp/m);
+});
+
 Deno.test("removal takes exactly the network's own rules", () => {
   const tables = parseTables(`# a comment
 *nat

@@ -44,13 +44,15 @@ export interface Endpoint {
 export class BridgeDriver {
   readonly plugins: CniPlugins;
   readonly leases: string;
-  #rules = new BridgeRules();
+  #rules: BridgeRules;
   /** When each bridge's rules were last looked over. */
   #looked = new Map<string, number>();
 
-  constructor(plugins: CniPlugins, leases: string) {
+  /** `resolver`: the host answers the containers' DNS on the bridges. */
+  constructor(plugins: CniPlugins, leases: string, options: { resolver?: boolean } = {}) {
     this.plugins = plugins;
     this.leases = leases;
+    this.#rules = new BridgeRules(options);
   }
 
   /** Throws `prerequisite_missing` where a plugin is not there. */

@@ -41,6 +41,7 @@ Deno.test({
             systemdCgroup: false,
             cniBinDir: "/opt/cni/bin",
             cniSubnetBase: subnet,
+            dns: true,
             allowBindSources: [allowed],
             runDir: join(dataDir, "run"),
           },

@@ -11,17 +11,18 @@ import { BridgeDriver } from "../../../lib/runtime/network.ts";
 import type { Snapshotter } from "../../../lib/snapshot/snapshotter.ts";
 import { applySpec, ensureRunning, type Reserve } from "./apply.ts";
 import { reopenLog } from "./conmon.ts";
+import { ContainerFiles } from "./container_files.ts";
 import { Deployment } from "./deployment.ts";
 import { dialTcp, dialUdp } from "./dial.ts";
 import { execIn } from "./exec.ts";
 import { ExitWatcher } from "./exits.ts";
 import { type BareOptions, barePaths, type Host, type Tools } from "./host.ts";
-import { HostsFiles } from "./hosts.ts";
 import type { Instance } from "./instance.ts";
 import { NetworkTable, withdraw } from "./networks.ts";
 import { findTools } from "./preflight.ts";
 import { reconcile } from "./reconcile.ts";
 import { type DeploymentRecord, RecordStore } from "./record.ts";
+import { Resolvers } from "./resolvers.ts";
 import { Spares } from "./spares.ts";
 
 export { validateBareRuntime } from "./preflight.ts";
@@ -61,7 +62,7 @@ class BareBackend implements DeployBackend {
   #locks = new KeyedMutex();
   /** Choosing ports and taking them is one step for all deployments. */
   #ports = new Mutex();
-  #hosts: HostsFiles;
+  #files: ContainerFiles;
 
   constructor(options: BareOptions) {
     const { config, dataDir, log } = options;
@@ -78,11 +79,18 @@ class BareBackend implements DeployBackend {
       snapshotter,
       exits: new ExitWatcher(paths.exits, () => this.#rotateLogs()),
       networks: new NetworkTable(paths.networks, config.cniSubnetBase),
-      bridges: new BridgeDriver(new CniPlugins(cniDirs(config.cniBinDir)), paths.leases),
+      bridges: new BridgeDriver(new CniPlugins(cniDirs(config.cniBinDir)), paths.leases, {
+        resolver: config.dns,
+      }),
+      resolvers: new Resolvers({
+        enabled: config.dns,
+        log,
+        instances: () => this.#instances(),
+      }),
       volumes: new NamedVolumes(paths.volumes),
     };
     this.#host = Object.assign(host, { spares: new Spares(host) });
-    this.#hosts = new HostsFiles(this.#host);
+    this.#files = new ContainerFiles(this.#host);
     this.caps = {
       exec: async (name, request, { signal } = {}) => {
         const instance = this.#pick(this.#get(name), request.instance);
@@ -103,21 +111,20 @@ class BareBackend implements DeployBackend {
         })
       ),
     );
-    const instances = [...this.#deployments.values()].flatMap((one) => one.instances);
-    const taken = instances.flatMap(({ record }) => record.endpoint ?? []);
+    const taken = this.#instances().flatMap(({ record }) => record.endpoint ?? []);
     await this.#host.spares.sweep(new Set(taken));
     await this.#pruneNetworks();
-    await this.#refreshHosts();
+    await this.#refreshFiles();
   }
 
   #deployment(record: DeploymentRecord): Deployment {
-    const hooks = { moved: () => this.#refreshHosts() };
+    const hooks = { moved: () => this.#refreshFiles() };
     return new Deployment(this.#host, this.#records, record, hooks);
   }
 
   /** A network goes with its last deployment. One that cannot go now goes later. */
   async #pruneNetworks(): Promise<void> {
-    const { networks, spares, bridges, log } = this.#host;
+    const { networks, spares, resolvers, bridges, log } = this.#host;
     try {
       await networks.prune(
         (name, { bridge }) =>
@@ -130,6 +137,7 @@ class BareBackend implements DeployBackend {
           ),
         async (network) => {
           await spares.release(network);
+          await resolvers.release(network);
           await bridges.removeNetwork(network);
         },
       );
@@ -138,8 +146,16 @@ class BareBackend implements DeployBackend {
     }
   }
 
-  #refreshHosts(): Promise<void> {
-    return this.#hosts.refresh([...this.#deployments.values()]);
+  #instances(): Instance[] {
+    return [...this.#deployments.values()].flatMap((deployment) => deployment.instances);
+  }
+
+  async #refreshFiles(): Promise<void> {
+    const instances = this.#instances();
+    await this.#host.resolvers.serve(
+      instances.flatMap(({ record }) => record.networks.map(({ network }) => network)),
+    );
+    await this.#files.refresh(instances);
   }
 
   #get(name: string): Deployment {
@@ -208,7 +224,7 @@ class BareBackend implements DeployBackend {
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];
-        await this.#refreshHosts();
+        await this.#refreshFiles();
         if (known) await this.#pruneNetworks();
       }
     });
@@ -235,7 +251,7 @@ class BareBackend implements DeployBackend {
       }));
       await deployment.forget();
       this.#deployments.delete(name);
-      await this.#refreshHosts();
+      await this.#refreshFiles();
       await this.#pruneNetworks();
       return true;
     });
@@ -314,6 +330,7 @@ class BareBackend implements DeployBackend {
     }
     this.#host.exits.stop();
     await this.#host.spares.stop();
+    await this.#host.resolvers.stop();
   }
 }
 

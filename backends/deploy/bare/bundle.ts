@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { parseBytes } from "../../../lib/base/bytes.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
-import { hostResolvConf, hostsFile, resolvConf } from "../../../lib/deploy/host_files.ts";
+import { hostResolvConf, hostsFile } from "../../../lib/deploy/host_files.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
 import { locate } from "../../../lib/sys/rooted.ts";
 import {
@@ -13,6 +13,7 @@ import {
   type SpecMount,
 } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
+import { resolvText } from "./container_files.ts";
 import { hostDevices, parseDevice } from "./devices.ts";
 import type { Host } from "./host.ts";
 import { netnsPath } from "./networks.ts";
@@ -112,12 +113,6 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
     hostResolvConf(),
     mountRoot(host, record.key, input.parent),
   ]);
-  const resolver = {
-    servers: spec.dnsServers,
-    search: spec.dnsSearch,
-    options: spec.dnsOptions,
-    hostNetwork: record.choice.kind === "host",
-  };
   const [user, mounts, facts, devices, tools] = await Promise.all([
     resolveUser(rootfs, plan.user, spec.groupAdd),
     mountsOf(host, input),
@@ -126,9 +121,9 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
       ? hostDevices()
       : Promise.all((spec.devices ?? []).map((text, i) => parseDevice(text, `devices[${i}]`))),
     host.tools(),
-    Deno.writeTextFile(join(bundle, "resolv.conf"), resolvConf(resolv, resolver)),
     Deno.writeTextFile(join(bundle, "hostname"), `${record.hostname}\n`),
-    // Its bind mount keeps this file: it is written again in place once the address is known.
+    // Bind mounts keep these files: they are written again in place once the network is there.
+    Deno.writeTextFile(join(bundle, "resolv.conf"), resolvText(host, spec, record, resolv)),
     Deno.writeTextFile(join(bundle, "hosts"), hostsFile({ hostname: record.hostname })),
   ]);
   const warnings: string[] = [];

@@ -9,6 +9,7 @@ import type { BackendParts } from "../../../lib/deploy/module.ts";
 import type { NamedVolumes } from "../../../lib/deploy/volumes.ts";
 import type { ExitWatcher } from "./exits.ts";
 import type { NetworkTable } from "./networks.ts";
+import type { Resolvers } from "./resolvers.ts";
 import type { Spares } from "./spares.ts";
 
 /** Values of the server's options of the same names. */
@@ -18,6 +19,8 @@ export interface BareConfig {
   systemdCgroup: boolean;
   cniBinDir: string;
   cniSubnetBase: string;
+  /** SVC_BARE_DNS. */
+  dns: boolean;
   allowBindSources: readonly string[];
   /** Folder that a reboot empties; default /run/svc. */
   runDir?: string;
@@ -78,6 +81,7 @@ export interface Host {
   exits: ExitWatcher;
   networks: NetworkTable;
   bridges: BridgeDriver;
+  resolvers: Resolvers;
   volumes: NamedVolumes;
   spares: Spares;
   snapshotter(): Promise<Snapshotter>;

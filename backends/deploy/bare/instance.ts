@@ -29,7 +29,7 @@ const LISTEN_MS = 3;
 export interface InstanceHooks {
   /** Puts the record on disk. */
   save: () => Promise<void>;
-  /** Addresses changed: hosts files have to follow. */
+  /** Addresses changed: the containers' files have to follow. */
   moved: () => Promise<void>;
 }
 

@@ -25,6 +25,7 @@ export function open({ settings, runDir, ...parts }: BackendParts): Promise<Depl
       systemdCgroup: settings.bareSystemdCgroup,
       cniBinDir: settings.cniBinDir,
       cniSubnetBase: settings.cniSubnetBase,
+      dns: settings.bareDns,
       allowBindSources: settings.allowBindSources,
       runDir,
     },

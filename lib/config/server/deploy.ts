@@ -99,8 +99,8 @@ export const DEPLOY = [
     env: ["SVC_BARE_DNS"],
     default: true,
     section: bare,
-    help: "In-process resolver on the network's gateway. This build resolves by hosts files, as " +
-      "with a false value.",
+    help: "Answer the containers' DNS on their networks' gateways; else names come from hosts " +
+      "files only.",
   },
   {
     key: "bareShim",

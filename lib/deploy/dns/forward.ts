@@ -1,0 +1,102 @@
+/** Queries that others have to answer: sent to the host's resolvers, one after the other, with an end. */
+import { createSocket } from "node:dgram";
+import { isIPv6 } from "node:net";
+import { answers, type Query, withId } from "./message.ts";
+import { readMessage, writeMessage } from "./tcp.ts";
+
+export type Transport = "udp" | "tcp";
+
+export interface Upstream {
+  address: string;
+  /** Default 53. */
+  port?: number;
+}
+
+/** How long one resolver may take, in milliseconds, and how often all of them are asked. */
+const PATIENCE = 3000;
+const ROUNDS = 2;
+/** Queries under way; more are given up at once. */
+const MOST = 256;
+
+/** A socket and an id of its own for each query: nobody can guess what answer is waited for. */
+function askUdp(
+  { address, port = 53 }: Upstream,
+  message: Uint8Array,
+  query: Query,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
+  const socket = createSocket(isIPv6(address.split("%")[0]) ? "udp6" : "udp4");
+  return new Promise<Uint8Array>((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    socket.on("error", reject);
+    socket.on("message", (answer) => {
+      if (answers(answer, message, query)) resolve(Uint8Array.from(answer));
+    });
+    // Connected: the kernel takes answers of this resolver only.
+    socket.connect(port, address, () => {
+      socket.send(message, (error) => error ? reject(error) : undefined);
+    });
+  }).finally(() => socket.close());
+}
+
+async function askTcp(
+  { address, port = 53 }: Upstream,
+  message: Uint8Array,
+  query: Query,
+  signal: AbortSignal,
+): Promise<Uint8Array> {
+  using connection = await Deno.connect({ hostname: address, port, signal });
+  const close = () => connection.close();
+  signal.addEventListener("abort", close, { once: true });
+  try {
+    await writeMessage(connection, message);
+    const answer = await readMessage(connection);
+    if (answer && answers(answer, message, query)) return answer;
+    throw new Error(`${address} gave no answer`);
+  } finally {
+    signal.removeEventListener("abort", close);
+  }
+}
+
+export class Forwarder {
+  #upstreams: () => Promise<Upstream[]>;
+  #patience: number;
+  #waiting = 0;
+
+  /** `upstreams` is asked for each query: the host's resolvers may change. */
+  constructor(upstreams: () => Promise<Upstream[]>, patience = PATIENCE) {
+    this.#upstreams = upstreams;
+    this.#patience = patience;
+  }
+
+  /** The answer of the first resolver that gives one, over the way the question came; else undefined. */
+  async ask(
+    bytes: Uint8Array,
+    query: Query,
+    transport: Transport,
+    signal: AbortSignal,
+  ): Promise<Uint8Array | undefined> {
+    if (this.#waiting >= MOST) return undefined;
+    this.#waiting++;
+    try {
+      const upstreams = await this.#upstreams();
+      const ask = transport === "udp" ? askUdp : askTcp;
+      const [id] = crypto.getRandomValues(new Uint16Array(1));
+      const message = withId(bytes, id);
+      for (let round = 0; round < ROUNDS; round++) {
+        for (const upstream of upstreams) {
+          const limit = AbortSignal.any([signal, AbortSignal.timeout(this.#patience)]);
+          try {
+            return withId(await ask(upstream, message, query, limit), query.id);
+          } catch {
+            if (signal.aborted) return undefined;
+            // the next one is asked
+          }
+        }
+      }
+      return undefined;
+    } finally {
+      this.#waiting--;
+    }
+  }
+}

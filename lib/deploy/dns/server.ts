@@ -1,0 +1,140 @@
+/** A resolver on one address: answers what its zone knows, has the rest answered by others. */
+import { createSocket, type Socket } from "node:dgram";
+import { once } from "node:events";
+import type { Forwarder, Transport } from "./forward.ts";
+import { type Question, Rcode, readQuery, type Reply, writeReply } from "./message.ts";
+import { readMessage, writeMessage } from "./tcp.ts";
+
+/** What may be sent in one datagram (RFC 1035 section 4.2.1), and in one message on a stream. */
+const DATAGRAM = 512;
+const MESSAGE = 65535;
+/** Connections at a time, and how long one may be without a question, in milliseconds. */
+const MOST_CONNECTIONS = 64;
+const IDLE = 10_000;
+/** How long nothing is accepted after a failure to, in milliseconds. */
+const BREATH = 20;
+
+export interface Zone {
+  /** False for an address that is not answered at all. */
+  serves(from: string): boolean;
+  /** "forward": others are to be asked. */
+  resolve(question: Question, from: string): Reply | "forward";
+}
+
+export interface DnsServerOptions {
+  hostname: string;
+  /** 0: one that is free, for both transports. */
+  port: number;
+  zone: Zone;
+  forwarder: Forwarder;
+}
+
+export class DnsServer implements AsyncDisposable {
+  readonly hostname: string;
+  readonly port: number;
+  #options: DnsServerOptions;
+  #socket: Socket;
+  #listener: Deno.TcpListener;
+  #connections = new Set<Deno.Conn>();
+  #end = new AbortController();
+
+  private constructor(options: DnsServerOptions, socket: Socket, listener: Deno.TcpListener) {
+    this.#options = options;
+    this.#socket = socket;
+    this.#listener = listener;
+    this.hostname = options.hostname;
+    this.port = listener.addr.port;
+    socket.on("message", (message, { address, port }) => {
+      this.#handle(message, address, "udp").then((answer) => {
+        if (answer && !this.#end.signal.aborted) socket.send(answer, port, address, () => {});
+      });
+    });
+    // A client that is gone may be reported here; the next one is served all the same.
+    socket.on("error", () => {});
+    this.#accept();
+  }
+
+  /** Binds both transports; throws where either is taken. */
+  static async listen(options: DnsServerOptions): Promise<DnsServer> {
+    const { hostname } = options;
+    const listener = Deno.listen({ hostname, port: options.port });
+    try {
+      const socket = createSocket("udp4");
+      socket.bind({ address: hostname, port: listener.addr.port });
+      await once(socket, "listening");
+      return new DnsServer(options, socket, listener);
+    } catch (error) {
+      listener.close();
+      throw error;
+    }
+  }
+
+  async #handle(
+    bytes: Uint8Array,
+    from: string,
+    transport: Transport,
+  ): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    const { zone, forwarder } = this.#options;
+    const query = readQuery(bytes);
+    if (!query || !zone.serves(from)) return undefined;
+    const limit = transport === "udp" ? DATAGRAM : MESSAGE;
+    const reply = (content: Reply) => writeReply(bytes, query, content, limit);
+    if (query.opcode !== 0) return reply({ rcode: Rcode.notImplemented });
+    if (!query.question) return reply({ rcode: Rcode.formatError });
+    const known = zone.resolve(query.question, from);
+    if (known !== "forward") return reply(known);
+    const answer = await forwarder.ask(bytes, query, transport, this.#end.signal);
+    return answer ? Uint8Array.from(answer) : reply({ rcode: Rcode.serverFailure });
+  }
+
+  async #accept(): Promise<void> {
+    for (;;) {
+      let connection: Deno.TcpConn;
+      try {
+        connection = await this.#listener.accept();
+      } catch {
+        if (this.#end.signal.aborted) return;
+        // One that was reset before it was taken, or no descriptor is left for it.
+        await new Promise((resolve) => setTimeout(resolve, BREATH));
+        continue;
+      }
+      if (this.#connections.size >= MOST_CONNECTIONS) connection.close();
+      else this.#serve(connection);
+    }
+  }
+
+  async #serve(connection: Deno.TcpConn): Promise<void> {
+    this.#connections.add(connection);
+    const close = () => {
+      if (this.#connections.delete(connection)) connection.close();
+    };
+    let timer = setTimeout(close, IDLE);
+    try {
+      for (;;) {
+        const message = await readMessage(connection);
+        if (!message) return;
+        clearTimeout(timer);
+        const answer = await this.#handle(message, connection.remoteAddr.hostname, "tcp");
+        timer = setTimeout(close, IDLE);
+        if (!answer) return;
+        await writeMessage(connection, answer);
+      }
+    } catch {
+      // The client went away.
+    } finally {
+      clearTimeout(timer);
+      close();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#end.signal.aborted) return;
+    this.#end.abort();
+    this.#listener.close();
+    for (const connection of this.#connections) connection.close();
+    this.#connections.clear();
+    const closed = once(this.#socket, "close");
+    this.#socket.close();
+    await closed;
+  }
+}
