@@ -2,6 +2,7 @@
  * The flight record on disk: JSON lines in `activity`, and one generation before it in `activity.1`.
  * Requests only leave an entry in memory; it is written a moment later, many at once.
  */
+import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import type { ActivityEntry } from "../../api/activity.ts";
 import { asSvcError, SvcError } from "../../base/errors.ts";
@@ -92,7 +93,7 @@ export class ActivityRecord implements AsyncDisposable {
     this.#pending = new Map();
     for (const follower of this.#followers) follower.push(entries);
     try {
-      await this.#append(encoder.encode(entries.map((e) => `${JSON.stringify(e)}\n`).join("")));
+      await this.#append(entries.map((entry) => encoder.encode(`${JSON.stringify(entry)}\n`)));
       this.#failing = false;
     } catch (error) {
       this.#file?.close();
@@ -104,20 +105,42 @@ export class ActivityRecord implements AsyncDisposable {
     }
   }
 
-  async #append(bytes: Uint8Array): Promise<void> {
-    let file = await this.#open();
-    if (this.#size > 0 && this.#size + bytes.length > this.#options.maxBytes) {
-      await file.sync();
-      file.close();
-      this.#file = undefined;
-      await Deno.rename(this.#path, `${this.#path}.1`);
-      file = await this.#open();
+  /** Many lines at once, and never more in a generation than it may have. */
+  async #append(lines: readonly Uint8Array[]): Promise<void> {
+    await this.#open();
+    let piece: Uint8Array[] = [];
+    let size = this.#size;
+    for (const line of lines) {
+      if (size > 0 && size + line.length > this.#options.maxBytes) {
+        await this.#writeOut(piece);
+        await this.#turn();
+        piece = [];
+        size = 0;
+      }
+      piece.push(line);
+      size += line.length;
     }
+    await this.#writeOut(piece);
+  }
+
+  async #writeOut(lines: readonly Uint8Array[]): Promise<void> {
+    const file = await this.#open();
+    const bytes = Buffer.concat(lines);
     for (let at = 0; at < bytes.length;) {
       const written = await file.write(bytes.subarray(at));
       at += written;
       this.#size += written;
     }
+  }
+
+  /** What was the file becomes the generation before it. */
+  async #turn(): Promise<void> {
+    const file = await this.#open();
+    await file.sync();
+    file.close();
+    this.#file = undefined;
+    await Deno.rename(this.#path, `${this.#path}.1`);
+    this.#size = 0;
   }
 
   async #open(): Promise<Deno.FsFile> {

@@ -74,6 +74,20 @@ Deno.test("activity: a full file becomes the one generation before it", async ()
   });
 });
 
+Deno.test("activity: entries that come in one go keep to the size of a generation too", async () => {
+  await withRecord(2000, async (record, dataDir) => {
+    for (let n = 0; n < 200; n++) record.add(entry(`n${n}`));
+    await record.flush();
+    for (const name of ["activity", "activity.1"]) {
+      const { size } = await Deno.stat(join(dataDir, name));
+      assert(size > 1000 && size <= 2000, `${name}: ${size}`);
+    }
+    const found = await names(record);
+    assert(found.length > 10, String(found.length));
+    assert.deepEqual(found, Array.from(found, (_, n) => `n${200 - found.length + n}`));
+  });
+});
+
 Deno.test("activity: half a line of a crash is left out, and what follows is whole", async () => {
   await withRecord(1e6, async (record, dataDir) => {
     await Deno.writeTextFile(join(dataDir, "activity"), `${JSON.stringify(entry("old"))}\n{"half`);
