@@ -18,7 +18,7 @@ export interface ClientOptions {
   way?: {
     base: string;
     http?: Deno.HttpClient;
-    explain(): SvcError | undefined;
+    explain(): SvcError | undefined | Promise<SvcError | undefined>;
     resumes: boolean;
   };
   /** Ends every call of this client. */
@@ -177,8 +177,8 @@ class HttpClient implements Client {
     return `${this.#base}${API_PREFIX}${path}${search ? `?${search}` : ""}`;
   }
 
-  #unreachable(cause: unknown): SvcError {
-    return this.#options.way?.explain() ??
+  async #unreachable(cause: unknown): Promise<SvcError> {
+    return await this.#options.way?.explain() ??
       new SvcError("server_unreachable", `Cannot reach ${this.server}: ${reason(cause)}`, {
         cause,
       });
@@ -203,7 +203,7 @@ class HttpClient implements Client {
       });
     } catch (error) {
       if (this.#signal?.aborted || isAbort(error)) throw error;
-      throw body?.failure() ?? this.#unreachable(error);
+      throw body?.failure() ?? await this.#unreachable(error);
     }
   }
 

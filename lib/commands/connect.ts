@@ -68,7 +68,7 @@ export async function openConnection(invocation: Connecting, known?: Target): Pr
   const client = createClient({
     server: found.server,
     credential: credentials,
-    ...(way.http && { way }),
+    way,
     signal,
     proxied: PROXY_VARIABLES.some((name) => env[name]),
   });

@@ -46,7 +46,7 @@ async function reach(
     return { response, before, after };
   } catch (cause) {
     signal.throwIfAborted();
-    throw explain() ??
+    throw await explain() ??
       new SvcError("server_unreachable", `Cannot reach ${target.server}`, { cause });
   }
 }
@@ -57,35 +57,52 @@ async function certificateCheck(field: string, path: string): Promise<Check> {
   try {
     const { X509Certificate } = await import("node:crypto");
     const { validTo, validFrom, subject } = new X509Certificate(await Deno.readTextFile(path));
-    const now = Date.now();
-    const days = Math.floor((Date.parse(validTo) - now) / DAY_MS);
-    const who = subject.replaceAll("\n", ", ");
-    if (Date.parse(validFrom) > now) {
-      return {
-        name,
-        outcome: "failed",
-        detail: `${path} (${who}) is not valid before ${validFrom}`,
-        help: "set this machine's clock",
-      };
-    }
-    if (days < 0) {
-      return {
-        name,
-        outcome: "failed",
-        detail: `${path} (${who}) has ended ${validTo}`,
-        help: "renew it",
-      };
-    }
-    const soon = days < CERTIFICATE_DAYS;
-    return {
-      name,
-      outcome: soon ? "warning" : "ok",
-      detail: `${path} (${who}) ends in ${days} days`,
-      ...(soon && { help: "renew it soon" }),
-    };
+    const what = `${path} (${subject.replaceAll("\n", ", ")})`;
+    return validity(name, what, Date.parse(validFrom), Date.parse(validTo), "this machine's");
   } catch (error) {
     return failed(name, error);
   }
+}
+
+/** Of the server, by what it shows. */
+async function serverCertificate(certificate: NonNullable<Way["certificate"]>): Promise<Check> {
+  const name = "certificate of the server";
+  try {
+    const { name: common, from, to } = await certificate();
+    return validity(name, common === undefined ? "it" : `CN=${common}`, from, to, "the server's");
+  } catch (error) {
+    return failed(name, error);
+  }
+}
+
+function validity(
+  name: string,
+  what: string,
+  from: number,
+  to: number,
+  clock: string,
+): Check {
+  const now = Date.now();
+  const date = (time: number) => new Date(time).toISOString().slice(0, 10);
+  const days = Math.floor((to - now) / DAY_MS);
+  if (from > now) {
+    return {
+      name,
+      outcome: "failed",
+      detail: `${what} is not valid before ${date(from)}`,
+      help: `set ${clock} clock`,
+    };
+  }
+  if (days < 0) {
+    return { name, outcome: "failed", detail: `${what} has ended ${date(to)}`, help: "renew it" };
+  }
+  const soon = days < CERTIFICATE_DAYS;
+  return {
+    name,
+    outcome: soon ? "warning" : "ok",
+    detail: `${what} ends in ${days} days`,
+    ...(soon && { help: "renew it soon" }),
+  };
 }
 
 function transportText({ transport, server }: Target): string {
@@ -144,6 +161,7 @@ export async function checkWay({ target, way, client, signal }: WayInput): Promi
     );
     const skew = skewOf(response.headers.get("date"), before, after);
     if (skew !== undefined) checks.push(clockCheck(skew));
+    if (way.certificate) checks.push(await serverCertificate(way.certificate));
   } catch (error) {
     return { checks: [...checks, failed("connection", error)] };
   }

@@ -3,6 +3,7 @@ import type { SvcError } from "../../base/errors.ts";
 import type { Target } from "../resolve.ts";
 import type { Prompt } from "../prompt.ts";
 import type { Dialer } from "./dialer.ts";
+import type { PeerCertificate } from "./tls.ts";
 
 export interface Way extends AsyncDisposable {
   /** What stands before the path in requests: their TLS, where there is any, is inside the way. */
@@ -10,7 +11,9 @@ export interface Way extends AsyncDisposable {
   /** Absent: Deno's own. */
   readonly http?: Deno.HttpClient;
   /** Why the last connection failed, where the way knows better than HTTP does. */
-  explain(): SvcError | undefined;
+  explain(): SvcError | undefined | Promise<SvcError | undefined>;
+  /** What the server shows, where it speaks TLS. */
+  certificate?(): Promise<PeerCertificate>;
   /** Calls that can be repeated are worth it when a connection breaks. */
   readonly resumes: boolean;
 }
@@ -41,17 +44,45 @@ async function dialerOf({ target, env, prompt, signal }: WayOptions): Promise<Di
   }
 }
 
+const PROXIES = [
+  "HTTPS_PROXY",
+  "https_proxy",
+  "HTTP_PROXY",
+  "http_proxy",
+  "ALL_PROXY",
+  "all_proxy",
+];
+
+/** By Deno's own client, which follows the proxy variables. */
+function directWay({ target: { server }, env }: WayOptions): Way {
+  const proxied = PROXIES.some((name) => env[name]);
+  return {
+    base: server,
+    // What a proxy sees is not seen from here.
+    explain: async () => {
+      if (proxied) return undefined;
+      const { explainDirect } = await import("./explain.ts");
+      return await explainDirect(server);
+    },
+    ...(server.startsWith("https:") && !proxied && {
+      certificate: async () => {
+        const [{ tcpDialer }, { peerCertificate }] = await Promise.all([
+          import("./tcp.ts"),
+          import("./tls.ts"),
+        ]);
+        return await peerCertificate(tcpDialer(server), server);
+      },
+    }),
+    resumes: false,
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
 export async function openWay(options: WayOptions): Promise<Way> {
   const { server, tls } = options.target;
   let dialer = await dialerOf(options);
-  if (!dialer) {
-    return {
-      base: server,
-      explain: () => undefined,
-      resumes: false,
-      [Symbol.asyncDispose]: () => Promise.resolve(),
-    };
-  }
+  if (!dialer) return directWay(options);
+  const inner = dialer;
   if (server.startsWith("https:")) {
     const { tlsDialer } = await import("./tls.ts");
     dialer = await tlsDialer({ inner: dialer, settings: tls ?? {}, server });
@@ -65,6 +96,12 @@ export async function openWay(options: WayOptions): Promise<Way> {
     base: `http://${url.hostname}:${port}${url.pathname}`.replace(/\/+$/, ""),
     http: bridge.http,
     explain: bridge.explain,
+    ...(server.startsWith("https:") && {
+      certificate: async () => {
+        const { peerCertificate } = await import("./tls.ts");
+        return await peerCertificate(inner, server, tls?.["server-name"]);
+      },
+    }),
     resumes: dialer.resumes,
     [Symbol.asyncDispose]: async () => await bridge[Symbol.asyncDispose](),
   };

@@ -92,20 +92,44 @@ async function systemTrust(): Promise<string[]> {
   return [...rootCertificates];
 }
 
-type Connect = typeof import("node:tls").connect;
+const hostOf = (server: string) => new URL(server).hostname.replace(/^\[|\]$/g, "");
 
-/** Between which times the certificate that is shown is valid; nothing is sent to who shows it. */
-async function peerDates(inner: Dialer, connect: Connect): Promise<{ from: number; to: number }> {
+export interface PeerCertificate {
+  /** Common name of its subject, where it has one. */
+  name?: string;
+  /** Milliseconds since 1970. */
+  from: number;
+  to: number;
+}
+
+/** The certificate that is shown for a name, verified or not; nothing is sent to who shows it. */
+export async function peerCertificate(
+  inner: Dialer,
+  server: string,
+  serverName?: string,
+): Promise<PeerCertificate> {
+  const { connect } = await import("node:tls");
+  const name = serverName ?? hostOf(server);
   const stream = await inner.dial();
   const ended = Promise.withResolvers<void>();
-  const socket = connect({ socket: stream, rejectUnauthorized: false });
+  const socket = connect({
+    socket: stream,
+    rejectUnauthorized: false,
+    ...(!isIP(name) && { servername: name }),
+  });
   socket.once("secureConnect", () => ended.resolve());
   socket.once("error", ended.reject);
   socket.once("close", () => ended.reject(new Error("closed")));
+  stream.once("error", ended.reject);
   try {
     await ended.promise;
-    const { valid_from, valid_to } = socket.getPeerCertificate();
-    return { from: Date.parse(valid_from), to: Date.parse(valid_to) };
+    const { valid_from, valid_to, subject } = socket.getPeerCertificate();
+    const common = subject?.CN;
+    return {
+      from: Date.parse(valid_from),
+      to: Date.parse(valid_to),
+      ...(typeof common === "string" && { name: common }),
+    };
   } finally {
     socket.destroy();
     stream.destroy();
@@ -117,8 +141,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
   const { inner, settings, server } = options;
   const { connect } = await import("node:tls");
   const { ca, cert, key } = options.pem ?? await material(settings);
-  const host = new URL(server).hostname.replace(/^\[|\]$/g, "");
-  const name = settings["server-name"] ?? host;
+  const name = settings["server-name"] ?? hostOf(server);
   const trusted = ca ?? await systemTrust();
   /** The handshake says only that a certificate is not good; its dates tell more. */
   const explained = async (cause: unknown): Promise<SvcError> => {
@@ -126,7 +149,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
     if (!code || !/CERT|VERIFY|SIGNED/.test(code) || /ALTNAME/.test(code)) {
       return refusal(server, cause);
     }
-    const dates = await peerDates(inner, connect).catch(() => undefined);
+    const dates = await peerCertificate(inner, server, name).catch(() => undefined);
     const now = Date.now();
     if (dates && dates.to < now) {
       return refusal(server, {

@@ -44,14 +44,14 @@ async function serve(cert: string, key: string, ca: string) {
   };
 }
 
-async function ask(server: string, tls: TlsSettings): Promise<Answer> {
+async function ask(server: string, tls?: TlsSettings): Promise<Answer> {
   const signal = AbortSignal.timeout(60_000);
   await using way = await openWay({
     target: {
       server,
       source: "test",
       transport: { kind: "direct" },
-      tls,
+      ...(tls && { tls }),
       credential: { kind: "none" },
       viaServer: { value: false, source: "default" },
       conduit: { value: "port-forward", source: "default" },
@@ -145,6 +145,27 @@ Deno.test({
         () => new Response(),
       );
       await refused(ask(`https://localhost:${plain.addr.port}`, ca), /TLS/);
+    });
+    await t.step("no settings: fetch's one word is explained by trying the steps", async () => {
+      await refused(
+        ask(url),
+        /Cannot reach https:\/\/localhost:\d+: .*(certificate|issuer)/i,
+        /tls\.ca-cert/,
+      );
+      await refused(
+        ask(`http://localhost:${server.port}`),
+        /Cannot reach http:\/\/localhost:\d+: it speaks TLS/,
+        /https:\/\//,
+      );
+      await using plain = Deno.serve(
+        { hostname: "127.0.0.1", port: 0, onListen() {} },
+        () => new Response(),
+      );
+      await refused(
+        ask(`https://localhost:${plain.addr.port}`),
+        /does not speak TLS/,
+        /http:\/\//,
+      );
     });
   } finally {
     await Deno.remove(folder, { recursive: true });

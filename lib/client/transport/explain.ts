@@ -1,0 +1,52 @@
+/** Why a server that is reached straight cannot be: its steps tried one by one, where fetch tells one word. */
+import type { Duplex } from "node:stream";
+import { SvcError } from "../../base/errors.ts";
+import type { Dialer } from "./dialer.ts";
+import { tcpDialer } from "./tcp.ts";
+
+/** Nobody waits longer for a better explanation. */
+const PATIENCE_MS = 2000;
+
+/** Keeps what it opens, so that nothing outlives the attempt. */
+function kept(inner: Dialer, open: Duplex[]): Dialer {
+  return {
+    ...inner,
+    async dial() {
+      const stream = await inner.dial();
+      stream.on("error", () => {/* the attempt that reads it tells */});
+      open.push(stream);
+      return stream;
+    },
+  };
+}
+
+async function explain(server: string, dialer: Dialer): Promise<SvcError | undefined> {
+  const { peerCertificate, tlsDialer } = await import("./tls.ts");
+  try {
+    if (server.startsWith("https:")) {
+      await (await tlsDialer({ inner: dialer, settings: {}, server })).dial();
+      return undefined;
+    }
+    await dialer.dial();
+  } catch (error) {
+    return error instanceof SvcError ? error : undefined;
+  }
+  const secure = await peerCertificate(dialer, server).then(() => true, () => false);
+  if (!secure) return undefined;
+  return new SvcError("server_unreachable", `Cannot reach ${server}: it speaks TLS`, {
+    help: "write the server as https://",
+  });
+}
+
+/** undefined where nothing is wrong with the way any more, or nothing is known of it in time. */
+export async function explainDirect(server: string): Promise<SvcError | undefined> {
+  const open: Duplex[] = [];
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => late.resolve(undefined), PATIENCE_MS);
+  try {
+    return await Promise.race([explain(server, kept(tcpDialer(server), open)), late.promise]);
+  } finally {
+    clearTimeout(timer);
+    for (const stream of open) stream.destroy();
+  }
+}
