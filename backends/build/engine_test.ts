@@ -19,7 +19,7 @@ Deno.test({
     const { promise: begun, resolve } = Promise.withResolvers<void>();
     const lost = build(
       first.builder,
-      { Dockerfile: "FROM base\nRUN echo begun; sleep 100\n" },
+      { Dockerfile: "FROM base\nRUN echo begun; sleep 1000\n" },
       { onEvent: (event) => event.type === "output" && resolve() },
     );
     lost.catch(() => {});

@@ -18,9 +18,9 @@ export interface DeployBackendUnderTest {
 
 type Test = (title: string, fn: () => Promise<void>) => void;
 
-/** Waits until `probe` holds; fails with its words after ten seconds. */
+/** Waits until `probe` holds; fails with its words after a minute. */
 export async function eventually(what: string, probe: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 10_000;
+  const deadline = Date.now() + 60_000;
   while (!await probe()) {
     if (Date.now() > deadline) assert.fail(`did not happen: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -57,6 +57,12 @@ export async function execute(
 }
 
 const shell = (script: string) => ["sh", "-c", script];
+/** For scripts: `until_told NAME` waits for `tell`, so that no step of theirs comes early or late. */
+const UNTIL_TOLD = "until_told() { while [ ! -e /tmp/$1 ]; do sleep 0.05; done; }; ";
+const tell = (backend: DeployBackend, name: string, what: string) =>
+  execute(backend, name, { command: ["touch", `/tmp/${what}`] });
+/** A health check that is never decided: the instance is on trial for as long as it runs. */
+export const UNDECIDED = { test: "false", interval: "1h", retries: 1000 };
 const pids = async (backend: DeployBackend, name: string) =>
   (await backend.status(name))?.instances.map((instance) => instance.pid);
 
@@ -108,9 +114,15 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
   });
 
   withName("logs: both streams, tail, following to the end", "logs", async (name) => {
-    const script = "echo one; echo two >&2; sleep 0.4; echo three; printf four";
+    const script = `${UNTIL_TOLD} echo one; until_told a; echo two >&2; until_told b; ` +
+      "echo three; printf four";
     await backend().apply(spec(name, { command: shell(script), restart: "no" }));
-    const frames = await Array.fromAsync(backend().logs(name, { follow: true }));
+    const frames: LogFrame[] = [];
+    for await (const frame of backend().logs(name, { follow: true })) {
+      frames.push(frame);
+      if (frame.line === "one") await tell(backend(), name, "a");
+      if (frame.line === "two") await tell(backend(), name, "b");
+    }
     assert.deepEqual(frames.map((frame) => [frame.stream, frame.line]), [
       ["stdout", "one"],
       ["stderr", "two"],
@@ -144,7 +156,7 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     assert.equal(where.stdout, "/tmp\n1000\nspec exec\n");
     assert.equal((await run({ command: ["no-such-command"] })).code, 127);
     assert.equal((await run({ command: ["/etc/passwd"] })).code, 126);
-    const session = await backend().caps.exec!(name, { command: ["sleep", "100"] });
+    const session = await backend().caps.exec!(name, { command: ["sleep", "1000"] });
     await session.kill("KILL");
     assert.equal(await session.exit, 137);
     await Promise.all([session.stdout.cancel(), session.stderr.cancel(), session.stdin.close()]);
@@ -173,7 +185,10 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
   withName("a first apply that fails leaves nothing and shows the log", "bad", async (name) => {
     await assert.rejects(
       backend().apply(
-        spec(name, { command: shell("for i in $(seq 30); do echo line $i; done; exit 3") }),
+        spec(name, {
+          command: shell("for i in $(seq 30); do echo line $i; done; exit 3"),
+          healthcheck: UNDECIDED,
+        }),
       ),
       (error: { code?: string; message: string }) => {
         assert.equal(error.code, "deploy_failed");
@@ -194,7 +209,12 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     await backend().apply(spec(name));
     const before = await pids(backend(), name);
     await assert.rejects(
-      backend().apply(spec(name, { command: shell("echo broken; sleep 0.3; exit 1") })),
+      backend().apply(
+        spec(name, {
+          command: shell("echo broken; sleep 0.3; exit 1"),
+          healthcheck: UNDECIDED,
+        }),
+      ),
       { code: "deploy_failed", message: /broken/ },
     );
     assert.deepEqual(await pids(backend(), name), before);
@@ -205,12 +225,18 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
   });
 
   withName("a health check gates, and is reported", "health", async (name) => {
-    const healthcheck = { test: "test -e /tmp/ok", interval: "300ms", retries: 2, timeout: "2s" };
-    const script = "sleep 0.3; touch /tmp/ok; sleep 100";
-    const result = await backend().apply(spec(name, { healthcheck, command: shell(script) }));
+    const check = { test: "test -e /tmp/ok", interval: "300ms", timeout: "60s" };
+    const script = "sleep 0.3; touch /tmp/ok; sleep 1000";
+    // However slow the script is: it is given time.
+    const patient = { ...check, retries: 1000 };
+    const result = await backend().apply(
+      spec(name, { healthcheck: patient, command: shell(script) }),
+    );
     assert.equal(result.deployment.instances[0].state, "healthy");
     await assert.rejects(
-      backend().apply(spec(name, { healthcheck, command: ["sleep", "100"] })),
+      backend().apply(
+        spec(name, { healthcheck: { ...check, retries: 2 }, command: ["sleep", "1000"] }),
+      ),
       { code: "deploy_failed", message: /unhealthy/ },
     );
     assert.equal((await backend().status(name))?.instances[0].state, "healthy");
@@ -221,8 +247,12 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     "again",
     async (name) => {
       await backend().apply(
-        spec(name, { command: shell("sleep 0.2; exit 5"), restart: "on-failure:2" }),
+        spec(name, {
+          command: shell(`${UNTIL_TOLD} until_told end; exit 5`),
+          restart: "on-failure:2",
+        }),
       );
+      await tell(backend(), name, "end");
       await eventually("two restarts, then the end", async () => {
         const status = await backend().status(name);
         return status?.instances[0].restarts === 2 && status.state === "failed";
@@ -232,7 +262,7 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
   );
 
   withName("a restarted server finds what runs, and restarts what died", "adopt", async (name) => {
-    const script = "echo begun; while [ ! -e /tmp/end ]; do sleep 0.1; done; echo over; exit 1";
+    const script = `${UNTIL_TOLD} echo begun; until_told end; echo over; exit 1`;
     await backend().apply(spec(name, { command: shell(script) }));
     const before = await pids(backend(), name);
     await under.reopen();
@@ -241,8 +271,9 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
       (await backend().apply(spec(name, { command: shell(script) }))).action,
       "unchanged",
     );
+    await eventually("its output", async () => (await lines(backend(), name)).length > 0);
     assert.deepEqual(await lines(backend(), name), ["begun"]);
-    await execute(backend(), name, { command: ["touch", "/tmp/end"] });
+    await tell(backend(), name, "end");
     await eventually(
       "restarted",
       async () => (await backend().status(name))!.instances[0].restarts > 0,
@@ -264,7 +295,8 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
       stream.close();
       return answer;
     };
-    assert.match(await body(), /^HTTP\/1\.[01] 200 OK.*hello from busybox/s);
+    const answered = /^HTTP\/1\.[01] 200 OK.*hello from busybox/s;
+    await eventually("an answer", () => body().then((text) => answered.test(text), () => false));
     await assert.rejects(backend().dial(name, 1, "tcp"), { code: "upstream_failed" });
   });
 

@@ -6,7 +6,7 @@ import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
 import { unpackImage } from "../../lib/snapshot/unpack.ts";
-import { requireTools } from "../e2e/harness.ts";
+import { freeSubnetBase, requireTools } from "../e2e/harness.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { layoutImages } from "../peers/layout_images.ts";
@@ -26,7 +26,7 @@ Deno.test({
   sanitizeResources: false,
   fn: async (t) => {
     const dataDir = await Deno.makeTempDir({ prefix: "svc-bare-" });
-    const subnet = `10.${64 + crypto.getRandomValues(new Uint8Array(1))[0] % 180}`;
+    const subnet = freeSubnetBase();
     const allowed = join(dataDir, "allowed");
     try {
       await Deno.mkdir(allowed);
@@ -66,6 +66,7 @@ Deno.test({
         ...under,
         dataDir,
         allowed,
+        subnetBase: subnet,
         userBridges: [1, 2].map((index) => bridgeNetwork(subnet, index).bridge),
       });
       for (const [title, fn] of tests) await t.step(title, fn);

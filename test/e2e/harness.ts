@@ -3,7 +3,10 @@ import { join } from "node:path";
 import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
+import { freePort } from "../fixtures/free_port.ts";
 import { removeServerData } from "../peers/cleanup.ts";
+
+export { freePort };
 
 /** The executable under test. */
 export const EXECUTABLE = Deno.env.get("SVC_TEST_EXECUTABLE") ??
@@ -89,12 +92,6 @@ export function requireTools(needs: Needs): { ignore: boolean; reason: string } 
   return { ignore: lacking !== "", reason: lacking && `needs ${lacking}` };
 }
 
-/** A TCP port of the loopback interface that was free a moment ago. */
-export function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
-}
-
 /** The environment without the person's own settings of svc. */
 function environment(extra: Record<string, string>): Record<string, string> {
   const env: Record<string, string> = {};
@@ -167,7 +164,7 @@ export async function runTool(
 }
 
 /** "10.N": a base for the /24s of one server that no interface of this host uses. */
-function freeSubnetBase(): string {
+export function freeSubnetBase(): string {
   const used = new Set(
     Deno.networkInterfaces().map((i) => i.address.split(".").slice(0, 2).join(".")),
   );

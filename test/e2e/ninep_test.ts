@@ -5,7 +5,7 @@ import { NinepClient, ServerError } from "../../lib/wire/ninep/client.ts";
 import { ConfinedFolder } from "../../lib/wire/ninep/folder.ts";
 import { serveNinep } from "../../lib/wire/ninep/server.ts";
 import { pattern } from "../../lib/wire/testing.ts";
-import { e2eTest } from "./harness.ts";
+import { e2eTest, freePort } from "./harness.ts";
 
 const LARGE = pattern(1_500_000);
 
@@ -52,12 +52,6 @@ e2eTest("diodls and diodcat read what our 9P server shows", {
     await Promise.all(sessions);
   }
 });
-
-/** diod takes no port of its own choice: one that was free a moment ago. */
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
-}
 
 async function connected(port: number): Promise<Deno.TcpConn> {
   for (const deadline = Date.now() + 30_000;;) {

@@ -2,7 +2,7 @@
  * Azure-style blob storage: Microsoft's emulator Azurite, from npm at the first use, run by Deno. Its files
  * are in a folder that goes with it.
  */
-import { freePort } from "../e2e/harness.ts";
+import { freePort } from "../fixtures/free_port.ts";
 
 /** The last one whose own dependencies are all to be had. */
 const AZURITE = "npm:azurite@3.35.0/azurite-blob";

@@ -5,6 +5,9 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 
+/** How long killed processes may take to be gone. */
+const PATIENCE_MS = 60_000;
+
 /** Mount points at or below `root` in this mount namespace, deepest first. */
 async function mountsBelow(root: string): Promise<string[]> {
   const table = await Deno.readTextFile("/proc/self/mountinfo");
@@ -29,6 +32,16 @@ async function readNamespace(pid: string): Promise<string> {
 }
 
 /**
+ * True where this mount table shows something of `root` at another place, as a container's root is. A
+ * namespace that was only copied from the host's has the host's mounts at their own places.
+ */
+const showsElsewhere = (table: string, root: string) =>
+  table.split("\n").some((line) => {
+    const point = line.split(" ")[4] ?? "";
+    return line.includes(`${root}/`) && point !== root && !point.startsWith(`${root}/`);
+  });
+
+/**
  * Processes that belong to `root`: those in a mount namespace of their own that shows it (containers),
  * and those whose command line names it (their monitors).
  */
@@ -39,7 +52,7 @@ async function processesOf(root: string): Promise<number[]> {
     if (!/^\d+$/.test(name) || Number(name) === Deno.pid) continue;
     const namespace = await readNamespace(name);
     const container = namespace !== "" && namespace !== own &&
-      (await readProc(`/proc/${name}/mountinfo`)).includes(root);
+      showsElsewhere(await readProc(`/proc/${name}/mountinfo`), root);
     if (container || (await readProc(`/proc/${name}/cmdline`)).includes(`${root}/`)) {
       found.push(Number(name));
     }
@@ -60,7 +73,7 @@ export async function removeServerData(dataDir: string): Promise<void> {
 
 async function removeBelow(root: string): Promise<void> {
   if (Deno.build.os === "linux" && Deno.uid() === 0) {
-    for (let round = 0; round < 3; round++) {
+    for (const until = Date.now() + PATIENCE_MS; Date.now() < until;) {
       const processes = await processesOf(root);
       if (processes.length === 0) break;
       for (const pid of processes) {
@@ -70,7 +83,7 @@ async function removeBelow(root: string): Promise<void> {
           if (!(error instanceof Deno.errors.NotFound)) throw error;
         }
       }
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await new Promise((resolve) => setTimeout(resolve, 50));
     }
     for (const point of await mountsBelow(root)) {
       await new Deno.Command("umount", { args: ["-l", point], stderr: "null" }).output();

@@ -34,7 +34,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
   const stop = async () => {
     if (!ended) process!.kill("SIGTERM");
-    const timer = setTimeout(() => ended || process!.kill("SIGKILL"), 15_000);
+    const timer = setTimeout(() => ended || process!.kill("SIGKILL"), 60_000);
     await status;
     clearTimeout(timer);
   };
@@ -48,7 +48,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     }).spawn();
     ended = false;
     status = process.status.then(() => ended = true);
-    const until = performance.now() + 30_000;
+    const until = performance.now() + 120_000;
     for (;;) {
       try {
         await using client = new ContainerdClient({ address, namespace: "svc" });

@@ -1,6 +1,6 @@
 /** The registry of the distribution project, as Debian packages it, on a free port with data of its own. */
 import { join } from "node:path";
-import { freePort } from "../e2e/harness.ts";
+import { freePort } from "../fixtures/free_port.ts";
 
 export interface DockerRegistry extends AsyncDisposable {
   /** "127.0.0.1:PORT". */

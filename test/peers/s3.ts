@@ -3,7 +3,7 @@
  * packages them. Multipart, part copies, conditional writes and signatures are the real ones.
  */
 import { join } from "node:path";
-import { freePort } from "../e2e/harness.ts";
+import { freePort } from "../fixtures/free_port.ts";
 
 export const S3_COMMANDS = [
   "ceph",

@@ -1,5 +1,6 @@
 /** OpenSSH's server on the loopback interface, with keys of the test's own. */
 import { join } from "node:path";
+import { freePort } from "../fixtures/free_port.ts";
 
 export interface Sshd extends AsyncDisposable {
   readonly port: number;
@@ -45,11 +46,6 @@ export async function makeKey(
 ): Promise<void> {
   await Deno.remove(path).catch(() => {/* not there */});
   await tool("ssh-keygen", ["-q", "-t", type, ...more, "-N", passphrase, "-f", path]);
-}
-
-function freePort(): number {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return listener.addr.port;
 }
 
 async function listening(port: number): Promise<void> {

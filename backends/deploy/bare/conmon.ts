@@ -11,6 +11,9 @@ import { SvcError } from "../../../lib/base/errors.ts";
 import type { Host } from "./host.ts";
 
 const SYNC_FD = 3;
+/** How long a monitor may go on after its container was deleted, and how often it is looked at. */
+const END_PATIENCE = 10_000;
+const END_LOOK = 10;
 
 export interface MonitorOptions {
   key: string;
@@ -108,5 +111,20 @@ export async function reopenLog(bundle: string): Promise<void> {
   } catch (error) {
     const code = (error as { code?: string }).code;
     if (code !== "ENXIO" && code !== "ENOENT") throw error;
+  }
+}
+
+/**
+ * Waits for the monitor of a deleted container, which writes the exit file at its own pace: a file that
+ * comes late would stay for ever, or be taken for the end of the container's next run.
+ */
+export async function monitorEnded(bundle: string, key: string): Promise<void> {
+  const pid = await Deno.readTextFile(join(bundle, "conmon.pid")).catch(() => undefined);
+  if (pid === undefined) return; // it never came so far
+  for (const until = Date.now() + END_PATIENCE; Date.now() < until;) {
+    // Another process may have its number by now.
+    const command = await Deno.readTextFile(`/proc/${pid.trim()}/cmdline`).catch(() => "");
+    if (!command.split("\0").includes(key)) return;
+    await new Promise((resolve) => setTimeout(resolve, END_LOOK));
   }
 }

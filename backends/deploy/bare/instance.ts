@@ -9,7 +9,7 @@ import { listensOn } from "../../../lib/runtime/listening.ts";
 import { HealthMonitor } from "../../../lib/deploy/health.ts";
 import { Supervisor } from "../../../lib/deploy/supervisor.ts";
 import { type BundleInput, bundlePath, makeBundle, mountRoot, unmountRoot } from "./bundle.ts";
-import { createContainer } from "./conmon.ts";
+import { createContainer, monitorEnded } from "./conmon.ts";
 import { failure } from "./failure.ts";
 import { runProbe } from "./exec.ts";
 import type { ContainerExit } from "./exits.ts";
@@ -177,6 +177,7 @@ export class Instance {
     const { key } = this.record;
     const { runtime } = await this.#host.tools();
     await runtime.delete(key, { force: true });
+    await monitorEnded(this.bundle, key);
     await mountRoot(this.#host, key);
     if (!await isConnected(this.#host, this.record)) {
       const published = this.record.published;
@@ -347,6 +348,7 @@ export class Instance {
         step(() => unmountRoot(this.#host, key)),
       ]);
       if (errors.length > 0) throw errors[0];
+      await monitorEnded(this.bundle, key);
       await this.#host.exits.forget(key);
       await Promise.all([
         removeTree(this.bundle),

@@ -1,6 +1,7 @@
 /** A web server and a git daemon on loopback, for ADD and for contexts. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
+import { freePort } from "../../fixtures/free_port.ts";
 import type { Case } from "./case.ts";
 
 /** What `Last-Modified` says of every file. */
@@ -47,13 +48,6 @@ async function makeRepository(folder: string): Promise<string> {
   return await git(work, "rev-parse", "HEAD");
 }
 
-async function freePort(): Promise<number> {
-  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
-  return await Promise.resolve(port);
-}
-
 /** The child and all that it started. */
 function endGroup(child: Deno.ChildProcess): void {
   Deno.kill(-child.pid, "SIGKILL");
@@ -62,7 +56,7 @@ function endGroup(child: Deno.ChildProcess): void {
 /** A daemon on a port that nobody else took meanwhile. */
 async function gitDaemon(folder: string): Promise<{ port: number; child: Deno.ChildProcess }> {
   for (let attempt = 1;; attempt++) {
-    const port = await freePort();
+    const port = freePort();
     const child = new Deno.Command("git", {
       args: [
         "daemon",
