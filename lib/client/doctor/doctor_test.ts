@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { svcFake } from "../../../test/fixtures/cli.ts";
-import { checkTrust, type Registry } from "./trust.ts";
+import { type Registry, registryOf } from "./engine.ts";
+import { checkTrust } from "./trust.ts";
 import { clockCheck, skewOf } from "./way.ts";
 
 async function root(files: Record<string, string>) {
@@ -32,7 +33,10 @@ async function root(files: Record<string, string>) {
 const ENGINES = {
   "etc/docker/daemon.json": '{"log-driver": "json-file", "insecure-registries": ["other:5000"]}',
   "etc/containers/registries.conf": 'unqualified-search-registries = ["docker.io"]\n',
-  "etc/containerd/config.toml": 'config_path = "/etc/containerd/certs.d"\n',
+  "etc/containerd/config.toml": `version = 3
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "/etc/containerd/certs.d:/etc/docker/certs.d"
+`,
   "etc/rancher/k3s/registries.yaml": "# ours\nmirrors:\n  other:\n    endpoint: [http://other]\n",
 };
 
@@ -80,6 +84,58 @@ Deno.test("doctor: engines that are not there are not asked; docker takes loopba
     root: at.path,
   });
   assert.equal(report.ok, true);
+});
+
+Deno.test("doctor: containerd's CRI plugin is told of the folder, in the words of its configuration's version", async () => {
+  const registry = { host: "svc.lan:5000", plain: true };
+  const tables: [before: string | undefined, table: RegExp][] = [
+    [undefined, /^version = 2\n\n\[plugins\."io\.containerd\.grpc\.v1\.cri"\.registry\]\n/],
+    ["# ours\nversion = 2\n", /^# ours\nversion = 2\n\n\[plugins\."io\.containerd\.grpc\.v1\.cri"/],
+    ["version = 3\n", /\n\[plugins\."io\.containerd\.cri\.v1\.images"\.registry\]\n/],
+    [
+      "root = '/x'\n",
+      /\n\[plugins\.cri\.registry\]\n {2}config_path = "\/etc\/containerd\/certs\.d"\n$/,
+    ],
+  ];
+  for (const [before, table] of tables) {
+    await using at = await root({
+      "etc/containerd/here": "",
+      ...(before !== undefined && { "etc/containerd/config.toml": before }),
+    });
+    assert.deepEqual(await at.twice(registry), { before: ["containerd"], after: [] });
+    assert.match(await at.read("etc/containerd/config.toml"), table);
+  }
+  await using off = await root({ "etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n' });
+  assert.deepEqual(await off.twice(registry), { before: ["containerd"], after: [] });
+  assert.match(await off.read("etc/containerd/config.toml"), /^disabled_plugins = \["cri"\]\n$/);
+  const own = '[plugins."io.containerd.grpc.v1.cri".registry]\n';
+  await using elsewhere = await root({
+    "etc/containerd/config.toml": `version = 2\n${own}config_path = "/etc/own.d"\n`,
+  });
+  assert.deepEqual((await elsewhere.twice(registry)).after, []);
+  assert.match(await elsewhere.read("etc/own.d/svc.lan:5000/hosts.toml"), /http:\/\/svc\.lan:5000/);
+  // A table without the key is its owner's to correct.
+  await using table = await root({ "etc/containerd/config.toml": `version = 2\n${own}x = 1\n` });
+  assert.deepEqual((await table.twice(registry)).after, ["containerd"]);
+  await using broken = await root({ "etc/containerd/config.toml": "version = \n" });
+  await assert.rejects(
+    broken.twice(registry),
+    /Cannot check containerd: .*config\.toml is not TOML/,
+  );
+});
+
+Deno.test("doctor: whether the registry has TLS, by its advertised name and the way to the server", () => {
+  const of = (advertised: string, server: string) => {
+    const { host, plain } = registryOf(advertised, server);
+    return `${plain ? "http" : "https"} ${host}`;
+  };
+  assert.equal(of("localhost:5000", "http://localhost:5000"), "http localhost:5000");
+  assert.equal(of("svc.lan:5000", "http://svc.lan:5000"), "http svc.lan:5000");
+  assert.equal(of("localhost:5443", "https://127.0.0.1:5443"), "https localhost:5443");
+  assert.equal(of("localhost:5000", "https://svc.example"), "http localhost:5000");
+  assert.equal(of("svc.example", "https://svc.example"), "https svc.example");
+  assert.equal(of("https://r.example", "http://127.0.0.1:5000"), "https r.example");
+  assert.equal(of("http://r.example", "https://svc.example"), "http r.example");
 });
 
 Deno.test("doctor: clocks", () => {

@@ -4,53 +4,17 @@
  */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
-
-export interface Registry {
-  /** "host[:port]" */
-  host: string;
-  /** It speaks plain HTTP. */
-  plain: boolean;
-  /** PEM of the CA that its certificate is signed by, where the system does not know it. */
-  ca?: string;
-}
-
-export interface Fix {
-  path: string;
-  content: string;
-  /** What has to be done for the file to count; absent: nothing. */
-  then?: string;
-}
-
-export interface TrustReport {
-  engine: string;
-  ok: boolean;
-  detail: string;
-  fixes: Fix[];
-}
-
-export interface TrustInput {
-  registry: Registry;
-  /** "/" but in tests. */
-  root: string;
-}
-
-async function text(path: string): Promise<string | undefined> {
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return undefined;
-    }
-    throw error;
-  }
-}
-
-const there = (path: string) => Deno.stat(path).then(() => true, () => false);
-
-/** Engines take these without TLS by themselves. */
-export function isLoopback(host: string): boolean {
-  return /^(localhost|127\.[\d.]+|\[::1\])(:\d+)?$/.test(host);
-}
+import {
+  type Fix,
+  isLoopback,
+  known,
+  type Registry,
+  text,
+  there,
+  type TrustInput,
+  type TrustReport,
+} from "./engine.ts";
+import { containerd } from "./trust_containerd.ts";
 
 const certificate = (folder: string, { host, ca }: Registry): Fix => ({
   path: join(folder, host, "ca.crt"),
@@ -75,9 +39,7 @@ async function docker({ registry, root }: TrustInput): Promise<TrustReport | und
   if (!present) return undefined;
   const engine = "docker";
   if (!registry.plain) {
-    return registry.ca
-      ? await caReport(engine, join(folder, "certs.d"), registry)
-      : { engine, ok: true, detail: "nothing has to be set for TLS with a known CA", fixes: [] };
+    return registry.ca ? await caReport(engine, join(folder, "certs.d"), registry) : known(engine);
   }
   if (isLoopback(registry.host)) {
     return { engine, ok: true, detail: "takes loopback registries without TLS", fixes: [] };
@@ -126,9 +88,7 @@ async function podman({ registry, root }: TrustInput): Promise<TrustReport | und
   if (!await there(folder) && !await there(join(root, "usr/bin/podman"))) return undefined;
   const engine = "podman";
   if (!registry.plain) {
-    return registry.ca
-      ? await caReport(engine, join(folder, "certs.d"), registry)
-      : { engine, ok: true, detail: "nothing has to be set for TLS with a known CA", fixes: [] };
+    return registry.ca ? await caReport(engine, join(folder, "certs.d"), registry) : known(engine);
   }
   const drop = join(folder, "registries.conf.d");
   const files = [join(folder, "registries.conf")];
@@ -152,66 +112,11 @@ async function podman({ registry, root }: TrustInput): Promise<TrustReport | und
   };
 }
 
-/** hosts.toml, which containerd reads for each pull. */
-function hostsToml({ host, plain, ca }: Registry, caPath: string): string {
-  const url = `${plain ? "http" : "https"}://${host}`;
-  return `server = ${JSON.stringify(url)}\n\n[host.${
-    JSON.stringify(url)
-  }]\n  capabilities = ["pull", "resolve"]\n` +
-    (ca ? `  ca = ${JSON.stringify(caPath)}\n` : "");
-}
-
-async function containerd({ registry, root }: TrustInput): Promise<TrustReport | undefined> {
-  const folder = join(root, "etc/containerd");
-  const present = await there(folder) || await there(join(root, "usr/bin/containerd")) ||
-    await there(join(root, "usr/local/bin/containerd"));
-  if (!present) return undefined;
-  const engine = "containerd";
-  if (!registry.plain && !registry.ca) {
-    return { engine, ok: true, detail: "nothing has to be set for TLS with a known CA", fixes: [] };
-  }
-  const host = join(folder, "certs.d", registry.host);
-  const path = join(host, "hosts.toml");
-  const ca = join(host, "ca.crt");
-  const content = hostsToml(registry, ca);
-  const now = await text(path);
-  const ok = now !== undefined &&
-    now.includes(`${registry.plain ? "http" : "https"}://${registry.host}`) &&
-    (!registry.ca || (await text(ca))?.trim() === registry.ca.trim());
-  const config = await text(join(folder, "config.toml")) ?? "";
-  const configured = /config_path\s*=\s*"[^"]+"/.test(config);
-  return {
-    engine,
-    ok: ok && configured,
-    detail: !ok
-      ? `${path} does not name ${registry.host}`
-      : configured
-      ? `${path} names ${registry.host}`
-      : `${
-        join(folder, "config.toml")
-      } sets no registry config_path, so ${path} is not read by its CRI plugin`,
-    fixes: ok ? [] : [
-      ...(registry.ca ? [{ path: ca, content: registry.ca }] : []),
-      {
-        path,
-        content,
-        ...(!configured && {
-          then: `set config_path = "/etc/containerd/certs.d" in ${
-            join(folder, "config.toml")
-          } for its CRI plugin`,
-        }),
-      },
-    ],
-  };
-}
-
 async function k3s({ registry, root }: TrustInput): Promise<TrustReport | undefined> {
   const folder = join(root, "etc/rancher/k3s");
   if (!await there(folder) && !await there(join(root, "usr/local/bin/k3s"))) return undefined;
   const engine = "k3s";
-  if (!registry.plain && !registry.ca) {
-    return { engine, ok: true, detail: "nothing has to be set for TLS with a known CA", fixes: [] };
-  }
+  if (!registry.plain && !registry.ca) return known(engine);
   const path = join(folder, "registries.yaml");
   const { isMap, parseDocument } = await import("../yaml.ts");
   const document = parseDocument(await text(path) ?? "");

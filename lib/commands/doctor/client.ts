@@ -1,13 +1,14 @@
 /** `svc doctor`: the way to the server, and the engines of this host. */
 import { dirname } from "node:path";
+import { SvcError, systemCode } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import {
-  checkTrust,
   type Fix,
-  isLoopback,
   type Registry,
+  registryOf,
   type TrustReport,
-} from "../../client/doctor/trust.ts";
+} from "../../client/doctor/engine.ts";
+import { checkTrust } from "../../client/doctor/trust.ts";
 import { sessionChecks } from "../../client/doctor/session.ts";
 import { type Check, checkWay } from "../../client/doctor/way.ts";
 import type { Invocation } from "../command.ts";
@@ -27,7 +28,7 @@ function asCheck({ engine, ok, detail, fixes }: TrustReport): Check {
       {
         help: fixes.length > 0
           ? "svc doctor --fix writes what is missing"
-          : "correct the named file",
+          : "correct the named file by hand",
       }),
   };
 }
@@ -47,9 +48,19 @@ async function applyFix(
     await io.stderr.write("not written; --yes writes without asking\n");
     return false;
   }
-  await ensureDir(dirname(path));
-  const mode = await Deno.stat(path).then((info) => info.mode! & 0o777, () => 0o644);
-  await writeFileAtomic(path, content, { mode });
+  try {
+    await ensureDir(dirname(path));
+    const mode = await Deno.stat(path).then((info) => info.mode! & 0o777, () => 0o644);
+    await writeFileAtomic(path, content, { mode });
+  } catch (cause) {
+    const code = systemCode(cause);
+    if (code !== "EACCES" && code !== "EPERM" && code !== "EROFS") throw cause;
+    const why = code === "EROFS" ? "the file system is read-only" : "permission denied";
+    throw new SvcError("denied", `Cannot write ${path}: ${why}`, {
+      cause,
+      help: "run svc doctor --fix as root, or write the file that is shown above by hand",
+    });
+  }
   await io.stderr.write(`wrote ${path}${then ? `; now: ${then}` : ""}\n`);
   return true;
 }
@@ -66,22 +77,29 @@ export async function runClientDoctor(invocation: DoctorInvocation): Promise<num
   let works = checks.every(({ outcome }) => outcome !== "failed");
   const advertised = target.registryHost ?? info?.registry;
   if (advertised === undefined || Deno.build.os !== "linux") return works ? 0 : 1;
-  const host = advertised.replace(/^https?:\/\//, "");
-  const ca = target.tls?.["ca-cert"];
-  const plain = advertised.startsWith("http://") ||
-    (!advertised.startsWith("https://") && (target.server.startsWith("http:") || isLoopback(host)));
-  const registry: Registry = {
-    host,
-    plain,
-    ...(!plain && ca !== undefined && { ca: await Deno.readTextFile(ca) }),
-  };
-  const reports = await checkTrust({ registry, root: "/" });
-  for (const report of reports) {
-    if (!values.fix || report.ok) {
-      await show(asCheck(report));
-      continue;
-    }
-    for (const fix of report.fixes) if (!await applyFix(fix, invocation)) works = false;
+  const place = registryOf(advertised, target.server);
+  const { "ca-cert": ca, "insecure-skip-verify": unverified } = target.tls ?? {};
+  if (!place.plain && unverified && ca === undefined) {
+    await show({
+      name: "registry trust",
+      outcome: "warning",
+      detail: `the context does not verify ${place.host}, so its CA is not known here`,
+      help: "name its CA in tls.ca-cert: engines then can be told of it",
+    });
+    return works ? 0 : 1;
   }
+  const registry: Registry = {
+    ...place,
+    ...(!place.plain && ca !== undefined && { ca: await Deno.readTextFile(ca) }),
+  };
+  const check = () => checkTrust({ registry, root: "/" });
+  const reports = await check();
+  const wanting = values.fix ? reports.filter(({ ok, fixes }) => !ok && fixes.length > 0) : [];
+  let written = 0;
+  for (const fix of wanting.flatMap(({ fixes }) => fixes)) {
+    if (await applyFix(fix, invocation)) written++;
+    else works = false;
+  }
+  for (const report of written > 0 ? await check() : reports) await show(asCheck(report));
   return works ? 0 : 1;
 }
