@@ -92,6 +92,8 @@ const NAMESPACE_FLAGS = [
   0x40000000,
 ];
 
+const AF_VSOCK = 40;
+
 const EPERM = 1;
 const ENOSYS = 38;
 
@@ -126,6 +128,13 @@ export function defaultSeccomp(
   }
   const syscalls: SeccompRule[] = [
     { names: refused.sort(), action: "SCMP_ACT_ERRNO", errnoRet: EPERM },
+    // The way to a hypervisor: not divided by network namespaces.
+    {
+      names: ["socket"],
+      action: "SCMP_ACT_ERRNO",
+      errnoRet: EPERM,
+      args: [{ index: 0, value: AF_VSOCK, op: "SCMP_CMP_EQ" }],
+    },
   ];
   if (!capabilities.has("CAP_SYS_ADMIN")) {
     for (const flag of NAMESPACE_FLAGS) {

@@ -89,6 +89,7 @@ Deno.test("namespaces, resources and filter follow the options", () => {
   const refused = (more: Partial<RuntimeSpecOptions>) =>
     JSON.stringify(make(more).spec.linux.seccomp);
   assert.match(refused({}), /"mount"/);
+  assert.match(refused({}), /"socket"\].*"value":40,/);
   assert.doesNotMatch(refused({ capAdd: ["SYS_ADMIN"] }), /"mount"|clone/);
   assert.equal(refused({ seccomp: "unconfined" }), undefined);
   assert.equal(refused({ privileged: true }), undefined);

@@ -206,6 +206,22 @@ export function bareDetails(
     assert.deepEqual(await names(bare("volumes")), ["data"]);
   });
 
+  test("system calls that reach out are refused, unless it is privileged", async () => {
+    for (const privileged of [false, true]) {
+      await backend().apply(quickSpec("calls", image, { privileged }));
+      try {
+        for (const command of [["unshare", "-m", "true"], ["mount", "-t", "tmpfs", "x", "/srv"]]) {
+          const { code, stderr } = await execute(backend(), "calls", {
+            command: ["busybox", ...command],
+          });
+          assert.equal(code === 0, privileged, `${command}: exit code ${code}: ${stderr}`);
+        }
+      } finally {
+        await backend().delete("calls");
+      }
+    }
+  });
+
   withName("containers on one network know each other by name", "peer-a", async (name) => {
     const networks = ["front"];
     await backend().apply(quickSpec(name, image, { networks }));
