@@ -1,5 +1,6 @@
 /** Endpoints of Google's and Azure's kind that misbehave: every wait ends, with an error of the catalogue. */
 import assert from "node:assert/strict";
+import { freePort } from "../../test/fixtures/free_port.ts";
 import { listen, respond } from "../../test/fixtures/raw_server.ts";
 import { azureBucket } from "./azure.ts";
 import { gcsBucket } from "./gcs.ts";
@@ -28,7 +29,8 @@ for (const [name, bucketAt] of Object.entries(KINDS)) {
       code: "unavailable",
       message: /^Cannot open the store in .*:\/\/bucket: no answer for 150 ms$/,
     });
-    assert.equal(silent.requests(), 2);
+    // One may be given up before the endpoint has seen it.
+    assert.ok(silent.requests() <= 2, `${silent.requests()} requests`);
   });
 
   Deno.test(`${name}: a caller that leaves is not held up`, async () => {
@@ -41,9 +43,7 @@ for (const [name, bucketAt] of Object.entries(KINDS)) {
   });
 
   Deno.test(`${name}: nobody listens`, async () => {
-    const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    listener.close();
-    await assert.rejects(openBucket(bucketAt(listener.addr.port)), {
+    await assert.rejects(openBucket(bucketAt(freePort(), PATIENT)), {
       code: "upstream_failed",
       message: /no connection/,
     });

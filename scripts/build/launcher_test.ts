@@ -11,7 +11,7 @@ echo "pid=$$ app=$(dirname "$2")"
 shift 2
 for word in "$@"; do echo "[$word]"; done
 [ "$1" = cat ] && cat
-[ "$1" = wait ] && { echo ready; trap 'echo got TERM; exit 7' TERM; while :; do sleep 0.05; done; }
+[ "$1" = wait ] && { trap 'echo got TERM; exit 7' TERM; echo ready; while :; do sleep 0.05; done; }
 exit 42
 `;
 
@@ -85,7 +85,7 @@ Deno.test("launcher: a signal reaches the program itself", async () => {
   let text = "";
   for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
     text += chunk;
-    if (chunk.includes("ready")) child.kill("SIGTERM");
+    if (text.endsWith("ready\n")) child.kill("SIGTERM");
   }
   assert.match(text, /got TERM/);
   assert.equal((await child.status).code, 7);

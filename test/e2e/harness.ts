@@ -190,7 +190,7 @@ export interface ServerOptions {
   dataDir?: string;
   /** Another build than the one under test. */
   executable?: string;
-  /** How long `/readyz` may take, in milliseconds; default 20000. */
+  /** How long `/readyz` may take, in milliseconds; default 60000. */
   readyWithin?: number;
 }
 
@@ -205,7 +205,7 @@ export interface Server extends AsyncDisposable {
   log(): string;
   /** Runs the client against this server. */
   svc(args: string[], options?: RunOptions): Promise<RunOutput>;
-  /** SIGTERM and wait; SIGKILL after 20 s. */
+  /** SIGTERM and wait; SIGKILL after a minute. */
   stop(): Promise<Exit>;
   /** SIGKILL and wait: what a power cut does to it. */
   kill9(): Promise<Exit>;
@@ -218,7 +218,7 @@ async function waitReady(url: string, until: number, ended: () => Exit | undefin
     const exit = ended();
     if (exit) throw new Error(`the server ended with ${JSON.stringify(exit)} before it was ready`);
     try {
-      const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(2000) });
+      const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(20_000) });
       await answer.body?.cancel();
       if (answer.ok) return;
     } catch (error) {
@@ -230,13 +230,13 @@ async function waitReady(url: string, until: number, ended: () => Exit | undefin
 }
 
 async function deleteDeployments(url: string): Promise<void> {
-  const answer = await fetch(`${url}/.svc/v1/deployments`, { signal: AbortSignal.timeout(5000) });
+  const answer = await fetch(`${url}/.svc/v1/deployments`, { signal: AbortSignal.timeout(60_000) });
   if (!answer.ok) return void await answer.body?.cancel();
   const body = await answer.json() as { name: string }[] | { deployments: { name: string }[] };
   for (const { name } of Array.isArray(body) ? body : body.deployments ?? []) {
     const gone = await fetch(`${url}/.svc/v1/deployments/${name}?wait=true`, {
       method: "DELETE",
-      signal: AbortSignal.timeout(20_000),
+      signal: AbortSignal.timeout(60_000),
     });
     await gone.body?.cancel();
   }
@@ -280,7 +280,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     collect(child.stdout);
     collect(child.stderr);
     exit = child.status.then((s) => exited = { code: s.code, signal: s.signal });
-    await waitReady(url, Date.now() + (options.readyWithin ?? 20_000), () => exited)
+    await waitReady(url, Date.now() + (options.readyWithin ?? 60_000), () => exited)
       .catch(async (error) => {
         if (!exited) child.kill("SIGKILL");
         await exit;
@@ -289,7 +289,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   };
   const end = async (signal: Deno.Signal) => {
     if (!exited) child.kill(signal);
-    const timer = setTimeout(() => exited || child.kill("SIGKILL"), 20_000);
+    const timer = setTimeout(() => exited || child.kill("SIGKILL"), 60_000);
     const result = await exit;
     clearTimeout(timer);
     return result;

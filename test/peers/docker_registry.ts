@@ -47,7 +47,9 @@ export async function startDockerRegistry(
     await child.status;
     await Deno.remove(dir, { recursive: true });
   };
-  for (let n = 0;; n++) {
+  let ended = false;
+  child.status.then(() => ended = true);
+  for (const until = Date.now() + 60_000;;) {
     try {
       const answer = await fetch(`http://127.0.0.1:${port}/v2/`);
       await answer.body?.cancel();
@@ -59,7 +61,7 @@ export async function startDockerRegistry(
         [Symbol.asyncDispose]: stop,
       };
     } catch (error) {
-      if (n === 100) {
+      if (ended || Date.now() > until) {
         await stop();
         throw error;
       }

@@ -21,18 +21,18 @@ export async function startDockerd(folder: string): Promise<AsyncDisposable & { 
   const status = process.status.finally(() => ended = true);
   const stop = async () => {
     if (!ended) process.kill("SIGTERM");
-    const timer = setTimeout(() => ended || process.kill("SIGKILL"), 15_000);
+    const timer = setTimeout(() => ended || process.kill("SIGKILL"), 60_000);
     await status;
     clearTimeout(timer);
   };
-  for (let attempt = 0;; attempt++) {
+  for (const until = Date.now() + 120_000;;) {
     const info = await new Deno.Command("docker", {
       args: ["-H", host, "version"],
       stdout: "null",
       stderr: "null",
     }).output();
     if (info.success) return { host, [Symbol.asyncDispose]: stop };
-    if (ended || attempt === 100) {
+    if (ended || Date.now() > until) {
       await stop();
       const text = await Deno.readTextFile(join(folder, "dockerd.log"));
       throw new Error(`dockerd did not start:\n${text.slice(-3000)}`);

@@ -97,7 +97,7 @@ async function run(command: string, args: string[]): Promise<void> {
     stdin: "null",
     stdout: "null",
     stderr: "piped",
-    signal: AbortSignal.timeout(60_000),
+    signal: AbortSignal.timeout(300_000),
   }).output();
   if (output.success) return;
   const words = new TextDecoder().decode(output.stderr).trim().split("\n").slice(-5).join("\n");
@@ -121,7 +121,7 @@ async function end(child: Deno.ChildProcess | undefined): Promise<void> {
 async function answers(endpoint: string, child: Deno.ChildProcess): Promise<void> {
   let ended = false;
   child.status.then(() => ended = true);
-  for (let n = 0; n < 600 && !ended; n++) {
+  for (let n = 0; n < 1800 && !ended; n++) {
     try {
       await (await fetch(endpoint)).body?.cancel();
       return;
@@ -185,7 +185,7 @@ export async function startS3(): Promise<S3Server> {
     const osd = ["-c", conf, "-i", "0"];
     await run("ceph-osd", [...osd, "--mkfs", "--osd-uuid", uuid, "--no-mon-config"]);
     const made = (await Deno.readTextFile(join(dir, "osd/fsid"))).trim();
-    await run("ceph", ["-c", conf, "--connect-timeout", "30", "osd", "new", made, "0"]);
+    await run("ceph", ["-c", conf, "--connect-timeout", "120", "osd", "new", made, "0"]);
     daemons.osd = daemon("ceph-osd", [...osd, "-f"]);
     await start();
     await run("radosgw-admin", [

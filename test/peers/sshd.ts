@@ -49,7 +49,7 @@ export async function makeKey(
 }
 
 async function listening(port: number): Promise<void> {
-  for (const until = Date.now() + 30_000;;) {
+  for (const until = Date.now() + 60_000;;) {
     try {
       const connection = await Deno.connect({ hostname: "127.0.0.1", port });
       return connection.close();
@@ -140,8 +140,14 @@ export async function startAgent(): Promise<Agent> {
     stderr: "null",
   })
     .spawn();
-  for (const until = Date.now() + 30_000; Date.now() < until;) {
-    if (await Deno.stat(socket).then(() => true, () => false)) break;
+  // The socket is there before anybody listens on it.
+  const answers = () =>
+    Deno.connect({ transport: "unix", path: socket }).then(
+      (one) => (one.close(), true),
+      () => false,
+    );
+  for (const until = Date.now() + 60_000; !await answers();) {
+    if (Date.now() > until) throw new Error("ssh-agent does not answer");
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   return {
