@@ -84,6 +84,9 @@ Deno.test("archives that lead out of the context are refused and leave nothing",
       ["context_invalid", [file("/etc/evil")]],
       ["context_invalid", [{ path: "null", type: "char", devMajor: 1, devMinor: 3 }]],
       ["context_invalid", [{ path: "hard", type: "hardlink", linkpath: "missing" }]],
+      ["context_invalid", [file("n".repeat(256))]],
+      ["context_invalid", [file(`${"\u00e9".repeat(128)}/file`)]],
+      ["context_invalid", [file("d/".repeat(256) + "file")]],
     ];
     for (const [code, items] of bad) {
       await assert.rejects(receive(directory, await archive(items)), { code });
@@ -96,6 +99,9 @@ Deno.test("archives that lead out of the context are refused and leave nothing",
         code: "archive_invalid",
       },
     );
+    await using deep = await receive(directory, await archive([file("d/".repeat(255) + "file")]));
+    assert.equal(deep.tree.digests!.size, 1);
+    await deep[Symbol.asyncDispose]();
     await Deno.mkdir(`${directory}/outside`);
     await using context = await receive(
       directory,

@@ -111,21 +111,27 @@ class Copier {
     this.#links.clear();
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
-    // Names of one folder come one after the other: it is looked for once, and nothing here moves it.
+    // Names of one folder come one after the other: it is looked for once, and nothing here moves it. Below
+    // a folder of this copy there is nothing to look for: it is itself, and no link.
     let last: { above: string; parent: string } | undefined;
+    const known = new Map<string, string>();
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
       const wanted = entry.path === "" ? target : `${target}/${entry.path}`;
       const slash = wanted.lastIndexOf("/");
       const above = slash < 0 ? "" : wanted.slice(0, slash);
       if (last?.above !== above) {
-        const parent = link ? above : locate(root, above).inside;
-        if (!isDirectory(parent === "" ? root : `${root}/${parent}`)) this.makeFolders(parent);
+        const parent = link ? above : known.get(above) ?? locate(root, above).inside;
+        if (!known.has(above) && !isDirectory(parent === "" ? root : `${root}/${parent}`)) {
+          this.makeFolders(parent);
+        }
         last = { above, parent };
       }
       const { parent } = last;
       const host = `${parent === "" ? root : `${root}/${parent}`}/${wanted.slice(slash + 1)}`;
-      if (entry.kind === "directory") this.#folder(entry, wanted, host, folders);
-      else await this.#leaf(entry, host);
+      if (entry.kind === "directory") {
+        this.#folder(entry, wanted, host, folders);
+        if (entry.path !== "") known.set(wanted, host.slice(root.length + 1));
+      } else await this.#leaf(entry, host);
     }
     for (const [host, entry] of folders.reverse()) setTimes(host, entry.stat.mtime);
   }

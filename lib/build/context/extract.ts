@@ -2,6 +2,7 @@
  * Unpacks an archive into a folder: a build context, or what ADD unpacks. Nothing is written outside the
  * folder whatever names and links the archive holds.
  */
+import { Buffer } from "node:buffer";
 import { createHash, type Hash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
 import type { TarHeader } from "../../oci/tar.ts";
@@ -39,6 +40,11 @@ export interface ExtractOptions {
   /** Receives the sha256 of each file's content by its path inside `root`. */
   digests?: Map<string, string>;
 }
+
+/** Folders above an entry, at most: each of them is looked at for each entry. No project has as many. */
+export const MAX_DEPTH = 256;
+/** Bytes of one part of a path, as on every file system here. */
+const MAX_PART = 255;
 
 interface OpenFile {
   fd: number;
@@ -168,6 +174,16 @@ export class Extractor implements TarHandler {
     for (const part of parts) {
       if (part === "..") kept.pop();
       else kept.push(part);
+    }
+    if (kept.length > MAX_DEPTH || kept.some((part) => Buffer.byteLength(part) > MAX_PART)) {
+      throw new SvcError(
+        this.#options.strict ? "context_invalid" : "archive_invalid",
+        `Cannot unpack ${JSON.stringify(header.path.slice(0, 100))}…: ${
+          kept.length > MAX_DEPTH
+            ? `it is more than ${MAX_DEPTH} folders deep`
+            : `a part of its path has more than ${MAX_PART} bytes`
+        }`,
+      );
     }
     if (kept.length === 0) return "";
     return this.#options.below ? `${this.#options.below}/${kept.join("/")}` : kept.join("/");

@@ -337,6 +337,8 @@ test("listings that are no tree are refused", async (at) => {
     [entry("../out")],
     [entry("/etc/passwd")],
     [entry("a/../../b")],
+    [entry("\u00e9".repeat(128))],
+    Array.from({ length: 257 }, (_, depth) => folder("d/".repeat(depth) + "d")),
     [entry("./a")],
     [entry("a//b")],
     [entry("")],

@@ -1,6 +1,8 @@
 /** A context that stays with the caller: its listing comes first, contents only where a step needs them. */
+import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
+import { MAX_DEPTH } from "./extract.ts";
 
 export interface RemoteEntry {
   /** Relative, without "." and "..". */
@@ -84,7 +86,11 @@ const whole = (value: unknown): value is number =>
 const NO_PATH = /(?:^|\/)\.{0,2}(?:\/|$)|[^/]{256}|\0/;
 
 function isPath(path: string): boolean {
-  return path.length <= MAX_PATH && !NO_PATH.test(path);
+  if (path.length > MAX_PATH || NO_PATH.test(path)) return false;
+  let depth = 0;
+  for (let at = path.indexOf("/"); at >= 0; at = path.indexOf("/", at + 1)) depth++;
+  return depth < MAX_DEPTH &&
+    (path.length <= 85 || path.split("/").every((part) => Buffer.byteLength(part) <= 255));
 }
 
 /** Gathers the digest of a listing as it crosses the wire: the same on both sides. */
