@@ -101,12 +101,13 @@ export interface KeyList {
 export const TOKEN_EXCHANGE = {
   grantType: "urn:ietf:params:oauth:grant-type:token-exchange",
   accessToken: "urn:ietf:params:oauth:token-type:access_token",
+  idToken: "urn:ietf:params:oauth:token-type:id_token",
   jwt: "urn:ietf:params:oauth:token-type:jwt",
 } as const;
 
 /**
  * Fields of POST `/auth/token` (`application/x-www-form-urlencoded`, RFC 8693 2.1). Open: the subject
- * token is the credential. `subject_token_type` is one of `TOKEN_EXCHANGE.accessToken` and `.jwt`;
+ * token is the credential. `subject_token_type` is one of `TOKEN_EXCHANGE.accessToken`, `.idToken` and `.jwt`;
  * `scope` narrows; `requested_token_type`, where given, is `accessToken`.
  */
 export interface TokenExchangeForm {

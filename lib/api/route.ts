@@ -43,6 +43,8 @@ export interface Context {
   connection: Connection;
   /** Code of the error that the client was told: an answer that began well may still end with one. */
   outcome?: string;
+  /** What it is about, where neither path nor query says so: for the flight record. */
+  about?: string;
   /** Carries the request's id. */
   log: Logger;
   /** Aborts when the client goes away. */

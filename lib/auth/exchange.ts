@@ -26,12 +26,22 @@ export interface ExchangeOptions {
 
 /** A refusal in OAuth's form (RFC 6749 5.2). */
 export class ExchangeRefused extends Error {
-  constructor(readonly error: TokenExchangeError["error"], message: string) {
+  /** `identity`: whose token it was, where that is known. */
+  constructor(
+    readonly error: TokenExchangeError["error"],
+    message: string,
+    readonly identity?: Identity,
+  ) {
     super(message);
   }
 }
 
-const KNOWN_TYPES: readonly string[] = [TOKEN_EXCHANGE.accessToken, TOKEN_EXCHANGE.jwt];
+/** What CI services and identity providers give out is an ID token, and a JWT. */
+const KNOWN_TYPES: readonly string[] = [
+  TOKEN_EXCHANGE.accessToken,
+  TOKEN_EXCHANGE.idToken,
+  TOKEN_EXCHANGE.jwt,
+];
 
 function readForm(form: URLSearchParams): { token: string; scope?: string } {
   const one = (name: string): string | undefined => {
@@ -74,19 +84,19 @@ function readForm(form: URLSearchParams): { token: string; scope?: string } {
 function granted(identity: Identity, scope: string | undefined, policy?: Policy): string[] {
   if (scope === undefined) {
     if (identity.scopes.length > 0) return [...identity.scopes];
-    throw new ExchangeRefused("invalid_scope", "no rule grants this credential a scope");
+    throw new ExchangeRefused("invalid_scope", "no rule grants this credential a scope", identity);
   }
   let scopes: Scope[];
   try {
     scopes = parseScopes(scope, "scope");
   } catch (error) {
-    throw new ExchangeRefused("invalid_scope", (error as Error).message);
+    throw new ExchangeRefused("invalid_scope", (error as Error).message, identity);
   }
   for (const wanted of scopes) {
     const [, action] = /^registry:(push|pull)$/.exec(wanted) ?? [];
     const allowed = !action || !policy || policy.allows(identity, action as "push" | "pull");
     if (grantsScope(identity.scopes, wanted) && allowed) continue;
-    throw new ExchangeRefused("invalid_scope", `the scope ${wanted} is not granted`);
+    throw new ExchangeRefused("invalid_scope", `the scope ${wanted} is not granted`, identity);
   }
   return [...new Set(scopes)];
 }

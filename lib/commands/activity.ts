@@ -9,6 +9,14 @@ import { parseTail, parseTime } from "./logs.ts";
 // deno-lint-ignore no-control-regex -- exactly the characters that could drive the terminal
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
 
+/** What a request of this kind does, where its action covers several. */
+function verbOf(operation: string): string[] {
+  const [method, path] = operation.split(" ");
+  if (method === "DELETE") return ["delete"];
+  const last = path.slice(path.lastIndexOf("/") + 1);
+  return method === "POST" && path.includes("{name}/") ? [last] : [];
+}
+
 /** A line for a person; columns cannot be aligned with entries that are still to come. */
 export function activityLine(entry: ActivityEntry): string {
   const { time, subject, remote, action, operation, name, result, status, code, count } = entry;
@@ -16,7 +24,7 @@ export function activityLine(entry: ActivityEntry): string {
     time.replace(/\.\d+Z$/, "Z"),
     result.padEnd(6),
     action.padEnd(6),
-    name ?? operation,
+    ...name === undefined ? [operation] : [...verbOf(operation), name],
     `by ${subject || "nobody"}`,
     `from ${remote}`,
     ...result === "ok" ? [] : [`(${code ?? status})`],

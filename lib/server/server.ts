@@ -47,6 +47,7 @@ class Exchange {
   route: Route | undefined;
   /** Code of the error that the client was told, in a stream too. */
   outcome: string | undefined;
+  about: string | undefined;
   #url: URL | undefined;
   #log: Logger | undefined;
 

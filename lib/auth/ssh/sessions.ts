@@ -15,7 +15,7 @@ import type { InstallationSecret } from "../installation_secret.ts";
 import type { OwnTokens } from "../own_tokens.ts";
 import { grantsScope, parseScopes } from "../scope.ts";
 import { Sealer } from "../sealed.ts";
-import type { KeyStore } from "./key_store.ts";
+import type { KeyStore, StoredKey } from "./key_store.ts";
 import { parseSshsig, verifySshsig } from "./sshsig.ts";
 import { Malformed } from "./wire.ts";
 
@@ -83,8 +83,14 @@ export class Sessions {
     };
   }
 
-  /** Throws `unauthorized` for a proof that is not good, `denied` for a scope that the key has not. */
-  open({ challenge: text, signature }: SessionRequest): SessionResponse {
+  /**
+   * Throws `unauthorized` for a proof that is not good, `denied` for a scope that the key has not. `proved`
+   * is told whose key it is before it is said what the key may do.
+   */
+  open(
+    { challenge: text, signature }: SessionRequest,
+    proved: (key: StoredKey) => void = () => {},
+  ): SessionResponse {
     const { now, keys, tokens } = this.#options;
     const challenge = this.#sealer.open(text) as Challenge | undefined;
     if (!challenge) throw refused("the challenge is not one of this server");
@@ -97,6 +103,7 @@ export class Sessions {
     const key = keys.find(challenge.key, now());
     if (!key) throw refused("the key is not enrolled");
     this.#use(challenge);
+    proved(key);
     const { name: subject, expires: end = Infinity } = key;
     for (const scope of challenge.scopes) {
       if (grantsScope(key.scopes, scope)) continue;

@@ -9,6 +9,7 @@ export interface Answered {
     id: string;
     /** Code of the error that was told, in a stream too. */
     outcome?: string;
+    about?: string;
     url: URL;
   };
   route: Route;
@@ -38,6 +39,7 @@ function isStep({ path, method, action }: Route, status: number, asked: string):
 const shorten = (text: string) => text.length > 300 ? `${text.slice(0, 299)}…` : text;
 
 function nameOf(context: Answered["context"], route: Route): string | undefined {
+  if (context.about !== undefined) return shorten(context.about);
   const { name, reference, digest, fingerprint } = context.params;
   if (name === undefined) {
     if (fingerprint !== undefined) return shorten(fingerprint);

@@ -1,91 +1,11 @@
 /** Options in, requests answered: everything but the executable. */
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
-import { SignJWT } from "jose";
-import {
-  type ChallengeResponse,
-  type EnrolledKey,
-  type KeyList,
-  type SessionResponse,
-  TOKEN_EXCHANGE,
-  type TokenExchangeResponse,
-} from "../../api/auth.ts";
+import type { ChallengeResponse, EnrolledKey, KeyList, SessionResponse } from "../../api/auth.ts";
 import type { WellKnown } from "../../api/info.ts";
-import type { Action } from "../../api/route.ts";
 import { sshSign, testKey } from "../../auth/ssh/testing.ts";
-import { createLogger } from "../../base/log.ts";
-import { loadServerConfig } from "../../config/server_options.ts";
-import { openServerAuth } from "../auth.ts";
-import type { Route } from "../route.ts";
-import { startTestServer } from "../testing.ts";
+import { type CallOptions, INFO, start } from "./testing.ts";
 
-interface TestServer extends AsyncDisposable {
-  base: string;
-  dataDir: string;
-  /** Everything that was logged. */
-  log(): string;
-  call(method: string, path: string, options?: CallOptions): Promise<Response>;
-  status(method: string, path: string, options?: CallOptions): Promise<number>;
-}
-
-interface CallOptions {
-  token?: string;
-  basic?: string;
-  body?: BodyInit;
-}
-
-const row = (method: Route["method"], path: string, action?: Action): Route => ({
-  method,
-  path,
-  action,
-  help: "",
-  handler: ({ identity }) => Response.json({ subject: identity.subject }),
-});
-
-async function start(env: Record<string, string>, dataDir?: string): Promise<TestServer> {
-  const folder = dataDir ?? await Deno.makeTempDir();
-  const lines: string[] = [];
-  const log = createLogger({ level: "debug", format: "json", write: (line) => lines.push(line) });
-  const { config } = loadServerConfig([], env);
-  const auth = await openServerAuth({ config, dataDir: folder, log });
-  const server = await startTestServer({
-    deps: { access: auth.access },
-    log,
-    routes: [
-      ...auth.routes,
-      row("GET", "/v2/", "pull"),
-      row("GET", "/v2/{name+}/manifests/{reference}", "pull"),
-      row("PUT", "/v2/{name+}/manifests/{reference}", "push"),
-      row("POST", "/x/deploy", "deploy"),
-    ],
-  });
-  const call: TestServer["call"] = (method, path, { token, basic, body } = {}) => {
-    const authorization = token ? `Bearer ${token}` : basic && `Basic ${btoa(basic)}`;
-    return fetch(server.base + path, {
-      method,
-      body,
-      headers: authorization ? { authorization } : {},
-    });
-  };
-  return {
-    base: server.base,
-    dataDir: folder,
-    log: () => lines.join("\n"),
-    call,
-    status: async (...args) => {
-      const response = await call(...args);
-      await response.body?.cancel();
-      return response.status;
-    },
-    async [Symbol.asyncDispose]() {
-      await server[Symbol.asyncDispose]();
-      await auth[Symbol.asyncDispose]();
-      if (dataDir === undefined) await Deno.remove(folder, { recursive: true });
-    },
-  };
-}
-
-const INFO = "/.svc/v1/info";
 const AUTH = "/.svc/v1/auth";
 
 Deno.test("auth: nothing configured asks for nothing and leaves nothing", async () => {
@@ -192,14 +112,14 @@ Deno.test("auth: sessions with SSH keys, enrolled by whoever may", async () => {
   const known = await (await server.call("GET", "/.well-known/svc")).json() as WellKnown;
   assert.deepEqual(known.auth, ["ssh-key"]);
   const { challenge: challengePath, session, namespace } = known.keyAuth!;
-  const login = async (key: typeof admin, fingerprint: string): Promise<SessionResponse> => {
-    const { challenge } = await (await server.call(
-      "POST",
-      challengePath,
-      jsonBody({ fingerprint }),
-    )).json() as ChallengeResponse;
+  const prove = async (key: typeof admin, wanted: { fingerprint: string; scope?: string }) => {
+    const asked = await server.call("POST", challengePath, jsonBody(wanted));
+    const { challenge } = await asked.json() as ChallengeResponse;
     const signature = sshSign(key, namespace, challenge);
-    const response = await server.call("POST", session, jsonBody({ challenge, signature }));
+    return await server.call("POST", session, jsonBody({ challenge, signature }));
+  };
+  const login = async (key: typeof admin, fingerprint: string): Promise<SessionResponse> => {
+    const response = await prove(key, { fingerprint });
     assert.equal(response.status, 201);
     return await response.json();
   };
@@ -227,6 +147,23 @@ Deno.test("auth: sessions with SSH keys, enrolled by whoever may", async () => {
     ["admin", "declared"],
     ["worker", "enrolled"],
   ]);
+  const { fingerprint: about } = enrolled;
+  const wide = await prove(worker, { fingerprint: about, scope: "peer" });
+  assert.equal(wide.status, 403);
+  await wide.body?.cancel();
+  const foreign = await prove(admin, { fingerprint: about });
+  assert.equal(foreign.status, 401);
+  await foreign.body?.cancel();
+  for (const status of [201, 403]) {
+    await server.noted({ path: session, status, subject: "worker", about });
+  }
+  await server.noted({ path: session, status: 401, subject: "" });
+  await server.noted({
+    path: `${AUTH}/keys`,
+    status: 201,
+    subject: "admin",
+    about: `${about} worker`,
+  });
   const path = `${AUTH}/keys/${encodeURIComponent(enrolled.fingerprint)}`;
   assert.equal(await server.status("GET", `${AUTH}/keys`), 401);
   assert.equal(await server.status("DELETE", path, { token }), 204);
@@ -271,96 +208,6 @@ Deno.test("auth: the keystore's modes", async () => {
   assert.equal(await enrolment({ SVC_AUTH_KEYSTORE: "none" }, dataDir), "off");
   await Deno.remove(dataDir, { recursive: true });
   await assert.rejects(start({ SVC_AUTHORIZED_KEYS: "ssh-rsa x" }), /SVC_AUTHORIZED_KEYS: line 1/);
-});
-
-Deno.test("auth: a CI job's token becomes a short-lived one of ours, and never more than that", async () => {
-  const issuer = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  const iss = "https://ci.example";
-  await using jwks = Deno.serve(
-    { port: 0, hostname: "127.0.0.1", onListen: () => {} },
-    () => Response.json({ keys: [{ ...issuer.publicKey.export({ format: "jwk" }), kid: "1" }] }),
-  );
-  const folder = await Deno.makeTempDir();
-  const map = `${folder}/map.yaml`;
-  await Deno.writeTextFile(
-    map,
-    `rules:
-  - claims: { repository: "org/*", ref: refs/heads/main }
-    scope: registry:push
-    subject: "ci:{repository}"
-`,
-  );
-  const env = {
-    SVC_JWT_JWKS_URL: `http://127.0.0.1:${jwks.addr.port}/jwks`,
-    SVC_JWT_ISSUER: iss,
-    SVC_JWT_AUDIENCE: "svc",
-    SVC_JWT_SCOPE_MAP: map,
-  };
-  await using server = await start(env);
-  const { tokenEndpoint } = await (await server.call("GET", "/.well-known/svc"))
-    .json() as WellKnown;
-  const jobToken = (claims: Record<string, unknown>) =>
-    new SignJWT({ sub: "repo:org/app", iss, aud: "svc", ...claims })
-      .setProtectedHeader({ alg: "ES256", kid: "1" }).setExpirationTime("5m").sign(
-        issuer.privateKey,
-      );
-  const exchange = async (subject_token: string, more: Record<string, string> = {}) => {
-    const form = new URLSearchParams({
-      grant_type: TOKEN_EXCHANGE.grantType,
-      subject_token_type: TOKEN_EXCHANGE.jwt,
-      subject_token,
-      ...more,
-    });
-    const response = await server.call("POST", tokenEndpoint!, { body: form });
-    return { status: response.status, body: await response.json() };
-  };
-  const job = await jobToken({ repository: "org/app", ref: "refs/heads/main" });
-  const { status, body } = await exchange(job);
-  assert.equal(status, 200);
-  const { access_token: token, scope, expires_in } = body as TokenExchangeResponse;
-  assert.deepEqual([scope, expires_in], ["registry:push", 3600]);
-  assert.equal(await server.status("PUT", "/v2/a/manifests/b", { token }), 200);
-  const who = await server.call("GET", "/v2/a/manifests/b", { basic: `ci:${token}` });
-  assert.equal((await who.json()).subject, "ci:org/app");
-  assert.equal(await server.status("GET", INFO, { token }), 403);
-  const narrow = await exchange(job, { scope: "registry:pull" });
-  assert.equal(narrow.body.scope, "registry:pull");
-  const reader = narrow.body.access_token;
-  assert.equal(await server.status("PUT", "/v2/a/manifests/b", { token: reader }), 403);
-
-  const stranger = await jobToken({ repository: "other/app", ref: "refs/heads/main" });
-  const cases: [Awaited<ReturnType<typeof exchange>>, string][] = [
-    [await exchange(job, { scope: "api" }), "invalid_scope"],
-    [await exchange(job, { scope: "registry:pull api" }), "invalid_scope"],
-    [await exchange(job, { scope: "nonsense" }), "invalid_scope"],
-    [await exchange(stranger), "invalid_scope"],
-    [await exchange(`${job}x`), "invalid_request"],
-    [await exchange("opaque"), "invalid_request"],
-    [await exchange(""), "invalid_request"],
-    [await exchange(token), "invalid_request"],
-    [await exchange(await jobToken({ aud: "other" })), "invalid_request"],
-    [await exchange(job, { actor_token: "x" }), "invalid_request"],
-    [await exchange(job, { subject_token_type: "saml" }), "invalid_request"],
-    [await exchange(job, { grant_type: "password" }), "unsupported_grant_type"],
-  ];
-  for (const [answer, code] of cases) {
-    assert.equal(answer.status, 400);
-    assert.equal(answer.body.error, code);
-  }
-  assert(!server.log().includes(token) && !server.log().includes(job));
-
-  const policy = JSON.stringify({ rules: [{ subjects: "ci:*", actions: "pull" }] });
-  await using strict = await start({ ...env, SVC_API_POLICY: policy });
-  const form = (scope: string) =>
-    new URLSearchParams({
-      grant_type: TOKEN_EXCHANGE.grantType,
-      subject_token_type: TOKEN_EXCHANGE.jwt,
-      subject_token: job,
-      scope,
-    });
-  assert.equal(await strict.status("POST", tokenEndpoint!, { body: form("registry:push") }), 400);
-  assert.equal(await strict.status("POST", tokenEndpoint!, { body: form("registry:pull") }), 200);
-  await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test("auth: rules for tokens without a key, and keys without rules, are startup errors", async () => {

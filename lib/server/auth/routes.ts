@@ -6,7 +6,7 @@ import type {
   SessionRequest,
   TokenExchangeError,
 } from "../../api/auth.ts";
-import { ANONYMOUS_PULLER } from "../../auth/access.ts";
+import { ANONYMOUS_PULLER, NOBODY } from "../../auth/access.ts";
 import type { Authenticator } from "../../auth/authenticator.ts";
 import { ExchangeRefused, exchangeToken } from "../../auth/exchange.ts";
 import type { OwnTokens } from "../../auth/own_tokens.ts";
@@ -95,6 +95,7 @@ export function exchangeRoutes(deps: ExchangeDeps): Route[] {
       "an hour. `scope` narrows.",
     handler: async (context) => {
       const { request, log } = context;
+      context.identity = NOBODY;
       const form = new URLSearchParams(await readText(request, MAX_BODY, "form"));
       try {
         const { identity, response } = await exchangeToken(form, deps);
@@ -104,6 +105,7 @@ export function exchangeRoutes(deps: ExchangeDeps): Route[] {
       } catch (error) {
         if (!(error instanceof ExchangeRefused)) throw error;
         context.outcome = error.error;
+        if (error.identity) context.identity = error.identity;
         log.info("refused to exchange a token", { code: error.error, error });
         const body = { error: error.error, error_description: error.message };
         return json(body satisfies TokenExchangeError, { status: 400, headers: NO_STORE });
@@ -139,16 +141,15 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
       help: "Session for a signed challenge: `{challenge, signature}`, the latter an SSHSIG.",
       handler: async (context) => {
         const { request, log } = context;
+        context.identity = NOBODY;
         const proof = await readTexts<SessionRequest>(request, "session request", [
           "challenge",
           "signature",
         ]);
-        const session = sessions.open(proof);
-        context.identity = {
-          subject: session.subject,
-          scopes: session.scope.split(" "),
-          method: "ssh-key",
-        };
+        const session = sessions.open(proof, ({ key, name: subject, scopes }) => {
+          context.identity = { subject, scopes, method: "ssh-key" };
+          context.about = key.fingerprint;
+        });
         log.info("opened a session", { subject: session.subject, scope: session.scope });
         return json(session, { status: 201, headers: NO_STORE });
       },
@@ -166,13 +167,15 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
       help:
         "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`. Under a policy for the own name, or " +
         "by whom it allows everything.",
-      handler: async ({ request, identity, log }) => {
+      handler: async (context) => {
+        const { request, identity, log } = context;
         const wanted = await readTexts<EnrolKeyRequest>(request, "key", ["publicKey"], [
           "name",
           "scope",
           "expiresAt",
         ]);
         const key = requestedKey(wanted);
+        context.about = `${key.key.fingerprint} ${key.name}`;
         mayManage(identity, key, policy?.actionsOf(identity));
         const added = await keys.add(key);
         const { key: { fingerprint }, name } = key;

@@ -166,6 +166,7 @@ class AttachedBuild {
     try {
       const attach = checkRequest(value);
       if (attach.version !== ATTACH_VERSION) throw otherVersion(attach.version);
+      this.#context.about = new URLSearchParams(attach.query).getAll("t").join(" ") || undefined;
       const result = await this.#slots.run(async () => {
         const builder = await this.#deps.builder();
         const request = requestOf(attach, caller, builder, {
