@@ -21,7 +21,7 @@ const MAY: Record<string, readonly string[]> = {
   wire: LOW,
   snapshot: ["oci", "sys", "base"],
   runtime: ["oci", "sys", "base"],
-  containerd: ["snapshot", "sys", "base"],
+  containerd: ["snapshot", "oci", "sys", "base"],
   store: ["api", "sys", ...OCI],
   registry: ["store", "api", ...OCI],
   remote: ["api", ...OCI],

@@ -4,6 +4,7 @@
 package_of() {
   case $1 in
   cni) echo containernetworking-plugins ;;
+  ctr) echo containerd ;;
   busybox) echo busybox-static ;;
   docker | dockerd) echo docker.io ;;
   ip) echo iproute2 ;;

@@ -44,14 +44,19 @@ export const WORKERS = {
     },
   },
   containerd: {
-    help: "steps and snapshots by the host's containerd",
+    help: "steps, snapshots and content by the host's containerd",
     load: async () => {
-      const [{ createContainerdExecutor }, { ContainerdClient }, { openContainerdSnapshots }] =
-        await Promise.all([
-          import("./containerd.ts"),
-          import("../../lib/containerd/client.ts"),
-          import("../../lib/containerd/snapshots.ts"),
-        ]);
+      const [
+        { createContainerdExecutor },
+        { openContent },
+        { ContainerdClient },
+        { openContainerdSnapshots },
+      ] = await Promise.all([
+        import("./containerd.ts"),
+        import("./containerd/content.ts"),
+        import("../../lib/containerd/client.ts"),
+        import("../../lib/containerd/snapshots.ts"),
+      ]);
       return async ({ root, state, containerd, log }: WorkerSettings) => {
         const owner = createHash("sha256").update(root).digest("hex").slice(0, 12);
         await using cleanup = new AsyncDisposableStack();
@@ -65,8 +70,10 @@ export const WORKERS = {
             log,
           }),
         );
+        const content = cleanup.use(await openContent({ client, owner, log }));
         const opened = cleanup.move();
         return {
+          ...content.parts,
           executor: createContainerdExecutor({ client, owner, pipes: `${state}.bundles` }),
           snapshotter,
           [Symbol.asyncDispose]: () => opened.disposeAsync(),

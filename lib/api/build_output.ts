@@ -26,6 +26,8 @@ export interface OutputSpec {
   push: boolean;
   /** Pushed by its digest alone, without a tag. */
   byDigest: boolean;
+  /** Of an image: false means that the worker's own store, where it has one, is left out. */
+  store: boolean;
   /** Path on the client, "-" for its standard output. The server never sees one. */
   dest?: string;
   /** Of oci and docker: a folder instead of an archive. Made by the client. */
@@ -70,6 +72,7 @@ export function parseOutput(text: string): OutputSpec {
     names: [],
     push: true,
     byDigest: false,
+    store: true,
     folder: false,
     compression: "gzip",
     forceCompression: false,
@@ -106,6 +109,9 @@ export function parseOutput(text: string): OutputSpec {
         break;
       case "push-by-digest":
         spec.byDigest = flag(text, key, value);
+        break;
+      case "store":
+        spec.store = flag(text, key, value);
         break;
       case "tar":
         spec.folder = !flag(text, key, value);
@@ -149,6 +155,7 @@ const FIELDS = [
   "dest",
   "push",
   "push-by-digest",
+  "store",
   "tar",
   "compression",
   "compression-level",
@@ -181,6 +188,7 @@ export function formatOutput(spec: OutputSpec): string {
     ...spec.names.length > 0 ? [["name", spec.names.join(",")] as [string, string]] : [],
     ...!spec.push ? [["push", "false"] as [string, string]] : [],
     ...spec.byDigest ? [["push-by-digest", "true"] as [string, string]] : [],
+    ...!spec.store ? [["store", "false"] as [string, string]] : [],
     ...spec.compression !== "gzip" ? [["compression", spec.compression] as [string, string]] : [],
     ...spec.compressionLevel !== undefined
       ? [["compression-level", String(spec.compressionLevel)] as [string, string]]

@@ -19,6 +19,9 @@ Deno.test("outputs: buildx's forms, and back", () => {
   ]);
   assert.deepEqual(image.annotations, ["annotation-index[linux/amd64].x=1,2"]);
   assert.deepEqual(parseOutput(formatOutput(image)), image);
+  const unstored = parseOutput("type=image,store=false");
+  assert.deepEqual([image.store, unstored.store], [true, false]);
+  assert.deepEqual(parseOutput(formatOutput(unstored)), unstored);
   const archive = parseOutput("type=docker,dest=a.tar,oci-mediatypes=false,push=false,tar=1");
   assert.equal(formatOutput(archive), "type=docker,push=false,oci-mediatypes=false");
   assert.equal(parseOutput("type=oci,tar=false,dest=x").folder, true);

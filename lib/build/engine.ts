@@ -20,6 +20,7 @@ import { Flights } from "./solve/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
 import { Reporter } from "./solve/reporter.ts";
 import { Workspace } from "./solve/workspace.ts";
+import type { ImageStore } from "./worker.ts";
 
 export type { Unpack } from "./solve/engine_context.ts";
 
@@ -42,6 +43,8 @@ export interface BuilderDeps {
   entitlements?: readonly Entitlement[];
   /** Further things that are kept between builds. */
   shelves?: Shelf[];
+  /** Where images stand besides what they are pushed to. */
+  imageStore?: ImageStore;
   /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
   unpack: Unpack;
 }
@@ -115,6 +118,7 @@ class LocalBuilder implements Builder {
   ): Promise<BuildResult> {
     // What this build finds in the cache stays there until it has ended.
     using _use = this.#engine.snapshotter.use();
+    using _kept = this.cache.pin();
     const { images, entitlements } = this.#deps;
     const { contexts, archives } = this;
     const one = new OneBuild({
@@ -152,7 +156,7 @@ class LocalBuilder implements Builder {
  * One per `root`; builds may run at the same time. Dispose of it before the snapshotter.
  */
 export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
-  const { root, snapshotter, executor, log, unpack } = deps;
+  const { root, snapshotter, executor, imageStore, log, unpack } = deps;
   await executor.recover();
   const workspace = await Workspace.open(root, snapshotter);
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
@@ -179,6 +183,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     cacheMounts,
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),
+    imageStore,
     stepProcesses: deps.stepProcesses,
     maxDownloadBytes: deps.maxDownloadBytes,
     unpack,

@@ -1,4 +1,7 @@
-/** The calls of containerd's API that svc makes, with their field numbers (containerd/api, services v1). */
+/**
+ * The calls of containerd's API that svc makes, with their field numbers (containerd/api, services v1); those
+ * about images are in image_api.ts.
+ */
 import type { Field, FieldType, Schema } from "./protobuf.ts";
 
 /** One remote procedure; `In` and `Out` are the messages' types. */
@@ -11,10 +14,18 @@ export interface Method<In, Out> {
   _types?: [In, Out];
 }
 
-const field = (no: number, type: FieldType = "string"): Field => ({ no, type });
-const many = (no: number, type: FieldType = "string"): Field => ({ no, type, repeated: true });
+export const field = (no: number, type: FieldType = "string"): Field => ({ no, type });
+export const many = (no: number, type: FieldType = "string"): Field => ({
+  no,
+  type,
+  repeated: true,
+});
 
-function method<In, Out>(path: string, input: Schema, output: Schema = {}): Method<In, Out> {
+export function method<In, Out>(
+  path: string,
+  input: Schema,
+  output: Schema = {},
+): Method<In, Out> {
   return { path, input, output };
 }
 
@@ -90,6 +101,13 @@ export const Snapshots = {
 
 const LEASES = "containerd.services.leases.v1.Leases";
 
+/** What a lease keeps. */
+interface LeaseResource {
+  id: string;
+  resource: { id: string; type: "content" };
+}
+const RESOURCE: Schema = { id: field(1), resource: field(2, { id: field(1), type: field(2) }) };
+
 export const Leases = {
   create: method<{ id: string; labels?: Record<string, string> }, unknown>(
     `${LEASES}/Create`,
@@ -100,6 +118,13 @@ export const Leases = {
     `${LEASES}/Delete`,
     { id: field(1), sync: field(2, "bool") },
   ),
+  list: method<{ filters?: string[] }, { leases: { id: string }[] }>(
+    `${LEASES}/List`,
+    { filters: many(1) },
+    { leases: many(1, { id: field(1) }) },
+  ),
+  add: method<LeaseResource, unknown>(`${LEASES}/AddResource`, RESOURCE),
+  drop: method<LeaseResource, unknown>(`${LEASES}/DeleteResource`, RESOURCE),
 };
 
 // Containers

@@ -2,12 +2,11 @@
  * A client of the host's containerd: gRPC over HTTP/2 on its Unix socket. One connection serves all calls;
  * a containerd that was restarted is connected to anew by the next call.
  */
-import { Buffer } from "node:buffer";
 import http2 from "node:http2";
 import net from "node:net";
-import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { SvcError, systemCode } from "../base/errors.ts";
 import type { Method } from "./api.ts";
-import { decodeMessage, encodeMessage } from "./protobuf.ts";
+import { Call, type CallOptions } from "./call.ts";
 
 export interface ContainerdOptions {
   /** Path of the socket. */
@@ -16,23 +15,8 @@ export interface ContainerdOptions {
   namespace: string;
 }
 
-/** Statuses of gRPC that say something to us; all others are containerd's own failures. */
-const CODES: Record<number, ErrorCode> = {
-  1: "cancelled",
-  3: "argument_invalid",
-  4: "timeout",
-  5: "not_found",
-  6: "conflict",
-  7: "denied",
-  8: "storage_full",
-  9: "conflict",
-  12: "unsupported",
-  14: "unavailable",
-};
-
 /** Bytes that containerd may send ahead on a stream. */
 const WINDOW = 1 << 20;
-const HEAD = 5;
 
 function unreachable(address: string, error: unknown): SvcError {
   const say = (why: string, help: string) =>
@@ -75,77 +59,49 @@ export class ContainerdClient implements AsyncDisposable {
     this.namespace = namespace;
   }
 
-  /** Calls a method that answers once. Throws what `stream` throws. */
+  /** Calls a method that answers once. Throws what `open` throws. */
   async call<In extends object, Out>(
     method: Method<In, Out>,
     input: In,
     attempted: string,
-    signal?: AbortSignal,
+    options?: CallOptions,
   ): Promise<Out> {
     let answer: Out | undefined;
-    for await (const message of this.stream(method, input, attempted, signal)) answer = message;
+    for await (const message of this.stream(method, input, attempted, options)) answer = message;
     if (answer === undefined) {
       throw new SvcError("upstream_failed", `${attempted}: containerd sent no answer`);
     }
     return answer;
   }
 
-  /**
-   * Calls a method that may answer several times. Throws `prerequisite_missing` where containerd is not
-   * there, `unavailable` where it went away meanwhile, and by status `not_found`, `conflict`, `internal`…
-   */
+  /** Calls a method that may answer several times. Throws what `open` throws. */
   async *stream<In extends object, Out>(
     method: Method<In, Out>,
     input: In,
     attempted: string,
-    signal?: AbortSignal,
+    options?: CallOptions,
   ): AsyncGenerator<Out, void, void> {
+    using call = await this.open(method, attempted, options);
+    await call.send(input, { last: true });
+    for (let next; (next = await call.receive()) !== undefined;) yield next;
+  }
+
+  /**
+   * Begins a call that takes several messages, or answers while it takes them. Throws
+   * `prerequisite_missing` where containerd is not there, `unavailable` where it went away meanwhile, and by
+   * status `not_found`, `conflict`, `internal`…
+   */
+  async open<In extends object, Out>(
+    method: Method<In, Out>,
+    attempted: string,
+    { signal, lease }: CallOptions = {},
+  ): Promise<Call<In, Out>> {
     signal?.throwIfAborted();
     const session = await this.#connect();
     signal?.throwIfAborted();
-    const stream = this.#request(session, method.path, attempted);
-    const abort = () => stream.close(http2.constants.NGHTTP2_CANCEL);
-    signal?.addEventListener("abort", abort, { once: true });
-    let status: number | undefined;
-    let said = "";
-    const heads = (fields: http2.IncomingHttpHeaders) => {
-      if (fields["grpc-status"] === undefined) return;
-      status = Number(fields["grpc-status"]);
-      said = decodeURIComponent(String(fields["grpc-message"] ?? ""));
-    };
-    stream.on("response", heads);
-    stream.on("trailers", heads);
-    const body = encodeMessage(method.input, input);
-    const head = Buffer.alloc(HEAD);
-    head.writeUInt32BE(body.length, 1);
-    stream.write(head);
-    stream.end(body);
-    try {
-      let buffer: Buffer = Buffer.alloc(0);
-      for await (const chunk of stream as AsyncIterable<Buffer>) {
-        buffer = buffer.length === 0 ? chunk : Buffer.concat([buffer, chunk]);
-        while (buffer.length >= HEAD) {
-          const end = HEAD + buffer.readUInt32BE(1);
-          if (buffer.length < end) break;
-          yield decodeMessage<Out>(method.output, buffer.subarray(HEAD, end));
-          buffer = buffer.subarray(end);
-        }
-      }
-    } catch (error) {
-      signal?.throwIfAborted();
-      if (error instanceof SvcError) throw error;
-      throw this.#lost(attempted, error);
-    } finally {
-      signal?.removeEventListener("abort", abort);
-      if (!stream.closed) stream.close(http2.constants.NGHTTP2_CANCEL);
-    }
-    signal?.throwIfAborted();
-    if (status === undefined) throw this.#lost(attempted);
-    if (status !== 0) {
-      throw new SvcError(CODES[status] ?? "internal", `${attempted}: ${said}`, {
-        help: "see containerd's log",
-      });
-    }
+    const stream = this.#request(session, { path: method.path, attempted, lease });
+    const lost = (cause?: unknown) => this.#lost(attempted, cause);
+    return new Call(stream, { method, attempted, lost, signal });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -159,8 +115,7 @@ export class ContainerdClient implements AsyncDisposable {
 
   #request(
     session: http2.ClientHttp2Session,
-    path: string,
-    attempted: string,
+    { path, attempted, lease }: { path: string; attempted: string; lease?: string },
   ): http2.ClientHttp2Stream {
     try {
       return session.request({
@@ -169,6 +124,7 @@ export class ContainerdClient implements AsyncDisposable {
         "content-type": "application/grpc",
         "te": "trailers",
         "containerd-namespace": this.namespace,
+        ...(lease !== undefined && { "containerd-lease": lease }),
       });
     } catch (error) {
       // It is being closed, by the other side or by us.

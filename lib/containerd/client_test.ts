@@ -128,7 +128,7 @@ clientTest(
       Snapshots.mounts,
       { snapshotter: "x", key: "y" },
       "Cannot",
-      abort.signal,
+      { signal: abort.signal },
     );
     abort.abort();
     await assert.rejects(asked, { name: "AbortError" });
@@ -138,7 +138,7 @@ clientTest(
       Snapshots.mounts,
       { snapshotter: "x", key: "y" },
       "Cannot",
-      late.signal,
+      { signal: late.signal },
     );
     await assert.rejects(sent, { name: "AbortError" });
   },

@@ -52,13 +52,16 @@ export async function openBuilder(
     import("../build/inputs.ts"),
     import("../snapshot/unpack.ts"),
   ]);
-  const { executor, snapshotter: own } = await worker();
+  const { executor, snapshotter: own, through, shelves, imageStore } = await worker();
   const shared = own ?? await snapshotter();
+  const known = await images();
   return await createBuilder({
     root: join(host.dataDir, "build"),
     snapshotter: shared,
     executor,
-    images: await images(),
+    images: through?.(known) ?? known,
+    shelves,
+    imageStore,
     log,
     // Steps wait for networks and disks more than they compute.
     concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),

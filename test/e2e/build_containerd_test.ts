@@ -1,6 +1,6 @@
 /** Builds whose steps and snapshots are the host's containerd's: the engine, and `svc` against it. */
 import assert from "node:assert/strict";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { openWorker } from "../../backends/build/mod.ts";
 import { silent } from "../../lib/base/log.ts";
 import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
@@ -14,11 +14,12 @@ import { builderContract, type BuilderFixture } from "../contract/builder.ts";
 import { imagesWithBase } from "../contract/builder_fixture.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { type ContainerdPeer, startContainerd } from "../peers/containerd.ts";
-import { baseImage, e2eTest, requireTools, runTool, type Server, startServer } from "./harness.ts";
+import { inspect, until, withContext } from "./build_helpers.ts";
+import { baseImage, e2eTest, requireTools, runTool, startServer } from "./harness.ts";
 
 const NEEDS = {
   root: true,
-  commands: ["containerd", "runc", "skopeo"],
+  commands: ["containerd", "ctr", "runc", "skopeo"],
   files: ["/bin/busybox"],
 };
 
@@ -56,7 +57,9 @@ async function openEngine(): Promise<BuilderFixture> {
     root: `${folder}/build`,
     snapshotter,
     executor: worker.executor,
-    images,
+    images: worker.through!(images),
+    shelves: worker.shelves,
+    imageStore: worker.imageStore,
     log: silent,
     concurrency: 4,
     unpack: (image, options) => unpackImage(snapshotter, image, options),
@@ -87,23 +90,6 @@ const serve = (env: Record<string, string> = {}) =>
     env: { SVC_BUILD_WORKER: "containerd", SVC_CONTAINERD_ADDRESS: peer.address, ...env },
   });
 
-/** Writes `files` and runs `svc build` on them. */
-async function withContext(
-  files: Record<string, string>,
-  work: (directory: string) => Promise<void>,
-): Promise<void> {
-  const directory = await Deno.makeTempDir({ prefix: "svc-e2e-context-" });
-  try {
-    for (const [path, text] of Object.entries(files)) {
-      await Deno.mkdir(dirname(join(directory, path)), { recursive: true });
-      await Deno.writeTextFile(join(directory, path), text);
-    }
-    await work(directory);
-  } finally {
-    await Deno.remove(directory, { recursive: true });
-  }
-}
-
 /** What is in the peer, in a namespace of one server's own. */
 async function inContainerd(namespace: string, where: ContainerdPeer = peer) {
   await using client = new ContainerdClient({ address: where.address, namespace });
@@ -120,18 +106,16 @@ async function inContainerd(namespace: string, where: ContainerdPeer = peer) {
   };
 }
 
-async function digestOf(server: Server, name: string): Promise<string> {
-  const url = `docker://${server.host}/${name}`;
-  return JSON.parse((await runTool("skopeo", ["inspect", "--tls-verify=false", url])).stdout)
-    .Digest;
-}
-
-async function until(what: string, condition: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!await condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within 60 seconds`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+/** containerd's own client finds the image, has all of it, and runs it without a registry. */
+async function runsIn(namespace: string, name: string, digest: string): Promise<void> {
+  const ctr = async (...args: string[]) =>
+    (await runTool("ctr", ["--address", peer.address, "--namespace", namespace, ...args])).stdout;
+  const row = (await ctr("images", "check", `name==${name}`)).split("\n")
+    .find((line) => line.startsWith(`${name} `));
+  assert.ok(row, "the image is not there");
+  assert.ok(row.includes(digest), row);
+  assert.match(row, / complete \((\d+)\/\1\) /);
+  assert.equal(await ctr("run", "--rm", name, `run-${crypto.randomUUID()}`), "one\ntwo\n");
 }
 
 const APP = (base: string) => ({
@@ -163,7 +147,9 @@ e2eTest("containerd: an image as from the other worker; again it is cached", NEE
     assert.equal(first.code, 0, first.stderr);
     const built = await other.svc(args);
     assert.equal(built.code, 0, built.stderr);
-    assert.equal(await digestOf(server, "app:1"), await digestOf(other, "app:1"));
+    const { Digest } = await inspect(server, "app:1");
+    assert.equal((await inspect(other, "app:1")).Digest, Digest);
+    await runsIn(namespace, `localhost:${server.port}/app:1`, Digest);
     const again = await server.svc(args);
     assert.match(again.stderr + again.stdout, /CACHED/);
     await server.restart();
@@ -236,7 +222,7 @@ e2eTest("containerd: kill -9 in the middle leaves nothing that lasts", NEEDS, as
     const again = await server.svc(["build", "-t", "app", directory]);
     assert.equal(again.code, 0, again.stderr);
     assert.match(again.stderr + again.stdout, /CACHED[^\n]*kept|kept[^]*CACHED/);
-    await digestOf(server, "app:latest");
+    await inspect(server, "app:latest");
   });
 });
 

@@ -1,6 +1,7 @@
 /** `svc build` against `svc serve`: what a person sees, what lands in the registry, and what a crash leaves. */
 import assert from "node:assert/strict";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
+import { inspect, until, withContext, writeFiles } from "./build_helpers.ts";
 import { baseImage, e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -8,36 +9,6 @@ const NEEDS = {
   commands: ["runc", "skopeo", "umoci"],
   files: ["/bin/busybox"],
 };
-
-async function writeFiles(directory: string, files: Record<string, string>): Promise<string> {
-  for (const [path, text] of Object.entries(files)) {
-    await Deno.mkdir(dirname(join(directory, path)), { recursive: true });
-    await Deno.writeTextFile(join(directory, path), text);
-  }
-  return directory;
-}
-
-async function withContext(
-  files: Record<string, string>,
-  work: (directory: string) => Promise<void>,
-): Promise<void> {
-  const directory = await Deno.makeTempDir({ prefix: "svc-e2e-context-" });
-  try {
-    await work(await writeFiles(directory, files));
-  } finally {
-    await Deno.remove(directory, { recursive: true });
-  }
-}
-
-interface Inspected {
-  Digest: string;
-  Layers: string[];
-}
-
-async function inspect(server: Server, name: string): Promise<Inspected> {
-  const url = `docker://${server.host}/${name}`;
-  return JSON.parse((await runTool("skopeo", ["inspect", "--tls-verify=false", url])).stdout);
-}
 
 /** The image's files and configuration, unpacked by umoci. */
 async function unpack(server: Server, name: string, work: (bundle: string) => Promise<void>) {
@@ -88,14 +59,6 @@ function leftovers(server: Server): string[] {
       throw error;
     }
   });
-}
-
-async function until(what: string, condition: () => Promise<boolean> | boolean): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!await condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within 20 seconds`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
 }
 
 const APP = (base: string) => ({

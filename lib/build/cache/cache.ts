@@ -29,6 +29,13 @@ export class BuildCache {
     this.keepBytes = keepBytes;
   }
 
+  /** What a build finds from now on stays until this is disposed of. */
+  pin(): Disposable {
+    const pins = new DisposableStack();
+    for (const shelf of this.#shelves) if (shelf.pin) pins.use(shelf.pin());
+    return pins;
+  }
+
   /** Counts everything on disk. */
   async usage(signal?: AbortSignal): Promise<BuildCacheUsage> {
     const kinds: BuildCacheUsage["kinds"] = {};

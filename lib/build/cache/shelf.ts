@@ -25,4 +25,6 @@ export interface Shelf {
   items(signal?: AbortSignal): Promise<CacheItem[]>;
   /** False where it was in use and stays; safe beside builds that run. */
   remove(id: string): Promise<boolean>;
+  /** Until disposed, what is asked for from now on stays. */
+  pin?(): Disposable;
 }

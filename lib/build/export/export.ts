@@ -57,6 +57,7 @@ export const PLAIN_OUTPUT: OutputSpec = {
   names: [],
   push: true,
   byDigest: false,
+  store: true,
   folder: false,
   compression: "gzip",
   forceCompression: false,
@@ -166,10 +167,17 @@ class Exporter {
   }
 
   async #push(output: OutputSpec, image: ImageContent): Promise<string[]> {
-    if (!output.push) return [];
     const { images, onProgress, signal } = this.#request;
+    const { imageStore } = this.#engine;
+    const stored = imageStore !== undefined && output.store && !output.byDigest;
+    if (!output.push && !stored) return [];
     const wanted = namesOf(output, this.#request);
     const { targets, names } = targetsOf(images, wanted, output.byDigest);
+    if (stored && names.length > 0) {
+      await using sink = await imageStore.open();
+      await pushImage(image, { sink, repository: "", tags: names }, { onProgress, signal });
+    }
+    if (!output.push) return [];
     for (const target of targets) await pushImage(image, target, { onProgress, signal });
     return names;
   }

@@ -7,6 +7,7 @@ import type { UnpackOptions } from "../../snapshot/unpack.ts";
 import type { ImportedCache } from "../cache/import.ts";
 import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
+import type { ImageStore } from "../worker.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
 import type { Flights } from "./flights.ts";
@@ -31,6 +32,8 @@ export interface Engine {
   stepProcesses?: number;
   /** Bytes of one download, at most. */
   maxDownloadBytes?: number;
+  /** Absent: images stand where they are pushed to, and nowhere else. */
+  imageStore?: ImageStore;
   unpack: Unpack;
   log: Logger;
 }

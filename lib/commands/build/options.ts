@@ -14,7 +14,7 @@ export const RESULT_OPTIONS = [
     defaultText: "type=image, pushed under each name",
     help:
       "Where the result goes: type=image|docker|oci|tar|local|cacheonly with dest=, name=, push=, " +
-      "compression=gzip|zstd|uncompressed, compression-level=, force-compression=, oci-mediatypes=, " +
+      "store= (into a containerd worker's images, default true), compression=gzip|zstd|uncompressed, compression-level=, force-compression=, oci-mediatypes=, " +
       "annotation.KEY=; a folder alone is type=local, - is a tar on standard output. May be repeated. " +
       "The words auto, plain, fancy and json are the mode, as with every command.",
     section,

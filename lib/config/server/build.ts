@@ -77,9 +77,10 @@ export const BUILD = [
     defaultText: "runc: in-process build worker",
     section,
     help:
-      "Who runs builds: runc, in this process with SVC_BARE_RUNTIME; or containerd, which runs " +
-      "the steps and keeps the snapshots in the host's containerd (SVC_CONTAINERD_ADDRESS) and whose " +
-      "own database holds a step's environment, secrets in it included, while the step runs.",
+      "Who runs builds: runc, in this process with SVC_BARE_RUNTIME; or containerd, the host's " +
+      "(SVC_CONTAINERD_ADDRESS), which runs the steps, keeps snapshots and pulled layers, and gets each " +
+      "built image under its name (`ctr -n svc images ls`), unless its output says store=false. Its own " +
+      "database holds a step's environment, secrets in it included, while the step runs.",
   },
   {
     key: "lazyBuild",

@@ -1,0 +1,141 @@
+/** One call of gRPC over HTTP/2: messages in both directions, then a status. */
+import { Buffer } from "node:buffer";
+import http2 from "node:http2";
+import { type ErrorCode, SvcError } from "../base/errors.ts";
+import type { Method } from "./api.ts";
+import { decodeMessage, encodeMessage } from "./protobuf.ts";
+
+/** Statuses of gRPC that say something to us; all others are containerd's own failures. */
+const CODES: Record<number, ErrorCode> = {
+  1: "cancelled",
+  3: "argument_invalid",
+  4: "timeout",
+  5: "not_found",
+  6: "conflict",
+  7: "denied",
+  8: "storage_full",
+  9: "conflict",
+  12: "unsupported",
+  14: "unavailable",
+};
+
+const HEAD = 5;
+
+export interface CallOptions {
+  /** Ends the call. */
+  signal?: AbortSignal;
+  /** Id of the lease that keeps what the call makes or touches. */
+  lease?: string;
+}
+
+interface CallParts<In, Out> {
+  method: Method<In, Out>;
+  /** What failed, in a message about it. */
+  attempted: string;
+  /** The error of a connection that ended in the middle. */
+  lost: (cause?: unknown) => SvcError;
+  signal?: AbortSignal;
+}
+
+/** The messages in a stream of bytes that comes in pieces of any size. */
+async function* messagesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, void> {
+  let pieces: Buffer[] = [];
+  let have = 0, need = HEAD;
+  for await (const chunk of chunks) {
+    pieces.push(chunk);
+    have += chunk.length;
+    while (have >= need) {
+      const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
+      pieces = [bytes];
+      const end = HEAD + bytes.readUInt32BE(1);
+      if (have < end) {
+        need = end;
+        break;
+      }
+      yield bytes.subarray(HEAD, end);
+      pieces = [bytes.subarray(end)];
+      have -= end;
+      need = HEAD;
+    }
+  }
+}
+
+export class Call<In extends object, Out> implements Disposable {
+  readonly #parts: CallParts<In, Out>;
+  readonly #stream: http2.ClientHttp2Stream;
+  readonly #messages: AsyncGenerator<Out, void, void>;
+  readonly #abort = () => this.#stream.close(http2.constants.NGHTTP2_CANCEL);
+  #status: number | undefined;
+  #said = "";
+
+  constructor(stream: http2.ClientHttp2Stream, parts: CallParts<In, Out>) {
+    this.#stream = stream;
+    this.#parts = parts;
+    parts.signal?.addEventListener("abort", this.#abort, { once: true });
+    const heads = (fields: http2.IncomingHttpHeaders) => {
+      if (fields["grpc-status"] === undefined) return;
+      this.#status = Number(fields["grpc-status"]);
+      this.#said = decodeURIComponent(String(fields["grpc-message"] ?? ""));
+    };
+    stream.on("response", heads);
+    stream.on("trailers", heads);
+    // Whoever reads sees it; one that is not read any more has nobody to tell.
+    stream.on("error", () => {});
+    this.#messages = this.#read();
+  }
+
+  /**
+   * Resolves when containerd can take more, or has ended the call: `receive` says why. The last one should
+   * say that it is: containerd resets a stream that it has answered before it knows that no more follows.
+   */
+  async send(message: In, { last = false } = {}): Promise<void> {
+    const stream = this.#stream;
+    if (stream.closed || stream.destroyed) return;
+    const body = encodeMessage(this.#parts.method.input, message);
+    const head = Buffer.alloc(HEAD);
+    head.writeUInt32BE(body.length, 1);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    stream.once("close", resolve);
+    stream.write(head);
+    if (last) stream.end(body, () => resolve());
+    else stream.write(body, () => resolve());
+    await promise;
+    stream.off("close", resolve);
+  }
+
+  /** No more messages follow, though the last one did not say so. */
+  end(): void {
+    this.#stream.end();
+  }
+
+  /** The next message; undefined when containerd has ended the call well. Throws by status. */
+  async receive(): Promise<Out | undefined> {
+    const { done, value } = await this.#messages.next();
+    return done ? undefined : value;
+  }
+
+  [Symbol.dispose](): void {
+    this.#parts.signal?.removeEventListener("abort", this.#abort);
+    if (!this.#stream.closed) this.#stream.close(http2.constants.NGHTTP2_CANCEL);
+  }
+
+  async *#read(): AsyncGenerator<Out, void, void> {
+    const { method, attempted, lost, signal } = this.#parts;
+    try {
+      for await (const bytes of messagesOf(this.#stream as AsyncIterable<Buffer>)) {
+        yield decodeMessage<Out>(method.output, bytes);
+      }
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (error instanceof SvcError) throw error;
+      throw lost(error);
+    }
+    signal?.throwIfAborted();
+    if (this.#status === undefined) throw lost();
+    if (this.#status !== 0) {
+      throw new SvcError(CODES[this.#status] ?? "internal", `${attempted}: ${this.#said}`, {
+        help: "see containerd's log",
+      });
+    }
+  }
+}
