@@ -91,7 +91,9 @@ async function serve(args: string[], env: Environment, io: Io, signals: Signals)
     // The default is a backend that this build lacks: a registry and a builder are useful without one.
     if (!selected.inBuild && config.deployBackend !== DEFAULT_BACKEND) await selected.load();
     const { prepareHost } = await import("./lib/server/host.ts");
-    const host = await prepareHost({ config, env, log, selected, writer, args: Deno.args });
+    const { selectWorker } = await import("./backends/build/mod.ts");
+    const worker = { name: config.buildWorker, ...selectWorker(config.buildWorker) };
+    const host = await prepareHost({ config, env, log, selected, worker, writer, args: Deno.args });
     // After --rootless has put a new process in this one's place, which says them too.
     for (const warning of warnings) log.warn(warning);
     return await runServer({ config, env, log, signals, selected, host });

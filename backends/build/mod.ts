@@ -25,6 +25,8 @@ export interface WorkerSettings {
 
 export interface WorkerBackend {
   help: string;
+  /** It does what only the host's root may do. */
+  needsRoot?: boolean;
   load: () => Promise<(settings: WorkerSettings) => Promise<BuildWorker>>;
 }
 
@@ -45,6 +47,7 @@ export const WORKERS = {
   },
   containerd: {
     help: "steps, snapshots and content by the host's containerd",
+    needsRoot: true,
     load: async () => {
       const [
         { createContainerdExecutor },
@@ -83,11 +86,8 @@ export const WORKERS = {
   },
 } as const satisfies Record<string, WorkerBackend>;
 
-/**
- * Throws `config_invalid` for an unknown name, `prerequisite_missing` for what the worker lacks: a runtime,
- * or containerd.
- */
-export async function openWorker(name: string, settings: WorkerSettings): Promise<BuildWorker> {
+/** Throws `config_invalid` for an unknown name. */
+export function selectWorker(name: string): WorkerBackend {
   const entry = Object.entries<WorkerBackend>(WORKERS).find(([known]) => known === name)?.[1];
   if (!entry) {
     throw new SvcError(
@@ -97,5 +97,13 @@ export async function openWorker(name: string, settings: WorkerSettings): Promis
       }`,
     );
   }
-  return await (await entry.load())(settings);
+  return entry;
+}
+
+/**
+ * Throws `config_invalid` for an unknown name, `prerequisite_missing` for what the worker lacks: a runtime,
+ * or containerd.
+ */
+export async function openWorker(name: string, settings: WorkerSettings): Promise<BuildWorker> {
+  return await (await selectWorker(name).load())(settings);
 }

@@ -27,13 +27,15 @@ export interface HostOptions {
   log: Logger;
   /** The deploy backend; `needsRoot`: it does what only the host's root may do. */
   selected: { name: string; needsRoot: boolean };
+  /** The build worker, likewise. */
+  worker: { name: string; needsRoot?: boolean };
   /** Of the log: what was said is written before the process is replaced. */
   writer: { flush(): void };
 }
 
-/** Throws `unsupported` for a deploy backend that cannot be had with `--rootless`. */
+/** Throws `unsupported` for a deploy backend or a build worker that cannot be had with `--rootless`. */
 export async function prepareHost(options: HostOptions): Promise<ServerHost> {
-  const { config, env, args, log, selected, writer } = options;
+  const { config, env, args, log, selected, worker, writer } = options;
   const { uid, inside } = Deno.build.os === "linux" ? identity(env) : elsewhere();
   const dataDir = resolve(config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid, env }));
   const run = await runDir({ uid: uid ?? 0, env });
@@ -50,6 +52,14 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
       `Cannot serve with --rootless and SVC_DEPLOY_BACKEND=${selected.name}: its containers need ` +
         "the host's root, for their networks, ports and limits",
       { help: "leave SVC_DEPLOY_BACKEND unset to build only, or run the server as root" },
+    );
+  }
+  if (worker.needsRoot) {
+    throw new SvcError(
+      "unsupported",
+      `Cannot serve with --rootless and SVC_BUILD_WORKER=${worker.name}: it runs steps and keeps ` +
+        "their files as the host's root, which a server in a user namespace cannot share",
+      { help: "leave SVC_BUILD_WORKER unset, or run the server as root without --rootless" },
     );
   }
   const refused = await enterRootless({

@@ -308,15 +308,20 @@ e2eTest("rootless: what stands in the way is said, the registry works", NEEDS, a
 
 e2eTest("rootless: containers are not for it, and root needs it not", NEEDS, async () => {
   await withUser({}, async (user) => {
-    const env = { SVC_DEPLOY_BACKEND: "bare", SVC_ADDR: "127.0.0.1:0" };
-    const output = await new Deno.Command(user.executable, {
-      args: ["serve", "--rootless", "--data-dir", user.dataDir],
-      env,
-      stdin: "null",
-    }).output();
-    const words = new TextDecoder().decode(output.stderr);
-    assert.equal(output.code, 1, words);
-    assert.match(words, /Cannot serve with --rootless and SVC_DEPLOY_BACKEND=bare: its/);
+    const refusals: [string, string, RegExp][] = [
+      ["SVC_DEPLOY_BACKEND", "bare", /--rootless and SVC_DEPLOY_BACKEND=bare: its containers/],
+      ["SVC_BUILD_WORKER", "containerd", /--rootless and SVC_BUILD_WORKER=containerd: it runs/],
+    ];
+    for (const [name, value, expected] of refusals) {
+      const output = await new Deno.Command(user.executable, {
+        args: ["serve", "--rootless", "--data-dir", user.dataDir],
+        env: { [name]: value, SVC_ADDR: "127.0.0.1:0" },
+        stdin: "null",
+      }).output();
+      const words = new TextDecoder().decode(output.stderr);
+      assert.equal(output.code, 1, words);
+      assert.match(words, expected);
+    }
     const version = await new Deno.Command(user.executable, { args: ["version"] }).output();
     assert.equal(version.code, 0);
   });
