@@ -71,7 +71,7 @@ Deno.test("build: progress on standard error, names with digest on standard outp
     assert.equal(built.code, 0);
     assert.equal(built.stdout, result.names.map((name) => `${name}@${result.digest}\n`).join(""));
     assert.equal(
-      built.stderr.replace(/0\.\d\d\d/g, "0.000"),
+      built.stderr.replace(/\b\d+\.\d{3}\b/g, "0.000"),
       "#1 [1/2] FROM scratch\n#1 CACHED\n\n" +
         "#2 [2/2] RUN make\n#2 0.000 compiling\n#2 0.000 half a line\n#2 0.000 100%\n" +
         "WARNING: line 4: a stage is not used\n#2 0.000 last\n#2 DONE 1.2s\n\n",

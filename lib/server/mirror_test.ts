@@ -28,6 +28,9 @@ async function mirrorOf(upstreams: string, login?: { host: string; auth: string 
     remote: outside.remote,
     freshMs: 0,
     pauseMs: 0,
+  }).catch(async (error) => {
+    await Deno.remove(dir, { recursive: true });
+    throw error;
   });
   return {
     mirror,

@@ -34,11 +34,17 @@ const row = (method: Route["method"], path: string, action?: Action): Route => (
 
 /** A server of these variables. */
 export async function start(env: Record<string, string>, dataDir?: string): Promise<TestServer> {
-  const folder = dataDir ?? await Deno.makeTempDir();
+  const folder = dataDir ?? await Deno.makeTempDir({ prefix: "svc-auth-" });
+  const remove = async () => {
+    if (dataDir === undefined) await Deno.remove(folder, { recursive: true });
+  };
   const lines: string[] = [];
   const log = createLogger({ level: "debug", format: "json", write: (line) => lines.push(line) });
   const { config } = loadServerConfig([], env);
-  const auth = await openServerAuth({ config, dataDir: folder, log });
+  const auth = await openServerAuth({ config, dataDir: folder, log }).catch(async (error) => {
+    await remove();
+    throw error;
+  });
   const notes: string[] = [];
   const server = await startTestServer({
     deps: { access: auth.access },
@@ -81,7 +87,7 @@ export async function start(env: Record<string, string>, dataDir?: string): Prom
     async [Symbol.asyncDispose]() {
       await server[Symbol.asyncDispose]();
       await auth[Symbol.asyncDispose]();
-      if (dataDir === undefined) await Deno.remove(folder, { recursive: true });
+      await remove();
     },
   };
 }
