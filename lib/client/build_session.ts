@@ -190,20 +190,24 @@ async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Prom
 async function openSession(
   client: Client,
   onStream: (stream: Duplex) => void,
-): Promise<YamuxSession> {
+): Promise<{ session: YamuxSession; lost: () => boolean }> {
   // The socket is there before the session is: what came until then waits.
   const waiting: ((session: YamuxSession) => void)[] = [];
   const state: { tell(what: (session: YamuxSession) => void): void } = {
     tell: (what) => void waiting.push(what),
   };
+  let lost = false;
   const socket = await client.socket(ATTACH_PATH, undefined, {
     onMessage: (data) => state.tell((session) => session.receive(data)),
-    onClose: () => state.tell((session) => session.lost()),
+    onClose: () => {
+      lost = true;
+      state.tell((session) => session.lost());
+    },
   });
   const session = new YamuxSession(socketLink(socket), { role: "client", onStream });
   state.tell = (what) => what(session);
   for (const what of waiting) what(session);
-  return session;
+  return { session, lost: () => lost };
 }
 
 /** A connection that a build can be asked for on, once. */
@@ -221,14 +225,24 @@ export interface BuildSession {
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
   const server = new Server(inputs);
-  const session = await openSession(client, (stream) => void server.serve(stream));
-  return { build: (request) => runBuild(session, request, inputs.signal) };
+  const { session, lost } = await openSession(client, (stream) => void server.serve(stream));
+  const broken = (cause: unknown) =>
+    lost()
+      ? new SvcError(
+        "upstream_failed",
+        `Cannot finish the build: the connection to ${client.server} was lost`,
+        { cause, help: "build again: steps that were finished come from the cache" },
+      )
+      : cause;
+  return { build: (request) => runBuild(session, request, inputs.signal, broken) };
 }
 
 async function* runBuild(
   session: YamuxSession,
   request: AttachRequest,
   signal: AbortSignal,
+  /** What an error is, once the connection has broken. */
+  broken: (cause: unknown) => unknown,
 ): AsyncGenerator<BuildEvent> {
   const abort = () => session[Symbol.dispose]();
   signal.addEventListener("abort", abort, { once: true });
@@ -244,7 +258,7 @@ async function* runBuild(
     await session.close();
   } catch (error) {
     signal.throwIfAborted();
-    throw error;
+    throw broken(error);
   } finally {
     signal.removeEventListener("abort", abort);
     session[Symbol.dispose]();

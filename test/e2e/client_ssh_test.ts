@@ -81,6 +81,22 @@ function bad({ code, stderr }: RunOutput, said: RegExp): void {
   assert.match(stderr, said);
 }
 
+/**
+ * A folder with an `ssh` that reads the configuration in this home folder: OpenSSH itself finds the folder
+ * by the user's entry, and only -F tells it another one.
+ */
+async function sshWithConfig(home: string): Promise<string> {
+  const folder = join(home, "bin");
+  await Deno.mkdir(folder);
+  await Deno.writeTextFile(
+    join(folder, "ssh"),
+    `#!/bin/sh\ncase " $* " in *" -F "*) exec /usr/bin/ssh "$@" ;; ` +
+      `*) exec /usr/bin/ssh -F ${home}/.ssh/config "$@" ;; esac\n`,
+    { mode: 0o755 },
+  );
+  return folder;
+}
+
 e2eTest(
   "SSHTunnel rows: addr, user, remote-addr, identity-file, known-hosts, no-agent",
   NEEDS,
@@ -166,23 +182,18 @@ e2eTest(
     const known = join(home, "known");
     await Deno.writeTextFile(known, await sshd.knownHosts() + await jump.knownHosts());
     const common = `User root\n  UserKnownHostsFile ${known}\n`;
-    // OpenSSH finds the home folder by the user's entry: only -F tells it another configuration.
-    const ssh = join(home, "bin");
-    await Deno.mkdir(ssh);
-    await Deno.writeTextFile(
-      join(ssh, "ssh"),
-      `#!/bin/sh\ncase " $* " in *" -F "*) exec /usr/bin/ssh "$@" ;; *) exec /usr/bin/ssh -F ${home}/.ssh/config "$@" ;; esac\n`,
-      { mode: 0o755 },
-    );
+    const ssh = await sshWithConfig(home);
     await Deno.writeTextFile(
       join(home, ".ssh", "config"),
       `Host lab\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ${common}` +
         `Host gate\n  HostName 127.0.0.1\n  Port ${jump.port}\n  IdentityFile ${jump.user}\n  ${common}` +
-        `Host far\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ProxyCommand ${ssh}/ssh -W %h:%p gate\n  ${common}`,
+        `Host far\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ProxyCommand ${ssh}/ssh -W %h:%p gate\n  ${common}` +
+        `Host hop\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  IdentityFile ${sshd.user}\n  ProxyJump gate\n  ${common}`,
     );
     const env = { PATH: `${ssh}:${Deno.env.get("PATH")}` };
     good(await at.info({ addr: "lab" }, {}, env));
     good(await at.info({ addr: "far" }, {}, env));
+    good(await at.info({ addr: "hop" }, {}, env));
     good(await at.info({ addr: "lab", "use-ssh-binary": true }, {}, env));
     bad(
       await at.info({ addr: "lab", "no-ssh-config": true }, {}, env),
@@ -244,6 +255,42 @@ e2eTest(
 );
 
 e2eTest(
+  "a tunnel that drops in the middle of a build ends it with what to do, in time",
+  NEEDS,
+  async () => {
+    for (const binary of [false, true]) {
+      const asked = Promise.withResolvers<void>();
+      const answer = (request: Request): Response => {
+        if (!new URL(request.url).pathname.endsWith("/build/attach")) {
+          return Response.json({ version: "1" });
+        }
+        const { socket, response } = Deno.upgradeWebSocket(request);
+        // The build was asked for, and never gets on.
+        socket.onmessage = () => asked.resolve();
+        return response;
+      };
+      await using at = await fixture({}, answer);
+      const { sshd, home } = at;
+      const known = join(home, "known");
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      const context = join(home, "context");
+      await Deno.mkdir(context);
+      await Deno.writeTextFile(join(context, "Dockerfile"), "FROM scratch\n");
+      const running = at.run(["build", "-t", "x:1", context], {
+        addr: `127.0.0.1:${sshd.port}`,
+        "identity-file": sshd.user,
+        user: "root",
+        "known-hosts": known,
+        "use-ssh-binary": binary,
+      });
+      await asked.promise;
+      await sshd.drop();
+      bad(await running, /Cannot finish the build: the connection to .* was lost\n {2}build again/);
+    }
+  },
+);
+
+e2eTest(
   "a tunnel that drops in mid-command is opened again, and a followed log goes on",
   NEEDS,
   async () => {
@@ -293,3 +340,40 @@ e2eTest(
     }
   },
 );
+
+e2eTest("svc setup: a tunnel by questions on a pipe, saved where it works", NEEDS, async () => {
+  await using at = await fixture();
+  const { sshd, home, remote } = at;
+  const config = join(home, "made.yaml");
+  const known = join(home, "known");
+  await Deno.writeTextFile(known, "");
+  await Deno.writeTextFile(
+    join(home, ".ssh", "config"),
+    `Host *\n  UserKnownHostsFile ${known}\n  StrictHostKeyChecking ask\n`,
+  );
+  const env = {
+    ...{ HOME: home, SVC_CONFIG: config, SVC_SERVER: "", SSH_AUTH_SOCK: "" },
+    PATH: `${await sshWithConfig(home)}:${Deno.env.get("PATH")}`,
+  };
+  const addr = `127.0.0.1:${sshd.port}`;
+  const answers = ["ssh", addr, remote, "root", sshd.user, "no", "none", "lab"];
+  const setup = (...more: string[]) =>
+    svc(["setup"], { env, stdin: [...answers, ...more].map((line) => `${line}\n`).join("") });
+  const unknown = await setup("save");
+  assert.equal(unknown.code, 1, unknown.stderr);
+  assert.match(
+    unknown.stderr,
+    /FAILED {3}connection: Cannot trust .*: it is not in known_hosts .*\n {9}compare the fingerprint/,
+  );
+  const command = unknown.stdout.trim();
+  assert.equal(
+    command,
+    `svc config set-context lab --ssh-addr ${addr} --ssh-user root --ssh-remote-addr ${remote} ` +
+      `--ssh-identity-file ${sshd.user} --current`,
+  );
+  await Deno.writeTextFile(known, await sshd.knownHosts());
+  const works = await setup();
+  assert.equal(works.code, 0, works.stderr);
+  assert.match(works.stderr, /ok {7}connection: it answers in/);
+  good(await svc(["info"], { env }));
+});

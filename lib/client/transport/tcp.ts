@@ -7,6 +7,7 @@ const REASONS: Record<string, string> = {
   ECONNREFUSED: "connection refused",
   ENOTFOUND: "there is no host of that name",
   EHOSTUNREACH: "no route to the host",
+  ENETUNREACH: "no route to its network",
   ETIMEDOUT: "the host does not answer",
 };
 
