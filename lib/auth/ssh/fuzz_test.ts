@@ -8,7 +8,7 @@ import { formatAuthorizedKey, parseAuthorizedKey, parseAuthorizedKeys } from "./
 import { parseKeyBlob } from "./public_key.ts";
 import { parseSshsig, verifySshsig } from "./sshsig.ts";
 import { sshSign, testKey } from "./testing.ts";
-import { Malformed, packString } from "./wire.ts";
+import { Malformed, packString, WireReader } from "./wire.ts";
 
 const SETTINGS = { seed: 20261121, numRuns: 400 };
 const keys = ([256, 384, 521, "ed25519", "rsa"] as const).map(testKey);
@@ -49,6 +49,56 @@ Deno.test("ssh: every kind of key and signature is read, and a changed message i
       assert(!verifySshsig(sig, "n", bytes.encode(`text ${n + 1}`)));
       assert(!verifySshsig(sig, "m", bytes.encode(`text ${n}`)));
     }
+  }
+});
+
+Deno.test("ssh: a signature or key that says the same in other bytes is refused", () => {
+  const u32 = (value: number) => new Uint8Array([0, 0, 0, value]);
+  for (const key of keys) {
+    const text = sshSign(key, "n", "text");
+    const whole = Buffer.from(text.split("\n").slice(1, -2).join(""), "base64");
+    const fields = new WireReader(whole);
+    const magic = fields.take(6);
+    fields.uint32();
+    const [blob, namespace, reserved, digest, inner] = Array.from(
+      { length: 5 },
+      () => fields.string(),
+    );
+    const signature = new WireReader(inner);
+    const [algorithm, numbers] = [signature.string(), signature.string()];
+    type Parts = Partial<
+      Record<"version" | "blob" | "reserved" | "algorithm" | "numbers", Uint8Array>
+    >;
+    const packed = (parts: Parts, behind = "", behindInner = "") =>
+      Buffer.concat([
+        magic,
+        parts.version ?? u32(1),
+        packString(parts.blob ?? blob),
+        packString(namespace),
+        packString(parts.reserved ?? reserved),
+        packString(digest),
+        packString(Buffer.concat([
+          packString(parts.algorithm ?? algorithm),
+          packString(parts.numbers ?? numbers),
+          Buffer.from(behindInner),
+        ])),
+        Buffer.from(behind),
+      ]).toString("base64");
+    assert(verifySshsig(parseSshsig(packed({})), "n", bytes.encode("text")), key.algorithm);
+    const others = [
+      packed({ version: u32(2) }),
+      packed({ blob: Buffer.concat([blob, u32(0)]) }),
+      packed({ reserved: bytes.encode("x") }),
+      packed({ algorithm: bytes.encode("ssh-rsa") }),
+      packed({}, "x"),
+      packed({}, "", "x"),
+    ];
+    for (const other of others) assert.throws(() => parseSshsig(other), Malformed, key.algorithm);
+    if (!key.algorithm.startsWith("ecdsa")) continue;
+    const parts = new WireReader(numbers);
+    const [r, s] = [parts.string(), parts.string()];
+    const long = Buffer.concat([packString(Buffer.concat([Buffer.from([0]), r])), packString(s)]);
+    assert(!verifySshsig(parseSshsig(packed({ numbers: long })), "n", bytes.encode("text")));
   }
 });
 
