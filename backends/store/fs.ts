@@ -209,7 +209,7 @@ class FsStore implements ObjectStore {
       });
       return { created: false };
     }
-    const temporary = join(this.#temporary, `${Deno.pid}-${(this.#counter++).toString(36)}`);
+    const temporary = this.#unused();
     try {
       {
         using file = await Deno.open(temporary, { write: true, createNew: true });
@@ -230,6 +230,33 @@ class FsStore implements ObjectStore {
       await Deno.remove(temporary).catch(() => {/* never made, or renamed */});
       throw writeError(error, `store ${key}`);
     }
+  }
+
+  async adopt(key: string, path: string, options: CallOptions = {}): Promise<boolean> {
+    options.signal?.throwIfAborted();
+    const temporary = this.#unused();
+    try {
+      await Deno.link(path, temporary);
+    } catch (error) {
+      // Another file system, or one without links.
+      if (["EXDEV", "EPERM", "EMLINK", "ENOTSUP"].includes(systemCode(error) ?? "")) return false;
+      throw writeError(error, `store ${key}`);
+    }
+    try {
+      {
+        using file = await Deno.open(temporary);
+        await file.sync();
+      }
+      await this.#publish(temporary, this.#path(key), true);
+      return true;
+    } catch (error) {
+      await Deno.remove(temporary).catch(() => {/* published */});
+      throw writeError(error, `store ${key}`);
+    }
+  }
+
+  #unused(): string {
+    return join(this.#temporary, `${Deno.pid}-${(this.#counter++).toString(36)}`);
   }
 
   /** Moves a synced file to its place. `keep`: an object that is there already stays. */

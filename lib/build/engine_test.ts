@@ -5,6 +5,7 @@ import type { BuildEvent } from "../api/build.ts";
 import { SvcError } from "../base/errors.ts";
 import { silent } from "../base/log.ts";
 import type { ImageConfig } from "../oci/types.ts";
+import { blocksOf } from "../oci/tar_blocks.ts";
 import { writeTar } from "../oci/tar_write.ts";
 import type { SnapshotInfo, Snapshotter } from "../snapshot/snapshotter.ts";
 import type { Builder } from "./builder.ts";
@@ -63,6 +64,8 @@ class FolderSnapshots {
   };
 
   diff = (name: string) => writeTar([{ path: name.slice(0, 50), type: "directory" as const }]);
+
+  diffBlocks = (name: string) => blocksOf(this.diff(name));
 
   sync = () => Promise.resolve();
 

@@ -75,6 +75,16 @@ export interface ImageSink {
     body: ReadableStream<Uint8Array>,
     options?: ReadOptions,
   ): Promise<void>;
+  /**
+   * {@linkcode putBlob} of a file which the caller has hashed, and which nobody writes to any more: stored
+   * without being read where that can be done; false where it cannot, and nothing was done.
+   */
+  adoptBlob?(
+    repository: string,
+    descriptor: Pick<Descriptor, "digest" | "size">,
+    path: string,
+    options?: ReadOptions,
+  ): Promise<boolean>;
   /** Makes a blob of another repository part of this one; false where it is not there. */
   mountBlob?(
     repository: string,

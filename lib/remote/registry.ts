@@ -31,7 +31,7 @@ export interface RemoteRegistryOptions {
   pauseMs?: number;
 }
 
-export interface RemoteRegistry extends ImageSource, Required<ImageSink> {
+export interface RemoteRegistry extends ImageSource, Required<Omit<ImageSink, "adoptBlob">> {
   /**
    * What a tag names, without moving the manifest; no digest where the registry does not say. Missing:
    * undefined.

@@ -3,7 +3,7 @@
  * root). A committed snapshot never changes; an active one is written by one owner and then committed or
  * removed. Every implementation passes `test/contract/snapshotter.ts`.
  */
-
+import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { AppliedLayer, LayerFile } from "./tree_jobs.ts";
 
 export interface SnapshotInfo {
@@ -70,6 +70,8 @@ export interface Snapshotter {
   view(name: string, target: string): Promise<AsyncDisposable>;
   /** The layer tar (OCI rules: `.wh.` white-outs, `.wh..wh..opq`) of what `name` changed on its parent. */
   diff(name: string, options?: DiffOptions): ReadableStream<Uint8Array>;
+  /** The same archive in blocks (lib/oci/tar_blocks.ts), for who packs it. */
+  diffBlocks(name: string, options?: DiffOptions): AsyncIterable<ArchivePart>;
   list(): AsyncIterable<SnapshotInfo>;
   touch(name: string): Promise<void>;
   /**

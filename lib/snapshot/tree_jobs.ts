@@ -1,6 +1,7 @@
 /** Heavy work on trees, handed to Workers: apply, diff, finish, copy. */
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
 import { giveWorker, takeWorker } from "../base/worker_pool.ts";
+import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
 import type { DiffSource } from "./diff_tree.ts";
 
@@ -14,6 +15,7 @@ export interface LayerFile {
 export type TreeJob =
   | { kind: "apply"; target: ApplyTarget; file?: LayerFile }
   | { kind: "diff"; source: DiffSource }
+  | { kind: "blocks"; source: DiffSource }
   | { kind: "finish"; source: DiffSource; clamp?: number }
   | { kind: "copy"; from: string; to: string }
   | { kind: "times"; from: string; to: string };
@@ -28,6 +30,7 @@ export interface AppliedLayer extends ApplyResult {
 export interface JobResults {
   apply: AppliedLayer;
   diff: undefined;
+  blocks: undefined;
   finish: { size: number };
   copy: undefined;
   times: undefined;
@@ -42,6 +45,7 @@ export type ToWorker =
 export type FromWorker =
   | { type: "taken"; bytes: number }
   | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
+  | { type: "part"; part: ArchivePart }
   | { type: "done"; result: unknown }
   | { type: "error"; code: ErrorCode; message: string; help: string };
 
@@ -191,4 +195,43 @@ export function diffLayer(
       running?.stop(reason ?? new SvcError("cancelled", "Cannot pack layer: the reader left"));
     },
   }, { highWaterMark: AHEAD });
+}
+
+/** Blocks a Worker may send ahead of who packs them. */
+const BLOCKS_AHEAD = 4;
+
+/** The archive that {@linkcode diffLayer} gives, in blocks. */
+export async function* diffBlocks(
+  source: DiffSource,
+  options: { signal?: AbortSignal } = {},
+): AsyncGenerator<ArchivePart, void, void> {
+  const parts: ArchivePart[] = [];
+  let wake = Promise.withResolvers<void>();
+  const running = begin<"blocks">({ kind: "blocks", source }, "Cannot pack layer", (message) => {
+    if (message.type !== "part") return;
+    parts.push(message.part);
+    wake.resolve();
+  }, options.signal);
+  let over = false;
+  const end = () => {
+    over = true;
+    wake.resolve();
+  };
+  running.result.then(end, end);
+  try {
+    for (let i = 0; i < BLOCKS_AHEAD; i++) running.send({ type: "credit" });
+    while (!over || parts.length > 0) {
+      const part = parts.shift();
+      if (part) {
+        yield part;
+        running.send({ type: "credit" });
+        continue;
+      }
+      await wake.promise;
+      wake = Promise.withResolvers();
+    }
+    await running.result;
+  } finally {
+    running.stop(new SvcError("cancelled", "Cannot pack layer: the reader left"));
+  }
 }

@@ -6,6 +6,8 @@ import { hasCode } from "../sys/errno.ts";
 import { syncFileSystem } from "../sys/fd.ts";
 import { unmount } from "../sys/mount.ts";
 import { isMounted } from "../sys/mountinfo.ts";
+import type { ArchivePart } from "../oci/tar_blocks.ts";
+import type { DiffSource } from "./diff_tree.ts";
 import type { SnapshotDriver, TreePlace } from "./driver.ts";
 import { type Entry, Records } from "./records.ts";
 import type {
@@ -19,6 +21,7 @@ import type {
 import {
   type AppliedLayer,
   applyLayer,
+  diffBlocks,
   diffLayer,
   type LayerFile,
   runTreeJob,
@@ -218,9 +221,17 @@ export class TreeSnapshotter implements Snapshotter {
   }
 
   diff(name: string, options: DiffOptions = {}): ReadableStream<Uint8Array> {
+    return diffLayer(this.#changes(name), options);
+  }
+
+  diffBlocks(name: string, options: DiffOptions = {}): AsyncIterable<ArchivePart> {
+    return diffBlocks(this.#changes(name), options);
+  }
+
+  #changes(name: string): DiffSource {
     const entry = this.#records.find(name);
     if (!entry) throw missing("pack", name);
-    return diffLayer(this.#driver.source(this.#place(this.#ask(entry))), options);
+    return this.#driver.source(this.#place(this.#ask(entry)));
   }
 
   async *list(): AsyncIterable<SnapshotInfo> {

@@ -2,11 +2,12 @@
 import { createHash } from "node:crypto";
 import { asSvcError } from "../base/errors.ts";
 import { decompressChunks } from "../oci/compression.ts";
+import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
 import { TarParser } from "../oci/tar_parser.ts";
 import { close, open, read, seek } from "../sys/fd.ts";
 import { O } from "../sys/files.ts";
 import { applyError, LayerApplier } from "./apply_tree.ts";
-import { diffTree } from "./diff_tree.ts";
+import { type DiffSource, diffTree } from "./diff_tree.ts";
 import { copyFolderTimes, copyTree, finishTree } from "./finish_tree.ts";
 import type { AppliedLayer, FromWorker, LayerFile, ToWorker, TreeJob } from "./tree_jobs.ts";
 
@@ -62,7 +63,24 @@ async function result(job: TreeJob): Promise<unknown> {
         credits--;
         scope.postMessage({ type: "chunk", bytes }, [bytes.buffer]);
       }
+      return;
+    case "blocks":
+      return await blocks(job.source);
   }
+}
+
+async function blocks(source: DiffSource): Promise<void> {
+  const cutter = new BlockCutter();
+  const send = async (parts: Iterable<ArchivePart>) => {
+    for (const part of parts) {
+      while (credits === 0) await change();
+      credits--;
+      const transfer = part.kind === "block" ? [part.bytes.buffer] : [];
+      scope.postMessage({ type: "part", part }, transfer);
+    }
+  };
+  for (const bytes of diffTree(source)) await send(cutter.push(bytes));
+  await send(cutter.finish());
 }
 
 async function apply(job: Extract<TreeJob, { kind: "apply" }>): Promise<AppliedLayer> {

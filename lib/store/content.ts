@@ -144,6 +144,28 @@ export function createContentStore(
       }
     },
 
+    ...(objects.adopt && {
+      async adoptBlob(
+        repository: string,
+        { digest }: Pick<Descriptor, "digest" | "size">,
+        path: string,
+        call: CallOptions = {},
+      ): Promise<boolean> {
+        if (await hasBlob(repository, digest, call)) return true;
+        const key = blobKey(digest);
+        await guard.lease(repository, key, call);
+        try {
+          const adopted = await objects.adopt!(key, path, call);
+          if (adopted) await guard.secure(digest, call);
+          else guard.release(repository, [key]);
+          return adopted;
+        } catch (error) {
+          guard.release(repository, [key]);
+          throw error;
+        }
+      },
+    }),
+
     async deleteBlob(_repository: string, digest: Digest, call: CallOptions = {}) {
       const keys = await places.keys(digest, call);
       if (keys.length === 0) return false;

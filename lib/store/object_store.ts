@@ -62,6 +62,11 @@ export interface ObjectStore extends AsyncDisposable {
     body: Uint8Array | ReadableStream<Uint8Array>,
     options?: CallOptions & { size?: number; ifAbsent?: boolean },
   ): Promise<{ created: boolean }>;
+  /**
+   * Puts a file of this machine without a copy, where it can: the file keeps its name, and nobody may write
+   * to it any more. As durable as `put` with `ifAbsent`. False: nothing was done.
+   */
+  adopt?(key: string, path: string, options?: CallOptions): Promise<boolean>;
   stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined>;
   /** Idempotent; false where there was nothing. Durable. */
   delete(key: string, options?: CallOptions): Promise<boolean>;

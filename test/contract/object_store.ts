@@ -133,6 +133,30 @@ export function objectStoreContract(
     await assert.rejects(range(5, 4), { code: "range_invalid" });
   });
 
+  test("a file is adopted without a copy, where the store can", async ({ store }) => {
+    if (!store.adopt) return;
+    const folder = await Deno.makeTempDir();
+    try {
+      const file = `${folder}/file`;
+      await Deno.writeTextFile(file, "adopted");
+      const given = AbortSignal.abort(new Error("given up"));
+      await assert.rejects(store.adopt("a/b", file, { signal: given }), /given up/);
+      await assert.rejects(store.adopt("a/b", `${folder}/none`), { name: "NotFound" });
+      assert.equal(await store.get("a/b"), undefined);
+      // Temporary folders may be elsewhere: then it says so, and did nothing.
+      if (!await store.adopt("a/b", file)) return assert.equal(await store.get("a/b"), undefined);
+      assert.equal(await content(store, "a/b"), "adopted");
+      await Deno.writeTextFile(`${folder}/other`, "other");
+      assert.equal(await store.adopt("a/b", `${folder}/other`), true);
+      assert.equal(await content(store, "a/b"), "adopted");
+      assert.equal(await Deno.readTextFile(file), "adopted");
+      await Deno.remove(file);
+      assert.equal(await content(store, "a/b"), "adopted");
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  });
+
   test("a large object passes in pieces, and a reader may stop", async ({ store }) => {
     const piece = crypto.getRandomValues(new Uint8Array(50_000));
     await store.put("big", ReadableStream.from(Array.from({ length: 41 }, () => piece.slice())));

@@ -1,6 +1,7 @@
 /** Layers out of and into every Snapshotter: round trips, determinism, hostile archives. */
 import assert from "node:assert/strict";
 import * as zlib from "node:zlib";
+import { digestOf } from "../../lib/oci/digest.ts";
 import { writeTar } from "../../lib/oci/tar_write.ts";
 import { readTar } from "../../lib/oci/tar_read.ts";
 import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
@@ -334,6 +335,26 @@ export function layersContract(test: SnapshotterTest): void {
     await assert.rejects(work, { name: "AbortError" });
     await under.snapshotter.remove("aborted");
     assert.deepEqual(await Array.fromAsync(under.snapshotter.list()), []);
+  });
+
+  test("blocks of a layer are its archive, whole", async (under) => {
+    await make(under, "base", undefined, (root) => {
+      populate(root);
+      Deno.writeFileSync(`${root}/big`, new Uint8Array(2_500_000).fill(7));
+    }, CLAMP);
+    const layer = await collect(under.snapshotter.diff("base"));
+    const parts = await Array.fromAsync(under.snapshotter.diffBlocks("base"));
+    const end = parts.pop();
+    assert.deepEqual(end, { kind: "end", diffID: digestOf(layer) });
+    const bytes: Uint8Array<ArrayBuffer>[] = [];
+    for (const part of parts) {
+      assert.ok(part.kind === "block");
+      assert.equal(part.digest, digestOf(part.bytes).slice("sha256:".length));
+      bytes.push(part.bytes);
+    }
+    assert.deepEqual(new Uint8Array(await new Blob(bytes).arrayBuffer()), new Uint8Array(layer));
+    // Who leaves early ends it.
+    for await (const part of under.snapshotter.diffBlocks("base")) if (part.kind === "block") break;
   });
 
   test("a reader that leaves ends the diff; the event loop stays free", async (under) => {

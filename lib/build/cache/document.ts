@@ -51,7 +51,7 @@ const isKey = (value: unknown): value is string =>
 const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0;
 const isPacking = (value: unknown): value is string =>
-  typeof value === "string" && /^(gzip|zstd)-\d{1,2}$|^uncompressed$/.test(value);
+  typeof value === "string" && /^(gzip|zstd)(-blocks)?-\d{1,2}$|^uncompressed$/.test(value);
 
 function isStep(value: unknown): value is CachedStep {
   const step = value as Partial<CachedStep> | null;

@@ -13,6 +13,8 @@ export interface ContentBlob {
   descriptor: Descriptor;
   /** May be called again: each target reads for itself. */
   open(signal: AbortSignal): Promise<ReadableStream<Uint8Array>>;
+  /** A file that holds it, and that nobody writes to any more. */
+  file?(signal: AbortSignal): Promise<string>;
   /** Where it comes from: a registry that has it may be told to mount it. */
   origin?: { source: ImageSource; repository: string };
 }

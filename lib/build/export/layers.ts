@@ -2,17 +2,22 @@
 import { SvcError } from "../../base/errors.ts";
 import { decompress } from "../../oci/compression.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
-import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
-import { diffLayer } from "../../snapshot/tree_jobs.ts";
+import { type Digest, MEDIA } from "../../oci/types.ts";
+import { type ArchivePart, blocksOf } from "../../oci/tar_blocks.ts";
+import { diffBlocks } from "../../snapshot/tree_jobs.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import type { LayerBlob } from "../solve/records.ts";
 import type { ContentBlob } from "./content.ts";
+import { KnownBlocks } from "./known_blocks.ts";
 import { packLayer } from "./pack.ts";
 import { type Packing, packingKey } from "./packer_wire.ts";
 
 export interface Layer extends ContentBlob {
   diffID: Digest;
 }
+
+/** One whose bytes are in a file. */
+type PackedBlob = Layer & Required<Pick<Layer, "file">>;
 
 export interface LayersOptions {
   /** Folder for packed layers; lives as long as what they are delivered from. */
@@ -51,6 +56,9 @@ export class Layers {
   #options: LayersOptions;
   /** By snapshot or digest, and packing. */
   #made = new Map<string, Promise<Layer>>();
+  /** Those known from an earlier build that somebody did not have. */
+  #again = new Map<string, Promise<PackedBlob>>();
+  #known = new KnownBlocks();
 
   constructor(engine: Engine, options: LayersOptions) {
     this.#engine = engine;
@@ -64,8 +72,10 @@ export class Layers {
       if (!known) return await this.#packed(outcome, packing);
       // Known from an earlier build: packed again only for who does not have it.
       const foreign = this.#options.foreign?.(known.descriptor.digest);
-      const open = foreign?.open ?? (() => this.#repacked(outcome, packing, known));
-      return { descriptor: known.descriptor, diffID: known.diffID, open };
+      const { descriptor, diffID } = known;
+      if (foreign) return { descriptor, diffID, open: foreign.open };
+      const file = () => this.#repacked(outcome, packing, known);
+      return { descriptor, diffID, file, open: async () => await opened(await file()) };
     });
   }
 
@@ -96,27 +106,24 @@ export class Layers {
     };
     if (!force || layerType(descriptor.mediaType, false) === wanted) return original;
     return await this.#once(`${descriptor.digest} ${packingKey(packing)}`, async () => {
-      const archive = ReadableStream.from(
-        ownChunks(decompress(await original.open(this.#options.signal))),
-      );
-      const { file, blob } = await this.#pack(archive, packing);
-      if (blob.diffID !== diffID) {
+      const archive = blocksOf(decompress(await original.open(this.#options.signal)));
+      const packed = await this.#pack(archive, packing);
+      if (packed.diffID !== diffID) {
         throw new SvcError(
           "digest_invalid",
           `Cannot repack layer ${descriptor.digest} of ${image.name}: its content is not what the ` +
             "image's config says",
         );
       }
-      return { ...blob, open: () => opened(file) };
+      return packed;
     });
   }
 
   /** A whole folder of this machine, as an archive. */
   async folder(path: string, packing: Packing): Promise<ContentBlob> {
     const { signal } = this.#options;
-    const archive = diffLayer({ root: path, lower: [], overlay: false }, { signal });
-    const { file, blob } = await this.#pack(archive, packing);
-    return { descriptor: blob.descriptor, open: () => opened(file) };
+    const archive = diffBlocks({ root: path, lower: [], overlay: false }, { signal });
+    return await this.#pack(archive, packing);
   }
 
   #once(key: string, make: () => Promise<Layer>): Promise<Layer> {
@@ -125,23 +132,25 @@ export class Layers {
     return made;
   }
 
-  async #packed(outcome: Outcome, packing: Packing): Promise<Layer> {
+  async #packed(outcome: Outcome, packing: Packing): Promise<PackedBlob> {
     const { signal } = this.#options;
     const snapshot = outcome.snapshot!;
-    const archive = this.#engine.snapshotter.diff(snapshot, { signal });
-    const { file, blob } = await this.#pack(archive, packing);
+    const archive = this.#engine.snapshotter.diffBlocks(snapshot, { signal });
+    const packed = await this.#pack(archive, packing);
+    const { descriptor, diffID } = packed;
+    const blob = { descriptor, diffID };
     await this.#engine.records.setBlob(outcome.key, snapshot, packingKey(packing), blob);
-    return { ...blob, open: () => opened(file) };
+    return packed;
   }
 
   /** The same snapshot packs to the same bytes. */
-  async #repacked(outcome: Outcome, packing: Packing, known: LayerBlob) {
-    const again = await this.#once(
-      `again ${outcome.snapshot} ${packingKey(packing)}`,
-      () => this.#packed(outcome, packing),
-    );
+  async #repacked(outcome: Outcome, packing: Packing, known: LayerBlob): Promise<string> {
+    const key = `${outcome.snapshot} ${packingKey(packing)}`;
+    let packed = this.#again.get(key);
+    if (!packed) this.#again.set(key, packed = this.#packed(outcome, packing));
+    const again = await packed;
     if (again.descriptor.digest === known.descriptor.digest) {
-      return await again.open(this.#options.signal);
+      return await again.file(this.#options.signal);
     }
     throw new SvcError(
       "internal",
@@ -150,21 +159,18 @@ export class Layers {
     );
   }
 
-  async #pack(
-    archive: ReadableStream<Uint8Array>,
-    packing: Packing,
-  ): Promise<{ file: string; blob: { descriptor: Descriptor; diffID: Digest } }> {
+  async #pack(archive: AsyncIterable<ArchivePart>, packing: Packing): Promise<PackedBlob> {
     const { folder, signal } = this.#options;
-    const file = `${folder}/${crypto.randomUUID()}`;
-    const { diffID, digest, size } = await packLayer(archive, file, packing, signal);
-    const descriptor = { mediaType: TYPES[packing.compression], digest, size };
-    return { file, blob: { descriptor, diffID } };
+    const path = `${folder}/${crypto.randomUUID()}`;
+    const known = this.#known;
+    const { diffID, digest, size } = await packLayer(archive, path, packing, { known, signal });
+    return {
+      descriptor: { mediaType: TYPES[packing.compression], digest, size },
+      diffID,
+      file: () => Promise.resolve(path),
+      open: () => opened(path),
+    };
   }
-}
-
-/** Chunks are given away to a Worker; the decompressor goes on using the memory of its own. */
-async function* ownChunks(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  for await (const chunk of chunks) yield new Uint8Array(chunk);
 }
 
 /** Fewer and larger reads than a file's own stream makes. */

@@ -1,11 +1,10 @@
-/** What passes between pack.ts and its Worker, and what the two compress alike. */
-import { createGzip, createZstdCompress, gzipSync, zstdCompressSync } from "node:zlib";
-import { constants } from "node:zlib";
-import type { Transform } from "node:stream";
-import { PassThrough } from "node:stream";
-import type { Digest } from "../../oci/types.ts";
+/**
+ * How a layer's archive is packed: its blocks (lib/oci/tar_blocks.ts) each by itself, by pack.ts or its
+ * Workers, and what passes between the two.
+ */
+import { constants, crc32, deflateRawSync, zstdCompressSync } from "node:zlib";
 
-/** How a layer's archive is packed. The same packing of the same archive gives the same bytes. */
+/** The same packing of the same archive gives the same bytes. */
 export interface Packing {
   compression: "gzip" | "zstd" | "uncompressed";
   /** Meaningless for `uncompressed`. */
@@ -21,38 +20,50 @@ export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
 
 export const DEFAULT_PACKING: Packing = { compression: "gzip", level: DEFAULT_LEVELS.gzip };
 
-/** What tells packings apart: "gzip-4". */
+/** What tells packings apart: "gzip-blocks-4". Changed where the same archive would give other bytes. */
 export const packingKey = ({ compression, level }: Packing): string =>
-  compression === "uncompressed" ? compression : `${compression}-${level}`;
+  compression === "uncompressed" ? compression : `${compression}-blocks-${level}`;
 
-const CHUNK = 256 * 1024;
-
-const zstdParams = (level: number) => ({ [constants.ZSTD_c_compressionLevel]: level });
-
-export function packStream({ compression, level }: Packing): Transform {
-  if (compression === "gzip") return createGzip({ level, chunkSize: CHUNK });
-  if (compression === "zstd") {
-    return createZstdCompress({ params: zstdParams(level), chunkSize: CHUNK });
-  }
-  return new PassThrough();
+export interface PackedBlock {
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Of the block before it was packed, where the packing needs it. */
+  crc: number;
 }
 
-export function packWhole(
-  archive: Uint8Array<ArrayBuffer>,
+/**
+ * A piece of a gzip stream that ends at a byte, and needs nothing of what was before it; or a zstd frame.
+ */
+export function packBlock(
+  bytes: Uint8Array<ArrayBuffer>,
   { compression, level }: Packing,
-): Uint8Array {
-  if (compression === "gzip") return gzipSync(archive, { level });
-  if (compression === "zstd") return zstdCompressSync(archive, { params: zstdParams(level) });
-  return archive;
+): PackedBlock {
+  // A little more than it can come to: one piece of output is not put together from several.
+  const chunkSize = bytes.length + 1024;
+  switch (compression) {
+    case "gzip": {
+      const finishFlush = constants.Z_SYNC_FLUSH;
+      const packed = deflateRawSync(bytes, { level, finishFlush, chunkSize });
+      return { bytes: owned(packed), crc: crc32(bytes) };
+    }
+    case "zstd": {
+      const params = { [constants.ZSTD_c_compressionLevel]: level };
+      return { bytes: owned(zstdCompressSync(bytes, { params, chunkSize })), crc: 0 };
+    }
+    case "uncompressed":
+      return { bytes, crc: 0 };
+  }
 }
 
-export type ToPacker =
-  | { type: "begin"; packing: Packing }
-  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
-  | { type: "end" };
+/** A buffer that can be given away whole. */
+const owned = (bytes: Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(bytes);
+
+/** One block. */
+export interface ToPacker {
+  job: number;
+  bytes: Uint8Array<ArrayBuffer>;
+  packing: Packing;
+}
 
 export type FromPacker =
-  | { type: "taken"; bytes: number }
-  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
-  | { type: "done"; diffID: Digest; digest: Digest; size: number; plainSize: number }
-  | { type: "error"; message: string };
+  | { job: number; packed: PackedBlock }
+  | { job: number; error: string };

@@ -43,7 +43,7 @@ export const short = (digest: Digest): string => digest.slice(digest.indexOf(":"
 
 async function pushBlob(
   { sink, repository }: Target,
-  { descriptor, origin, open }: ContentBlob,
+  { descriptor, origin, open, file }: ContentBlob,
   { onProgress, signal }: PushOptions,
 ): Promise<void> {
   const { digest, size } = descriptor;
@@ -52,6 +52,9 @@ async function pushBlob(
   if (from !== undefined && await sink.mountBlob?.(repository, digest, from, { signal })) return;
   const label = short(digest);
   onProgress(label, 0, size);
+  if (file && await sink.adoptBlob?.(repository, descriptor, await file(signal), { signal })) {
+    return onProgress(label, size, size);
+  }
   const body = (await open(signal)).pipeThrough(
     counted((bytes) => bytes < size && onProgress(label, bytes, size)),
   );

@@ -59,6 +59,8 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
       await store.mountBlob?.(repository, digest, from, call) ?? false,
     putBlob: (repository, descriptor, body, call) =>
       store.putBlob(repository, descriptor, body, call),
+    adoptBlob: async (repository, descriptor, path, call) =>
+      await store.adoptBlob?.(repository, descriptor, path, call) ?? false,
     deleteBlob: (repository, digest, call) => store.deleteBlob(repository, digest, call),
     startUpload: (repository, call) => store.startUpload(repository, call),
     openUpload: (repository, id, call) => store.openUpload(repository, id, call),

@@ -1,0 +1,83 @@
+/** A packed layer as its blocks come: what goes around them, their digest, and the way to the disk. */
+import { createHash } from "node:crypto";
+import { zstdCompressSync } from "node:zlib";
+import { joinCrc32 } from "../../oci/crc32.ts";
+import type { Digest } from "../../oci/types.ts";
+import { close, open, startWriteback } from "../../sys/fd.ts";
+import { O } from "../../sys/files.ts";
+import type { PackedBlock, Packing } from "./packer_wire.ts";
+
+/** No time, no name; from an unknown system, so that all machines write the same. */
+const GZIP_HEAD = new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
+/** The last of the deflate stream's blocks: an empty one. */
+const DEFLATE_END = [3, 0];
+
+/** Bytes that are sent to the disk at one go, so that little is left for a sync. */
+const WRITEBACK = 8 << 20;
+
+export class PackedFile implements Disposable {
+  readonly path: string;
+  #compression: Packing["compression"];
+  #file: Deno.FsFile;
+  #descriptor: number;
+  #hash = createHash("sha256");
+  #size = 0;
+  #sent = 0;
+  #crc = 0;
+  #plainSize = 0;
+
+  private constructor(path: string, file: Deno.FsFile, { compression }: Packing) {
+    this.path = path;
+    this.#file = file;
+    this.#descriptor = open(path, O.WRONLY);
+    this.#compression = compression;
+  }
+
+  static async create(path: string, packing: Packing): Promise<PackedFile> {
+    const file = await Deno.open(path, { write: true, createNew: true });
+    try {
+      const packed = new PackedFile(path, file, packing);
+      if (packing.compression === "gzip") await packed.#write(GZIP_HEAD);
+      return packed;
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+
+  /** The offset at which it stands. `plainSize`: its bytes before it was packed. */
+  async block({ bytes, crc }: PackedBlock, plainSize: number): Promise<number> {
+    const offset = this.#size;
+    if (this.#compression === "gzip") this.#crc = joinCrc32(this.#crc, crc, plainSize);
+    this.#plainSize += plainSize;
+    await this.#write(bytes);
+    return offset;
+  }
+
+  async finish(): Promise<{ digest: Digest; size: number }> {
+    if (this.#compression === "gzip") {
+      const tail = new DataView(new ArrayBuffer(10));
+      for (const [at, byte] of DEFLATE_END.entries()) tail.setUint8(at, byte);
+      tail.setUint32(2, this.#crc, true);
+      tail.setUint32(6, this.#plainSize % 2 ** 32, true);
+      await this.#write(new Uint8Array(tail.buffer));
+    } else if (this.#compression === "zstd" && this.#size === 0) {
+      await this.#write(zstdCompressSync(new Uint8Array(0)));
+    }
+    return { digest: `sha256:${this.#hash.digest("hex")}`, size: this.#size };
+  }
+
+  [Symbol.dispose](): void {
+    this.#file.close();
+    close(this.#descriptor);
+  }
+
+  async #write(bytes: Uint8Array): Promise<void> {
+    this.#hash.update(bytes);
+    for (let at = 0; at < bytes.length;) at += await this.#file.write(bytes.subarray(at));
+    this.#size += bytes.length;
+    if (this.#size - this.#sent < WRITEBACK) return;
+    await startWriteback(this.#descriptor, this.#sent, this.#size - this.#sent);
+    this.#sent = this.#size;
+  }
+}
