@@ -244,15 +244,17 @@ export const COMMANDS: readonly Command[] = [
   }),
   command({
     name: "auth",
-    usage: "[OPTIONS] keys add FILE | keys list | keys rm NAME...",
+    usage: "[OPTIONS] keys add [FILE] | keys list | keys rm NAME...",
     summary: "Enrol, list and remove the SSH keys that may open sessions.",
     description:
-      "FILE is a public key, or - for standard input. Removing a key ends its sessions; NAME is a name " +
+      "FILE is a public key, or - for standard input; without it the key of the context's key-auth is " +
+      "enrolled, under its name, with the credential in SVC_TOKEN. Removing a key ends its sessions; NAME is a name " +
       "or a fingerprint. Keys of the server's configuration are listed and cannot be removed here.",
     options: AUTH_OPTIONS,
     positionals: { min: 2, max: Infinity, names: "keys add, list or rm" },
     examples: [
       "svc auth keys add ~/.ssh/id_ed25519.pub --name alice",
+      "SVC_TOKEN=$ADMIN svc auth keys add --context lab",
       "svc auth keys add ci.pub --scope registry:push --expires 720h",
       "svc auth keys rm alice",
     ],

@@ -79,6 +79,8 @@ export interface Target {
   viaServer: Chosen<boolean>;
   /** "port-forward" or "socks5". */
   conduit: Chosen<string>;
+  /** The context's SSH key, also where another credential goes before it. */
+  keyAuth?: NonNullable<Context["key-auth"]>;
   /** Everything of the context that took effect, paths absolute. */
   settings: Context;
 }
@@ -162,7 +164,9 @@ function explicitServer(
   chosen: boolean,
 ): Context {
   const same = context.server !== undefined && sameServer(context.server, given.value);
-  const kept = same || chosen ? context : withoutCredential(without(context, ["tls"]));
+  const kept = same || chosen
+    ? context
+    : withoutCredential(without(context, ["tls", "registry-host"]));
   return { ...without(kept, ENDPOINT), server: given.value };
 }
 
@@ -296,6 +300,7 @@ export async function resolveTarget(input: ResolveInput): Promise<Target> {
       { exchange: { ...(exchange.scope && { scope: exchange.scope }) } }),
     ...(context["registry-host"] && { registryHost: context["registry-host"] }),
     ...sessionOf(input, context, sourceOf),
+    ...(context["key-auth"] && { keyAuth: context["key-auth"] }),
     settings: effective(input, context),
   };
 }

@@ -7,12 +7,14 @@ import { renderTable } from "../base/table.ts";
 import { enrolKey, listKeys, removeKey } from "../client/auth_keys.ts";
 import type { AUTH_OPTIONS } from "./auth_options.ts";
 import type { Invocation } from "./command.ts";
-import { connect } from "./connect.ts";
+import type { KeyAuth } from "../client/profile/types.ts";
+import { connect, openConnection } from "./connect.ts";
 import { readInput } from "./input.ts";
+import { terminalPrompt } from "./prompt.ts";
 
 type Call = Invocation<typeof AUTH_OPTIONS>;
 
-const USAGE = "usage: svc auth keys add FILE | svc auth keys list | svc auth keys rm NAME...";
+const USAGE = "usage: svc auth keys add [FILE] | svc auth keys list | svc auth keys rm NAME...";
 
 function wrong(why: string): SvcError {
   return new SvcError("usage", `Cannot run auth: ${why}`, { help: USAGE });
@@ -56,12 +58,30 @@ const row = (key: EnrolledKey) => [
   key.expiresAt ?? "never",
 ];
 
+/** The key of the context's key-auth, under the name that is written there. */
+async function ownKey(
+  { io, env }: Call,
+  settings: KeyAuth | undefined,
+): Promise<{ publicKey: string; name: string }> {
+  if (!settings) throw wrong("add takes one FILE, for the context has no key-auth");
+  const { publicKeyOf } = await import("../client/credentials/signer.ts");
+  const { fingerprint, parsePublicKey } = await import("../client/ssh/wire.ts");
+  const prompt = terminalPrompt(io, env);
+  const publicKey = await publicKeyOf({ settings, env, prompt, signal: io.signal });
+  return {
+    publicKey,
+    name: settings.name ?? fingerprint(parsePublicKey(publicKey)!.blob),
+  };
+}
+
 async function add(invocation: Call, files: string[]): Promise<void> {
   const { io, values } = invocation;
-  if (files.length !== 1) throw wrong("add takes one FILE");
-  const key = await enrolKey(await connect(invocation), {
-    publicKey: await publicKey(files[0], io),
-    name: values.name,
+  if (files.length > 1) throw wrong("add takes one FILE");
+  const { client, target } = await openConnection(invocation);
+  const own = files.length === 0 ? await ownKey(invocation, target.keyAuth) : undefined;
+  const key = await enrolKey(client, {
+    publicKey: own?.publicKey ?? await publicKey(files[0], io),
+    name: values.name ?? own?.name,
     scope: values.scope,
     expiresAt: values.expires === undefined ? undefined : expiry(values.expires),
   });

@@ -9,7 +9,8 @@ export const AUTH_OPTIONS = [
     kind: "string",
     flag: "name",
     placeholder: "NAME",
-    defaultText: "the key's comment, else its fingerprint",
+    defaultText:
+      "the key's comment, else its fingerprint; for the context's own key, key-auth.name",
     help: "Of add: caller identity of the key's sessions.",
     section,
   },

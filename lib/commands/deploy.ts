@@ -4,9 +4,9 @@ import type { ApplyResult } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Io } from "../base/terminal.ts";
 import { applyDeployment, type SpecBody } from "../client/deployments.ts";
-import { parseReference } from "../oci/reference.ts";
+import { formatReference, parseReference } from "../oci/reference.ts";
 import type { Invocation } from "./command.ts";
-import { connect } from "./connect.ts";
+import { openConnection, target } from "./connect.ts";
 import { readInput } from "./input.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
@@ -34,12 +34,30 @@ function publishedPorts(texts: readonly string[] = []): unknown[] {
   });
 }
 
-/** Flags laid over a document that nobody has checked yet; what is no mapping stays for the check. */
-function overlay(document: unknown, values: Values, env: Record<string, string>): unknown {
+/** The name in the profile's registry, where it names none; what is no name stays for the check. */
+function located(image: unknown, host: string | undefined): unknown {
+  if (host === undefined || typeof image !== "string") return image;
+  try {
+    return formatReference({ registry: host, ...parseReference(image) });
+  } catch {
+    return image;
+  }
+}
+
+interface Changes {
+  values: Values;
+  env: Record<string, string>;
+  /** Registry of images whose names have none. */
+  host?: string;
+}
+
+/** Changes laid over a document that nobody has checked yet; what is no mapping stays for the check. */
+function overlay(document: unknown, { values, env, host }: Changes): unknown {
   if (typeof document !== "object" || document === null || Array.isArray(document)) return document;
   const spec: Json = { ...document };
   if (values.name !== undefined) spec.name = values.name;
   if (values.image !== undefined) spec.image = values.image;
+  if (spec.image !== undefined) spec.image = located(spec.image, host);
   const ports = publishedPorts(values.publish);
   if (ports.length > 0) spec.ports = [...Array.isArray(spec.ports) ? spec.ports : [], ...ports];
   const pairs = Object.entries(env);
@@ -55,7 +73,10 @@ function overlay(document: unknown, values: Values, env: Record<string, string>)
  * A file that no flag changes goes to the server as it is: reading it here as well would cost the schema
  * library's start-up, and the server says the same of what is wrong with it.
  */
-async function readSpec(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<SpecBody> {
+async function readSpec(
+  invocation: Invocation<typeof DEPLOY_OPTIONS>,
+  host: string | undefined,
+): Promise<SpecBody> {
   const { values, positionals: [positional], io } = invocation;
   const { file, image = positional } = values;
   if (positional !== undefined && (file !== undefined || values.image !== undefined)) {
@@ -69,10 +90,10 @@ async function readSpec(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<
     const source = file === "-" ? "standard input" : file;
     const { name, publish = [] } = values;
     const changed = name !== undefined || values.image !== undefined || publish.length > 0 ||
-      Object.keys(env).length > 0;
+      Object.keys(env).length > 0 || host !== undefined;
     if (!changed) return { text, source };
     const { parseDeploySpec } = await import("../api/deploy_spec_parse.ts");
-    const amend = (document: unknown) => overlay(document, values, env);
+    const amend = (document: unknown) => overlay(document, { values, env, host });
     const spec = parseDeploySpec(text, { file: source, amend });
     return { name: spec.name, spec };
   }
@@ -82,7 +103,7 @@ async function readSpec(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<
     });
   }
   const name = values.name ?? nameOfImage(image);
-  return { name, spec: overlay({ name, image }, { ...values, image }, env) };
+  return { name, spec: overlay({ name, image }, { values: { ...values, image }, env, host }) };
 }
 
 const DONE = { created: "is deployed", replaced: "is replaced", unchanged: "is unchanged" };
@@ -95,10 +116,11 @@ async function report(io: Io, { action, deployment }: ApplyResult): Promise<void
 
 export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<number> {
   const { io, values } = invocation;
-  const spec = await readSpec(invocation);
+  const found = await target(invocation);
+  const spec = await readSpec(invocation, found.registryHost);
   const json = values.output === "json";
   const result = await applyDeployment(
-    await connect(invocation),
+    (await openConnection(invocation, found)).client,
     spec,
     (message) =>
       json

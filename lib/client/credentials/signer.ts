@@ -86,6 +86,14 @@ export async function quietFingerprint(settings: KeyAuth): Promise<string | unde
   return blob && fingerprint(blob);
 }
 
+/** The public half, without unlocking the key where it lies beside it. Throws as `openSigner` does. */
+export async function publicKeyOf(options: SignerOptions): Promise<string> {
+  const file = options.settings["identity-file"];
+  const blob = file === undefined ? undefined : await publicKeyBeside(file);
+  if (blob) return `${keyType(blob)} ${blob.toString("base64")}`;
+  return (await openSigner(options)).publicKey;
+}
+
 /** Throws `config_invalid`, `unauthorized` or `prerequisite_missing` where there is no such key. */
 export async function openSigner(options: SignerOptions): Promise<Signer> {
   const { settings, prompt } = options;

@@ -1,9 +1,9 @@
-/** Where a build runs, and what the names of its image become there (SVC_BUILDER, SVC_REGISTRY). */
+/** Where a build runs, and what the names of its image become there (SVC_BUILDER, SVC_REGISTRY, registry-host). */
 import type { ServerInfo } from "../../api/info.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Client } from "../../client/client.ts";
 import { formatReference, isRegistry, parseReference } from "../../oci/reference.ts";
-import { connect, type Connecting } from "../connect.ts";
+import { connect, type Connecting, openConnection } from "../connect.ts";
 
 export interface Place {
   client: Client;
@@ -26,9 +26,9 @@ export async function placeOf(
       `Cannot use SVC_REGISTRY=${registry}: expected host[:port]`,
     );
   }
-  const server = await connect(invocation);
+  const { client: server, target } = await openConnection(invocation);
   const bare = tags.some((tag) => parseReference(tag).registry === undefined);
-  let host = registry;
+  let host = registry ?? target.registryHost;
   let client = server;
   if (builder !== undefined) {
     if (bare) host ??= (await server.json<ServerInfo>("GET", "/info")).registry;

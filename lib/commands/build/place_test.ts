@@ -80,6 +80,62 @@ Deno.test("build: SVC_REGISTRY names the registry of names without one", async (
   });
 });
 
+Deno.test("profile: context.registry-host: in the names of builds and deployments, below SVC_REGISTRY", async () => {
+  await withFolder(async (folder) => {
+    const config = `${folder}/config.json`;
+    const contexts = { a: { "registry-host": "profile.example:5000" } };
+    await Deno.writeTextFile(config, JSON.stringify({ "current-context": "a", contexts }), {
+      mode: 0o600,
+    });
+    const server = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen() {} },
+      async (request) => {
+        if (request.url.includes("/attach")) return new Response(null, { status: 404 });
+        if (request.method === "POST" && request.url.includes("/build")) {
+          seen.push(tagsOf(request.url)[0]);
+          return await drained(request);
+        }
+        seen.push((await request.json()).image);
+        return Response.json({
+          action: "created",
+          deployment: { name: "app", warnings: [], ports: [] },
+        });
+      },
+    );
+    const seen: string[] = [];
+    const url = `http://127.0.0.1:${server.addr.port}`;
+    await Deno.writeTextFile(
+      config,
+      JSON.stringify({ "current-context": "a", contexts: { a: { ...contexts.a, server: url } } }),
+    );
+    const run = async (args: string[], env: Record<string, string> = {}) => {
+      const { code, stderr } = await svcFake(args, {
+        env: { SVC_SERVER: "", SVC_CONFIG: config, ...env },
+      });
+      assert.equal(code, 0, stderr);
+      return seen.pop();
+    };
+    const spec = `${folder}/app.yaml`;
+    await Deno.writeTextFile(spec, "name: app\nimage: app:v1\n");
+    try {
+      const at = "profile.example:5000/app:v1";
+      assert.equal(await run(["build", "-t", "app:v1", folder]), at);
+      assert.equal(
+        await run(["build", "-t", "app:v1", folder], { SVC_REGISTRY: "env.example" }),
+        "env.example/app:v1",
+      );
+      assert.equal(await run(["build", "-t", "other.example/app", folder]), "other.example/app");
+      assert.equal(await run(["deploy", "app:v1"]), at);
+      assert.equal(await run(["deploy", "-f", spec]), at);
+      assert.equal(await run(["deploy", "other.example/app"]), "other.example/app");
+      // Another server's images are not in this one's registry.
+      assert.equal(await run(["deploy", "app:v1", "--server", `${url}/other`]), "app:v1");
+    } finally {
+      await server.shutdown();
+    }
+  });
+});
+
 Deno.test("build: what only a session can bring is refused where the server has none", async () => {
   await withFolder(async (folder) => {
     const env = { TOKEN: "t" };
