@@ -5,6 +5,7 @@ package_of() {
   case $1 in
   cni) echo containernetworking-plugins ;;
   ctr) echo containerd ;;
+  qemu-aarch64-static) echo qemu-user-static ;;
   busybox) echo busybox-static ;;
   docker | dockerd) echo docker.io ;;
   ip) echo iproute2 ;;

@@ -25,7 +25,7 @@ import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
 import { planBuild } from "./plan/plan.ts";
-import { parsePlatforms, requireRunnable } from "./platforms.ts";
+import { parsePlatforms, requireRunnable, thisMachine } from "./platforms.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
 import type { Reporter } from "./solve/reporter.ts";
 import { Solver } from "./solve/solver.ts";
@@ -124,7 +124,8 @@ export class OneBuild {
     const delivery = deliveryOf(request, images, archives);
     checkExport(delivery);
     checkAttestations(delivery.attest, delivery.outputs);
-    for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file);
+    const machine = thisMachine(() => workspace.temporary());
+    for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file, machine);
     this.#imports = await openImports(noCache ? [] : request.cacheFrom ?? [], {
       images,
       spool: archives,
