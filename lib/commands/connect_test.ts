@@ -100,6 +100,16 @@ Deno.test("SVC_TRUST_CONTEXT_FILE, --trust-context-file: warnings go to standard
   }
 });
 
+Deno.test("SVC_OUTPUT: plain, json; --output goes before it; another word is refused", async () => {
+  await using at = await fixture();
+  assert.equal((await at.ps({ SVC_OUTPUT: "json" })).stdout, "");
+  assert.match((await at.ps({ SVC_OUTPUT: "plain" })).stdout, /^NAME /);
+  assert.match((await at.ps({ SVC_OUTPUT: "json" }, ["--output", "plain"])).stdout, /^NAME /);
+  const { code, stderr } = await at.ps({ SVC_OUTPUT: "xml" });
+  assert.equal(code, 2);
+  assert.match(stderr, /SVC_OUTPUT: "xml" is not one of auto, plain, fancy, json/);
+});
+
 Deno.test("SVC_TOKEN_CACHE: a word that is none of its modes", async () => {
   await using at = await fixture();
   const { code, stderr } = await at.ps({ SVC_TOKEN_CACHE: "disk" });

@@ -50,7 +50,7 @@ Deno.test("SVC_VIA_SERVER: flag, variable, profile, default; shown by doctor and
   assert.match(bad.stderr, /SVC_VIA_SERVER: expected true or false, got "maybe"/);
 });
 
-Deno.test("SVC_CONDUIT: flag, variable, profile, default; what nothing opens yet is said", async () => {
+Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; what nothing opens yet is said", async () => {
   await using at = await fixture({ conduit: { mode: "socks5", socks5: { listen: ":1080" } } });
   const conduit = async (args: string[], env?: Record<string, string>) =>
     /^.*conduit: .*$/m.exec((await at.run(["doctor", ...args], env)).stdout)?.[0];

@@ -187,6 +187,14 @@ e2eTest(
         const scoped = await call(["ps"], keyAuth("ed25519", { scope: "caretaker" }));
         assert.equal(scoped.code, 1, scoped.stderr);
         good(await call(["ps"], keyAuth("ed25519", { ttl: "24h", scope: "api" })));
+        const lasts = async (more: Record<string, string>) => {
+          const context = keyAuth("ed25519", more);
+          const issued = await call(["token", "issue", "--output", "json"], context);
+          const { scope, expiresAt } = JSON.parse(good(issued));
+          return { scope, hours: Math.round((Date.parse(expiresAt) - Date.now()) / 3_600_000) };
+        };
+        assert.deepEqual(await lasts({}), { scope: "api", hours: 1 });
+        assert.deepEqual(await lasts({ ttl: "24h" }), { scope: "api", hours: 24 });
       });
       await t.step("SVC_TOKEN goes before key-auth and token", async () => {
         bad(await call(["ps"], keyAuth("ed25519"), { SVC_TOKEN: "wrong" }), /./);
@@ -194,24 +202,27 @@ e2eTest(
         good(await call(["ps"], { token }));
         bad(await call(["ps"], { token: "wrong" }), /./);
       });
-      await t.step("token-exchange: traded and kept; a scope too many is refused", async () => {
-        const subject = jwt({ sub: "ci", scope: "api registry:pull" });
-        const before = (await names(cache)).length;
-        const exchanged = { token: subject, "token-exchange": { enabled: true, scope: "api" } };
-        const identity = await who(exchanged);
-        assert.equal(identity.subject, "ci");
-        assert.deepEqual(identity.scopes, ["api"]);
-        assert.equal((await names(cache)).length, before + 1);
-        assert.equal((await who(exchanged)).subject, "ci");
-        assert.equal((await names(cache)).length, before + 1);
-        bad(
-          await call(["ps"], {
-            token: subject,
-            "token-exchange": { enabled: true, scope: "peer" },
-          }),
-          /Cannot exchange the token at/,
-        );
-      });
+      await t.step(
+        "token-exchange.enabled and scope: traded and kept; a scope too many is refused",
+        async () => {
+          const subject = jwt({ sub: "ci", scope: "api registry:pull" });
+          const before = (await names(cache)).length;
+          const exchanged = { token: subject, "token-exchange": { enabled: true, scope: "api" } };
+          const identity = await who(exchanged);
+          assert.equal(identity.subject, "ci");
+          assert.deepEqual(identity.scopes, ["api"]);
+          assert.equal((await names(cache)).length, before + 1);
+          assert.equal((await who(exchanged)).subject, "ci");
+          assert.equal((await names(cache)).length, before + 1);
+          bad(
+            await call(["ps"], {
+              token: subject,
+              "token-exchange": { enabled: true, scope: "peer" },
+            }),
+            /Cannot exchange the token at/,
+          );
+        },
+      );
       await t.step("token issue", async () => {
         const issued = JSON.parse(good(
           await call(["token", "issue", "--scope", "registry:pull", "--output", "json"], {

@@ -141,7 +141,7 @@ e2eTest(
 );
 
 e2eTest(
-  "SSHTunnel rows: host keys that are new, changed, revoked, pinned, and not looked at",
+  "SSHTunnel rows: host-key, insecure-host-key: keys that are new, changed, revoked, pinned, not looked at",
   NEEDS,
   async () => {
     await using at = await fixture();

@@ -3,13 +3,8 @@ import { NOBODY } from "../prompt.ts";
 import type { Transport } from "../resolve.ts";
 import { createProvider } from "./provider.ts";
 
-Deno.test("SVC_TOKEN_CACHE: what was minted for one host is not sent to another behind the same address", async () => {
-  const folder = await Deno.makeTempDir();
-  let minted = 0;
-  const server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, onListen() {} },
-    () => Response.json({ access_token: `t${++minted}`, expires_in: 3600 }),
-  );
+/** Asks for the token of a context with token exchange, over this transport to the same address. */
+function tokens(base: string, env: Record<string, string>) {
   const token = (transport: Transport) =>
     createProvider({
       target: {
@@ -23,15 +18,26 @@ Deno.test("SVC_TOKEN_CACHE: what was minted for one host is not sent to another 
         settings: {},
       },
       way: {
-        base: `http://127.0.0.1:${server.addr.port}`,
+        base,
         explain: () => undefined,
         resumes: false,
       },
-      env: { XDG_RUNTIME_DIR: folder },
-      cacheMode: "file",
+      env,
+      cacheMode: env.XDG_RUNTIME_DIR ? "file" : "none",
       prompt: NOBODY,
       signal: new AbortController().signal,
     }).token();
+  return { token };
+}
+
+Deno.test("SVC_TOKEN_CACHE: what was minted for one host is not sent to another behind the same address", async () => {
+  const folder = await Deno.makeTempDir();
+  let minted = 0;
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    () => Response.json({ access_token: `t${++minted}`, expires_in: 3600 }),
+  );
+  const { token } = tokens(`http://127.0.0.1:${server.addr.port}`, { XDG_RUNTIME_DIR: folder });
   const ssh = (addr: string): Transport => ({ kind: "ssh", settings: { addr } });
   try {
     assert.equal(await token({ kind: "direct" }), "t1");
@@ -43,5 +49,20 @@ Deno.test("SVC_TOKEN_CACHE: what was minted for one host is not sent to another 
   } finally {
     await server.shutdown();
     await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("token-exchange: a server without an exchange endpoint gets the credential itself", async () => {
+  for (const status of [404, 405, 501]) {
+    const server = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen() {} },
+      () => new Response(null, { status }),
+    );
+    try {
+      const { token } = tokens(`http://127.0.0.1:${server.addr.port}`, {});
+      assert.equal(await token({ kind: "direct" }), "subject");
+    } finally {
+      await server.shutdown();
+    }
   }
 });

@@ -30,7 +30,7 @@ async function withFolder(fn: (folder: string) => Promise<void>): Promise<void> 
 
 const tagsOf = (request: string) => new URLSearchParams(request.split("?")[1]).getAll("t");
 
-Deno.test("build: a builder of its own builds, the server's registry gets the image", async () => {
+Deno.test("build: SVC_BUILDER: a builder of its own builds, the server's registry gets the image", async () => {
   const builds: string[] = [];
   const builder = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
