@@ -25,6 +25,7 @@ import { resolveRange } from "../../lib/store/range.ts";
 import { readExactly, readFile, streamOf, writeAll, writeError, writeStream } from "./fs/io.ts";
 import { walk } from "./fs/listing.ts";
 import { DurableFolders } from "./fs/paths.ts";
+import { Scanner } from "./fs/scan.ts";
 import { FsUploads } from "./fs/uploads.ts";
 
 const FORMAT = 1;
@@ -119,12 +120,20 @@ class FsStore implements ObjectStore {
   /** Keys that were looked at lately. */
   #warm = new Set<string>();
   #counter = 0;
+  #scanner = new Scanner();
+  readonly scan: ObjectStore["scan"];
   #lock: Deno.FsFile | undefined;
 
   constructor(root: string, held: Deno.FsFile) {
     this.#objects = join(root, "objects");
     this.#temporary = join(root, "tmp");
     this.#lock = held;
+    if (Deno.build.os === "linux") {
+      this.scan = (prefix, options = {}) => {
+        if (prefix !== "") this.#path(prefix.slice(0, -1));
+        return this.#scanner.scan(this.#objects, prefix, options);
+      };
+    }
     // That the upload's own name is gone need not last: one that comes back is seen to be published.
     this.uploads = new FsUploads(join(root, "uploads"), async (path, key) => {
       await this.#publish(path, this.#path(key), true);
@@ -345,10 +354,10 @@ class FsStore implements ObjectStore {
     return walk(this.#objects, prefix, options);
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.uploads.close();
+    await this.#scanner.close();
     this.#lock?.close();
     this.#lock = undefined;
-    return Promise.resolve();
   }
 }

@@ -11,6 +11,7 @@ export const WORKERS = {
   context: "lib/build/context/context_worker.ts",
   intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
+  scan: "backends/store/fs/scan_worker.ts",
   tree: "lib/snapshot/tree_worker.ts",
 } as const satisfies Record<string, string>;
 

@@ -50,6 +50,11 @@ export interface ManifestUse {
   digest: Digest;
 }
 
+/** A record as it is stored. Throws where the bytes are none. */
+export function parseRecord(bytes: Uint8Array): ManifestRecord {
+  return JSON.parse(new TextDecoder().decode(bytes));
+}
+
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
 async function bytesOf(body: ObjectBody): Promise<Uint8Array> {

@@ -20,6 +20,13 @@ export interface ObjectInfo {
 /** A listing's entry: an object, or with `delimiter` a common prefix that ends with it. */
 export type ListEntry = ObjectInfo | { prefix: string };
 
+/** Some of the objects that a scan passes. */
+export interface ScanPage {
+  keys: string[];
+  /** What they hold, where that was asked for; other bytes once the next page is asked for. */
+  contents?: Uint8Array[];
+}
+
 export interface ObjectBody {
   /** Bytes that `stream` yields: the range's length where a range was asked for. */
   size: number;
@@ -85,6 +92,14 @@ export interface ObjectStore extends AsyncDisposable {
     prefix: string,
     options?: CallOptions & { after?: string; delimiter?: "/"; brief?: boolean; limit?: number },
   ): AsyncIterable<ListEntry>;
+  /**
+   * All objects below `prefix`, in no order, a page at a time; `bytes`: with what these (small) objects
+   * hold. Where the store passes many for less than it takes to list and read them one by one.
+   */
+  scan?(
+    prefix: string,
+    options?: CallOptions & { bytes?: boolean },
+  ): AsyncIterable<ScanPage>;
   /**
    * An address that gives the object to whoever asks within `seconds`, without credentials of theirs.
    * Whether there is such an object is not looked at. Undefined: these credentials cannot sign. Absent: the

@@ -7,10 +7,24 @@ import { check, errno, libc } from "./libc.ts";
 const buffer = new Uint8Array(65536);
 const view = new DataView(buffer.buffer);
 
-/** Names in `path` without "." and "..", in no particular order. */
-export function readNames(path: string): string[] {
+/** A name's place in a listing's buffer, and what the file system says it is; `unknown` where it does not. */
+export interface RawEntry {
+  bytes: Uint8Array;
+  start: number;
+  end: number;
+  kind: "file" | "folder" | "other" | "unknown";
+}
+
+/** Of struct linux_dirent64; what is not here is "other". */
+const KINDS: Record<number, RawEntry["kind"]> = { 0: "unknown", 4: "folder", 8: "file" };
+
+/**
+ * Shows the entries of `path` without "." and "..", in no particular order. The entry is the same object,
+ * and its bytes are others, at each call of `show`, which must not list another folder.
+ */
+export function eachEntry(path: string, show: (entry: RawEntry) => void): void {
   const fd = open(path, O.RDONLY | O.DIRECTORY);
-  const names: string[] = [];
+  const entry: RawEntry = { bytes: buffer, start: 0, end: 0, kind: "unknown" };
   try {
     while (true) {
       const length = check(
@@ -19,7 +33,7 @@ export function readNames(path: string): string[] {
         "getdents64",
         path,
       );
-      if (length === 0) return names;
+      if (length === 0) return;
       // struct linux_dirent64: ino 8, offset 8, record length 2, type 1, name with its NUL.
       for (let at = 0; at < length;) {
         const record = view.getUint16(at + 16, true);
@@ -27,13 +41,27 @@ export function readNames(path: string): string[] {
         const end = buffer.indexOf(0, start);
         const dots = buffer[start] === 46 &&
           (end === start + 1 || end === start + 2 && buffer[start + 1] === 46);
-        if (!dots) names.push(decodeRaw(buffer.subarray(start, end)));
+        if (!dots) {
+          entry.start = start;
+          entry.end = end;
+          entry.kind = KINDS[buffer[at + 18]] ?? "other";
+          show(entry);
+        }
         at += record;
       }
     }
   } finally {
     close(fd);
   }
+}
+
+/** Names in `path` without "." and "..", in no particular order. */
+export function readNames(path: string): string[] {
+  const names: string[] = [];
+  eachEntry(path, ({ bytes, start, end }) => {
+    names.push(decodeRaw(bytes.subarray(start, end)));
+  });
+  return names;
 }
 
 /** Removes a file or a whole tree without following links; a missing one is fine. Blocks meanwhile. */

@@ -6,7 +6,12 @@ import { ownerError } from "./userns.ts";
 
 /** Opens close-on-exec. The caller closes with {@linkcode close}. */
 export function open(path: string, flags: number, mode = 0): number {
-  return check(libc().open(cstring(path), flags | O.CLOEXEC, mode), errno[0], "open", path);
+  while (true) {
+    const opened = libc().open(cstring(path), flags | O.CLOEXEC, mode);
+    if (opened >= 0) return opened;
+    const code = errno[0];
+    if (!isForeignErrno(code)) throw new SystemError(code, "open", path);
+  }
 }
 
 /** Opens for reading, and stays open in the program that execve(2) puts in this one's place. */

@@ -1,6 +1,6 @@
 /**
  * Mark and sweep (DESIGN.md section 8). The mark reads every manifest's record; the sweep goes through
- * the blobs in the order of their keys and removes, batch by batch, what the mark does not hold and the
+ * the blobs and removes, batch by batch, what the mark does not hold and the
  * guard grants. Memory: 16 bytes and some air for each reference and manifest, and one batch.
  *
  * A collection that ends early has removed nothing but garbage; the next one goes on with what is left.
@@ -15,6 +15,7 @@ import type { Uploads } from "../uploads.ts";
 import { eachOf } from "./each.ts";
 import { type Guard, IDLE_MS } from "./guard.ts";
 import { deadManifests, manifestOfKey, Mark, type Retention } from "./mark.ts";
+import { keyPages } from "./pages.ts";
 
 /** Uploads that nobody touched for this long are dropped, at the latest by a collection. */
 export const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
@@ -147,21 +148,22 @@ class Collection {
     // Their leases may have been lost with the process that gave them.
     const unsure = guard.unsureTime(this.#idleMs);
     let batch: string[] = [];
-    for await (const entry of objects.list(prefix, { ...this.#call, brief: true })) {
-      if (!("key" in entry)) continue;
-      if (++this.#blobs % BATCH === 0) this.#report("sweep");
-      if (mark.holds(entry.key)) continue;
-      if (unsure) {
-        const info = await objects.stat(entry.key, this.#call);
-        if (info && info.modified >= unsure.from && info.modified <= unsure.to) {
-          this.result.blobsLeased++;
-          continue;
+    for await (const keys of keyPages(objects, prefix, this.#call)) {
+      for (const key of keys) {
+        if (++this.#blobs % BATCH === 0) this.#report("sweep");
+        if (mark.holds(key)) continue;
+        if (unsure) {
+          const info = await objects.stat(key, this.#call);
+          if (info && info.modified >= unsure.from && info.modified <= unsure.to) {
+            this.result.blobsLeased++;
+            continue;
+          }
         }
+        batch.push(key);
+        if (batch.length < BATCH) continue;
+        await this.#sweepBatch(mark, batch);
+        batch = [];
       }
-      batch.push(entry.key);
-      if (batch.length < BATCH) continue;
-      await this.#sweepBatch(mark, batch);
-      batch = [];
     }
     if (batch.length > 0) await this.#sweepBatch(mark, batch);
     this.#report("sweep");

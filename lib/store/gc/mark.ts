@@ -8,7 +8,7 @@ import {
   manifestsPrefix,
   unescapeName,
 } from "../keys.ts";
-import type { Manifests } from "../manifests.ts";
+import { type ManifestRecord, type Manifests, parseRecord } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { DigestSet } from "./digest_set.ts";
 import { eachOf } from "./each.ts";
@@ -59,6 +59,14 @@ export class Mark {
 
   /** Reads the records that no earlier scan saw. A record's key says all of its references. */
   async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
+    if (this.objects.scan && !this.#seen) {
+      for await (const page of this.objects.scan(MANIFESTS, { ...call, bytes: true })) {
+        for (const [index, key] of page.keys.entries()) {
+          if (!skip?.(key)) this.#hold(key, parseRecord(page.contents![index]));
+        }
+      }
+      return;
+    }
     const fresh = async function* (this: Mark) {
       for await (const entry of this.objects.list(MANIFESTS, { ...call, brief: true })) {
         if (!("key" in entry) || this.#seen?.hasKey(entry.key) || skip?.(entry.key)) continue;
@@ -69,10 +77,14 @@ export class Mark {
       const { repository, digest } = manifestOfKey(key);
       const record = await this.manifests.record(repository, digest, call);
       if (!record) return;
-      this.#live.add(digest);
-      for (const reference of record.references) this.#live.add(reference);
+      this.#hold(key, record);
       this.#seen?.addKey(key);
     });
+  }
+
+  #hold(key: string, { references }: ManifestRecord): void {
+    this.#live.add(manifestOfKey(key).digest);
+    for (const reference of references) this.#live.add(reference);
   }
 }
 
