@@ -150,7 +150,13 @@ export class Records {
   async touch(entry: Entry): Promise<void> {
     entry.used = Date.now();
     const time = new Date(entry.used);
-    await Deno.utime(`${this.folder(entry.record.dir)}/meta.json`, time, time);
+    try {
+      await Deno.utime(`${this.folder(entry.record.dir)}/meta.json`, time, time);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      // Somebody took the file away; what it said is known here.
+      await this.save(entry, entry.record, false);
+    }
   }
 
   #index(entry: Entry): void {
@@ -209,9 +215,11 @@ export class Records {
     try {
       record = await readJson<SnapshotRecord>(path);
     } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
+      if (!(error instanceof SyntaxError || error instanceof Deno.errors.IsADirectory)) throw error;
     }
-    if (!record || record.dir !== dir || !await exists(this.tree(dir))) return undefined;
+    if (
+      !record || record.dir !== dir || !Array.isArray(record.names) || !await exists(this.tree(dir))
+    ) return undefined;
     if (record.unsynced !== undefined && record.unsynced !== this.#boot) {
       this.#log.warn("snapshot dropped: the machine went down before it was on disk", {
         name: record.names[0] ?? record.id,

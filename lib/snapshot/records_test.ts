@@ -39,6 +39,9 @@ Deno.test({ name: "records: half-made folders go at the next start", ignore: !li
         await Deno.writeTextFile(`${records.folder(dir!)}/meta.json`, meta);
       }
     }
+    await Deno.mkdir(`${records.folder("k5")}/meta.json`, { recursive: true });
+    await Deno.mkdir(records.tree("k6"), { recursive: true });
+    await Deno.writeTextFile(`${records.folder("k6")}/meta.json`, '{"dir":"k6","names":null}');
     await Deno.mkdir(`${records.root}/trash/old/sub`, { recursive: true });
     await Deno.writeTextFile(`${records.root}/tmp/layer`, "");
     const again = await reopen();

@@ -46,6 +46,16 @@ interface Validators {
   identity: string;
 }
 
+/** A note that was damaged is none. */
+function parseNote(note: string): Validators | undefined {
+  try {
+    const known: Partial<Validators> | null = JSON.parse(note);
+    return typeof known?.identity === "string" ? known as Validators : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 function parseChecksum(checksum: string, url: string): { algorithm: string; hex: string } {
   const [, algorithm, hex] = /^(sha256|sha384|sha512):([0-9a-f]+)$/.exec(checksum) ?? [];
   if (hex === undefined) {
@@ -69,7 +79,7 @@ class HttpTree implements TreeSource {
     if (checksum !== undefined) this.#take(checksum);
     if (checksum !== undefined) return `http ${checksum} ${fileNameOf(this.url)}`;
     const note = await tools.notes.get(`http ${this.url}`);
-    const known: Validators | undefined = note === undefined ? undefined : JSON.parse(note);
+    const known = note === undefined ? undefined : parseNote(note);
     const headers = new Headers();
     if (known?.etag !== undefined) headers.set("if-none-match", known.etag);
     else if (known?.modified !== undefined) headers.set("if-modified-since", known.modified);

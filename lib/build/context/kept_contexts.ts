@@ -21,6 +21,8 @@ interface Place {
   size: number;
   used: number;
   held: boolean;
+  /** This server has looked at what an earlier one left. */
+  seen?: boolean;
 }
 
 export interface OpenOptions {
@@ -43,7 +45,11 @@ export class KeptContexts implements Shelf {
   static async open(root: string): Promise<KeptContexts> {
     await ensureDir(root, 0o700);
     const kept = new KeptContexts(root);
-    for await (const { name } of Deno.readDir(root)) {
+    for await (const { name, isDirectory } of Deno.readDir(root)) {
+      if (!isDirectory) {
+        await removeTree(`${root}/${name}`);
+        continue;
+      }
       for await (const { name: number } of Deno.readDir(`${root}/${name}`)) {
         const id = `${name}/${number}`;
         const state = await Deno.stat(`${root}/${id}/state`).catch(() => undefined);
@@ -81,7 +87,8 @@ export class KeptContexts implements Shelf {
     let kept: KeptTree | undefined;
     try {
       await ensureDir(folder.slice(0, folder.lastIndexOf("/")), 0o700);
-      kept = await KeptTree.open(folder);
+      kept = await KeptTree.open(folder, place.seen);
+      place.seen = true;
       const known = kept.listed;
       if (known === undefined || !await remote.unchanged?.(known, signal)) {
         const { listing, digest } = await readListing(remote.entries(signal), signal);

@@ -285,6 +285,38 @@ test("nothing is believed after a crash in between, or another boot", async (at)
   }
 });
 
+test("what was damaged while no server ran is fetched again; what was not is believed", async (at) => {
+  const caller = new Caller(files());
+  await at.build(caller, "a");
+  const [{ id }] = await at.kept.items();
+  const one = `${at.root}/${id}/tree/a/one`;
+  const damages: Record<string, () => Promise<unknown> | void> = {
+    nothing: () => {},
+    missing: () => Deno.remove(one),
+    empty: () => Deno.truncate(one),
+    "other bytes": async () => Deno.writeFile(one, new Uint8Array((await Deno.stat(one)).size)),
+    "a folder": () => Deno.remove(one).then(() => Deno.mkdir(one)),
+    "a link": () => Deno.remove(one).then(() => Deno.symlink("/etc/passwd", one)),
+    "a folder that is gone": () => Deno.remove(`${at.root}/${id}/tree/a`, { recursive: true }),
+    "a stray file": () => Deno.writeTextFile(`${at.root}/stray`, ""),
+    "another state": () => Deno.writeTextFile(`${at.root}/${id}/state`, '{"entries":7}'),
+    "a state that is a folder": async () => {
+      await Deno.remove(`${at.root}/${id}/state`);
+      await Deno.mkdir(`${at.root}/${id}/state`);
+    },
+  };
+  for (const [what, damage] of Object.entries(damages)) {
+    await damage();
+    const later = new Fixture(at.root, await KeptContexts.open(at.root));
+    caller.taken();
+    await later.build(caller, "a");
+    const whole = what === "nothing" || what === "a stray file";
+    assert.deepEqual(caller.taken(), whole ? [] : ["a/one", "a/two"], what);
+    await later.build(caller, "a");
+    assert.deepEqual(caller.taken(), [], what);
+  }
+});
+
 test("of folders that are built from once, the last ones are kept", async (at) => {
   const caller = new Caller({ file: "text" });
   for (let number = 0; number < 40; number++) {

@@ -8,7 +8,19 @@
  */
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
-import { chmod, mkdir, mknod, S_IFREG, setTimes, symlink, unlink } from "../../sys/files.ts";
+import {
+  chmod,
+  mkdir,
+  mknod,
+  S_IFDIR,
+  S_IFLNK,
+  S_IFMT,
+  S_IFREG,
+  setTimes,
+  symlink,
+  tryLstat,
+  unlink,
+} from "../../sys/files.ts";
 import { type Kept, KeptContents } from "./kept_contents.ts";
 import { LazyMount } from "./lazy_mount.ts";
 import { ListedTree, seconds } from "./listed_tree.ts";
@@ -19,6 +31,8 @@ import type { Tree } from "./tree.ts";
 const TURN = 500;
 
 const STATE_VERSION = 2;
+
+const TYPES = { file: S_IFREG, directory: S_IFDIR, symlink: S_IFLNK };
 
 let boot: string | undefined;
 
@@ -54,15 +68,19 @@ export class KeptTree {
     });
   }
 
-  /** Opens what is there of an earlier build, or begins anew. */
-  static async open(folder: string): Promise<KeptTree> {
+  /**
+   * Opens what is there of an earlier build, or begins anew. Without `seen` by this server, what is there
+   * has to be as it was left: what was damaged meanwhile is fetched again.
+   */
+  static async open(folder: string, seen = false): Promise<KeptTree> {
     const kept = new KeptTree(folder);
     const state = await kept.#load();
-    if (state) {
+    if (state && (seen || await kept.#isWhole(state.entries))) {
       for (const entry of state.entries) kept.#entries.set(entry.path, entry);
       kept.#listed = state.listed;
       kept.#note();
     } else {
+      kept.#saved = false;
       await removeTree(folder);
       await ensureDir(folder, 0o700);
       await Deno.mkdir(`${folder}/tree`);
@@ -75,12 +93,31 @@ export class KeptTree {
       const text = await Deno.readTextFile(`${this.#folder}/state`);
       const [version, id, state] = JSON.parse(text);
       if (version !== STATE_VERSION || id !== await bootId()) return undefined;
+      if (!Array.isArray(state?.entries)) return undefined;
       this.#saved = true;
       return state;
     } catch (error) {
-      if (error instanceof Deno.errors.NotFound || error instanceof SyntaxError) return undefined;
+      const { NotFound, IsADirectory } = Deno.errors;
+      // TypeError: JSON of another kind.
+      for (const kind of [NotFound, IsADirectory, SyntaxError, TypeError]) {
+        if (error instanceof kind) return undefined;
+      }
       throw error;
     }
+  }
+
+  /** Kinds, and of contents that were fetched size and time: as they were left. */
+  async #isWhole(entries: readonly Kept[]): Promise<boolean> {
+    let steps = 0;
+    for (const { path, type, size, mtime, digest } of entries) {
+      const stat = tryLstat(`${this.#root}/${path}`);
+      if (!stat || (stat.mode & S_IFMT) !== TYPES[type]) return false;
+      if (digest !== undefined && (stat.size !== size || stat.mtime !== seconds(mtime))) {
+        return false;
+      }
+      if (++steps % TURN === 0) await turn();
+    }
+    return true;
   }
 
   /** The state tells what is there only until something is changed. */

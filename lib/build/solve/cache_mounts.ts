@@ -204,7 +204,7 @@ export class CacheMounts implements Shelf {
         });
       });
     }
-    await Deno.writeFile(`${path}.used`, new Uint8Array());
+    await noteUse(`${path}.used`);
   }
 
   /** Filled beside and renamed: there whole or not at all. */
@@ -242,3 +242,14 @@ export class CacheMounts implements Shelf {
 }
 
 const hashOf = (id: string) => createHash("sha256").update(id).digest("hex");
+
+/** The file's time is what counts. */
+async function noteUse(path: string): Promise<void> {
+  try {
+    await Deno.writeFile(path, new Uint8Array());
+  } catch (error) {
+    if (!(error instanceof Deno.errors.IsADirectory)) throw error;
+    await removeTree(path);
+    await Deno.writeFile(path, new Uint8Array());
+  }
+}

@@ -51,7 +51,7 @@ export class CacheRecords {
     const records = new CacheRecords(root, snapshotter);
     for await (const { name } of Deno.readDir(`${root}/steps`)) {
       const record = await readSound<CacheRecord>(`${root}/steps/${name}`);
-      if (record?.key === name) records.#index(record);
+      if (record?.key === name && typeof record.snapshot === "string") records.#index(record);
       else await removeTree(`${root}/steps/${name}`);
     }
     for await (const { name } of Deno.readDir(`${root}/links`)) {
@@ -92,7 +92,7 @@ export class CacheRecords {
 
   async link(key: string): Promise<string | undefined> {
     const link = await readSound<{ to: string }>(this.#path("links", key));
-    if (!link) return undefined;
+    if (typeof link?.to !== "string") return undefined;
     const now = new Date();
     this.#links.set(key, now.getTime());
     await Deno.utime(this.#path("links", key), now, now).catch(() => {/* pruned meanwhile */});
@@ -181,12 +181,15 @@ export class CacheRecords {
   }
 }
 
-/** A file that is not JSON is as good as missing: the step runs again. */
+/** What is no file with JSON in it is as good as missing: the step runs again. */
 async function readSound<T>(path: string): Promise<T | undefined> {
   try {
     return await readJson<T>(path);
   } catch (error) {
     if (error instanceof SyntaxError) return undefined;
-    throw error;
+    if (!(error instanceof Deno.errors.IsADirectory)) throw error;
+    // Nothing could be written in its place.
+    await removeTree(path);
+    return undefined;
   }
 }

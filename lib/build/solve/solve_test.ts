@@ -186,6 +186,14 @@ Deno.test("records: a missing snapshot or a torn file is a miss, the sweep keeps
     assert.equal(await records.find("k3"), undefined);
     await Deno.writeTextFile(`${folder}/steps/k4`, "{torn");
     assert.equal(await records.find("k4"), undefined);
+    await Deno.mkdir(`${folder}/steps/k5`);
+    assert.equal(await records.find("k5"), undefined);
+    await records.put({ ...record, key: "k5" });
+    assert.equal((await records.find("k5"))?.snapshot, "build-kept");
+    for (const damage of ["null", "7", '{"to":7}', "{torn"]) {
+      await Deno.writeTextFile(`${folder}/links/damaged`, damage);
+      assert.equal(await records.link("damaged"), undefined, damage);
+    }
     await records.putLink("from", "to");
     assert.deepEqual([await records.link("from"), await records.link("none")], ["to", undefined]);
     assert.equal(await records.sweep(), 2);
