@@ -1,4 +1,7 @@
-/** SSH public keys: ed25519, ECDSA over the NIST curves, and RSA (RFC 4253 6.6, RFC 5656, RFC 8709). */
+/**
+ * SSH public keys: ed25519, ECDSA over the NIST curves, and RSA (RFC 4253 6.6, RFC 5656, RFC 8709), and
+ * those of FIDO security keys (OpenSSH's PROTOCOL.u2f).
+ */
 import { Buffer } from "node:buffer";
 import { createPublicKey, hash, type KeyObject } from "node:crypto";
 import { Malformed, WireReader } from "./wire.ts";
@@ -11,6 +14,8 @@ export interface SshPublicKey {
   /** "SHA256:…", as `ssh-keygen -l` prints it. */
   fingerprint: string;
   key: KeyObject;
+  /** Of a security key: what it signs for, "ssh:" where nothing else was asked for. */
+  application?: string;
 }
 
 /** Members of a JSON Web Key. */
@@ -26,10 +31,17 @@ const CURVES: Record<string, { crv: string; size: number }> = {
   nistp521: { crv: "P-521", size: 66 },
 };
 
+/** Type of a security key → that of the key inside it. */
+const SECURITY_KEYS: Record<string, string> = {
+  "sk-ssh-ed25519@openssh.com": "ssh-ed25519",
+  "sk-ecdsa-sha2-nistp256@openssh.com": "ecdsa-sha2-nistp256",
+};
+
 export const KEY_TYPES: readonly string[] = [
   "ssh-ed25519",
   ...Object.keys(CURVES).map((curve) => `ecdsa-sha2-${curve}`),
   "ssh-rsa",
+  ...Object.keys(SECURITY_KEYS),
 ];
 
 const LEAST_RSA_BITS = 2048;
@@ -77,11 +89,14 @@ export function parseKeyBlob(blob: Uint8Array): SshPublicKey {
     const shown = /^[\w@.-]{1,64}$/.test(type) ? type : "unreadable";
     throw new Malformed(`its type ${shown} is not one of ${KEY_TYPES.join(", ")}`);
   }
-  const jwk = type === "ssh-ed25519"
+  const inner = SECURITY_KEYS[type];
+  const plain = inner ?? type;
+  const jwk = plain === "ssh-ed25519"
     ? ed25519(fields)
-    : type === "ssh-rsa"
+    : plain === "ssh-rsa"
     ? rsa(fields)
-    : ecdsa(fields, type);
+    : ecdsa(fields, plain);
+  const application = inner === undefined ? undefined : fields.text();
   fields.end();
   let key;
   try {
@@ -89,7 +104,8 @@ export function parseKeyBlob(blob: Uint8Array): SshPublicKey {
   } catch (cause) {
     throw Object.assign(new Malformed("it is not a key of its type"), { cause });
   }
-  return { type, blob, fingerprint: fingerprintOf(blob), key };
+  const made = { type, blob, fingerprint: fingerprintOf(blob), key };
+  return application === undefined ? made : { ...made, application };
 }
 
 /** The base64 of a key, as it stands in a `.pub` file beside its type. Throws `Malformed`. */

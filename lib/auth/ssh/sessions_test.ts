@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { SSHSIG_NAMESPACE } from "../../api/auth.ts";
 import type { Action } from "../../api/route.ts";
@@ -11,7 +12,7 @@ import { parseAuthorizedKey } from "./authorized_keys.ts";
 import { mayManage, requestedKey } from "./enrolment.ts";
 import { KeyStore } from "./key_store.ts";
 import { Sessions } from "./sessions.ts";
-import { sshSign, testKey } from "./testing.ts";
+import { sshSign, testKey, testSecurityKey } from "./testing.ts";
 
 const alice = testKey("ed25519");
 const bob = testKey(256);
@@ -85,6 +86,32 @@ Deno.test("sessions: a proof is good once, in time, for its own key and challeng
   ];
   for (const [bad, why] of wrong) await refuses("unauthorized", () => sessions.open(bad), why);
   await refuses("unauthorized", () => other.sessions.open(one), /not one of this server/);
+});
+
+Deno.test("sessions: a security key opens one where somebody touched it", async () => {
+  for (const kind of ["ed25519", 256] as const) {
+    const key = testSecurityKey(kind);
+    const { sessions } = await fixture(`${key.line} carol\n`);
+    const proof = (flags?: number, text = "") => {
+      const { challenge } = sessions.challenge({ fingerprint: fingerprint(key.line) });
+      return { challenge, signature: sshSign(key, SSHSIG_NAMESPACE, challenge + text, flags) };
+    };
+    assert.equal(sessions.open(proof()).subject, "carol");
+    assert.equal(sessions.open(proof(0x05)).subject, "carol");
+    await refuses("unauthorized", () => sessions.open(proof(0)), /does not verify/);
+    await refuses("unauthorized", () => sessions.open(proof(1, "x")), /does not verify/);
+    // Flags and counter are signed: a touch cannot be added afterwards.
+    const { challenge, signature } = proof(0);
+    const [begin, ...lines] = signature.trimEnd().split("\n");
+    const bytes = Buffer.from(lines.slice(0, -1).join(""), "base64");
+    bytes[bytes.length - 5] = 1;
+    const forged = `${begin}\n${bytes.toString("base64")}\n${lines.at(-1)}\n`;
+    await refuses(
+      "unauthorized",
+      () => sessions.open({ challenge, signature: forged }),
+      /does not verify/,
+    );
+  }
 });
 
 Deno.test("sessions: a challenge of a replica is good at another; of a process that has ended, for none", async () => {

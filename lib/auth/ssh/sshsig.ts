@@ -16,17 +16,36 @@ export interface Sshsig {
   /** What signed: "ssh-ed25519", "rsa-sha2-512", … */
   algorithm: string;
   signature: Uint8Array;
+  /** Of a security key: whether somebody touched it and so on, and how often it has signed. */
+  presence?: { flags: number; counter: number };
 }
 
 /** Signature algorithm → type of key, and its digest; ed25519 has its own. SHA-1 is not among them. */
-const ALGORITHMS: Record<string, { type: string; digest: string | null; size?: number }> = {
+const ALGORITHMS: Record<
+  string,
+  { type: string; digest: string | null; size?: number; securityKey?: true }
+> = {
   "ssh-ed25519": { type: "ssh-ed25519", digest: null },
   "ecdsa-sha2-nistp256": { type: "ecdsa-sha2-nistp256", digest: "sha256", size: 32 },
   "ecdsa-sha2-nistp384": { type: "ecdsa-sha2-nistp384", digest: "sha384", size: 48 },
   "ecdsa-sha2-nistp521": { type: "ecdsa-sha2-nistp521", digest: "sha512", size: 66 },
   "rsa-sha2-256": { type: "ssh-rsa", digest: "sha256" },
   "rsa-sha2-512": { type: "ssh-rsa", digest: "sha512" },
+  "sk-ssh-ed25519@openssh.com": {
+    type: "sk-ssh-ed25519@openssh.com",
+    digest: null,
+    securityKey: true,
+  },
+  "sk-ecdsa-sha2-nistp256@openssh.com": {
+    type: "sk-ecdsa-sha2-nistp256@openssh.com",
+    digest: "sha256",
+    size: 32,
+    securityKey: true,
+  },
 };
+
+/** Somebody was there and touched it: a program alone cannot make it sign. */
+const USER_PRESENT = 0x01;
 
 /** With or without its armour. Throws `Malformed`. */
 export function parseSshsig(text: string): Sshsig {
@@ -47,11 +66,11 @@ export function parseSshsig(text: string): Sshsig {
   fields.end();
   const algorithm = inner.text();
   const signature = inner.string();
+  const known = Object.hasOwn(ALGORITHMS, algorithm) ? ALGORITHMS[algorithm] : undefined;
+  const presence = known?.securityKey && { flags: inner.take(1)[0], counter: inner.uint32() };
   inner.end();
-  if (!Object.hasOwn(ALGORITHMS, algorithm) || ALGORITHMS[algorithm].type !== key.type) {
-    throw new Malformed("its algorithm is not one for its key");
-  }
-  return { key, namespace, hash: name, algorithm, signature };
+  if (known?.type !== key.type) throw new Malformed("its algorithm is not one for its key");
+  return { key, namespace, hash: name, algorithm, signature, ...(presence && { presence }) };
 }
 
 /** r and s of ECDSA as two numbers of fixed length; undefined where they cannot be. */
@@ -67,16 +86,34 @@ function fixedLength(signature: Uint8Array, size: number): Uint8Array | undefine
   return out;
 }
 
+/** What a security key signs for a message (PROTOCOL.u2f, "SSH U2F Signatures"). */
+function ofSecurityKey(
+  { key, presence }: Required<Pick<Sshsig, "key" | "presence">>,
+  message: Uint8Array,
+): Buffer {
+  const state = Buffer.alloc(5);
+  state.writeUInt8(presence.flags);
+  state.writeUInt32BE(presence.counter, 1);
+  return Buffer.concat([
+    hash("sha256", Buffer.from(key.application!, "latin1"), "buffer"),
+    state,
+    hash("sha256", message, "buffer"),
+  ]);
+}
+
 /** True where it is a good signature of `message` in `namespace` by the key it carries. */
 export function verifySshsig(sig: Sshsig, namespace: string, message: Uint8Array): boolean {
   if (sig.namespace !== namespace) return false;
-  const signed = Buffer.concat([
+  const { presence } = sig;
+  if (presence && (presence.flags & USER_PRESENT) === 0) return false;
+  const packed = Buffer.concat([
     Buffer.from(MAGIC),
     packString(namespace),
     packString(""),
     packString(sig.hash),
     packString(hash(sig.hash, message, "buffer")),
   ]);
+  const signed = presence ? ofSecurityKey({ key: sig.key, presence }, packed) : packed;
   const { digest, size } = ALGORITHMS[sig.algorithm];
   const { key } = sig.key;
   try {

@@ -62,27 +62,71 @@ export function testKey(kind: "ed25519" | "rsa" | 256 | 384 | 521): TestKey {
   });
 }
 
+export interface TestSecurityKey {
+  /** "TYPE BASE64". */
+  line: string;
+  blob: Buffer;
+  /** The signature as an agent gives it; flag 1: somebody touched the key. */
+  sign(data: Uint8Array, flags?: number): Buffer;
+}
+
+/** A FIDO key without the hardware: what it signs is what the hardware would. */
+export function testSecurityKey(kind: "ed25519" | 256): TestSecurityKey {
+  const inner = testKey(kind);
+  const type = kind === "ed25519"
+    ? "sk-ssh-ed25519@openssh.com"
+    : "sk-ecdsa-sha2-nistp256@openssh.com";
+  const application = "ssh:";
+  const innerType = packString(inner.algorithm);
+  const blob = Buffer.concat([
+    packString(type),
+    Buffer.from(inner.blob).subarray(innerType.length),
+    packString(application),
+  ]);
+  return {
+    line: `${type} ${blob.toString("base64")}`,
+    blob,
+    sign(data, flags = 1) {
+      const state = Buffer.from([flags, 0, 0, 0, 7]);
+      const message = Buffer.concat([
+        hash("sha256", application, "buffer"),
+        state,
+        hash("sha256", data, "buffer"),
+      ]);
+      return Buffer.concat([packString(type), packString(rawSign(inner, message)), state]);
+    },
+  };
+}
+
+/** As it stands in a signature blob. */
+function rawSign(key: TestKey, data: Uint8Array): Buffer {
+  const signature = sign(key.digest, data, { key: key.privateKey, dsaEncoding: "ieee-p1363" });
+  if (!key.algorithm.startsWith("ecdsa")) return signature;
+  const half = signature.length / 2;
+  return Buffer.concat([mpint(signature.subarray(0, half)), mpint(signature.subarray(half))]);
+}
+
 /** The armoured SSHSIG of a text. */
-export function sshSign(key: TestKey, namespace: string, text: string): string {
+export function sshSign(
+  key: TestKey | TestSecurityKey,
+  namespace: string,
+  text: string,
+  flags?: number,
+): string {
   const head = [packString(namespace), packString(""), packString("sha512")];
   const signed = Buffer.concat([
     Buffer.from("SSHSIG"),
     ...head,
     packString(hash("sha512", text, "buffer")),
   ]);
-  let signature = sign(key.digest, signed, { key: key.privateKey, dsaEncoding: "ieee-p1363" });
-  if (key.algorithm.startsWith("ecdsa")) {
-    const half = signature.length / 2;
-    signature = Buffer.concat([
-      mpint(signature.subarray(0, half)),
-      mpint(signature.subarray(half)),
-    ]);
-  }
+  const signature = "sign" in key
+    ? key.sign(signed, flags)
+    : Buffer.concat([packString(key.algorithm), packString(rawSign(key, signed))]);
   const whole = Buffer.concat([
     Buffer.from("SSHSIG\0\0\0\x01"),
     packString(key.blob),
     ...head,
-    packString(Buffer.concat([packString(key.algorithm), packString(signature)])),
+    packString(signature),
   ]);
   const lines = whole.toString("base64").match(/.{1,70}/g)!.join("\n");
   return `-----BEGIN SSH SIGNATURE-----\n${lines}\n-----END SSH SIGNATURE-----\n`;

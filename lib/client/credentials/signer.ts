@@ -86,6 +86,17 @@ export async function quietFingerprint(settings: KeyAuth): Promise<string | unde
   return blob && fingerprint(blob);
 }
 
+/** The file of a security key holds a handle: the key signs through an agent, or through ssh alone. */
+async function refuseHandle(file: string): Promise<void> {
+  const beside = await publicKeyBeside(file);
+  if (!beside || !keyType(beside).startsWith("sk-")) return;
+  throw new SvcError(
+    "prerequisite_missing",
+    `Cannot use identity file ${file}: it belongs to a FIDO security key, which signs through an SSH agent`,
+    { help: "ssh-add it, and set SSH_AUTH_SOCK" },
+  );
+}
+
 /** The public half, without unlocking the key where it lies beside it. Throws as `openSigner` does. */
 export async function publicKeyOf(options: SignerOptions): Promise<string> {
   const file = options.settings["identity-file"];
@@ -122,6 +133,7 @@ export async function openSigner(options: SignerOptions): Promise<Signer> {
   const quiet = await quietFingerprint(settings);
   const held = quiet && await fromAgent(quiet, options).catch(() => undefined);
   if (held) return held;
+  await refuseHandle(file);
   const key = await loadKey(file, prompt);
   const found = signer(key.getPublicSSH(), (data) => Promise.resolve(signWithKey(key, data)));
   if (pinned === undefined || same(found.fingerprint, pinned)) return found;
