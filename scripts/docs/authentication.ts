@@ -95,7 +95,8 @@ comment is the identity, without one the fingerprint is.
 
 \`scope\` bounds what sessions are for (default \`api\`), \`expiry-time\` ends the key; \`restrict\` and the
 \`no-…\` options say nothing here. A line with any other option is an error, since it would restrict less
-than it says. Types: ${KEY_TYPES.map(code).join(", ")}; RSA keys have 2048 bits or more.
+than it says. Types: ${KEY_TYPES.map(code).join(", ")}; RSA keys have 2048 bits or more, and
+security keys (\`sk-…\`) sign through an SSH agent, with a touch.
 
 A session takes two calls: POST \`/.svc/v1/auth/challenge\` with \`{"fingerprint": "SHA256:…"}\` (\`scope\` and
 \`ttl\` where wanted; an hour unless asked otherwise, at most 24h), then POST \`/.svc/v1/auth/session\` with the
