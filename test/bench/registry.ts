@@ -3,7 +3,6 @@
  * seconds of the server processes are given too: on a busy machine they say more than the clock. Both sync
  * a blob's file before they acknowledge it, svc its folder too.
  */
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { startServer } from "../e2e/harness.ts";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
@@ -16,58 +15,13 @@ import {
   THOUSAND,
   type Work,
 } from "./registry_compare.ts";
+import { auth } from "./registry_auth.ts";
+import { ask, MANIFEST, pushBlob, pushImage } from "./registry_image.ts";
 import { type Job, load, type Outcome } from "./registry_load.ts";
 import { garbage, lists } from "./registry_stores.ts";
 
 /** MiB of the large blob; smaller for a quick look. */
 const LARGE_MIB = Number(Deno.env.get("SVC_BENCH_MIB") ?? 1024);
-const MANIFEST = "application/vnd.oci.image.manifest.v1+json";
-async function ask(host: string, method: string, path: string, type: string, body?: BodyInit) {
-  const headers: Record<string, string> = body === undefined ? {} : { "content-type": type };
-  const answer = await fetch(path.startsWith("http") ? path : `http://${host}${path}`, {
-    method,
-    headers,
-    body,
-  });
-  const text = await answer.text();
-  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
-  return answer;
-}
-
-async function pushBlob(host: string, repository: string, bytes: Uint8Array<ArrayBuffer>) {
-  const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-  const start = await ask(host, "POST", `/v2/${repository}/blobs/uploads/`, "");
-  const place = new URL(start.headers.get("location")!, `http://${host}`);
-  place.searchParams.set("digest", digest);
-  await ask(host, "PUT", place.href, "application/octet-stream", bytes);
-  return { digest, size: bytes.length };
-}
-
-/** An image of `layers` of the same size each; gives its digests. */
-async function pushImage(host: string, repository: string, layers: number, size: number) {
-  const config = await pushBlob(
-    host,
-    repository,
-    new TextEncoder().encode('{"architecture":"amd64","os":"linux","rootfs":{"type":"layers"}}'),
-  );
-  const list: { digest: string; size: number }[] = [];
-  for (let n = 0; n < layers; n++) {
-    const bytes = new Uint8Array(size);
-    crypto.getRandomValues(bytes.subarray(0, Math.min(size, 65536)));
-    list.push(await pushBlob(host, repository, bytes));
-  }
-  const manifest = JSON.stringify({
-    schemaVersion: 2,
-    mediaType: MANIFEST,
-    config: { mediaType: "application/vnd.oci.image.config.v1+json", ...config },
-    layers: list.map((layer) => ({
-      mediaType: "application/vnd.oci.image.layer.v1.tar",
-      ...layer,
-    })),
-  });
-  await ask(host, "PUT", `/v2/${repository}/manifests/v1`, MANIFEST, manifest);
-  return list.map((layer) => layer.digest);
-}
 
 async function smallRequests(targets: Target[]): Promise<void> {
   const blobs = new Map<string, string>();
@@ -180,9 +134,9 @@ const GROUPS = {
   lists,
 };
 
-/** `SVC_BENCH_ROWS=requests,blobs,image,lists,garbage` chooses; all by default. */
+/** `SVC_BENCH_ROWS=requests,blobs,image,lists,garbage,auth` chooses; all by default. */
 export async function registry(): Promise<void> {
-  const all = [...Object.keys(GROUPS), "garbage"];
+  const all = [...Object.keys(GROUPS), "garbage", "auth"];
   const chosen = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? all;
   for (const name of chosen) {
     if (!all.includes(name)) throw new Error(`there are no rows ${name}, but ${all.join(", ")}`);
@@ -198,4 +152,5 @@ export async function registry(): Promise<void> {
     for (const [, run] of groups) await run(targets);
   }
   if (chosen.includes("garbage")) await garbage();
+  if (chosen.includes("auth")) await auth();
 }

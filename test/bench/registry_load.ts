@@ -1,4 +1,11 @@
-/** A client that costs less than the servers it measures: `registry_load.ts JOB`, JSON in and out. */
+/** A client that costs less than the servers it measures: JSON of a job in, of its outcome out. */
+
+/** PEM texts: whose certificates are trusted, and the client's own. */
+export interface Tls {
+  ca: string;
+  cert?: string;
+  key?: string;
+}
 
 export type Job =
   | {
@@ -7,6 +14,9 @@ export type Job =
     method: string;
     path: string;
     accept?: string;
+    /** Credentials, in turn. */
+    tokens?: string[];
+    tls?: Tls;
     ms: number;
     clients: number;
   }
@@ -100,9 +110,15 @@ class Reader {
   }
 }
 
-async function connect(host: string): Promise<Deno.TcpConn> {
+async function connect(host: string, tls?: Tls): Promise<Deno.TcpConn | Deno.TlsConn> {
   const [hostname, port] = host.split(":");
-  const conn = await Deno.connect({ hostname, port: Number(port) });
+  const address = { hostname, port: Number(port) };
+  if (tls) {
+    const { ca, cert, key } = tls;
+    const own = cert !== undefined && key !== undefined ? { cert, key } : {};
+    return await Deno.connectTls({ ...address, caCerts: [ca], ...own });
+  }
+  const conn = await Deno.connect(address);
   conn.setNoDelay(true);
   return conn;
 }
@@ -114,18 +130,22 @@ function percentile(values: number[], share: number): number {
 
 async function requests(job: Job & { kind: "requests" }): Promise<Outcome> {
   const accept = job.accept ? `Accept: ${job.accept}\r\n` : "";
-  const request = encoder.encode(
-    `${job.method} ${job.path} HTTP/1.1\r\nHost: ${job.host}\r\n${accept}\r\n`,
+  const heads = (job.tokens ?? [undefined]).map((token) =>
+    encoder.encode(
+      `${job.method} ${job.path} HTTP/1.1\r\nHost: ${job.host}\r\n${accept}` +
+        `${token === undefined ? "" : `Authorization: Bearer ${token}\r\n`}\r\n`,
+    )
   );
+  let next = 0;
   const times: number[] = [];
   let bytes = 0;
   const start = performance.now();
   await Promise.all(Array.from({ length: job.clients }, async () => {
-    using conn = await connect(job.host);
+    using conn = await connect(job.host, job.tls);
     const reader = new Reader(conn);
     while (performance.now() - start < job.ms) {
       const sent = performance.now();
-      await writeAll(conn, request);
+      await writeAll(conn, heads[next++ % heads.length]);
       const answer = await reader.answer(job.method);
       if (answer.status !== 200) throw new Error(`${job.method} ${job.path}: ${answer.status}`);
       bytes += answer.bytes;
@@ -242,17 +262,22 @@ async function push(job: Job & { kind: "push" }): Promise<Outcome> {
 
 /** Runs a job in a process of its own. */
 export async function load(job: Job): Promise<Outcome> {
-  const output = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "--allow-net", "--no-check", import.meta.filename!, JSON.stringify(job)],
-    stdin: "null",
+  const child = new Deno.Command(Deno.execPath(), {
+    args: ["run", "--allow-net", "--no-check", import.meta.filename!],
+    stdin: "piped",
+    stdout: "piped",
     stderr: "inherit",
-  }).output();
-  if (!output.success) throw new Error(`the load ${JSON.stringify(job)} failed`);
+  }).spawn();
+  const input = child.stdin.getWriter();
+  await input.write(encoder.encode(JSON.stringify(job)));
+  await input.close();
+  const output = await child.output();
+  if (!output.success) throw new Error(`the load ${job.kind} of ${job.host} failed`);
   return JSON.parse(decoder.decode(output.stdout));
 }
 
 if (import.meta.main) {
-  const job: Job = JSON.parse(Deno.args[0]);
+  const job: Job = JSON.parse(await new Response(Deno.stdin.readable).text());
   const runs = { requests, walk, pull, push } as Record<
     Job["kind"],
     (job: Job) => Promise<Outcome>

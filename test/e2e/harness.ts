@@ -192,6 +192,8 @@ export interface ServerOptions {
   executable?: string;
   /** How long `/readyz` may take, in milliseconds; default 60000. */
   readyWithin?: number;
+  /** It serves HTTPS with `certificate`, which `authority` has signed: paths of PEM files. */
+  tls?: { authority: { cert: string }; certificate: { cert: string; key: string } };
 }
 
 export interface Server extends AsyncDisposable {
@@ -213,12 +215,19 @@ export interface Server extends AsyncDisposable {
   restart(): Promise<void>;
 }
 
-async function waitReady(url: string, until: number, ended: () => Exit | undefined): Promise<void> {
+interface Waiting {
+  until: number;
+  ended: () => Exit | undefined;
+  client?: Deno.HttpClient;
+}
+
+async function waitReady(url: string, { until, ended, client }: Waiting): Promise<void> {
   for (;;) {
     const exit = ended();
     if (exit) throw new Error(`the server ended with ${JSON.stringify(exit)} before it was ready`);
     try {
-      const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(20_000) });
+      const signal = AbortSignal.timeout(20_000);
+      const answer = await fetch(`${url}/readyz`, { signal, client });
       await answer.body?.cancel();
       if (answer.ok) return;
     } catch (error) {
@@ -249,7 +258,8 @@ async function deleteDeployments(url: string): Promise<void> {
 export async function startServer(options: ServerOptions = {}): Promise<Server> {
   const port = freePort();
   const dataDir = options.dataDir ?? await Deno.makeTempDir({ prefix: "svc-e2e-" });
-  const url = `http://127.0.0.1:${port}`;
+  const { authority, certificate } = options.tls ?? {};
+  const url = `${certificate ? "https" : "http"}://127.0.0.1:${port}`;
   const env = environment({
     SVC_DEPLOY_BACKEND: "bare",
     SVC_CNI_SUBNET_BASE: freeSubnetBase(),
@@ -269,7 +279,11 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const start = async () => {
     exited = undefined;
     child = new Deno.Command(options.executable ?? EXECUTABLE, {
-      args: ["serve", "--addr", `127.0.0.1:${port}`, "--data-dir", dataDir, ...options.args ?? []],
+      args: [
+        ...["serve", "--addr", `127.0.0.1:${port}`, "--data-dir", dataDir],
+        ...certificate ? ["--tls-cert", certificate.cert, "--tls-key", certificate.key] : [],
+        ...options.args ?? [],
+      ],
       clearEnv: true,
       env,
       stdin: "null",
@@ -280,7 +294,10 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     collect(child.stdout);
     collect(child.stderr);
     exit = child.status.then((s) => exited = { code: s.code, signal: s.signal });
-    await waitReady(url, Date.now() + (options.readyWithin ?? 60_000), () => exited)
+    using client = authority &&
+      Deno.createHttpClient({ caCerts: [await Deno.readTextFile(authority.cert)] });
+    const until = Date.now() + (options.readyWithin ?? 60_000);
+    await waitReady(url, { until, ended: () => exited, client })
       .catch(async (error) => {
         if (!exited) child.kill("SIGKILL");
         await exit;
