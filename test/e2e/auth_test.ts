@@ -14,6 +14,7 @@ import { Leaks } from "../fixtures/leaks.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { makeAuthority } from "../peers/pki.ts";
+import { startAgent } from "../peers/sshd.ts";
 import { e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const TOKEN = "e2e-static-token-9f2c41d8";
@@ -130,35 +131,6 @@ const api = async <T>(server: Server, path: string, body: unknown): Promise<T> =
   return JSON.parse(text);
 };
 
-/** An agent that holds these keys. */
-async function startAgent(
-  folder: string,
-  keys: string[],
-): Promise<Disposable & { socket: string }> {
-  const socket = join(folder, "agent.sock");
-  const process = new Deno.Command("ssh-agent", {
-    args: ["-D", "-a", socket],
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  const stop = { socket, [Symbol.dispose]: () => process.kill("SIGTERM") };
-  for (let n = 0;; n++) {
-    const added = await new Deno.Command("ssh-add", {
-      args: ["-q", ...keys],
-      env: { SSH_AUTH_SOCK: socket },
-      stdin: "null",
-      stderr: "null",
-    }).output();
-    if (added.success) return stop;
-    if (n === 600) {
-      stop[Symbol.dispose]();
-      throw new Error("ssh-agent did not take the keys");
-    }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
 e2eTest("ssh-keygen and ssh-agent prove keys of every kind", {
   commands: ["ssh-keygen", "ssh-agent", "ssh-add"],
 }, async () => {
@@ -183,7 +155,8 @@ e2eTest("ssh-keygen and ssh-agent prove keys of every kind", {
       [0, 1, 2, 3].map((n) => Deno.readTextFile(join(folder, `key${n}.pub`))),
     );
     await using server = await startServer({ env: { SVC_AUTHORIZED_KEYS: lines.join("") } });
-    using agent = await startAgent(folder, [0, 1, 2, 3].map((n) => join(folder, `key${n}`)));
+    await using agent = await startAgent();
+    for (const n of kinds.keys()) await agent.add(join(folder, `key${n}`));
     const known = await (await fetch(`${server.url}/.well-known/svc`)).json() as WellKnown;
     const { challenge: ask, session: open, namespace } = known.keyAuth!;
     for (const { path, name, agent: byAgent } of keys) {
