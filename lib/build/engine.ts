@@ -43,6 +43,8 @@ export interface BuilderDeps {
   entitlements?: readonly Entitlement[];
   /** Further things that are kept between builds. */
   shelves?: Shelf[];
+  /** Folders of CDI files, for RUN --device; absent: the usual ones. */
+  cdiFolders?: readonly string[];
   /** Where images stand besides what they are pushed to. */
   imageStore?: ImageStore;
   /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
@@ -184,6 +186,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),
     imageStore,
+    cdiFolders: deps.cdiFolders,
     stepProcesses: deps.stepProcesses,
     maxDownloadBytes: deps.maxDownloadBytes,
     unpack,

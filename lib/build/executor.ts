@@ -1,5 +1,7 @@
 /** The only privileged seam of the build engine: running one command in one root file system. */
 
+import type { DeviceAccess } from "../runtime/cdi.ts";
+
 export interface BindMount {
   source: string;
   /** Absolute path inside the root. */
@@ -24,6 +26,8 @@ export interface Step {
   /** All that the server itself may do: no filter of system calls, all devices, all capabilities. */
   insecure?: boolean;
   hostname?: string;
+  /** Nodes, groups and hooks of what RUN --device asks for; its mounts are among `mounts`. */
+  devices?: Pick<DeviceAccess, "nodes" | "hooks" | "gids">;
   /** Processes and threads at once, at most; absent: as many as the host allows. */
   processes?: number;
 }

@@ -36,5 +36,5 @@ export type NamedContext =
   | { kind: "tree"; open(signal: AbortSignal): Promise<OpenTree> };
 
 /** What a build may be allowed that could harm the host; nothing is by default. */
-export const ENTITLEMENTS = ["security.insecure"] as const;
+export const ENTITLEMENTS = ["security.insecure", "device"] as const;
 export type Entitlement = typeof ENTITLEMENTS[number];

@@ -20,6 +20,7 @@ import {
   PLAIN_OUTPUT,
 } from "./export/export.ts";
 import type { Spool } from "./export/spool.ts";
+import { requireDevices } from "./devices.ts";
 import type { Entitlement } from "./inputs.ts";
 import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
@@ -125,7 +126,14 @@ export class OneBuild {
     checkExport(delivery);
     checkAttestations(delivery.attest, delivery.outputs);
     const machine = thisMachine(() => workspace.temporary());
-    for (const plan of plans) await requireRunnable(plan.vertices, dockerfile.file, machine);
+    for (const { vertices } of plans) {
+      await requireRunnable(vertices, dockerfile.file, machine);
+      await requireDevices(vertices, {
+        file: dockerfile.file,
+        allow: this.#allowed(),
+        folders: engine.cdiFolders,
+      });
+    }
     this.#imports = await openImports(noCache ? [] : request.cacheFrom ?? [], {
       images,
       spool: archives,
@@ -153,11 +161,10 @@ export class OneBuild {
     dockerfile: ReturnType<typeof parseDockerfile>,
     platforms: ReturnType<typeof parsePlatforms>,
   ): Promise<BuildPlan[]> {
-    const { images, entitlements = [], request, signal } = this.#parts;
+    const { images, request, signal } = this.#parts;
     const { addHosts, pull, network } = request;
     const contexts = planContexts(request.contexts);
-    const permitted = entitlements;
-    const allow = request.allow?.filter((name) => permitted.includes(name));
+    const allow = this.#allowed();
     const plans: BuildPlan[] = [];
     for (const platform of platforms) {
       const plan = await planBuild({
@@ -178,6 +185,12 @@ export class OneBuild {
       plans.push(plan);
     }
     return plans;
+  }
+
+  /** What was asked for and is permitted. */
+  #allowed(): Entitlement[] {
+    const { entitlements = [], request } = this.#parts;
+    return request.allow?.filter((name) => entitlements.includes(name)) ?? [];
   }
 
   /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */

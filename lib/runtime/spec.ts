@@ -3,6 +3,7 @@
  * what the host cannot grant (limits, capabilities) is reduced and reported, not left to fail.
  */
 import { SvcError } from "../base/errors.ts";
+import type { DeviceNode } from "./device_node.ts";
 import { CAPABILITIES, type HostFacts, UNLIMITED } from "./host_facts.ts";
 import { deviceMounts, type SpecMount } from "./mounts.ts";
 import { defaultSeccomp, type SeccompProfile } from "./seccomp.ts";
@@ -32,16 +33,13 @@ export interface Rlimit {
   hard: number;
 }
 
-export interface SpecDevice {
+export interface Hook {
+  /** Absolute, on the host. */
   path: string;
-  type: "c" | "b";
-  major: number;
-  minor: number;
-  fileMode?: number;
-  uid?: number;
-  gid?: number;
-  /** "rwm" or part of it. */
-  access: string;
+  args?: string[];
+  env?: string[];
+  /** Seconds. */
+  timeout?: number;
 }
 
 export interface RuntimeSpecOptions {
@@ -70,7 +68,9 @@ export interface RuntimeSpecOptions {
   resources?: Resources;
   rlimits?: Rlimit[];
   sysctls?: Record<string, string>;
-  devices?: SpecDevice[];
+  devices?: DeviceNode[];
+  /** Programs of the host around the container's start, by the specification's names. */
+  hooks?: Record<string, Hook[]>;
   terminal?: boolean;
   noNewPrivileges?: boolean;
   /** "default" if absent. */
@@ -305,6 +305,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
         ...(seccomp && { seccomp }),
         ...(!privileged && { maskedPaths: MASKED, readonlyPaths: READ_ONLY }),
       },
+      ...(options.hooks && { hooks: options.hooks }),
       ...(options.annotations && { annotations: options.annotations }),
     },
   };

@@ -42,6 +42,7 @@ export async function openEngine(
     concurrency: 4,
     ...(keepCacheBytes !== undefined && { keepCacheBytes }),
     entitlements,
+    cdiFolders: [`${folder}/cdi`],
     unpack: (image, options) => unpackImage(snapshotter, image, options),
   });
   return {

@@ -47,14 +47,17 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
   const env = step.env.some((entry) => entry.startsWith("HOME="))
     ? step.env
     : [...step.env, `HOME=${user.home}`];
+  const { nodes = [], hooks, gids = [] } = step.devices ?? {};
   const { spec } = runtimeSpec({
     rootfs: step.rootfs,
     args: step.args,
     env,
     cwd: step.workingDir,
     // Its own group is also one of the supplementary ones, as in other engines' containers.
-    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids])] },
+    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids, ...gids])] },
     mounts: mountsOf(step),
+    devices: nodes,
+    ...(hooks && { hooks }),
     ...(step.insecure && { privileged: true }),
     hostname: step.hostname ?? HOSTNAME,
     ...(step.processes !== undefined && limited(step.processes, facts)),

@@ -276,18 +276,7 @@ function needsOf(
   instruction: RunInstruction,
   { allow, file }: FilesystemTools,
 ): Entitlement[] {
-  const { line, security, devices } = instruction;
-  if (devices.length > 0) {
-    throw atLine(
-      file,
-      line,
-      `RUN --device=${
-        devices[0]
-      }: this builder offers no devices to steps; run what needs one in a ` +
-        "container of its own",
-      "unsupported",
-    );
-  }
+  const { line, security } = instruction;
   const needs = ENTITLEMENTS.filter((name) => name === `security.${security}`);
   const missing = needs.find((name) => !allow.includes(name));
   if (missing) {
@@ -300,6 +289,22 @@ function needsOf(
     );
   }
   return needs;
+}
+
+/** `--device=NAME[,required]`. */
+function devicesOf({ line, devices }: RunInstruction, file: string): RunVertex["devices"] {
+  return devices.map((text) => {
+    const device = { name: "", required: false };
+    for (const field of text.split(",")) {
+      const [, key, value] = /^(name|required)(?:=(.*))?$/.exec(field) ?? [];
+      if (key === "required" && /^(true|1|false|0)?$/.test(value ?? "")) {
+        device.required = value === undefined || value === "true" || value === "1";
+      } else if (device.name === "" && key !== "required") device.name = value ?? field;
+      else throw atLine(file, line, `RUN --device=${text}: ${JSON.stringify(field)} is not known`);
+    }
+    if (device.name !== "") return device;
+    throw atLine(file, line, `RUN --device=${text}: the device has no name`);
+  });
 }
 
 export async function planRun(
@@ -325,6 +330,7 @@ export async function planRun(
     user: state.config.User ?? "",
     network: instruction.network === "default" ? tools.network : instruction.network,
     needs,
+    devices: devicesOf(instruction, tools.file),
     hosts: tools.hosts,
     mounts: await planMounts(state, instruction, tools),
     platform: state.platform,

@@ -175,6 +175,8 @@ export interface RunVertex extends VertexBase {
   network: "default" | "none" | "host";
   /** More rights than a step has as a rule; asked of the request and of the server. */
   needs: Entitlement[];
+  /** Devices by the names that CDI files give them; what is not required may be missing. */
+  devices: { name: string; required: boolean }[];
   /** Names and addresses for /etc/hosts. */
   hosts: { name: string; address: string }[];
   mounts: RunMount[];

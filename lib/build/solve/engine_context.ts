@@ -35,6 +35,8 @@ export interface Engine {
   /** Absent: images stand where they are pushed to, and nowhere else. */
   imageStore?: ImageStore;
   unpack: Unpack;
+  /** Folders of CDI files; absent: the usual ones. */
+  cdiFolders?: readonly string[];
   log: Logger;
 }
 

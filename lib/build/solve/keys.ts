@@ -115,5 +115,6 @@ export function runKey(
     mounts,
     [os, architecture, variant ?? ""],
     epoch,
+    ...vertex.devices.map(({ name }) => name),
   );
 }

@@ -1,10 +1,12 @@
 /** RUN: mounts put together, the executor called, traces of mounting taken away. */
 import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
+import { deviceAccess } from "../../runtime/cdi.ts";
 import { tryLstat } from "../../sys/files.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 import { select, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
+import { devicesOf } from "../devices.ts";
 import type { BindMount, Step } from "../executor.ts";
 import {
   isTree,
@@ -47,8 +49,9 @@ class RunStep {
   readonly binds: BindMount[] = [];
   readonly points: MountPoint[] = [...SYSTEM_POINTS];
   readonly tmpfs: { target: string; size?: number }[] = [];
-  /** What secrets and agents put into the environment; no part of the key. */
+  /** What secrets, agents and devices put into the environment; no part of the key. */
   readonly env: string[] = [];
+  devices?: Step["devices"];
   /** Values that may not be seen in the output. */
   readonly secrets: Uint8Array[] = [];
 
@@ -88,6 +91,7 @@ class RunStep {
       else if (mount.type === "ssh") await this.#agent(mount);
     }
     await this.#secrets(this.vertex.mounts.filter((mount) => mount.type === "secret"));
+    await this.#devices();
     const { script } = this.vertex;
     if (script) {
       const folder = this.held.use(await this.engine.workspace.temporary());
@@ -109,6 +113,19 @@ class RunStep {
     const path = `${folder.path}/hosts`;
     await writeOwned(path, await hostsText(hosts), { mode: 0o644, uid: 0, gid: 0 });
     this.#bind(path, HOSTS, true, "file");
+  }
+
+  async #devices(): Promise<void> {
+    if (this.vertex.devices.length === 0) return;
+    const { file } = this.build;
+    const devices = await devicesOf(this.vertex, file, this.engine.cdiFolders);
+    const { env, mounts, ...rest } = await deviceAccess(devices);
+    this.env.push(...env);
+    for (const { source, target, readOnly } of mounts) {
+      const { isDirectory } = await Deno.stat(source);
+      this.#bind(source, target, readOnly, isDirectory ? "directory" : "file");
+    }
+    this.devices = rest;
   }
 
   async #agent(mount: SshMount): Promise<void> {
@@ -234,6 +251,7 @@ export async function runCommand(
     mounts: run.binds,
     tmpfs: run.tmpfs,
     network: vertex.network,
+    ...(run.devices && { devices: run.devices }),
     ...(engine.stepProcesses !== undefined && { processes: engine.stepProcesses }),
     ...(vertex.needs.includes("security.insecure") && { insecure: true }),
   };

@@ -186,10 +186,11 @@ export const INPUT_OPTIONS = [
     key: "allow",
     kind: "list",
     flag: "allow",
-    choices: ["security.insecure"],
+    choices: ["security.insecure", "device"],
     placeholder: "RIGHT",
     help:
-      "Let the Dockerfile use RUN --security=insecure; SVC_BUILD_ENTITLEMENTS has to permit it.",
+      "Let the Dockerfile use RUN --security=insecure, or RUN --device with devices that are not " +
+      "free for every build; SVC_BUILD_ENTITLEMENTS has to permit it.",
     section: "Inputs",
   },
   {

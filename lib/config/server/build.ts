@@ -61,12 +61,13 @@ export const BUILD = [
     key: "buildEntitlements",
     kind: "list",
     env: ["SVC_BUILD_ENTITLEMENTS"],
-    choices: ["security.insecure"],
+    choices: ["security.insecure", "device"],
     defaultText: "none",
     section,
     help:
       "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
-      "all rights of the server, which is root on its host for whoever may build.",
+      "all rights of the server, which is root on its host for whoever may build; device gives RUN " +
+      "--device any device that the host's CDI files describe.",
   },
   {
     key: "buildWorker",
