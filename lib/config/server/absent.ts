@@ -23,7 +23,7 @@ type Row = [
 const off = { default: false };
 
 const TABLES: [section: string, absent: string, rows: Row[]][] = [
-  ["Authentication", "authentication", [
+  ["Authentication", "the caretaker", [
     ["SVC_CLIENT_TOKEN", "string", "Token of the caretaker's Docker-API proxy."],
     ["SVC_CLIENT_TOKEN_SECRET", "string", "Cluster Secret that holds the client token."],
     ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks."],
