@@ -113,6 +113,16 @@ Deno.test("peer keys: kept private, published, and good for their replica alone"
   );
   now += 361_000;
   await refuses(() => check(token), /has expired/);
+  const fresh = (await check(await one.mint(now)))!;
+  assert(fresh.expires! <= now + 30_000, "a key that is withdrawn soon ends what it verified");
+  const blind = new PeerVerifier({
+    keyOf: () => Promise.reject(new Error("down")),
+    now: () => now,
+  });
+  await assert.rejects(
+    async () => await blind.verify(presentedToken(await one.mint(now))),
+    (error) => error instanceof SvcError && error.code === "unavailable",
+  );
   published.delete("replica-1");
   await refuses(async () => await check(await one.mint(now)), /not known/);
   await Deno.writeTextFile(path, "rubbish");

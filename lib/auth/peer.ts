@@ -24,6 +24,9 @@ export const PEER_TOKEN_MS = 300_000;
 const AUDIENCE = "svc-peer";
 const LEEWAY_S = 60;
 
+/** Milliseconds for which a verified token is not looked at again: a key that is withdrawn ends it then. */
+const FRESH_MS = 30_000;
+
 /** The public half, as it is published. */
 export interface PeerPublicKey {
   kty: "EC";
@@ -97,9 +100,20 @@ export class PeerKey {
 }
 
 export interface PeerVerifierOptions {
-  /** The published key of a replica that lives; asked for each token that is not known yet. */
+  /**
+   * The published key of a replica that lives; asked for each token that is not known yet, and now and then
+   * again. Rejects where it cannot be told.
+   */
   keyOf: (replica: string) => Promise<PeerPublicKey | undefined>;
   now?: () => number;
+}
+
+function unknowable(cause: unknown): never {
+  throw new SvcError(
+    "unavailable",
+    "Cannot check the credential: the keys of the other replicas cannot be read",
+    { cause },
+  );
 }
 
 /** Tokens of the other replicas. What is for somebody else is left to the other verifiers. */
@@ -122,7 +136,7 @@ export class PeerVerifier implements Verifier {
       const { payload, protectedHeader } = await jwtVerify(
         text,
         async ({ kid }) => {
-          const jwk = kid === undefined ? undefined : await keyOf(kid);
+          const jwk = kid === undefined ? undefined : await keyOf(kid).catch(unknowable);
           if (!jwk) throw refusedCredential("its replica is not known");
           return await importJWK(jwk as unknown as JWK, "ES256");
         },
@@ -140,7 +154,7 @@ export class PeerVerifier implements Verifier {
       }
       return {
         identity: { subject: payload.sub!, scopes: ["peer"], method: "peer" },
-        expires: (payload.exp! + LEEWAY_S) * 1000,
+        expires: Math.min((payload.exp! + LEEWAY_S) * 1000, now() + FRESH_MS),
       };
     } catch (error) {
       if (error instanceof SvcError) throw error;

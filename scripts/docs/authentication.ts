@@ -118,7 +118,9 @@ is good for an hour, so that a CI job needs no stored secret:
       --data-urlencode "subject_token=$JOB_TOKEN" -d scope=registry:push \\
       https://svc.example/.svc/v1/auth/token
 
-\`scope\` narrows; a scope that scope map or policy does not grant is refused (\`invalid_scope\`).
+\`scope\` narrows; a scope that scope map or policy does not grant is refused (\`invalid_scope\`). What was
+issued is good to its end, also when the key or token that it was issued for is withdrawn meanwhile; a new
+installation secret ends all of them at once.
 
 ## Flight record
 
