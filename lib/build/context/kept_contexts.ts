@@ -149,11 +149,13 @@ export class KeptContexts implements Shelf {
     for (const { id } of oldest) await this.remove(id);
   }
 
-  /** What was refused is not kept. */
+  /**
+   * What was refused is not kept, nor what cannot be written down: the build is none the worse for it,
+   * and a full disk has its space back.
+   */
   async #release(place: Place, kept: KeptTree | undefined, drop: boolean): Promise<void> {
     try {
-      if (kept && !drop) {
-        await kept.save();
+      if (kept && !drop && await kept.save().then(() => true, () => false)) {
         place.size = kept.size;
         place.used = Date.now();
       } else await this.#drop(place);

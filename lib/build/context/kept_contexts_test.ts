@@ -338,6 +338,16 @@ test("of folders that are built from once, the last ones are kept", async (at) =
   );
 });
 
+test("what cannot be written down is not kept, and the build is none the worse for it", async (at) => {
+  {
+    await using _tree = await at.kept.use(new Caller(files()), { signal: at.signal });
+    const [{ id }] = await at.kept.items();
+    await Deno.mkdir(`${at.root}/${id}/state.new`);
+  }
+  assert.deepEqual(await at.kept.items(), []);
+  assert.deepEqual([...Deno.readDirSync(at.root)], []);
+});
+
 const invalid = (error: unknown) => error instanceof SvcError && error.code === "context_invalid";
 
 test("a file that changes while it is read fails the build, and nothing is kept of it", async (at) => {
