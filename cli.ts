@@ -176,7 +176,8 @@ export const COMMANDS: readonly Command[] = [
     summary: "Show what the server's store holds, or check all of it.",
     description:
       "verify reads every blob and checks it against its digest, and that nothing names what is " +
-      "missing; it ends with 1 where something is wrong.",
+      "missing; it ends with 1 where something is wrong. An index one of whose manifests a client " +
+      "deleted is a warning.",
     options: STORAGE_OPTIONS,
     positionals: { min: 1, max: 1, names: "usage or verify" },
     examples: ["svc storage usage", "svc storage verify --quarantine"],

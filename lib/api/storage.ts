@@ -61,6 +61,8 @@ export interface VerifyResult {
   manifests: number;
   tags: number;
   problems: number;
+  /** What clients were free to do and may not have meant. */
+  warnings: number;
   quarantined: number;
   durationMs: number;
 }
@@ -68,7 +70,7 @@ export interface VerifyResult {
 /** A line of the answer of `POST /.svc/v1/storage/verify`. */
 export type VerifyEvent =
   | { type: "progress"; blobs: number; bytes: number }
-  | ({ type: "problem" } & StorageProblem)
+  | ({ type: "problem" | "warning" } & StorageProblem)
   | { type: "result"; result: VerifyResult }
   | { type: "error"; error: Problem };
 

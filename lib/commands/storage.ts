@@ -64,12 +64,13 @@ async function usage(invocation: Call): Promise<number> {
 
 function verifyText(event: Exclude<VerifyEvent, { type: "error" }>): string {
   if (event.type === "progress") return "";
-  if (event.type === "problem") {
-    return `${event.kind} ${event.key}: ${event.message}\n${
-      event.movedTo ? `  moved to ${event.movedTo}\n` : ""
+  if (event.type !== "result") {
+    const { type, kind, key, message, movedTo } = event;
+    return `${type === "warning" ? "warning: " : ""}${kind} ${key}: ${message}\n${
+      movedTo ? `  moved to ${movedTo}\n` : ""
     }`;
   }
-  const { blobs, bytes, manifests, tags, problems, durationMs } = event.result;
+  const { blobs, bytes, manifests, tags, problems, warnings, durationMs } = event.result;
   return `Checked ${blobs} blobs (${formatBytes(bytes)}), ${manifests} manifests and ${tags} ` +
     `tags in ${formatDuration(durationMs)}: ${
       problems === 0
@@ -77,7 +78,7 @@ function verifyText(event: Exclude<VerifyEvent, { type: "error" }>): string {
         : problems === 1
         ? "1 thing is wrong"
         : `${problems} things are wrong`
-    }.\n`;
+    }${warnings > 0 ? `, ${warnings} to look at` : ""}.\n`;
 }
 
 /** Ends with 1 where something is wrong. */

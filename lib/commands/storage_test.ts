@@ -72,6 +72,7 @@ Deno.test("storage verify: problems are named and decide the exit code", async (
     manifests: 1,
     tags: 1,
     problems: 1,
+    warnings: 1,
     quarantined: 1,
     durationMs: 3,
   };
@@ -83,12 +84,30 @@ Deno.test("storage verify: problems are named and decide the exit code", async (
       message: "is rotten",
       movedTo: "quarantine/x",
     },
+    { type: "warning", kind: "manifest", key: "manifests/x", message: "is of no use" },
     { type: "result", result },
   ]);
   const wrong = await svc(["storage", "verify", "--quarantine"], server.url);
   assert.equal(wrong.code, 1);
-  assert.match(wrong.out, /^blob blobs\/x: is rotten\n {2}moved to quarantine\/x\nChecked 2 blobs/);
+  const lines = wrong.out.split("\n");
+  assert.deepEqual(lines.slice(0, 3), [
+    "blob blobs/x: is rotten",
+    "  moved to quarantine/x",
+    "warning: manifest manifests/x: is of no use",
+  ]);
+  assert.match(lines[3], /^Checked 2 blobs .*: 1 thing is wrong, 1 to look at\.$/);
   assert.deepEqual(server.asked, ["POST /.svc/v1/storage/verify?quarantine=true"]);
+});
+
+Deno.test("storage verify: warnings alone are no failure", async () => {
+  const counts = { blobs: 2, bytes: 10, manifests: 1, tags: 1, quarantined: 0, durationMs: 3 };
+  await using server = fakeServer([
+    { type: "warning", kind: "manifest", key: "manifests/x", message: "is of no use" },
+    { type: "result", result: { ...counts, problems: 0, warnings: 1 } },
+  ]);
+  const odd = await svc(["storage", "verify"], server.url);
+  assert.equal(odd.code, 0);
+  assert.match(odd.out, /nothing wrong, 1 to look at\.\n$/);
 });
 
 Deno.test("storage: words that it does not know", async () => {

@@ -1,10 +1,13 @@
 /**
  * Checks everything that the store holds: each blob's bytes against its digest, and that what records,
- * tags and referrer entries name is there. Pushes, deletes and collections may go on meanwhile: what was
+ * tags and referrer entries name is there. An index whose manifest a client deleted is a warning. Pushes, deletes and collections may go on meanwhile: what was
  * found wrong is looked at again before it is reported.
  */
 import type { StorageProblem, VerifyEvent, VerifyResult } from "../api/storage.ts";
+import { SvcError } from "../base/errors.ts";
 import { createDigester, type Digester, isDigest, parseDigest } from "../oci/digest.ts";
+import { parseManifest } from "../oci/manifest.ts";
+import { type Descriptor, MEDIA } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
 import type { Guard } from "./gc/guard.ts";
 import { manifestOfKey } from "./gc/mark.ts";
@@ -25,6 +28,7 @@ import type { CallOptions, ObjectStore } from "./object_store.ts";
 
 /** Bytes hashed between two reports. */
 const REPORT_BYTES = 64 * 1024 * 1024;
+const INDEXES: string[] = [MEDIA.index, MEDIA.dockerList];
 /** Bytes hashed in one piece: no longer than that is the event loop held. */
 const PIECE = 256 * 1024;
 
@@ -47,6 +51,7 @@ class Verification {
     manifests: 0,
     tags: 0,
     problems: 0,
+    warnings: 0,
     quarantined: 0,
     durationMs: 0,
   };
@@ -73,6 +78,10 @@ class Verification {
       for await (const key of this.#keys(prefix)) {
         const message = await check(key);
         if (message) yield this.#problem({ kind, key, message });
+        else if (kind === "manifest") {
+          const message = await this.#dangling(key);
+          if (message) yield this.#warning({ kind, key, message });
+        }
       }
     }
     this.#result.durationMs = Math.round(performance.now() - began);
@@ -91,6 +100,11 @@ class Verification {
     this.#result.problems++;
     if (problem.movedTo !== undefined) this.#result.quarantined++;
     return { type: "problem", ...problem };
+  }
+
+  #warning(problem: StorageProblem): { type: "warning" } & StorageProblem {
+    this.#result.warnings++;
+    return { type: "warning", ...problem };
   }
 
   async *#keys(prefix: string): AsyncGenerator<string> {
@@ -169,6 +183,38 @@ class Verification {
       return `it refers to ${reference}, which is missing`;
     }
     return undefined;
+  }
+
+  /** Clients may delete a manifest that an index names: its bytes stay, and asking for it is answered 404. */
+  async #dangling(key: string): Promise<string | undefined> {
+    const { objects, manifests } = this.parts;
+    const { repository, digest } = manifestOfKey(key);
+    const look = async () => {
+      const record = await manifests.record(repository, digest, this.#call);
+      if (!record || record.sparse || !INDEXES.includes(record.mediaType)) return undefined;
+      for (const named of await this.#namedBy(repository, digest, record)) {
+        const there = await objects.stat(manifestKey(repository, named.digest), this.#call);
+        if (!there) return `it names manifest ${named.digest}, which was deleted`;
+      }
+      return undefined;
+    };
+    return await look() && await look();
+  }
+
+  async #namedBy(
+    repository: string,
+    digest: string,
+    { mediaType }: ManifestRecord,
+  ): Promise<Descriptor[]> {
+    try {
+      const index = await this.parts.manifests.resolve(repository, digest, this.#call);
+      return index ? parseManifest(index.bytes, mediaType).manifests : [];
+    } catch (error) {
+      this.options.signal?.throwIfAborted();
+      // Damaged bytes: the blob's problem, which was told.
+      if (error instanceof SvcError) return [];
+      throw error;
+    }
   }
 
   async #tag(key: string): Promise<string | undefined> {

@@ -156,6 +156,32 @@ for (const exclusive of [true, false]) {
     assert.deepEqual(await problems(false), [["tag", undefined]]);
   });
 
+  test("verify tells of an index whose manifest a client deleted", async () => {
+    const { objects, store } = open({ exclusive });
+    const [one, two] = [smallImage("one", ["1"]), smallImage("two", ["2"])];
+    for (const image of [one, two]) await pushImage(store, "app", image, []);
+    const bytes = index(one, two);
+    await store.publish("app", MEDIA.index, bytes, { tags: ["multi"] });
+    const found = async () =>
+      (await Array.fromAsync(store.upkeep.verify())).filter(({ type }) => type !== "progress");
+    assert.equal((await found()).length, 1);
+    await store.deleteManifest("app", two.digest);
+    for (const _ of ["its layers are there", "and gone"]) {
+      const [warning, end] = await found();
+      assert.equal(warning.type, "warning");
+      assert.equal(warning.type === "warning" && warning.key, manifestKey("app", digestOf(bytes)));
+      assert.match(JSON.stringify(warning), new RegExp(`${two.digest}, which was deleted`));
+      assert.equal(end.type === "result" && end.result.problems, 0);
+      assert.equal(end.type === "result" && end.result.warnings, 1);
+      await store.upkeep.collect({ idleMs: 0 });
+    }
+    await objects.put(blobKey(digestOf(bytes)), encode("rotten"));
+    assert.equal((await found())[0].type, "problem");
+    await objects.put(blobKey(digestOf(bytes)), bytes);
+    await pushImage(store, "app", two, []);
+    assert.equal((await found()).length, 1);
+  });
+
   test("one collection at a time", async () => {
     const { store } = open({ exclusive });
     const first = store.upkeep.collect();
