@@ -22,7 +22,7 @@ export interface PackedLayer {
 const SMALL = 128 * 1024;
 
 /** Blocks of a layer that are under way. */
-const AHEAD = 8;
+const AHEAD = 6;
 
 interface Pending {
   name: string;
@@ -40,7 +40,7 @@ export async function packLayer(
   { known, signal }: { known: KnownBlocks; signal?: AbortSignal },
 ): Promise<PackedLayer> {
   signal?.throwIfAborted();
-  using file = await PackedFile.create(path, packing);
+  await using file = await PackedFile.create(path, packing);
   const key = packingKey(packing);
   const pending: Pending[] = [];
   const next = async () => {

@@ -15,7 +15,7 @@ const DEFLATE_END = [3, 0];
 /** Bytes that are sent to the disk at one go, so that little is left for a sync. */
 const WRITEBACK = 8 << 20;
 
-export class PackedFile implements Disposable {
+export class PackedFile implements AsyncDisposable {
   readonly path: string;
   #compression: Packing["compression"];
   #file: Deno.FsFile;
@@ -23,6 +23,7 @@ export class PackedFile implements Disposable {
   #hash = createHash("sha256");
   #size = 0;
   #sent = 0;
+  #sending: Promise<void> = Promise.resolve();
   #crc = 0;
   #plainSize = 0;
 
@@ -67,8 +68,9 @@ export class PackedFile implements Disposable {
     return { digest: `sha256:${this.#hash.digest("hex")}`, size: this.#size };
   }
 
-  [Symbol.dispose](): void {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#file.close();
+    await this.#sending;
     close(this.#descriptor);
   }
 
@@ -76,8 +78,11 @@ export class PackedFile implements Disposable {
     this.#hash.update(bytes);
     for (let at = 0; at < bytes.length;) at += await this.#file.write(bytes.subarray(at));
     this.#size += bytes.length;
-    if (this.#size - this.#sent < WRITEBACK) return;
-    await startWriteback(this.#descriptor, this.#sent, this.#size - this.#sent);
+    const ready = this.#size - this.#sent;
+    if (ready < WRITEBACK) return;
+    const from = this.#sent;
     this.#sent = this.#size;
+    // A disk that is busy holds up nothing but this.
+    this.#sending = this.#sending.then(() => startWriteback(this.#descriptor, from, ready));
   }
 }

@@ -54,8 +54,17 @@ export function packBlock(
   }
 }
 
-/** A buffer that can be given away whole. */
-const owned = (bytes: Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(bytes);
+/** A buffer that can be given away whole; what the packer had made is given back at once. */
+function owned(packed: Uint8Array): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(packed);
+  // Smaller ones share theirs.
+  const { buffer } = packed;
+  if (buffer instanceof ArrayBuffer && buffer.byteLength > SHARED) buffer.transfer(0);
+  return bytes;
+}
+
+/** Bytes of the buffers that node's own small ones are cut from. */
+const SHARED = 64 * 1024;
 
 /** One block. */
 export interface ToPacker {
