@@ -10,6 +10,7 @@ import type { Shelf } from "./cache/shelf.ts";
 import { SnapshotShelf } from "./cache/snapshots.ts";
 import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
 import { KeptContexts } from "./context/kept_contexts.ts";
+import type { LazyReading } from "./context/lazy_mount.ts";
 import type { Executor } from "./executor.ts";
 import { Spool } from "./export/spool.ts";
 import type { Entitlement } from "./inputs.ts";
@@ -37,6 +38,8 @@ export interface BuilderDeps {
   stepProcesses?: number;
   /** Bytes that one ADD of a URL or a fetched context may have; undefined: any number. */
   maxDownloadBytes?: number;
+  /** How contexts that are read on demand are mounted; default by the kernel, else FUSE. */
+  lazyReading?: LazyReading;
   /** Bytes of cache that are kept when no build needs them; undefined: all. */
   keepCacheBytes?: number;
   /** What requests may ask for with `allow`; default nothing. */
@@ -164,7 +167,10 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
   const removed = await records.sweep();
   if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
-  const contexts = await KeptContexts.open(`${root}/contexts-kept`);
+  const contexts = await KeptContexts.open(`${root}/contexts-kept`, {
+    reading: deps.lazyReading ?? { ways: ["kernel", "fuse"] },
+    log,
+  });
   const cacheMounts = new CacheMounts(`${root}/cache-mounts`);
   await cacheMounts.recover();
   const archives = await Spool.open(`${root}/outputs`);

@@ -3,7 +3,7 @@ import { type ErrorCode, SvcError } from "../base/errors.ts";
 import { loadServerConfig, SERVER_OPTIONS } from "./server_options.ts";
 import { untaggedRetention } from "./server/gc.ts";
 import { ABSENT } from "./server/absent.ts";
-import { buildConcurrency } from "./server/build.ts";
+import { buildConcurrency, lazyReading } from "./server/build.ts";
 
 const option = (variable: string) => SERVER_OPTIONS.find((o) => o.env?.includes(variable));
 
@@ -214,4 +214,17 @@ Deno.test("server options: build concurrency falls back to the number of CPUs", 
     ["3", " 3 ", undefined, "", "0", "-1", "two", "1.5"].map((text) => buildConcurrency(text, 8)),
     [3, 3, 8, 8, 8, 8, 8, 8],
   );
+});
+
+Deno.test("SVC_LAZY_9P: a way, and the size of the kernel's messages", () => {
+  assert.deepEqual(lazyReading("auto"), { ways: ["kernel", "fuse"] });
+  assert.deepEqual(lazyReading("kernel, msize=64Ki"), { ways: ["kernel", "fuse"], msize: 65536 });
+  assert.deepEqual(lazyReading("msize=4096 fuse"), { ways: ["fuse"], msize: 4096 });
+  assert.deepEqual(lazyReading("process"), { ways: [] });
+  for (const wrong of ["kernal", "msize=1", "msize=2Mi", "msize=x"]) {
+    assert.throws(() => loadServerConfig([], { SVC_LAZY_9P: wrong }), (error: Error) => {
+      assert.match(error.message, /SVC_LAZY_9P|size/);
+      return true;
+    }, wrong);
+  }
 });

@@ -7,6 +7,7 @@ import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
 import type { BuildWorker } from "../build/worker.ts";
+import { lazyReading } from "../config/server/build.ts";
 import type { ServerConfig } from "../config/server_options.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { BackendModule } from "../deploy/module.ts";
@@ -66,6 +67,7 @@ export async function openBuilder(
     // Steps wait for networks and disks more than they compute.
     concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
     maxDownloadBytes: config.maxBuildDownloadBytes || undefined,
+    lazyReading: lazyReading(config.lazy9p),
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
     entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),

@@ -12,6 +12,18 @@ import { SystemError } from "./errno.ts";
 const SYMBOLS = {
   mount: { parameters: ["buffer", "buffer", "buffer", "u64", "buffer"], result: "i32" },
   umount2: { parameters: ["buffer", "i32"], result: "i32" },
+  mount_elsewhere: {
+    name: "mount",
+    parameters: ["buffer", "buffer", "buffer", "u64", "buffer"],
+    result: "i32",
+    nonblocking: true,
+  },
+  umount2_elsewhere: {
+    name: "umount2",
+    parameters: ["buffer", "i32"],
+    result: "i32",
+    nonblocking: true,
+  },
   open: { parameters: ["buffer", "i32", "u32"], result: "i32" },
   close: { parameters: ["i32"], result: "i32" },
   read: { parameters: ["i32", "buffer", "usize"], result: "i32" },

@@ -39,6 +39,53 @@ export function mount(
   check(result, errno[0], `mount ${type || "bind"}`, target);
 }
 
+/** Strings of calls in other threads: neither moved nor collected while these last. */
+const held = new Set<readonly Uint8Array<ArrayBuffer>[]>();
+
+async function withStrings(
+  texts: readonly string[],
+  call: (...strings: Uint8Array<ArrayBuffer>[]) => Promise<number>,
+): Promise<boolean> {
+  const strings = texts.map((text) => {
+    const bytes = new TextEncoder().encode(`${text}\0`);
+    const own = new Uint8Array(new ArrayBuffer(bytes.length));
+    own.set(bytes);
+    return own;
+  });
+  held.add(strings);
+  try {
+    return await call(...strings) === 0;
+  } finally {
+    held.delete(strings);
+  }
+}
+
+/**
+ * {@linkcode mount} in another thread: for file systems that this process itself serves, and that it
+ * would wait for. False where the kernel refuses; why is not known.
+ */
+export function mountElsewhere(
+  source: string,
+  target: string,
+  type: string,
+  flags: number,
+  data: string,
+): Promise<boolean> {
+  return withStrings(
+    [source, target, type, data],
+    (...[source, target, type, data]) =>
+      libc().mount_elsewhere(source, target, type, BigInt(flags), data),
+  );
+}
+
+/** Hides the mount at once, in another thread, as {@linkcode mountElsewhere}; false where there is none. */
+export function detachElsewhere(target: string): Promise<boolean> {
+  return withStrings(
+    [target],
+    (path) => libc().umount2_elsewhere(path, UMOUNT_NOFOLLOW | MNT_DETACH),
+  );
+}
+
 /** Makes `source` visible at `target`; `recursive` takes what is mounted below it along. */
 export function bindMount(
   source: string,

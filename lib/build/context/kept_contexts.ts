@@ -11,6 +11,7 @@ import { ensureDir, removeTree } from "../../base/fs.ts";
 import type { CacheItem, Shelf } from "../cache/shelf.ts";
 import type { OpenTree } from "../inputs.ts";
 import { KeptTree } from "./kept_tree.ts";
+import type { LazyOptions } from "./lazy_mount.ts";
 import { readListing, type RemoteTree } from "./remote.ts";
 
 /** Trees that are kept where no ceiling says otherwise: folders that are built from once are many. */
@@ -35,16 +36,18 @@ export interface OpenOptions {
 export class KeptContexts implements Shelf {
   readonly kind = "contexts";
   #root: string;
+  #lazy: LazyOptions;
   #places = new Map<string, Place>();
 
-  private constructor(root: string) {
+  private constructor(root: string, lazy: LazyOptions) {
     this.#root = root;
+    this.#lazy = lazy;
   }
 
   /** `root` is made where it is missing; what is in it is of earlier servers. */
-  static async open(root: string): Promise<KeptContexts> {
+  static async open(root: string, lazy: LazyOptions): Promise<KeptContexts> {
     await ensureDir(root, 0o700);
-    const kept = new KeptContexts(root);
+    const kept = new KeptContexts(root, lazy);
     for await (const { name, isDirectory } of Deno.readDir(root)) {
       if (!isDirectory) {
         await removeTree(`${root}/${name}`);
@@ -100,7 +103,7 @@ export class KeptContexts implements Shelf {
     }
     let failure: unknown;
     const tree = kept.tree(remote, signal, onFetched);
-    const lazy = remote.lazy && remote.open ? kept.lazy(remote, signal) : undefined;
+    const lazy = remote.lazy && remote.open ? kept.lazy(remote, signal, this.#lazy) : undefined;
     const fill = tree.fill!;
     return {
       ...tree,

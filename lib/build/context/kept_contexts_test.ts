@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
+import { silent } from "../../base/log.ts";
 import { KeptContexts } from "./kept_contexts.ts";
 import { listingHash, type RemoteEntry, type RemoteTree } from "./remote.ts";
 import { ignorePatterns } from "../parse/ignore.ts";
 import { contentKey, latestTime, select } from "./tree.ts";
+
+const LAZY = { reading: { ways: [] }, log: silent };
 
 const test = (name: string, fn: (at: Fixture) => Promise<void>) =>
   Deno.test({
@@ -12,7 +15,7 @@ const test = (name: string, fn: (at: Fixture) => Promise<void>) =>
     fn: async () => {
       const root = await Deno.makeTempDir({ prefix: "svc-kept-" });
       try {
-        await fn(new Fixture(root, await KeptContexts.open(root)));
+        await fn(new Fixture(root, await KeptContexts.open(root, LAZY)));
       } finally {
         await Deno.remove(root, { recursive: true });
       }
@@ -133,7 +136,7 @@ test("only what is selected is read, and only what changed is read again", async
   caller.change("a/two", "second");
   assert.equal((await at.build(caller, "a")).a, first.a);
   // A later server finds it as it was left.
-  const later = new Fixture(at.root, await KeptContexts.open(at.root));
+  const later = new Fixture(at.root, await KeptContexts.open(at.root, LAZY));
   caller.taken();
   assert.deepEqual(caller.same, [true, true, false, false]);
   assert.equal((await later.build(caller, "a")).a, first.a);
@@ -278,7 +281,7 @@ test("nothing is believed after a crash in between, or another boot", async (at)
   for (const damage of [undefined, "rubbish", text.replace(/"[0-9a-f-]{36}"/, '"another"')]) {
     if (damage === undefined) await Deno.remove(state);
     else await Deno.writeTextFile(state, damage);
-    const later = new Fixture(at.root, await KeptContexts.open(at.root));
+    const later = new Fixture(at.root, await KeptContexts.open(at.root, LAZY));
     caller.taken();
     await later.build(caller, "a");
     assert.deepEqual(caller.taken(), ["a/one", "a/two"], String(damage));
@@ -307,7 +310,7 @@ test("what was damaged while no server ran is fetched again; what was not is bel
   };
   for (const [what, damage] of Object.entries(damages)) {
     await damage();
-    const later = new Fixture(at.root, await KeptContexts.open(at.root));
+    const later = new Fixture(at.root, await KeptContexts.open(at.root, LAZY));
     caller.taken();
     await later.build(caller, "a");
     const whole = what === "nothing" || what === "a stray file";

@@ -22,7 +22,7 @@ import {
   unlink,
 } from "../../sys/files.ts";
 import { type Kept, KeptContents } from "./kept_contents.ts";
-import { LazyMount } from "./lazy_mount.ts";
+import { LazyMount, type LazyOptions } from "./lazy_mount.ts";
 import { ListedTree, seconds } from "./listed_tree.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { Tree } from "./tree.ts";
@@ -213,8 +213,8 @@ export class KeptTree {
   }
 
   /** The tree as other processes may mount it, contents read from `remote` when they read. */
-  lazy(remote: RemoteTree, signal: AbortSignal): LazyMount {
-    return new LazyMount(`${this.#folder}/mount`, this.#entries, remote, signal);
+  lazy(remote: RemoteTree, signal: AbortSignal, options: LazyOptions): LazyMount {
+    return new LazyMount(`${this.#folder}/mount`, this.#entries, remote, signal, options);
   }
 
   /** Writes down what is here for the next build. */

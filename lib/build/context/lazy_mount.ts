@@ -1,9 +1,31 @@
 /** A remote context as a mount of its own: its listing is here, its contents come as they are read. */
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir } from "../../base/fs.ts";
+import type { Logger } from "../../base/log.ts";
 import { type FuseNode, type FuseTree, hasFuse, mountFuse } from "../../sys/fuse.ts";
+import { mountKernel } from "./kernel_mount.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { LazyTree } from "./tree.ts";
+
+/** How a context that is read on demand is mounted. */
+export type LazyWay = "kernel" | "fuse";
+
+/** SVC_LAZY_9P. */
+export interface LazyReading {
+  /** Tried one after the other; where none works, what a step mounts is fetched before it runs. */
+  ways: readonly LazyWay[];
+  /** Bytes of a 9P message of the kernel's, at most. */
+  msize?: number;
+}
+
+export interface LazyOptions {
+  reading: LazyReading;
+  log: Logger;
+}
+
+/** What this machine refuses is told once. */
+const told = new Set<LazyWay>();
+const NAMES: Record<LazyWay, string> = { kernel: "the kernel's 9P client", fuse: "FUSE" };
 
 class ListedTree implements FuseTree {
   #nodes: { node: FuseNode; entry?: RemoteEntry }[] = [];
@@ -57,6 +79,7 @@ export class LazyMount implements LazyTree, AsyncDisposable {
     readonly entries: ReadonlyMap<string, RemoteEntry>,
     readonly remote: RemoteTree,
     readonly signal: AbortSignal,
+    readonly options: LazyOptions,
   ) {}
 
   stamp(path: string): string {
@@ -69,16 +92,24 @@ export class LazyMount implements LazyTree, AsyncDisposable {
   }
 
   async #mount() {
-    if (!hasFuse()) return undefined;
-    const { path } = this;
+    const { path, options: { reading, log } } = this;
+    const { ways } = reading;
+    if (ways.length === 0) return undefined;
     await ensureDir(path, 0o700);
     const tree = new ListedTree(this.entries.values(), this.remote, this.signal);
-    try {
-      return { path, end: mountFuse(path, tree) };
-    } catch {
-      // Not allowed here: what it would have shown is fetched instead.
-      return undefined;
+    for (const [index, way] of ways.entries()) {
+      const end = way === "kernel"
+        ? await mountKernel(path, tree, reading.msize)
+        : mountedFuse(path, tree);
+      if (end) return { path, end };
+      if (told.has(way)) continue;
+      told.add(way);
+      const next = ways.at(index + 1);
+      log.info(`${NAMES[way]} cannot mount a build context here`, {
+        instead: next ? NAMES[next] : "contents are fetched before a step runs",
+      });
     }
+    return undefined;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -86,5 +117,15 @@ export class LazyMount implements LazyTree, AsyncDisposable {
     if (!mounted) return;
     await mounted.end[Symbol.asyncDispose]();
     await Deno.remove(mounted.path);
+  }
+}
+
+/** Undefined where it is not there or not allowed. */
+function mountedFuse(path: string, tree: FuseTree): AsyncDisposable | undefined {
+  if (!hasFuse()) return undefined;
+  try {
+    return mountFuse(path, tree);
+  } catch {
+    return undefined;
   }
 }

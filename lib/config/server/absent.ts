@@ -48,7 +48,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_BLOCK_READAHEAD", "bytes", "Byte cap of adaptive prefetch."],
   ]],
   ["Build workers", "the remote snapshotter", [
-    ["SVC_LAZY_9P", "string", "Tunes the lazy build context."],
     ["SVC_SNAPSHOTTER_TRACE", "bool", "Traces the remote snapshotter.", off],
   ]],
   ["Companions and egress", "egress and companions", [

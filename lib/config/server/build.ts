@@ -1,5 +1,6 @@
 /** SPEC "Build engine", and the build's share of "Limits". */
-import { notNegative, positive } from "../checks.ts";
+import { parseBytes } from "../../base/bytes.ts";
+import { invalid, notNegative, oneOf, positive } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Build engine";
@@ -90,10 +91,57 @@ export const BUILD = [
     default: false,
     section,
     help:
-      "What RUN mounts of a --build-context folder is read on demand (FUSE), for every build. " +
+      "What RUN mounts of a --build-context folder is read on demand (SVC_LAZY_9P), for every build. " +
       "Otherwise for those that ask for it with --lazy.",
   },
+  {
+    key: "lazy9p",
+    kind: "string",
+    env: ["SVC_LAZY_9P"],
+    default: "auto",
+    section,
+    help:
+      "How contexts that are read on demand are mounted: kernel (its 9P client), fuse, process " +
+      "(not at all: what a step mounts is fetched before it runs), or auto, the first of these " +
+      "that the machine allows. What it refuses is logged, and the next is taken. With " +
+      "msize=BYTES the kernel asks for so much at once: kernel,msize=1Mi.",
+    check: (value, source) => {
+      lazyReading(value, source);
+      return value;
+    },
+  },
 ] as const satisfies readonly AnyOption[];
+
+const LAZY_WAYS = {
+  auto: ["kernel", "fuse"],
+  kernel: ["kernel", "fuse"],
+  fuse: ["fuse"],
+  process: [],
+} as const;
+
+/** What kernels take as the size of a message. */
+const MSIZE = { least: 4096, most: 1 << 20 };
+
+/** SVC_LAZY_9P: one of the ways, and `msize`, with commas or spaces between. Throws `config_invalid`. */
+export function lazyReading(
+  text: string,
+  source = "SVC_LAZY_9P",
+): { ways: readonly ("kernel" | "fuse")[]; msize?: number } {
+  let way: keyof typeof LAZY_WAYS = "auto";
+  let msize: number | undefined;
+  for (const word of text.split(/[\s,]+/).filter(Boolean)) {
+    const size = /^msize=(.+)$/.exec(word)?.[1];
+    if (size === undefined) {
+      way = oneOf(Object.keys(LAZY_WAYS))(word, source) as keyof typeof LAZY_WAYS;
+      continue;
+    }
+    msize = parseBytes(size);
+    if (msize < MSIZE.least || msize > MSIZE.most) {
+      throw invalid(source, `msize=${size} is not between ${MSIZE.least} and ${MSIZE.most}`);
+    }
+  }
+  return { ways: LAZY_WAYS[way], ...msize !== undefined && { msize } };
+}
 
 /** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */
 export function buildConcurrency(text: string | undefined, cpus: number): number {
