@@ -206,22 +206,6 @@ export function bareDetails(
     assert.deepEqual(await names(bare("volumes")), ["data"]);
   });
 
-  test("system calls that reach out are refused, unless it is privileged", async () => {
-    for (const privileged of [false, true]) {
-      await backend().apply(quickSpec("calls", image, { privileged }));
-      try {
-        for (const command of [["unshare", "-m", "true"], ["mount", "-t", "tmpfs", "x", "/srv"]]) {
-          const { code, stderr } = await execute(backend(), "calls", {
-            command: ["busybox", ...command],
-          });
-          assert.equal(code === 0, privileged, `${command}: exit code ${code}: ${stderr}`);
-        }
-      } finally {
-        await backend().delete("calls");
-      }
-    }
-  });
-
   withName("containers on one network know each other by name", "peer-a", async (name) => {
     const networks = ["front"];
     await backend().apply(quickSpec(name, image, { networks }));
@@ -235,42 +219,6 @@ export function bareDetails(
     } finally {
       await backend().delete("peer-b");
     }
-  });
-
-  withName("a network's gateway answers for its containers", "named", async (name) => {
-    const networks = [{ name: "front", internal: true }];
-    await backend().apply(quickSpec(name, image, { networks }));
-    const [{ ip }] = (await backend().status(name))!.instances;
-    const gateway = ip!.replace(/\d+$/, "1");
-    const see = async (...command: string[]) =>
-      (await execute(backend(), name, { command })).stdout;
-    const looked = async (host: string) => {
-      const lines = (await see("busybox", "nslookup", "-type=a", host)).split("\n");
-      const from = lines.findIndex((line) => line.startsWith("Name:"));
-      return from < 0 ? [] : lines.slice(from).join(" ").match(/\d+\.\d+\.\d+\.\d+/g);
-    };
-    const conf = () => see("cat", "/etc/resolv.conf");
-    const named = `nameserver ${gateway}\n`;
-    assert.ok((await conf()).startsWith(named));
-    assert.deepEqual(await looked(name), [ip]);
-    assert.deepEqual(await looked("nowhere"), []);
-    await under.reopen();
-    assert.deepEqual(await looked(`${name}-0`), [ip], "after a restart");
-    // Another resolver has the port.
-    let other: Deno.TcpListener;
-    await under.reopen(() => {
-      other = Deno.listen({ hostname: gateway, port: 53 });
-      return Promise.resolve();
-    });
-    assert.ok(!(await conf()).includes(named));
-    assert.match(
-      await see("busybox", "ping", "-c", "1", "-W", "9", `${name}-0`),
-      /1 packets received/,
-    );
-    other!.close();
-    await backend().apply(quickSpec(name, image, { networks, env: { CHANGED: "1" } }));
-    assert.ok((await conf()).startsWith(named));
-    assert.equal((await looked(name))!.length, 1);
   });
 
   withName("rotation loses no line, and a reader follows through it", "rotate", async (name) => {

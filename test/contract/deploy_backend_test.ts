@@ -10,7 +10,8 @@ import { freeSubnetBase, requireTools } from "../e2e/harness.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { layoutImages } from "../peers/layout_images.ts";
-import { bareDetails } from "./bare_backend.ts";
+import { bareDetails, type BareUnderTest } from "./bare_backend.ts";
+import { bareEdges } from "./bare_edges.ts";
 import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
 
 const { ignore } = requireTools({
@@ -62,13 +63,16 @@ Deno.test({
       };
       const tests: [string, () => Promise<void>][] = [];
       deployBackendContract((title, fn) => tests.push([title, fn]), under);
-      bareDetails((title, fn) => tests.push([title, fn]), {
+      const bare: BareUnderTest = {
         ...under,
         dataDir,
         allowed,
         subnetBase: subnet,
         userBridges: [1, 2].map((index) => bridgeNetwork(subnet, index).bridge),
-      });
+      };
+      bareEdges((title, fn) => tests.push([title, fn]), bare);
+      // Looks at the end for what is left of all of them.
+      bareDetails((title, fn) => tests.push([title, fn]), bare);
       for (const [title, fn] of tests) await t.step(title, fn);
       await backend[Symbol.asyncDispose]();
     } finally {

@@ -244,7 +244,10 @@ class BareBackend implements DeployBackend {
       const deployment = this.#deployments.get(name);
       if (!deployment) return false;
       deployment.record.deleting = true;
-      await deployment.save();
+      // A full disk must not keep from being freed what is on it.
+      await deployment.save().catch((error) =>
+        this.#host.log.warn("a deployment goes without a record of it", { deployment: name, error })
+      );
       await Promise.all(deployment.instances.map(async (instance) => {
         await instance.stop();
         await instance.remove();
@@ -269,7 +272,12 @@ class BareBackend implements DeployBackend {
         if (action !== "start") {
           deployment.transient = "stopping";
           deployment.record.stopped = action === "stop";
-          await deployment.save();
+          try {
+            await deployment.save();
+          } catch (error) {
+            // A stop that cannot be written down is done nevertheless; saving it again says why.
+            if (action === "restart") throw error;
+          }
           await Promise.all(deployment.ready.map((instance) => instance.stop()));
         }
         if (action === "stop") {

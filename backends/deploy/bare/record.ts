@@ -8,6 +8,7 @@ import {
   syncDir,
   writeFileAtomic,
 } from "../../../lib/base/fs.ts";
+import { asSvcError } from "../../../lib/base/errors.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { PublishedPort } from "../../../lib/api/deployment.ts";
 import type { ContainerPlan } from "../../../lib/deploy/container_config.ts";
@@ -95,10 +96,14 @@ export class RecordStore {
 
   /** Durable when it resolves. */
   async save(record: DeploymentRecord): Promise<void> {
-    await ensureDir(this.root, 0o700);
-    await writeFileAtomic(join(this.root, `${record.name}.json`), JSON.stringify(record), {
-      mode: 0o600,
-    });
+    try {
+      await ensureDir(this.root, 0o700);
+      await writeFileAtomic(join(this.root, `${record.name}.json`), JSON.stringify(record), {
+        mode: 0o600,
+      });
+    } catch (error) {
+      throw asSvcError(error, `Cannot put deployment ${record.name} on record`);
+    }
   }
 
   async remove(name: string): Promise<void> {
