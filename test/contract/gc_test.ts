@@ -218,6 +218,60 @@ Deno.test("gc: a blob that a dead collector condemned is copied, and served from
   await assertImage(store, "app", image, "v2");
 });
 
+Deno.test("gc: a dead collector's condemnation goes once it was seen for long enough", async () => {
+  const objects = openMemStore();
+  let now = 0;
+  const open = () => {
+    const wrapped = wrapStore(objects, { exclusive: false });
+    return createContentStore(wrapped, { log: silent, patienceMs: 20, now: () => now });
+  };
+  const store = open();
+  const image = smallImage("x", ["layer"]);
+  const keys = [manifestKey("app", image.digest)];
+  await objects.put("condemned/of-the-dead", encode(JSON.stringify({ keys })));
+  // Nobody can make a copy of a record.
+  await assert.rejects(pushImage(store, "app", image, ["v1"]), { code: "unavailable" });
+  const collect = async (of = store) => {
+    await objects.put(blobKey(digestOf(encode(`${now}`))), encode(`${now}`));
+    await of.upkeep.collect({ idleMs: 0 });
+    return await objects.stat("condemned/of-the-dead") === undefined;
+  };
+  now += 59 * 60_000;
+  assert.equal(await collect(), false);
+  now += 60_000;
+  // What one process has seen is no other's knowledge.
+  assert.equal(await collect(open()), false);
+  assert.equal(await collect(), true);
+  await pushImage(store, "app", image, ["v1"]);
+  await assertImage(store, "app", image, "v1");
+});
+
+Deno.test("gc: a collector that was taken for dead deletes nothing more", async () => {
+  const objects = openMemStore();
+  const garbage = encode("garbage");
+  let ended = false;
+  const store = createContentStore(
+    wrapStore(objects, {
+      exclusive: false,
+      before: async ({ name, key }) => {
+        // r4 is over: the next is r5.
+        if (name !== "list" || key !== "manifests/" || ended) return;
+        for await (const entry of objects.list("condemned/")) {
+          if (!("key" in entry)) continue;
+          ended = true;
+          await objects.delete(entry.key);
+        }
+      },
+    }),
+    { log: silent },
+  );
+  await objects.put(blobKey(digestOf(garbage)), garbage);
+  await assert.rejects(store.upkeep.collect({ idleMs: 0 }), { code: "conflict" });
+  assert.ok(ended);
+  assert.ok(await objects.stat(blobKey(digestOf(garbage))));
+  assert.equal((await store.upkeep.collect({ idleMs: 0 })).blobsDeleted, 1);
+});
+
 Deno.test("gc: a publication of a dead process is given up once it was seen for long enough", async () => {
   const objects = openMemStore();
   let now = 0;

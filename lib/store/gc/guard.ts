@@ -60,8 +60,10 @@
  * Clocks: no two are compared. A lease's claim is old by the times that the store itself wrote down. A
  * publication's is given up by observation: a remover that has seen the same claim stand there for
  * {@linkcode INTENT_MS} of its own steady clock. Neither matters to an acknowledged push, as above. A
- * condemnation is taken away by others after {@linkcode RETIRE_MS} by the store's clock; its writer has by
- * then stopped deleting for long by its own ({@linkcode FENCE_MS}, counted from r2), and a service refuses
+ * condemnation is taken away by a remover that has seen it stand there for {@linkcode DEAD_MS} of its
+ * steady clock, or after {@linkcode RETIRE_MS} by the store's. Its writer has by then stopped deleting for
+ * long by its own ({@linkcode FENCE_MS}, counted from r2); where its clock stood still with its machine, it
+ * looks, before each few deletions of r5, whether its condemnation is still there; and a service refuses
  * requests which were signed a quarter of an hour ago.
  */
 import type { Digest } from "../../oci/types.ts";
@@ -73,7 +75,9 @@ export const IDLE_MS = 3_600_000;
 export const FENCE_MS = 5 * 60_000;
 /** A publication whose claim a remover saw stand there for so long is taken as given up. */
 export const INTENT_MS = 5 * 60_000;
-/** Condemnations of dead processes, and leases that nobody needs, go after this. */
+/** A condemnation that a remover saw stand there for so long is a dead remover's. */
+export const DEAD_MS = 60 * 60_000;
+/** Condemnations of dead processes that nobody saw, and leases that nobody needs, go after this. */
 export const RETIRE_MS = 24 * 3_600_000;
 
 export interface PublishStep {

@@ -6,6 +6,7 @@ import type { BlobPlaces } from "../blob_places.ts";
 import { blobKey, CLAIMS, CONDEMNED, digestOfKey } from "../keys.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import {
+  DEAD_MS,
   FENCE_MS,
   type Guard,
   IDLE_MS,
@@ -18,6 +19,7 @@ import {
 import { LeaseClaim } from "./lease_claim.ts";
 import { type Lease, LeaseTable } from "./lease_table.ts";
 import { type Note, Notes } from "./notes.ts";
+import { pause } from "./pause.ts";
 
 /** How long somebody else's removal is waited for before its blobs are copied. Costs time, not safety. */
 const PATIENCE_MS = 4_000;
@@ -48,20 +50,6 @@ class ClaimLost extends SvcError {
       { help: "push again" },
     );
   }
-}
-
-function pause(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal!.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", abort, { once: true });
-  });
 }
 
 /** What a holder claims for a key that a remover condemns: a blob is claimed by its first place. */
@@ -184,7 +172,7 @@ export class SharedGuard implements Guard {
         throw new SvcError(
           "unavailable",
           `Cannot use ${key}: a collection that did not end may still remove it`,
-          { help: "try again; after a day the collection is taken to have ended" },
+          { help: "try again; a collection is taken to have ended after an hour" },
         );
       }
     }
@@ -337,10 +325,7 @@ export class SharedGuard implements Guard {
     const name = await this.#condemned.write({ keys }, call);
     let unsure = false;
     try {
-      const now = await this.#condemned.written(name, call);
-      if (!now) {
-        throw new SvcError("conflict", "Cannot collect garbage: another collection ended it");
-      }
+      const now = await this.#stillCondemned(name, call);
       await this.#retire(now, call);
       const { idleMs } = options;
       const intentMs = Math.min(idleMs, INTENT_MS);
@@ -353,6 +338,7 @@ export class SharedGuard implements Guard {
         if (performance.now() - begun > FENCE_MS) {
           throw new SvcError("timeout", "Cannot go on collecting garbage: the store is too slow");
         }
+        await this.#stillCondemned(name, call);
         const chunk = doomed.slice(at, at + CHUNK);
         await options.remove(chunk).catch((error) => {
           unsure = true;
@@ -365,10 +351,19 @@ export class SharedGuard implements Guard {
     }
   }
 
+  /** When it was written. Throws `conflict` where somebody took this remover for dead. */
+  async #stillCondemned(name: string, call: CallOptions): Promise<Date> {
+    const written = await this.#condemned.written(name, call);
+    if (written) return written;
+    throw new SvcError("conflict", "Cannot collect garbage: another collection ended it");
+  }
+
   /** Condemnations of dead removers go. */
   async #retire(now: Date, call: CallOptions): Promise<void> {
-    for (const { name, modified } of await this.#condemned.all(call)) {
-      if (now.getTime() - modified.getTime() > RETIRE_MS) await this.#condemned.remove(name, call);
+    for (const { name, modified, seen } of await this.#condemned.all(call)) {
+      const dead = this.#now() - seen >= DEAD_MS ||
+        now.getTime() - modified.getTime() > RETIRE_MS;
+      if (dead) await this.#condemned.remove(name, call);
     }
   }
 
