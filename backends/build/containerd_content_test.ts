@@ -296,6 +296,9 @@ contentTest("an image stays whole while it has a name, and no longer", async (fi
     await sink.putManifest("", MEDIA.manifest, manifest, [name]);
     return digestOf(manifest);
   };
+  const find = (bytes: Uint8Array) =>
+    imageStore.find({ digest: digestOf(bytes), size: bytes.length });
+  assert.equal(await find(young), undefined);
   const there = async (...blobs: (Uint8Array | Digest)[]) => {
     const found = blobs.map((blob) =>
       content.info(typeof blob === "string" ? blob : digestOf(blob))
@@ -310,12 +313,40 @@ contentTest("an image stays whole while it has a name, and no longer", async (fi
   await collect();
   assert.deepEqual(await there(first, old), [false, false]);
   assert.deepEqual(await there(second, config, shared, young), [true, true, true, true]);
+  assert.deepEqual(await text((await find(young))!), young);
   const { images } = await client.call(Images.list, {}, "Cannot list images");
   assert.deepEqual(
     images.map(({ name, target }) => [name, target.digest, target.mediaType]),
     [[name, second, MEDIA.manifest]],
   );
 });
+
+contentTest(
+  "a containerd that is killed keeps what it had of a write",
+  async ({ content, write }) => {
+    const bytes = bytesOf(3_500_000);
+    const descriptor = { digest: digestOf(bytes), size: bytes.length };
+    let at = 0;
+    const source = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        // Each piece is acknowledged before the next is asked for.
+        if (at === 2 << 20) await peer.kill9();
+        controller.enqueue(bytes.slice(at, at += 1 << 20));
+      },
+    }, { highWaterMark: 0 });
+    const killed = write(descriptor, { open: () => Promise.resolve(source), ranges: true });
+    await assert.rejects(killed, { code: "unavailable" });
+    await peer.start();
+    const asked: number[] = [];
+    const open = (from: number) => {
+      asked.push(from);
+      return streamOf(bytes.slice(from));
+    };
+    await write(descriptor, { open, ranges: true });
+    assert.deepEqual(asked, [2 << 20]);
+    assert.deepEqual(await text(await content.body(descriptor)), bytes);
+  },
+);
 
 contentTest(
   "what a crash left half put goes at the next start",

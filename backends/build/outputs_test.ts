@@ -1,10 +1,11 @@
 /** What a build can give besides an image in the registry, read by other tools. */
 import assert from "node:assert/strict";
+import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { parseOutput } from "../../lib/api/build_output.ts";
 import type { BuildResult } from "../../lib/api/build.ts";
 import type { Index, Manifest } from "../../lib/oci/types.ts";
 import { writeBaseLayout } from "../../test/peers/base_image.ts";
-import { build } from "../../test/contract/builder_fixture.ts";
+import { build, MemoryImages } from "../../test/contract/builder_fixture.ts";
 import { type EngineFixture, openNewEngine } from "../../test/contract/engine_fixture.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
 
@@ -206,4 +207,41 @@ test("several platforms: an index; annotations go where they are told", async (f
     { code: "unsupported", message: /Dockerfile:3: RUN true: programs for linux\/s390x/ },
   );
   assert.deepEqual(seen, ["context"], "nothing ran");
+});
+
+Deno.test({
+  name:
+    "outputs: the worker's own store has images too, unless told otherwise, and gives layers back",
+  ignore,
+  fn: async () => {
+    const store = new MemoryImages();
+    const found: string[] = [];
+    await using fixture = await openNewEngine([], {
+      open: () => Promise.resolve(Object.assign(store, { [Symbol.asyncDispose]: async () => {} })),
+      find: async ({ digest }) => {
+        const body = await store.get("", digest);
+        if (body) found.push(digest);
+        return body;
+      },
+    });
+    const files = { Dockerfile: "FROM base\nRUN echo stored > /file\n" };
+    const spec = (text: string) => [parseOutput(text)];
+    await build(fixture.builder, files, { outputs: spec("type=image,store=false") });
+    assert.equal(store.manifests.size, 0);
+    const { result } = await build(fixture.builder, files, {
+      outputs: spec("type=image,push=false"),
+    });
+    assert.deepEqual([...store.manifests.keys()], [`@${result.digest}`, ":result:latest"]);
+    // A registry that has lost it gets it from the store: nothing is packed again.
+    const { manifest } = await fixture.images.image("result");
+    const { digest } = manifest.layers.at(-1)!;
+    const bytes = fixture.images.blobs.get(digest);
+    fixture.images.blobs.delete(digest);
+    found.length = 0;
+    await build(fixture.builder, files);
+    assert.deepEqual(found, [digest]);
+    assert.deepEqual(fixture.images.blobs.get(digest), bytes);
+    await fixture.assertClean();
+    closeIdleWorkers();
+  },
 });

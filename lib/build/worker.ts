@@ -1,6 +1,7 @@
 /** What a build worker gives: where steps run, where their snapshots are, and where images are. */
-import type { ImageSink } from "../oci/image.ts";
+import type { BlobBody, ImageSink } from "../oci/image.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
+import type { Descriptor } from "../oci/types.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { Shelf } from "./cache/shelf.ts";
 import type { Executor } from "./executor.ts";
@@ -12,6 +13,11 @@ export interface ImageStore {
    * this is disposed of, and afterwards what a name leads to is.
    */
   open(): Promise<ImageSink & AsyncDisposable>;
+  /** A blob of an image that is there still; undefined: there is none. */
+  find(
+    descriptor: Pick<Descriptor, "digest" | "size">,
+    signal?: AbortSignal,
+  ): Promise<BlobBody | undefined>;
 }
 
 export interface BuildWorker extends AsyncDisposable {

@@ -1,5 +1,5 @@
 /** Images in containerd's own store, where `ctr` and whatever else uses containerd finds them. */
-import type { ImageSink, ReadOptions } from "../oci/image.ts";
+import type { BlobBody, ImageSink, ReadOptions } from "../oci/image.ts";
 import { digestOf } from "../oci/digest.ts";
 import type { Descriptor, Digest, Index, Manifest } from "../oci/types.ts";
 import { SvcError } from "../base/errors.ts";
@@ -132,6 +132,16 @@ export class ContainerdImages {
     const labels = { ...ownerLabels(owner), [GC_EXPIRE]: expire };
     await client.call(Leases.create, { id, labels }, "Cannot make a lease");
     return new Sink(this.#options, id);
+  }
+
+  /** A blob that is there; it may go when nothing needs it. */
+  async find(
+    { digest }: Pick<Descriptor, "digest">,
+    signal?: AbortSignal,
+  ): Promise<BlobBody | undefined> {
+    const { content } = this.#options;
+    const info = await content.info(digest, { signal });
+    return info && await content.body({ digest, size: info.size }, { signal });
   }
 
   /** Ends the leases that a crash left. Only safe while nothing is put. */

@@ -4,6 +4,7 @@ import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
 import type { Entitlement } from "../../lib/build/inputs.ts";
+import type { ImageStore } from "../../lib/build/worker.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";
 import type { Snapshotter } from "../../lib/snapshot/snapshotter.ts";
@@ -25,6 +26,7 @@ export async function openEngine(
   images?: BuilderFixture["images"],
   keepCacheBytes?: number,
   entitlements?: Entitlement[],
+  imageStore?: ImageStore,
 ): Promise<EngineFixture> {
   const known = images ?? await imagesWithBase(folder);
   const runtime = await createRuntime({ binary: "runc", root: `${folder}/state` });
@@ -42,6 +44,7 @@ export async function openEngine(
     concurrency: 4,
     ...(keepCacheBytes !== undefined && { keepCacheBytes }),
     entitlements,
+    imageStore,
     cdiFolders: [`${folder}/cdi`],
     unpack: (image, options) => unpackImage(snapshotter, image, options),
   });
@@ -70,10 +73,14 @@ export async function openEngine(
   };
 }
 
-export const openNewEngine = async (entitlements?: Entitlement[]): Promise<EngineFixture> =>
+export const openNewEngine = async (
+  entitlements?: Entitlement[],
+  imageStore?: ImageStore,
+): Promise<EngineFixture> =>
   await openEngine(
     await Deno.makeTempDir({ prefix: "svc-build-" }),
     undefined,
     undefined,
     entitlements,
+    imageStore,
   );

@@ -7,6 +7,7 @@ export interface ContainerdPeer extends AsyncDisposable {
   /** Path of its socket. */
   readonly address: string;
   stop(): Promise<void>;
+  kill9(): Promise<void>;
   start(): Promise<void>;
 }
 
@@ -37,6 +38,10 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     const timer = setTimeout(() => ended || process!.kill("SIGKILL"), 60_000);
     await status;
     clearTimeout(timer);
+  };
+  const kill9 = async () => {
+    process!.kill("SIGKILL");
+    await status;
   };
   const start = async () => {
     process = new Deno.Command("sh", {
@@ -69,7 +74,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     await stop();
     await endShims(address);
   };
-  return { address, stop, start, [Symbol.asyncDispose]: dispose };
+  return { address, stop, kill9, start, [Symbol.asyncDispose]: dispose };
 }
 
 /** Containers outlive containerd: what a failed test left running ends here. */

@@ -173,10 +173,9 @@ class Exporter {
     if (!output.push && !stored) return [];
     const wanted = namesOf(output, this.#request);
     const { targets, names } = targetsOf(images, wanted, output.byDigest);
-    if (stored && names.length > 0) {
-      await using sink = await imageStore.open();
-      await pushImage(image, { sink, repository: "", tags: names }, { onProgress, signal });
-    }
+    // Open until all is pushed: what is there already may be read from there.
+    await using sink = stored && names.length > 0 ? await imageStore.open() : undefined;
+    if (sink) await pushImage(image, { sink, repository: "", tags: names }, { onProgress, signal });
     if (!output.push) return [];
     for (const target of targets) await pushImage(image, target, { onProgress, signal });
     return names;

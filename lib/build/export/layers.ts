@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { decompress } from "../../oci/compression.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
-import { type Digest, MEDIA } from "../../oci/types.ts";
+import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
 import { type ArchivePart, blocksOf } from "../../oci/tar_blocks.ts";
 import { diffBlocks } from "../../snapshot/tree_jobs.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
@@ -75,7 +75,9 @@ export class Layers {
       const { descriptor, diffID } = known;
       if (foreign) return { descriptor, diffID, open: foreign.open };
       const file = () => this.#repacked(outcome, packing, known);
-      return { descriptor, diffID, file, open: async () => await opened(await file()) };
+      const open = async (signal: AbortSignal) =>
+        await this.#stored(descriptor, signal) ?? await opened(await file());
+      return { descriptor, diffID, file, open };
     });
   }
 
@@ -141,6 +143,22 @@ export class Layers {
     const blob = { descriptor, diffID };
     await this.#engine.records.setBlob(outcome.key, snapshot, packingKey(packing), blob);
     return packed;
+  }
+
+  /** What an earlier build put into the worker's own store. */
+  async #stored(
+    descriptor: Descriptor,
+    signal: AbortSignal,
+  ): Promise<ReadableStream<Uint8Array> | undefined> {
+    const body = await this.#engine.imageStore?.find(descriptor, signal);
+    if (!body?.file) return body?.stream();
+    try {
+      return await opened(body.file.path);
+    } catch (error) {
+      // It went in this moment.
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
   }
 
   /** The same snapshot packs to the same bytes. */
