@@ -20,10 +20,13 @@ export interface IssueOptions {
 }
 
 export interface Authority extends Pair {
-  /** Issues `folder/NAME.pem` and `.key`. */
-  issue(name: string, options?: IssueOptions): Promise<Pair>;
+  /** Issues `folder/NAME.pem` and `.key`; what that signs in turn is nothing to trust. */
+  issue(name: string, options?: IssueOptions): Promise<Authority>;
   /** An authority under this one. */
-  subordinate(name: string): Promise<Authority>;
+  subordinate(
+    name: string,
+    options?: Pick<IssueOptions, "notBefore" | "notAfter">,
+  ): Promise<Authority>;
 }
 
 const DAYS = "30";
@@ -94,20 +97,25 @@ function authorityOf(folder: string, name: string): Authority {
       await sign(leaf, {
         subject,
         extensions: [`subjectAltName=${names.join(",")}`, `extendedKeyUsage=${usage}`],
-        dates: [
-          ...notBefore ? ["-startdate", notBefore] : [],
-          ...notAfter ? ["-enddate", notAfter] : [],
-        ],
+        dates: datesOf({ notBefore, notAfter }),
       });
-      return pairOf(folder, leaf);
+      return authorityOf(folder, leaf);
     },
-    async subordinate(leaf) {
+    async subordinate(leaf, dates = {}) {
       await sign(leaf, {
         extensions: ["basicConstraints=critical,CA:true", "keyUsage=keyCertSign"],
+        dates: datesOf(dates),
       });
       return authorityOf(folder, leaf);
     },
   };
+}
+
+function datesOf({ notBefore, notAfter }: Pick<IssueOptions, "notBefore" | "notAfter">): string[] {
+  return [
+    ...notBefore ? ["-startdate", notBefore] : [],
+    ...notAfter ? ["-enddate", notAfter] : [],
+  ];
 }
 
 const LOOPBACK = ["DNS:localhost", "IP:127.0.0.1"];

@@ -168,6 +168,14 @@ Deno.test("auth: sessions with SSH keys, enrolled by whoever may", async () => {
   assert.equal(await server.status("GET", `${AUTH}/keys`), 401);
   assert.equal(await server.status("DELETE", path, { token }), 204);
   assert.equal(await server.status("GET", INFO, { token: mine.token }), 401);
+  // Sessions of a key are for its name and its scopes of now.
+  for (const change of [{ name: "somebody" }, { scope: "registry:pull" }, {}]) {
+    const body = JSON.stringify({ publicKey: `${worker.line} worker`, ...change });
+    assert.equal(await server.status("POST", `${AUTH}/keys`, { token, body }), 201);
+    const good = Object.keys(change).length === 0;
+    assert.equal(await server.status("GET", INFO, { token: mine.token }), good ? 200 : 401);
+    assert.equal(await server.status("DELETE", path, { token }), 204);
+  }
   assert.equal(
     await server.status("DELETE", `${AUTH}/keys/${encodeURIComponent(fingerprint(admin))}`, {
       token,

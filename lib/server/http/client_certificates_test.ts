@@ -180,34 +180,90 @@ Deno.test(
   },
 );
 
+/** A connection as the TLS layer shows it. */
+async function socketWith(
+  paths: string[],
+  { authorized = true, resumed = false } = {},
+): Promise<{ socket: TLSSocket; asked: () => number }> {
+  const chain = await Promise.all(
+    paths.map(async (path) => new X509Certificate(await Deno.readTextFile(path)).raw),
+  );
+  const presented = chain.reduceRight<object | undefined>(
+    (issuerCertificate, raw) => ({ raw, issuerCertificate, subject: { CN: "alice" } }),
+    undefined,
+  );
+  let asked = 0;
+  const socket = {
+    authorized,
+    isSessionReused: () => resumed,
+    getPeerCertificate: () => (asked++, presented),
+  };
+  return { socket: socket as unknown as TLSSocket, asked: () => asked };
+}
+
 Deno.test("client certificates: they end in the middle of a connection", options, async () => {
   const folder = await Deno.makeTempDir();
   try {
     const ca = await makeAuthority(folder, "ca");
     const { cert } = await ca.issue("alice");
-    const { raw, validTo } = new X509Certificate(await Deno.readTextFile(cert));
+    const { validTo } = new X509Certificate(await Deno.readTextFile(cert));
     let now = Date.now();
-    let asked = 0;
-    const socket = (authorized: boolean, resumed: boolean) =>
-      ({
-        authorized,
-        isSessionReused: () => resumed,
-        getPeerCertificate: () => (asked++, { raw, subject: { CN: "alice" } }),
-      }) as unknown as TLSSocket;
     const certificates = new ClientCertificates(await Deno.readTextFile(ca.cert), () => now);
-    const unknown = certificates.examine(socket(true, true));
+    const resumed = await socketWith([cert], { resumed: true });
+    const unknown = certificates.examine(resumed.socket);
     assert.match(unknown.certificate!.refused!, /when the session began/);
-    const refused = certificates.examine(socket(false, false));
-    assert.match(refused.certificate!.refused!, /not one for clients/);
-    const one = socket(true, false);
-    const found = certificates.examine(one);
+    const refused = await socketWith([cert], { authorized: false });
+    assert.match(
+      certificates.examine(refused.socket).certificate!.refused!,
+      /not one for clients/,
+    );
+    const { socket, asked } = await socketWith([cert]);
+    const found = certificates.examine(socket);
     assert.deepEqual(found.certificate, { commonName: "alice" });
-    asked = 0;
-    assert.equal(certificates.examine(one, found), found);
-    assert.equal(asked, 0);
+    assert.equal(certificates.examine(socket, found), found);
+    assert.equal(asked(), 1);
+    assert.deepEqual(certificates.examine(resumed.socket).certificate, { commonName: "alice" });
     now = Date.parse(validTo);
-    assert.match(certificates.examine(one, found).certificate!.refused!, /has expired/);
+    assert.match(certificates.examine(socket, found).certificate!.refused!, /has expired/);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
 });
+
+Deno.test(
+  "client certificates: the whole chain counts, whatever the TLS layer says",
+  options,
+  async () => {
+    const folder = await Deno.makeTempDir();
+    const elsewhere = await Deno.makeTempDir();
+    try {
+      const ca = await makeAuthority(folder, "ca");
+      const alice = await ca.issue("alice");
+      const day = 86_400_000;
+      const end = new Date(Math.floor(Date.now() / 1000) * 1000 + day);
+      const notAfter = end.toISOString().replace(/[-:T]|\.\d+/g, "");
+      const short = await ca.subordinate("short", { notAfter });
+      const below = await short.issue("below");
+      const byAlice = await alice.issue("mallory");
+      // The name of an authority is not its key.
+      const own = await makeAuthority(elsewhere, "ca").then(({ issue }) => issue("alice"));
+      const bundle = await Deno.readTextFile(ca.cert);
+      const look = async (paths: string[], now = Date.now()) => {
+        const { socket } = await socketWith(paths);
+        return new ClientCertificates(bundle, () => now).examine(socket);
+      };
+      const good = await look([below.cert, short.cert]);
+      assert.deepEqual(good.certificate, { commonName: "alice" });
+      assert.equal(good.until, end.getTime());
+      const late = await look([below.cert, short.cert], end.getTime() + day);
+      assert.match(late.certificate!.refused!, /its authority has expired/);
+      const none = /none of the server's authorities/;
+      for (const paths of [[own.cert], [below.cert], [byAlice.cert, alice.cert]]) {
+        assert.match((await look(paths)).certificate!.refused!, none, paths.join());
+      }
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+      await Deno.remove(elsewhere, { recursive: true });
+    }
+  },
+);
