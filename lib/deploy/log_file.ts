@@ -178,13 +178,17 @@ export async function* readLog(
   const assembler = new Assembler(instance);
   const wanted = (frame: LogFrame) => Date.parse(frame.time) >= since;
   let reader = await LineReader.open(path);
+  // Between the two steps of a rotation the writer is still in the file that was moved.
+  if (!reader && follow) reader = await LineReader.open(`${path}.1`);
   try {
     if (tail !== undefined) {
       const frames = reader ? await lastFrames(reader, instance, tail, !follow) : [];
       const older = frames.length < tail ? await LineReader.open(`${path}.1`) : undefined;
       if (older) {
         try {
-          frames.unshift(...await lastFrames(older, instance, tail - frames.length, false));
+          // Rotated between the two openings: it has been read.
+          const more = older.inode === reader?.inode ? 0 : tail - frames.length;
+          frames.unshift(...more > 0 ? await lastFrames(older, instance, more, false) : []);
         } finally {
           older.close();
         }

@@ -31,7 +31,7 @@ Deno.test("--secret: from a file, a variable, or what has the id's name", async 
     const bad: [string, RegExp][] = [
       ["src=x", /it has no id/],
       ["id=a/b,src=x", /it has no id/],
-      ["id=x,src=/nonexistent", /secret x \/nonexistent: there is no such file/],
+      [`id=x,src=${folder}/none`, /secret x \S+\/none: there is no such file/],
       ["id=nonexistent-file", /there is no such file/],
       [`id=x,src=${folder}`, /is a directory/],
       ["id=x,env=NONE", /the variable NONE is not set/],
@@ -60,7 +60,7 @@ Deno.test({
       }
       assert.throws(() => agentsOf(["default"], {}), refused(/SSH_AUTH_SOCK is not set/));
       assert.throws(() => agentsOf([`x=${folder}`], {}), refused(/is not an agent's socket/));
-      assert.throws(() => agentsOf(["x=/nonexistent"], {}), refused(/there is no such file/));
+      assert.throws(() => agentsOf([`x=${folder}/none`], {}), refused(/there is no such file/));
       assert.throws(() => agentsOf(["=x"], {}), refused(/it has no id/));
     });
   },
@@ -86,7 +86,7 @@ Deno.test("--build-context: folders stay here, the rest is the server's", async 
       ["name", /expected NAME=PATH/],
       ["=x", /expected NAME=PATH/],
       ["name=", /expected NAME=PATH/],
-      ["name=/nonexistent", /there is no such file/],
+      [`name=${folder}/none`, /there is no such file/],
       [`name=${file}`, /is not a directory/],
       ["name=oci-layout://x", /oci-layout is no kind of context/],
     ];
