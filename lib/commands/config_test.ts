@@ -76,7 +76,10 @@ Deno.test("config set-context keeps comments, order and what it does not name", 
   // What would not be valid is not written.
   const bad = await at.config(["set-context", "prod", "--tls-client-cert", "c.pem"]);
   assert.equal(bad.code, 2);
-  assert.match(bad.stderr, /contexts\.prod\.tls\.client-key: missing; client-cert needs it/);
+  assert.match(
+    bad.stderr,
+    /Cannot write .*: contexts\.prod\.tls\.client-key: missing; client-cert needs it\n {2}nothing was/,
+  );
   assert.match(
     await Deno.readTextFile(at.file),
     /^# mine\ncontexts:\n {2}# the big one\n {2}prod:\n {4}token: new/,

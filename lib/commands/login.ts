@@ -40,11 +40,17 @@ async function wanted(invocation: LoginInvocation): Promise<Partial<Context> | u
   return { token };
 }
 
-/** The registry's name in image names. */
-export async function registryHost({ client, target }: Connection): Promise<string> {
-  if (target.registryHost) return target.registryHost;
-  const info = await client.json<Partial<ServerInfo>>("GET", "/info");
-  return info.registry?.replace(/^https?:\/\//, "") || new URL(target.server).host;
+/**
+ * Hosts that images of the server's registry are named by: what the server says, and the one in its URL,
+ * where that is no tunnel's end.
+ */
+export async function registryHosts({ client, target }: Connection): Promise<string[]> {
+  const { registryHost, server, transport } = target;
+  const { registry } = registryHost
+    ? { registry: registryHost }
+    : await client.json<Partial<ServerInfo>>("GET", "/info");
+  const own = transport.kind === "direct" || !registry ? [new URL(server).host] : [];
+  return [...new Set([...(registry ? [registry.replace(/^https?:\/\//, "")] : []), ...own])];
 }
 
 /** The context that a login is kept in: the selected one if that is its server, else one named after it. */
@@ -120,9 +126,10 @@ export async function run(invocation: LoginInvocation): Promise<number> {
     await io.stderr.write("svc: warning: the server asks for no login, so docker gets none\n");
     return 0;
   }
-  const host = await registryHost(connection);
-  const places = await storeLogin({ host, username: "svc", password }, env);
-  await io.stderr.write(`wrote the login for ${host} to ${places.join(" and ")}\n`);
+  for (const host of await registryHosts(connection)) {
+    const places = await storeLogin({ host, username: "svc", password }, env);
+    await io.stderr.write(`wrote the login for ${host} to ${places.join(" and ")}\n`);
+  }
   if (found.credential.kind === "key" || found.exchange) {
     await io.stderr.write("svc: note: it is a short-lived one; svc login --docker renews it\n");
   }

@@ -35,7 +35,9 @@ export function equivalent(name: string, context: Context): string {
 }
 
 async function openAsk({ io }: Invocation): Promise<Ask> {
-  if (!io.stdin.isTerminal || !io.stderr.isTerminal) return plainAsk(io);
+  // Menus wrap at the terminal's width: one that does not know its own gets lines.
+  const columns = io.stderr.size()?.columns ?? 0;
+  if (!io.stdin.isTerminal || !io.stderr.isTerminal || columns < 20) return plainAsk(io);
   return (await import("./setup/menus.ts")).menuAsk();
 }
 

@@ -44,7 +44,7 @@ async function parse(text: string, source: string): Promise<Document> {
   return document as unknown as Document;
 }
 
-function toProfile(document: Document, source: string): Profile {
+function toProfile(document: Document, source: string, verb?: "read" | "write"): Profile {
   let value: unknown;
   try {
     value = document.toJS({ maxAliasCount: 100 });
@@ -54,7 +54,7 @@ function toProfile(document: Document, source: string): Profile {
       help: "correct the YAML",
     });
   }
-  return checkProfile(value, source);
+  return checkProfile(value, source, verb);
 }
 
 /** The text of a profile, checked. */
@@ -122,7 +122,7 @@ export async function editProfile(
   const target = await Deno.realPath(path).catch(() => path);
   const document = await parse(await readText(target) ?? "", path);
   await change(document, toProfile(document, path));
-  const profile = toProfile(document, path);
+  const profile = toProfile(document, path, "write");
   await writeFileAtomic(target, document.toString({ lineWidth: 0 }), { mode: 0o600 });
   return profile;
 }

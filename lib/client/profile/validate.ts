@@ -26,17 +26,25 @@ export function child(path: string, name: string): string {
   return path === "" ? word : `${path}.${word}`;
 }
 
+/** What is done with the document. */
+type Verb = "read" | "write";
+
 export class Checker {
   /** Names the document in errors. */
   readonly #source: string;
+  readonly #verb: Verb;
 
-  constructor(source: string) {
+  constructor(source: string, verb: Verb = "read") {
     this.#source = source;
+    this.#verb = verb;
   }
 
   fail(path: string, why: string): SvcError {
-    return new SvcError("config_invalid", `Cannot read ${this.#source}: ${path}: ${why}`, {
-      help: "correct the named field; docs/reference/profile.md lists them",
+    const written = this.#verb === "write";
+    return new SvcError("config_invalid", `Cannot ${this.#verb} ${this.#source}: ${path}: ${why}`, {
+      help: written
+        ? "nothing was changed; docs/reference/profile.md lists the fields"
+        : "correct the named field; docs/reference/profile.md lists them",
     });
   }
 
@@ -116,8 +124,8 @@ export class Checker {
 }
 
 /** A whole profile document. `source` names it in the `config_invalid` error. */
-export function checkProfile(document: unknown, source: string): Profile {
-  const checker = new Checker(source);
+export function checkProfile(document: unknown, source: string, verb?: Verb): Profile {
+  const checker = new Checker(source, verb);
   if (document === null || document === undefined) return { contexts: {} };
   if (!isBlock(document)) {
     throw new SvcError(
