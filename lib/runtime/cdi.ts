@@ -30,7 +30,7 @@ export interface CdiDevice {
 export interface DeviceAccess {
   env: string[];
   nodes: DeviceNode[];
-  mounts: { source: string; target: string; readOnly: boolean }[];
+  mounts: { source: string; target: string; readOnly: boolean; kind: "file" | "directory" }[];
   /** By the runtime specification's names: "createContainer"… */
   hooks: Record<string, Hook[]>;
   gids: number[];
@@ -169,8 +169,14 @@ async function apply(access: DeviceAccess, name: string, edits: Edits): Promise<
     if (type !== "bind" && type !== "none" && type !== "") {
       throw refused(name, `it mounts a ${type} at ${containerPath}`);
     }
-    const readOnly = options.includes("ro");
-    access.mounts.push({ source: hostPath, target: containerPath, readOnly });
+    const found = await Deno.stat(hostPath).catch(() => undefined);
+    if (!found) throw refused(name, `there is no ${hostPath} on this machine`);
+    access.mounts.push({
+      source: hostPath,
+      target: containerPath,
+      readOnly: options.includes("ro"),
+      kind: found.isDirectory ? "directory" : "file",
+    });
   }
   for (const { hookName, ...hook } of edits.hooks ?? []) {
     (access.hooks[hookName] ??= []).push(hook);

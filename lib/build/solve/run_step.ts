@@ -121,9 +121,8 @@ class RunStep {
     const devices = await devicesOf(this.vertex, file, this.engine.cdiFolders);
     const { env, mounts, ...rest } = await deviceAccess(devices);
     this.env.push(...env);
-    for (const { source, target, readOnly } of mounts) {
-      const { isDirectory } = await Deno.stat(source);
-      this.#bind(source, target, readOnly, isDirectory ? "directory" : "file");
+    for (const { source, target, readOnly, kind } of mounts) {
+      this.#bind(source, target, readOnly, kind);
     }
     this.devices = rest;
   }
