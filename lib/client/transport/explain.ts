@@ -39,10 +39,13 @@ async function explain(server: string, dialer: Dialer): Promise<SvcError | undef
 }
 
 /** undefined where nothing is wrong with the way any more, or nothing is known of it in time. */
-export async function explainDirect(server: string): Promise<SvcError | undefined> {
+export async function explainDirect(
+  server: string,
+  patienceMs = PATIENCE_MS,
+): Promise<SvcError | undefined> {
   const open: Duplex[] = [];
   const late = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => late.resolve(undefined), PATIENCE_MS);
+  const timer = setTimeout(() => late.resolve(undefined), patienceMs);
   try {
     return await Promise.race([explain(server, kept(tcpDialer(server), open)), late.promise]);
   } finally {

@@ -9,6 +9,7 @@ import { SvcError } from "../../base/errors.ts";
 import { createClient } from "../client.ts";
 import { NOBODY } from "../prompt.ts";
 import type { TlsSettings } from "../profile/types.ts";
+import { explainDirect } from "./explain.ts";
 import { openWay } from "./open.ts";
 
 const { ignore } = requireTools({ commands: ["openssl"] });
@@ -147,25 +148,26 @@ Deno.test({
       await refused(ask(`https://localhost:${plain.addr.port}`, ca), /TLS/);
     });
     await t.step("no settings: fetch's one word is explained by trying the steps", async () => {
-      await refused(
-        ask(url),
+      await refused(ask(url), /Cannot reach https:\/\/localhost:\d+/);
+      const explained = async (server: string, why: RegExp, help: RegExp) => {
+        const error = await explainDirect(server, 60_000);
+        assert.match(error!.message, why);
+        assert.match(error!.help, help);
+      };
+      await explained(
+        url,
         /Cannot reach https:\/\/localhost:\d+: .*(certificate|issuer)/i,
         /tls\.ca-cert/,
       );
-      await refused(
-        ask(`http://localhost:${server.port}`),
-        /Cannot reach http:\/\/localhost:\d+: it speaks TLS/,
-        /https:\/\//,
-      );
+      const spoken = /Cannot reach http:\/\/localhost:\d+: it speaks TLS/;
+      await explained(`http://localhost:${server.port}`, spoken, /https:\/\//);
       await using plain = Deno.serve(
         { hostname: "127.0.0.1", port: 0, onListen() {} },
         () => new Response(),
       );
-      await refused(
-        ask(`https://localhost:${plain.addr.port}`),
-        /does not speak TLS/,
-        /http:\/\//,
-      );
+      const { port } = plain.addr;
+      await explained(`https://localhost:${port}`, /does not speak TLS/, /http:\/\//);
+      assert.equal(await explainDirect(`http://localhost:${port}`, 60_000), undefined);
     });
   } finally {
     await Deno.remove(folder, { recursive: true });
