@@ -85,12 +85,19 @@ export class Forwarder {
       const message = withId(bytes, id);
       for (let round = 0; round < ROUNDS; round++) {
         for (const upstream of upstreams) {
-          const limit = AbortSignal.any([signal, AbortSignal.timeout(this.#patience)]);
+          // Not AbortSignal.timeout: its timer would outlive an answer by seconds, and there are many.
+          const limit = new AbortController();
+          const end = () => limit.abort();
+          const timer = setTimeout(end, this.#patience);
+          signal.addEventListener("abort", end);
           try {
-            return withId(await ask(upstream, message, query, limit), query.id);
+            return withId(await ask(upstream, message, query, limit.signal), query.id);
           } catch {
             if (signal.aborted) return undefined;
             // the next one is asked
+          } finally {
+            clearTimeout(timer);
+            signal.removeEventListener("abort", end);
           }
         }
       }
