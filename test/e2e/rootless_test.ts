@@ -176,7 +176,7 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
       expected = await layersOf(root, "app:v1");
     }
     await withUser({}, async (user) => {
-      await using server = await serve(user);
+      await using server = await serve(user, { SVC_BUILD_PIDS_LIMIT: "500" });
       const status = await Deno.readTextFile(`/proc/${server.pid}/status`);
       assert.match(status, new RegExp(`^Uid:\\s${UID}\\s`, "m"), "the process is the user's");
       await baseImage(server, "base:1");
@@ -203,6 +203,16 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
           const failed = await build(server, d);
           assert.equal(failed.code, 1);
           for (const part of [/Dockerfile:3/, /words\n/, /42/]) assert.match(failed.shown, part);
+        },
+      );
+      // The limit is that of the user namespace here, the server's own threads in it.
+      const bomb = "n=0; while [ $n -lt 1000 ]; do sleep 1000 & n=$((n+1)); done; echo all started";
+      await withContext(
+        { Dockerfile: `ARG BASE\nFROM $BASE\nRUN ${bomb}\n` },
+        async (directory) => {
+          const refused = await build(server, directory);
+          assert.equal(refused.code, 1);
+          assert.match(refused.shown, /can't fork|Resource temporarily unavailable/);
         },
       );
       for (const line of ["COPY --chown=300000:5 Dockerfile /x", "USER 300000\nRUN id"]) {

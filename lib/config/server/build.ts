@@ -45,7 +45,8 @@ export const BUILD = [
     section,
     help:
       "Processes and threads that one RUN may have at once; with more, the command cannot start " +
-      'another ("Resource temporarily unavailable"). 0: no limit but the host\'s.',
+      'another ("Resource temporarily unavailable"). 0: no limit but the host\'s. ' +
+      "A rootless server's steps have it together.",
     check: notNegative,
   },
   {
