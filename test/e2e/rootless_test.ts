@@ -1,6 +1,7 @@
 /** `svc serve --rootless` run by an ordinary user: the same images as root's, and what stands in the way. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { until, withContext } from "./build_helpers.ts";
 import {
   baseImage,
   e2eTest,
@@ -99,21 +100,6 @@ const serve = (user: User, env: Record<string, string> = {}) =>
     // The first start unpacks the executable for the user.
     readyWithin: 60_000,
   });
-
-async function withContext(
-  files: Record<string, string>,
-  work: (directory: string) => Promise<void>,
-): Promise<void> {
-  const directory = await Deno.makeTempDir({ prefix: "svc-e2e-context-" });
-  try {
-    for (const [path, text] of Object.entries(files)) {
-      await Deno.writeTextFile(join(directory, path), text);
-    }
-    await work(directory);
-  } finally {
-    await Deno.remove(directory, { recursive: true });
-  }
-}
 
 /** Every way in which a file gets an owner, and every mark that a layer can hold of what went away. */
 const DOCKERFILE = `ARG BASE
@@ -242,14 +228,6 @@ function processesWith(text: string): string[] {
       return false; // ended meanwhile
     }
   });
-}
-
-async function until(what: string, condition: () => boolean): Promise<void> {
-  const deadline = Date.now() + 60_000;
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`${what} did not happen within a minute`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
 }
 
 e2eTest("rootless: kill -9 ends no step, the next start does", NEEDS, async () => {
