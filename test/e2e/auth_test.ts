@@ -15,6 +15,7 @@ import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { makeAuthority } from "../peers/pki.ts";
 import { startAgent } from "../peers/sshd.ts";
+import { until } from "./build_helpers.ts";
 import { e2eTest, runTool, type Server, startServer } from "./harness.ts";
 
 const TOKEN = "e2e-static-token-9f2c41d8";
@@ -323,10 +324,12 @@ e2eTest("a CI job pushes with no stored secret, and no secret is ever written", 
       (await ask("/.svc/v1/deployments/x", { method: "DELETE", ...bearer(token) })).status,
       403,
     );
-    const record = (await ask("/.svc/v1/activity", bearer(TOKEN))).text;
-    for (const part of ['"ci:org/app"', '"org/app:v1"', '"pull"', '"anonymous"', '"denied"']) {
-      assert(record.includes(part), part);
-    }
+    const parts = ['"ci:org/app"', '"org/app:v1"', '"pull"', '"anonymous"', '"denied"'];
+    // What a request did is noted when its answer has gone out.
+    await until("all is on record", async () => {
+      const record = (await ask("/.svc/v1/activity", bearer(TOKEN))).text;
+      return parts.every((part) => record.includes(part));
+    });
     await server.stop();
     const secrets = { TOKEN, hs256, installation, job, token, shared, pullToken };
     for (const [name, value] of Object.entries(secrets)) leaks.secret(name, value);

@@ -1,7 +1,7 @@
 /** Bad input and the client's own commands, on the real executable, mostly without a server. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { e2eTest, EXECUTABLE, startServer, svc } from "./harness.ts";
+import { e2eTest, EXECUTABLE, freePort, startServer, svc } from "./harness.ts";
 
 const NEEDS = { files: [EXECUTABLE] };
 
@@ -89,9 +89,7 @@ e2eTest("a malformed spec is reported with line and column", NEEDS, async () => 
 });
 
 e2eTest("a refused connection names the server and what to do", NEEDS, async () => {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const SVC_SERVER = `http://127.0.0.1:${listener.addr.port}`;
-  listener.close();
+  const SVC_SERVER = `http://127.0.0.1:${freePort()}`;
   const { code, stderr } = await svc(["ps"], { env: { SVC_SERVER } });
   assert.equal(code, 1);
   assert.equal(

@@ -4,7 +4,7 @@ import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
 import { freePort } from "../fixtures/free_port.ts";
-import { removeServerData } from "../peers/cleanup.ts";
+import { removeRunState, removeServerData } from "../peers/cleanup.ts";
 
 export { freePort };
 
@@ -174,12 +174,20 @@ export function freeSubnetBase(): string {
   }
 }
 
-/** The bridges of a server's networks, and their rules: after a test they are litter. */
+/** Of all servers of this host. */
+const LEASES = "/run/svc/leases";
+
+/** The bridges of a server's networks, their rules and leases: after a test they are litter. */
 async function removeBridges(base: string): Promise<void> {
   for (const { name, address } of Deno.networkInterfaces()) {
     if (!address.startsWith(`${base}.`)) continue;
     await new Deno.Command("ip", { args: ["link", "delete", name], stderr: "null" }).output();
     await new BridgeRules().remove(bridgeNetwork(base, Number(address.split(".")[2])));
+  }
+  const prefix = bridgeNetwork(base, 0).bridge.slice(0, -1);
+  const leases = await Array.fromAsync(Deno.readDir(LEASES)).catch(() => []);
+  for (const { name } of leases) {
+    if (name.startsWith(prefix)) await Deno.remove(join(LEASES, name), { recursive: true });
   }
 }
 
@@ -203,8 +211,10 @@ export interface Server extends AsyncDisposable {
   readonly port: number;
   readonly dataDir: string;
   readonly pid: number;
-  /** Everything it logged so far, over restarts. */
+  /** Everything it logged so far, over restarts: as much as has come through the pipe. */
   log(): string;
+  /** Waits until so many lines of the log have it (default 1); fails after a minute. */
+  logged(pattern: RegExp, lines?: number): Promise<void>;
   /** Runs the client against this server. */
   svc(args: string[], options?: RunOptions): Promise<RunOutput>;
   /** SIGTERM and wait; SIGKILL after a minute. */
@@ -312,8 +322,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     return result;
   };
   const remove = async () => {
-    if (options.dataDir !== undefined) return;
-    await removeServerData(dataDir);
+    await (options.dataDir === undefined ? removeServerData : removeRunState)(dataDir);
     await removeBridges(env.SVC_CNI_SUBNET_BASE);
   };
 
@@ -332,6 +341,13 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
       return child.pid;
     },
     log: () => log,
+    logged: async (pattern, lines = 1) => {
+      const found = () => log.split("\n").filter((line) => pattern.test(line)).length;
+      for (const until = Date.now() + 60_000; found() < lines;) {
+        if (Date.now() > until) throw new Error(`${found()} lines have ${pattern}:\n${log}`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
     svc: (args, run = {}) => svc(args, { ...run, env: { SVC_SERVER: url, ...run.env } }),
     stop: () => end("SIGTERM"),
     kill9: () => end("SIGKILL"),

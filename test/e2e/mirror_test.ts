@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
+import { until } from "./build_helpers.ts";
 import { baseImage, e2eTest, EXECUTABLE, runTool, type Server, startServer } from "./harness.ts";
 
 const SKOPEO = ["--insecure-policy"];
@@ -55,11 +56,13 @@ e2eTest("mirror: skopeo pulls through svc from svc, and goes on without the upst
   const { digest } = await baseImage(upstream, "team/base:v1");
   assert.equal(await pull(`${mirror.host}/team/base:v1`), digest);
   assert.equal(await pull(`${mirror.host}/team/base:v1`), digest);
-  assert.equal(requests(upstream, /"GET".*\/blobs\//), 2, "config and layer, once each");
+  await upstream.logged(/"GET".*\/blobs\//, 2);
   const catalog = await (await fetch(`${mirror.url}/v2/_catalog`)).json();
   assert.deepEqual(catalog.repositories, ["team/base"]);
 
   await upstream.stop();
+  await upstream.logged(/"stopped"/);
+  assert.equal(requests(upstream, /"GET".*\/blobs\//), 2, "config and layer, once each");
   await mirror.restart();
   assert.equal(await pull(`${mirror.host}/team/base:v1`), digest);
   const stale = await head(mirror, "/v2/team/base/manifests/v1");
@@ -99,8 +102,13 @@ e2eTest("mirror: several pulls at once fetch a blob once", { files: FILES }, asy
     return new Uint8Array(await crypto.subtle.digest("SHA-256", body)).toHex();
   }));
   assert.deepEqual(new Set(digests), new Set([hex]));
+  await until(
+    "the spool is empty",
+    () => [...Deno.readDirSync(`${mirror.dataDir}/mirror`)].length === 0,
+  );
+  await upstream.stop();
+  await upstream.logged(/"stopped"/);
   assert.equal(requests(upstream, /"GET".*\/blobs\//), 1);
-  assert.deepEqual([...Deno.readDirSync(`${mirror.dataDir}/mirror`)], []);
 });
 
 e2eTest("mirror: builds and names of our own host come through it", {

@@ -7,6 +7,7 @@ import { stringify } from "yaml";
 import { TOKEN_EXCHANGE } from "../../lib/api/auth.ts";
 import { Leaks } from "../fixtures/leaks.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
+import { until } from "./build_helpers.ts";
 import { e2eTest, type RunOptions, runTool, type Server, startServer, svc } from "./harness.ts";
 
 const NEEDS = {
@@ -119,7 +120,7 @@ async function builds({ leaks, folder, server, upstream, run }: Scene, login: st
   await run(["build", "--no-push", join(folder, "good")], {
     env: { DOCKER_CONFIG: "/nonexistent" },
   });
-  assert(server.log().includes("build"));
+  await server.logged(/build/);
 }
 
 /** Keys of a bucket that refuses them, and repeats what it was told. */
@@ -217,10 +218,12 @@ e2eTest(
       await tokens(scene, shared);
       await builds(scene, login);
       await bucketKeys(scene);
-      const record = await scene.run(["activity", "--output", "json"]);
-      for (const part of ['"up/team/base:v1"', '"team/good:v1"', '"denied"', '"bob"']) {
-        assert(record.includes(part), `${part} is not in the record:\n${record}`);
-      }
+      const parts = ['"up/team/base:v1"', '"team/good:v1"', '"denied"', '"bob"'];
+      // What a request did is noted when its answer has gone out.
+      await until("all is on record", async () => {
+        const record = await scene.run(["activity", "--output", "json"]);
+        return parts.every((part) => record.includes(part));
+      });
       for (const [name, one] of Object.entries({ server, upstream })) {
         await one.stop();
         leaks.place(`the log of ${name}`, one.log());

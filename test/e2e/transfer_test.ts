@@ -134,8 +134,13 @@ interface Wire extends AsyncDisposable {
   cuts: number;
 }
 
-/** A wire to `port` that breaks once, when `limit` bytes went that way. */
-function breakingWire(port: number, way: "up" | "down", limit: number): Wire {
+/** A wire to `port` that breaks once, when `limit` bytes went that way; `hold`: it waits there instead. */
+function breakingWire(
+  port: number,
+  way: "up" | "down",
+  limit: number,
+  hold?: Promise<void>,
+): Wire {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const open = new Set<Deno.Conn>();
   const wire = { up: 0, down: 0, cuts: 0 };
@@ -152,8 +157,11 @@ function breakingWire(port: number, way: "up" | "down", limit: number): Wire {
         if (count === null) break;
         wire[direction] += count;
         if (direction === way && wire.cuts === 0 && wire[direction] > limit) {
-          wire.cuts++;
-          break;
+          if (!hold) {
+            wire.cuts++;
+            break;
+          }
+          await hold;
         }
         for (let at = 0; at < count;) at += await to.write(buffer.subarray(at, count));
       }
@@ -164,7 +172,11 @@ function breakingWire(port: number, way: "up" | "down", limit: number): Wire {
   };
   const accept = async () => {
     for await (const client of listener) {
-      const upstream = await Deno.connect({ hostname: "127.0.0.1", port });
+      const upstream = await Deno.connect({ hostname: "127.0.0.1", port }).catch(() => undefined);
+      if (!upstream) {
+        client.close();
+        continue;
+      }
       const close = () => {
         for (const conn of [client, upstream]) if (open.delete(conn)) conn.close();
       };
@@ -244,9 +256,12 @@ e2eTest(
       };
       let before = 0;
       for (const [signal, exit] of [["SIGKILL", 137], ["SIGINT", 130]] as const) {
+        // It comes so far and no further, however late it is stopped.
+        const forEver = new Promise<void>(() => {});
+        await using wire = breakingWire(server.port, "down", 40 * MEBI, forEver);
         const child = new Deno.Command(EXECUTABLE, {
           args: ["pull", "app:v1", `oci:${path("out")}`],
-          env: { SVC_SERVER: server.url },
+          env: { SVC_SERVER: `http://${wire.host}` },
           stdin: "null",
           stdout: "null",
           stderr: "null",
@@ -277,7 +292,11 @@ e2eTest("a server that restarts in the middle of a push does not end it", {}, as
   await using server = await startServer();
   await withFolder(async (path) => {
     const digest = await largeLayout(path("in"), 200 * MEBI);
-    const pushing = server.svc(["push", `oci:${path("in")}`, "app:v1", "-q"]);
+    const { promise: restarted, resolve } = Promise.withResolvers<void>();
+    await using wire = breakingWire(server.port, "up", 60 * MEBI, restarted);
+    const pushing = server.svc(["push", `oci:${path("in")}`, "app:v1", "-q"], {
+      env: { SVC_SERVER: `http://${wire.host}` },
+    });
     const uploading = async () => {
       const answer = await runTool("du", ["-sm", server.dataDir]);
       return parseInt(answer.stdout);
@@ -288,6 +307,7 @@ e2eTest("a server that restarts in the middle of a push does not end it", {}, as
     assert.ok(!ended, "it was done before the server could be stopped");
     await server.kill9();
     await server.restart();
+    resolve();
     const pushed = await pushing;
     assert.equal(pushed.stdout, `${digest}\n`, pushed.stderr);
   });

@@ -63,12 +63,19 @@ async function processesOf(root: string): Promise<number[]> {
 /** What a server keeps outside its data directory, so that a reboot empties it. */
 function runDirsOf(dataDir: string): string[] {
   const id = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
-  return [join("/run/svc", id), join("/run/svc/build", id)];
+  const build = join("/run/svc/build", id);
+  return [join("/run/svc", id), build, `${build}.bundles`];
 }
 
 /** Kills, unmounts, removes. `dataDir` must be a directory that only the server under test used. */
 export async function removeServerData(dataDir: string): Promise<void> {
-  for (const root of [dataDir, ...runDirsOf(dataDir)]) await removeBelow(root);
+  await removeBelow(dataDir);
+  await removeRunState(dataDir);
+}
+
+/** The same for what is outside a data directory that stays. */
+export async function removeRunState(dataDir: string): Promise<void> {
+  for (const root of runDirsOf(dataDir)) await removeBelow(root);
 }
 
 async function removeBelow(root: string): Promise<void> {

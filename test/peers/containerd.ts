@@ -73,6 +73,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
   const dispose = async () => {
     await stop();
     await endShims(address);
+    await removeRuntimeRoots();
   };
   return { address, stop, kill9, start, [Symbol.asyncDispose]: dispose };
 }
@@ -92,5 +93,17 @@ async function endShims(address: string): Promise<void> {
         if (!(error instanceof Deno.errors.NotFound)) throw error;
       }
     }
+  }
+}
+
+/** Where its shims have runc keep what runs, by namespace: nobody else empties this. */
+const RUNTIME_ROOTS = "/run/containerd/runc";
+
+/** Those of tests' namespaces that are empty: another containerd's hold what it runs. */
+async function removeRuntimeRoots(): Promise<void> {
+  const entries = await Array.fromAsync(Deno.readDir(RUNTIME_ROOTS)).catch(() => []);
+  for (const { name } of entries) {
+    if (!/^svc(-|$)/.test(name)) continue;
+    await Deno.remove(join(RUNTIME_ROOTS, name)).catch(() => {/* something runs */});
   }
 }
