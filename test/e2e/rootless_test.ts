@@ -243,7 +243,7 @@ e2eTest("rootless: kill -9 ends no step, the next start does", NEEDS, async () =
       await server.kill9();
       assert.notEqual((await cut).code, 0);
       await server.restart();
-      assert.match(server.log(), /ended steps that an earlier server left running/);
+      await server.logged(/ended steps that an earlier server left running/);
       await until("the end of the step", () => processesWith(marker).length === 0);
       await Deno.writeTextFile(join(directory, "Dockerfile"), [...lines, "RUN true"].join("\n"));
       const again = await build(server, directory);
@@ -282,7 +282,7 @@ e2eTest("rootless: what stands in the way is said, the registry works", NEEDS, a
   for (const [options, reason] of cases) {
     await withUser(options, async (user) => {
       await using server = await serve(user);
-      assert.match(server.log(), reason);
+      await server.logged(reason);
       await baseImage(server, "base:1");
       await withContext({ Dockerfile: "ARG BASE\nFROM $BASE\nRUN true\n" }, async (directory) => {
         const refused = await build(server, directory);
@@ -314,6 +314,6 @@ e2eTest("rootless: containers are not for it, and root needs it not", NEEDS, asy
     assert.equal(version.code, 0);
   });
   await using server = await startServer({ args: ["--rootless"] });
-  assert.match(server.log(), /--rootless changes nothing for root/);
+  await server.logged(/--rootless changes nothing for root/);
   assert.equal((await svc(["version"])).code, 0);
 });

@@ -84,7 +84,7 @@ test("the gateway dies in mid-upload: the request fails, and the upload goes on"
     code: "upstream_failed",
     message: /no connection/,
   });
-  assert.ok(performance.now() - started < 15_000);
+  assert.ok(performance.now() - started < 150_000);
   await assert.rejects(Array.fromAsync(store.tags("r")), { code: "upstream_failed" });
   await peer!.start();
   const again = (await store.openUpload("r", id))!;
