@@ -161,9 +161,13 @@ function keyed(text: string, source: StoredKey["source"], from: string): Map<str
       parseAuthorizedKeys(text).map((key) => [key.key.fingerprint, { ...key, source }]),
     );
   } catch (cause) {
+    // As other servers' settings of the kind are, and this one is not.
+    const isPath = source === "declared" && /^[.~]{0,2}\/\S*$/.test(text.trim());
     throw new SvcError("config_invalid", `Cannot read ${from}: ${(cause as Error).message}`, {
       cause,
-      help: "correct the line; it is TYPE BASE64 NAME, with options before it",
+      help: isPath
+        ? `give the keys themselves: ${from}="$(cat ${text.trim()})"`
+        : "correct the line; it is TYPE BASE64 NAME, with options before it",
     });
   }
 }

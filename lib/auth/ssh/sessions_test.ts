@@ -185,6 +185,16 @@ Deno.test("keys: declared ones are read-only, and come first", async () => {
   await Deno.remove(folder, { recursive: true });
 });
 
+Deno.test("keys: a path in the place of keys is told apart from a bad line", async () => {
+  const helpOf = async (declared: string) => {
+    const error = await KeyStore.open({ declared, log: silent }).catch((error) => error);
+    assert(error instanceof SvcError && error.code === "config_invalid", String(error));
+    return error.help;
+  };
+  assert.match((await helpOf("/etc/svc/authorized_keys"))!, /themselves: .*\$\(cat \/etc\/svc/);
+  assert.match((await helpOf("ssh-ed25519 /rubbish"))!, /correct the line/);
+});
+
 Deno.test("keys: under a policy the own name only, and no scope that one has not", async () => {
   const key = (name: string, scope = "api") =>
     requestedKey({ publicKey: `${bob.line} ${name}`, scope });

@@ -67,6 +67,17 @@ async function read(paths: TlsPaths): Promise<TlsMaterial> {
   return material;
 }
 
+/** Clients refuse it, and not all of them say why; a clock that is wrong is no reason not to serve. */
+function warnOfTime({ cert: path }: TlsPaths, { cert }: TlsMaterial, log: Logger): void {
+  const [{ validFrom, validTo }] = readCertificates(cert);
+  const now = Date.now();
+  if (now >= Date.parse(validTo)) {
+    log.warn("the TLS certificate has expired: clients refuse it", { cert: path, validTo });
+  } else if (now < Date.parse(validFrom)) {
+    log.warn("the TLS certificate is not good yet: clients refuse it", { cert: path, validFrom });
+  }
+}
+
 export interface TlsFiles extends Disposable {
   /** The last good one. */
   readonly material: TlsMaterial;
@@ -90,6 +101,7 @@ export async function openTlsFiles(
         material = await read(paths);
         for (const apply of followers) apply(material);
         log.info("read the TLS files again", { cert: paths.cert });
+        warnOfTime(paths, material, log);
       } catch (error) {
         // Certificate and key are two files: between their two writes they do not belong together.
         log.warn("cannot use the changed TLS files; the last good ones stay in use", { error });
@@ -106,6 +118,7 @@ export async function openTlsFiles(
       help: "correct --tls-cert, --tls-key or --tls-client-ca",
     });
   }
+  warnOfTime(paths, material, log);
   return {
     get material() {
       return material;

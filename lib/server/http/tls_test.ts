@@ -192,6 +192,28 @@ Deno.test("tls: files that are no good are startup errors", options, async () =>
   });
 });
 
+Deno.test("tls: a certificate whose time is over, or has not come, is told", options, async () => {
+  await withFixture(async ({ ca, server }) => {
+    const lines: string[] = [];
+    const log = { ...silent, warn: (line: string) => void lines.push(line) };
+    const late = await ca.issue("late", EXPIRED);
+    const early = await ca.issue("early", {
+      notBefore: "20990101000000Z",
+      notAfter: "20990201000000Z",
+    });
+    using files = await openTlsFiles(late, { log, everyMs: 3_600_000 });
+    for (const { cert, key } of [early, server]) {
+      await Deno.copyFile(cert, late.cert);
+      await Deno.copyFile(key, late.key);
+      await files.check();
+    }
+    assert.deepEqual(lines.map((line) => /has expired|not good yet/.exec(line)?.[0]), [
+      "has expired",
+      "not good yet",
+    ]);
+  });
+});
+
 Deno.test("tls: closing does not wait for connections that never begin", options, async () => {
   await withFixture(async ({ ca, server }) => {
     using files = await openTlsFiles(server, { log: silent });
