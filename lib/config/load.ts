@@ -6,6 +6,9 @@ import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import { type Kinds, type Option, parseOption } from "./option.ts";
 
+/** The command that the catalogue's help of a wrong value names. */
+const SERVE = "svc serve";
+
 /** An option of any kind, its `check` still typed by that kind. */
 export type AnyOption = { [K in keyof Kinds]: Option<K> }[keyof Kinds];
 
@@ -160,6 +163,21 @@ function same(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
+/** What is wrong with a value; where nothing else is said, the help is that of the command in question. */
+function valueOf(given: Given, command: string | undefined) {
+  try {
+    return value(given);
+  } catch (error) {
+    const plain = error instanceof SvcError && error.code === "config_invalid" &&
+      error.help === new SvcError("config_invalid", "").help;
+    if (!plain || command === undefined || command === SERVE) throw error;
+    throw new SvcError("config_invalid", error.message, {
+      cause: error,
+      help: `correct the flag or the variable; \`${command} --help\` lists them`,
+    });
+  }
+}
+
 /**
  * Reads flags and variables. Throws `usage` for a command line that cannot be read (nearest name
  * suggested), `config_invalid` for a value that its option refuses, and `not_in_build` for a value other
@@ -175,7 +193,7 @@ export function loadOptions<const T extends readonly AnyOption[]>(
   const sources: Record<string, string> = {};
   for (const option of table) {
     const given = reader.given.get(option.key) ?? fromEnvironment(option, input.env);
-    values[option.key] = given ? value(given) : option.default;
+    values[option.key] = given ? valueOf(given, input.command) : option.default;
     if (!given) continue;
     sources[option.key] = given.source;
     if (option.absent && !same(values[option.key], option.default)) {

@@ -98,6 +98,18 @@ Deno.test("what cannot be read says so, with the nearest name", () => {
   assert.throws(() => load(["--mode", "c"]), failure("config_invalid", /not one of a, b/));
 });
 
+Deno.test("the help of a wrong value is that of its command", () => {
+  const help = (command?: string) => {
+    try {
+      load(["--mode", "x"], { command });
+    } catch (error) {
+      return (error as SvcError).help;
+    }
+  };
+  assert.match(help("svc build")!, /`svc build --help` lists them/);
+  assert.equal(help(), new SvcError("config_invalid", "").help);
+});
+
 Deno.test("an absent subsystem refuses everything but its default", () => {
   assert.equal(load(["--mode", "a"]).values.mode, "a");
   assert.throws(
