@@ -261,7 +261,8 @@ Deno.test("jwt: keys without names, as of an issuer that rotates, are tried each
   const folder = await Deno.makeTempDir();
   try {
     const path = `${folder}/jwks.json`;
-    const nameless = ({ publicKey }: typeof ec) => publicKey.export({ format: "jwk" });
+    const nameless = ({ publicKey }: { publicKey: KeyObject }) =>
+      publicKey.export({ format: "jwk" });
     await Deno.writeTextFile(path, keySet(nameless(ec), nameless(other), nameless(rsa)));
     using source = await keySetFile(path, { log: silent });
     const check = verifier([source], { defaultScopes: ["api"] });
