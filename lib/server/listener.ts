@@ -10,6 +10,7 @@ import type { AddressInfo, Server, Socket } from "node:net";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
 import { ClientCertificates } from "./http/client_certificates.ts";
 import { serveConnection } from "./http/connection.ts";
+import { connectionLimit, limitConnections } from "./http/connection_limit.ts";
 import type { Handler } from "./http/exchange.ts";
 import { serveMessage, serveUpgrade } from "./http/node.ts";
 import { LIMITS, type Limits, Peers } from "./http/peer.ts";
@@ -26,6 +27,10 @@ export interface ListenOptions {
   label?: string;
   /** Of slow clients; the defaults stand in http/peer.ts. */
   limits?: Partial<Limits>;
+  /** Connections open at once; default: what the process's descriptors are enough for. */
+  maxConnections?: number;
+  /** Connections are being closed because so many are open; called no more than once a minute. */
+  onRefused?: (open: number) => void;
 }
 
 export type { Handler } from "./http/exchange.ts";
@@ -119,6 +124,8 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
       },
     });
   });
+  const most = options.maxConnections ?? await connectionLimit();
+  limitConnections(http, { most, onRefused: options.onRefused });
   let address: { address: string; port: number };
   try {
     address = await bind(http, options);

@@ -28,7 +28,9 @@ export async function startServer(options: StartOptions): Promise<Listener> {
   const router = new Router(routes);
   const handler = createHandler({ router, access, lifecycle, log, note });
   const label = formatAddress(address);
-  const listener = await listen({ ...address, label, tls: tls?.material }, handler);
+  const onRefused = (open: number) =>
+    log.warn("connections are closed as they come: no more fit the limit of open files", { open });
+  const listener = await listen({ ...address, label, tls: tls?.material, onRefused }, handler);
   tls?.follow((material) => listener.setTls?.(material));
   return listener;
 }

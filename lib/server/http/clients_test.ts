@@ -266,6 +266,38 @@ Deno.test("clients: a stream that rests is not cut, and ends when its client goe
   }, { headMs: 1500, idleMs: 1500, stallMs: 1500 });
 });
 
+Deno.test("clients: more connections than there may be are closed; others are served once some went", async () => {
+  const listener = await listen(
+    { hostname: "127.0.0.1", port: 0, maxConnections: 2, onRefused: (open) => told.push(open) },
+    () => Promise.resolve(new Response("here")),
+  );
+  const told: number[] = [];
+  const get = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+  try {
+    for (let round = 0; round < 3; round++) {
+      using one = await Client.connect(listener);
+      using two = await Client.connect(listener);
+      // Those of the round before may not have been seen to go yet.
+      const served = async (client: Client) => {
+        await client.send(get).catch(() => {});
+        return await client.until(/here/).then(() => true, () => false);
+      };
+      if (!await served(one) || !await served(two)) {
+        round--;
+        continue;
+      }
+      for (let n = 0; n < 5; n++) {
+        using more = await Client.connect(listener);
+        assert.equal(await more.rest(), "");
+      }
+      for (const client of [one, two]) assert.ok(await served(client));
+    }
+    assert.deepEqual(told, [2]);
+  } finally {
+    await listener.close();
+  }
+});
+
 Deno.test("clients: shutdown ends connections that rest", async () => {
   const listener = await listen({ hostname: "127.0.0.1", port: 0 }, echo);
   using idle = await Client.connect(listener);

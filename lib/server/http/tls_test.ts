@@ -226,3 +226,36 @@ Deno.test("tls: closing does not wait for connections that never begin", options
     assert.equal(await silentOne.read(new Uint8Array(1)).catch(() => null), null);
   });
 });
+
+Deno.test(
+  "tls: connections beyond the limit are closed, those that ended make room",
+  options,
+  async () => {
+    await withFixture(async ({ ca, server }) => {
+      using files = await openTlsFiles(server, { log: silent });
+      const listener = await listen(
+        { hostname: "127.0.0.1", port: 0, tls: files.material, maxConnections: 1 },
+        whoami,
+      );
+      /** The server may learn a moment later that the one before has gone. */
+      const served = async () => {
+        for (;;) {
+          const answer = await ask(listener, ca.cert).catch(() => undefined);
+          if (answer) return answer;
+        }
+      };
+      try {
+        // Its handshake never begins.
+        const silentOne = await Deno.connect({
+          hostname: "127.0.0.1",
+          port: listener.address.port,
+        });
+        await assert.rejects(ask(listener, ca.cert));
+        silentOne.close();
+        for (let n = 0; n < 3; n++) assert.equal((await served()).certificate, null);
+      } finally {
+        await listener.close();
+      }
+    });
+  },
+);

@@ -1,0 +1,50 @@
+/**
+ * How many connections are open at once. The runtime's listener that finds no descriptor for a connection
+ * accepts none any more, also when there are some again: so it must not come to that.
+ */
+import type { Server, Socket } from "node:net";
+
+/** A connection may need its socket, a duplicate of it and a file; the fourth is for everything else. */
+const DESCRIPTORS_EACH = 4;
+const LEAST = 16;
+/** Refusals are told of no more often than this. */
+const TELL_MS = 60_000;
+
+/** What the descriptors that this process may have are enough for. */
+export async function connectionLimit(): Promise<number> {
+  const limits = await Deno.readTextFile("/proc/self/limits").catch(() => "");
+  const descriptors = /^Max open files +(\d+)/m.exec(limits)?.[1];
+  if (descriptors === undefined) return Infinity;
+  return Math.max(LEAST, Math.floor(Number(descriptors) / DESCRIPTORS_EACH));
+}
+
+export interface ConnectionLimit {
+  most: number;
+  /** Connections are being closed because so many are open. */
+  onRefused?: (open: number) => void;
+}
+
+/** Closes connections beyond the limit at once. To be called after all else listens to "connection". */
+export function limitConnections(server: Server, { most, onRefused }: ConnectionLimit): void {
+  const open = new Set<Socket>();
+  let told = -Infinity;
+  const takers = server.listeners("connection");
+  server.removeAllListeners("connection");
+  server.on("connection", (socket: Socket) => {
+    if (open.size >= most) {
+      socket.on("error", () => {/* it is gone */});
+      socket.destroy();
+      if (performance.now() - told < TELL_MS) return;
+      told = performance.now();
+      return onRefused?.(open.size);
+    }
+    open.add(socket);
+    socket.once("close", () => open.delete(socket));
+    for (const take of takers) take.call(server, socket);
+  });
+  // Whichever of the two closes first.
+  server.on("secureConnection", (socket: Socket & { _parent?: Socket }) => {
+    const parent = socket._parent;
+    if (parent) socket.once("close", () => open.delete(parent));
+  });
+}
