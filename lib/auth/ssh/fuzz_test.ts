@@ -5,13 +5,15 @@ import fc from "fast-check";
 import { SvcError } from "../../base/errors.ts";
 import { parseScopeMap } from "../jwt/scope_map.ts";
 import { formatAuthorizedKey, parseAuthorizedKey, parseAuthorizedKeys } from "./authorized_keys.ts";
-import { parseKeyBlob } from "./public_key.ts";
+import { KEY_TYPES, parseKeyBlob } from "./public_key.ts";
 import { parseSshsig, verifySshsig } from "./sshsig.ts";
-import { sshSign, testKey } from "./testing.ts";
+import { sshSign, testKey, testSecurityKey } from "./testing.ts";
 import { Malformed, packString, WireReader } from "./wire.ts";
 
 const SETTINGS = { seed: 20261121, numRuns: 400 };
 const keys = ([256, 384, 521, "ed25519", "rsa"] as const).map(testKey);
+const securityKeys = (["ed25519", 256] as const).map(testSecurityKey);
+const all = [...keys, ...securityKeys];
 const bytes = new TextEncoder();
 
 function onlyMalformed(work: () => unknown): void {
@@ -103,9 +105,9 @@ Deno.test("ssh: a signature or key that says the same in other bytes is refused"
 });
 
 Deno.test("ssh: fuzz: signatures", () => {
-  const texts = keys.map((key) => sshSign(key, "n", "text"));
+  const texts = all.map((key) => sshSign(key, "n", "text"));
   fc.assert(
-    fc.property(fc.nat(keys.length - 1), mutation, (which, change) => {
+    fc.property(fc.nat(all.length - 1), mutation, (which, change) => {
       const whole = Buffer.from(texts[which].split("\n").slice(1, -2).join(""), "base64");
       const changed = mutate(whole, change);
       onlyMalformed(() => {
@@ -131,15 +133,15 @@ Deno.test("ssh: fuzz: signatures", () => {
 
 Deno.test("ssh: fuzz: keys", () => {
   fc.assert(
-    fc.property(fc.nat(keys.length - 1), mutation, (which, change) => {
-      const changed = mutate(keys[which].blob, change);
+    fc.property(fc.nat(all.length - 1), mutation, (which, change) => {
+      const changed = mutate(all[which].blob, change);
       onlyMalformed(() => assert(changed.equals(Buffer.from(parseKeyBlob(changed).blob))));
     }),
     SETTINGS,
   );
   fc.assert(
     fc.property(
-      fc.constantFrom("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "__proto__", "ecdsa-sha2-"),
+      fc.constantFrom(...KEY_TYPES, "__proto__", "ecdsa-sha2-", "sk-ecdsa-sha2-nistp256"),
       fc.array(fc.uint8Array({ maxLength: 80 }), { maxLength: 4 }),
       (type, fields) =>
         onlyMalformed(() =>
@@ -168,12 +170,12 @@ Deno.test("ssh: fuzz: authorized_keys", () => {
   fc.assert(
     fc.property(
       fc.array(option, { maxLength: 4 }),
-      fc.nat(keys.length - 1),
+      fc.nat(all.length - 1),
       fc.string(),
       (options, which, comment) =>
         onlyMalformed(() => {
           const head = options.length > 0 ? `${options.join(",")} ` : "";
-          const parsed = parseAuthorizedKey(`${head}${keys[which].line} ${comment}`);
+          const parsed = parseAuthorizedKey(`${head}${all[which].line} ${comment}`);
           assert.deepEqual(parseAuthorizedKey(formatAuthorizedKey(parsed)), parsed);
           assert(!options.includes('command="x"') && !options.includes("from"));
         }),
