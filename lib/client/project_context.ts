@@ -2,7 +2,7 @@
  * The project's own context document (SPEC.md "Project context override"): found upward from the working
  * folder, or named. What was merely found is not trusted.
  */
-import { basename, dirname, join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { SvcError, systemCode } from "../base/errors.ts";
 import { exists } from "../base/fs.ts";
 import { homeFolder } from "./profile/location.ts";
@@ -159,7 +159,7 @@ export async function projectContext(input: ProjectInput): Promise<ProjectContex
   if (stripped.length > 0) {
     input.warn(
       `ignoring ${listed(stripped)} of ${path}: the file was found, not named; ` +
-        `--trust-context-file or --context-file ${basename(path)} trusts it`,
+        `--trust-context-file or --context-file ${path} trusts it`,
     );
   }
   return { path, context: { "via-server": context["via-server"] } };

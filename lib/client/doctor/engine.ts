@@ -1,5 +1,7 @@
 /** What the checks of a host's engines share: the registry, what is wanted of a file, how it is told. */
 
+import type { Target } from "../resolve.ts";
+
 export interface Registry {
   /** "host[:port]" */
   host: string;
@@ -20,6 +22,12 @@ export function registryOf(advertised: string, server: string): Pick<Registry, "
   const portOf = (url: URL) => url.port || "443";
   const same = portOf(new URL(`https://${host}`)) === portOf(new URL(server));
   return { host, plain: isLoopback(host) && !same };
+}
+
+/** A name that means the server's own host, seen from another one. */
+export function isElsewhere(host: string, { server, transport }: Target): boolean {
+  if (!isLoopback(host)) return false;
+  return transport.kind !== "direct" || !isLoopback(new URL(server).host);
 }
 
 export interface Fix {
