@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import type { Heredoc } from "./ast.ts";
 import { expand, expandHeredoc, expandWords, scopeOf, undefinedIn, variablesOf } from "./expand.ts";
+import { cpuTime } from "../../../test/fixtures/cpu_time.ts";
 
 const scope = scopeOf({
   HOME: "/home/me",
@@ -112,9 +113,9 @@ Deno.test("a replacement cannot blow a value up without bound", () => {
 
 Deno.test("pattern matching takes no exponential time", () => {
   const text = scopeOf({ A: "a".repeat(2000) });
-  const start = performance.now();
+  const start = cpuTime();
   assert.equal(expand(`\${A##${"*a".repeat(40)}*b}`, text).value.length, 2000);
-  assert.ok(performance.now() - start < 3000);
+  assert.ok(cpuTime() - start < 3000);
 });
 
 Deno.test("used and unset names, as far as the word was evaluated", () => {

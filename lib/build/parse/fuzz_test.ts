@@ -9,6 +9,7 @@ import { matchPath } from "./path_pattern.ts";
 import { parseDockerfile } from "./parse.ts";
 import { INSTRUCTIONS } from "./predefined.ts";
 import { wordsOf } from "./words_of.ts";
+import { cpuTime } from "../../../test/fixtures/cpu_time.ts";
 
 const fragment = fc.oneof(
   fc.constantFrom(...INSTRUCTIONS, "FROM scratch\n", "AS", "as", "CMD", "NONE"),
@@ -150,7 +151,7 @@ Deno.test("any pattern matches, does not, or is refused", () => {
 
 Deno.test("long runs of anything take linear time", () => {
   const long = 120_000;
-  const start = performance.now();
+  const start = cpuTime();
   for (
     const run of [" ", "\\", "\r", "\t", "'", '"', "$", "<", "<< ", "--a ", "\\ ", "#", "a=b ", ","]
   ) {
@@ -161,5 +162,5 @@ Deno.test("long runs of anything take linear time", () => {
     }
   }
   attempt(() => parseDockerfile("FROM scratch\n".repeat(20_000)));
-  assert.ok(performance.now() - start < 15_000);
+  assert.ok(cpuTime() - start < 15_000);
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { compilePath, hasWildcard, matchPath } from "./path_pattern.ts";
+import { cpuTime } from "../../../test/fixtures/cpu_time.ts";
 
 const MATCHES: [pattern: string, path: string, expected: boolean][] = [
   ["abc", "abc", true],
@@ -61,8 +62,8 @@ Deno.test("hasWildcard sees through escapes", () => {
 });
 
 Deno.test("matching takes no exponential time", () => {
-  const start = performance.now();
+  const start = cpuTime();
   assert.equal(matchPath(`${"*a".repeat(50)}b`, "a".repeat(2000)), false);
   assert.equal(compilePath(`${"**/".repeat(50)}b`, true)?.matches("a/".repeat(1000)), false);
-  assert.ok(performance.now() - start < 3000);
+  assert.ok(cpuTime() - start < 3000);
 });
