@@ -71,8 +71,8 @@ Deno.test("addresses have names; those of the networks are asked nowhere else", 
 Deno.test("switched off, or where the bridge is not there, no network has a resolver", async () => {
   for (const enabled of [false, true]) {
     const resolvers = new Resolvers({ enabled, log: silent, instances: () => all });
-    // An address for documentation: no interface has it.
-    const network = { ...front, subnet: "192.0.2.0/24" };
+    // Of the reserved class E: no interface has it.
+    const network = { ...front, subnet: "240.0.0.0/24" };
     await resolvers.serve([network]);
     assert.equal(resolvers.address(network), undefined);
     await resolvers.stop();
