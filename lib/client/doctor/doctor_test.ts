@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { svcFake } from "../../../test/fixtures/cli.ts";
-import { type Registry, registryOf } from "./engine.ts";
+import type { Target, Transport } from "../resolve.ts";
+import { isElsewhere, type Registry, registryOf } from "./engine.ts";
 import { checkTrust } from "./trust.ts";
 import { clockCheck, skewOf } from "./way.ts";
 
@@ -136,6 +137,16 @@ Deno.test("doctor: whether the registry has TLS, by its advertised name and the 
   assert.equal(of("svc.example", "https://svc.example"), "https svc.example");
   assert.equal(of("https://r.example", "http://127.0.0.1:5000"), "https r.example");
   assert.equal(of("http://r.example", "https://svc.example"), "http r.example");
+});
+
+Deno.test("doctor: a registry that only the server's own host can pull from is not looked for here", () => {
+  const elsewhere = (host: string, server: string, transport: Transport = { kind: "direct" }) =>
+    isElsewhere(host, { server, transport } as Target);
+  const ssh: Transport = { kind: "ssh", settings: { addr: "lab" } };
+  assert.equal(elsewhere("localhost:5000", "http://127.0.0.1:5000"), false);
+  assert.equal(elsewhere("localhost:5000", "http://127.0.0.1:5000", ssh), true);
+  assert.equal(elsewhere("localhost:5000", "http://svc.lan:5000"), true);
+  assert.equal(elsewhere("svc.lan:5000", "http://127.0.0.1:5000", ssh), false);
 });
 
 Deno.test("doctor: clocks", () => {

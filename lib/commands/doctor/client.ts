@@ -4,6 +4,7 @@ import { SvcError, systemCode } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import {
   type Fix,
+  isElsewhere,
   type Registry,
   registryOf,
   type TrustReport,
@@ -78,6 +79,14 @@ export async function runClientDoctor(invocation: DoctorInvocation): Promise<num
   const advertised = target.registryHost ?? info?.registry;
   if (advertised === undefined || Deno.build.os !== "linux") return works ? 0 : 1;
   const place = registryOf(advertised, target.server);
+  if (isElsewhere(place.host, target)) {
+    await show({
+      name: "registry",
+      outcome: "ok",
+      detail: `the server names it ${place.host}, by which only its own host can pull`,
+    });
+    return works ? 0 : 1;
+  }
   const { "ca-cert": ca, "insecure-skip-verify": unverified } = target.tls ?? {};
   if (!place.plain && unverified && ca === undefined) {
     await show({
