@@ -26,6 +26,8 @@ export interface BuildRequest extends BuildDelivery {
    * read.
    */
   context: ReadableStream<Uint8Array> | RemoteContext;
+  /** Bytes of an archive, unpacked, at most; more is `too_large`. */
+  maxContextBytes?: number;
   /**
    * Takes the place of `context`, which is not read: a git repository, or a tar archive or a Dockerfile
    * behind a URL.

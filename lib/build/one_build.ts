@@ -241,6 +241,7 @@ export class OneBuild {
         directory: engine.workspace.path("contexts"),
         dockerfile: request.dockerfile,
         kept: contexts,
+        maxBytes: request.maxContextBytes,
         onProgress: (bytes, total) => {
           // A megabyte at a time is as fine as anyone can follow.
           if (total === undefined && bytes - shown < 1 << 20) return;

@@ -114,6 +114,19 @@ Deno.test("archives that lead out of the context are refused and leave nothing",
     assert.ok(context.tree.digests!.size === 1);
   }));
 
+Deno.test("a small archive that unpacks to more than the limit is refused and leaves nothing", () =>
+  inTemporary(async (directory) => {
+    const options = { directory: `${directory}/c`, dockerfile: "Dockerfile", maxBytes: 1 << 20 };
+    for (const size of [1 << 20, 8 << 20]) {
+      const bomb = new Uint8Array(gzipSync(await archive([file("zeros", "0".repeat(size))])));
+      await assert.rejects(receiveContext(stream(bomb), options), { code: "too_large" });
+      await assert.rejects(Deno.stat(`${directory}/c`), Deno.errors.NotFound);
+    }
+    const fits = new Uint8Array(gzipSync(await archive([file("zeros", "0".repeat(1 << 19))])));
+    await using context = await receiveContext(stream(fits), options);
+    assert.equal(context.tree.digests!.size, 1);
+  }));
+
 Deno.test("content keys know content, modes and names, not times", () =>
   inTemporary(async (directory) => {
     const look = async (items: Item[]) => {

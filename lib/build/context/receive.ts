@@ -1,10 +1,11 @@
 /** The build context: a tar stream unpacked into a folder of its own, or what stays with the caller. */
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
-import { decompress } from "../../oci/compression.ts";
+import { decompressChunks } from "../../oci/compression.ts";
 import { type Ignore, parseIgnore } from "../parse/ignore.ts";
 import type { KeptContexts } from "./kept_contexts.ts";
 import type { RemoteContext } from "./remote.ts";
+import { limited } from "./too_large.ts";
 import type { Tree } from "./tree.ts";
 import { ContextUnpacker, type UnpackedContext } from "./unpack_context.ts";
 import { unpackInWorker } from "./worker_client.ts";
@@ -28,6 +29,8 @@ export interface ReceiveOptions {
   dockerfile: string;
   /** Where remote contexts are kept. */
   kept?: KeptContexts;
+  /** Bytes of an archive, unpacked, at most. */
+  maxBytes?: number;
   /** `total`: all of them, for now: a remote context's contents come as steps need them. */
   onProgress?: (bytes: number, total?: number) => void;
   signal?: AbortSignal;
@@ -36,9 +39,9 @@ export interface ReceiveOptions {
 async function unpack(
   stream: ReadableStream<Uint8Array>,
   root: string,
-  { dockerfile, signal }: ReceiveOptions,
+  { dockerfile, maxBytes, signal }: ReceiveOptions,
 ): Promise<UnpackedContext> {
-  const chunks = decompress(stream)[Symbol.asyncIterator]();
+  const chunks = limited(decompressChunks(stream), maxBytes);
   const head: Uint8Array[] = [];
   let size = 0;
   let next = await chunks.next();
@@ -55,7 +58,7 @@ async function unpack(
     const all = async function* () {
       yield* head.splice(0);
       yield first;
-      yield* { [Symbol.asyncIterator]: () => chunks };
+      yield* chunks;
     };
     return await unpackInWorker(root, dockerfile, all(), signal);
   }

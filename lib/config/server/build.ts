@@ -22,7 +22,7 @@ export const BUILD = [
     env: ["SVC_MAX_BUILD_CONTEXT_BYTES"],
     defaultText: "unlimited",
     section,
-    help: "Upper bound on the size of an uploaded build context.",
+    help: "Upper bound on the size of an uploaded build context, packed and unpacked.",
     check: positive,
   },
   {

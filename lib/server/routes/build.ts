@@ -29,7 +29,9 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
   async function build(context: Context): Promise<Response> {
     const logins = readLogins(context.request.headers.get(LOGINS_HEADER));
     const options = { ...buildRequest(context.url), ...(logins && { logins }) };
-    const body = contextBody(context.request, deps.limits.maxBuildContextBytes);
+    const { maxBuildContextBytes: maxContextBytes } = deps.limits;
+    const limits = maxContextBytes === undefined ? {} : { maxContextBytes };
+    const body = contextBody(context.request, maxContextBytes);
     const cancel = new AbortController();
     const signal = AbortSignal.any([context.signal, cancel.signal]);
     const held: BuildEvent[] = [];
@@ -41,7 +43,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     };
     const running = slots.run(async () => {
       const builder = await deps.builder();
-      return await builder.build({ ...options, context: body.stream }, {
+      return await builder.build({ ...options, ...limits, context: body.stream }, {
         onEvent: (event) => emit(event),
         signal,
       });

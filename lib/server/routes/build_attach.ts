@@ -13,6 +13,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { Semaphore } from "../../base/mutex.ts";
 import type { Builder, BuildRequest } from "../../build/builder.ts";
 import { Caller, checkRequest } from "../../build/session/caller.ts";
+import { contextTooLarge } from "../../build/context/too_large.ts";
 import type { NamedContext } from "../../build/inputs.ts";
 import type { Login } from "../../oci/resolver.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
@@ -23,7 +24,6 @@ import { buildRequest } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
-import { contextTooLarge } from "./build_body.ts";
 import { API_PREFIX } from "./health.ts";
 
 /** How long a caller may take to say what it wants, and to hang up after the end. */
@@ -173,7 +173,8 @@ class AttachedBuild {
           lazy: this.#deps.limits.lazyBuild ?? false,
           relayed: readLogins(this.#context.request.headers.get(LOGINS_HEADER)),
         });
-        return await builder.build(request, { onEvent, signal });
+        const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
+        return await builder.build({ ...request, maxContextBytes }, { onEvent, signal });
       }, signal);
       await told();
       return { type: "result", result };

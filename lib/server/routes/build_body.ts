@@ -1,6 +1,6 @@
 /** The body of `POST /.svc/v1/build`: a context of bounded size. */
-import { formatBytes } from "../../base/bytes.ts";
 import { SvcError } from "../../base/errors.ts";
+import { contextTooLarge } from "../../build/context/too_large.ts";
 
 export interface Body {
   stream: ReadableStream<Uint8Array>;
@@ -12,18 +12,6 @@ export interface Body {
 
 /** With no byte moved for this long, events go out although the context's end was not seen. */
 const QUIET_MS = 1000;
-
-/** Of contexts beyond SVC_MAX_BUILD_CONTEXT_BYTES. */
-export function contextTooLarge(limit: number): SvcError {
-  return new SvcError(
-    "too_large",
-    `Cannot take the build context: it has more than ${formatBytes(limit)}`,
-    {
-      help:
-        "name what the build does not need in .dockerignore, or raise SVC_MAX_BUILD_CONTEXT_BYTES",
-    },
-  );
-}
 
 /** The body with its size bounded. Throws `too_large` where its declared length says so already. */
 export function contextBody(request: Request, limit: number | undefined): Body {

@@ -1,0 +1,28 @@
+/** The bound on a build context. */
+import { formatBytes } from "../../base/bytes.ts";
+import { SvcError } from "../../base/errors.ts";
+
+/** Of contexts beyond SVC_MAX_BUILD_CONTEXT_BYTES. */
+export function contextTooLarge(limit: number): SvcError {
+  return new SvcError(
+    "too_large",
+    `Cannot take the build context: it has more than ${formatBytes(limit)}`,
+    {
+      help:
+        "name what the build does not need in .dockerignore, or raise SVC_MAX_BUILD_CONTEXT_BYTES",
+    },
+  );
+}
+
+/** The chunks, until they are more than `limit` bytes: a small archive may unpack to any size. */
+export async function* limited(
+  chunks: AsyncIterable<Uint8Array>,
+  limit: number | undefined,
+): AsyncGenerator<Uint8Array> {
+  let size = 0;
+  for await (const chunk of chunks) {
+    size += chunk.length;
+    if (limit !== undefined && size > limit) throw contextTooLarge(limit);
+    yield chunk;
+  }
+}
