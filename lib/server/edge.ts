@@ -1,4 +1,5 @@
 /** What stands between a connection and the routes: TLS, who may do what, and the record of it. */
+import { hostname } from "node:os";
 import type { InternalCredentials } from "../auth/internal.ts";
 import type { Logger } from "../base/log.ts";
 import type { ServerConfig } from "../config/server_options.ts";
@@ -6,6 +7,7 @@ import type { Access } from "./access.ts";
 import { openActivity } from "./activity.ts";
 import type { Answered } from "./activity/entry.ts";
 import { openServerAuth } from "./auth.ts";
+import { type IsOwnName, ownNames } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Route } from "./route.ts";
@@ -22,6 +24,8 @@ export interface EdgeOptions {
 export interface Edge extends AsyncDisposable {
   access: Access;
   tls?: TlsFiles;
+  /** Of a server that asks for no credential: names that its own pages may have. */
+  isOwnName?: IsOwnName;
   note?: (answered: Answered) => void;
   /** Rows of its own. */
   routes: Route[];
@@ -38,6 +42,10 @@ export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions)
   const stack = cleanup.move();
   return {
     access: auth.access,
+    isOwnName: auth.access.methods.length > 0 ? undefined : ownNames({
+      hostname: hostname(),
+      advertised: [config.advertiseRegistry, config.advertiseUrl],
+    }),
     tls,
     note,
     internal: auth.internal,

@@ -4,6 +4,7 @@ import { formatAddress, type ListenAddress } from "../config/address.ts";
 import type { Access } from "./access.ts";
 import type { Answered } from "./activity/entry.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { IsOwnName } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import { listen, type Listener } from "./listener.ts";
 import type { Route } from "./route.ts";
@@ -18,15 +19,17 @@ export interface StartOptions {
   log: Logger;
   /** Absent: plain HTTP. */
   tls?: TlsFiles;
+  /** Absent: pages of any name of this server may ask. */
+  isOwnName?: IsOwnName;
   /** Told of each request that a route answered. */
   note?: (answered: Answered) => void;
 }
 
 /** Binds and answers; `lifecycle.serving()` makes it ready. Throws `address_in_use` or `config_invalid`. */
 export async function startServer(options: StartOptions): Promise<Listener> {
-  const { address, routes, access, lifecycle, log, tls, note } = options;
+  const { address, routes, access, lifecycle, log, tls, note, isOwnName } = options;
   const router = new Router(routes);
-  const handler = createHandler({ router, access, lifecycle, log, note });
+  const handler = createHandler({ router, access, lifecycle, log, note, isOwnName });
   const label = formatAddress(address);
   const onRefused = (open: number) =>
     log.warn("connections are closed as they come: no more fit the limit of open files", { open });

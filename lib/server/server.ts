@@ -8,6 +8,7 @@ import type { Access } from "./access.ts";
 import type { Answered } from "./activity/entry.ts";
 import { accessLine } from "./access_log.ts";
 import { describeError, errorResponse } from "./error_response.ts";
+import { type IsOwnName, refuseForeignPage } from "./foreign_page.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { Handler } from "./listener.ts";
 import { ListenerRequest } from "./http/request.ts";
@@ -21,6 +22,8 @@ export interface ServerOptions {
   access: Access;
   lifecycle: Lifecycle;
   log: Logger;
+  /** Absent: pages of any name of this server may ask. */
+  isOwnName?: IsOwnName;
   /** Told of each request that a route answered. */
   note?: (answered: Answered) => void;
 }
@@ -103,7 +106,7 @@ export function createHandler(options: ServerOptions): Handler {
       throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
     }
     if (!row.open) {
-      refuseForeignPage(request);
+      refuseForeignPage(request, options.isOwnName);
       const found = access.authenticate(request, connection, row);
       const identity = found instanceof Promise ? await found : found;
       if (!identity) {
@@ -143,18 +146,4 @@ export function createHandler(options: ServerOptions): Handler {
     response.headers.set("x-request-id", exchange.id);
     return response;
   };
-}
-
-/**
- * A browser sends the origin of the page that asks. A page of another site must not reach a server on its
- * visitor's machine or network: without authentication it could build, deploy and exec there.
- */
-function refuseForeignPage(request: Request): void {
-  const origin = request.headers.get("origin");
-  if (origin === null) return;
-  const host = URL.canParse(origin) ? new URL(origin).host : "";
-  if (host !== "" && host === request.headers.get("host")) return;
-  throw new SvcError("denied", `Cannot answer a page of ${origin}: it is another site`, {
-    help: "ask from the server's own pages, or from a program",
-  });
 }

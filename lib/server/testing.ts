@@ -25,6 +25,7 @@ export interface TestOptions {
   deps?: Partial<ManagementDeps>;
   log?: Logger;
   note?: ServerOptions["note"];
+  isOwnName?: ServerOptions["isOwnName"];
 }
 
 export async function startTestServer(options: TestOptions = {}): Promise<TestServer> {
@@ -58,6 +59,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     lifecycle,
     log: options.log ?? silent,
     note: options.note,
+    isOwnName: options.isOwnName,
   });
   const listener = await listen({ hostname: "127.0.0.1", port: 0 }, handler);
   lifecycle.serving();
