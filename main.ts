@@ -3,7 +3,7 @@
  * `Deno.exit`, and the one place that knows which backends there are. What only the server needs is
  * imported when it serves, so that client commands start fast.
  */
-import { join } from "node:path";
+import { join } from "./lib/base/path.ts";
 import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { exists, holdsEntries } from "./lib/base/fs.ts";

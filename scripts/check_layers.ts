@@ -18,7 +18,7 @@ const MAY: Record<string, readonly string[]> = {
   config: LOW,
   oci: LOW,
   api: OCI,
-  wire: LOW,
+  wire: ["sys", ...LOW],
   snapshot: ["oci", "sys", "base"],
   runtime: ["oci", "sys", "base"],
   containerd: ["snapshot", "oci", "sys", "base"],

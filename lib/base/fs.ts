@@ -1,5 +1,5 @@
 /** Durable file operations: what they acknowledge is on disk, and a torn write is never visible. */
-import { dirname } from "node:path";
+import { dirname } from "./path.ts";
 
 /** True where `path` exists (following links). */
 export async function exists(path: string): Promise<boolean> {

@@ -1,6 +1,6 @@
 /** A folder as `svc build` offers it to the server: what .dockerignore leaves, read-only, confined. */
-import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
+import { sha256 } from "../base/hash.ts";
 import type { ListedEntry } from "../api/build_session.ts";
 import { ConfinedFolder, type NodeStat } from "../wire/ninep/folder.ts";
 
@@ -33,10 +33,10 @@ export interface ExportOptions {
   onSkip: (path: string, why: string) => void;
 }
 
-function identityOf(root: string): string {
+async function identityOf(root: string): Promise<string> {
   const { ino, dev, birthtime } = Deno.statSync(root);
   const facts = [Deno.hostname(), root, dev, ino, birthtime?.getTime()];
-  return createHash("sha256").update(JSON.stringify(facts)).digest("hex");
+  return await sha256(JSON.stringify(facts));
 }
 
 function special(info: Deno.FileInfo): string | undefined {
@@ -50,7 +50,10 @@ function linkTarget(target: string): string {
 }
 
 /** Opens it; the caller disposes of it. */
-export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedFolder {
+export async function exportFolder(
+  { root, ignore, onSkip }: ExportOptions,
+): Promise<ExportedFolder> {
+  const identity = await identityOf(Deno.realPathSync(root));
   const folder = new ConfinedFolder(root, {
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
@@ -104,12 +107,12 @@ export function exportFolder({ root, ignore, onSkip }: ExportOptions): ExportedF
       yield entry;
       if (++seen % TURN) continue;
       signal.throwIfAborted();
-      await new Promise<void>((resolve) => setImmediate(resolve));
+      await new Promise<void>((resolve) => setTimeout(resolve, 0));
     }
   }
   return {
     folder,
-    identity: identityOf(Deno.realPathSync(root)),
+    identity,
     list,
     [Symbol.dispose]: () => folder[Symbol.dispose](),
   };

@@ -1,5 +1,4 @@
 /** `GET /build/attach` from the client's side: the build's events out, its inputs served (lib/api). */
-import { createHash } from "node:crypto";
 import type { BuildEvent } from "../api/build.ts";
 import {
   type Ask,
@@ -12,6 +11,7 @@ import {
 } from "../api/build_session.ts";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
+import { sha256 } from "../base/hash.ts";
 import { connDuplex, type Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/ninep/folder.ts";
@@ -99,13 +99,13 @@ class Server {
 
   /** Where it is not the same, what was listed is kept for the question that follows. */
   async #same(name: string, digest: string): Promise<Same> {
-    const hash = createHash("sha256");
+    let text = "";
     const entries: ListedEntry[] = [];
     for await (const entry of this.#entries(name)) {
-      hash.update(JSON.stringify(entry) + "\n");
+      text += JSON.stringify(entry) + "\n";
       entries.push(entry);
     }
-    const same = hash.digest("hex") === digest;
+    const same = await sha256(text) === digest;
     if (!same) this.#listed.set(name, entries);
     return { same };
   }

@@ -2,7 +2,7 @@
  * The project's own context document (SPEC.md "Project context override"): found upward from the working
  * folder, or named. What was merely found is not trusted.
  */
-import { dirname, join, resolve } from "node:path";
+import { dirname, join, resolve } from "../base/path.ts";
 import { SvcError, systemCode } from "../base/errors.ts";
 import { exists } from "../base/fs.ts";
 import { homeFolder } from "./profile/location.ts";

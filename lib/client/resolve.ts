@@ -2,7 +2,7 @@
  * From flags, variables, profile and project to one way to a server (SPEC.md "Client connection profile
  * file", "Client-side environment variables", "Authentication" 4). Reads files; opens no connection.
  */
-import { dirname } from "node:path";
+import { dirname } from "../base/path.ts";
 import { SvcError } from "../base/errors.ts";
 import { nearest } from "../base/nearest.ts";
 import { readProfile, showsTokens } from "./profile/file.ts";

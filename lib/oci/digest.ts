@@ -1,5 +1,6 @@
 /** Digests of the OCI Image Specification 1.1 ("Digests"): sha256 and sha512, in lower-case hex. */
-import { createHash, type Hash } from "node:crypto";
+import type { Hash } from "node:crypto";
+import { createHash } from "../base/hash.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Digest } from "./types.ts";
 

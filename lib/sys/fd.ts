@@ -1,13 +1,13 @@
 /** Raw file descriptors: synchronous reads and writes for Workers, locks, and file system sync. */
 import { SystemError } from "./errno.ts";
 import { O } from "./files.ts";
-import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
+import { check, cstring, errno, isForeignErrno, libc, libcReading } from "./libc.ts";
 import { ownerError } from "./userns.ts";
 
 /** Opens close-on-exec. The caller closes with {@linkcode close}. */
 export function open(path: string, flags: number, mode = 0): number {
   while (true) {
-    const opened = libc().open(cstring(path), flags | O.CLOEXEC, mode);
+    const opened = libcReading().open(cstring(path), flags | O.CLOEXEC, mode);
     if (opened >= 0) return opened;
     const code = errno[0];
     if (!isForeignErrno(code)) throw new SystemError(code, "open", path);
@@ -16,17 +16,17 @@ export function open(path: string, flags: number, mode = 0): number {
 
 /** Opens for reading, and stays open in the program that execve(2) puts in this one's place. */
 export function openInherited(path: string): number {
-  return check(libc().open(cstring(path), O.RDONLY, 0), errno[0], "open", path);
+  return check(libcReading().open(cstring(path), O.RDONLY, 0), errno[0], "open", path);
 }
 
 export function close(fd: number): void {
-  libc().close(fd);
+  libcReading().close(fd);
 }
 
 /** Reads up to `buffer.length` bytes; 0 at the end. */
 export function read(fd: number, buffer: Uint8Array, path?: string): number {
   while (true) {
-    const got = libc().read(fd, buffer as Uint8Array<ArrayBuffer>, BigInt(buffer.length));
+    const got = libcReading().read(fd, buffer as Uint8Array<ArrayBuffer>, BigInt(buffer.length));
     if (got >= 0) return got;
     const code = errno[0];
     if (!isForeignErrno(code)) throw new SystemError(code, "read", path);
@@ -54,17 +54,17 @@ const SEEK_HOLE = 4;
 
 /** Moves the position to `offset` from the start. */
 export function seek(fd: number, offset: number, path?: string): void {
-  check(libc().lseek(fd, BigInt(offset), SEEK_SET), errno[0], "lseek", path);
+  check(libcReading().lseek(fd, BigInt(offset), SEEK_SET), errno[0], "lseek", path);
 }
 
 /** Moves the position forward: what is skipped past the end becomes a hole. */
 export function skip(fd: number, length: number, path?: string): void {
-  check(libc().lseek(fd, BigInt(length), SEEK_CUR), errno[0], "lseek", path);
+  check(libcReading().lseek(fd, BigInt(length), SEEK_CUR), errno[0], "lseek", path);
 }
 
 /** The next byte at or after `offset` that is data (or in a hole); undefined where there is none. */
 export function seekTo(fd: number, kind: "data" | "hole", offset: number): number | undefined {
-  const at = libc().lseek(fd, BigInt(offset), kind === "data" ? SEEK_DATA : SEEK_HOLE);
+  const at = libcReading().lseek(fd, BigInt(offset), kind === "data" ? SEEK_DATA : SEEK_HOLE);
   if (at >= 0) return Number(at);
   const code = errno[0];
   if (code === 6) return undefined;

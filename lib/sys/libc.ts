@@ -24,11 +24,7 @@ const SYMBOLS = {
     result: "i32",
     nonblocking: true,
   },
-  open: { parameters: ["buffer", "i32", "u32"], result: "i32" },
-  close: { parameters: ["i32"], result: "i32" },
-  read: { parameters: ["i32", "buffer", "usize"], result: "i32" },
   write: { parameters: ["i32", "buffer", "usize"], result: "i32" },
-  lseek: { parameters: ["i32", "i64", "i32"], result: "i64" },
   ftruncate: { parameters: ["i32", "i64"], result: "i32" },
   fsync: { parameters: ["i32"], result: "i32" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
@@ -87,15 +83,38 @@ const SYMBOLS = {
     parameters: ["i32", "buffer", "usize"],
     result: "i32",
   },
+} as const satisfies Deno.ForeignLibraryInterface;
+
+/** What a client reads its files with: each symbol more costs its start a part of a millisecond. */
+const READING = {
+  open: { parameters: ["buffer", "i32", "u32"], result: "i32" },
+  close: { parameters: ["i32"], result: "i32" },
+  read: { parameters: ["i32", "buffer", "usize"], result: "i32" },
+  lseek: { parameters: ["i32", "i64", "i32"], result: "i64" },
   __errno_location: { parameters: [], result: "pointer" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
 type Libc = Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
+type Reading = Deno.DynamicLibrary<typeof READING>["symbols"];
 let symbols: Libc | undefined;
+let reading: Reading | undefined;
 
 /** The functions themselves. Throws `unsupported` where there is no glibc to load. */
 export function libc(): Libc {
   if (symbols) return symbols;
+  libcReading();
+  return symbols = load(SYMBOLS);
+}
+
+/** Those of them that open, read and close. */
+export function libcReading(): Reading {
+  if (reading) return reading;
+  const found = load(READING);
+  errno = new Int32Array(Deno.UnsafePointerView.getArrayBuffer(found.__errno_location()!, 4));
+  return reading = found;
+}
+
+function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLibrary<S>["symbols"] {
   if (Deno.build.os !== "linux") {
     throw new SvcError(
       "unsupported",
@@ -104,16 +123,13 @@ export function libc(): Libc {
     );
   }
   try {
-    symbols = Deno.dlopen("libc.so.6", SYMBOLS).symbols;
-    const place = symbols.__errno_location()!;
-    errno = new Int32Array(Deno.UnsafePointerView.getArrayBuffer(place, 4));
+    return Deno.dlopen("libc.so.6", table).symbols;
   } catch (error) {
     throw new SvcError("unsupported", "Cannot make Linux system calls: libc.so.6 does not load", {
       cause: error,
       help: "use a distribution with glibc 2.30 or later",
     });
   }
-  return symbols;
 }
 
 /**

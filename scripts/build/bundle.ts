@@ -117,6 +117,11 @@ export async function bundle(options: BundleOptions): Promise<void> {
 /** What a chunk ends with that is one CommonJS package and nothing else. */
 const COMMON_JS = /^export default require_\w+\(\);\s*$/m;
 
+/** What the bundler gives CommonJS packages: it loads node's modules into every process, before it begins. */
+const EAGER_REQUIRE =
+  /^import \{ createRequire as (\w+) \} from "node:module";\s*var __require = \1\(import\.meta\.url\);$/m;
+const LAZY_REQUIRE = "var __require = (name) => globalThis.require(name);";
+
 /**
  * Deno reads every module that an `import("…")` names before it runs the first one: the client's shortest
  * command would parse the whole server. An expression instead of the bare string is looked at when it is
@@ -135,12 +140,15 @@ async function keepLazy(outDir: string): Promise<void> {
     return COMMON_JS.test(text) && !/^export \{/m.test(text);
   };
   for (const [name, text] of texts) {
-    const lazy = text.replace(/\bimport\("\.\/([\w.-]+\.js)"\)/g, (_, chunk: string) => {
-      const load = `import((0, "./${chunk}"))`;
-      return isCommonJs(chunk)
-        ? `${load}.then((it) => ({ ...it.default, default: it.default }))`
-        : load;
-    });
+    const lazy = text.replace(EAGER_REQUIRE, LAZY_REQUIRE).replace(
+      /\bimport\("\.\/([\w.-]+\.js)"\)/g,
+      (_, chunk: string) => {
+        const load = `import((0, "./${chunk}"))`;
+        return isCommonJs(chunk)
+          ? `${load}.then((it) => ({ ...it.default, default: it.default }))`
+          : load;
+      },
+    );
     if (lazy !== text) await Deno.writeTextFile(join(outDir, name), lazy);
   }
 }

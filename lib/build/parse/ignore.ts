@@ -2,7 +2,7 @@
  * `.dockerignore` ("dockerignore files" of docker's build context documentation), and the same patterns where
  * COPY and ADD take them (`--exclude`).
  */
-import { posix } from "node:path";
+import { posix } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 import { compilePath, type PathPattern } from "./path_pattern.ts";
 

@@ -3,8 +3,8 @@
  * keyring, a private file that ends with the login session, or nowhere. What cannot be kept is minted
  * anew; only a mode that was asked for by name fails.
  */
-import { createHash } from "node:crypto";
-import { join } from "node:path";
+import { createHash } from "../../base/hash.ts";
+import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import { findKeyring, type Keyring } from "./keyring.ts";

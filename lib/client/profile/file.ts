@@ -2,7 +2,7 @@
  * The profile file: read whole, changed as a YAML document so that comments and order stay, replaced in
  * one step. 0600 in a 0700 folder.
  */
-import { basename, dirname } from "node:path";
+import { basename, dirname } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import type { Document } from "yaml";

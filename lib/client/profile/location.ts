@@ -1,5 +1,5 @@
 /** Where the connection profile lies (SPEC.md "Client connection profile file", location rules). */
-import { posix, win32 } from "node:path";
+import { posix, windows } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 
 export interface LocationInput {
@@ -21,7 +21,7 @@ export function homeFolder({ os, env }: Pick<LocationInput, "os" | "env">): stri
 export function profilePath(input: LocationInput): string | undefined {
   const { os, env, explicit } = input;
   if (explicit) return explicit;
-  const { join } = os === "windows" ? win32 : posix;
+  const { join } = os === "windows" ? windows() : posix;
   if (env.XDG_CONFIG_HOME) return join(env.XDG_CONFIG_HOME, "svc", "config.yaml");
   if (os === "windows") return env.APPDATA ? join(env.APPDATA, "svc", "config.yaml") : undefined;
   const home = homeFolder(input);

@@ -1,5 +1,5 @@
 /** Paths in a profile: `~/` is the home folder, a relative one starts where the file lies. */
-import { isAbsolute, join, resolve } from "node:path";
+import { isAbsolute, join, resolve } from "../../base/path.ts";
 import type { Field } from "./field.ts";
 import { CONTEXT_FIELDS } from "./fields.ts";
 import type { Context } from "./types.ts";

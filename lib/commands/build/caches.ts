@@ -1,5 +1,5 @@
 /** The client's side of `--cache-from` and `--cache-to`: folders of this machine sent and received. */
-import { join } from "node:path";
+import { join } from "../../base/path.ts";
 import type { BuildResult } from "../../api/build.ts";
 import {
   type CacheFromSpec,

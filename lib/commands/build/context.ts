@@ -1,6 +1,6 @@
 /** The build context as it is sent: a tar archive made while the folder is walked. */
-import { createHash } from "node:crypto";
-import { basename, isAbsolute, join, relative, sep } from "node:path";
+import { createHash } from "../../base/hash.ts";
+import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import { ignoreFiles, parseIgnore } from "../../build/parse/ignore.ts";
@@ -211,7 +211,10 @@ export async function openContext(
     signal: io.signal,
   }, extras);
   return {
-    body: ReadableStream.from(coalesce(parts)),
+    // Made where it is wanted: most builds read the folder itself.
+    get body() {
+      return ReadableStream.from(coalesce(parts));
+    },
     dockerfile: sent,
     folder: { root, rules: rules ?? "", dockerfile: dockerfile.text },
     source: { name: dockerfile.name, text: dockerfile.text },

@@ -2,7 +2,7 @@
  * Unpacks an archive into a folder of this machine, whatever it runs: files, folders and links belong to
  * whoever runs the command. Nothing is written outside of the folder, nor through a link that is in it.
  */
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir } from "../../base/fs.ts";
 import { readTar } from "../../oci/tar_read.ts";

@@ -1,5 +1,5 @@
 /** What `--secret`, `--ssh` and `--build-context` name: read where a step needs it, and only then. */
-import { isAbsolute } from "node:path";
+import { isAbsolute } from "../../base/path.ts";
 import { parseFields } from "../../base/csv_fields.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import { inputError } from "../input.ts";

@@ -1,5 +1,5 @@
 /** How `svc build` sends a build: a session where the server has one, else the context as an archive. */
-import { join } from "node:path";
+import { join } from "../../base/path.ts";
 import type { BuildEvent } from "../../api/build.ts";
 import { type Logins, LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
 import {
@@ -80,8 +80,9 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
   const onSkip = (path: string, why: string) =>
     void io.stderr.write(`svc: warning: ${path} is ${why}; it is not sent\n`);
   const folders = new Map<string, ExportedFolder>();
-  const exported = (name: string, root: string, rules: string): FolderExport => {
-    const folder = held.use(exportFolder({ root, ignore: parseIgnore(rules), onSkip }));
+  const exported = async (name: string, root: string, rules: string): Promise<FolderExport> => {
+    const ignore = parseIgnore(rules);
+    const folder = held.use(await exportFolder({ root, ignore, onSkip }));
     folders.set(name, folder);
     return { identity: folder.identity, ...lazy && { lazy } };
   };
@@ -94,7 +95,7 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
         kind: "folder",
         dockerfile: folder.dockerfile,
         ignore: folder.rules,
-        identity: exported(CONTEXT_EXPORT, folder.root, folder.rules).identity,
+        identity: (await exported(CONTEXT_EXPORT, folder.root, folder.rules)).identity,
       }
       : { kind: "tar" },
     contexts: {},
@@ -103,7 +104,7 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     ...(logins && { logins }),
   };
   for (const [name, root] of build.contexts) {
-    request.contexts![name] = exported(namedExport(name), root, await rulesOf(root));
+    request.contexts![name] = await exported(namedExport(name), root, await rulesOf(root));
   }
   const session = await openSession(build, folders);
   if (session) return yield* session.build(request);

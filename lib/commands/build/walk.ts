@@ -1,5 +1,5 @@
 /** The files of a build context in a fixed order, .dockerignore applied. */
-import { join } from "node:path";
+import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 import { compareRaw } from "../../base/raw_string.ts";
 import type { Ignore } from "../../build/parse/ignore.ts";

@@ -1,5 +1,5 @@
 /** The registries of one command: the server's own and others, each connected to once. */
-import { join } from "node:path";
+import { join } from "../../base/path.ts";
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
 import { silent } from "../../base/log.ts";

@@ -44,7 +44,11 @@ async function open(builder: Build, deps: TestOptions["deps"] = {}): Promise<Fix
     base: server.base,
     async events(request = {}, inputs = {}) {
       const rules = await Deno.readTextFile(`${folder}/.dockerignore`).catch(() => "");
-      using context = exportFolder({ root: folder, ignore: parseIgnore(rules), onSkip: () => {} });
+      using context = await exportFolder({
+        root: folder,
+        ignore: parseIgnore(rules),
+        onSkip: () => {},
+      });
       const session = await openBuildSession(client, {
         folders: new Map([[CONTEXT_EXPORT, context]]),
         secrets: new Map(),

@@ -102,7 +102,7 @@ Deno.test("relay: a session goes on byte for byte", async () => {
     return RESULT;
   });
   try {
-    using context = exportFolder({ root: folder, ignore: parseIgnore(""), onSkip: () => {} });
+    using context = await exportFolder({ root: folder, ignore: parseIgnore(""), onSkip: () => {} });
     const session = await openBuildSession(createClient({ server: at.base }), {
       folders: new Map([[CONTEXT_EXPORT, context]]),
       secrets: new Map([["s", () => Promise.resolve(new TextEncoder().encode("hush"))]]),

@@ -3,9 +3,9 @@
  * holds and whoever exchanges folders for links meanwhile: on Linux each part of a path is opened by
  * itself, below the one before, without following a link; elsewhere what was opened is checked again.
  */
-import fs from "node:fs";
-import { join } from "node:path";
+import { join } from "../../base/path.ts";
 import { systemCode } from "../../base/errors.ts";
+import { hostFiles } from "./host_files.ts";
 import { ERRNO } from "./messages.ts";
 
 /** An answer of the protocol: one of Linux's error numbers. */
@@ -36,11 +36,6 @@ export interface FolderOptions {
 }
 
 const LINUX = Deno.build.os === "linux";
-/** O_PATH: a folder that can be passed through but not listed is passed through. */
-const THROUGH = LINUX ? 0o10000000 | fs.constants.O_DIRECTORY | fs.constants.O_NOFOLLOW : 0;
-const FILE = fs.constants.O_RDONLY | (fs.constants.O_NOFOLLOW ?? 0) |
-  (fs.constants.O_NONBLOCK ?? 0);
-
 const TYPE_BITS: Record<NodeKind, number> = {
   file: 0o100000,
   directory: 0o040000,
@@ -80,13 +75,13 @@ function readUpTo(fd: number, most: number): Uint8Array {
     let size = 0;
     // A file of the expected size, one byte less than `most`, takes one call.
     while (size < most) {
-      const got = fs.readSync(fd, bytes, size, most - size, null);
+      const got = hostFiles().read(fd, bytes.subarray(size));
       size += got;
       if (got === 0 || size === most - 1) break;
     }
     return bytes.subarray(0, size);
   } finally {
-    fs.closeSync(fd);
+    hostFiles().close(fd);
   }
 }
 
@@ -100,11 +95,11 @@ export class ConfinedFolder implements Disposable {
   constructor(root: string, options: FolderOptions = {}) {
     this.#root = Deno.realPathSync(root);
     this.#visible = options.visible ?? (() => true);
-    if (LINUX) this.#fd = fs.openSync(this.#root, THROUGH);
+    if (LINUX) this.#fd = hostFiles().folder(this.#root);
   }
 
   [Symbol.dispose](): void {
-    if (this.#fd !== undefined) fs.closeSync(this.#fd);
+    if (this.#fd !== undefined) hostFiles().close(this.#fd);
     this.#fd = undefined;
   }
 
@@ -174,22 +169,26 @@ export class ConfinedFolder implements Disposable {
     if (this.#shown(path, Deno.lstatSync(host)).kind !== "file") {
       throw new NinepError(ERRNO.EISDIR, "it is no file");
     }
-    const fd = fs.openSync(host, FILE);
+    const fd = hostFiles().file(host);
     try {
-      const stat = fs.fstatSync(fd);
-      if (!stat.isFile()) throw missing(path);
+      const stat = hostFiles().stat(fd);
+      if (!stat.isFile) throw missing(path);
       if (!LINUX) this.#recheck(path, host, stat);
       return { fd, size: stat.size };
     } catch (error) {
-      fs.closeSync(fd);
+      hostFiles().close(fd);
       throw error;
     }
   }
 
   /** What stands at a path at the moment it is opened here must be what was opened. */
-  #recheck(path: readonly string[], host: string, opened: fs.Stats): void {
+  #recheck(
+    path: readonly string[],
+    host: string,
+    opened: Pick<Deno.FileInfo, "ino" | "dev">,
+  ): void {
     const real = Deno.realPathSync(host);
-    const now = fs.lstatSync(host);
+    const now = Deno.lstatSync(host);
     if (real !== join(this.#root, ...path) || now.ino !== opened.ino || now.dev !== opened.dev) {
       throw new NinepError(ERRNO.ELOOP, "it leads elsewhere");
     }
@@ -231,15 +230,15 @@ export class ConfinedFolder implements Disposable {
     try {
       const through = within ? parts : parts.slice(0, -1);
       for (const [index, part] of through.entries()) {
-        const next = fs.openSync(`/proc/self/fd/${fd}/${part}`, THROUGH);
-        if (fd !== this.#fd) fs.closeSync(fd);
+        const next = hostFiles().folder(`/proc/self/fd/${fd}/${part}`);
+        if (fd !== this.#fd) hostFiles().close(fd);
         fd = next;
         const inside = through.slice(0, index + 1).join("/");
         if (!this.#visible(inside, true)) throw missing(parts);
       }
       return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`);
     } finally {
-      if (fd !== this.#fd) fs.closeSync(fd);
+      if (fd !== this.#fd) hostFiles().close(fd);
     }
   }
 
@@ -255,7 +254,7 @@ export class ConfinedFolder implements Disposable {
     // Exchanged for a link while it was used: what came out is not passed on.
     if (Deno.realPathSync(folder) !== folder) {
       if (typeof (result as { fd?: number })?.fd === "number") {
-        fs.closeSync((result as { fd: number }).fd);
+        hostFiles().close((result as { fd: number }).fd);
       }
       throw new NinepError(ERRNO.ELOOP, "it leads elsewhere");
     }

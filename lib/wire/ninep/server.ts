@@ -2,10 +2,10 @@
  * A 9P2000.L server, read-only: what a caller lets a builder read. Requests are answered one by one, in
  * the order they came: a client may send what depends on an answer before it has that answer.
  */
-import fs from "node:fs";
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
 import { asNinepError, type ConfinedFolder, NinepError, type NodeStat } from "./folder.ts";
+import { hostFiles } from "./host_files.ts";
 import {
   ERRNO,
   GETATTR_BASIC,
@@ -179,7 +179,7 @@ class Connection {
 
   #close(fid: Fid): void {
     if (!fid.file) return;
-    fs.closeSync(fid.file.fd);
+    hostFiles().close(fid.file.fd);
     fid.file = undefined;
     this.#open--;
   }
@@ -269,7 +269,7 @@ class Connection {
     if (offset > BigInt(Number.MAX_SAFE_INTEGER)) throw new NinepError(ERRNO.EINVAL, "offset");
     reply.u32(0);
     const room = reply.hole(count);
-    const got = fs.readSync(file.fd, room, 0, room.length, Number(offset));
+    const got = hostFiles().read(file.fd, room, Number(offset));
     reply.shrink(room.length - got);
     reply.patch32(READ_HEADER - 4, got);
     this.options.onRead?.(got);

@@ -1,0 +1,16 @@
+/** Digests without node:crypto at a process's start: loading it takes longer than a short command does. */
+import type { Hash } from "node:crypto";
+
+let create: ((algorithm: string) => Hash) | undefined;
+
+/** `createHash` of node:crypto, which is loaded with the first one. */
+export function createHash(algorithm: string): Hash {
+  create ??= process.getBuiltinModule("node:crypto").createHash;
+  return create(algorithm);
+}
+
+/** sha256 in hex, by the engine's own means. */
+export async function sha256(text: string): Promise<string> {
+  const bytes = new TextEncoder().encode(text);
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)).toHex();
+}
