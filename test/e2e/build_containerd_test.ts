@@ -13,7 +13,7 @@ import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract, type BuilderFixture } from "../contract/builder.ts";
 import { imagesWithBase } from "../contract/builder_fixture.ts";
 import { removeServerData } from "../peers/cleanup.ts";
-import { type ContainerdPeer, startContainerd } from "../peers/containerd.ts";
+import { type ContainerdPeer, removeGroups, startContainerd } from "../peers/containerd.ts";
 import { inspect, until, withContext } from "./build_helpers.ts";
 import { baseImage, e2eTest, requireTools, runTool, startServer } from "./harness.ts";
 
@@ -38,6 +38,8 @@ Deno.test.afterAll(async () => {
   closeIdleWorkers();
   if (ignore) return;
   await peer[Symbol.asyncDispose]();
+  // What ctr ran was in a group of its namespace.
+  await removeGroups("svc-e2e-image");
   for (const { target } of await mountsUnder(home)) unmount(target, { detach: true });
   await Deno.remove(home, { recursive: true });
 });
@@ -242,10 +244,12 @@ e2eTest(
       const Dockerfile = `FROM ${base.name}\nRUN echo begun; sleep 100000\n`;
       await withContext({ Dockerfile }, async (directory) => {
         const cut = server.svc(["build", directory]);
-        await until(
-          "the step",
-          async () => (await inContainerd(namespace, own)).containers.length === 1,
-        );
+        let step = "";
+        await until("the step", async () => {
+          const { containers } = await inContainerd(namespace, own);
+          step = containers[0];
+          return containers.length === 1;
+        });
         await own.stop();
         const { code, stderr } = await cut;
         assert.equal(code, 1);
@@ -258,6 +262,7 @@ e2eTest(
         const again = await server.svc(["build", directory]);
         assert.equal(again.code, 0, again.stderr);
         assert.deepEqual((await inContainerd(namespace, own)).containers, []);
+        await removeGroups(step);
       });
     } finally {
       for (const { target } of await mountsUnder(folder)) unmount(target, { detach: true });

@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { ContainerdClient } from "../../lib/containerd/client.ts";
 import { Version } from "../../lib/containerd/api.ts";
 
+const CGROUPS = "/sys/fs/cgroup";
+
 export interface ContainerdPeer extends AsyncDisposable {
   /** Path of its socket. */
   readonly address: string;
@@ -93,6 +95,22 @@ async function endShims(address: string): Promise<void> {
         if (!(error instanceof Deno.errors.NotFound)) throw error;
       }
     }
+    await removeGroups(words[words.indexOf("-id") + 1]);
+  }
+}
+
+/**
+ * Removes the control groups of a container, or of a namespace, that are left when its shim or containerd
+ * came to an early end: as soon as no process is in them, if nobody else does it first.
+ */
+export async function removeGroups(name: string): Promise<void> {
+  for (const place of ["", ...[...Deno.readDirSync(CGROUPS)].map((one) => `/${one.name}`)]) {
+    const folder = `${CGROUPS}${place}/${name}`;
+    const processes = () => Deno.readTextFile(`${folder}/cgroup.procs`).catch(() => "");
+    for (const until = Date.now() + 60_000; await processes() !== "" && Date.now() < until;) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await Deno.remove(folder).catch(() => {/* it is not there, or holds another's */});
   }
 }
 
