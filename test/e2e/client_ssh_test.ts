@@ -225,6 +225,7 @@ e2eTest(
       };
       const tls = { "ca-cert": authority.cert, "server-name": "svc.example" };
       good(await at.info({ ...base, "remote-tls": true }, { tls }));
+      bad(await at.info(base), /Cannot reach http:\/\/127\.0\.0\.1:\d+: /);
       bad(
         await at.info({ ...base, "remote-tls": true }, { tls: { "ca-cert": authority.cert } }),
         /127\.0\.0\.1/,

@@ -20,10 +20,21 @@ function kept(inner: Dialer, open: Duplex[]): Dialer {
   };
 }
 
+async function speaksTls(
+  dialer: Dialer,
+  server: string,
+  help: string,
+): Promise<SvcError | undefined> {
+  const { peerCertificate } = await import("./tls.ts");
+  const secure = await peerCertificate(dialer, server).then(() => true, () => false);
+  if (!secure) return undefined;
+  return new SvcError("server_unreachable", `Cannot reach ${server}: it speaks TLS`, { help });
+}
+
 async function explain(server: string, dialer: Dialer): Promise<SvcError | undefined> {
-  const { peerCertificate, tlsDialer } = await import("./tls.ts");
   try {
     if (server.startsWith("https:")) {
+      const { tlsDialer } = await import("./tls.ts");
       await (await tlsDialer({ inner: dialer, settings: {}, server })).dial();
       return undefined;
     }
@@ -31,25 +42,40 @@ async function explain(server: string, dialer: Dialer): Promise<SvcError | undef
   } catch (error) {
     return error instanceof SvcError ? error : undefined;
   }
-  const secure = await peerCertificate(dialer, server).then(() => true, () => false);
-  if (!secure) return undefined;
-  return new SvcError("server_unreachable", `Cannot reach ${server}: it speaks TLS`, {
-    help: "write the server as https://",
-  });
+  return await speaksTls(dialer, server, "write the server as https://");
 }
 
-/** undefined where nothing is wrong with the way any more, or nothing is known of it in time. */
-export async function explainDirect(
-  server: string,
-  patienceMs = PATIENCE_MS,
+/** Gives up after a while, and leaves nothing open. */
+async function attempt(
+  inner: Dialer,
+  patienceMs: number,
+  what: (dialer: Dialer) => Promise<SvcError | undefined>,
 ): Promise<SvcError | undefined> {
   const open: Duplex[] = [];
   const late = Promise.withResolvers<undefined>();
   const timer = setTimeout(() => late.resolve(undefined), patienceMs);
   try {
-    return await Promise.race([explain(server, kept(tcpDialer(server), open)), late.promise]);
+    return await Promise.race([what(kept(inner, open)), late.promise]);
   } finally {
     clearTimeout(timer);
     for (const stream of open) stream.destroy();
   }
+}
+
+/** undefined where nothing is wrong with the way any more, or nothing is known of it in time. */
+export function explainDirect(
+  server: string,
+  patienceMs = PATIENCE_MS,
+): Promise<SvcError | undefined> {
+  return attempt(tcpDialer(server), patienceMs, (dialer) => explain(server, dialer));
+}
+
+/** As above, for a server at the end of a tunnel that is there, which was spoken to without TLS. */
+export function explainTunneled(
+  tunnel: Dialer,
+  server: string,
+  help: string,
+  patienceMs = PATIENCE_MS,
+): Promise<SvcError | undefined> {
+  return attempt(tunnel, patienceMs, (dialer) => speaksTls(dialer, server, help));
 }

@@ -1,6 +1,6 @@
 /** From a target's transport and TLS settings to an HTTP client; loads what the transport needs. */
 import type { SvcError } from "../../base/errors.ts";
-import type { Target } from "../resolve.ts";
+import type { Target, Transport } from "../resolve.ts";
 import type { Prompt } from "../prompt.ts";
 import type { Dialer } from "./dialer.ts";
 import type { PeerCertificate } from "./tls.ts";
@@ -78,6 +78,13 @@ function directWay({ target: { server }, env }: WayOptions): Way {
   };
 }
 
+/** How the server's own TLS is asked for at the end of each kind of tunnel. */
+const TLS_HELP: Record<Transport["kind"], string> = {
+  direct: "write the server as https://",
+  ssh: "set ssh-tunnel.remote-tls (svc config set-context NAME --ssh-remote-tls)",
+  kube: "set tls.ca-cert or tls.server-name of the context",
+};
+
 export async function openWay(options: WayOptions): Promise<Way> {
   const { server, tls } = options.target;
   let dialer = await dialerOf(options);
@@ -95,7 +102,12 @@ export async function openWay(options: WayOptions): Promise<Way> {
   return {
     base: `http://${url.hostname}:${port}${url.pathname}`.replace(/\/+$/, ""),
     http: bridge.http,
-    explain: bridge.explain,
+    explain: async () => {
+      const known = bridge.explain();
+      if (known || server.startsWith("https:")) return known;
+      const { explainTunneled } = await import("./explain.ts");
+      return await explainTunneled(inner, server, TLS_HELP[options.target.transport.kind]);
+    },
     ...(server.startsWith("https:") && {
       certificate: async () => {
         const { peerCertificate } = await import("./tls.ts");

@@ -9,8 +9,9 @@ import { SvcError } from "../../base/errors.ts";
 import { createClient } from "../client.ts";
 import { NOBODY } from "../prompt.ts";
 import type { TlsSettings } from "../profile/types.ts";
-import { explainDirect } from "./explain.ts";
+import { explainDirect, explainTunneled } from "./explain.ts";
 import { openWay } from "./open.ts";
+import { tcpDialer } from "./tcp.ts";
 
 const { ignore } = requireTools({ commands: ["openssl"] });
 
@@ -168,6 +169,13 @@ Deno.test({
       const { port } = plain.addr;
       await explained(`https://localhost:${port}`, /does not speak TLS/, /http:\/\//);
       assert.equal(await explainDirect(`http://localhost:${port}`, 60_000), undefined);
+      const tunneled = (end: number) =>
+        explainTunneled(tcpDialer(`http://localhost:${end}`), "http://far:5000", "use TLS", 60_000);
+      assert.match(
+        (await tunneled(server.port))!.message,
+        /reach http:\/\/far:5000: it speaks TLS/,
+      );
+      assert.equal(await tunneled(port), undefined);
     });
   } finally {
     await Deno.remove(folder, { recursive: true });
