@@ -17,7 +17,7 @@ import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
 import { socketLink } from "../wire/socket_link.ts";
-import { YamuxSession } from "../wire/yamux/session.ts";
+import { isLost, YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
 import type { Client } from "./client.ts";
 
@@ -190,24 +190,20 @@ async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Prom
 async function openSession(
   client: Client,
   onStream: (stream: Duplex) => void,
-): Promise<{ session: YamuxSession; lost: () => boolean }> {
+): Promise<YamuxSession> {
   // The socket is there before the session is: what came until then waits.
   const waiting: ((session: YamuxSession) => void)[] = [];
   const state: { tell(what: (session: YamuxSession) => void): void } = {
     tell: (what) => void waiting.push(what),
   };
-  let lost = false;
   const socket = await client.socket(ATTACH_PATH, undefined, {
     onMessage: (data) => state.tell((session) => session.receive(data)),
-    onClose: () => {
-      lost = true;
-      state.tell((session) => session.lost());
-    },
+    onClose: () => state.tell((session) => session.lost()),
   });
   const session = new YamuxSession(socketLink(socket), { role: "client", onStream });
   state.tell = (what) => what(session);
   for (const what of waiting) what(session);
-  return { session, lost: () => lost };
+  return session;
 }
 
 /** A connection that a build can be asked for on, once. */
@@ -225,9 +221,9 @@ export interface BuildSession {
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
   const server = new Server(inputs);
-  const { session, lost } = await openSession(client, (stream) => void server.serve(stream));
+  const session = await openSession(client, (stream) => void server.serve(stream));
   const broken = (cause: unknown) =>
-    lost()
+    isLost(cause)
       ? new SvcError(
         "upstream_failed",
         `Cannot finish the build: the connection to ${client.server} was lost`,

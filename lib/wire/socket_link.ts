@@ -1,6 +1,5 @@
 /** A WebSocket as the link of a session: binary messages, with a bound on what waits to be sent. */
-import { SvcError } from "../base/errors.ts";
-import type { Link } from "./yamux/session.ts";
+import { type Link, lost } from "./yamux/session.ts";
 
 /** Bytes that may wait in the socket before more is sent: `send` itself only buffers. */
 const HIGH_WATER = 2 << 20;
@@ -11,7 +10,7 @@ export function socketLink(socket: WebSocket): Link {
   return {
     async send(bytes) {
       if (socket.readyState !== WebSocket.OPEN) {
-        throw new SvcError("upstream_failed", "Cannot use the session: the connection was lost");
+        throw lost();
       }
       socket.send(bytes);
       while (socket.bufferedAmount > HIGH_WATER && socket.readyState === WebSocket.OPEN) {

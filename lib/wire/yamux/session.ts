@@ -124,7 +124,7 @@ export class YamuxSession implements Disposable {
   }
 
   /** For the link: the connection is gone. */
-  lost(why = "the connection was lost"): void {
+  lost(why?: string): void {
     this.#end(lost(why));
   }
 
@@ -246,8 +246,15 @@ export class YamuxSession implements Disposable {
   }
 }
 
-function lost(why: string): SvcError {
+/** What is thrown of a session whose connection is gone. */
+export function lost(why = "the connection was lost"): SvcError {
   return new SvcError("upstream_failed", `Cannot use the session: ${why}`, {
     help: "try again; if it stays, see the log of the other side",
+    detail: { session: "lost" },
   });
+}
+
+/** True for an error of {@linkcode lost}. */
+export function isLost(error: unknown): boolean {
+  return error instanceof SvcError && error.detail?.session === "lost";
 }
