@@ -11,6 +11,7 @@ import { parseIgnore } from "../../build/parse/ignore.ts";
 import { exportFolder } from "../../client/build_export.ts";
 import { openBuildSession } from "../../client/build_session.ts";
 import { createClient } from "../../client/client.ts";
+import { freePort } from "../../../test/fixtures/free_port.ts";
 import { openAccess } from "../access.ts";
 import { createDelegation, type DelegationOptions } from "../delegation.ts";
 import { collect, jsonLines, startTestServer, type TestOptions } from "../testing.ts";
@@ -230,9 +231,7 @@ Deno.test("relay: a context beyond the limit is refused by the server that was a
 });
 
 Deno.test("relay: a builder that is not there is told, and asked for again", async () => {
-  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const { port } = listener.addr;
-  listener.close();
+  const port = freePort();
   let starts = 0;
   const container = { start: () => Promise.resolve(`ws://127.0.0.1:${port}/${++starts}`) };
   await using front = await startTestServer({ deps: { delegation: delegation({ container }) } });
