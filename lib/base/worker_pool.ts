@@ -4,7 +4,7 @@
  */
 import { startWorker, type WorkerName } from "./worker.ts";
 
-const IDLE_MS = 15_000;
+const IDLE_MS = 60_000;
 /** Idle ones of a name. */
 const MAX_IDLE = 2;
 

@@ -209,6 +209,25 @@ Deno.test("COPY: folders by content, files by name, links confined to the root",
     assert.equal(locate(root, "/linked/../linked/one.txt").inside, "real/one.txt");
   }));
 
+Deno.test("COPY: a later source lies over what an earlier one made", () =>
+  inTemporary(async (directory) => {
+    const [tree, root] = [`${directory}/tree`, `${directory}/root`];
+    for (
+      const [name, text] of [["a/s/x", "ax"], ["a/s/y", "ay"], ["b/s/x", "bx"], ["b/s/t/z", "bz"]]
+    ) {
+      await Deno.mkdir(`${tree}/${name}`.replace(/\/[^/]*$/, ""), { recursive: true });
+      await Deno.writeTextFile(`${tree}/${name}`, text);
+    }
+    await Deno.mkdir(root);
+    const from = { root: tree, ownersKept: true };
+    const selections = ["a", "b"].flatMap((name) => select(from, name, false));
+    for (const link of [false, true]) {
+      await copySelections(from, selections, { root, destination: "/to/", link });
+      const text = (path: string) => Deno.readTextFileSync(`${root}/to/s/${path}`);
+      assert.deepEqual(["x", "y", "t/z"].map(text), ["bx", "ay", "bz"]);
+    }
+  }));
+
 Deno.test("--chmod in octal and in letters", () => {
   assert.equal(parseChmod("755")(0o600, false), 0o755);
   assert.equal(parseChmod("go-w,u+x")(0o666, false), 0o744);

@@ -5,7 +5,7 @@
 import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
-import { cloneFd, close, open, read, writeAll } from "../../sys/fd.ts";
+import { chmodFd, chownFd, cloneFd, close, open, read, writeAll } from "../../sys/fd.ts";
 import {
   chmod,
   lchown,
@@ -17,6 +17,7 @@ import {
   S_IFDIR,
   S_IFMT,
   setTimes,
+  setTimesFd,
   symlink,
   tryLstat,
   unlink,
@@ -57,6 +58,10 @@ class Copier {
   /** Of the folders made on the way: an octal --chmod is theirs too, as BuildKit has it. */
   #folderMode: number;
   #exclude: Ignore | undefined;
+  /** Folders that this source made: it names nothing in them twice. */
+  #fresh = new Set<string>();
+  /** Files share their bytes with what they are copied from, until one does not. */
+  #clones = true;
 
   constructor(options: CopyOptions) {
     this.#options = options;
@@ -109,6 +114,7 @@ class Copier {
     const exclude = this.#exclude;
     // Only names of one source share an inode at the destination.
     this.#links.clear();
+    this.#fresh.clear();
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
     // Names of one folder come one after the other: it is looked for once, and nothing here moves it. Below
@@ -149,24 +155,32 @@ class Copier {
       times.push([existing, entry]);
       return;
     }
-    if (!isDirectory(host)) {
-      if (link && tryLstat(host)) unlink(host);
-      if (tryLstat(host)) {
+    const fresh = this.#isFresh(host);
+    if (fresh || !isDirectory(host)) {
+      if (!fresh && link && tryLstat(host)) unlink(host);
+      if (!fresh && tryLstat(host)) {
         throw new SvcError(
           "build_failed",
           `cannot copy the folder ${entry.path} over /${wanted}, which is not a folder`,
         );
       }
       mkdir(host, 0o755);
+      this.#fresh.add(host);
     }
     this.#attributes(entry, host);
     times.push([host, entry]);
   }
 
+  /** Nothing of that name is there, nor was before. */
+  #isFresh(host: string): boolean {
+    return this.#fresh.has(host.slice(0, host.lastIndexOf("/")));
+  }
+
   async #leaf(entry: TreeEntry, host: string): Promise<void> {
     const { stat, kind } = entry;
-    if (this.#options.link && isDirectory(host)) removeTreeSync(host);
-    const there = tryLstat(host);
+    const fresh = this.#isFresh(host);
+    if (!fresh && this.#options.link && isDirectory(host)) removeTreeSync(host);
+    const there = fresh ? undefined : tryLstat(host);
     if (there && (there.mode & S_IFMT) === S_IFDIR) {
       throw new SvcError(
         "build_failed",
@@ -178,12 +192,10 @@ class Copier {
     const first = stat.nlink > 1 ? this.#links.get(inode) : undefined;
     if (first !== undefined && tryLstat(first)) return link(first, host);
     if (stat.nlink > 1) this.#links.set(inode, host);
+    if (kind === "file") return await this.#file(entry, host);
     if (kind === "symlink") {
       symlink(readlink(entry.host), host);
       this.#own(entry, host);
-    } else if (kind === "file") {
-      await this.#data(entry.host, host);
-      this.#attributes(entry, host);
     } else {
       mknod(host, stat.mode, stat.rdevMajor, stat.rdevMinor);
       this.#attributes(entry, host);
@@ -191,26 +203,39 @@ class Copier {
     setTimes(host, stat.mtime);
   }
 
-  async #data(from: string, to: string): Promise<void> {
-    const source = open(from, O.RDONLY);
+  /** By its descriptor: a name is looked for more slowly than a file is changed. */
+  async #file(entry: TreeEntry, host: string): Promise<void> {
+    const { stat } = entry;
+    const { uid, gid } = this.#options.owner ?? stat;
+    const source = open(entry.host, O.RDONLY);
     try {
-      const target = open(to, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
+      const target = open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
       try {
-        if (cloneFd(target, source)) return;
-        let moved = 0;
-        for (let n = read(source, buffer, from); n > 0; n = read(source, buffer, from)) {
-          writeAll(target, buffer.subarray(0, n), to);
-          moved += n;
-          if (moved < SLICE) continue;
-          moved = 0;
-          this.#options.signal?.throwIfAborted();
-          await new Promise<void>((next) => setImmediate(next));
-        }
+        this.#clones = this.#clones && cloneFd(target, source);
+        if (!this.#clones) await this.#data(source, entry.host, target, host);
+        // Owner first: it takes away setuid bits and capabilities.
+        chownFd(target, uid, gid, host);
+        const mode = stat.mode & 0o7777;
+        chmodFd(target, this.#mode?.(mode, false) ?? mode, host);
+        this.#xattrs(entry, host);
+        setTimesFd(target, stat.mtime, 0, host);
       } finally {
         close(target);
       }
     } finally {
       close(source);
+    }
+  }
+
+  async #data(source: number, from: string, target: number, to: string): Promise<void> {
+    let moved = 0;
+    for (let n = read(source, buffer, from); n > 0; n = read(source, buffer, from)) {
+      writeAll(target, buffer.subarray(0, n), to);
+      moved += n;
+      if (moved < SLICE) continue;
+      moved = 0;
+      this.#options.signal?.throwIfAborted();
+      await new Promise<void>((next) => setImmediate(next));
     }
   }
 
@@ -224,6 +249,10 @@ class Copier {
     this.#own(entry, host);
     const mode = entry.stat.mode & 0o7777;
     chmod(host, this.#mode?.(mode, entry.kind === "directory") ?? mode);
+    this.#xattrs(entry, host);
+  }
+
+  #xattrs(entry: TreeEntry, host: string): void {
     for (const [name, value] of readXattrs(entry.host)) {
       if (isCopied(name)) setXattr(host, name, value);
     }
