@@ -3,6 +3,7 @@ import type { ActivityEntry } from "../api/activity.ts";
 import type { EnrolKeyRequest, EnrolledKey, KeyList } from "../api/auth.ts";
 import type { Problem } from "../api/problem.ts";
 import { type Client, problemError } from "./client.ts";
+import { Reported, resuming } from "./resume.ts";
 
 export function listKeys(client: Client): Promise<KeyList> {
   return client.json("GET", "/auth/keys");
@@ -20,11 +21,13 @@ export function removeKey(client: Client, fingerprint: string): Promise<void> {
   return client.json("DELETE", `/auth/keys/${encodeURIComponent(fingerprint)}`);
 }
 
-/** Entries, oldest first; throws what the stream ends with. */
-export async function* readActivity(
-  client: Client,
-  query: { follow?: boolean; tail?: number; since?: Date },
-): AsyncGenerator<ActivityEntry> {
+interface ActivityQuery {
+  follow?: boolean;
+  tail?: number;
+  since?: Date;
+}
+
+async function* readEntries(client: Client, query: ActivityQuery): AsyncGenerator<ActivityEntry> {
   type Event = ActivityEntry | { type: "error"; error: Problem };
   const events = client.events<Event>("GET", "/activity", {
     query: {
@@ -34,7 +37,19 @@ export async function* readActivity(
     },
   });
   for await (const event of events) {
-    if ("error" in event) throw problemError(event.error);
+    if ("error" in event) throw new Reported(problemError(event.error));
     yield event;
   }
+}
+
+/**
+ * Entries, oldest first; throws what the stream ends with. A record that is followed goes on where its
+ * connection broke, if the way to the server can be opened again.
+ */
+export function readActivity(client: Client, query: ActivityQuery): AsyncGenerator<ActivityEntry> {
+  const resumes = query.follow === true && client.resumes;
+  return resuming(
+    resumes,
+    (since) => readEntries(client, since ? { ...query, since, tail: undefined } : query),
+  );
 }

@@ -3,7 +3,7 @@ import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api
 import type { Problem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { type Client, problemError } from "./client.ts";
-import { Resumption } from "./resume.ts";
+import { Reported, resuming } from "./resume.ts";
 
 const path = (name: string, rest = "") => `/deployments/${encodeURIComponent(name)}${rest}`;
 
@@ -79,16 +79,12 @@ export interface LogQuery {
   instance?: string;
 }
 
-/** Attempts to go on with a log, one after the other, before it is given up. */
-const ATTEMPTS = 6;
-const PAUSE_MS = 250;
-
 async function* readFrames(
   client: Client,
   name: string,
   query: LogQuery,
-): AsyncGenerator<LogFrame | { error: Problem }> {
-  yield* client.events<LogFrame | { error: Problem }>("GET", path(name, "/logs"), {
+): AsyncGenerator<LogFrame> {
+  const events = client.events<LogFrame | { error: Problem }>("GET", path(name, "/logs"), {
     query: {
       follow: query.follow ? "true" : undefined,
       tail: query.tail?.toString(),
@@ -97,51 +93,24 @@ async function* readFrames(
       instance: query.instance,
     },
   });
+  for await (const event of events) {
+    if ("error" in event) throw new Reported(problemError(event.error));
+    yield event;
+  }
 }
-
-const isBroken = (error: unknown) =>
-  error instanceof SvcError &&
-  (error.code === "upstream_failed" || error.code === "server_unreachable");
 
 /**
  * Frames as they come; throws `not_found`, and what the server reports in mid-stream. A log that is
  * followed goes on where its connection broke, if the way to the server can be opened again.
  */
-export async function* readLogs(
+export function readLogs(
   client: Client,
   name: string,
   query: LogQuery,
 ): AsyncGenerator<LogFrame> {
-  const shown = new Resumption();
-  for (let attempt = 0, asked = query;; attempt++) {
-    const frames = readFrames(client, name, asked);
-    try {
-      for (;;) {
-        const { done, value } = await frames.next();
-        if (done) return;
-        if ("error" in value) throw new Reported(problemError(value.error));
-        if (!shown.take(value)) continue;
-        attempt = 0;
-        yield value;
-      }
-    } catch (error) {
-      if (error instanceof Reported) throw error.error;
-      if (!query.follow || !client.resumes || !isBroken(error) || attempt >= ATTEMPTS) throw error;
-    } finally {
-      await frames.return(undefined);
-    }
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * 2 ** attempt));
-    const since = shown.begin();
-    asked = since ? { ...query, since, tail: undefined } : query;
-  }
-}
-
-/** What the server said itself: no broken connection, whatever its code. */
-class Reported extends Error {
-  readonly error: SvcError;
-
-  constructor(error: SvcError) {
-    super(error.message);
-    this.error = error;
-  }
+  const resumes = query.follow === true && client.resumes;
+  return resuming(
+    resumes,
+    (since) => readFrames(client, name, since ? { ...query, since, tail: undefined } : query),
+  );
 }

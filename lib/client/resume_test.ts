@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import type { LogFrame } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Client } from "./client.ts";
+import { readActivity } from "./auth_keys.ts";
 import { readLogs } from "./deployments.ts";
 
 const frame = (ms: number, line: string, instance = "a"): LogFrame => ({
@@ -60,4 +61,27 @@ Deno.test("logs: what is not followed, cannot be opened again, or was reported, 
     },
   };
   await assert.rejects(lines(client([[reported]]).fake), /Cannot read the log: gone/);
+});
+
+Deno.test("resume: a flight record that is followed goes on where its connection broke, no entry twice", async () => {
+  const entry = (ms: number, name: string) => ({
+    ...{ time: new Date(1_800_000_000_000 + ms).toISOString(), subject: "a", remote: "::1" },
+    ...{ action: "push", operation: "PUT /v2/", name, result: "ok", status: 201, bytes: 0 },
+    ...{ durationMs: 1, request: name },
+  });
+  const answers = () => [
+    [entry(0, "a"), entry(10, "b"), BROKEN],
+    [entry(0, "a"), entry(10, "b"), entry(20, "c")],
+  ];
+  const names = async (follow: boolean, resumes: boolean) => {
+    const { fake, since } = client(answers() as never, resumes);
+    const found: string[] = [];
+    for await (const { name } of readActivity(fake, { follow, tail: 5 })) found.push(name!);
+    return { found, since };
+  };
+  const { found, since } = await names(true, true);
+  assert.deepEqual(found, ["a", "b", "c"]);
+  assert.deepEqual(since, [undefined, new Date(1_800_000_000_000 + 10 - 1000).toISOString()]);
+  await assert.rejects(names(true, false), /the connection was closed/);
+  await assert.rejects(names(false, true), /the connection was closed/);
 });
