@@ -19,11 +19,15 @@ export interface DeployBackendUnderTest {
 type Test = (title: string, fn: () => Promise<void>) => void;
 
 /** Waits until `probe` holds; fails with its words after a minute. */
-export async function eventually(what: string, probe: () => Promise<boolean>): Promise<void> {
+export async function eventually(
+  what: string,
+  probe: () => Promise<boolean>,
+  everyMs = 50,
+): Promise<void> {
   const deadline = Date.now() + 60_000;
   while (!await probe()) {
     if (Date.now() > deadline) assert.fail(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
 }
 
@@ -275,11 +279,15 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     assert.deepEqual(await lines(backend(), name), ["begun"]);
     await tell(backend(), name, "end");
     await eventually(
-      "restarted",
+      "a restart",
       async () => (await backend().status(name))!.instances[0].restarts > 0,
+      1,
     );
+    // In its middle: it is seen to its end, and none follows.
+    const { instances: [stopped] } = await backend().power(name, "stop");
     assert.equal((await lines(backend(), name, { tail: 99 })).includes("over"), true);
-    await backend().power(name, "stop");
+    assert.equal(stopped.state, "exited");
+    assert.doesNotMatch(stopped.message ?? "", /restarts at/);
     await under.reopen();
     assert.equal((await backend().status(name))?.state, "stopped");
   });

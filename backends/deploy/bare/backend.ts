@@ -333,9 +333,7 @@ class BareBackend implements DeployBackend {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const { instances } of this.#deployments.values()) {
-      for (const instance of instances) instance.release();
-    }
+    await Promise.all([...this.#deployments.values()].map((deployment) => deployment.release()));
     this.#host.exits.stop();
     await this.#host.spares.stop();
     await this.#host.resolvers.stop();

@@ -64,6 +64,12 @@ export class Deployment {
     });
   }
 
+  /** Lets go of the instances, which go on; what is being written of them is on disk afterwards. */
+  async release(): Promise<void> {
+    await Promise.all(this.instances.map((instance) => instance.release()));
+    await this.#saving.run(() => Promise.resolve());
+  }
+
   /** The instances that make it up now: not those that come or go. */
   get ready(): Instance[] {
     return this.instances.filter((instance) => instance.record.phase === "ready");

@@ -17,10 +17,13 @@ import type { Host } from "./host.ts";
 import { admit, connect, disconnect, isConnected, publish } from "./networks.ts";
 import { identify, isAlive } from "./process.ts";
 import type { InstanceRecord } from "./record.ts";
+import { statusOf } from "./status.ts";
 import { within } from "./within.ts";
 
 /** How long a killed container may take to be gone, in milliseconds. */
 const KILL_PATIENCE = 10_000;
+/** How long what is under way with an instance may hold up the server's end, in milliseconds. */
+const RELEASE_PATIENCE = 10_000;
 /** How soon an abort is noticed while waiting for an instance. */
 const SIGNAL_MS = 250;
 /** How often its sockets are looked at. */
@@ -88,31 +91,12 @@ export class Instance {
   }
 
   status(): InstanceStatus {
-    const { record } = this;
-    const { due } = this.#supervisor;
-    const state = this.running
-      ? this.#health === undefined || this.#health.state === "starting"
-        ? "running"
-        : this.#health.state
-      : record.exitCode !== undefined
-      ? "exited"
-      : record.startedAt === undefined
-      ? "created"
-      : "failed";
-    const message = due === undefined
-      ? record.message
-      : `${record.message ? `${record.message}; ` : ""}restarts at ${new Date(due).toISOString()}`;
-    return {
-      id: this.id,
-      state,
-      restarts: record.restarts,
-      ...(!this.running && record.exitCode !== undefined && { exitCode: record.exitCode }),
-      ...(record.process && { pid: record.process.pid }),
-      ...(record.startedAt && { startedAt: record.startedAt }),
-      ...(!this.running && record.finishedAt && { finishedAt: record.finishedAt }),
-      ...(record.networks[0]?.ip && { ip: record.networks[0].ip }),
-      ...(message && { message }),
-    };
+    const { id, record, running } = this;
+    return statusOf(id, record, {
+      running,
+      health: this.#health?.state,
+      due: this.#supervisor.due,
+    });
   }
 
   /**
@@ -313,9 +297,10 @@ export class Instance {
 
   /** Ends it on purpose: the stop signal, then after the grace period SIGKILL. Idempotent. */
   async stop(): Promise<void> {
-    this.#wanted = false;
-    this.#supervisor.cancel();
+    this.#unwant();
     await this.#lock.run(async () => {
+      // A restart that was under way has made it wanted again.
+      this.#unwant();
       this.#health?.stop();
       const { key, plan } = this.record;
       const exit = this.#exit?.promise;
@@ -331,9 +316,9 @@ export class Instance {
 
   /** Everything of it goes, running or half made. Idempotent; what fails is thrown after the rest. */
   async remove(): Promise<void> {
-    this.#wanted = false;
-    this.#supervisor.cancel();
+    this.#unwant();
     await this.#lock.run(async () => {
+      this.#unwant();
       const { key } = this.record;
       this.#health?.stop();
       this.#host.exits.unwatch(key);
@@ -387,11 +372,20 @@ export class Instance {
     });
   }
 
-  /** Lets go: timers and probes end, the container goes on. */
-  release(): void {
+  /** Lets go: timers and probes end, the container goes on. What is under way with it is finished first. */
+  async release(): Promise<void> {
+    const letGo = () => {
+      this.#unwant();
+      this.#health?.stop();
+      this.#host.exits.unwatch(this.record.key);
+    };
+    letGo();
+    await within(this.#lock.run(() => Promise.resolve(letGo())), RELEASE_PATIENCE);
+  }
+
+  /** No restart follows its end. */
+  #unwant(): void {
     this.#wanted = false;
     this.#supervisor.cancel();
-    this.#health?.stop();
-    this.#host.exits.unwatch(this.record.key);
   }
 }

@@ -23,7 +23,7 @@ export async function reconcile(host: Host, deployment: Deployment): Promise<boo
     await Promise.all(deployment.instances.map(async (one) => {
       const runs = await one.adopt();
       if (runs && record.stopped) await one.stop();
-      else if (record.stopped) one.release();
+      else if (record.stopped) await one.release();
       else {
         one.supervise();
         host.log.info(runs ? "instance taken over" : "instance had ended", { instance: one.id });
