@@ -114,6 +114,24 @@ Deno.test("archives that lead out of the context are refused and leave nothing",
     assert.ok(context.tree.digests!.size === 1);
   }));
 
+Deno.test("a compressed archive that comes in small pieces is unpacked by a Worker", () =>
+  inTemporary(async (directory) => {
+    // Nothing in it compresses: each piece gives one of about its size.
+    const random = new Uint8Array(3 << 20);
+    for (let at = 0; at < random.length; at += 65536) {
+      crypto.getRandomValues(random.subarray(at, at + 65536));
+    }
+    const entry: TarFields = { path: "random", type: "file", size: random.length, mode: 0o644 };
+    const tar = await new Response(writeTar([{ ...entry, body: random }])).bytes();
+    const bytes = new Uint8Array(gzipSync(tar));
+    const pieces = function* () {
+      for (let at = 0; at < bytes.length; at += 65536) yield bytes.slice(at, at + 65536);
+    };
+    const options = { directory: `${directory}/c`, dockerfile: "Dockerfile" };
+    await using context = await receiveContext(ReadableStream.from(pieces()), options);
+    assert.deepEqual(await Deno.readFile(`${context.tree.root}/random`), random);
+  }));
+
 Deno.test("a small archive that unpacks to more than the limit is refused and leaves nothing", () =>
   inTemporary(async (directory) => {
     const options = { directory: `${directory}/c`, dockerfile: "Dockerfile", maxBytes: 1 << 20 };

@@ -91,7 +91,8 @@ class ContextWorker implements AsyncDisposable {
 function ownBuffer(chunk: Uint8Array): Uint8Array<ArrayBuffer> {
   return chunk.byteLength === chunk.buffer.byteLength && chunk.buffer instanceof ArrayBuffer
     ? chunk as Uint8Array<ArrayBuffer>
-    : chunk.slice() as Uint8Array<ArrayBuffer>;
+    // A Buffer's own slice is a view: what it belongs to would be given away with it.
+    : new Uint8Array(chunk);
 }
 
 /** Unpacks a context in a Worker. */
