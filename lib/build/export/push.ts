@@ -5,8 +5,8 @@ import type { Digest } from "../../oci/types.ts";
 import type { ContentBlob, ImageContent } from "./content.ts";
 import { inOrder } from "./lanes.ts";
 
-/** Blobs that are pushed at once. */
-const AT_ONCE = 2;
+/** Blobs that are pushed at once: what waits for the disk waits together. */
+const AT_ONCE = 4;
 
 export interface Target {
   sink: ImageSink;
