@@ -8,11 +8,7 @@ import {
   tagged,
   writeMultiLayout,
 } from "../../test/fixtures/images.ts";
-import {
-  answerRange,
-  type FakeRegistry,
-  startFakeRegistry,
-} from "../../test/peers/fake_registry.ts";
+import { type FakeRegistry, stall, startFakeRegistry } from "../../test/peers/fake_registry.ts";
 import { interruption } from "../base/terminal.ts";
 import { blobPath } from "../oci/layout.ts";
 import { MEDIA } from "../oci/types.ts";
@@ -176,25 +172,6 @@ async function large({ path, svc }: Fixture) {
   await putIndexJson(path("in"), [tagged(image.manifest, "v1")]);
   assert.equal((await svc(["push", `oci:${path("in")}`, "app:v1"])).code, 0);
   return { image, layer: image.layers[0] };
-}
-
-/** Serves the layer's first `count` bytes and is silent then. */
-function stall(registry: FakeRegistry, size: number, count: number) {
-  registry.serveBlob = (bytes, request) => {
-    if (bytes.length !== size || request.headers.has("range")) return answerRange(bytes, request);
-    let sent = 0;
-    const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        if (sent < count) {
-          controller.enqueue(bytes.slice(sent, sent + 65536));
-          sent += 65536;
-          return;
-        }
-        await new Promise(() => {});
-      },
-    });
-    return new Response(body, { headers: { "content-length": String(size) } });
-  };
 }
 
 /** Waits until there is a file with at least `size` bytes in it: an archive's may have a hole. */

@@ -132,3 +132,22 @@ export function startFakeRegistry(): FakeRegistry {
   };
   return fake;
 }
+
+/** Of the blob of `size` bytes the first `count` are sent, then nothing more; ranges of it come whole. */
+export function stall(registry: FakeRegistry, size: number, count: number) {
+  registry.serveBlob = (bytes, request) => {
+    if (bytes.length !== size || request.headers.has("range")) return answerRange(bytes, request);
+    let sent = 0;
+    const body = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        if (sent < count) {
+          controller.enqueue(bytes.slice(sent, sent + 65536));
+          sent += 65536;
+          return;
+        }
+        await new Promise(() => {});
+      },
+    });
+    return new Response(body, { headers: { "content-length": String(size) } });
+  };
+}
