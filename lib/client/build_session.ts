@@ -200,7 +200,11 @@ async function openSession(
     onMessage: (data) => state.tell((session) => session.receive(data)),
     onClose: () => state.tell((session) => session.lost()),
   });
-  const session = new YamuxSession(socketLink(socket), { role: "client", onStream });
+  const session = new YamuxSession(socketLink(socket), {
+    role: "client",
+    onStream,
+    lateAck: true,
+  });
   state.tell = (what) => what(session);
   for (const what of waiting) what(session);
   return session;

@@ -34,6 +34,11 @@ export interface YamuxOptions {
   maxWindow?: number;
   /** Milliseconds between pings; the session ends when one is not answered. 0: none are sent. */
   keepAliveMs?: number;
+  /**
+   * A stream of the other side's is acknowledged by its first frame, not by one of its own: for who answers
+   * soon. Two small frames, one after the other, would wait for TCP's delayed acknowledgement in between.
+   */
+  lateAck?: boolean;
 }
 
 /** Frames that are no data (answers to pings, windows) and wait to be sent, at most. */
@@ -63,6 +68,7 @@ export class YamuxSession implements Disposable {
       maxStreams: 256,
       maxWindow: 1 << 20,
       keepAliveMs: 30_000,
+      lateAck: false,
       ...options,
     };
     this.#host.maxWindow = Math.max(INITIAL_WINDOW, this.#options.maxWindow);
@@ -207,7 +213,7 @@ export class YamuxSession implements Disposable {
     const stream = new YamuxStream(this.#host, id, FLAG.ACK);
     this.#streams.set(id, stream);
     this.#theirs++;
-    stream.announce();
+    if (!this.#options.lateAck) stream.announce();
     onStream(stream);
   }
 

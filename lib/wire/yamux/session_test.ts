@@ -3,13 +3,13 @@ import fc from "fast-check";
 import { SvcError } from "../../base/errors.ts";
 import { pattern, readAll, RUNS, SEED, yamuxPair } from "../testing.ts";
 import { encodeFrame, FLAG, INITIAL_WINDOW, TYPE } from "./frame.ts";
-import { type Link, YamuxSession } from "./session.ts";
+import { type Link, type YamuxOptions, YamuxSession } from "./session.ts";
 import type { YamuxStream } from "./stream.ts";
 
 const broken = (error: unknown) => error instanceof SvcError && error.code === "upstream_failed";
 
 /** A session alone, with what it sends kept. */
-function alone(options: { onStream?: (stream: YamuxStream) => void; maxStreams?: number } = {}) {
+function alone(options: Partial<YamuxOptions> = {}) {
   const sent: Uint8Array[] = [];
   let closed = false;
   const link: Link = {
@@ -173,6 +173,18 @@ Deno.test("yamux: streams beyond the limit, and where none are taken, are reset"
   assert.deepEqual(deaf.sent.map((bytes) => [bytes[7], bytes[3]]), [[1, FLAG.RST]]);
   session[Symbol.dispose]();
   deaf.session[Symbol.dispose]();
+});
+
+Deno.test("yamux: a stream is acknowledged by its first frame where that is asked for", async () => {
+  const answered = Promise.withResolvers<void>();
+  const { session, sent } = alone({
+    lateAck: true,
+    onStream: (stream) => answered.resolve(stream.write(new Uint8Array([7]))),
+  });
+  session.receive(encodeFrame({ type: TYPE.WINDOW, flags: FLAG.SYN, stream: 1, length: 0 }));
+  await answered.promise;
+  assert.deepEqual(sent.map((bytes) => [bytes[1], bytes[3], bytes[7]]), [[TYPE.DATA, FLAG.ACK, 1]]);
+  session[Symbol.dispose]();
 });
 
 Deno.test("yamux: who asks and never reads is cut off", async () => {
