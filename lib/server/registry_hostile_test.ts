@@ -340,7 +340,8 @@ Deno.test({
       return last === before;
     });
     await vanish(it, digest, 10);
-    await until("descriptors are given back", () => descriptors() <= before);
+    // One or two that the runtime opens for itself are not those of twenty connections.
+    await until("descriptors are given back", () => descriptors() <= before + 3);
     assert.deepEqual(await files(it.dir), stored);
     const again = await ask(`${it.base}/v2/app/blobs/${digest}`);
     assert.equal(digestOf(new Uint8Array(await again.arrayBuffer())), digest);

@@ -257,10 +257,11 @@ Deno.test("intake: descriptors are given back, whatever happened", LINUX, async 
     await upload.abort();
   };
   await round();
-  const before = files();
-  for (let n = 0; n < 5; n++) await round();
-  for (let n = 0; files() > before && n < 3000; n++) {
+  // What the runtime and the Workers open for themselves, once, may come at any time.
+  const most = files() + 3;
+  for (let n = 0; n < 12; n++) await round();
+  for (let n = 0; files() > most && n < 3000; n++) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
-  assert.ok(files() <= before, `${files()} open, ${before} before`);
+  assert.ok(files() <= most, `${files()} open, at most ${most} expected`);
 });
