@@ -1,6 +1,6 @@
 /**
- * `deno task ok`: what a change must pass before it is committed. Two chains at once: the checks that read
- * the sources, then the tests that mostly wait for other programs; beside them all the other tests.
+ * `deno task ok`: what a change must pass before it is committed. Three chains at once: the checks that
+ * read the sources, then the tests that mostly wait for other programs; beside them those of lib, and the rest.
  */
 const WAITING = ["test/contract/deploy_backend_test.ts", "backends/build/"];
 
@@ -16,6 +16,8 @@ async function testsBelow(folder: string): Promise<string[]> {
 
 const isWaiting = (path: string) => WAITING.some((begin) => path.startsWith(begin));
 
+const isLib = (path: string) => path.startsWith("lib/");
+
 const tests = (files: string[]) => ["test", "-A", "-q", "--no-check", ...files];
 
 async function chains(): Promise<string[][][]> {
@@ -30,7 +32,8 @@ async function chains(): Promise<string[][][]> {
       ["run", "-A", "scripts/docs.ts", "--check"],
       tests(files.filter(isWaiting)),
     ],
-    [tests(files.filter((path) => !isWaiting(path)))],
+    [tests(files.filter(isLib))],
+    [tests(files.filter((path) => !isWaiting(path) && !isLib(path)))],
   ];
 }
 
