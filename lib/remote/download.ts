@@ -1,6 +1,7 @@
 /** A blob's bytes from another registry, taken up again where a connection breaks. */
 import { SvcError } from "../base/errors.ts";
-import { isPassing, refusal, sleep, type Transport } from "./transport.ts";
+import { sleep } from "../base/sleep.ts";
+import { isPassing, refusal, type Transport } from "./transport.ts";
 
 export interface Download {
   path: string;

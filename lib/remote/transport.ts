@@ -4,6 +4,7 @@
  */
 import { isAbort, SvcError, systemCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { sleep } from "../base/sleep.ts";
 import { Authorizer, type Credentials } from "./auth.ts";
 import { readObject } from "./bounded.ts";
 
@@ -96,22 +97,6 @@ export function lastWords(error: unknown): string {
   const text = cause instanceof Error ? cause.message : String(cause);
   const last = text.split(": ").at(-1)!.replace(/ \(os error \d+\)$/, "");
   return last.charAt(0).toLowerCase() + last.slice(1);
-}
-
-/** Resolves after `ms`; rejects with the signal's reason. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    if (signal?.aborted) return reject(signal.reason);
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal!.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", abort, { once: true });
-  });
 }
 
 export class Transport {

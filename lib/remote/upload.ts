@@ -1,6 +1,7 @@
 /** A blob's way into another registry: whole where it is small, in pieces that can be sent again else. */
 import { SvcError } from "../base/errors.ts";
-import { isPassing, refusal, sleep, type Transport } from "./transport.ts";
+import { sleep } from "../base/sleep.ts";
+import { isPassing, refusal, type Transport } from "./transport.ts";
 
 /** Pieces of a chunked upload, and the largest blob that is sent whole, in bytes. */
 const PIECE = 8 * 1024 * 1024;

@@ -1,5 +1,5 @@
 /** A lock on a file that is written anyway: it leaves nothing behind, and waiting for it can be ended. */
-import { sleep } from "../../remote/transport.ts";
+import { sleep } from "../../base/sleep.ts";
 
 const PAUSE_MS = 100;
 

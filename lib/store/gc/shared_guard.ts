@@ -1,6 +1,7 @@
 /** The guard of a store that several processes write; the protocol and its proof are in guard.ts. */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { sleep } from "../../base/sleep.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { BlobPlaces } from "../blob_places.ts";
 import { blobKey, CLAIMS, CONDEMNED, digestOfKey } from "../keys.ts";
@@ -19,7 +20,6 @@ import {
 import { LeaseClaim } from "./lease_claim.ts";
 import { type Lease, LeaseTable } from "./lease_table.ts";
 import { type Note, Notes } from "./notes.ts";
-import { pause } from "./pause.ts";
 
 /** How long somebody else's removal is waited for before its blobs are copied. Costs time, not safety. */
 const PATIENCE_MS = 4_000;
@@ -163,7 +163,7 @@ export class SharedGuard implements Guard {
       if (found.length === 0) return;
       if (performance.now() > until) { for (const note of found) this.#stuck.add(note.name); }
       if (found.every((note) => this.#stuck.has(note.name))) break;
-      await pause(wait, call.signal);
+      await sleep(wait, call.signal);
     }
     for (const key of keys) {
       const digest = digestOfKey(key);
@@ -274,7 +274,7 @@ export class SharedGuard implements Guard {
       if (performance.now() > until) {
         throw new SvcError("conflict", `Cannot delete ${keys[0]}: a push is using it`);
       }
-      await pause(wait, call.signal);
+      await sleep(wait, call.signal);
     }
   }
 

@@ -1,8 +1,7 @@
-/** Waiting that ends with its signal. */
-
-/** Resolves after so many milliseconds; throws the signal's reason. */
-export function pause(ms: number, signal?: AbortSignal): Promise<void> {
+/** Resolves after `ms` milliseconds; rejects with the signal's reason. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
     const abort = () => {
       clearTimeout(timer);
       reject(signal!.reason);
