@@ -1,4 +1,5 @@
 /** A byte stream with two directions: what yamux gives, and what 9P and lines of JSON run on. */
+import { SvcError } from "../base/errors.ts";
 
 export interface Duplex {
   /** The next bytes, never empty; undefined at the other side's end. Throws where the stream broke. */
@@ -32,18 +33,42 @@ export function writableOf(stream: Duplex): WritableStream<Uint8Array> {
   });
 }
 
-/** Over a connection of the operating system. */
+const READ_SIZE = 64 * 1024;
+
+/**
+ * Over a connection of the operating system. Its own streams are left alone: closing one of them closes
+ * the connection, and the other direction with it.
+ */
 export function connDuplex(conn: Deno.Conn): Duplex {
-  const writer = conn.writable.getWriter();
-  writer.closed.catch(() => {/* told by the write that fails */});
-  const reader = conn.readable.getReader();
+  let buffer = new Uint8Array(READ_SIZE);
+  let last: Promise<void> = Promise.resolve();
+  let ended = false;
+  const writeAll = async (bytes: Uint8Array) => {
+    if (ended) throw new SvcError("upstream_failed", "Cannot use the stream: its end was written");
+    for (let at = 0; at < bytes.length;) at += await conn.write(bytes.subarray(at));
+  };
+  const after = (work: () => Promise<void>): Promise<void> => {
+    const done = last.then(work);
+    last = done.catch(() => {/* the caller of that write was told */});
+    return done;
+  };
   return {
     async read() {
-      const { value } = await reader.read();
-      return value;
+      const size = await conn.read(buffer);
+      if (size === null) return undefined;
+      const bytes = buffer.subarray(0, size);
+      if (size < READ_SIZE / 4) return bytes.slice();
+      // Too much to copy: the taker gets this buffer.
+      buffer = new Uint8Array(READ_SIZE);
+      return bytes;
     },
-    write: (bytes) => writer.write(bytes as Uint8Array<ArrayBuffer>),
-    closeWrite: () => writer.close().catch(() => {/* closed already */}),
+    write: (bytes) => after(() => writeAll(bytes)),
+    closeWrite: () =>
+      after(async () => {
+        if (ended) return;
+        ended = true;
+        await conn.closeWrite();
+      }).catch(() => {/* broken, or closed as a whole */}),
     reset() {
       try {
         conn.close();
