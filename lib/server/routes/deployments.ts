@@ -2,6 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
+import { acceptSpec, MAX_SPEC, parseSpecJson, parseSpecText } from "../accept_spec.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { json, readText } from "../json.ts";
@@ -12,9 +13,6 @@ import { API_PREFIX } from "./health.ts";
 
 const PATH = `${API_PREFIX}/deployments`;
 
-/** Bytes of a deployment spec: far more than any real one has. */
-const MAX_SPEC = 4 * 1024 * 1024;
-
 export function unknownDeployment(attempt: string, name: string): SvcError {
   return new SvcError("not_found", `Cannot ${attempt} ${name}: there is no such deployment`, {
     help: "`svc ps` lists the deployments",
@@ -24,21 +22,8 @@ export function unknownDeployment(attempt: string, name: string): SvcError {
 /** The body as a spec, JSON or YAML by its content type. `source` is its name in errors. */
 async function readSpec(request: Request, source?: string): Promise<DeploySpec> {
   const text = await readText(request, MAX_SPEC, "deployment spec");
-  const { parseDeploySpec, validateDeploySpec } = await import("../../api/deploy_spec_parse.ts");
-  if (/yaml/i.test(request.headers.get("content-type") ?? "")) {
-    return parseDeploySpec(text, { file: source });
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new SvcError(
-      "spec_invalid",
-      `Cannot read deployment spec: ${(cause as Error).message}`,
-      { cause, help: "send JSON, or YAML with content type application/yaml" },
-    );
-  }
-  return validateDeploySpec(value);
+  const yaml = /yaml/i.test(request.headers.get("content-type") ?? "");
+  return await (yaml ? parseSpecText(text, source) : parseSpecJson(text));
 }
 
 export function deploymentRoutes(deps: ManagementDeps): Route[] {
@@ -69,11 +54,10 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
         }`,
       );
     }
-    // The subject is the server's to say, whatever the caller wrote (DESIGN.md section 6).
-    const stamped = { ...spec, origin: { ...spec.origin, subject: identity.subject } };
+    const accepted = acceptSpec(spec, identity);
     const engine = await backend();
     const run = (onProgress?: (message: string) => void): Promise<ApplyResult> =>
-      engine.apply(stamped, { onProgress, signal });
+      engine.apply(accepted, { onProgress, signal });
     if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
       const result = await run();
       return json(result, { status: result.action === "created" ? 201 : 200 });
