@@ -6,7 +6,7 @@ import type { KeyAuth } from "../profile/types.ts";
 import type { Prompt } from "../prompt.ts";
 import { agentKeys, agentSign } from "../ssh/agent.ts";
 import { loadKey, publicKeyBeside, signWithKey } from "../ssh/key.ts";
-import { fingerprint, keyType, string, uint32 } from "../ssh/wire.ts";
+import { fingerprint, keyType, string, uint32 } from "../../wire/ssh/packing.ts";
 
 export interface Signer {
   /** `SHA256:…` */

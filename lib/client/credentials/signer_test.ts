@@ -6,7 +6,7 @@ import { requireTools } from "../../../test/e2e/harness.ts";
 import { makeKey } from "../../../test/peers/sshd.ts";
 import { type TestSecurityKey, testSecurityKey } from "../../auth/ssh/testing.ts";
 import { NOBODY } from "../prompt.ts";
-import { fingerprint, Reader, string } from "../ssh/wire.ts";
+import { fingerprint, Reader, string } from "../../wire/ssh/packing.ts";
 import { openSigner } from "./signer.ts";
 
 /** What ssh-keygen says of `sig` in the folder, by a key in `allowed`. */

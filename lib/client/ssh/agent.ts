@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import { connect } from "node:net";
 import { SvcError } from "../../base/errors.ts";
-import { Reader, string, uint32 } from "./wire.ts";
+import { Reader, string, uint32 } from "../../wire/ssh/packing.ts";
 
 const REQUEST_IDENTITIES = 11;
 const IDENTITIES_ANSWER = 12;

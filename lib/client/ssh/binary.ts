@@ -7,7 +7,7 @@ import type { SshTunnel } from "../profile/types.ts";
 import { DEFAULT_REMOTE_ADDR } from "../resolve.ts";
 import type { Dialer } from "../transport/dialer.ts";
 import { type Environment, NULL_FILE, quoted, splitAddress, sshArguments } from "./config.ts";
-import { parsePublicKey } from "./wire.ts";
+import { parsePublicKey } from "../../wire/ssh/packing.ts";
 
 export interface BinaryOptions {
   settings: SshTunnel;

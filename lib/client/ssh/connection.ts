@@ -7,7 +7,9 @@ import type { SshTunnel } from "../profile/types.ts";
 import type { Dialer } from "../transport/dialer.ts";
 import { DEFAULT_REMOTE_ADDR } from "../resolve.ts";
 import { type Environment, splitAddress, type SshHost } from "./config.ts";
-import { loadKey, type ParsedKey } from "./key.ts";
+import { hostKeyAlgorithms } from "../../wire/ssh/algorithms.ts";
+import type { ParsedKey } from "../../wire/ssh/private_key.ts";
+import { loadKey } from "./key.ts";
 import { HostVerifier } from "./verify.ts";
 
 const READY_MS = 30_000;
@@ -140,7 +142,7 @@ export class SshConnection implements Dialer {
       readyTimeout: READY_MS,
       keepaliveInterval: KEEPALIVE_MS,
       keepaliveCountMax: 3,
-      algorithms: { serverHostKey: preferred(verifier.types()) },
+      algorithms: { serverHostKey: hostKeyAlgorithms(verifier.types()) },
       // At once: an answer that comes after the host's next packet leaves the handshake hanging.
       hostVerifier: (key: Uint8Array) => verifier.verify(key),
       authHandler: (_left: unknown, _partial: unknown, next: (method: Method | false) => void) => {
@@ -215,21 +217,3 @@ export class SshConnection implements Dialer {
 
 const lastWords = (error: Error) =>
   error.message.replace(/^\(SSH\) /, "").replace(/ \(os error \d+\)$/, "");
-
-const TYPES = [
-  "ssh-ed25519",
-  "ecdsa-sha2-nistp256",
-  "ecdsa-sha2-nistp384",
-  "ecdsa-sha2-nistp521",
-  "rsa-sha2-512",
-  "rsa-sha2-256",
-];
-
-/** ssh2's algorithms for host keys, the known types first: the key that is known is then the one shown. */
-export function preferred(types: readonly string[]): string[] {
-  const known = types.flatMap((type) =>
-    type === "ssh-rsa" ? ["rsa-sha2-512", "rsa-sha2-256"] : [type]
-  )
-    .filter((type) => TYPES.includes(type));
-  return [...new Set([...known, ...TYPES])];
-}

@@ -6,8 +6,14 @@ import { ensureDir } from "../../base/fs.ts";
 import type { Prompt } from "../prompt.ts";
 import type { SshTunnel } from "../profile/types.ts";
 import type { SshHost } from "./config.ts";
-import { hostName, judge, type KnownHost, knownTypes, parseKnownHosts } from "./known_hosts.ts";
-import { fingerprint, keyType, parsePublicKey } from "./wire.ts";
+import {
+  hostName,
+  judge,
+  type KnownHost,
+  knownTypes,
+  parseKnownHosts,
+} from "../../wire/ssh/known_hosts.ts";
+import { fingerprint, keyType, parsePublicKey } from "../../wire/ssh/packing.ts";
 
 interface KnownFile {
   path: string;

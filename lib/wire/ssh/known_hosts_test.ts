@@ -3,8 +3,7 @@ import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import fc from "fast-check";
 import { hostName, judge, knownTypes, parseKnownHosts, wildcard } from "./known_hosts.ts";
-import { parseSshG, splitAddress } from "./config.ts";
-import { fingerprint, string } from "./wire.ts";
+import { fingerprint, string } from "./packing.ts";
 
 const SEED = { seed: 20_26, numRuns: 300 };
 
@@ -94,36 +93,6 @@ Deno.test("wildcard: agrees with the regular expression of the pattern, and is n
   assert.equal(wildcard("*a".repeat(200), "a".repeat(5000) + "b"), false);
 });
 
-Deno.test("ssh -G: what the tunnel needs of it; the profile's fields go first", () => {
-  const text =
-    "hostname 10.0.0.5\nport 2222\nuser me\nidentityfile ~/.ssh/id_a\nidentityfile /k/b\n" +
-    'userknownhostsfile "/h/known hosts" /h/two\nglobalknownhostsfile /etc/g\nidentityagent SSH_AUTH_SOCK\n' +
-    "stricthostkeychecking accept-new\nproxyjump none\nhostkeyalias alias\n";
-  const env = { HOME: "/h", SSH_AUTH_SOCK: "/agent" };
-  assert.deepEqual(parseSshG(text, { addr: "lab" }, env), {
-    hostname: "10.0.0.5",
-    port: 2222,
-    user: "me",
-    identityFiles: ["/h/.ssh/id_a", "/k/b"],
-    agent: "/agent",
-    knownHosts: ["/h/known hosts", "/h/two", "/etc/g"],
-    hostKeyAlias: "alias",
-    strict: "accept-new",
-    proxied: false,
-  });
-  const own = parseSshG(text + "proxycommand nc %h %p\n", {
-    addr: "lab",
-    "no-agent": true,
-    "known-hosts": "/k",
-  }, env);
-  assert.equal(own.agent, undefined);
-  assert.deepEqual(own.knownHosts, ["/k"]);
-  assert.equal(own.proxied, true);
-});
-
-Deno.test("addresses: aliases, ports and IPv6", () => {
-  assert.deepEqual(splitAddress("lab"), { host: "lab" });
-  assert.deepEqual(splitAddress("h:2222"), { host: "h", port: 2222 });
-  assert.deepEqual(splitAddress("[::1]:22"), { host: "::1", port: 22 });
+Deno.test("a fingerprint is what ssh-keygen -l prints", () => {
   assert.match(fingerprint(key(1)), /^SHA256:[A-Za-z0-9+/]{43}$/);
 });

@@ -1,7 +1,7 @@
 /** known_hosts files as sshd(8) describes them: patterns, hashed names, markers. */
 import { Buffer } from "node:buffer";
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { keyType } from "./wire.ts";
+import { keyType } from "./packing.ts";
 
 export interface KnownHost {
   /** Line number, from 1. */

@@ -1,0 +1,18 @@
+/** What is asked of an SSH server. */
+const TYPES = [
+  "ssh-ed25519",
+  "ecdsa-sha2-nistp256",
+  "ecdsa-sha2-nistp384",
+  "ecdsa-sha2-nistp521",
+  "rsa-sha2-512",
+  "rsa-sha2-256",
+];
+
+/** ssh2's algorithms for host keys, the known types first: the key that is known is then the one shown. */
+export function hostKeyAlgorithms(types: readonly string[]): string[] {
+  const known = types.flatMap((type) =>
+    type === "ssh-rsa" ? ["rsa-sha2-512", "rsa-sha2-256"] : [type]
+  )
+    .filter((type) => TYPES.includes(type));
+  return [...new Set([...known, ...TYPES])];
+}
