@@ -34,7 +34,7 @@ const MAY: Record<string, readonly string[]> = {
   egress: ["api", "wire", "auth", "base"],
   caretaker: ["api", "wire", "auth", "base"],
   observe: ["api", "wire", "auth", "base"],
-  client: ["api", "wire", "config", ...OCI],
+  client: ["api", "ingress", "wire", "config", ...OCI],
   compose: ["client", "api", "base"],
   commands: ["client", "compose", "build", "remote", "config", "api", ...OCI],
 };
