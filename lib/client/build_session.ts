@@ -16,10 +16,10 @@ import { connDuplex, type Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
-import { socketLink } from "../wire/socket_link.ts";
-import { isLost, YamuxSession } from "../wire/yamux/session.ts";
+import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
 import type { Client } from "./client.ts";
+import { openYamux } from "./yamux_socket.ts";
 
 /** What the build may read here, and nothing else. */
 export interface BuildInputs {
@@ -187,29 +187,6 @@ async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Prom
   for (let chunk = await from.read(); chunk; chunk = await from.read()) await to.write(chunk);
 }
 
-async function openSession(
-  client: Client,
-  onStream: (stream: Duplex) => void,
-): Promise<YamuxSession> {
-  // The socket is there before the session is: what came until then waits.
-  const waiting: ((session: YamuxSession) => void)[] = [];
-  const state: { tell(what: (session: YamuxSession) => void): void } = {
-    tell: (what) => void waiting.push(what),
-  };
-  const socket = await client.socket(ATTACH_PATH, undefined, {
-    onMessage: (data) => state.tell((session) => session.receive(data)),
-    onClose: () => state.tell((session) => session.lost()),
-  });
-  const session = new YamuxSession(socketLink(socket), {
-    role: "client",
-    onStream,
-    lateAck: true,
-  });
-  state.tell = (what) => what(session);
-  for (const what of waiting) what(session);
-  return session;
-}
-
 /** A connection that a build can be asked for on, once. */
 export interface BuildSession {
   /**
@@ -225,7 +202,10 @@ export interface BuildSession {
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
   const server = new Server(inputs);
-  const session = await openSession(client, (stream) => void server.serve(stream));
+  const session = await openYamux(client, ATTACH_PATH, {
+    onStream: (stream) => void server.serve(stream),
+    lateAck: true,
+  });
   const broken = (cause: unknown) =>
     isLost(cause)
       ? new SvcError(
