@@ -7,27 +7,13 @@ import { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { ClientCertificate } from "../../api/route.ts";
+import { readCertificates } from "../../base/certificates.ts";
 
 /** Certificates from a client's to the authority's, both counted; more than any real chain has. */
 const MOST_IN_CHAIN = 10;
 
 /** Certificates that the TLS layer has found good; the oldest goes. */
 const MOST_KNOWN = 65_536;
-
-const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
-
-/** The certificates of a PEM text. Throws an `Error` that says what is wrong with it. */
-export function readCertificates(pem: string): X509Certificate[] {
-  const blocks = pem.match(CERTIFICATE) ?? [];
-  if (blocks.length === 0) throw new Error("it holds no certificate in PEM");
-  return blocks.map((block, n) => {
-    try {
-      return new X509Certificate(block);
-    } catch {
-      throw new Error(`its certificate number ${n + 1} is damaged`);
-    }
-  });
-}
 
 /** What was found of a connection. */
 export interface Examined {

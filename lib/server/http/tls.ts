@@ -1,12 +1,11 @@
 /** HTTPS: certificates from files that may be replaced while the server runs, and who presents one. */
-import { createPrivateKey } from "node:crypto";
 import type { Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
+import { readCertificates, readPrivateKey } from "../../base/certificates.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
-import { readCertificates } from "./client_certificates.ts";
 
 /** PEM texts. */
 export interface TlsMaterial {
@@ -38,13 +37,8 @@ function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
   };
   const [leaf] = of(paths.cert, () => readCertificates(cert));
   of(paths.key, () => {
-    let parsed;
-    try {
-      parsed = createPrivateKey(key);
-    } catch {
-      throw new Error("it holds no private key in PEM, or an encrypted one");
-    }
-    if (!leaf.checkPrivateKey(parsed)) throw new Error(`it does not belong to ${paths.cert}`);
+    if (leaf.checkPrivateKey(readPrivateKey(key))) return;
+    throw new Error(`it does not belong to ${paths.cert}`);
   });
   if (clientCa !== undefined) of(paths.clientCa!, () => readCertificates(clientCa));
 }

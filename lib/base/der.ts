@@ -1,0 +1,116 @@
+/** DER (X.690), as far as certificates need it. */
+
+export const TAG = {
+  boolean: 0x01,
+  integer: 0x02,
+  bitString: 0x03,
+  octetString: 0x04,
+  oid: 0x06,
+  utf8: 0x0c,
+  utcTime: 0x17,
+  generalizedTime: 0x18,
+  sequence: 0x30,
+  set: 0x31,
+} as const;
+
+/** One value: its tag, what is in it, and both together. */
+export interface DerValue {
+  readonly tag: number;
+  readonly content: Uint8Array;
+  readonly whole: Uint8Array;
+}
+
+/** Longer lengths are of nothing that is read here. */
+const MAX_LENGTH_BYTES = 4;
+
+function readValue(bytes: Uint8Array, start: number): DerValue {
+  const broken = () => new Error("it is not DER");
+  if (start + 2 > bytes.length) throw broken();
+  const tag = bytes[start];
+  // Tags of several bytes occur in no certificate.
+  if ((tag & 0x1f) === 0x1f) throw broken();
+  let at = start + 2;
+  let length = bytes[start + 1];
+  if (length > 0x7f) {
+    const count = length & 0x7f;
+    if (count === 0 || count > MAX_LENGTH_BYTES || at + count > bytes.length) throw broken();
+    length = 0;
+    for (const byte of bytes.subarray(at, at + count)) length = length * 256 + byte;
+    at += count;
+  }
+  const end = at + length;
+  if (end > bytes.length) throw broken();
+  return { tag, content: bytes.subarray(at, end), whole: bytes.subarray(start, end) };
+}
+
+/** The values that follow each other in the bytes. Throws an `Error` for what is no DER. */
+export function readAll(bytes: Uint8Array): DerValue[] {
+  const values: DerValue[] = [];
+  for (let at = 0; at < bytes.length;) {
+    const value = readValue(bytes, at);
+    values.push(value);
+    at += value.whole.length;
+  }
+  return values;
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+/** A value of these parts. */
+export function der(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {
+  const content = joined(parts);
+  const size = content.length;
+  const bytes: number[] = [];
+  for (let rest = size; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
+  const length = size < 0x80 ? [size] : [0x80 | bytes.length, ...bytes];
+  return joined([Uint8Array.from([tag, ...length]), content]);
+}
+
+export const sequence = (...parts: readonly Uint8Array[]) => der(TAG.sequence, ...parts);
+
+/** "1.2.840.10045.4.3.2" */
+export function oid(dotted: string): Uint8Array {
+  const [first, second, ...rest] = dotted.split(".").map(Number);
+  const bytes = [first * 40 + second, ...rest].flatMap((number) => {
+    const groups = [number & 0x7f];
+    for (let more = number >>> 7; more > 0; more >>>= 7) groups.unshift(more & 0x7f | 0x80);
+    return groups;
+  });
+  return der(TAG.oid, Uint8Array.from(bytes));
+}
+
+/** A number that is not negative, its most significant byte first. */
+export function integer(bytes: Uint8Array): Uint8Array {
+  const zero = bytes.findIndex((byte) => byte !== 0);
+  const short = zero < 0 ? new Uint8Array(1) : bytes.subarray(zero);
+  return short[0] > 0x7f ? der(TAG.integer, Uint8Array.of(0), short) : der(TAG.integer, short);
+}
+
+/** Whole bytes, less the last ones' bits that do not count. */
+export function bitString(bytes: Uint8Array, unused = 0): Uint8Array {
+  return der(TAG.bitString, Uint8Array.of(unused), bytes);
+}
+
+export const octetString = (...parts: readonly Uint8Array[]) => der(TAG.octetString, ...parts);
+
+export const TRUE = der(TAG.boolean, Uint8Array.of(0xff));
+
+const encoder = new TextEncoder();
+
+export const utf8 = (text: string) => der(TAG.utf8, encoder.encode(text));
+
+/** To the second; years until 2049 in the short form, as RFC 5280 4.1.2.5 has it. */
+export function time(date: Date): Uint8Array {
+  const digits = date.toISOString().replace(/\.\d+Z$/, "Z").replace(/[-:T]/g, "");
+  return date.getUTCFullYear() < 2050
+    ? der(TAG.utcTime, encoder.encode(digits.slice(2)))
+    : der(TAG.generalizedTime, encoder.encode(digits));
+}
