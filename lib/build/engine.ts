@@ -38,6 +38,8 @@ export interface BuilderDeps {
   stepProcesses?: number;
   /** Bytes that one ADD of a URL or a fetched context may have; undefined: any number. */
   maxDownloadBytes?: number;
+  /** Bytes that one archive, or one imported layer, may have unpacked; undefined: any number. */
+  maxUnpackedBytes?: number;
   /** How contexts that are read on demand are mounted; default by the kernel, else FUSE. */
   lazyReading?: LazyReading;
   /** Bytes of cache that are kept when no build needs them; undefined: all. */
@@ -163,7 +165,7 @@ class LocalBuilder implements Builder {
 export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const { root, snapshotter, executor, imageStore, log, unpack } = deps;
   await executor.recover();
-  const workspace = await Workspace.open(root, snapshotter);
+  const workspace = await Workspace.open(root, snapshotter, deps);
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
   const removed = await records.sweep();
   if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
@@ -171,7 +173,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     reading: deps.lazyReading ?? { ways: ["kernel", "fuse"] },
     log,
   });
-  const cacheMounts = new CacheMounts(`${root}/cache-mounts`);
+  const cacheMounts = new CacheMounts(`${root}/cache-mounts`, deps);
   await cacheMounts.recover();
   const archives = await Spool.open(`${root}/outputs`);
   const shelves = [
@@ -195,6 +197,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     cdiFolders: deps.cdiFolders,
     stepProcesses: deps.stepProcesses,
     maxDownloadBytes: deps.maxDownloadBytes,
+    maxUnpackedBytes: deps.maxUnpackedBytes,
     unpack,
     log,
   };

@@ -5,6 +5,7 @@ import type { BuildEvent } from "../api/build.ts";
 import { SvcError } from "../base/errors.ts";
 import { silent } from "../base/log.ts";
 import type { ImageConfig } from "../oci/types.ts";
+import { gzipSync, zstdCompressSync } from "node:zlib";
 import { blocksOf } from "../oci/tar_blocks.ts";
 import { writeTar } from "../oci/tar_write.ts";
 import type { SnapshotInfo, Snapshotter } from "../snapshot/snapshotter.ts";
@@ -98,7 +99,11 @@ const BASE: ImageConfig = {
 
 type Run = (step: Step, signal: AbortSignal, say: () => void) => Promise<number> | number;
 
-async function open(run: Run, concurrency = 4): Promise<Fixture> {
+async function open(
+  run: Run,
+  concurrency = 4,
+  limits: { maxUnpackedBytes?: number } = {},
+): Promise<Fixture> {
   const folder = await Deno.makeTempDir({ prefix: "svc-engine-" });
   await Deno.mkdir(`${folder}/snapshots`);
   const snapshots = new FolderSnapshots(`${folder}/snapshots`);
@@ -122,6 +127,7 @@ async function open(run: Run, concurrency = 4): Promise<Fixture> {
     images,
     log: silent,
     concurrency,
+    ...limits,
     unpack: async () => {
       const active = await snapshots.prepare("unpacking");
       await Deno.mkdir(`${snapshots.active.get("unpacking")}/etc`);
@@ -304,4 +310,28 @@ Deno.test("a build without tags makes the image and publishes nothing", async ()
     { code: "reference_invalid" },
   );
   assert.equal(fixture.steps.length, 1, "a bad tag is refused before anything runs");
+});
+
+Deno.test("an archive that unpacks to more than allowed ends the build, and nothing is kept", async () => {
+  await using fixture = await open(() => 0, 4, { maxUnpackedBytes: 1 << 20 });
+  const tar = (size: number) =>
+    new Response(writeTar([{ path: "zeros", type: "file", body: new Uint8Array(size) }])).bytes();
+  const bomb = await tar(8 << 20);
+  const Dockerfile = "FROM scratch\nADD bomb /deep/";
+  for (const packed of [gzipSync(bomb), zstdCompressSync(bomb)]) {
+    assert.ok(packed.length < 64 * 1024);
+    await assert.rejects(
+      build(fixture.builder, { Dockerfile, bomb: { data: new Uint8Array(packed) } }),
+      {
+        code: "too_large",
+        message: "Cannot build Dockerfile:2: ADD bomb /deep/: Cannot unpack bomb: " +
+          "it has more than 1.0 MiB unpacked",
+        help: /SVC_MAX_BUILD_UNPACKED_BYTES/,
+      },
+    );
+    assert.deepEqual([fixture.snapshots.active.size, fixture.snapshots.committed.size], [0, 0]);
+  }
+  const fits = new Uint8Array(gzipSync(await tar(1 << 19)));
+  const { result } = await build(fixture.builder, { Dockerfile, bomb: { data: fits } });
+  assert.equal(result.ran, 1);
 });

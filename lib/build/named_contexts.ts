@@ -11,12 +11,13 @@ import { contextName, type PlannedContext } from "./plan/plan.ts";
 function tarTree(stream: ReadableStream<Uint8Array>): TreeSource {
   return {
     identity: () => Promise.resolve(undefined),
-    open: async ({ temporary, onProgress, signal }) => {
+    open: async ({ temporary, maxUnpackedBytes, onProgress, signal }) => {
       const folder = await temporary();
       try {
         const context = await receiveContext(stream, {
           directory: `${folder.path}/context`,
           dockerfile: "Dockerfile",
+          maxUnpackedBytes,
           onProgress: (bytes) => onProgress("received", bytes),
           signal,
         });

@@ -112,9 +112,10 @@ export class OneBuild {
     const began = performance.now();
     const startedOn = Date.now();
     const platforms = parsePlatforms(request.platform);
-    const { workspace, records, cacheMounts, maxDownloadBytes: maxBytes } = engine;
+    const { workspace, records, cacheMounts, maxDownloadBytes: maxBytes, maxUnpackedBytes } =
+      engine;
     const { secrets, ssh, noCache } = request;
-    const trees = new Trees({ workspace, records, ssh, signal, maxBytes });
+    const trees = new Trees({ workspace, records, ssh, signal, maxBytes, maxUnpackedBytes });
     this.#used.push(trees);
     const context = await this.#receive(trees);
     this.#used.push(context);
@@ -242,6 +243,7 @@ export class OneBuild {
         dockerfile: request.dockerfile,
         kept: contexts,
         maxBytes: request.maxContextBytes,
+        maxUnpackedBytes: engine.maxUnpackedBytes,
         onProgress: (bytes, total) => {
           // A megabyte at a time is as fine as anyone can follow.
           if (total === undefined && bytes - shown < 1 << 20) return;

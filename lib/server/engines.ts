@@ -56,6 +56,7 @@ export async function openBuilder(
   const { executor, snapshotter: own, through, shelves, imageStore } = await worker();
   const shared = own ?? await snapshotter();
   const known = await images();
+  const maxUnpackedBytes = config.maxBuildUnpackedBytes || undefined;
   return await createBuilder({
     root: join(host.dataDir, "build"),
     snapshotter: shared,
@@ -67,11 +68,13 @@ export async function openBuilder(
     // Steps wait for networks and disks more than they compute.
     concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
     maxDownloadBytes: config.maxBuildDownloadBytes || undefined,
+    maxUnpackedBytes,
     lazyReading: lazyReading(config.lazy9p),
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
     entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
-    unpack: (image, options) => unpackImage(shared, image, options),
+    unpack: (image, options) =>
+      unpackImage(shared, image, { ...options, maxBytes: maxUnpackedBytes }),
   });
 }
 

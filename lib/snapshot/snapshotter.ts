@@ -50,12 +50,12 @@ export interface Snapshotter {
   /**
    * Unpacks a layer tar (gzip, zstd or plain) into an active snapshot that is not mounted, white-outs and
    * all. On failure the active snapshot is good for nothing but `remove`. Throws `archive_invalid`,
-   * `storage_full`.
+   * `storage_full`, `too_large`.
    */
   apply(
     active: ActiveSnapshot,
     layer: ReadableStream<Uint8Array> | LayerFile,
-    options?: { signal?: AbortSignal },
+    options?: ApplyOptions,
   ): Promise<AppliedLayer>;
   /**
    * Freezes an active snapshot (unmounted by the caller) under `name`; atomic and durable. Where `name`
@@ -86,6 +86,12 @@ export interface Snapshotter {
   prune(name: string): Promise<boolean>;
   /** When this resolves, everything committed before survives a power cut. */
   sync(): Promise<void>;
+}
+
+export interface ApplyOptions {
+  /** Bytes of the layer's archive without its compression, at most. */
+  maxBytes?: number;
+  signal?: AbortSignal;
 }
 
 export interface PrepareOptions {

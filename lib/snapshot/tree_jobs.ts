@@ -4,6 +4,7 @@ import { giveWorker, takeWorker } from "../base/worker_pool.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
 import type { DiffSource } from "./diff_tree.ts";
+import type { ApplyOptions } from "./snapshotter.ts";
 
 export interface LayerFile {
   path: string;
@@ -13,7 +14,7 @@ export interface LayerFile {
 }
 
 export type TreeJob =
-  | { kind: "apply"; target: ApplyTarget; file?: LayerFile }
+  | { kind: "apply"; target: ApplyTarget; file?: LayerFile; maxBytes?: number }
   | { kind: "diff"; source: DiffSource }
   | { kind: "blocks"; source: DiffSource }
   | { kind: "finish"; source: DiffSource; clamp?: number }
@@ -113,29 +114,29 @@ export function runTreeJob<K extends "finish" | "copy" | "times">(
 
 /**
  * Unpacks a layer (gzip, zstd or plain) into `target`. On failure what was written stays: the caller
- * removes the tree. Throws `archive_invalid`, `storage_full`, or what the stream threw.
+ * removes the tree. Throws `archive_invalid`, `storage_full`, `too_large`, or what the stream threw.
  */
 export async function applyLayer(
   target: ApplyTarget,
   layer: ReadableStream<Uint8Array> | LayerFile,
-  options: { signal?: AbortSignal } = {},
+  { maxBytes, signal }: ApplyOptions = {},
 ): Promise<AppliedLayer> {
   const attempted = "Cannot unpack layer";
   if (!(layer instanceof ReadableStream)) {
     return await begin<"apply">(
-      { kind: "apply", target, file: layer },
+      { kind: "apply", target, file: layer, maxBytes },
       attempted,
       () => {},
-      options.signal,
+      signal,
     ).result;
   }
   let outstanding = 0;
   let wake: (() => void) | undefined;
-  const running = begin<"apply">({ kind: "apply", target }, attempted, (message) => {
+  const running = begin<"apply">({ kind: "apply", target, maxBytes }, attempted, (message) => {
     if (message.type !== "taken") return;
     outstanding -= message.bytes;
     wake?.();
-  }, options.signal);
+  }, signal);
   let over = false;
   const settled = () => {
     over = true;

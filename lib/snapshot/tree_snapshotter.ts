@@ -12,6 +12,7 @@ import type { SnapshotDriver, TreePlace } from "./driver.ts";
 import { type Entry, Records } from "./records.ts";
 import type {
   ActiveSnapshot,
+  ApplyOptions,
   CommitOptions,
   DiffOptions,
   PrepareOptions,
@@ -102,7 +103,7 @@ export class TreeSnapshotter implements Snapshotter {
   async apply(
     active: ActiveSnapshot,
     layer: ReadableStream<Uint8Array> | LayerFile,
-    options: { signal?: AbortSignal } = {},
+    options: ApplyOptions = {},
   ): Promise<AppliedLayer> {
     const entry = this.#activeEntry(active, "unpack into");
     const { root, lower, overlay } = this.#driver.source(this.#place(entry));

@@ -4,6 +4,7 @@ import { asSvcError } from "../base/errors.ts";
 import { decompressChunks } from "../oci/compression.ts";
 import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
 import { TarParser } from "../oci/tar_parser.ts";
+import { limited, unpackedTooLarge } from "../oci/unpack_limit.ts";
 import { close, open, read, seek } from "../sys/fd.ts";
 import { O } from "../sys/files.ts";
 import { applyError, LayerApplier } from "./apply_tree.ts";
@@ -101,7 +102,8 @@ async function apply(job: Extract<TreeJob, { kind: "apply" }>): Promise<AppliedL
   const hash = createHash("sha256");
   let size = 0;
   try {
-    for await (const chunk of decompressChunks(job.file ? fileChunks(job.file) : messageChunks())) {
+    const packed = job.file ? fileChunks(job.file) : messageChunks();
+    for await (const chunk of limited(decompressChunks(packed), job.maxBytes, unpackedTooLarge)) {
       hash.update(chunk);
       size += chunk.length;
       parser.push(chunk);

@@ -7,6 +7,7 @@ import { SvcError } from "../base/errors.ts";
 import { removeTree } from "../base/fs.ts";
 import type { ResolvedImage } from "../oci/resolver.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
+import { unpackedTooLarge } from "../oci/unpack_limit.ts";
 import type { Snapshotter } from "./snapshotter.ts";
 import type { LayerFile } from "./tree_jobs.ts";
 
@@ -27,6 +28,8 @@ export interface UnpackProgress {
 
 export interface UnpackOptions {
   onProgress?: (progress: UnpackProgress) => void;
+  /** Bytes that its layers may have unpacked, all of them that are not there together. */
+  maxBytes?: number;
   signal?: AbortSignal;
 }
 
@@ -56,7 +59,7 @@ interface Shared {
 /**
  * Unpacks an image and returns the name of its committed snapshot, durable when this resolves. Layers that
  * are there are not fetched. Throws `digest_invalid` where a layer is not what the config says (nothing of
- * it is kept), `blob_unknown`, `archive_invalid`, `storage_full`, or what the source threw.
+ * it is kept), `blob_unknown`, `archive_invalid`, `storage_full`, `too_large`, or what the source threw.
  */
 export async function unpackImage(
   snapshotter: Snapshotter,
@@ -86,6 +89,9 @@ export async function unpackImage(
     options.onProgress?.({ layer: layers[i], index: i, state: "present" });
   }
   const ahead = new Prefetcher(image, snapshotter.scratch, first, options);
+  const budget = options.maxBytes === undefined
+    ? undefined
+    : { limit: options.maxBytes, left: options.maxBytes };
   try {
     for (let i = first; i < layers.length; i++) {
       await shared(snapshotter, chain[i], options.signal, async (signal) => {
@@ -97,6 +103,7 @@ export async function unpackImage(
           name: chain[i],
           parent: chain[i - 1],
           diffID: diffIDs[i],
+          budget,
           body: () => ahead.take(i),
           report: (state) => options.onProgress?.({ layer: layers[i], index: i, state }),
           signal,
@@ -185,6 +192,8 @@ interface LayerWork {
   name: string;
   parent?: string;
   diffID: Digest;
+  /** What the image's layers may still have. */
+  budget?: { readonly limit: number; left: number };
   body: () => Promise<ReadableStream<Uint8Array> | LayerFile>;
   report: (state: UnpackProgress["state"]) => void;
   signal: AbortSignal;
@@ -196,7 +205,9 @@ async function unpackLayer(snapshotter: Snapshotter, work: LayerWork): Promise<v
   work.report("unpacking");
   const active = await snapshotter.prepare(`unpack-${crypto.randomUUID()}`, work.parent);
   try {
-    const applied = await snapshotter.apply(active, body, { signal: work.signal });
+    const { budget, signal } = work;
+    const applied = await snapshotter.apply(active, body, { maxBytes: budget?.left, signal });
+    if (budget) budget.left -= applied.size;
     if (applied.diffID !== work.diffID) {
       throw new SvcError(
         "digest_invalid",
@@ -209,6 +220,10 @@ async function unpackLayer(snapshotter: Snapshotter, work: LayerWork): Promise<v
     await snapshotter.commit(active, work.name, { lazy: true, signal: work.signal });
   } catch (error) {
     await snapshotter.remove(active.id);
+    if (work.budget && error instanceof SvcError && error.code === "too_large") {
+      const what = `layer ${work.index + 1} of ${work.image.name}`;
+      throw unpackedTooLarge(work.budget.limit, what, "the image");
+    }
     throw error;
   }
 }

@@ -27,7 +27,12 @@ interface Fetches {
 /** An image of one file per layer, from a source that counts. */
 async function image(
   texts: string[],
-  options: { file?: string; wait?: Promise<void>; broken?: number } = {},
+  options: {
+    file?: string;
+    wait?: Promise<void>;
+    broken?: number;
+    pack?: (tar: Uint8Array) => Uint8Array;
+  } = {},
 ): Promise<{ image: ResolvedImage; fetches: Fetches }> {
   const fetches: Fetches = { count: new Map(), open: 0, most: 0 };
   const blobs = new Map<string, Uint8Array>();
@@ -35,7 +40,7 @@ async function image(
   for (const [i, text] of texts.entries()) {
     const entries = [{ path: `f${i}`, type: "file" as const, body: bytes(text) }];
     const tar = new Uint8Array(await new Response(writeTar(entries) as BodyInit).arrayBuffer());
-    const blob = new Uint8Array(zlib.gzipSync(tar));
+    const blob = new Uint8Array((options.pack ?? zlib.gzipSync)(tar));
     const digest = sha256(blob);
     blobs.set(digest, blob);
     layers.push({ mediaType: MEDIA.layerGzip, digest, size: blob.length });
@@ -134,6 +139,29 @@ test("a layer that is a local file is read in place", async (s, folder) => {
   const { image: local } = await image(["a", "b"], { file: folder });
   const name = await unpackImage(s, local);
   assert.deepEqual(await filesOf(s, name, folder), [["f0", "a"], ["f1", "b"]]);
+});
+
+test("layers that unpack to more than allowed, one of them or all together", async (s) => {
+  const huge = "0".repeat(8 << 20);
+  for (const pack of [zlib.gzipSync, zlib.zstdCompressSync]) {
+    const { image: bomb } = await image(["a", huge], { pack });
+    assert.ok(bomb.manifest.layers[1].size < 64 * 1024);
+    await assert.rejects(unpackImage(s, bomb, { maxBytes: 1 << 20 }), {
+      code: "too_large",
+      message:
+        "Cannot unpack layer 2 of localhost/test:v1: the image has more than 1.0 MiB unpacked",
+      help: /SVC_MAX_BUILD_UNPACKED_BYTES/,
+    });
+  }
+  const [below] = await names(s);
+  const { image: many } = await image(["b", "c", "d", "e"].map((text) => text.repeat(1 << 20)));
+  const of = (count: number) => ({ maxBytes: count * (1 << 20) + 64 * 1024 });
+  await assert.rejects(unpackImage(s, many, of(3)), { code: "too_large", message: /layer 4 of/ });
+  const chain = chainIDs(many.config.rootfs.diff_ids);
+  assert.deepEqual(await names(s), [below, ...chain.slice(0, 3)].sort());
+  assert.deepEqual([...Deno.readDirSync(s.scratch)], []);
+  // What is there already does not count.
+  assert.equal(await unpackImage(s, many, of(1)), chain[3]);
 });
 
 test("callers at the same time share the work", async (s) => {

@@ -135,6 +135,11 @@ Deno.test("a compressed archive that comes in small pieces is unpacked by a Work
 Deno.test("a small archive that unpacks to more than the limit is refused and leaves nothing", () =>
   inTemporary(async (directory) => {
     const options = { directory: `${directory}/c`, dockerfile: "Dockerfile", maxBytes: 1 << 20 };
+    const zeros = new Uint8Array(gzipSync(await archive([file("zeros", "0".repeat(8 << 20))])));
+    await assert.rejects(
+      receiveContext(stream(zeros), { ...options, maxBytes: undefined, maxUnpackedBytes: 1 << 20 }),
+      { code: "too_large", help: /SVC_MAX_BUILD_UNPACKED_BYTES/ },
+    );
     for (const size of [1 << 20, 8 << 20]) {
       const bomb = new Uint8Array(gzipSync(await archive([file("zeros", "0".repeat(size))])));
       await assert.rejects(receiveContext(stream(bomb), options), { code: "too_large" });
@@ -143,6 +148,32 @@ Deno.test("a small archive that unpacks to more than the limit is refused and le
     const fits = new Uint8Array(gzipSync(await archive([file("zeros", "0".repeat(1 << 19))])));
     await using context = await receiveContext(stream(fits), options);
     assert.equal(context.tree.digests!.size, 1);
+  }));
+
+/** A file that is a hole but for its end, in GNU's old form. */
+async function sparse(path: string, hole: number, text: string) {
+  const bytes = await archive([file(path, text)]);
+  const number = (at: number, value: number) =>
+    bytes.set(new TextEncoder().encode(value.toString(8).padStart(11, "0")), at);
+  bytes[156] = "S".charCodeAt(0);
+  number(386, hole);
+  number(398, text.length);
+  number(483, hole + text.length);
+  bytes.fill(0x20, 148, 156);
+  const sum = bytes.subarray(0, 512).reduce((total, byte) => total + byte, 0);
+  bytes.set(new TextEncoder().encode(sum.toString(8).padStart(6, "0") + "\0 "), 148);
+  return bytes;
+}
+
+Deno.test("nobody waits for the digest of a huge hole until it is asked for", () =>
+  inTemporary(async (directory) => {
+    await using context = await receive(directory, await sparse("hole", 7 * 2 ** 30, "end"));
+    const { size, blocks } = await Deno.stat(`${context.tree.root}/hole`);
+    assert.equal(size, 7 * 2 ** 30 + 3);
+    assert.ok(blocks! < 1024);
+    assert.deepEqual([...context.tree.digests!], []);
+    await using small = await receive(`${directory}/small`, await sparse("hole", 1 << 20, "end"));
+    assert.equal(small.tree.digests!.get("hole")?.length, 64);
   }));
 
 Deno.test("content keys know content, modes and names, not times", () =>

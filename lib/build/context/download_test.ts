@@ -1,5 +1,7 @@
 /** ADD of what others serve: servers that hang, drip, never end, or say that they are too large. */
 import assert from "node:assert/strict";
+import { gzipSync } from "node:zlib";
+import { writeTar } from "../../oci/tar_write.ts";
 import { readNames } from "../../sys/directory.ts";
 import type { TreeTools } from "../plan/graph.ts";
 import { gitTree } from "./git_tree.ts";
@@ -111,6 +113,25 @@ Deno.test("a body without end, and one that is announced too large", async () =>
   await using at = await fixture(1 << 20);
   await using tree = await httpTree(large.url).open(at.tools);
   assert.equal((await Deno.stat(`${tree.root}/file`)).size, 1 << 20);
+});
+
+Deno.test("an archive that unpacks to more than allowed", async () => {
+  const zeros = { path: "zeros", type: "file" as const, body: new Uint8Array(8 << 20) };
+  const bomb = gzipSync(await new Response(writeTar([zeros])).bytes());
+  await using server = serve(() => new Response(new Uint8Array(bomb)));
+  for (const [most, fits] of [[1 << 20, false], [9 << 20, true]] as const) {
+    await using at = await fixture();
+    const opened = httpTree(server.url, { unpack: true })
+      .open({ ...at.tools, maxUnpackedBytes: most });
+    if (fits) await (await opened)[Symbol.asyncDispose]();
+    else {
+      await assert.rejects(opened, {
+        code: "too_large",
+        message: `Cannot unpack ${server.url}: it has more than 1.0 MiB unpacked`,
+      });
+    }
+    assert.deepEqual(at.left(), []);
+  }
 });
 
 Deno.test("a build that is cancelled while nothing comes", async () => {

@@ -56,6 +56,8 @@ interface OpenFile {
 }
 
 const ZEROS = new Uint8Array(65536);
+/** Bytes of a hole that are hashed while the archive is unpacked, at most. */
+const MAX_HASHED_HOLE = 16 << 20;
 
 /** Feed it to a `TarParser`; call `finish` after the last byte, and `abandon` where it never came. */
 export class Extractor implements TarHandler {
@@ -122,6 +124,8 @@ export class Extractor implements TarHandler {
     skip(file.fd, length, file.header.path);
     file.length += length;
     if (!file.hash) return;
+    // To hash it takes time that no byte of the archive has cost: whoever needs the digest makes it.
+    if (length > MAX_HASHED_HOLE) return void (file.hash = undefined);
     for (let left = length; left > 0; left -= ZEROS.length) {
       file.hash.update(left < ZEROS.length ? ZEROS.subarray(0, left) : ZEROS);
     }

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
 import { TarParser } from "../../oci/tar_parser.ts";
+import { limited, unpackedTooLarge } from "../../oci/unpack_limit.ts";
 import { setTimes } from "../../sys/files.ts";
 import type { Material, TreeSource, TreeTools } from "../plan/graph.ts";
 import type { OpenTree } from "../inputs.ts";
@@ -196,7 +197,7 @@ class HttpTree implements TreeSource {
       const tree = { root: folder.path, ownersKept: false };
       const dispose = { [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
       if (!this.options.unpack || !await isArchive(host)) return { ...tree, ...dispose };
-      return { ...await unpackBeside(host, folder.path, tools.signal), ...dispose };
+      return { ...await this.#unpack(host, folder.path, tools), ...dispose };
     } catch (error) {
       await response.body?.cancel().catch(() => {/* it broke */});
       await folder[Symbol.asyncDispose]();
@@ -204,25 +205,26 @@ class HttpTree implements TreeSource {
       throw download.failure ?? error;
     }
   }
-}
 
-/** The archive as a tree of its own in the same folder. */
-async function unpackBeside(host: string, folder: string, signal: AbortSignal) {
-  const root = `${folder}/.tree`;
-  await Deno.mkdir(root);
-  const extractor = new Extractor({ root, owners: "archive", strict: false });
-  try {
-    const parser = new TarParser(extractor);
-    for await (const chunk of plainBytes(host)) {
-      signal.throwIfAborted();
-      parser.push(chunk);
+  /** The archive as a tree of its own in the same folder. */
+  async #unpack(host: string, folder: string, { maxUnpackedBytes, signal }: TreeTools) {
+    const root = `${folder}/.tree`;
+    await Deno.mkdir(root);
+    const extractor = new Extractor({ root, owners: "archive", strict: false });
+    const tooLarge = (limit: number) => unpackedTooLarge(limit, withoutCredentials(this.url));
+    try {
+      const parser = new TarParser(extractor);
+      for await (const chunk of limited(plainBytes(host), maxUnpackedBytes, tooLarge)) {
+        signal.throwIfAborted();
+        parser.push(chunk);
+      }
+      parser.finish();
+      extractor.finish();
+    } finally {
+      extractor.abandon();
     }
-    parser.finish();
-    extractor.finish();
-  } finally {
-    extractor.abandon();
+    return { root, ownersKept: true };
   }
-  return { root, ownersKept: true };
 }
 
 /** Fetched once, with its Last-Modified as its time and mode 600. */

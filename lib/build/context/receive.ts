@@ -2,10 +2,11 @@
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { decompressChunks } from "../../oci/compression.ts";
+import { limited, unpackedTooLarge } from "../../oci/unpack_limit.ts";
 import { type Ignore, parseIgnore } from "../parse/ignore.ts";
 import type { KeptContexts } from "./kept_contexts.ts";
 import type { RemoteContext } from "./remote.ts";
-import { limited } from "./too_large.ts";
+import { contextTooLarge } from "./too_large.ts";
 import type { Tree } from "./tree.ts";
 import { ContextUnpacker, type UnpackedContext } from "./unpack_context.ts";
 import { unpackInWorker } from "./worker_client.ts";
@@ -29,8 +30,9 @@ export interface ReceiveOptions {
   dockerfile: string;
   /** Where remote contexts are kept. */
   kept?: KeptContexts;
-  /** Bytes of an archive, unpacked, at most. */
+  /** Bytes of an archive, unpacked, at most: what a caller may send, and what any archive may hold. */
   maxBytes?: number;
+  maxUnpackedBytes?: number;
   /** `total`: all of them, for now: a remote context's contents come as steps need them. */
   onProgress?: (bytes: number, total?: number) => void;
   signal?: AbortSignal;
@@ -39,9 +41,13 @@ export interface ReceiveOptions {
 async function unpack(
   stream: ReadableStream<Uint8Array>,
   root: string,
-  { dockerfile, maxBytes, signal }: ReceiveOptions,
+  { dockerfile, maxBytes, maxUnpackedBytes, signal }: ReceiveOptions,
 ): Promise<UnpackedContext> {
-  const chunks = limited(decompressChunks(stream), maxBytes);
+  const chunks = limited(
+    limited(decompressChunks(stream), maxBytes, contextTooLarge),
+    maxUnpackedBytes,
+    (limit) => unpackedTooLarge(limit, "the build context"),
+  );
   const head: Uint8Array[] = [];
   let size = 0;
   let next = await chunks.next();

@@ -13,16 +13,3 @@ export function contextTooLarge(limit: number): SvcError {
     },
   );
 }
-
-/** The chunks, until they are more than `limit` bytes: a small archive may unpack to any size. */
-export async function* limited(
-  chunks: AsyncIterable<Uint8Array>,
-  limit: number | undefined,
-): AsyncGenerator<Uint8Array> {
-  let size = 0;
-  for await (const chunk of chunks) {
-    size += chunk.length;
-    if (limit !== undefined && size > limit) throw contextTooLarge(limit);
-    yield chunk;
-  }
-}

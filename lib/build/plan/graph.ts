@@ -60,8 +60,9 @@ export interface TreeTools {
   /** An SSH agent's socket for the programs that fetch; undefined where the caller offers none. */
   agent?: () => Promise<{ path: string } & AsyncDisposable>;
   onProgress(label: string, current: number, total?: number): void;
-  /** Bytes of one download, at most. */
+  /** Bytes of one download, at most, and of what one archive unpacks to. */
   maxBytes?: number;
+  maxUnpackedBytes?: number;
   signal: AbortSignal;
 }
 

@@ -47,9 +47,12 @@ export class CacheMounts implements Shelf {
   /** Bytes of folders that did not change since they were counted. */
   #sizes = new Map<string, number>();
 
-  /** `root` is made if missing. */
-  constructor(root: string) {
+  #maxUnpackedBytes: number | undefined;
+
+  /** `root` is made if missing. `maxUnpackedBytes`: of a folder that is made from an archive. */
+  constructor(root: string, limits: { maxUnpackedBytes?: number } = {}) {
     this.#root = root;
+    this.#maxUnpackedBytes = limits.maxUnpackedBytes;
   }
 
   /** Clears what a crash left half made or half removed; only while no step runs. */
@@ -139,7 +142,8 @@ export class CacheMounts implements Shelf {
       return await this.#locks.run(path, async () => {
         if (await exists(path)) return false;
         await this.#create(path, mount, async (root) => {
-          await applyLayer({ root, lower: [], overlay: false }, await archive(), { signal });
+          const target = { root, lower: [], overlay: false };
+          await applyLayer(target, await archive(), { maxBytes: this.#maxUnpackedBytes, signal });
         });
         return true;
       });

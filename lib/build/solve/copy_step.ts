@@ -1,6 +1,7 @@
 /** COPY, ADD and WORKDIR on a mounted root. */
 import { SvcError } from "../../base/errors.ts";
 import { TarParser } from "../../oci/tar_parser.ts";
+import { limited, unpackedTooLarge } from "../../oci/unpack_limit.ts";
 import { S_IFMT, S_IFREG, tryLstat } from "../../sys/files.ts";
 import { resolveUser } from "../../runtime/user.ts";
 import { isArchive, plainBytes } from "../context/archive_kind.ts";
@@ -81,8 +82,9 @@ export async function ownerOf(
 async function unpackArchive(
   host: string,
   { destination, link }: CopyVertex,
-  { root, owner, signal }: CopyTarget,
+  { root, owner, maxUnpackedBytes, signal }: CopyTarget,
 ): Promise<number> {
+  const tooLarge = (limit: number) => unpackedTooLarge(limit, host.split("/").pop());
   makeFolders(root, destination, owner, link);
   const extractor = new Extractor({
     root,
@@ -92,7 +94,7 @@ async function unpackArchive(
   });
   try {
     const parser = new TarParser(extractor);
-    for await (const chunk of plainBytes(host)) {
+    for await (const chunk of limited(plainBytes(host), maxUnpackedBytes, tooLarge)) {
       signal?.throwIfAborted();
       parser.push(chunk);
     }
@@ -108,6 +110,8 @@ async function unpackArchive(
 export interface CopyTarget {
   root: string;
   owner?: { uid: number; gid: number };
+  /** Bytes that one archive may have unpacked. */
+  maxUnpackedBytes?: number;
   signal?: AbortSignal;
 }
 
@@ -116,8 +120,9 @@ export async function runCopyPart(
   vertex: CopyVertex,
   part: CopyPart,
   tree: Tree,
-  { root, owner, signal }: CopyTarget,
+  target: CopyTarget,
 ): Promise<number> {
+  const { root, owner, signal } = target;
   const { chmod, exclude, destination, parents, link } = vertex;
   const picked = pick(tree, vertex, part);
   let latest = await latestTime(tree, picked.flatMap(({ selections }) => selections), {
@@ -130,7 +135,7 @@ export async function runCopyPart(
       const host = `${tree.root}/${selection.path}`;
       const unpack = part.unpack && !selection.directory && isFile(host);
       if (unpack && await isArchive(host)) {
-        const found = await unpackArchive(host, vertex, { root, owner, signal });
+        const found = await unpackArchive(host, vertex, target);
         latest = Math.max(latest, found);
       } else rest.push(selection);
     }

@@ -32,6 +32,8 @@ export interface Engine {
   stepProcesses?: number;
   /** Bytes of one download, at most. */
   maxDownloadBytes?: number;
+  /** Bytes that one archive, or one image's layers, may have unpacked. */
+  maxUnpackedBytes?: number;
   /** Absent: images stand where they are pushed to, and nowhere else. */
   imageStore?: ImageStore;
   unpack: Unpack;

@@ -345,7 +345,9 @@ export class Solver {
   }
 
   async #copy(vertex: CopyVertex, root: string, signal: AbortSignal): Promise<number> {
-    const target = { root, owner: await ownerOf(root, vertex.chown), signal };
+    const { maxUnpackedBytes } = this.#engine;
+    const owner = await ownerOf(root, vertex.chown);
+    const target = { root, owner, maxUnpackedBytes, signal };
     let latest = 0;
     for (const part of vertex.parts) {
       const from = await this.#resultOf(part.from);

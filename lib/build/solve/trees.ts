@@ -13,8 +13,9 @@ export interface TreesDeps {
   workspace: Workspace;
   records: CacheRecords;
   ssh?: AgentSource;
-  /** Bytes of one download, at most. */
+  /** Bytes of one download, at most, and of what one archive unpacks to. */
   maxBytes?: number;
+  maxUnpackedBytes?: number;
   /** Ends what fetches when the build ends. */
   signal: AbortSignal;
 }
@@ -55,9 +56,10 @@ export class Trees implements AsyncDisposable {
   }
 
   #tools(vertex: Fetching, reporter: Reporter): TreeTools {
-    const { workspace, records, ssh, maxBytes, signal } = this.#deps;
+    const { workspace, records, ssh, maxBytes, maxUnpackedBytes, signal } = this.#deps;
     return {
       ...(maxBytes !== undefined && { maxBytes }),
+      ...(maxUnpackedBytes !== undefined && { maxUnpackedBytes }),
       temporary: () => workspace.temporary(),
       notes: {
         get: (key) => records.link(noteKey(key)),

@@ -30,17 +30,28 @@ export interface MountedRoot {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
+export interface UnpackLimits {
+  /** Bytes that one layer from elsewhere may have unpacked. */
+  maxUnpackedBytes?: number;
+}
+
 export class Workspace {
   #root: string;
   #snapshotter: Snapshotter;
+  #maxUnpackedBytes: number | undefined;
 
-  private constructor(root: string, snapshotter: Snapshotter) {
+  private constructor(root: string, snapshotter: Snapshotter, limits: UnpackLimits) {
     this.#root = root;
     this.#snapshotter = snapshotter;
+    this.#maxUnpackedBytes = limits.maxUnpackedBytes;
   }
 
   /** `root` is an absolute path; leftovers in it are cleared. */
-  static async open(root: string, snapshotter: Snapshotter): Promise<Workspace> {
+  static async open(
+    root: string,
+    snapshotter: Snapshotter,
+    limits: UnpackLimits = {},
+  ): Promise<Workspace> {
     await ensureDir(root);
     for (const { target } of await mountsUnder(await Deno.realPath(root))) {
       unmount(target, { detach: true });
@@ -50,7 +61,7 @@ export class Workspace {
     for await (const { name } of Deno.readDir(`${root}/mnt`)) {
       await removePoint(`${root}/mnt/${name}`);
     }
-    return new Workspace(root, snapshotter);
+    return new Workspace(root, snapshotter, limits);
   }
 
   /** A path that is not there yet. */
@@ -91,7 +102,10 @@ export class Workspace {
     const id = SNAPSHOT_PREFIX + crypto.randomUUID();
     const active = await this.#snapshotter.prepare(id, parent, { volatile: true });
     try {
-      const { diffID } = await this.#snapshotter.apply(active, layer, { signal });
+      const { diffID } = await this.#snapshotter.apply(active, layer, {
+        maxBytes: this.#maxUnpackedBytes,
+        signal,
+      });
       const snapshot = SNAPSHOT_PREFIX + crypto.randomUUID();
       await this.#snapshotter.commit(active, snapshot, { lazy: true, signal });
       return { snapshot, diffID };

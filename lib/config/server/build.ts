@@ -38,6 +38,18 @@ export const BUILD = [
     check: notNegative,
   },
   {
+    key: "maxBuildUnpackedBytes",
+    kind: "bytes",
+    env: ["SVC_MAX_BUILD_UNPACKED_BYTES"],
+    default: 64 * 2 ** 30,
+    defaultText: "64Gi",
+    section,
+    help:
+      "Upper bound on what one archive (a context, or one that ADD unpacks), the layers of one base " +
+      "image, or one layer or folder of an imported cache have without their compression. 0: none.",
+    check: notNegative,
+  },
+  {
     key: "buildPidsLimit",
     kind: "int",
     env: ["SVC_BUILD_PIDS_LIMIT"],
