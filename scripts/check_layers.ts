@@ -26,7 +26,7 @@ const MAY: Record<string, readonly string[]> = {
   registry: ["store", "api", ...OCI],
   remote: ["api", ...OCI],
   build: ["api", "remote", "wire", ...HOST],
-  deploy: ["api", "remote", ...HOST],
+  deploy: ["api", "remote", "wire", ...HOST],
   auth: ["api", "base"],
   hub: ["api", "wire", "auth", "base"],
   tunnel: ["api", "wire", "auth", "base"],

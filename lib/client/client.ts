@@ -41,8 +41,10 @@ export interface Call {
 /** Given before the socket opens: the server may speak, and hang up, at once. */
 export interface SocketHandlers {
   onMessage: (data: Uint8Array<ArrayBuffer>) => void;
+  /** A message of text; absent: it comes as an empty one of bytes. */
+  onText?: (text: string) => void;
   /** Only of a socket that was open. */
-  onClose: () => void;
+  onClose: (event: { code: number; reason: string }) => void;
 }
 
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
@@ -304,7 +306,10 @@ class HttpClient implements Client {
       socket.onclose = handlers.onClose;
       opened.resolve();
     };
-    socket.onmessage = (event) => handlers.onMessage(new Uint8Array(event.data));
+    socket.onmessage = ({ data }) => {
+      if (typeof data === "string" && handlers.onText) handlers.onText(data);
+      else handlers.onMessage(new Uint8Array(data));
+    };
     socket.onerror = (event) => opened.reject((event as ErrorEvent).error ?? event);
     try {
       await opened.promise;

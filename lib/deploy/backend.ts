@@ -5,12 +5,7 @@
  */
 import type { ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
-
-export interface Duplex {
-  readable: ReadableStream<Uint8Array>;
-  writable: WritableStream<Uint8Array>;
-  close(): void;
-}
+import type { Duplex } from "../wire/duplex.ts";
 
 export interface LogOptions {
   follow?: boolean;
@@ -80,7 +75,11 @@ export interface DeployBackend extends AsyncDisposable {
   ): Promise<DeploymentStatus>;
   /** Frames in order of time per instance; throws `not_found` before the first. */
   logs(name: string, options?: LogOptions): AsyncIterable<LogFrame>;
-  /** A connection to a port inside the deployment's first running instance. */
+  /**
+   * A connection to a port inside the deployment's first running instance; the caller resets it. Of UDP each
+   * `read` and `write` is one datagram, an ended direction leaves the other one open, and what nobody reads
+   * is dropped. Throws `not_found`, `conflict` where no instance runs, `upstream_failed` where nothing listens.
+   */
   dial(
     name: string,
     port: number,

@@ -9,6 +9,13 @@ import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Upkeep } from "../store/upkeep.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 
+export interface ForwardTimes {
+  /** Milliseconds without a datagram, in either direction, after which a UDP flow ends. */
+  idleMs: number;
+  /** Milliseconds between signs of life of a forwarded connection. */
+  beatMs: number;
+}
+
 export interface ManagementDeps {
   lifecycle: Lifecycle;
   access: Access;
@@ -27,6 +34,8 @@ export interface ManagementDeps {
     /** Constructed on first use; throws `not_in_build` or `prerequisite_missing` where it cannot be. */
     backend: () => Promise<DeployBackend>;
   };
+  /** Absent: the defaults of the route. */
+  forward?: Partial<ForwardTimes>;
   storage: Upkeep;
   /** What the builder keeps; absent: nothing. */
   buildCache?: Pick<BuildCacheUpkeep, "usage">;

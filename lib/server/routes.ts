@@ -4,6 +4,7 @@ import type { Route } from "./route.ts";
 import { buildRoutes } from "./routes/build.ts";
 import { deploymentRoutes } from "./routes/deployments.ts";
 import { execRoutes } from "./routes/exec.ts";
+import { forwardRoutes } from "./routes/forward.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { infoRoutes } from "./routes/info.ts";
 import { storageRoutes } from "./routes/storage.ts";
@@ -17,6 +18,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...deploymentRoutes(deps),
     ...logRoutes(deps),
     ...execRoutes(deps),
+    ...forwardRoutes(deps),
     ...storageRoutes(deps),
   ];
 }

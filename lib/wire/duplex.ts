@@ -4,12 +4,17 @@ import { SvcError } from "../base/errors.ts";
 export interface Duplex {
   /** The next bytes, never empty; undefined at the other side's end. Throws where the stream broke. */
   read(): Promise<Uint8Array | undefined>;
-  /** Resolves when there is room for more. Concurrent calls are sent whole, in the order of the calls. */
+  /**
+   * Resolves when there is room for more; the bytes are the stream's from then on. Concurrent calls are
+   * sent whole, in the order of the calls.
+   */
   write(bytes: Uint8Array): Promise<void>;
   /** Ends the own direction; the other one goes on. Idempotent. */
   closeWrite(): Promise<void>;
   /** Ends both directions at once: what is under way is lost. Idempotent. */
   reset(): void;
+  /** Where the stream can tell by itself: resolves when nothing is sent in either direction any more. */
+  readonly closed?: Promise<void>;
 }
 
 /** The bytes to read; cancelling resets the stream. */

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { validateDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
 import type { DeploySpec } from "../../lib/api/deploy_spec.ts";
 import type { LogFrame } from "../../lib/api/deployment.ts";
+import { readAll } from "../../lib/wire/testing.ts";
 import type { DeployBackend, ExecRequest, LogOptions } from "../../lib/deploy/backend.ts";
 
 export interface DeployBackendUnderTest {
@@ -296,12 +297,14 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     await backend().apply(spec(name));
     const body = async () => {
       const stream = await backend().dial(name, 8080, "tcp");
-      const writer = stream.writable.getWriter();
-      await writer.write(new TextEncoder().encode("GET / HTTP/1.0\r\n\r\n"));
-      const bytes = stream.readable as ReadableStream<Uint8Array<ArrayBuffer>>;
-      const answer = await new Response(bytes).text();
-      stream.close();
-      return answer;
+      try {
+        await stream.write(new TextEncoder().encode("GET / HTTP/1.0\r\n\r\n"));
+        // The answer comes all the same.
+        await stream.closeWrite();
+        return new TextDecoder().decode(await readAll(stream));
+      } finally {
+        stream.reset();
+      }
     };
     const answered = /^HTTP\/1\.[01] 200 OK.*hello from busybox/s;
     await eventually("an answer", () => body().then((text) => answered.test(text), () => false));

@@ -1,9 +1,13 @@
 /** Connections into an instance's network. */
 import { createSocket } from "node:dgram";
 import { SvcError } from "../../../lib/base/errors.ts";
-import type { Duplex } from "../../../lib/deploy/backend.ts";
+import { connDuplex, type Duplex } from "../../../lib/wire/duplex.ts";
 
 const CONNECT_MS = 10_000;
+
+/** Datagrams that wait for a reader at most, and their bytes: further ones are dropped, as UDP does. */
+const MAX_WAITING = 256;
+const MAX_WAITING_BYTES = 1 << 20;
 
 function refusal(address: string, port: number, cause: unknown): SvcError {
   return new SvcError(
@@ -23,50 +27,61 @@ export async function dialTcp(
   try {
     const conn = await Deno.connect({ hostname: address, port, signal: signals });
     conn.setNoDelay(true);
-    return {
-      readable: conn.readable,
-      writable: conn.writable,
-      close: () => {
-        try {
-          conn.close();
-        } catch {
-          // closed by its streams
-        }
-      },
-    };
+    return connDuplex(conn);
   } catch (error) {
     signal?.throwIfAborted();
     throw refusal(address, port, error);
   }
 }
 
-/** Each chunk is one datagram, both ways. */
+/** Nobody learns from UDP whether anything listens: a datagram that is refused is one that is lost. */
 export function dialUdp(address: string, port: number): Promise<Duplex> {
   const socket = createSocket("udp4");
+  const waiting: Uint8Array[] = [];
+  let bytes = 0;
+  let open = true;
+  let arrival = Promise.withResolvers<void>();
+  const reset = () => {
+    if (open) socket.close();
+    open = false;
+    arrival.resolve();
+  };
+  socket.on("message", (message) => {
+    if (waiting.length >= MAX_WAITING || bytes + message.length > MAX_WAITING_BYTES) return;
+    waiting.push(message);
+    bytes += message.length;
+    arrival.resolve();
+  });
+  const stream: Duplex = {
+    async read() {
+      while (open) {
+        const datagram = waiting.shift();
+        if (datagram) {
+          bytes -= datagram.length;
+          return datagram;
+        }
+        arrival = Promise.withResolvers();
+        await arrival.promise;
+      }
+      return undefined;
+    },
+    write: (datagram) =>
+      new Promise<void>((resolve) => {
+        if (!open) return resolve();
+        socket.send(datagram, () => resolve());
+      }),
+    closeWrite: () => Promise.resolve(),
+    reset,
+  };
   return new Promise((resolve, reject) => {
-    socket.once("error", (error) => reject(refusal(address, port, error)));
+    socket.once("error", (error) => {
+      reset();
+      reject(refusal(address, port, error));
+    });
     socket.connect(port, address, () => {
-      const readable = new ReadableStream<Uint8Array>({
-        start(controller) {
-          socket.on("message", (message) => controller.enqueue(new Uint8Array(message)));
-          socket.on("close", () => controller.close());
-          socket.on("error", (error) => controller.error(error));
-        },
-        cancel: () => close(),
-      });
-      const writable = new WritableStream<Uint8Array>({
-        write: (chunk) =>
-          new Promise<void>((sent, failed) =>
-            socket.send(chunk, (error) => error ? failed(error) : sent())
-          ),
-        close: () => close(),
-      });
-      let open = true;
-      const close = () => {
-        if (open) socket.close();
-        open = false;
-      };
-      resolve({ readable, writable, close });
+      socket.removeAllListeners("error");
+      socket.on("error", () => {/* a datagram was lost */});
+      resolve(stream);
     });
   });
 }
