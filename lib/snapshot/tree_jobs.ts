@@ -1,9 +1,11 @@
-/** Heavy work on trees, handed to Workers: apply, diff, finish, copy. */
+/** Heavy work on trees, handed to Workers: apply, diff, finish, copy. What is little is done at once. */
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
 import { giveWorker, takeWorker } from "../base/worker_pool.ts";
-import type { ArchivePart } from "../oci/tar_blocks.ts";
+import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
 import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
-import type { DiffSource } from "./diff_tree.ts";
+import { type DiffSource, diffTree } from "./diff_tree.ts";
+import { finishTree } from "./finish_tree.ts";
+import { isSmallTree } from "./small_tree.ts";
 import type { ApplyOptions } from "./snapshotter.ts";
 
 export interface LayerFile {
@@ -87,9 +89,8 @@ function begin<K extends TreeJob["kind"]>(
   worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
     if (data.type === "done") finish(() => resolve(data.result as JobResults[K]), true);
     else if (data.type === "error") {
-      const error = new SvcError(data.code, `${attempted}: ${data.message}`, { help: data.help });
       // Its input may still be on the way: not to be mixed up with the next job's.
-      finish(() => reject(error), false);
+      finish(() => reject(failed(attempted, data)), false);
     } else onMessage(data);
   };
   worker.onerror = (event) => {
@@ -101,6 +102,27 @@ function begin<K extends TreeJob["kind"]>(
   };
   send({ type: "job", job });
   return { result: promise, send, stop };
+}
+
+const failed = (
+  attempted: string,
+  { code, message, help }: Pick<SvcError, "code" | "message" | "help">,
+) => new SvcError(code, `${attempted}: ${message}`, { help });
+
+/** Times and size of what is to be frozen ({@linkcode finishTree}). */
+export async function finishChanges(
+  source: DiffSource & { clamp?: number },
+  attempted: string,
+  signal?: AbortSignal,
+): Promise<{ size: number }> {
+  const { clamp, ...rest } = source;
+  signal?.throwIfAborted();
+  try {
+    if (isSmallTree(source.root, { contents: false })) return finishTree(source);
+  } catch (error) {
+    throw failed(attempted, asSvcError(error));
+  }
+  return await runTreeJob<"finish">({ kind: "finish", source: rest, clamp }, attempted, signal);
 }
 
 /** Runs a job that needs no stream. */
@@ -201,14 +223,33 @@ export function diffLayer(
 /** Blocks a Worker may send ahead of who packs them. */
 const BLOCKS_AHEAD = 4;
 
+/** The whole archive of a tree that is small; undefined of others. */
+function fewBlocks(source: DiffSource): ArchivePart[] | undefined {
+  if (!isSmallTree(source.root, { contents: true })) return undefined;
+  const cutter = new BlockCutter();
+  const parts: ArchivePart[] = [];
+  for (const bytes of diffTree(source)) parts.push(...cutter.push(bytes));
+  parts.push(...cutter.finish());
+  return parts;
+}
+
 /** The archive that {@linkcode diffLayer} gives, in blocks. */
 export async function* diffBlocks(
   source: DiffSource,
   options: { signal?: AbortSignal } = {},
 ): AsyncGenerator<ArchivePart, void, void> {
+  const attempted = "Cannot pack layer";
+  options.signal?.throwIfAborted();
+  let few: ArchivePart[] | undefined;
+  try {
+    few = fewBlocks(source);
+  } catch (error) {
+    throw failed(attempted, asSvcError(error));
+  }
+  if (few) return yield* few;
   const parts: ArchivePart[] = [];
   let wake = Promise.withResolvers<void>();
-  const running = begin<"blocks">({ kind: "blocks", source }, "Cannot pack layer", (message) => {
+  const running = begin<"blocks">({ kind: "blocks", source }, attempted, (message) => {
     if (message.type !== "part") return;
     parts.push(message.part);
     wake.resolve();

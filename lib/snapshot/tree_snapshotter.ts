@@ -24,8 +24,8 @@ import {
   applyLayer,
   diffBlocks,
   diffLayer,
+  finishChanges,
   type LayerFile,
-  runTreeJob,
 } from "./tree_jobs.ts";
 
 export class TreeSnapshotter implements Snapshotter {
@@ -124,8 +124,8 @@ export class TreeSnapshotter implements Snapshotter {
     }
     if (this.#records.find(name)) return await this.#dropActive(entry, name);
     const place = this.#place(entry);
-    const { size } = await runTreeJob<"finish">(
-      { kind: "finish", source: this.#driver.source(place), clamp: options.clamp },
+    const { size } = await finishChanges(
+      { ...this.#driver.source(place), clamp: options.clamp },
       `Cannot commit snapshot ${active.id}`,
       options.signal,
     );

@@ -20,9 +20,10 @@ const KINDS: Record<number, RawEntry["kind"]> = { 0: "unknown", 4: "folder", 8: 
 
 /**
  * Shows the entries of `path` without "." and "..", in no particular order. The entry is the same object,
- * and its bytes are others, at each call of `show`, which must not list another folder.
+ * and its bytes are others, at each call of `show`, which must not list another folder; false from it is
+ * enough.
  */
-export function eachEntry(path: string, show: (entry: RawEntry) => void): void {
+export function eachEntry(path: string, show: (entry: RawEntry) => false | void): void {
   const fd = open(path, O.RDONLY | O.DIRECTORY);
   const entry: RawEntry = { bytes: buffer, start: 0, end: 0, kind: "unknown" };
   try {
@@ -45,7 +46,7 @@ export function eachEntry(path: string, show: (entry: RawEntry) => void): void {
           entry.start = start;
           entry.end = end;
           entry.kind = KINDS[buffer[at + 18]] ?? "other";
-          show(entry);
+          if (show(entry) === false) return;
         }
         at += record;
       }
