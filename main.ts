@@ -128,6 +128,7 @@ async function runServer(
     { Lifecycle },
     { createOutside },
     { managementRoutes },
+    { DeploySessions },
     { startServer, stopServer },
     { openStorage, parseStorage },
     { createContentStore },
@@ -146,6 +147,7 @@ async function runServer(
     import("./lib/server/lifecycle.ts"),
     import("./lib/server/outside.ts"),
     import("./lib/server/routes.ts"),
+    import("./lib/server/sessions/sessions.ts"),
     import("./lib/server/run.ts"),
     import("./backends/store/mod.ts"),
     import("./lib/store/content.ts"),
@@ -200,9 +202,17 @@ async function runServer(
       await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
     );
   }
+  const sessions = new DeploySessions({
+    dataDir: dir,
+    backend: backend.get,
+    graceMs: config.sessionGrace,
+    lifecycle,
+    log,
+  });
   const routes = [
     ...managementRoutes({
       lifecycle,
+      sessions,
       access: edge.access,
       internal: edge.internal,
       build: buildInfo(),
@@ -229,6 +239,7 @@ async function runServer(
   if (await holdsEntries(`${host.buildState}.bundles`)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
+  await sessions.takeOver();
   lifecycle.serving();
   const bound = formatAddress({ ...address, port: listener.address.port });
   log.info(`listening on ${bound}${edge.tls ? " with TLS" : ""}`, {

@@ -8,6 +8,7 @@ import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Upkeep } from "../store/upkeep.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { DeploySessions } from "./sessions/sessions.ts";
 
 export interface ForwardTimes {
   /** Milliseconds without a datagram, in either direction, after which a UDP flow ends. */
@@ -34,6 +35,8 @@ export interface ManagementDeps {
     /** Constructed on first use; throws `not_in_build` or `prerequisite_missing` where it cannot be. */
     backend: () => Promise<DeployBackend>;
   };
+  /** Absent: there are none, as in tests of other routes. */
+  sessions?: DeploySessions;
   /** Absent: the defaults of the route. */
   forward?: Partial<ForwardTimes>;
   storage: Upkeep;

@@ -7,6 +7,7 @@ import { execRoutes } from "./routes/exec.ts";
 import { forwardRoutes } from "./routes/forward.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { infoRoutes } from "./routes/info.ts";
+import { sessionRoutes } from "./routes/session.ts";
 import { storageRoutes } from "./routes/storage.ts";
 import { logRoutes } from "./routes/logs.ts";
 
@@ -19,6 +20,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...logRoutes(deps),
     ...execRoutes(deps),
     ...forwardRoutes(deps),
+    ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],
     ...storageRoutes(deps),
   ];
 }

@@ -32,6 +32,7 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
         registryHost: () => "",
         builder: never,
         deploy: { name: "", backend: never },
+        sessions: nothing,
         storage: store.upkeep,
         limits: { buildConcurrency: 1 },
       }),

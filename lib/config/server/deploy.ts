@@ -13,6 +13,9 @@ function subnetBase(value: string, source: string): string {
   );
 }
 
+/** Milliseconds. */
+const MAX_GRACE = 24 * 3_600_000;
+
 const common = "Deploy backend";
 const cni = "Container networks";
 const bare = "Bare backend";
@@ -28,6 +31,21 @@ export const DEPLOY = [
     help: "Host-path prefixes, separated by colons or commas, that bind mounts may take their " +
       "source from.",
     check: pathPrefixes,
+  },
+  {
+    key: "sessionGrace",
+    kind: "duration",
+    env: ["SVC_SESSION_GRACE"],
+    default: 30_000,
+    placeholder: "DURATION",
+    section: common,
+    help:
+      "How long the deployment of a session outlives its caller's connection, and a restart of " +
+      "the server, before it is removed.",
+    check: (value, source) => {
+      if (value >= 0 && value <= MAX_GRACE) return value;
+      throw invalid(source, "it is not between 0s and 24h");
+    },
   },
   {
     key: "cniBinDir",

@@ -56,8 +56,11 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
     }
     const accepted = acceptSpec(spec, identity);
     const engine = await backend();
-    const run = (onProgress?: (message: string) => void): Promise<ApplyResult> =>
-      engine.apply(accepted, { onProgress, signal });
+    const run = async (onProgress?: (message: string) => void): Promise<ApplyResult> => {
+      // What a session holds goes with that session.
+      using _claim = deps.sessions?.claim(accepted.name);
+      return await engine.apply(accepted, { onProgress, signal });
+    };
     if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
       const result = await run();
       return json(result, { status: result.action === "created" ? 201 : 200 });

@@ -1,0 +1,442 @@
+import assert from "node:assert/strict";
+import { exists } from "../../base/fs.ts";
+import { SESSION_PATH, SESSION_VERSION, type SessionEvent } from "../../api/session.ts";
+import { openYamux } from "../../client/yamux_socket.ts";
+import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
+import { LineReader, writeLine } from "../../wire/lines.ts";
+import { FakeDeployments, GRACE_MS, startSessionServer, WATCH_MS } from "../sessions/testing.ts";
+import { STATUS } from "../testing.ts";
+
+type Server = Awaited<ReturnType<typeof startSessionServer>>;
+
+const SPEC = { name: "web", image: "app:v1", origin: { subject: "forged" } };
+
+async function withServer(
+  work: (server: Server, folder: string) => Promise<void>,
+  deployments?: FakeDeployments,
+): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-session-" });
+  try {
+    await using server = await startSessionServer(folder, deployments);
+    await work(server, folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** A caller who speaks by hand. */
+async function caller(server: Server) {
+  const yamux = await openYamux(server.client, SESSION_PATH);
+  const stream = yamux.open();
+  const lines = new LineReader(stream);
+  return {
+    yamux,
+    stream,
+    say: (value: unknown) => writeLine(stream, value),
+    next: () => lines.line<SessionEvent>(),
+    /** Cut off, as by a network. */
+    cut: () => yamux[Symbol.dispose](),
+    [Symbol.dispose]: () => yamux[Symbol.dispose](),
+  };
+}
+
+type Caller = Awaited<ReturnType<typeof caller>>;
+
+/** What comes up to the event of that type. */
+async function until<T extends SessionEvent["type"]>(
+  { next }: Caller,
+  type: T,
+): Promise<Extract<SessionEvent, { type: T }>> {
+  for (;;) {
+    const event = await next();
+    assert.ok(event, `the connection ended before ${type}`);
+    if (event.type === type) return event as Extract<SessionEvent, { type: T }>;
+    assert.notEqual(event.type, "error", JSON.stringify(event));
+  }
+}
+
+const open = { type: "open", version: SESSION_VERSION, spec: SPEC };
+
+async function opened(server: Server) {
+  const one = await caller(server);
+  await one.say(open);
+  const { token } = await until(one, "session");
+  await until(one, "result");
+  return { one, token, resume: { type: "resume", version: SESSION_VERSION, name: "web", token } };
+}
+
+Deno.test("session: applied as a PUT is, on record before, removed when the caller ends it", () =>
+  withServer(async (server, folder) => {
+    const { deployments } = server;
+    const record = `${folder}/sessions/web.json`;
+    let recorded = false;
+    deployments.onApply = async () => void (recorded = await exists(record));
+    const told: unknown[] = [];
+    const session = openDeploySession(server.client, { name: "web", spec: SPEC }, {
+      signal: new AbortController().signal,
+      onOpen: (name, graceMs) => told.push(name, graceMs),
+      onProgress: (message) => told.push(message),
+    });
+    assert.deepEqual(await session.applied, {
+      action: "created",
+      deployment: { ...STATUS, name: "web" },
+    });
+    assert.deepEqual(told, ["web", GRACE_MS, "pulling app:v1"]);
+    assert.ok(recorded);
+    assert.equal(deployments.applied[0].origin?.subject, "anonymous");
+    const kept = JSON.parse(await Deno.readTextFile(record));
+    assert.deepEqual([kept.name, kept.subject, kept.from], ["web", "anonymous", "127.0.0.1"]);
+    assert.equal((await Deno.stat(record)).mode! & 0o777, 0o600);
+    assert.equal(kept.spec, undefined, "the spec is needed only until it is applied");
+    session.end();
+    session.end();
+    assert.equal(await session.closed, "ended");
+    assert.deepEqual(deployments.deleted, ["web"]);
+    assert.equal(await exists(record), false);
+  }));
+
+Deno.test("session: a spec as text; what is wrong with it is said with its place", () =>
+  withServer(async ({ client, deployments }) => {
+    const { signal } = new AbortController();
+    const of = (text: string): DeploySession =>
+      openDeploySession(client, { text, source: "app.yaml" }, { signal });
+    const good = of("name: web\nimage: app:v1\n");
+    assert.equal((await good.applied).deployment.name, "web");
+    good.end();
+    await good.closed;
+    await assert.rejects(
+      of("name: web\n image: x").closed,
+      /Cannot read app\.yaml: line 1, column/,
+    );
+    await assert.rejects(of("name: web\nimgae: x").applied, /image/);
+    assert.equal(deployments.applied.length, 1);
+  }));
+
+Deno.test("session: names in use are refused, and nothing else takes a session's name", () =>
+  withServer(async (server) => {
+    const { client, base, deployments } = server;
+    deployments.statuses.set("old", { ...STATUS, name: "old" });
+    const { signal } = new AbortController();
+    const of = (name: string) =>
+      openDeploySession(client, { name, spec: { ...SPEC, name } }, { signal });
+    await assert.rejects(of("old").applied, {
+      code: "conflict",
+      help: "svc rm old first, or deploy without --session",
+    });
+    const { one } = await opened(server);
+    await assert.rejects(of("web").applied, (error: Error) => {
+      assert.match(error.message, /a session of anonymous at 127\.0\.0\.1 holds it since 20/);
+      return true;
+    });
+    const put = await fetch(`${base}/.svc/v1/deployments/web`, {
+      method: "PUT",
+      body: JSON.stringify({ ...SPEC, image: "app:v2" }),
+    });
+    assert.equal(put.status, 409);
+    assert.match((await put.json()).detail, /Cannot deploy web: a session of anonymous/);
+    assert.equal(deployments.applied.length, 1);
+    await one.say({ type: "end" });
+    await until(one, "ended");
+    one.cut();
+    // A deploy under way keeps the name from sessions, before the backend knows of it.
+    const applying = Promise.withResolvers<void>();
+    deployments.onApply = () => applying.promise;
+    const other = fetch(`${base}/.svc/v1/deployments/web`, {
+      method: "PUT",
+      body: JSON.stringify(SPEC),
+    });
+    await deployments.until(() => deployments.applied.length === 2);
+    await assert.rejects(of("web").applied, /there is a deployment of that name already/);
+    applying.resolve();
+    await (await other).body?.cancel();
+  }));
+
+Deno.test("session: a lost connection is resumed within the grace period", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const { one, token, resume } = await opened(server);
+    one.cut();
+    await timers.armed(GRACE_MS);
+    for (const wrong of [{ ...resume, token: "0" }, { ...resume, name: "other" }]) {
+      using other = await caller(server);
+      await other.say(wrong);
+      const event = await other.next();
+      assert.equal(event?.type === "error" && event.error.code, "not_found");
+    }
+    using again = await caller(server);
+    await again.say(resume);
+    assert.deepEqual(await again.next(), {
+      type: "session",
+      name: "web",
+      token,
+      graceMs: GRACE_MS,
+    });
+    assert.equal((await until(again, "result")).result.action, "created");
+    assert.equal(timers.has(GRACE_MS), false);
+    // By a third connection while the second seems to be there: the same caller, on another network.
+    using third = await caller(server);
+    await third.say(resume);
+    await until(third, "result");
+    await again.yamux.closed;
+    assert.equal(timers.has(GRACE_MS), false);
+    await third.say({ type: "end" });
+    await until(third, "ended");
+    assert.deepEqual(deployments.deleted, ["web"]);
+    assert.equal(deployments.applied.length, 1);
+  }));
+
+Deno.test("session: one that is not resumed ends with the grace period", () =>
+  withServer(async (server, folder) => {
+    const { timers, deployments } = server;
+    const { one, resume } = await opened(server);
+    one.cut();
+    await timers.fire(GRACE_MS);
+    await deployments.until(() => deployments.deleted.length === 1);
+    assert.ok(await server.lifecycle.idle(60_000));
+    assert.equal(await exists(`${folder}/sessions/web.json`), false);
+    using late = await caller(server);
+    await late.say(resume);
+    const event = await late.next();
+    assert.ok(event?.type === "error", JSON.stringify(event));
+    assert.equal(event.error.code, "not_found");
+    assert.match(event.error.help, /not resumed in time/);
+  }));
+
+Deno.test("session: the client resumes by itself, and ends what it resumed", () =>
+  withServer(async (server) => {
+    const { client, deployments } = server;
+    const sockets: WebSocket[] = [];
+    const told: string[] = [];
+    const resumed = Promise.withResolvers<void>();
+    const session = openDeploySession(
+      {
+        ...client,
+        socket: async (...args) => {
+          sockets.push(await client.socket(...args));
+          return sockets.at(-1)!;
+        },
+      },
+      { name: "web", spec: SPEC },
+      {
+        signal: new AbortController().signal,
+        onLost: () => told.push("lost"),
+        onResumed: () => {
+          told.push("resumed");
+          resumed.resolve();
+        },
+      },
+    );
+    await session.applied;
+    sockets[0].close();
+    await resumed.promise;
+    assert.deepEqual(told, ["lost", "resumed"]);
+    session.end();
+    assert.equal(await session.closed, "ended");
+    assert.equal(sockets.length, 2);
+    assert.deepEqual(deployments.deleted, ["web"]);
+  }));
+
+Deno.test("session: an apply goes on while its caller is away, and its failure waits for them", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const applying = Promise.withResolvers<void>();
+    deployments.onApply = () => applying.promise;
+    const one = await caller(server);
+    await one.say(open);
+    const { token } = await until(one, "session");
+    await until(one, "progress");
+    one.cut();
+    await timers.armed(GRACE_MS);
+    applying.reject(new Error("no room"));
+    using again = await caller(server);
+    await again.say({ type: "resume", version: SESSION_VERSION, name: "web", token });
+    await until(again, "session");
+    const event = await again.next();
+    assert.equal(event?.type === "error" && event.error.code, "internal");
+    // What a failed apply may have left is removed, and the name is free again.
+    assert.deepEqual(deployments.deleted, ["web"]);
+    deployments.onApply = undefined;
+    const { one: next } = await opened(server);
+    next.cut();
+  }));
+
+Deno.test("session: ended in the middle of an apply, which is cancelled", () =>
+  withServer(async (server) => {
+    const { deployments } = server;
+    deployments.onApply = (_spec, signal) =>
+      new Promise((_, reject) => signal!.addEventListener("abort", () => reject(signal!.reason)));
+    using one = await caller(server);
+    await one.say(open);
+    await until(one, "progress");
+    await one.say({ type: "end" });
+    await until(one, "ended");
+    assert.deepEqual(deployments.deleted, ["web"]);
+  }));
+
+Deno.test("session: the deployment's own end, and its removal by somebody else, are told", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const { one } = await opened(server);
+    const over = {
+      ...STATUS,
+      state: "failed" as const,
+      instances: [{ id: "web-0", state: "exited" as const, exitCode: 3, restarts: 0 }],
+    };
+    deployments.statuses.set("web", over);
+    await timers.fire(WATCH_MS);
+    // Between two looks a restart may be: one alone is not believed.
+    await timers.armed(WATCH_MS);
+    await timers.fire(WATCH_MS);
+    assert.deepEqual(await until(one, "exited"), { type: "exited", deployment: over });
+    assert.deepEqual(deployments.deleted, []);
+    deployments.statuses.delete("web");
+    await timers.fire(WATCH_MS);
+    await until(one, "gone");
+    one.cut();
+  }));
+
+Deno.test("session: survives a restart of the server for the grace period", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc-session-" });
+  try {
+    const deployments = new FakeDeployments();
+    let resume: unknown;
+    {
+      await using first = await startSessionServer(folder, deployments);
+      ({ resume } = await opened(first));
+    }
+    assert.deepEqual(deployments.deleted, []);
+    {
+      await using second = await startSessionServer(folder, deployments);
+      using again = await caller(second);
+      await again.say(resume);
+      assert.equal((await until(again, "result")).result.action, "unchanged");
+      assert.equal(second.timers.has(GRACE_MS), false);
+    }
+    assert.deepEqual([deployments.applied.length, deployments.deleted.length], [1, 0]);
+    await using third = await startSessionServer(folder, deployments);
+    await third.timers.fire(GRACE_MS);
+    await deployments.until(() => deployments.deleted.length === 1);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("session: an apply that a crash cut off is made good by who resumes it", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc-session-" });
+  try {
+    let record = "";
+    const token = "secret";
+    {
+      const deployments = new FakeDeployments();
+      deployments.onApply = async () => {
+        record = await Deno.readTextFile(`${folder}/sessions/web.json`);
+      };
+      await using first = await startSessionServer(folder, deployments);
+      const { one } = await opened(first);
+      await one.say({ type: "end" });
+      await until(one, "ended");
+      one.cut();
+    }
+    // As it was at that moment, with a secret that the test knows.
+    const { sha256 } = await import("../../base/hash.ts");
+    const kept = { ...JSON.parse(record), token: await sha256(token) };
+    await Deno.writeTextFile(`${folder}/sessions/web.json`, JSON.stringify(kept));
+    // Rubbish beside it hurts nobody.
+    await Deno.writeTextFile(`${folder}/sessions/torn.json`, "{");
+    await Deno.writeTextFile(`${folder}/sessions/other.json`, JSON.stringify(kept));
+    await Deno.writeTextFile(`${folder}/sessions/web.json.tmp-1`, "{");
+    await using second = await startSessionServer(folder);
+    assert.equal(await exists(`${folder}/sessions/web.json.tmp-1`), false);
+    using one = await caller(second);
+    await one.say({ type: "resume", version: SESSION_VERSION, name: "web", token });
+    assert.equal((await until(one, "result")).result.action, "created");
+    assert.equal(second.deployments.applied[0].origin?.subject, "anonymous");
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+Deno.test("session: a removal that fails is tried again, and keeps the name until then", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const { one } = await opened(server);
+    deployments.onDelete = () => Promise.reject(new Error("busy"));
+    await one.say({ type: "end" });
+    const event = await one.next();
+    assert.equal(event?.type, "error");
+    one.cut();
+    const retry = openDeploySession(server.client, { name: "web", spec: SPEC }, {
+      signal: new AbortController().signal,
+    });
+    await assert.rejects(retry.applied, /whose connection is lost, holds it/);
+    deployments.onDelete = undefined;
+    await timers.fire(GRACE_MS);
+    await deployments.until(() => deployments.deleted.length === 1);
+  }));
+
+Deno.test("session: hostile lines are refused; a session that had begun is as good as lost", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const version = SESSION_VERSION;
+    const bad: [unknown, string][] = [
+      [null, "argument_invalid"],
+      [[], "argument_invalid"],
+      ["open", "argument_invalid"],
+      [{ type: "open" }, "argument_invalid"],
+      [{ type: "open", version }, "argument_invalid"],
+      [{ type: "open", version, text: 7 }, "argument_invalid"],
+      [{ type: "open", version, text: "a", source: "x".repeat(5000) }, "argument_invalid"],
+      [{ type: "open", version, text: "x".repeat((4 << 20) + 1) }, "argument_invalid"],
+      [{ type: "open", version, spec: null }, "spec_invalid"],
+      [{ type: "open", version, spec: { name: "../x", image: "a" } }, "spec_invalid"],
+      [{ type: "open", version: version + 1, spec: SPEC }, "unsupported"],
+      [{ type: "resume", version, name: "web" }, "argument_invalid"],
+      [{ type: "resume", version, name: "__proto__", token: "x" }, "not_found"],
+      [{ type: "end" }, "argument_invalid"],
+    ];
+    for (const [line, code] of bad) {
+      using one = await caller(server);
+      await one.say(line);
+      const event = await one.next();
+      assert.equal(
+        event?.type === "error" && event.error.code,
+        code,
+        JSON.stringify(line)?.slice(0, 80),
+      );
+      assert.equal(await one.next(), undefined);
+    }
+    for (const text of ["{\n", "\xff\xfe\n", "x".repeat(9 << 20)]) {
+      using one = await caller(server);
+      // It may hang up before all of it is sent.
+      const sent = one.stream.write(Uint8Array.from(text, (c) => c.charCodeAt(0))).catch(() => {});
+      const event = await one.next();
+      assert.equal(
+        event?.type === "error" && event.error.code,
+        "argument_invalid",
+        text.slice(0, 9),
+      );
+      one.cut();
+      await sent;
+    }
+    assert.deepEqual(deployments.applied, []);
+    const { one } = await opened(server);
+    await one.say({ type: "apply" });
+    assert.equal((await one.next())?.type, "error");
+    await timers.armed(GRACE_MS);
+    one.cut();
+    assert.deepEqual(deployments.deleted, []);
+  }));
+
+Deno.test("session: who cannot upgrade, or opens more than one stream, is told", () =>
+  withServer(async (server) => {
+    const response = await fetch(`${server.base}/.svc/v1/session`);
+    assert.equal(response.status, 400);
+    assert.match((await response.json()).help, /svc deploy --session/);
+    const { one } = await opened(server);
+    const second = one.yamux.open();
+    await second.write(new TextEncoder().encode("{}\n"));
+    await assert.rejects(second.read());
+    await one.say({ type: "end" });
+    await until(one, "ended");
+    one.cut();
+  }));

@@ -1,0 +1,122 @@
+/** What the tests of sessions share: deployments in memory, a clock that a test moves, a server of both. */
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { DeploymentStatus } from "../../api/deployment.ts";
+import { silent } from "../../base/log.ts";
+import { createClient } from "../../client/client.ts";
+import type { DeployBackend } from "../../deploy/backend.ts";
+import { Lifecycle } from "../lifecycle.ts";
+import { startTestServer, STATUS } from "../testing.ts";
+import { DeploySessions } from "./sessions.ts";
+import type { Timer } from "./session.ts";
+
+/** Timers that fire when the test says so. */
+export class ManualTimers {
+  #timers = new Set<{ ms: number; work: () => void }>();
+  #waiting: { ms: number; resolve: () => void }[] = [];
+
+  readonly after: Timer = (ms, work) => {
+    const timer = { ms, work };
+    this.#timers.add(timer);
+    for (const one of this.#waiting.filter((one) => one.ms === ms)) one.resolve();
+    return () => void this.#timers.delete(timer);
+  };
+
+  has(ms: number): boolean {
+    return [...this.#timers].some((timer) => timer.ms === ms);
+  }
+
+  /** Resolves once there is one of so many milliseconds. */
+  async armed(ms: number): Promise<void> {
+    if (this.has(ms)) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.push({ ms, resolve });
+    await promise;
+  }
+
+  /** The time of every timer of so many milliseconds is over. */
+  async fire(ms: number): Promise<void> {
+    await this.armed(ms);
+    for (const timer of [...this.#timers]) {
+      if (timer.ms !== ms) continue;
+      this.#timers.delete(timer);
+      timer.work();
+    }
+  }
+}
+
+export class FakeDeployments {
+  readonly statuses = new Map<string, DeploymentStatus>();
+  readonly applied: DeploySpec[] = [];
+  readonly deleted: string[] = [];
+  /** In the place of an apply that works at once. */
+  onApply: ((spec: DeploySpec, signal?: AbortSignal) => Promise<void>) | undefined;
+  /** Before each removal. */
+  onDelete: ((name: string) => Promise<void>) | undefined;
+  #changed: (() => void)[] = [];
+
+  readonly backend: Partial<DeployBackend> = {
+    status: (name) => Promise.resolve(this.statuses.get(name)),
+    apply: async (spec, { onProgress, signal } = {}) => {
+      onProgress?.(`pulling ${spec.image}`);
+      this.applied.push(spec);
+      this.#notify();
+      await this.onApply?.(spec, signal);
+      const deployment = { ...STATUS, name: spec.name };
+      this.statuses.set(spec.name, deployment);
+      return { action: "created", deployment };
+    },
+    delete: async (name) => {
+      await this.onDelete?.(name);
+      this.deleted.push(name);
+      const found = this.statuses.delete(name);
+      this.#notify();
+      return found;
+    },
+  };
+
+  #notify(): void {
+    for (const tell of this.#changed.splice(0)) tell();
+  }
+
+  /** Resolves once it holds; looked at with each apply and removal. */
+  async until(holds: () => boolean): Promise<void> {
+    while (!holds()) await new Promise<void>((resolve) => this.#changed.push(resolve));
+  }
+}
+
+export const GRACE_MS = 30_000;
+export const WATCH_MS = 1000;
+
+/** A server with sessions on `dataDir`; disposing of it ends it as SIGTERM does. */
+export async function startSessionServer(dataDir: string, deployments = new FakeDeployments()) {
+  const timers = new ManualTimers();
+  const lifecycle = new Lifecycle();
+  const backend = () =>
+    Promise.resolve({ name: "fake", caps: {}, ...deployments.backend } as DeployBackend);
+  const sessions = new DeploySessions({
+    dataDir,
+    backend,
+    lifecycle,
+    log: silent,
+    graceMs: GRACE_MS,
+    watchMs: WATCH_MS,
+    after: timers.after,
+  });
+  await sessions.takeOver();
+  const server = await startTestServer({
+    backend: deployments.backend,
+    deps: { lifecycle, sessions },
+  });
+  return {
+    base: server.base,
+    client: createClient({ server: server.base }),
+    timers,
+    lifecycle,
+    deployments,
+    async [Symbol.asyncDispose]() {
+      lifecycle.drain();
+      await lifecycle.idle(60_000);
+      await server[Symbol.asyncDispose]();
+    },
+  };
+}
