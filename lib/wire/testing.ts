@@ -1,6 +1,7 @@
 /** What the tests of this folder share: two ends in one process, and a generator that repeats itself. */
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "./duplex.ts";
+import type { Clock } from "./pace.ts";
 import { ChunkQueue } from "./queue.ts";
 import { type Link, type YamuxOptions, YamuxSession } from "./yamux/session.ts";
 
@@ -100,4 +101,30 @@ export function duplexPair(): [Duplex, Duplex] {
     },
   });
   return [end(queues[0], queues[1]), end(queues[1], queues[0])];
+}
+
+/** Time that stands still until it is moved. */
+export class TestClock implements Clock {
+  #now = 0;
+  #next: { at: number; work: () => void } | undefined;
+  #armed = Promise.withResolvers<void>();
+
+  now = () => this.#now;
+
+  after = (ms: number, work: () => void) => {
+    const one = this.#next = { at: this.#now + ms, work };
+    this.#armed.resolve();
+    return () => {
+      if (this.#next === one) this.#next = undefined;
+      this.#armed = Promise.withResolvers();
+    };
+  };
+
+  /** Moves on while somebody waits, as soon as somebody does. */
+  async move(ms: number): Promise<void> {
+    await this.#armed.promise;
+    this.#now += ms;
+    const due = this.#next;
+    if (due && due.at <= this.#now) due.work();
+  }
 }

@@ -14,6 +14,7 @@ import { SvcError } from "../../base/errors.ts";
 import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { NinepClient, ServerError } from "../../wire/ninep/client.ts";
+import { type Clock, LEAST_PACE, Pace } from "../../wire/pace.ts";
 import { PatientStream } from "../../wire/patience.ts";
 import type { RemoteEntry, RemoteFile, RemoteTree } from "../context/remote.ts";
 import type { AgentConnection, AgentSource, SecretSource } from "../inputs.ts";
@@ -29,6 +30,8 @@ export interface CallerOptions {
   tooLarge: (limit: number) => SvcError;
   /** How long it may leave a question without any part of an answer. */
   patienceMs?: number;
+  /** Times how much comes. */
+  clock?: Clock;
 }
 
 /** As long as a request's body may stand still. */
@@ -63,9 +66,12 @@ export class Caller {
   #roots = new Map<string, Promise<number>>();
   #contents = 0;
   #listed = 0;
+  #pace: Pace;
 
   constructor(options: CallerOptions) {
     this.#options = options;
+    const late = () => unreadable(`next to nothing came for ${LEAST_PACE.windowMs / 1000} s`);
+    this.#pace = new Pace({ ...LEAST_PACE, late, clock: options.clock });
   }
 
   /** Bytes of listings, contents and archives that came in. */
@@ -128,11 +134,13 @@ export class Caller {
     return stream;
   }
 
-  /** As {@linkcode Caller.#ask}, of what has to be answered. */
-  async #askNow(ask: Ask): Promise<PatientStream> {
+  /** As {@linkcode Caller.#ask}, of what has to be answered. Dispose of the stream. */
+  async #askNow(ask: Ask, signal?: AbortSignal): Promise<PatientStream> {
+    signal?.throwIfAborted();
     const ms = this.#patienceMs;
     const late = () => unreadable(`for ${ms / 1000} s it says nothing (${ask.service})`);
-    return new PatientStream(await this.#ask(ask), ms, late);
+    const patience = { patienceMs: ms, late, pace: this.#pace };
+    return new PatientStream(await this.#ask(ask), patience, signal);
   }
 
   #count(bytes: number): void {
@@ -142,40 +150,25 @@ export class Caller {
   }
 
   async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry[]> {
-    const stream = await this.#askNow({ service: "list", export: name });
-    const counted = this.#counted(stream);
-    const lines = new LineReader(counted, 64 * 1024);
-    const abort = () => stream.reset();
-    signal.addEventListener("abort", abort, { once: true });
-    try {
-      for (let count = 0;;) {
-        const some = await lines.lines<ListedEntry | ListEnd>();
-        const end = some?.findIndex((line) => !Array.isArray(line)) ?? 0;
-        const entries = (end < 0 ? some! : some?.slice(0, end) ?? []) as ListedEntry[];
-        if (entries.length > 0) yield entries.map(entryOf);
-        count += entries.length;
-        if (end < 0) continue;
-        const line = some?.[end] as ListEnd | null | undefined;
-        if (line && typeof line === "object" && "error" in line) throw told(line.error);
-        if (line?.end !== count || some!.length !== end + 1) {
-          throw unreadable("a listing is cut off");
-        }
-        await stream.closeWrite();
-        return;
-      }
-    } catch (error) {
-      signal.throwIfAborted();
-      throw error;
-    } finally {
-      signal.removeEventListener("abort", abort);
-      stream.reset();
+    using stream = await this.#askNow({ service: "list", export: name }, signal);
+    const lines = new LineReader(this.#counted(stream), 64 * 1024);
+    for (let count = 0;;) {
+      const some = await lines.lines<ListedEntry | ListEnd>();
+      const end = some?.findIndex((line) => !Array.isArray(line)) ?? 0;
+      const entries = (end < 0 ? some! : some?.slice(0, end) ?? []) as ListedEntry[];
+      if (entries.length > 0) yield entries.map(entryOf);
+      count += entries.length;
+      if (end < 0) continue;
+      const line = some?.[end] as ListEnd | null | undefined;
+      if (line && typeof line === "object" && "error" in line) throw told(line.error);
+      if (line?.end !== count || some!.length !== end + 1) throw unreadable("a listing is cut off");
+      await stream.closeWrite();
+      return;
     }
   }
 
   async #unchanged(name: string, digest: string, signal: AbortSignal): Promise<boolean> {
-    const stream = await this.#askNow({ service: "same", export: name, digest });
-    const abort = () => stream.reset();
-    signal.addEventListener("abort", abort, { once: true });
+    using stream = await this.#askNow({ service: "same", export: name, digest }, signal);
     try {
       const answer = await new LineReader(this.#counted(stream)).line<Same>();
       return answer?.same === true;
@@ -184,9 +177,6 @@ export class Caller {
       // A caller that does not know the question is asked for the listing.
       if (error instanceof SvcError) return false;
       throw error;
-    } finally {
-      signal.removeEventListener("abort", abort);
-      stream.reset();
     }
   }
 
@@ -231,20 +221,9 @@ export class Caller {
     files: readonly RemoteEntry[],
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array[]> {
-    signal.throwIfAborted();
-    const stream = await this.#askNow({ service: "files", export: name });
-    const abort = () => stream.reset();
-    signal.addEventListener("abort", abort, { once: true });
-    try {
-      const onBytes = (bytes: number) => this.#count(bytes);
-      yield* readBulk(stream, files, { onBytes, failed: unreadable });
-    } catch (error) {
-      signal.throwIfAborted();
-      throw error;
-    } finally {
-      signal.removeEventListener("abort", abort);
-      stream.reset();
-    }
+    using stream = await this.#askNow({ service: "files", export: name }, signal);
+    const onBytes = (bytes: number) => this.#count(bytes);
+    yield* readBulk(stream, files, { onBytes, failed: unreadable });
   }
 
   /** A build that is over waits for no caller that does not answer. Once for each signal: files are many. */
@@ -291,30 +270,27 @@ export class Caller {
 
   async #connect(): Promise<NinepClient> {
     this.#fileStream = await this.#ask({ service: "9p" });
-    return await NinepClient.connect(this.#fileStream, { patienceMs: this.#patienceMs });
+    const patience = { patienceMs: this.#patienceMs, pace: this.#pace };
+    return await NinepClient.connect(this.#fileStream, patience);
   }
 
   /** A stream of a service that says first whether it has what was asked for. */
   async #found(ask: Ask, signal: AbortSignal) {
-    signal.throwIfAborted();
-    const stream = await this.#askNow(ask);
-    const abort = () => stream.reset();
-    signal.addEventListener("abort", abort, { once: true });
+    const stream = await this.#askNow(ask, signal);
     const lines = new LineReader(stream);
     try {
       const answer = await lines.line<Found>();
       if (typeof answer?.found !== "boolean") throw unreadable(`no answer for ${ask.service}`);
       if (answer.error) throw told(answer.error);
-      return { stream, lines, found: answer.found, abort };
+      return { stream, lines, found: answer.found };
     } catch (error) {
-      stream.reset();
-      signal.throwIfAborted();
+      stream[Symbol.dispose]();
       throw error;
     }
   }
 
   async #secret(id: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
-    const { stream, lines, found, abort } = await this.#found({ service: "secret", id }, signal);
+    const { stream, lines, found } = await this.#found({ service: "secret", id }, signal);
     try {
       if (!found) return undefined;
       const parts: Uint8Array<ArrayBuffer>[] = [];
@@ -328,28 +304,23 @@ export class Caller {
       }
       return new Uint8Array(await new Blob(parts).arrayBuffer());
     } finally {
-      signal.removeEventListener("abort", abort);
       await stream.closeWrite().catch(() => {/* it is gone */});
-      stream.reset();
+      stream[Symbol.dispose]();
     }
   }
 
   async #agent(id: string, signal: AbortSignal): Promise<AgentConnection> {
-    const { stream, lines, found, abort } = await this.#found({ service: "ssh", id }, signal);
+    const { stream, lines, found } = await this.#found({ service: "ssh", id }, signal);
     if (!found) {
-      stream.reset();
+      stream[Symbol.dispose]();
       throw unreadable(`there is no SSH agent ${id}`);
     }
     // An agent says nothing until it is asked.
-    stream.patienceMs = undefined;
+    stream.endless();
     return {
       readable: readableOf({ ...bound(stream), read: () => lines.read() }),
       writable: writableOf(stream),
-      [Symbol.asyncDispose]: () => {
-        signal.removeEventListener("abort", abort);
-        stream.reset();
-        return Promise.resolve();
-      },
+      [Symbol.asyncDispose]: () => Promise.resolve(stream[Symbol.dispose]()),
     };
   }
 }

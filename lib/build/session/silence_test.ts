@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
-import { duplexPair } from "../../wire/testing.ts";
+import { duplexPair, TestClock } from "../../wire/testing.ts";
+import { type Clock, Pace } from "../../wire/pace.ts";
 import { PatientStream } from "../../wire/patience.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
 import type { Duplex } from "../../wire/duplex.ts";
@@ -11,7 +12,10 @@ import { Caller } from "./caller.ts";
 const never = new AbortController().signal;
 
 /** `answer` is what the other side does with a stream; by default nothing. */
-function callerOf(answer: (stream: Duplex) => Promise<void> = async () => {}): Caller {
+function callerOf(
+  answer: (stream: Duplex) => Promise<void> = async () => {},
+  time: { patienceMs?: number; clock?: Clock } = { patienceMs: 20 },
+): Caller {
   return new Caller({
     open: () => {
       const [near, far] = duplexPair();
@@ -20,7 +24,7 @@ function callerOf(answer: (stream: Duplex) => Promise<void> = async () => {}): C
     },
     subject: "someone",
     tooLarge: () => new SvcError("too_large", "too large"),
-    patienceMs: 20,
+    ...time,
   });
 }
 
@@ -95,10 +99,62 @@ Deno.test("9P: no question, no hurry; what comes late breaks nothing", async () 
 
 Deno.test("a stream that nobody reads does not run out of patience", async () => {
   const [near, far] = duplexPair();
-  const stream = new PatientStream(near, 20, () => new Error("late"));
+  const stream = new PatientStream(near, { patienceMs: 20, late: () => new Error("late") });
   await new Promise((resolve) => setTimeout(resolve, 60));
   await far.write(new Uint8Array([1]));
   assert.deepEqual(await stream.read(), new Uint8Array([1]));
   await assert.rejects(stream.read(), /late/);
   await assert.rejects(stream.read(), /late/);
+});
+
+/** Reads an archive that comes in such pieces, each of them at the end of two minutes. */
+async function drip(pieces: number[]): Promise<number> {
+  const clock = new TestClock();
+  let far: Duplex | undefined;
+  const caller = callerOf((stream) => Promise.resolve(void (far = stream)), { clock });
+  const reader = caller.archive().getReader();
+  let got = 0;
+  for (const size of pieces) {
+    const next = reader.read();
+    next.catch(() => {/* awaited below */});
+    await clock.move(119_000);
+    await far!.write(new Uint8Array(size)).catch(() => {/* it was reset */});
+    got += (await next).value?.length ?? 0;
+  }
+  await reader.cancel();
+  return got;
+}
+
+Deno.test("a caller that sends a byte every two minutes, and one with a slow link", async () => {
+  await assert.rejects(drip(Array(10).fill(1)), {
+    code: "context_invalid",
+    message: "Cannot read from the caller: next to nothing came for 600 s",
+  });
+  // A kilobyte a second, for half an hour; and one that had to look for long before it began.
+  assert.equal(await drip(Array(15).fill(119 * 1024)), 15 * 119 * 1024);
+  assert.equal(await drip([1, 1, 1, 1, 119 * 1024, 1, 1, 1, 1, 7000]), 119 * 1024 + 7008);
+});
+
+Deno.test("all streams of a caller count, while one of them waits", async () => {
+  const clock = new TestClock();
+  const late = () => new Error("late");
+  const pace = new Pace({ windowMs: 1000, least: 100, late, clock });
+  const [near, far] = duplexPair();
+  const stream = new PatientStream(near, { late, pace });
+  for (let turn = 0; turn < 5; turn++) {
+    const read = stream.read();
+    await clock.move(600);
+    pace.came(100);
+    await far.write(new Uint8Array([turn]));
+    assert.deepEqual(await read, new Uint8Array([turn]));
+  }
+  // Nobody waits: that is no time.
+  pace.came(100);
+  const [near9, far9] = duplexPair();
+  const connecting = NinepClient.connect(near9, { pace });
+  for (let byte = 0; byte < 3; byte++) {
+    await far9.write(new Uint8Array([1]));
+    await clock.move(600);
+  }
+  await assert.rejects(connecting, /late/);
 });

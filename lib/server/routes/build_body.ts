@@ -1,6 +1,7 @@
 /** The body of `POST /.svc/v1/build`: a context of bounded size. */
 import { SvcError } from "../../base/errors.ts";
 import { contextTooLarge } from "../../build/context/too_large.ts";
+import { type Clock, LEAST_PACE, Pace } from "../../wire/pace.ts";
 
 export interface Body {
   stream: ReadableStream<Uint8Array>;
@@ -13,8 +14,20 @@ export interface Body {
 /** With no byte moved for this long, events go out although the context's end was not seen. */
 const QUIET_MS = 1000;
 
-/** The body with its size bounded. Throws `too_large` where its declared length says so already. */
-export function contextBody(request: Request, limit: number | undefined): Body {
+/** A build in whose context a byte comes now and then would keep its place from others. */
+function tooSlow(): SvcError {
+  return new SvcError(
+    "context_invalid",
+    `Cannot read the build context: next to nothing came for ${LEAST_PACE.windowMs / 1000} s`,
+    { help: "see whether the connection is well, and build again" },
+  );
+}
+
+/**
+ * The body, its size bounded, and how long it may take to come. Throws `too_large` where its declared
+ * length says so already.
+ */
+export function contextBody(request: Request, limit: number | undefined, clock?: Clock): Body {
   // A build whose context is fetched needs none.
   const fetched = new URL(request.url).searchParams.has("remote");
   const body = request.body ?? (fetched ? new Blob([]).stream() : undefined);
@@ -22,6 +35,7 @@ export function contextBody(request: Request, limit: number | undefined): Body {
   const declared = Number(request.headers.get("content-length") ?? 0);
   if (limit !== undefined && declared > limit) throw contextTooLarge(limit);
   const reader = body.getReader();
+  const pace = new Pace({ ...LEAST_PACE, late: tooSlow, clock });
   let ended = false;
   let size = 0;
   let moved = performance.now();
@@ -31,8 +45,11 @@ export function contextBody(request: Request, limit: number | undefined): Body {
   };
   const stream = new ReadableStream<Uint8Array>({
     async pull(controller) {
+      const { promise: late, reject } = Promise.withResolvers<never>();
+      const leave = pace.wait(reject);
       try {
-        const { done, value } = await reader.read();
+        const { done, value } = await Promise.race([reader.read(), late]);
+        pace.came(value?.length ?? 0);
         moved = performance.now();
         if (done) {
           ended = true;
@@ -44,6 +61,8 @@ export function contextBody(request: Request, limit: number | undefined): Body {
       } catch (error) {
         await discard();
         throw error;
+      } finally {
+        leave();
       }
     },
     cancel: discard,

@@ -1,6 +1,7 @@
 /** A 9P2000.L client that only reads. Whatever the server answers, memory and time are bounded. */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
+import { type Patience, Wait } from "../patience.ts";
 import {
   GETATTR_BASIC,
   HEADER,
@@ -55,10 +56,8 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-export interface NinepClientOptions {
-  /** How long questions may wait with no answer to any of them; default for ever. */
-  patienceMs?: number;
-}
+/** How long questions may wait with no part of an answer to any of them, and how much has to come. */
+export type NinepClientOptions = Omit<Patience, "late">;
 
 export class NinepClient {
   #stream: Duplex;
@@ -70,13 +69,18 @@ export class NinepClient {
   #failure: { error: unknown } | undefined;
   #msize = MAX_MESSAGE;
   #outgoing: Uint8Array[] = [];
-  #patienceMs: number | undefined;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  #wait: Wait;
 
-  private constructor(stream: Duplex, { patienceMs }: NinepClientOptions) {
+  private constructor(stream: Duplex, { patienceMs, pace }: NinepClientOptions) {
     this.#stream = stream;
-    this.#patienceMs = patienceMs;
-    this.#messages = new MessageReader(stream, MAX_MESSAGE);
+    const late = () => violation(`no answer for ${patienceMs! / 1000} s`);
+    this.#wait = new Wait({ patienceMs, late, pace }, (error) => this.#broken(error));
+    const read = async () => {
+      const bytes = await stream.read();
+      this.#wait.came(bytes?.length ?? 0);
+      return bytes;
+    };
+    this.#messages = new MessageReader({ read }, MAX_MESSAGE);
   }
 
   /** Agrees on the version. Throws `upstream_failed` where the other side speaks something else. */
@@ -296,21 +300,10 @@ export class NinepClient {
     });
     // Several fail together; the caller looks at the first.
     for (const reply of replies) reply.catch(() => {});
-    if (!this.#failure) this.#send(requests);
-    if (this.#timer === undefined) this.#wait();
+    if (this.#failure) return replies;
+    this.#send(requests);
+    this.#wait.begin();
     return replies;
-  }
-
-  /** Waits for the next answer, where one is due. */
-  #wait(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    if (this.#patienceMs === undefined || this.#pending.size === 0) return;
-    const seconds = this.#patienceMs / 1000;
-    this.#timer = setTimeout(
-      () => this.#broken(violation(`no answer for ${seconds} s`)),
-      this.#patienceMs,
-    );
   }
 
   /** What is asked in one turn of the event loop goes out together. */
@@ -343,7 +336,7 @@ export class NinepClient {
         }
         const error = reply.type === RLERROR ? new ServerError(reply.u32()) : undefined;
         this.#pending.delete(reply.tag);
-        this.#wait();
+        if (this.#pending.size === 0) this.#wait.end();
         if (error) pending.reject(error);
         else pending.resolve(reply);
       }
@@ -360,7 +353,7 @@ export class NinepClient {
     };
     for (const { reject } of this.#pending.values()) reject(this.#failure.error);
     this.#pending.clear();
-    clearTimeout(this.#timer);
+    this.#wait.end();
   }
 }
 

@@ -236,12 +236,12 @@ export class Reader {
 
 /** Cuts a stream into messages. */
 export class MessageReader {
-  #stream: Duplex;
+  #stream: Pick<Duplex, "read">;
   #rest: Uint8Array = new Uint8Array(0);
   /** Bytes of a message, at most. */
   limit: number;
 
-  constructor(stream: Duplex, limit: number) {
+  constructor(stream: Pick<Duplex, "read">, limit: number) {
     this.#stream = stream;
     this.limit = limit;
   }
