@@ -20,6 +20,8 @@ export interface ClientOptions {
     http?: Deno.HttpClient;
     explain(): SvcError | undefined | Promise<SvcError | undefined>;
     resumes: boolean;
+    /** A connection got through: what breaks from then on may be mended. Absent: it did not. */
+    reached?(): boolean;
   };
   /** Ends every call of this client. */
   signal?: AbortSignal;
@@ -150,8 +152,10 @@ class HttpClient implements Client {
   readonly #signal?: AbortSignal;
   /** Absent: Deno's own, which follows the proxy variables. Lives as long as the process. */
   readonly #http?: Deno.HttpClient;
-  /** The way to the server was open once: what breaks from now on may be mended. */
+  /** A call was answered: what breaks from now on may be mended. */
   #worked = false;
+  /** The last failure that nobody could explain. */
+  #unexplained?: SvcError;
 
   constructor(options: ClientOptions) {
     const url = parseServer(options.server);
@@ -180,10 +184,10 @@ class HttpClient implements Client {
   }
 
   async #unreachable(cause: unknown): Promise<SvcError> {
-    return await this.#options.way?.explain() ??
-      new SvcError("server_unreachable", `Cannot reach ${this.server}: ${reason(cause)}`, {
-        cause,
-      });
+    const explained = await this.#options.way?.explain();
+    if (explained) return explained;
+    const message = `Cannot reach ${this.server}: ${reason(cause)}`;
+    return this.#unexplained = new SvcError("server_unreachable", message, { cause });
   }
 
   async #once(method: Method, path: string, call: Call): Promise<Response> {
@@ -209,21 +213,32 @@ class HttpClient implements Client {
     }
   }
 
-  /** As often as the call and the way to the server allow. */
-  async #attempts(method: Method, path: string, call: Call): Promise<Response> {
-    const attempts = this.resumes && this.#worked && method === "GET" ? ATTEMPTS : 1;
+  /** A way that was open broke, and may be opened again. */
+  #isBroken(error: unknown): boolean {
+    if (!(error instanceof SvcError) || error.code !== "server_unreachable") return false;
+    return this.#worked || error === this.#unexplained && this.#options.way?.reached?.() === true;
+  }
+
+  /** As often as the method and the way to the server allow. */
+  async #mending<T>(method: Method, act: () => Promise<T>): Promise<T> {
     for (let attempt = 1;; attempt++) {
       try {
-        const response = await this.#once(method, path, call);
-        this.#worked = true;
-        return response;
+        return await act();
       } catch (error) {
-        const broken = error instanceof SvcError && error.code === "server_unreachable";
-        if (!broken || attempt >= attempts) throw error;
+        const repeats = this.resumes && method === "GET" && attempt < ATTEMPTS;
+        if (!repeats || !this.#isBroken(error)) throw error;
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * 2 ** (attempt - 1)));
         this.#signal?.throwIfAborted();
       }
     }
+  }
+
+  #attempts(method: Method, path: string, call: Call): Promise<Response> {
+    return this.#mending(method, async () => {
+      const response = await this.#once(method, path, call);
+      this.#worked = true;
+      return response;
+    });
   }
 
   async request(method: Method, path: string, call: Call = {}): Promise<Response> {
@@ -239,12 +254,20 @@ class HttpClient implements Client {
   }
 
   async json<T>(method: Method, path: string, call?: Call): Promise<T> {
-    const response = await this.request(method, path, call);
-    if (response.status === 204) return undefined as T;
+    const text = await this.#mending(method, async () => {
+      const response = await this.request(method, path, call);
+      if (response.status === 204) return undefined;
+      try {
+        return await response.text();
+      } catch (cause) {
+        if (this.#signal?.aborted) throw cause;
+        throw await this.#unreachable(cause);
+      }
+    });
+    if (text === undefined) return undefined as T;
     try {
-      return await response.json() as T;
+      return JSON.parse(text) as T;
     } catch (cause) {
-      if (this.#signal?.aborted) throw cause;
       throw new SvcError("upstream_failed", `Cannot read the answer of ${this.server}: no JSON`, {
         cause,
         help: "check the URL in --server or SVC_SERVER",

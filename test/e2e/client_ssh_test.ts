@@ -8,6 +8,8 @@ import { e2eTest, freePort, type RunOutput, svc } from "./harness.ts";
 
 const NEEDS = { commands: ["sshd", "ssh", "ssh-keygen", "ssh-agent", "openssl"], root: true };
 
+const UTF8 = new TextEncoder();
+
 interface Fixture extends AsyncDisposable {
   sshd: Sshd;
   home: string;
@@ -25,12 +27,15 @@ interface Fixture extends AsyncDisposable {
     env?: Record<string, string>,
   ): Promise<RunOutput>;
   remote: string;
+  /** Fields of a tunnel that works. */
+  tunnel(): Promise<Record<string, unknown>>;
 }
 
 /** sshd, and behind it a server that answers `info`. */
 async function fixture(
   serverOptions: { cert?: string; key?: string } = {},
-  answer: (request: Request) => Response = () => Response.json({ version: "through the tunnel" }),
+  answer: (request: Request) => Response | Promise<Response> = () =>
+    Response.json({ version: "through the tunnel" }),
 ): Promise<Fixture> {
   const sshd = await startSshd();
   const home = await Deno.makeTempDir({ prefix: "svc-home-" });
@@ -63,6 +68,12 @@ async function fixture(
     remote,
     run,
     info: (...how) => run(["info"], ...how),
+    async tunnel() {
+      const known = join(home, "known");
+      await Deno.writeTextFile(known, await sshd.knownHosts());
+      const addr = `127.0.0.1:${sshd.port}`;
+      return { addr, "identity-file": sshd.user, user: "root", "known-hosts": known };
+    },
     async [Symbol.asyncDispose]() {
       await api.shutdown();
       await sshd[Symbol.asyncDispose]();
@@ -215,14 +226,7 @@ e2eTest(
         key: await Deno.readTextFile(leaf.key),
       });
       const { sshd, home } = at;
-      const known = join(home, "known");
-      await Deno.writeTextFile(known, await sshd.knownHosts());
-      const base = {
-        addr: `127.0.0.1:${sshd.port}`,
-        "identity-file": sshd.user,
-        user: "root",
-        "known-hosts": known,
-      };
+      const base = await at.tunnel();
       const tls = { "ca-cert": authority.cert, "server-name": "svc.example" };
       good(await at.info({ ...base, "remote-tls": true }, { tls }));
       bad(await at.info(base), /Cannot reach http:\/\/127\.0\.0\.1:\d+: /);
@@ -271,21 +275,15 @@ e2eTest(
         return response;
       };
       await using at = await fixture({}, answer);
-      const { sshd, home } = at;
-      const known = join(home, "known");
-      await Deno.writeTextFile(known, await sshd.knownHosts());
-      const context = join(home, "context");
+      const context = join(at.home, "context");
       await Deno.mkdir(context);
       await Deno.writeTextFile(join(context, "Dockerfile"), "FROM scratch\n");
       const running = at.run(["build", "-t", "x:1", context], {
-        addr: `127.0.0.1:${sshd.port}`,
-        "identity-file": sshd.user,
-        user: "root",
-        "known-hosts": known,
+        ...await at.tunnel(),
         "use-ssh-binary": binary,
       });
       await asked.promise;
-      await sshd.drop();
+      await at.sshd.drop();
       bad(await running, /Cannot finish the build: the connection to .* was lost\n {2}build again/);
     }
   },
@@ -313,7 +311,7 @@ e2eTest(
         const body = new ReadableStream<Uint8Array>({
           start(controller) {
             const text = lines.map((line) => JSON.stringify(line) + "\n").join("");
-            controller.enqueue(new TextEncoder().encode(text));
+            controller.enqueue(UTF8.encode(text));
             // The first answer stays open: the tunnel has to break.
             if (again) controller.close();
             else first.resolve();
@@ -322,18 +320,12 @@ e2eTest(
         return new Response(body, { headers: { "content-type": "application/x-ndjson" } });
       };
       await using at = await fixture({}, answer);
-      const { sshd, home } = at;
-      const known = join(home, "known");
-      await Deno.writeTextFile(known, await sshd.knownHosts());
       const running = at.run(["logs", "-f", "web"], {
-        addr: `127.0.0.1:${sshd.port}`,
-        "identity-file": sshd.user,
-        user: "root",
-        "known-hosts": known,
+        ...await at.tunnel(),
         "use-ssh-binary": binary,
       });
       await first.promise;
-      await sshd.drop();
+      await at.sshd.drop();
       const { code, stdout, stderr } = await running;
       assert.equal(code, 0, stderr);
       assert.ok(asked.length > 1);
@@ -341,6 +333,32 @@ e2eTest(
     }
   },
 );
+
+e2eTest("a tunnel that drops in the first call of a command is opened again", NEEDS, async () => {
+  for (const begun of [false, true]) {
+    let asked = 0;
+    const first = Promise.withResolvers<void>();
+    const answer = ({ signal }: Request): Response | Promise<Response> => {
+      if (asked++ > 0) return Response.json([]);
+      first.resolve();
+      // Neither the head nor the body of the first answer comes to its end: the tunnel has to break.
+      if (begun) {
+        const start = (body: ReadableStreamDefaultController) => body.enqueue(UTF8.encode("["));
+        return new Response(new ReadableStream({ start }));
+      }
+      return new Promise((resolve) =>
+        signal.addEventListener("abort", () => resolve(new Response()))
+      );
+    };
+    await using at = await fixture({}, answer);
+    const running = at.run(["ps"], await at.tunnel());
+    await first.promise;
+    await at.sshd.drop();
+    const { code, stderr } = await running;
+    assert.equal(code, 0, stderr);
+    assert.equal(asked, 2);
+  }
+});
 
 e2eTest("svc setup: a tunnel by questions on a pipe, saved where it works", NEEDS, async () => {
   await using at = await fixture();

@@ -12,6 +12,8 @@ export interface Bridge extends AsyncDisposable {
   readonly http: Deno.HttpClient;
   /** Why the last connection could not be made or broke; asked once, forgotten then. */
   explain(): SvcError | undefined;
+  /** The dialer gave a connection at least once. */
+  reached(): boolean;
 }
 
 function listen(server: Server, path: string | undefined): Promise<Deno.Proxy> {
@@ -29,6 +31,7 @@ function listen(server: Server, path: string | undefined): Promise<Deno.Proxy> {
 
 export async function openBridge(dialer: Dialer): Promise<Bridge> {
   let failure: SvcError | undefined;
+  let reached = false;
   const open = new Set<Socket>();
   const serve = async (local: Socket) => {
     open.add(local);
@@ -36,6 +39,7 @@ export async function openBridge(dialer: Dialer): Promise<Bridge> {
     local.on("error", () => {/* its closing says it */});
     try {
       const remote = await dialer.dial();
+      reached = true;
       if (local.destroyed) return void remote.destroy();
       remote.on("error", (error) => {
         failure ??= asSvcError(error);
@@ -59,6 +63,7 @@ export async function openBridge(dialer: Dialer): Promise<Bridge> {
   const http = Deno.createHttpClient({ proxy, http2: false });
   return {
     http,
+    reached: () => reached,
     explain() {
       const last = failure;
       failure = undefined;

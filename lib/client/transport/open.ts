@@ -16,6 +16,8 @@ export interface Way extends AsyncDisposable {
   certificate?(): Promise<PeerCertificate>;
   /** Calls that can be repeated are worth it when a connection breaks. */
   readonly resumes: boolean;
+  /** A connection got through at least once. */
+  reached?(): boolean;
 }
 
 export interface WayOptions {
@@ -115,6 +117,7 @@ export async function openWay(options: WayOptions): Promise<Way> {
       },
     }),
     resumes: dialer.resumes,
+    reached: bridge.reached,
     [Symbol.asyncDispose]: async () => await bridge[Symbol.asyncDispose](),
   };
 }
