@@ -245,3 +245,8 @@ Deno.test({
     closeIdleWorkers();
   },
 });
+
+test("a layer that is packed while a later step fails leaves nothing", async ({ builder }) => {
+  const Dockerfile = "FROM base\nRUN head -c 3000000 /dev/urandom > /random\nRUN exit 3\n";
+  await assert.rejects(build(builder, { Dockerfile }), { code: "build_failed" });
+});

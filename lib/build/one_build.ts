@@ -17,8 +17,10 @@ import {
   type Exported,
   type ExportRequest,
   exportResult,
+  packingsOf,
   PLAIN_OUTPUT,
 } from "./export/export.ts";
+import { LayersAhead } from "./export/layers_ahead.ts";
 import type { Spool } from "./export/spool.ts";
 import { requireDevices } from "./devices.ts";
 import type { Entitlement } from "./inputs.ts";
@@ -147,9 +149,15 @@ export class OneBuild {
     const imported = this.#imports?.cache;
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
     const state = { file: dockerfile.file, context, trees, secrets, ssh, noCache, imported };
-    const solved = await this.#solve(plans, state, needsRoot(delivery));
+    await using ahead = await LayersAhead.open(engine, {
+      packings: packingsOf(delivery.outputs),
+      foreign: imported && ((digest) => imported.blob(digest)),
+      signal,
+    });
+    const solved = await this.#solve(plans, state, ahead, needsRoot(delivery));
     const extrasOf = this.#attestations(delivery, solved, { context, startedOn });
-    const exported = await this.#export({ ...delivery, imported, extrasOf }, solved);
+    const { layers } = ahead;
+    const exported = await this.#export({ ...delivery, layers, extrasOf }, solved);
     return {
       ...exported,
       ran: reporter.ran,
@@ -198,6 +206,7 @@ export class OneBuild {
   async #solve(
     plans: readonly BuildPlan[],
     state: Omit<BuildState, "epoch">,
+    ahead: LayersAhead,
     wholeRoot: boolean,
   ): Promise<SolvedPlan[]> {
     const { engine, reporter, signal } = this.#parts;
@@ -209,7 +218,10 @@ export class OneBuild {
       try {
         const layers = chain(plan.root);
         const own = layers.filter((vertex) => vertex.kind !== "image");
-        const outcomes = await solver.solve(wholeRoot && own.length === 0 ? layers : own);
+        const wanted = wholeRoot && own.length === 0 ? layers : own;
+        const outcomes = await solver.solve(wanted, (vertex, outcome) => {
+          if (isStep(vertex)) ahead.begin(outcome);
+        });
         // What the cache made unnecessary is as good as cached.
         for (const vertex of plan.vertices) {
           reporter.done(vertex.id, "cached", isStep(vertex));
@@ -291,7 +303,7 @@ export class OneBuild {
   }
 
   async #export(
-    delivery: ReturnType<typeof deliveryOf> & Pick<ExportRequest, "imported" | "extrasOf">,
+    delivery: ReturnType<typeof deliveryOf> & Pick<ExportRequest, "layers" | "extrasOf">,
     solved: SolvedPlan[],
   ): Promise<Exported> {
     const { engine, reporter, signal } = this.#parts;

@@ -4,9 +4,7 @@ import type { CacheToSpec } from "../../api/build_cache_spec.ts";
 import type { OutputSpec } from "../../api/build_output.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
-import type { Digest } from "../../oci/types.ts";
 import { cacheImage, cachePacking, inlineDocument } from "../cache/export.ts";
-import type { ImportedCache } from "../cache/import.ts";
 import { chainIDs } from "../../snapshot/unpack.ts";
 import { chain } from "../plan/graph.ts";
 import type { Engine } from "../solve/engine_context.ts";
@@ -14,8 +12,8 @@ import { parseAnnotation, parseAnnotationField } from "./annotations.ts";
 import { imageArchive } from "./archive.ts";
 import { assemble, type Extra, type ImageForm, type SolvedPlan } from "./assemble.ts";
 import type { ImageContent, PlatformContent } from "./content.ts";
-import { Layers } from "./layers.ts";
-import { DEFAULT_LEVELS } from "./packer_wire.ts";
+import type { Layers } from "./layers.ts";
+import { DEFAULT_LEVELS, type Packing, packingKey } from "./packer_wire.ts";
 import { pushImage, targetsOf } from "./push.ts";
 import { rootfsArchive } from "./rootfs.ts";
 import type { Spool } from "./spool.ts";
@@ -29,7 +27,7 @@ export interface ExportRequest {
   /** As `--annotation` has them. */
   annotations: readonly string[];
   cacheTo: readonly CacheToSpec[];
-  imported?: ImportedCache;
+  layers: Layers;
   spool: Spool;
   /** Attestations; they go into images, not into docker archives and file systems. */
   extrasOf?: (images: readonly PlatformContent[], form: ImageForm) => Promise<Extra[]>;
@@ -79,10 +77,26 @@ export function checkExport(
 const namesOf = (output: OutputSpec, { tags }: Pick<ExportRequest, "tags">) =>
   output.names.length > 0 ? output.names : tags;
 
+/** How the outputs want the steps' layers packed. */
+export function packingsOf(outputs: readonly OutputSpec[]): Packing[] {
+  const packings = new Map<string, Packing>();
+  for (const output of outputs) {
+    if (output.type === "tar" || output.type === "local") continue;
+    const packing = packingOf(output);
+    packings.set(packingKey(packing), packing);
+  }
+  return [...packings.values()];
+}
+
+const packingOf = ({ compression, compressionLevel }: OutputSpec): Packing => ({
+  compression,
+  level: compressionLevel ?? DEFAULT_LEVELS[compression],
+});
+
 function formOf(output: OutputSpec, annotations: readonly string[]): ImageForm {
-  const { compression, compressionLevel, forceCompression, dockerTypes } = output;
+  const { forceCompression, dockerTypes } = output;
   return {
-    packing: { compression, level: compressionLevel ?? DEFAULT_LEVELS[compression] },
+    packing: packingOf(output),
     forceCompression,
     dockerTypes,
     annotations: [
@@ -99,12 +113,10 @@ class Exporter {
   /** Images by what makes them different. */
   #images = new Map<string, Promise<ImageContent>>();
 
-  constructor(engine: Engine, request: ExportRequest, folder: string) {
+  constructor(engine: Engine, request: ExportRequest) {
     this.#engine = engine;
     this.#request = request;
-    const { onProgress, signal, imported } = request;
-    const foreign = imported && ((digest: Digest) => imported.blob(digest));
-    this.#layers = new Layers(engine, { folder, foreign, onProgress, signal });
+    this.#layers = request.layers;
   }
 
   async run(): Promise<Exported> {
@@ -242,6 +254,5 @@ class Exporter {
 
 /** Throws what a registry threw, or `blob_unknown` where a layer of the base image is gone. */
 export async function exportResult(engine: Engine, request: ExportRequest): Promise<Exported> {
-  await using folder = await engine.workspace.temporary();
-  return await new Exporter(engine, request, folder.path).run();
+  return await new Exporter(engine, request).run();
 }

@@ -24,7 +24,6 @@ export interface LayersOptions {
   folder: string;
   /** Layers that an imported cache has. */
   foreign?: (digest: Digest) => Pick<ContentBlob, "open"> | undefined;
-  onProgress: (label: string, current: number, total?: number) => void;
   signal: AbortSignal;
 }
 

@@ -65,13 +65,21 @@ export class Solver {
     this.#space = build.noCache ? ` ${crypto.randomUUID()}` : "";
   }
 
-  /** The results of these vertices. Throws what failed first; nothing of this build runs on by then. */
-  async solve(vertices: Vertex[]): Promise<Map<Vertex, Outcome>> {
+  /**
+   * The results of these vertices, each told to `onOutcome` as it comes. Throws what failed first; nothing
+   * of this build runs on by then.
+   */
+  async solve(
+    vertices: Vertex[],
+    onOutcome: (vertex: Vertex, outcome: Outcome) => void = () => {},
+  ): Promise<Map<Vertex, Outcome>> {
     let first: { error: unknown } | undefined;
     const results = new Map<Vertex, Outcome>();
     await Promise.all(vertices.map(async (vertex) => {
       try {
-        results.set(vertex, await this.#outcome(vertex));
+        const outcome = await this.#outcome(vertex);
+        onOutcome(vertex, outcome);
+        results.set(vertex, outcome);
       } catch (error) {
         first ??= { error };
         this.#abort.abort(error);
