@@ -3,17 +3,20 @@ import type { AnyOption } from "../config/load.ts";
 
 const section = "Sessions";
 
-export const SESSION_OPTIONS = [
-  {
-    key: "viaServer",
-    kind: "bool",
-    flag: "via-server",
-    negatable: true,
-    env: ["SVC_VIA_SERVER"],
-    defaultText: "via-server of the connection profile, else off",
-    help: "Workload streams go through the server instead of straight to the cluster.",
-    section,
-  },
+export const VIA_SERVER = {
+  key: "viaServer",
+  kind: "bool",
+  flag: "via-server",
+  negatable: true,
+  env: ["SVC_VIA_SERVER"],
+  defaultText: "via-server of the connection profile, else off",
+  help: "Workload streams go through the server instead of straight to the cluster.",
+  section,
+} as const satisfies AnyOption;
+
+/** Of what opens a conduit. */
+export const CONDUIT_OPTIONS = [
+  VIA_SERVER,
   {
     key: "conduit",
     kind: "string",
@@ -25,6 +28,10 @@ export const SESSION_OPTIONS = [
     help: "How a session shows a deployment's ports.",
     section,
   },
+] as const satisfies readonly AnyOption[];
+
+export const SESSION_OPTIONS = [
+  ...CONDUIT_OPTIONS,
   {
     key: "ghBin",
     kind: "string",
