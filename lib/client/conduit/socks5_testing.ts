@@ -172,8 +172,13 @@ export async function connected(
   port: number,
 ): Promise<{ client: RawClient; reply: number } & Disposable> {
   const client = await RawClient.open(proxy.port);
-  await client.send([...HELLO, ...request(host, port)]);
-  await client.take(2);
-  const [, reply] = await client.take(10);
-  return { client, reply, [Symbol.dispose]: () => client.stream.reset() };
+  try {
+    await client.send([...HELLO, ...request(host, port)]);
+    await client.take(2);
+    const [, reply] = await client.take(10);
+    return { client, reply, [Symbol.dispose]: () => client.stream.reset() };
+  } catch (error) {
+    client.stream.reset();
+    throw error;
+  }
 }
