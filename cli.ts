@@ -5,6 +5,7 @@ import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
 import * as options from "./lib/commands/options.ts";
 import { DOCTOR_OPTIONS } from "./lib/commands/doctor_options.ts";
+import { PORT_FORWARD_OPTIONS } from "./lib/commands/forward_options.ts";
 import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/login_options.ts";
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
@@ -121,6 +122,25 @@ export const COMMANDS: readonly Command[] = [
     passThroughAfter: 1,
     examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh"],
     run: () => import("./lib/commands/exec.ts"),
+  }),
+  command({
+    name: "port-forward",
+    usage: "[OPTIONS] NAME [[[ADDRESS:]LOCAL:]REMOTE[/udp]...]",
+    summary: "Make ports of a deployment answer on this machine, until interrupted.",
+    description:
+      "REMOTE is a port inside the deployment's first running instance, published or not. LOCAL is the same " +
+      "where it is left out, and a free port where it is empty. Without ports it is every one that the " +
+      "deployment declares, with a free local port where the same number is taken. Each connection is " +
+      "dialled by itself: a deployment may be replaced meanwhile.",
+    options: PORT_FORWARD_OPTIONS,
+    positionals: { min: 1, max: Infinity, names: "NAME" },
+    examples: [
+      "svc port-forward web 8080:80",
+      "svc port-forward db :5432",
+      "svc port-forward --address 0.0.0.0 dns 5353:53/udp",
+      "svc port-forward web",
+    ],
+    run: () => import("./lib/commands/port_forward.ts"),
   }),
   command({
     name: "stop",

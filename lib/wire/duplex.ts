@@ -13,8 +13,11 @@ export interface Duplex {
   closeWrite(): Promise<void>;
   /** Ends both directions at once: what is under way is lost. Idempotent. */
   reset(): void;
-  /** Where the stream can tell by itself: resolves when nothing is sent in either direction any more. */
-  readonly closed?: Promise<void>;
+  /**
+   * Where the stream can tell by itself: resolves when nothing is sent in either direction any more, with
+   * what broke it if it knows, undefined in good order.
+   */
+  readonly closed?: Promise<unknown>;
 }
 
 /** The bytes to read; cancelling resets the stream. */

@@ -38,8 +38,10 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
   // Nobody reads a stream that has ended, and nobody may have anything to write to it: it tells itself.
   const watch = async ({ closed }: Duplex, readToEnd: Promise<void>) => {
     if (!closed) return;
-    await Promise.all([closed, readToEnd]);
-    if (!over) reset();
+    const [why] = await Promise.all([closed, readToEnd]);
+    if (over) return;
+    fail(why);
+    reset();
   };
   void watch(a, there);
   void watch(b, back);
@@ -47,5 +49,5 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
   over = true;
   // What ended in both directions is let go of.
   reset();
-  if (failure) throw failure.error;
+  if (failure?.error !== undefined) throw failure.error;
 }

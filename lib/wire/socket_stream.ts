@@ -82,7 +82,7 @@ export class SocketStream implements Duplex {
   #farewell: SvcError | undefined;
   #heard = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
-  readonly #closed = Promise.withResolvers<void>();
+  readonly #closed = Promise.withResolvers<unknown>();
 
   constructor({ lost, beatMs = 30_000 }: SocketStreamOptions) {
     this.#lost = lost;
@@ -90,7 +90,7 @@ export class SocketStream implements Duplex {
   }
 
   /** Resolves when nothing is sent any more; what was received can still be read. */
-  get closed(): Promise<void> {
+  get closed(): Promise<unknown> {
     return this.#closed.promise;
   }
 
@@ -170,8 +170,8 @@ export class SocketStream implements Duplex {
 
   /** For the owner: the socket has closed. */
   lost({ code, reason }: { code: number; reason: string }): void {
-    const why = code === 1000 ? "it has ended" : reason || "the connection was lost";
-    this.#break(this.#lost(why));
+    if (code === 1000 && this.#remoteEnd) return this.#over();
+    this.#break(this.#lost(reason || "the connection was lost"));
   }
 
   async read(): Promise<Uint8Array | undefined> {
@@ -259,6 +259,12 @@ export class SocketStream implements Duplex {
       if (!this.#localEnd) this.#socket!.send(new Uint8Array(0));
       this.#socket!.close(1000);
     }
+    this.#over();
+  }
+
+  /** In good order, though nothing more can be written. */
+  #over(): void {
+    this.#closed.resolve(undefined);
     this.#break(this.#lost("it has ended"));
   }
 
@@ -296,6 +302,6 @@ export class SocketStream implements Duplex {
 
   #finish(): void {
     clearInterval(this.#timer);
-    this.#closed.resolve();
+    this.#closed.resolve(this.#failure?.error);
   }
 }

@@ -1,13 +1,10 @@
 /** Connections into an instance's network. */
 import { createSocket } from "node:dgram";
 import { SvcError } from "../../../lib/base/errors.ts";
+import { DatagramQueue } from "../../../lib/wire/datagram_queue.ts";
 import { connDuplex, type Duplex } from "../../../lib/wire/duplex.ts";
 
 const CONNECT_MS = 10_000;
-
-/** Datagrams that wait for a reader at most, and their bytes: further ones are dropped, as UDP does. */
-const MAX_WAITING = 256;
-const MAX_WAITING_BYTES = 1 << 20;
 
 function refusal(address: string, port: number, cause: unknown): SvcError {
   return new SvcError(
@@ -37,38 +34,20 @@ export async function dialTcp(
 /** Nobody learns from UDP whether anything listens: a datagram that is refused is one that is lost. */
 export function dialUdp(address: string, port: number): Promise<Duplex> {
   const socket = createSocket("udp4");
-  const waiting: Uint8Array[] = [];
-  let bytes = 0;
+  const received = new DatagramQueue();
   let open = true;
-  let arrival = Promise.withResolvers<void>();
   const reset = () => {
     if (open) socket.close();
     open = false;
-    arrival.resolve();
+    received.close();
   };
-  socket.on("message", (message) => {
-    if (waiting.length >= MAX_WAITING || bytes + message.length > MAX_WAITING_BYTES) return;
-    waiting.push(message);
-    bytes += message.length;
-    arrival.resolve();
-  });
+  socket.on("message", (datagram) => received.push(datagram));
   const stream: Duplex = {
-    async read() {
-      while (open) {
-        const datagram = waiting.shift();
-        if (datagram) {
-          bytes -= datagram.length;
-          return datagram;
-        }
-        arrival = Promise.withResolvers();
-        await arrival.promise;
-      }
-      return undefined;
-    },
+    read: () => received.take(),
     write: (datagram) =>
-      new Promise<void>((resolve) => {
-        if (!open) return resolve();
-        socket.send(datagram, () => resolve());
+      new Promise((resolve) => {
+        if (open) socket.send(datagram, () => resolve());
+        else resolve();
       }),
     closeWrite: () => Promise.resolve(),
     reset,

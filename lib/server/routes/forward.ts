@@ -3,6 +3,7 @@ import { asSvcError, SvcError } from "../../base/errors.ts";
 import { decodeForwardQuery, type ForwardQuery } from "../../api/forward.ts";
 import { datagrams } from "../../wire/datagrams.ts";
 import type { Duplex } from "../../wire/duplex.ts";
+import { Idle } from "../../wire/idle.ts";
 import { relay } from "../../wire/relay.ts";
 import { SocketStream } from "../../wire/socket_stream.ts";
 import type { ManagementDeps } from "../deps.ts";
@@ -13,32 +14,6 @@ import { API_PREFIX } from "./health.ts";
 const PARAMETERS = ["port", "protocol"];
 
 const IDLE_MS = 120_000;
-
-/** Calls `act` once nothing was touched for `ms`. */
-class Idle implements Disposable {
-  #last = performance.now();
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(private readonly ms: number, private readonly act: () => void) {
-    this.#wait(ms);
-  }
-
-  #wait(ms: number): void {
-    this.#timer = setTimeout(() => {
-      const left = this.#last + this.ms - performance.now();
-      if (left > 0) this.#wait(Math.ceil(left));
-      else this.act();
-    }, ms);
-  }
-
-  touch(): void {
-    this.#last = performance.now();
-  }
-
-  [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
-  }
-}
 
 /** What the client is told of a failure: its own stream's is one already, all others are the instance's. */
 function failureOf(error: unknown, name: string, { port }: ForwardQuery): SvcError {

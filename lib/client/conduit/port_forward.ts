@@ -1,0 +1,217 @@
+/** Local ports in front of a deployment's: each connection to one is dialled by itself. */
+import { createSocket } from "node:dgram";
+import { createServer, type Server, type Socket } from "node:net";
+import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
+import { DatagramQueue } from "../../wire/datagram_queue.ts";
+import type { Duplex } from "../../wire/duplex.ts";
+import { Idle } from "../../wire/idle.ts";
+import { relay } from "../../wire/relay.ts";
+import { socketDuplex } from "../../wire/socket_duplex.ts";
+import type { Services } from "./services.ts";
+
+/** Milliseconds without a datagram after which a flow ends; the server has the same. */
+const IDLE_MS = 120_000;
+/** Peers of one UDP port at the same time; a further one takes the place of the one longest silent. */
+const MAX_FLOWS = 512;
+
+export interface PortForwardOptions {
+  services: Services;
+  /** The deployment. */
+  name: string;
+  /** Port inside its instance. */
+  port: number;
+  protocol: "tcp" | "udp";
+  /** Local address to listen on. */
+  address: string;
+  /** Local port; 0: a free one. */
+  local: number;
+  /** Told why a connection was not made, or broke; the others go on. */
+  onError: (error: SvcError) => void;
+  /** Of UDP flows. */
+  idleMs?: number;
+}
+
+export interface PortForward extends AsyncDisposable {
+  /** The port that is listened on. */
+  readonly local: number;
+}
+
+const LISTEN_REASONS: Record<string, string> = {
+  EADDRINUSE: "the port is taken",
+  EACCES: "this user may not listen there",
+  EADDRNOTAVAIL: "this machine does not have the address",
+  EINVAL: "this machine does not have the address",
+  ENOTFOUND: "there is no such address",
+};
+
+export const shownAddress = (address: string, port: number) =>
+  `${address.includes(":") ? `[${address}]` : address}:${port}`;
+
+function cannotListen({ address, local, port }: PortForwardOptions, cause: unknown): SvcError {
+  const why = LISTEN_REASONS[systemCode(cause) ?? ""] ?? asSvcError(cause).message;
+  return new SvcError(
+    systemCode(cause) === "EADDRINUSE" ? "port_in_use" : "argument_invalid",
+    `Cannot listen on ${shownAddress(address, local)}: ${why}`,
+    {
+      cause,
+      help: `choose another local port, such as ${
+        local + 10000
+      }:${port}, or any free one: :${port}`,
+    },
+  );
+}
+
+/** What broke on this side: whoever connected knows it already. */
+class Gone extends Error {}
+
+const gone = (cause: unknown): never => {
+  throw new Gone("the local side went away", { cause });
+};
+
+/** The connections of one local port, and what ends all of them. */
+class Connections {
+  readonly #options: PortForwardOptions;
+  readonly #ending = new AbortController();
+  readonly #running = new Set<Promise<void>>();
+
+  constructor(options: PortForwardOptions) {
+    this.#options = options;
+  }
+
+  /** Joins what came in to the deployment's port, until both have ended. */
+  add(local: Duplex, onBytes?: () => void): Promise<void> {
+    const running = this.#join(local, onBytes).finally(() => this.#running.delete(running));
+    this.#running.add(running);
+    return running;
+  }
+
+  async #join(local: Duplex, onBytes?: () => void): Promise<void> {
+    const { services, name, port, protocol, onError } = this.#options;
+    const left = new AbortController();
+    void local.closed?.then(() => left.abort());
+    const signal = AbortSignal.any([this.#ending.signal, left.signal]);
+    const end = () => local.reset();
+    let dialled = false;
+    this.#ending.signal.addEventListener("abort", end, { once: true });
+    try {
+      const remote = await services.dial(name, port, protocol, signal);
+      dialled = true;
+      const mine: Duplex = {
+        read: () => local.read().catch(gone),
+        write: (bytes) => local.write(bytes).catch(gone),
+        closeWrite: () => local.closeWrite(),
+        reset: () => local.reset(),
+        closed: local.closed?.then(() => new Gone()),
+      };
+      await relay(mine, remote, onBytes);
+    } catch (error) {
+      const nobody = dialled ? error instanceof Gone : signal.aborted;
+      if (!nobody && !this.#ending.signal.aborted) onError(asSvcError(error));
+    } finally {
+      this.#ending.signal.removeEventListener("abort", end);
+      local.reset();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#ending.abort();
+    await Promise.all(this.#running);
+  }
+}
+
+function listenTcp(options: PortForwardOptions, onSocket: (socket: Socket) => void) {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, onSocket);
+  return new Promise<Server>((resolve, reject) => {
+    server.once("error", (error) => reject(cannotListen(options, error)));
+    server.listen({ host: options.address, port: options.local }, () => {
+      server.removeAllListeners("error");
+      // No descriptor is left for one connection: the next may find one.
+      server.on("error", (error) => options.onError(asSvcError(error, "Cannot take a connection")));
+      resolve(server);
+    });
+  });
+}
+
+async function forwardTcp(options: PortForwardOptions): Promise<PortForward> {
+  const connections = new Connections(options);
+  const server = await listenTcp(options, (socket) => void connections.add(socketDuplex(socket)));
+  return {
+    local: (server.address() as { port: number }).port,
+    async [Symbol.asyncDispose]() {
+      server.close();
+      await connections[Symbol.asyncDispose]();
+    },
+  };
+}
+
+interface Flow {
+  received: DatagramQueue;
+  idle: Idle;
+}
+
+function bindUdp(options: PortForwardOptions) {
+  const socket = createSocket(options.address.includes(":") ? "udp6" : "udp4");
+  return new Promise<typeof socket>((resolve, reject) => {
+    socket.once("error", (error) => {
+      socket.close();
+      reject(cannotListen(options, error));
+    });
+    socket.bind({ address: options.address, port: options.local }, () => {
+      socket.removeAllListeners("error");
+      socket.on("error", () => {/* a datagram was lost */});
+      resolve(socket);
+    });
+  });
+}
+
+async function forwardUdp(options: PortForwardOptions): Promise<PortForward> {
+  const connections = new Connections(options);
+  const socket = await bindUdp(options);
+  /** By the peer's address, the one longest silent first. */
+  const flows = new Map<string, Flow>();
+  const open = (key: string, address: string, port: number): Flow => {
+    const received = new DatagramQueue();
+    const idle = new Idle(options.idleMs ?? IDLE_MS, () => received.close());
+    const flow = { received, idle };
+    const local: Duplex = {
+      read: () => received.take(),
+      write: (datagram) =>
+        new Promise((resolve) => socket.send(datagram, port, address, () => resolve())),
+      closeWrite: () => Promise.resolve(),
+      reset: () => received.close(),
+      closed: received.closed,
+    };
+    void connections.add(local, () => idle.touch()).finally(() => {
+      idle[Symbol.dispose]();
+      if (flows.get(key) === flow) flows.delete(key);
+    });
+    return flow;
+  };
+  socket.on("message", (datagram, { address, port }) => {
+    const key = `${address} ${port}`;
+    const flow = flows.get(key) ?? open(key, address, port);
+    flows.delete(key);
+    flows.set(key, flow);
+    flow.received.push(datagram);
+    if (flows.size <= MAX_FLOWS) return;
+    const [oldest, { received }] = flows.entries().next().value!;
+    flows.delete(oldest);
+    received.close();
+  });
+  return {
+    local: socket.address().port,
+    async [Symbol.asyncDispose]() {
+      await connections[Symbol.asyncDispose]();
+      socket.close();
+    },
+  };
+}
+
+/**
+ * Listens until it is disposed of, which ends its connections too. Throws where it cannot listen:
+ * `port_in_use`, `argument_invalid`. A deployment that is replaced meanwhile is dialled anew by the next
+ * connection.
+ */
+export function forwardPort(options: PortForwardOptions): Promise<PortForward> {
+  return options.protocol === "udp" ? forwardUdp(options) : forwardTcp(options);
+}
