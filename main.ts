@@ -311,7 +311,7 @@ async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWor
 export async function main(): Promise<void> {
   const env = Deno.env.toObject();
   const signals = new Signals();
-  const io = systemIo(signals.first);
+  const io = systemIo(signals.first, signals.second);
   const code = await runCli(Deno.args, {
     env,
     io,

@@ -22,6 +22,8 @@ export interface Io {
   readonly stderr: Output;
   /** Aborts on SIGINT and SIGTERM; its reason is made by {@linkcode interruption}. */
   readonly signal: AbortSignal;
+  /** Aborts with the second such signal: who asks twice wants to leave at once. */
+  readonly hurry?: AbortSignal;
 }
 
 /** The reader of standard output went away: nothing is left to say. */
@@ -73,8 +75,8 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
   };
 }
 
-/** The process's own streams. `signal` is aborted by whoever owns the signal handlers. */
-export function systemIo(signal: AbortSignal): Io {
+/** The process's own streams. `signal` and `hurry` are aborted by whoever owns the signal handlers. */
+export function systemIo(signal: AbortSignal, hurry?: AbortSignal): Io {
   return {
     stdin: {
       get readable() {
@@ -87,5 +89,6 @@ export function systemIo(signal: AbortSignal): Io {
     stdout: output(Deno.stdout, true),
     stderr: output(Deno.stderr, false),
     signal,
+    hurry,
   };
 }
