@@ -57,7 +57,9 @@ Deno.test({
     );
     assert.ok(!files.some(({ path }) => path.startsWith("opt") || path.startsWith("dev/")));
     assert.ok((await Deno.stat(`${fixture.folder}/hooked`)).isFile);
-    const again = await build(fixture.builder, FILES, { allow: ["device"] });
+    const again = await build(fixture.builder, FILES, {
+      allow: ["device=vendor.example/device=one"],
+    });
     assert.equal(again.result.ran, 0);
     await fixture.assertClean();
     closeIdleWorkers();

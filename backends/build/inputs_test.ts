@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import type { AgentSource, Entitlement, SecretSource } from "../../lib/build/inputs.ts";
+import type { Entitlement } from "../../lib/api/build_entitlements.ts";
+import type { AgentSource, SecretSource } from "../../lib/build/inputs.ts";
 import { writeTar } from "../../lib/oci/tar_write.ts";
 import { layerEntries } from "../../test/contract/builder.ts";
 import { build, type MemoryImages } from "../../test/contract/builder_fixture.ts";

@@ -2,13 +2,14 @@
 import type { BuildEvent, BuildResult } from "../api/build.ts";
 import type { AttestSpec } from "../api/build_attest.ts";
 import type { CacheFromSpec, CacheToSpec } from "../api/build_cache_spec.ts";
+import type { Entitlement } from "../api/build_entitlements.ts";
 import type { OutputSpec } from "../api/build_output.ts";
 import type { Login } from "../oci/resolver.ts";
 import type { BuildCache } from "./cache/cache.ts";
 import type { Spool } from "./export/spool.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
 import type { RemoteContext } from "./context/remote.ts";
-import type { AgentSource, Entitlement, NamedContext, SecretSource } from "./inputs.ts";
+import type { AgentSource, NamedContext, SecretSource } from "./inputs.ts";
 
 export interface BuildRequest extends BuildDelivery {
   /** Image names to publish under; may be empty (build only). */

@@ -1,7 +1,7 @@
 /** What `RUN --device` asks for, found in the host's CDI files and permitted or not. */
+import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { SvcError } from "../base/errors.ts";
 import { CDI_FOLDERS, type CdiDevice, matchDevices, readDevices } from "../runtime/cdi.ts";
-import type { Entitlement } from "./inputs.ts";
 import type { RunVertex, Vertex } from "./plan/graph.ts";
 
 /** The devices of a step; what is missing and not required is left out. Throws `unsupported`. */
@@ -25,21 +25,36 @@ export async function devicesOf(
   return [...found];
 }
 
+/** Names of the devices that these allow. */
+function granted(texts: readonly Entitlement[], devices: readonly CdiDevice[]): Set<string> {
+  const names = texts.map(parseEntitlement).filter(({ right }) => right === "device").flatMap(
+    ({ device }) => device === undefined ? devices : matchDevices(devices, device),
+  );
+  return new Set(names.map(({ name }) => name));
+}
+
 /** Refuses before anything has run what no step may have. Throws `denied` or `unsupported`. */
 export async function requireDevices(
   vertices: readonly Vertex[],
-  { file, allow, folders }: {
+  { file, asked, permitted, folders = CDI_FOLDERS }: {
     file: string;
-    allow: readonly Entitlement[];
+    /** By the caller, and by the server. */
+    asked: readonly Entitlement[];
+    permitted: readonly Entitlement[];
     folders?: readonly string[];
   },
 ): Promise<void> {
-  for (const vertex of vertices) {
-    if (vertex.kind !== "run") continue;
-    const denied = (await devicesOf(vertex, file, folders)).find(({ allowed }) => !allowed);
-    if (!denied || allow.includes("device")) continue;
+  const runs = vertices.filter((vertex) => vertex.kind === "run" && vertex.devices.length > 0);
+  if (runs.length === 0) return;
+  const { devices } = await readDevices(folders);
+  const both = granted(asked, devices).intersection(granted(permitted, devices));
+  for (const vertex of runs as RunVertex[]) {
+    const denied = (await devicesOf(vertex, file, folders))
+      .find(({ allowed, name }) => !allowed && !both.has(name));
+    if (!denied) continue;
     throw refusal(vertex, file, "denied", `the build is not allowed to use ${denied.name}`, {
-      help: "ask for it with --allow device, where the server permits it (SVC_BUILD_ENTITLEMENTS)",
+      help: `ask for it with --allow device=${denied.name} (or device, for any), ` +
+        "where the server permits it (SVC_BUILD_ENTITLEMENTS)",
     });
   }
 }

@@ -1,5 +1,6 @@
 /** The build engine: {@linkcode Builder} on this machine (DESIGN.md section 9). */
 import type { BuildResult } from "../api/build.ts";
+import type { Entitlement } from "../api/build_entitlements.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -13,7 +14,6 @@ import { KeptContexts } from "./context/kept_contexts.ts";
 import type { LazyReading } from "./context/lazy_mount.ts";
 import type { Executor } from "./executor.ts";
 import { Spool } from "./export/spool.ts";
-import type { Entitlement } from "./inputs.ts";
 import { OneBuild } from "./one_build.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
 import type { Engine, Unpack } from "./solve/engine_context.ts";

@@ -34,7 +34,3 @@ export type NamedContext =
   | { kind: "tar"; stream: ReadableStream<Uint8Array> }
   /** A folder that is there already, its .dockerignore applied. Opened where the build needs it. */
   | { kind: "tree"; open(signal: AbortSignal): Promise<OpenTree> };
-
-/** What a build may be allowed that could harm the host; nothing is by default. */
-export const ENTITLEMENTS = ["security.insecure", "device"] as const;
-export type Entitlement = typeof ENTITLEMENTS[number];

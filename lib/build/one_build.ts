@@ -1,5 +1,6 @@
 /** One build from its context to its result: planned, solved for each platform, delivered. */
 import type { BuildResult } from "../api/build.ts";
+import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { buildInfo } from "../base/build_info.ts";
 import { SvcError } from "../base/errors.ts";
 import { formatPlatform } from "../oci/platform.ts";
@@ -23,7 +24,6 @@ import {
 import { LayersAhead } from "./export/layers_ahead.ts";
 import type { Spool } from "./export/spool.ts";
 import { requireDevices } from "./devices.ts";
-import type { Entitlement } from "./inputs.ts";
 import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
@@ -133,7 +133,8 @@ export class OneBuild {
       await requireRunnable(vertices, dockerfile.file, machine);
       await requireDevices(vertices, {
         file: dockerfile.file,
-        allow: this.#allowed(),
+        asked: this.#allowed(),
+        permitted: this.#parts.entitlements ?? [],
         folders: engine.cdiFolders,
       });
     }
@@ -196,10 +197,11 @@ export class OneBuild {
     return plans;
   }
 
-  /** What was asked for and is permitted. */
+  /** What was asked for and is permitted; which devices, the host's files tell. */
   #allowed(): Entitlement[] {
     const { entitlements = [], request } = this.#parts;
-    return request.allow?.filter((name) => entitlements.includes(name)) ?? [];
+    const rights = new Set(entitlements.map((text) => parseEntitlement(text).right));
+    return request.allow?.filter((text) => rights.has(parseEntitlement(text).right)) ?? [];
   }
 
   /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */

@@ -1,5 +1,6 @@
 /** `svc build`: the context lent or sent to the server, the server's events shown as they come. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
+import { parseEntitlement } from "../api/build_entitlements.ts";
 import { toProblem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { writeFileAtomic } from "../base/fs.ts";
@@ -59,7 +60,10 @@ function buildQuery(
   for (const spec of attestationsOf(values)) params.append("attest", formatAttest(spec));
   for (const text of values.annotations ?? []) params.append("annotation", text);
   for (const host of values.addHosts ?? []) params.append("addhost", host);
-  for (const right of values.allow ?? []) params.append("allow", right);
+  for (const right of values.allow ?? []) {
+    parseEntitlement(right);
+    params.append("allow", right);
+  }
   if (values.pull) params.set("pull", "true");
   if (values.network !== undefined) params.set("network", values.network);
   return params;

@@ -118,8 +118,8 @@ export async function readDevices(
 }
 
 /**
- * What a request means: "vendor/class=name" one device, "vendor/class=*" all of a kind, "vendor/class" the
- * first, another word those of that class.
+ * What a request means: "vendor/kind=name" one device, "vendor/kind=*" all of a kind, "vendor/kind" the
+ * first; a class, alone or in place of the name, those that say they are of it.
  */
 export function matchDevices(devices: readonly CdiDevice[], request: string): CdiDevice[] {
   if (!request.includes("/")) return devices.filter(({ className }) => className === request);
@@ -127,7 +127,8 @@ export function matchDevices(devices: readonly CdiDevice[], request: string): Cd
     return devices.filter(({ kind }) => kind === request.slice(0, -"=*".length));
   }
   const found = devices.find(({ name, kind }) => name === request || kind === request);
-  return found ? [found] : [];
+  if (found) return [found];
+  return devices.filter(({ kind, className }) => `${kind}=${className}` === request);
 }
 
 /** Throws `unsupported` where a device asks for what steps cannot have, or is not on this machine. */

@@ -62,6 +62,7 @@ Deno.test("CDI: devices are found by name, kind, star and class", async () => {
     assert.deepEqual(found("vendor.example/device"), [two]);
     assert.deepEqual(found("vendor.example/device=*"), [two, one]);
     assert.deepEqual(found("fast"), ["other.example/device=3", one]);
+    assert.deepEqual(found("vendor.example/device=fast"), [one]);
     for (const missing of ["vendor.example/device=four", "nobody.example/device", "slow"]) {
       assert.deepEqual(found(missing), []);
     }

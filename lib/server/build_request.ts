@@ -1,10 +1,11 @@
 /** What a build's query asks for; the context and what a session brings are added by the route. */
 import { parseAttest } from "../api/build_attest.ts";
 import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
+import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildRequest } from "../build/builder.ts";
-import { ENTITLEMENTS, type NamedContext } from "../build/inputs.ts";
+import type { NamedContext } from "../build/inputs.ts";
 import { Query } from "./query.ts";
 
 export const BUILD_PARAMETERS = [
@@ -59,7 +60,8 @@ function word<T extends string>(parameter: string, text: string, known: readonly
 export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
   const query = new Query(url, BUILD_PARAMETERS);
   const addHosts = query.all("addhost");
-  const allow = query.all("allow").map((text) => word("allow", text, ENTITLEMENTS));
+  const allow = query.all("allow") as Entitlement[];
+  allow.forEach(parseEntitlement);
   const network = query.text("network");
   const outputs = query.all("output").map(parseOutput);
   const annotations = query.all("annotation");

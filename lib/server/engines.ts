@@ -4,6 +4,7 @@
  */
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
+import type { Entitlement } from "../api/build_entitlements.ts";
 import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
 import type { BuildWorker } from "../build/worker.ts";
@@ -48,9 +49,8 @@ export async function openBuilder(
     worker: () => Promise<BuildWorker>;
   },
 ): Promise<Builder> {
-  const [{ createBuilder }, { ENTITLEMENTS }, { unpackImage }] = await Promise.all([
+  const [{ createBuilder }, { unpackImage }] = await Promise.all([
     import("../build/engine.ts"),
-    import("../build/inputs.ts"),
     import("../snapshot/unpack.ts"),
   ]);
   const { executor, snapshotter: own, through, shelves, imageStore } = await worker();
@@ -72,7 +72,7 @@ export async function openBuilder(
     lazyReading: lazyReading(config.lazy9p),
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
-    entitlements: ENTITLEMENTS.filter((name) => config.buildEntitlements?.includes(name)),
+    entitlements: config.buildEntitlements as Entitlement[] | undefined,
     unpack: (image, options) =>
       unpackImage(shared, image, { ...options, maxBytes: maxUnpackedBytes }),
   });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
-import type { Entitlement } from "../../lib/build/inputs.ts";
+import type { Entitlement } from "../../lib/api/build_entitlements.ts";
 import type { ImageStore } from "../../lib/build/worker.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { createSnapshotter } from "../../lib/snapshot/create.ts";

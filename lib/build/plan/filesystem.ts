@@ -11,7 +11,7 @@ import type {
 import { gitTree } from "../context/git_tree.ts";
 import { parseGitUrl } from "../context/git_url.ts";
 import { fileNameOf, httpTree, isHttpUrl } from "../context/http_tree.ts";
-import { type Entitlement, ENTITLEMENTS } from "../inputs.ts";
+import { type Entitlement, parseEntitlement } from "../../api/build_entitlements.ts";
 import { heredocText } from "../parse/ast.ts";
 import { expandHeredoc } from "../parse/expand.ts";
 import { resolveMount } from "../parse/mounts.ts";
@@ -277,22 +277,25 @@ function needsOf(
   { allow, file }: FilesystemTools,
 ): Entitlement[] {
   const { line, security } = instruction;
-  const needs = ENTITLEMENTS.filter((name) => name === `security.${security}`);
-  const missing = needs.find((name) => !allow.includes(name));
-  if (missing) {
-    throw atLine(
-      file,
-      line,
-      `RUN --security=${security}: the build is not allowed ${missing}; ask for it with ` +
-        `--allow ${missing}, where the server permits it`,
-      "denied",
-    );
-  }
-  return needs;
+  if (security !== "insecure") return [];
+  const needed = "security.insecure";
+  if (allow.includes(needed)) return [needed];
+  throw atLine(
+    file,
+    line,
+    `RUN --security=${security}: the build is not allowed ${needed}; ask for it with ` +
+      `--allow ${needed}, where the server permits it`,
+    "denied",
+  );
 }
 
-/** `--device=NAME[,required]`. */
-function devicesOf({ line, devices }: RunInstruction, file: string): RunVertex["devices"] {
+/** `--device=NAME[,required]`; names that the caller allowed others for are those. */
+function devicesOf(
+  { line, devices }: RunInstruction,
+  { allow, file }: FilesystemTools,
+): RunVertex["devices"] {
+  const aliases = new Map(allow.map(parseEntitlement).map(({ alias, device }) => [alias, device]));
+  const meant = (name: string) => aliases.get(name) ?? name;
   return devices.map((text) => {
     const device = { name: "", required: false };
     for (const field of text.split(",")) {
@@ -302,7 +305,7 @@ function devicesOf({ line, devices }: RunInstruction, file: string): RunVertex["
       } else if (device.name === "" && key !== "required") device.name = value ?? field;
       else throw atLine(file, line, `RUN --device=${text}: ${JSON.stringify(field)} is not known`);
     }
-    if (device.name !== "") return device;
+    if (device.name !== "") return { ...device, name: meant(device.name) };
     throw atLine(file, line, `RUN --device=${text}: the device has no name`);
   });
 }
@@ -330,7 +333,7 @@ export async function planRun(
     user: state.config.User ?? "",
     network: instruction.network === "default" ? tools.network : instruction.network,
     needs,
-    devices: devicesOf(instruction, tools.file),
+    devices: devicesOf(instruction, tools),
     hosts: tools.hosts,
     mounts: await planMounts(state, instruction, tools),
     platform: state.platform,

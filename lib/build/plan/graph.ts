@@ -4,7 +4,8 @@
  */
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ContainerConfig, HistoryEntry, Platform } from "../../oci/types.ts";
-import type { Entitlement, OpenTree } from "../inputs.ts";
+import type { Entitlement } from "../../api/build_entitlements.ts";
+import type { OpenTree } from "../inputs.ts";
 
 /** A file system: a vertex's result, the build context, or nothing at all (`FROM scratch`). */
 export type Source = Vertex | "context" | "scratch";

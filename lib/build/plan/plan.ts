@@ -8,7 +8,7 @@ import { formatPlatform, hostPlatform, parsePlatform } from "../../oci/platform.
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { Platform } from "../../oci/types.ts";
 import type { Dockerfile, Instruction, Stage } from "../parse/ast.ts";
-import type { Entitlement } from "../inputs.ts";
+import type { Entitlement } from "../../api/build_entitlements.ts";
 import { parseDockerfile } from "../parse/parse.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
 import {

@@ -186,11 +186,13 @@ export const INPUT_OPTIONS = [
     key: "allow",
     kind: "list",
     flag: "allow",
-    choices: ["security.insecure", "device"],
+    verbatim: true,
     placeholder: "RIGHT",
     help:
-      "Let the Dockerfile use RUN --security=insecure, or RUN --device with devices that are not " +
-      "free for every build; SVC_BUILD_ENTITLEMENTS has to permit it.",
+      "Let the Dockerfile use RUN --security=insecure (security.insecure), or RUN --device with devices " +
+      "that are not free for every build: device any, device=NAME those of that name, " +
+      "device=NAME,alias=OTHER those for what the Dockerfile calls OTHER. SVC_BUILD_ENTITLEMENTS has to " +
+      "permit it.",
     section: "Inputs",
   },
   {

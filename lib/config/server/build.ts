@@ -75,13 +75,20 @@ export const BUILD = [
     key: "buildEntitlements",
     kind: "list",
     env: ["SVC_BUILD_ENTITLEMENTS"],
-    choices: ["security.insecure", "device"],
+    placeholder: "RIGHTS",
     defaultText: "none",
     section,
     help:
       "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
       "all rights of the server, which is root on its host for whoever may build; device gives RUN " +
-      "--device any device that the host's CDI files describe.",
+      "--device any device that the host's CDI files describe, device=NAME those that RUN " +
+      "--device=NAME means: device=vendor.example/gpu=0, or =* for all of a kind.",
+    check: (value, source) => {
+      const wrong = value.find((text) => !/^(security\.insecure|device(=[^\s,]+)?)$/.test(text));
+      if (wrong === undefined) return value;
+      const known = "security.insecure, device or device=NAME";
+      throw invalid(source, `${JSON.stringify(wrong)} is not one of ${known}`);
+    },
   },
   {
     key: "buildWorker",

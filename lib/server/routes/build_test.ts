@@ -111,6 +111,7 @@ Deno.test("build: what is refused before the build begins has its own status", a
       "?buildarg=A",
       "?network=bridge",
       "?allow=everything",
+      "?allow=device=",
       "?buildcontext=a=/etc",
     ]
   ) {
