@@ -32,6 +32,11 @@ export interface SocketStreamOptions {
   lost: (why: string) => SvcError;
   /** A sign of life is sent this often; a side that gave none for four times as long is gone. 0: never. */
   beatMs?: number;
+  /**
+   * Every message is acknowledged as it is taken. For the side whose peer cannot switch Nagle's algorithm
+   * off: its second small message waits 40 ms for an answer to the first.
+   */
+  promptly?: boolean;
 }
 
 const encoder = new TextEncoder();
@@ -61,6 +66,8 @@ function toldError(told: unknown): SvcError | undefined {
 export class SocketStream implements Duplex {
   readonly #lost: SocketStreamOptions["lost"];
   readonly #beatMs: number;
+  /** Bytes taken that are worth an acknowledgement. */
+  readonly #quantum: number;
   #socket: WebSocket | undefined;
   #waiting: Uint8Array[] = [];
   /** Where the last of those that wait has room for more. */
@@ -84,9 +91,10 @@ export class SocketStream implements Duplex {
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #closed = Promise.withResolvers<unknown>();
 
-  constructor({ lost, beatMs = 30_000 }: SocketStreamOptions) {
+  constructor({ lost, beatMs = 30_000, promptly = false }: SocketStreamOptions) {
     this.#lost = lost;
     this.#beatMs = beatMs;
+    this.#quantum = promptly ? 1 : STREAM_WINDOW / 4;
   }
 
   /** Resolves when nothing is sent any more; what was received can still be read. */
@@ -180,7 +188,7 @@ export class SocketStream implements Duplex {
       if (chunk) {
         if (this.#waiting.length === 0) this.#gathering = undefined;
         this.#taken += chunk.length;
-        if (this.#taken >= STREAM_WINDOW / 4) this.#acknowledge();
+        if (this.#taken >= this.#quantum) this.#acknowledge();
         return chunk;
       }
       if (this.#remoteEnd) return undefined;

@@ -79,6 +79,7 @@ export function forwardRoutes(deps: ManagementDeps): Route[] {
     const stream = new SocketStream({
       lost: (why) => new SvcError("cancelled", `Cannot forward to ${name}: ${why}`),
       beatMs: deps.forward?.beatMs,
+      promptly: true,
     });
     const opened = Promise.withResolvers<void>();
     socket.binaryType = "arraybuffer";

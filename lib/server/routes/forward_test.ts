@@ -86,3 +86,22 @@ Deno.test("forward: what stands in the way of a dial is an ordinary problem", as
     await response.body?.cancel();
   }
 });
+
+Deno.test("forward: a client's small messages are acknowledged one by one, so that the next one may leave", async () => {
+  const { server, dialled } = await forwardServer();
+  await using _ = server;
+  const url = `${server.base}/.svc/v1/deployments/web/forward?port=80`;
+  const socket = new WebSocket(url.replace(/^http/, "ws"));
+  const messages: string[] = [];
+  socket.onmessage = ({ data }) => messages.push(data);
+  await new Promise((resolve) => socket.onopen = resolve);
+  for (const [i, word] of ["SELECT", " 1"].entries()) {
+    socket.send(bytes(word));
+    assert.equal(text(await dialled[0].read()), word);
+    await until(() => messages.length === i + 1);
+    assert.deepEqual(JSON.parse(messages[i]), { ack: word.length });
+  }
+  const closed = new Promise((resolve) => socket.onclose = resolve);
+  socket.close();
+  await closed;
+});
