@@ -8,6 +8,7 @@ import { DOCTOR_OPTIONS } from "./lib/commands/doctor_options.ts";
 import { PORT_FORWARD_OPTIONS } from "./lib/commands/forward_options.ts";
 import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/login_options.ts";
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
+import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
 
 const ONE_NAME = { min: 1, max: 1, names: "NAME" };
@@ -141,6 +142,23 @@ export const COMMANDS: readonly Command[] = [
       "svc port-forward web",
     ],
     run: () => import("./lib/commands/port_forward.ts"),
+  }),
+  command({
+    name: "socks5",
+    usage: "[OPTIONS]",
+    summary: "Run a local SOCKS5 proxy in front of every workload, until interrupted.",
+    description:
+      "Hosts that are services, by suffix, by rule or by their bare name, lead to the port of that number " +
+      "inside the deployment's first running instance; every other host is reached straight from this " +
+      "machine, with its own DNS. Set clients to remote names (socks5h). There is no password: who " +
+      "reaches the address reaches the workloads.",
+    options: SOCKS5_OPTIONS,
+    examples: [
+      "svc socks5",
+      "curl --proxy socks5h://127.0.0.1:1080 http://web.svc.internal:8080/",
+      "svc socks5 --listen 127.0.0.1:9050 --resolve '^(\\w+)\\.corp\\.example:(\\d+)$=\\1:\\2'",
+    ],
+    run: () => import("./lib/commands/socks5.ts"),
   }),
   command({
     name: "stop",
