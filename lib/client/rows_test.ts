@@ -54,6 +54,7 @@ const CONNECT = "lib/commands/connect_test.ts";
 const SESSION = "lib/commands/session_options_test.ts";
 const PLACE = "lib/commands/build/place_test.ts";
 const PROFILE = "lib/client/profile/profile_test.ts";
+const SOCKS5 = "lib/commands/socks5_test.ts";
 
 const FIELDS: Record<string, Effect> = {
   "context.server": [
@@ -121,6 +122,13 @@ const FIELDS: Record<string, Effect> = {
   "key-auth.scope": [LOGIN, "key-auth.scope and ttl"],
   "key-auth.ttl": [LOGIN, "key-auth.scope and ttl"],
   "conduit.mode": [SESSION, "SVC_CONDUIT, conduit.mode: flag"],
+  "conduit.socks5": [SOCKS5, "svc socks5, conduit.socks5:"],
+  "conduit.socks5.listen": [SOCKS5, "conduit.socks5.listen"],
+  "conduit.socks5.service-host-suffix": [SOCKS5, "conduit.socks5.service-host-suffix"],
+  "conduit.socks5.resolve": [SOCKS5, "conduit.socks5.resolve"],
+  "conduit.socks5.resolve[].pattern": [SOCKS5, "conduit.socks5.resolve"],
+  "conduit.socks5.resolve[].replace": [SOCKS5, "conduit.socks5.resolve"],
+  "conduit.socks5.bare-service-names": [SOCKS5, "conduit.socks5.bare-service-names"],
   "ssh-tunnel.addr": [SSH, "SSHTunnel rows: addr, user"],
   "ssh-tunnel.user": [SSH, "SSHTunnel rows: addr, user"],
   "ssh-tunnel.remote-addr": [SSH, "SSHTunnel rows: addr, user"],

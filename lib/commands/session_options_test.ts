@@ -51,7 +51,9 @@ Deno.test("SVC_VIA_SERVER: flag, variable, profile, default; shown by doctor and
 });
 
 Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; what nothing opens yet is said", async () => {
-  await using at = await fixture({ conduit: { mode: "socks5", socks5: { listen: ":1080" } } });
+  await using at = await fixture({
+    conduit: { mode: "socks5", socks5: { listen: ":1080" }, ingress: { mode: "emulate" } },
+  });
   const conduit = async (args: string[], env?: Record<string, string>) =>
     /^.*conduit: .*$/m.exec((await at.run(["doctor", ...args], env)).stdout)?.[0];
   assert.match(
@@ -64,12 +66,13 @@ Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; what not
   const all = (await at.run(["doctor"])).stdout;
   assert.match(
     all,
-    /^warning {2}profile: conduit\.socks5\.listen has no effect: conduits are not in this/m,
+    /^warning {2}profile: conduit\.ingress\.mode has no effect: conduits are not in this/m,
   );
   const merged = await at.run(["config", "view", "--merge", "--output", "json"], usual);
   assert.deepEqual(JSON.parse(merged.stdout).conduit, {
     mode: "port-forward",
     socks5: { listen: ":1080" },
+    ingress: { mode: "emulate" },
   });
   for (const command of ["doctor", "config"]) {
     const bad = await at.run([command, ...(command === "config" ? ["view"] : [])], {

@@ -89,7 +89,7 @@ async function running(
 
 const FREE = ["--listen", "127.0.0.1:0"];
 
-Deno.test("svc socks5: the address on standard output, workloads behind it, 0 when interrupted", async () => {
+Deno.test("svc socks5, conduit.socks5: the address on standard output, workloads behind it, 0 when interrupted", async () => {
   const { code, stdout, stderr, requests } = await running(FREE, {}, async ({ ask }) => {
     assert.equal(await ask("db.svc.internal", 5432), "db:5432");
     assert.equal(await ask("WEB", 80), "web:80");

@@ -322,7 +322,6 @@ export const CONTEXT_FIELDS: readonly Field[] = [
     title: "Conduit",
     fields: CONDUIT_FIELDS,
     defaultText: "port-forward mode",
-    absent: "conduits",
     help: "How a session shows a deployment's ports. Below `SVC_CONDUIT` and `--conduit`.",
   },
   {

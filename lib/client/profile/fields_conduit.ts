@@ -15,12 +15,15 @@ const RESOLVE_FIELDS: readonly Field[] = [
     name: "pattern",
     kind: "string",
     check: regExp,
-    help: "Regular expression that the `host:port` of a CONNECT is tested against.",
+    help:
+      "JavaScript regular expression that the `host:port` of a CONNECT is tested against; the host is " +
+      "in lower case, IPv6 in brackets. Anchor it with `^` and `$`.",
   },
   {
     name: "replace",
     kind: "string",
-    help: "Template of `service:port`; numbered backreferences as sed has them.",
+    help:
+      "Template of `service:port`, the whole result; `\\1` to `\\9` are the groups of the pattern.",
   },
 ];
 
@@ -58,7 +61,8 @@ const SOCKS5_FIELDS: readonly Field[] = [
     name: "bare-service-names",
     kind: "bool",
     defaultText: "enabled",
-    help: "A bare host name of a live service is routed inward.",
+    help:
+      "A bare host name of a live service is routed inward, where neither rule nor suffix did it.",
   },
 ];
 
@@ -153,6 +157,7 @@ export const CONDUIT_FIELDS: readonly Field[] = [
     kind: "string",
     defaultText: "port-forward",
     choices: ["port-forward", "socks5"],
+    absent: "conduits",
     help: "`port-forward` (each port by itself) or `socks5` (one local split-tunnel proxy).",
   },
   {
@@ -160,13 +165,14 @@ export const CONDUIT_FIELDS: readonly Field[] = [
     kind: "block",
     title: "Socks5",
     fields: SOCKS5_FIELDS,
-    help: "Consulted where mode is `socks5`.",
+    help: "Consulted where mode is `socks5`, and by `svc socks5`.",
   },
   {
     name: "ingress",
     kind: "block",
     title: "Ingress",
     fields: INGRESS_FIELDS,
+    absent: "conduits",
     together: pair("ca-file", "ca-key-file"),
     help: "Native or emulated ingress, and server certificates of one's own.",
   },
