@@ -1,11 +1,12 @@
 /**
  * Checks the layers of DESIGN.md section 2 on the real import graph (`deno info --json`): each place may
- * import only what its row names, a backend never a sibling, and only main.ts composes.
+ * import only what its row names, a backend never a sibling, and only main.ts composes. And what starts
+ * most often loads none of node's modules before it needs one.
  *
  * Exit code 1 lists each offending import.
  */
 import { dirname, join, relative } from "node:path";
-import { fileURLToPath as fromFileUrl } from "node:url";
+import { fileURLToPath as fromFileUrl, pathToFileURL as toFileUrl } from "node:url";
 
 const LOW = ["base"];
 const OCI = ["oci", "base"];
@@ -92,11 +93,36 @@ export function objection(fromPath: string, toPath: string): string | undefined 
     : "a backend never imports a sibling";
 }
 
-interface Graph {
+/** The first of node's modules costs as much time as all else of a start. */
+const WITHOUT_NODE = [
+  "main.ts",
+  ...["build", "completion", "deploy", "exec", "info", "logs", "power", "ps", "status", "version"]
+    .map((name) => `lib/commands/${name}.ts`),
+];
+
+export interface Graph {
   modules: {
     specifier: string;
-    dependencies?: { code?: { specifier?: string }; type?: { specifier?: string } }[];
+    dependencies?: {
+      code?: { specifier?: string };
+      type?: { specifier?: string };
+      isDynamic?: boolean;
+    }[];
   }[];
+}
+
+/** Each of node's modules that `start` loads with itself, and the files by which it comes to that. */
+export function nodeLoads(graph: Graph, start: string): string[][] {
+  const byName = new Map(graph.modules.map((module) => [module.specifier, module]));
+  const ways = new Map([[start, [start]]]);
+  // The map grows while it is gone through.
+  for (const [name, way] of ways) {
+    for (const { code, isDynamic } of byName.get(name)?.dependencies ?? []) {
+      const next = code?.specifier;
+      if (next !== undefined && !isDynamic && !ways.has(next)) ways.set(next, [...way, next]);
+    }
+  }
+  return [...ways.values()].filter((way) => way.at(-1)!.startsWith("node:"));
 }
 
 async function sources(root: string, dir: string): Promise<string[]> {
@@ -150,6 +176,15 @@ if (import.meta.main) {
       edges++;
       const why = objection(from, to);
       if (why) wrong.add(`${from} imports ${to}: ${why}`);
+    }
+  }
+  for (const start of WITHOUT_NODE) {
+    if (!files.includes(start)) wrong.add(`${start} is named in WITHOUT_NODE, but is not there`);
+    for (const way of nodeLoads(graph, toFileUrl(join(root, start)).href)) {
+      wrong.add(
+        `${way.map((name) => local(name) ?? name).join(" imports ")}: ` +
+          "import it where it is used (await import), for it slows every start",
+      );
     }
   }
   for (const line of wrong) console.error(line);

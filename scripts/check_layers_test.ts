@@ -1,5 +1,5 @@
-import { equal, match, ok } from "node:assert/strict";
-import { objection } from "./check_layers.ts";
+import { deepEqual, equal, match, ok } from "node:assert/strict";
+import { type Graph, nodeLoads, objection } from "./check_layers.ts";
 
 Deno.test("layers: what each place may import", () => {
   equal(objection("lib/build/engine.ts", "lib/oci/types.ts"), undefined);
@@ -20,4 +20,24 @@ Deno.test("layers: what is refused, and why", () => {
   match(objection("backends/store/fs.ts", "lib/build/engine.ts")!, /backends\/store may import/);
   match(objection("lib/newcomer/x.ts", "lib/base/log.ts")!, /no row/);
   ok(objection("lib/base/log.ts", "main.ts"));
+});
+
+Deno.test("layers: what a start loads of node's, by whatever way", () => {
+  const module = (specifier: string, ...code: string[]) => ({
+    specifier,
+    dependencies: code.map((name) => ({ code: { specifier: name } })),
+  });
+  const graph: Graph = {
+    modules: [
+      module("start", "a", "b"),
+      module("a", "c"),
+      module("b", "a", "start"),
+      module("c", "node:path"),
+      { specifier: "lazy", dependencies: [{ code: { specifier: "c" }, isDynamic: true }] },
+      { specifier: "types", dependencies: [{ type: { specifier: "c" } }] },
+    ],
+  };
+  deepEqual(nodeLoads(graph, "start"), [["start", "a", "c", "node:path"]]);
+  deepEqual(nodeLoads(graph, "lazy"), []);
+  deepEqual(nodeLoads(graph, "types"), []);
 });
