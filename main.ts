@@ -8,12 +8,13 @@ import { runCli } from "./cli.ts";
 import { buildInfo } from "./lib/base/build_info.ts";
 import { exists, holdsEntries } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
-import { lazy } from "./lib/base/lazy.ts";
+import { type Lazy, lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Io } from "./lib/base/terminal.ts";
 import type { Logger } from "./lib/base/log.ts";
 import type { SelectedBackend } from "./backends/deploy/mod.ts";
 import type { ServerConfig } from "./lib/config/server_options.ts";
+import type { DeployBackend } from "./lib/deploy/backend.ts";
 import type { ImageSink, ImageSource } from "./lib/oci/image.ts";
 import type { ImageResolver } from "./lib/oci/resolver.ts";
 import type { Mirror } from "./lib/registry/mirror/mirror.ts";
@@ -127,6 +128,7 @@ async function runServer(
     { openBackend, openBuilder, openSnapshots, takeOver },
     { Lifecycle },
     { createOutside },
+    { ServerIngress },
     { managementRoutes },
     { DeploySessions },
     { startServer, stopServer },
@@ -146,6 +148,7 @@ async function runServer(
     import("./lib/server/engines.ts"),
     import("./lib/server/lifecycle.ts"),
     import("./lib/server/outside.ts"),
+    import("./lib/server/ingress/ingress.ts"),
     import("./lib/server/routes.ts"),
     import("./lib/server/sessions/sessions.ts"),
     import("./lib/server/run.ts"),
@@ -195,13 +198,17 @@ async function runServer(
   const parts = { config, host, snapshotter: snapshotter.get, images: images.get, log };
   const worker = lazy(() => buildWorker(parts));
   const builder = lazy(() => openBuilder({ ...parts, worker: worker.get }));
-  const backend = lazy(() => openBackend(selected, parts));
+  const ingress = new ServerIngress({ config, backend: () => backend.get(), log });
+  const backend: Lazy<DeployBackend> = lazy(async () =>
+    await ingress.over(await openBackend(selected, parts))
+  );
   cleanup.defer(closeIdleWorkers);
   for (const engine of [worker, builder, backend]) {
     cleanup.defer(async () =>
       await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]()
     );
   }
+  cleanup.use(ingress);
   const sessions = new DeploySessions({
     dataDir: dir,
     backend: backend.get,
@@ -212,6 +219,7 @@ async function runServer(
   const routes = [
     ...managementRoutes({
       lifecycle,
+      ingress,
       sessions,
       access: edge.access,
       internal: edge.internal,
@@ -240,6 +248,7 @@ async function runServer(
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
   await sessions.takeOver();
+  await ingress.open(config.ingressListen, lifecycle);
   lifecycle.serving();
   const bound = formatAddress({ ...address, port: listener.address.port });
   log.info(`listening on ${bound}${edge.tls ? " with TLS" : ""}`, {

@@ -1,4 +1,5 @@
 /** What the management API says of deployments (DESIGN.md section 6, "Lifecycle"). */
+import type { IngressEndpoint } from "./ingress.ts";
 import type { Problem } from "./problem.ts";
 
 export type DeploymentState =
@@ -43,6 +44,8 @@ export interface DeploymentStatus {
   /** Digest of the manifest that runs. */
   imageDigest?: string;
   ports: PublishedPort[];
+  /** Hosts and paths that lead here; absent: none. */
+  ingress?: IngressEndpoint[];
   instances: InstanceStatus[];
   createdAt: string;
   updatedAt: string;

@@ -15,7 +15,8 @@ export interface ServerInfo {
     /** Optional abilities, by the name of the member of `DeployBackend.caps`. */
     caps: string[];
   };
-  ingress: { enabled: boolean };
+  /** `listen`: the front door's address, where it is open. */
+  ingress: { enabled: boolean; domain?: string; enforceDomain?: boolean; listen?: string };
   limits: {
     /** Builds that run at the same time. */
     buildConcurrency: number;

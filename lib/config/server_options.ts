@@ -9,6 +9,7 @@ import { CONTAINERD } from "./server/containerd.ts";
 import { DEPLOY } from "./server/deploy.ts";
 import { GC } from "./server/gc.ts";
 import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
+import { INGRESS } from "./server/ingress.ts";
 import { REGISTRY } from "./server/registry.ts";
 
 const IN_BUILD = [
@@ -21,6 +22,7 @@ const IN_BUILD = [
   ...BUILD,
   ...DEPLOY,
   ...CONTAINERD,
+  ...INGRESS,
 ] as const;
 
 /** Every option, in the order of the reference page; those whose subsystem is absent come last. */

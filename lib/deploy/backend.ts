@@ -65,6 +65,8 @@ export interface DeployBackend extends AsyncDisposable {
   /** Missing: undefined. */
   status(name: string): Promise<DeploymentStatus | undefined>;
   list(): Promise<DeploymentStatus[]>;
+  /** What the deployments there are were last applied with, the oldest first. */
+  specs(): Promise<DeploySpec[]>;
   /** Stops gracefully, then removes. Missing: false. Named volumes stay. */
   delete(name: string, options?: { signal?: AbortSignal }): Promise<boolean>;
   /** Throws `not_found`. Idempotent: starting a running deployment does nothing. */

@@ -7,6 +7,7 @@ import type { DeployBackend } from "../deploy/backend.ts";
 import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Upkeep } from "../store/upkeep.ts";
+import type { ServerIngress } from "./ingress/ingress.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { DeploySessions } from "./sessions/sessions.ts";
 
@@ -35,6 +36,8 @@ export interface ManagementDeps {
     /** Constructed on first use; throws `not_in_build` or `prerequisite_missing` where it cannot be. */
     backend: () => Promise<DeployBackend>;
   };
+  /** Absent: nothing is routed, as in tests of other routes. */
+  ingress?: ServerIngress;
   /** Absent: there are none, as in tests of other routes. */
   sessions?: DeploySessions;
   /** Absent: the defaults of the route. */

@@ -95,6 +95,7 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
       code: "manifest_unknown",
     });
     assert.deepEqual(await backend().list(), []);
+    assert.deepEqual(await backend().specs(), []);
   });
 
   withName("apply creates, leaves alone, replaces; delete removes", "life", async (name) => {
@@ -103,6 +104,8 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
     assert.equal(created.deployment.state, "running");
     assert.deepEqual(created.deployment.instances.map((i) => i.id), ["life-0", "life-1"]);
     assert.match(created.deployment.imageDigest ?? "", /^sha256:/);
+    const known = await backend().specs();
+    assert.deepEqual(known.map((one) => [one.name, one.env]), [[name, { A: "1" }]]);
     const first = await pids(backend(), name);
     const again = await backend().apply(spec(name, { env: { A: "1" }, replicas: 2 }));
     assert.equal(again.action, "unchanged");

@@ -239,6 +239,14 @@ class BareBackend implements DeployBackend {
     return Promise.resolve(all.sort((a, b) => a.name < b.name ? -1 : 1));
   }
 
+  specs(): Promise<DeploySpec[]> {
+    const records = [...this.#deployments.values()].map(({ record }) => record);
+    // One that is being made for the first time has no image yet.
+    const made = records.filter(({ hash, deleting }) => hash !== "" && !deleting);
+    made.sort((a, b) => a.createdAt < b.createdAt ? -1 : 1);
+    return Promise.resolve(made.map(({ spec }) => spec));
+  }
+
   delete(name: string): Promise<boolean> {
     return this.#locks.run(name, async () => {
       const deployment = this.#deployments.get(name);

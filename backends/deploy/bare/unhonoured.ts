@@ -9,7 +9,9 @@ const FIELDS: Unhonoured = {
   docker: true,
   credentials: true,
   egress: true,
-  ingress: true,
+  "ingress.className": "it names a cluster's ingress controller; this server routes itself",
+  "ingress.annotations": "they are for a cluster's ingress controller; this server routes itself",
+  "ingress.tls": "this server serves plain HTTP; HTTPS is for a proxy or a tunnel in front of it",
   knative: true,
   agentForward: true,
   telemetry: true,
@@ -59,6 +61,9 @@ export function bareWarnings(spec: DeploySpec): string[] {
   }
   if (spec.ports.length > 0 && spec.replicas > 1) {
     warnings.push(`ports: published to the first of ${spec.replicas} replicas`);
+  }
+  if (spec.ingress && spec.ingress.enabled !== false && spec.replicas > 1) {
+    warnings.push(`ingress: requests go to the first of ${spec.replicas} replicas that runs`);
   }
   if (
     spec.ports.length > 0 && spec.networks.some(({ name }) => name === "host" || name === "none")

@@ -22,3 +22,14 @@ Deno.test("a plain spec has no warnings; what is not honoured is named", () => {
     "updateConfig.order: stop-first is not honoured by the bare backend",
   ]);
 });
+
+Deno.test("ingress is honoured, but for what is a cluster's and for TLS", () => {
+  assert.deepEqual(warnings({ ingress: { hosts: ["a.test"], port: 80 } }), []);
+  const more = { className: "nginx", annotations: { a: "b" }, tls: true };
+  assert.deepEqual(
+    warnings({ replicas: 2, ingress: { hosts: ["a.test"], port: 80, ...more } })
+      .map((line) => line.slice(0, line.indexOf(":"))),
+    ["ingress.className", "ingress.annotations", "ingress.tls", "ingress"],
+  );
+  assert.deepEqual(warnings({ ingress: { hosts: ["a.test"], tls: false } }), []);
+});

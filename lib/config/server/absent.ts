@@ -92,12 +92,9 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_KUBE_QPS", "int", "Cluster client requests a second.", { default: 50 }],
     ["SVC_KUBE_BURST", "int", "Cluster client burst.", { default: 100 }],
   ]],
-  ["Ingress", "ingress", [
-    ["SVC_INGRESS_DOMAIN", "string", "Base domain of derived hosts."],
+  ["Ingress", "the kubernetes backend", [
     ["SVC_INGRESS_CLASS", "string", "Default IngressClassName."],
     ["SVC_INGRESS_TLS_ISSUER", "string", "Default certificate issuer."],
-    ["SVC_INGRESS_ENFORCE_DOMAIN", "bool", "Reject hosts outside the domain.", off],
-    ["SVC_INGRESS_LISTEN", "string", "Address of the front door."],
     ["SVC_INGRESS_CONTROLLER", "string", "Ingress controller Service."],
   ]],
   ["Tunnels", "public tunnels", [

@@ -33,7 +33,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
           buildTags: [...tags],
           registry: deps.registryHost(),
           deploy: await deployInfo(),
-          ingress: { enabled: false },
+          ingress: deps.ingress?.info() ?? { enabled: false },
           limits: deps.limits,
           identity: { subject: identity.subject, scopes: [...identity.scopes] },
         } satisfies ServerInfo,

@@ -1,0 +1,38 @@
+/** SPEC "Ingress defaults", as far as it is not the cluster's. */
+import { parseAddress } from "../address.ts";
+import type { AnyOption } from "../load.ts";
+
+const section = "Ingress";
+
+export const INGRESS = [
+  {
+    key: "ingressDomain",
+    kind: "string",
+    env: ["SVC_INGRESS_DOMAIN"],
+    placeholder: "DOMAIN",
+    section,
+    help:
+      "Base domain: a workload that asks for ingress and names no host is NAME.DOMAIN. Unset: " +
+      "it must set a host or a domain of its own.",
+  },
+  {
+    key: "ingressEnforceDomain",
+    kind: "bool",
+    env: ["SVC_INGRESS_ENFORCE_DOMAIN"],
+    default: false,
+    section,
+    help: "Reject workloads with a host outside SVC_INGRESS_DOMAIN. Without a domain it changes " +
+      "nothing.",
+  },
+  {
+    key: "ingressListen",
+    kind: "string",
+    env: ["SVC_INGRESS_LISTEN"],
+    placeholder: "[HOST]:PORT",
+    section,
+    help: "Address of the server's own ingress front door, such as :8080, which serves the hosts " +
+      "and paths of workloads over plain HTTP. Unset: they are reachable through " +
+      "`svc ingress-tunnel` only. An address that cannot be bound is logged; the server starts.",
+    check: (value, source) => (parseAddress(value, source), value),
+  },
+] as const satisfies readonly AnyOption[];

@@ -1,0 +1,111 @@
+/** SVC_INGRESS_LISTEN: ingress over plain HTTP at an address of this machine. */
+import type { Logger } from "../../base/log.ts";
+import { sleep } from "../../base/sleep.ts";
+import { formatAddress, type ListenAddress } from "../../config/address.ts";
+import type { IngressProxy } from "../../ingress/proxy.ts";
+import { connDuplex } from "../../wire/duplex.ts";
+import { connectionLimit } from "../http/connection_limit.ts";
+
+export interface FrontDoorOptions {
+  address: ListenAddress;
+  proxy: IngressProxy;
+  log: Logger;
+  /** Connections open at once; default: half of what the other listener may have, each needs two. */
+  maxConnections?: number;
+}
+
+export interface FrontDoor extends Disposable {
+  /** Where it is bound. */
+  readonly address: ListenAddress;
+}
+
+/** A listener that cannot accept now tries again after this many milliseconds. */
+const PAUSE_MS = 100;
+/** Troubles are told of no more often than this. */
+const TELL_MS = 60_000;
+
+/** No host name: `::`, which takes IPv4 too; where the kernel has no IPv6, `0.0.0.0`. */
+function bind({ hostname, port }: ListenAddress): Deno.TcpListener {
+  if (hostname !== undefined) return Deno.listen({ hostname, port });
+  try {
+    return Deno.listen({ hostname: "::", port });
+  } catch (error) {
+    if (error instanceof Deno.errors.AddrInUse) throw error;
+    return Deno.listen({ hostname: "0.0.0.0", port });
+  }
+}
+
+const isLoopback = (address: string) => /^(::ffff:)?127\.|^::1$/.test(address);
+
+/** An IPv4 client of an IPv6 socket. */
+const plain = (address: string) => address.replace(/^::ffff:(?=\d+\.)/, "");
+
+/** Undefined where the address cannot be bound: told in the log, for the server has other work. */
+export async function openFrontDoor(options: FrontDoorOptions): Promise<FrontDoor | undefined> {
+  const { address, proxy, log } = options;
+  const most = options.maxConnections ?? Math.ceil(await connectionLimit() / 2);
+  let listener: Deno.TcpListener;
+  try {
+    listener = bind(address);
+  } catch (error) {
+    const at = formatAddress(address);
+    log.error("the ingress front door is not open", { address: at, error });
+    return undefined;
+  }
+  const { port } = listener.addr;
+  void accept(listener, { proxy, log, most });
+  const bound = { ...address, port };
+  log.info(`ingress is served on ${formatAddress(bound)}`);
+  return {
+    address: bound,
+    [Symbol.dispose]() {
+      try {
+        listener.close();
+      } catch {
+        // closed already
+      }
+    },
+  };
+}
+
+async function accept(
+  listener: Deno.TcpListener,
+  { proxy, log, most }: { proxy: IngressProxy; log: Logger; most: number },
+): Promise<void> {
+  let told = -Infinity;
+  const warn = (message: string, fields: Record<string, unknown>) => {
+    if (performance.now() - told < TELL_MS) return;
+    told = performance.now();
+    log.warn(message, fields);
+  };
+  for (;;) {
+    let conn: Deno.TcpConn;
+    try {
+      conn = await listener.accept();
+    } catch (error) {
+      if (error instanceof Deno.errors.BadResource) return;
+      warn("ingress takes no connections for a moment", { error });
+      await sleep(PAUSE_MS);
+      continue;
+    }
+    const stream = connDuplex(conn);
+    if (proxy.open >= most) {
+      warn("ingress connections are closed as they come: too many are open", { open: proxy.open });
+      stream.reset();
+      continue;
+    }
+    try {
+      conn.setNoDelay(true);
+      conn.setKeepAlive(true);
+    } catch {
+      // gone already: reading it says so
+    }
+    const { hostname } = conn.remoteAddr;
+    // On this machine stands what ends TLS, and says for whom.
+    void proxy.accept(stream, {
+      scheme: "http",
+      remote: plain(hostname),
+      trusted: isLoopback(hostname),
+    });
+  }
+}
