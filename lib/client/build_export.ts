@@ -4,8 +4,8 @@ import { sha256 } from "../base/hash.ts";
 import type { ListedEntry } from "../api/build_session.ts";
 import { ConfinedFolder, type NodeStat } from "../wire/ninep/folder.ts";
 
-/** Entries listed before other work gets its turn. */
-const TURN = 500;
+/** Milliseconds of listing before other work gets its turn. */
+const TURN_MS = 20;
 
 const KINDS = { file: "f", directory: "d", symlink: "l" } as const;
 
@@ -22,8 +22,11 @@ export interface ExportedFolder extends Disposable {
   folder: ConfinedFolder;
   /** The same for the same folder of the same machine from build to build. */
   identity: string;
-  /** Folders before what is in them; one that is left out itself only where something below is not. */
-  list(signal: AbortSignal): AsyncIterable<ListedEntry>;
+  /**
+   * Some at a time; folders before what is in them, one that is left out itself only where something below
+   * is not.
+   */
+  list(signal: AbortSignal): AsyncIterable<readonly ListedEntry[]>;
 }
 
 export interface ExportOptions {
@@ -58,21 +61,17 @@ export async function exportFolder(
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
   });
-  const entryOf = (path: string[], stat: NodeStat): ListedEntry => {
-    const { kind, mode, size, mtime, stamp } = stat;
-    const common = [
-      path.join("/"),
-      KINDS[kind],
-      mode & 0o7777,
-      kind === "file" ? size : 0,
-    ] as const;
-    return kind === "symlink"
-      ? [...common, mtime, stamp, linkTarget(folder.readlink(path))]
-      : [...common, mtime, stamp];
+  const entryOf = (path: string, { kind, mode, size, mtime, stamp }: NodeStat): ListedEntry => {
+    const bits = mode & 0o7777;
+    const bytes = kind === "file" ? size : 0;
+    if (kind !== "symlink") return [path, KINDS[kind], bits, bytes, mtime, stamp];
+    const target = linkTarget(folder.readlink(path.split("/")));
+    return [path, KINDS[kind], bits, bytes, mtime, stamp, target];
   };
-  function* visit(path: string[], pending: ListedEntry[]): Generator<ListedEntry> {
+  function* visit(path: string[], pending: ListedEntry[]): Generator<ListedEntry[]> {
+    const prefix = path.map((part) => `${part}/`).join("");
     const entries = folder.list(path, (name, info) => {
-      const shown = [...path, name].join("/");
+      const shown = prefix + name;
       if (ignore.excludes(shown)) return;
       if (!info && name.includes("\uFFFD")) {
         throw new SvcError(
@@ -84,30 +83,32 @@ export async function exportFolder(
       const why = info && special(info);
       if (why) onSkip(shown, why);
     });
+    let some: ListedEntry[] = [];
     for (const { name, stat } of entries) {
-      const inside = [...path, name];
-      const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside.join("/"));
+      const inside = prefix + name;
+      const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside);
       const entry = entryOf(inside, stat);
       const below = left ? [...pending, entry] : pending;
-      if (!left) {
-        yield* pending.splice(0);
-        yield entry;
-      }
+      if (!left) some.push(...pending.splice(0), entry);
       if (stat.kind !== "directory") continue;
-      for (const found of visit(inside, below)) {
+      if (some.length > 0) yield some;
+      some = [];
+      for (const found of visit([...path, name], below)) {
         // What `below` held came out in front of it.
         if (left) pending.length = 0;
         yield found;
       }
     }
+    if (some.length > 0) yield some;
   }
-  async function* list(signal: AbortSignal): AsyncGenerator<ListedEntry> {
-    let seen = 0;
-    for (const entry of visit([], [])) {
-      yield entry;
-      if (++seen % TURN) continue;
+  async function* list(signal: AbortSignal): AsyncGenerator<ListedEntry[]> {
+    let began = performance.now();
+    for (const some of visit([], [])) {
+      yield some;
+      if (performance.now() - began < TURN_MS) continue;
       signal.throwIfAborted();
       await new Promise<void>((resolve) => setTimeout(resolve, 0));
+      began = performance.now();
     }
   }
   return {

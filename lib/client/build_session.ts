@@ -26,7 +26,7 @@ export interface BuildInputs {
   /** By the name of the export. */
   folders: ReadonlyMap<string, {
     folder: ConfinedFolder;
-    list(signal: AbortSignal): AsyncIterable<ListedEntry>;
+    list(signal: AbortSignal): AsyncIterable<readonly ListedEntry[]>;
   }>;
   /** The context as an archive; read once. */
   archive?: ReadableStream<Uint8Array>;
@@ -37,14 +37,17 @@ export interface BuildInputs {
   signal: AbortSignal;
 }
 
-/** Lines of a listing are gathered up to this size. */
+/** Characters of a listing that are sent at one go. */
 const BATCH = 64 * 1024;
+
+type Listing = readonly { text: string; count: number }[];
 
 const encoder = new TextEncoder();
 
 class Server {
   #inputs: BuildInputs;
-  #listed = new Map<string, ListedEntry[]>();
+  /** Listings that the server is about to ask for, as it gets them. */
+  #listed = new Map<string, Listing>();
 
   constructor(inputs: BuildInputs) {
     this.#inputs = inputs;
@@ -93,42 +96,44 @@ class Server {
     return folder;
   }
 
-  #entries(name: string): AsyncIterable<ListedEntry> {
-    return this.#folder(name).list(this.#inputs.signal);
+  /** The lines, up to about {@linkcode BATCH} of them at a time. */
+  async *#lines(name: string): AsyncGenerator<{ text: string; count: number }> {
+    let text = "";
+    let count = 0;
+    for await (const some of this.#folder(name).list(this.#inputs.signal)) {
+      for (const entry of some) text += JSON.stringify(entry) + "\n";
+      count += some.length;
+      if (text.length < BATCH) continue;
+      yield { text, count };
+      text = "";
+      count = 0;
+    }
+    if (count > 0) yield { text, count };
   }
 
   /** Where it is not the same, what was listed is kept for the question that follows. */
   async #same(name: string, digest: string): Promise<Same> {
-    let text = "";
-    const entries: ListedEntry[] = [];
-    for await (const entry of this.#entries(name)) {
-      text += JSON.stringify(entry) + "\n";
-      entries.push(entry);
-    }
-    const same = await sha256(text) === digest;
-    if (!same) this.#listed.set(name, entries);
+    const listing = await Array.fromAsync(this.#lines(name));
+    const same = await sha256(listing.map(({ text }) => text).join("")) === digest;
+    if (!same) this.#listed.set(name, listing);
     return { same };
   }
 
   async #list(name: string, stream: Duplex): Promise<void> {
-    let text = "";
-    let count = 0;
+    let total = 0;
     let end: ListEnd;
     try {
-      const listed = this.#listed.get(name) ?? this.#entries(name);
+      const listed = this.#listed.get(name) ?? this.#lines(name);
       this.#listed.delete(name);
-      for await (const entry of listed) {
-        text += JSON.stringify(entry) + "\n";
-        count++;
-        if (text.length < BATCH) continue;
+      for await (const { text, count } of listed) {
         await stream.write(encoder.encode(text));
-        text = "";
+        total += count;
       }
-      end = { end: count };
+      end = { end: total };
     } catch (error) {
       end = { error: toProblem(asSvcError(error, "Cannot read the build context")) };
     }
-    await stream.write(encoder.encode(text + JSON.stringify(end) + "\n"));
+    await writeLine(stream, end);
   }
 
   async #archive(stream: Duplex): Promise<void> {

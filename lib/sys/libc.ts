@@ -94,10 +94,15 @@ const READING = {
   __errno_location: { parameters: [], result: "pointer" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
+/** What a client that lists many files looks at them with. */
+const LISTING = { sys_statx: SYMBOLS.sys_statx } as const;
+
 type Libc = Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
 type Reading = Deno.DynamicLibrary<typeof READING>["symbols"];
+type Statx = Libc["sys_statx"];
 let symbols: Libc | undefined;
 let reading: Reading | undefined;
+let statx: Statx | undefined;
 
 /** The functions themselves. Throws `unsupported` where there is no glibc to load. */
 export function libc(): Libc {
@@ -112,6 +117,11 @@ export function libcReading(): Reading {
   const found = load(READING);
   errno = new Int32Array(Deno.UnsafePointerView.getArrayBuffer(found.__errno_location()!, 4));
   return reading = found;
+}
+
+/** statx(2) alone. */
+export function libcStatx(): Statx {
+  return statx ??= load(LISTING).sys_statx;
 }
 
 function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLibrary<S>["symbols"] {

@@ -42,6 +42,11 @@ const TYPE_BITS: Record<NodeKind, number> = {
   symlink: 0o120000,
 };
 
+const TYPE_MASK = 0o170000;
+const KIND_OF: Record<number, NodeKind> = Object.fromEntries(
+  Object.entries(TYPE_BITS).map(([kind, bits]) => [bits, kind as NodeKind]),
+);
+
 const CODES: Record<string, number> = {
   ENOENT: ERRNO.ENOENT,
   ENOTDIR: ERRNO.ENOTDIR,
@@ -114,9 +119,15 @@ export class ConfinedFolder implements Disposable {
     path: readonly string[],
     others?: (name: string, info: Deno.FileInfo | undefined) => void,
   ): { name: string; stat: NodeStat }[] {
-    return this.#at(path, (host) => {
+    return this.#at(path, (host, folder) => {
+      const prefix = path.map((part) => `${part}/`).join("");
       const entries: { name: string; stat: NodeStat }[] = [];
       for (const { name } of Deno.readDirSync(host)) {
+        const stat = folder === undefined ? undefined : this.#entry(folder, prefix, name);
+        if (stat) {
+          entries.push({ name, stat });
+          continue;
+        }
         let info: Deno.FileInfo | undefined;
         try {
           info = Deno.lstatSync(`${host}/${name}`);
@@ -194,6 +205,23 @@ export class ConfinedFolder implements Disposable {
     }
   }
 
+  /** What most entries are, in a fraction of the time; undefined for the others. */
+  #entry(folder: number, prefix: string, name: string): NodeStat | undefined {
+    const found = hostFiles().entry?.(folder, name);
+    const kind = found && KIND_OF[found.mode & TYPE_MASK];
+    if (!kind || !this.#visible(prefix + name, kind === "directory")) return undefined;
+    const { mode, size, mtime, ctime, nlink, ino } = found;
+    return {
+      kind,
+      mode,
+      size: kind === "directory" ? 4096 : size,
+      mtime,
+      nlink,
+      ino,
+      stamp: `${mtime}.${ctime}.${ino}`,
+    };
+  }
+
   #shown(path: readonly string[], info: Deno.FileInfo): NodeStat {
     const kind = info.isDirectory
       ? "directory"
@@ -219,10 +247,15 @@ export class ConfinedFolder implements Disposable {
   }
 
   /**
-   * Calls `use` with a name of the entry that leads there and nowhere else for the time of the call;
-   * `within`: of the folder itself, not followed where it is a link.
+   * Calls `use` with a name of the entry that leads there and nowhere else for the time of the call, and
+   * on Linux with the descriptor of its folder; `within`: of the folder itself, not followed where it is a
+   * link.
    */
-  #at<R>(parts: readonly string[], use: (host: string) => R, within = false): R {
+  #at<R>(
+    parts: readonly string[],
+    use: (host: string, folder?: number) => R,
+    within = false,
+  ): R {
     for (const part of parts) if (!isEntryName(part)) throw missing(parts);
     if (!LINUX) return this.#portable(parts, use, within);
     if (this.#fd === undefined) throw missing(parts);
@@ -236,7 +269,7 @@ export class ConfinedFolder implements Disposable {
         const inside = through.slice(0, index + 1).join("/");
         if (!this.#visible(inside, true)) throw missing(parts);
       }
-      return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`);
+      return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`, fd);
     } finally {
       if (fd !== this.#fd) hostFiles().close(fd);
     }
