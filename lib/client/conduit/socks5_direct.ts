@@ -41,6 +41,8 @@ const REASONS: Record<string, Reason> = {
 /** Of what services and rules throw. */
 const CODES: Partial<Record<ErrorCode, Reply>> = {
   not_found: REPLY.hostUnreachable,
+  // No instance runs.
+  conflict: REPLY.hostUnreachable,
   upstream_failed: REPLY.refused,
   denied: REPLY.notAllowed,
   unauthorized: REPLY.notAllowed,

@@ -108,6 +108,7 @@ Deno.test("socks5: what stands in the way has its code, and is told", async () =
   });
   const codes = [
     ["not_found", 4],
+    ["conflict", 4],
     ["upstream_failed", 5],
     ["denied", 2],
     ["timeout", 6],
