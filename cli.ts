@@ -80,12 +80,19 @@ export const COMMANDS: readonly Command[] = [
     name: "deploy",
     usage: "[OPTIONS] [-f SPEC | IMAGE]",
     summary: "Make a deployment run as its spec says; an unchanged one is left alone.",
+    description:
+      "With --session the command stays: it shows where the deployment's ports are reached on this machine, " +
+      "and its logs, until the deployment ends (svc then ends with its exit code) or an interrupt, and the " +
+      "server removes the deployment with it. A connection that is lost is resumed; a client that does not " +
+      "come back is waited for as long as SVC_SESSION_GRACE of the server says.",
     options: options.DEPLOY_OPTIONS,
     positionals: { min: 0, max: 1, names: "IMAGE" },
     examples: [
       "svc deploy -f app.yaml",
       "svc deploy -f app.yaml --image app:v2",
       "svc deploy app:v1 --name web -p 8080:80 -e MODE=fast",
+      "svc deploy --session -f app.yaml",
+      "svc deploy --session --conduit socks5 -f app.yaml",
     ],
     run: () => import("./lib/commands/deploy.ts"),
   }),

@@ -32,7 +32,9 @@ export interface SessionWatcher {
 }
 
 export interface DeploySession {
-  /** When every instance runs. Rejects with what stands in the way; `closed` then does too. */
+  /**
+   * When every instance runs. Rejects as `closed` does; never settles where the session ended before.
+   */
   readonly applied: Promise<ApplyResult>;
   /** Nothing of the deployment runs any more; may never settle. */
   readonly exited: Promise<DeploymentStatus>;
@@ -73,12 +75,9 @@ class Session implements DeploySession {
     this.#signal = signal;
     this.#watcher = watcher;
     this.closed = this.#run(request);
-    this.closed.then(
-      () => this.#applied.reject(new DOMException("the session has ended", "AbortError")),
-      this.#applied.reject,
-    );
-    // Whoever waits for one of them need not wait for the others.
-    for (const promise of [this.applied, this.closed]) promise.catch(() => {});
+    this.closed.catch(this.#applied.reject);
+    // Whoever waits for one of them need not wait for the other.
+    this.applied.catch(() => {});
   }
 
   get applied(): Promise<ApplyResult> {

@@ -51,6 +51,7 @@ const SSH = "test/e2e/client_ssh_test.ts";
 const LOGIN = "test/e2e/client_login_test.ts";
 const RESOLVE = "lib/client/resolve_test.ts";
 const CONNECT = "lib/commands/connect_test.ts";
+const DEPLOY = "lib/commands/deploy_session_test.ts";
 const SESSION = "lib/commands/session_options_test.ts";
 const PLACE = "lib/commands/build/place_test.ts";
 const PROFILE = "lib/client/profile/profile_test.ts";
@@ -106,7 +107,7 @@ const FIELDS: Record<string, Effect> = {
     const viaServer = { value: false, source: "SVC_VIA_SERVER" };
     assert.equal(await of({ "via-server": true }, { viaServer }), false);
   }],
-  "context.conduit": [SESSION, "SVC_CONDUIT, conduit.mode: flag"],
+  "context.conduit": [DEPLOY, "conduit, conduit.mode, SVC_CONDUIT: flag"],
   "context.ssh-tunnel": [
     "the way where server is empty, to 127.0.0.1:5000 of the host",
     async () => {
@@ -121,7 +122,7 @@ const FIELDS: Record<string, Effect> = {
   "key-auth.name": ["lib/commands/auth_own_key_test.ts", "profile: key-auth.name"],
   "key-auth.scope": [LOGIN, "key-auth.scope and ttl"],
   "key-auth.ttl": [LOGIN, "key-auth.scope and ttl"],
-  "conduit.mode": [SESSION, "SVC_CONDUIT, conduit.mode: flag"],
+  "conduit.mode": [DEPLOY, "conduit, conduit.mode, SVC_CONDUIT: flag"],
   "conduit.socks5": [SOCKS5, "svc socks5, conduit.socks5:"],
   "conduit.socks5.listen": [SOCKS5, "conduit.socks5.listen"],
   "conduit.socks5.service-host-suffix": [SOCKS5, "conduit.socks5.service-host-suffix"],
@@ -166,7 +167,7 @@ const VARIABLES: Record<string, Effect> = {
   SVC_CONFIG: [CONNECT, "SVC_CONFIG, SVC_CONTEXT"],
   SVC_CONTEXT: [CONNECT, "SVC_CONFIG, SVC_CONTEXT"],
   SVC_OUTPUT: [CONNECT, "SVC_OUTPUT: plain, json"],
-  SVC_CONDUIT: [SESSION, "SVC_CONDUIT, conduit.mode: flag"],
+  SVC_CONDUIT: [DEPLOY, "conduit, conduit.mode, SVC_CONDUIT: flag"],
   SVC_VIA_SERVER: [SESSION, "SVC_VIA_SERVER: flag, variable"],
   SVC_BUILDER: [PLACE, "SVC_BUILDER: a builder of its own"],
   SVC_REGISTRY: [PLACE, "build: SVC_REGISTRY names the registry"],

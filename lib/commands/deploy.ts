@@ -114,11 +114,30 @@ async function report(io: Io, { action, deployment }: ApplyResult): Promise<void
   await io.stdout.write(`${deployment.name} ${DONE[action]}${ports ? `; ${ports}` : ""}\n`);
 }
 
+/** Flags that say how a session is shown mean nothing without one. */
+function requireSession({ values, sources }: Invocation<typeof DEPLOY_OPTIONS>): void {
+  const flags = [sources?.conduit, sources?.viaServer, values.quiet ? "--quiet" : undefined];
+  const flag = flags.find((source) => source?.startsWith("-"));
+  if (flag === undefined) return;
+  throw new SvcError("usage", `Cannot use ${flag}: it is for sessions`, {
+    help: "write `svc deploy --session`, or leave it out",
+  });
+}
+
 export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promise<number> {
   const { io, values } = invocation;
+  if (!values.session) requireSession(invocation);
   const found = await target(invocation);
   const spec = await readSpec(invocation, found.registryHost);
   const json = values.output === "json";
+  const show = async (result: ApplyResult) => {
+    if (json) await io.stdout.write(JSON.stringify({ type: "result", result }) + "\n");
+    else await report(io, result);
+  };
+  if (values.session) {
+    const { runSession } = await import("./deploy_session.ts");
+    return await runSession(invocation, found, spec, show);
+  }
   const result = await applyDeployment(
     (await openConnection(invocation, found)).client,
     spec,
@@ -127,7 +146,6 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
         ? io.stdout.write(JSON.stringify({ type: "progress", message }) + "\n")
         : io.stderr.write(`${message}\n`),
   );
-  if (json) await io.stdout.write(JSON.stringify({ type: "result", result }) + "\n");
-  else await report(io, result);
+  await show(result);
   return 0;
 }

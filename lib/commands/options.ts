@@ -1,6 +1,7 @@
 /** Option tables of the commands: data only, so that reading a command line loads nothing else. */
 import type { AnyOption } from "../config/load.ts";
 import { INPUT_OPTIONS, RESULT_OPTIONS } from "./build/options.ts";
+import { CONDUIT_OPTIONS } from "./session_options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
@@ -184,6 +185,23 @@ export const DEPLOY_OPTIONS = [
     help: "Variable of the workload; K alone takes it from the environment. May be repeated.",
     section,
   },
+  {
+    key: "session",
+    kind: "bool",
+    flag: "session",
+    help:
+      "Stay, show the deployment's ports on this machine and its logs, and remove it at the end.",
+    section: "Sessions",
+  },
+  {
+    key: "quiet",
+    kind: "bool",
+    flag: "quiet",
+    short: "q",
+    help: "Leave out the deployment's logs.",
+    section: "Sessions",
+  },
+  ...CONDUIT_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 
 export const LOGS_OPTIONS = [

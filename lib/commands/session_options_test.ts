@@ -1,4 +1,4 @@
-/** SVC_VIA_SERVER, SVC_CONDUIT and SVC_GH_BIN: checked, shown, and told plainly where nothing reads them yet. */
+/** SVC_VIA_SERVER, SVC_CONDUIT and SVC_GH_BIN: checked, shown, and told plainly where nothing reads them. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { svcFake } from "../../test/fixtures/cli.ts";
@@ -50,7 +50,7 @@ Deno.test("SVC_VIA_SERVER: flag, variable, profile, default; shown by doctor and
   assert.match(bad.stderr, /SVC_VIA_SERVER: expected true or false, got "maybe"/);
 });
 
-Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; what nothing opens yet is said", async () => {
+Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; shown by doctor and config view --merge", async () => {
   await using at = await fixture({
     conduit: { mode: "socks5", socks5: { listen: ":1080" }, ingress: { mode: "emulate" } },
   });
@@ -58,11 +58,11 @@ Deno.test("SVC_CONDUIT, conduit.mode: flag, variable, profile, default; what not
     /^.*conduit: .*$/m.exec((await at.run(["doctor", ...args], env)).stdout)?.[0];
   assert.match(
     (await conduit([]))!,
-    /^warning .*socks5 \(context a\); conduits are not in this build yet/,
+    /^ok .*socks5 \(context a\): sessions open a SOCKS5 proxy on :1080$/,
   );
   const usual = { SVC_CONDUIT: "port-forward" };
-  assert.match((await conduit([], usual))!, /^ok .*port-forward \(SVC_CONDUIT\)/);
-  assert.match((await conduit(["--conduit", "socks5"], usual))!, /^warning .*socks5 \(--conduit\)/);
+  assert.match((await conduit([], usual))!, /^ok .*port-forward \(SVC_CONDUIT\): sessions/);
+  assert.match((await conduit(["--conduit", "socks5"], usual))!, /^ok .*socks5 \(--conduit\)/);
   const all = (await at.run(["doctor"])).stdout;
   assert.match(
     all,
@@ -110,10 +110,7 @@ Deno.test("set-context says which of its fields have no effect in this build", a
     ...["--tunnel-ingress-host-mode", "alias"],
   ]);
   assert.equal(code, 0, stderr);
-  assert.match(
-    stderr,
-    /^svc: note: conduit\.mode has no effect: conduits are not in this build yet$/m,
-  );
+  assert.doesNotMatch(stderr, /conduit/);
   assert.match(stderr, /^svc: note: tunnel\.ingress-host-mode has no effect: public tunnels are/m);
   assert.match(stderr, /^svc: note: shells has no effect: terminals of workloads are/m);
 });

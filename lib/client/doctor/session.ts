@@ -1,4 +1,4 @@
-/** How sessions would reach workloads, and which tool they would run: told before one is opened. */
+/** How sessions reach workloads, and which tool they would run: told before one is opened. */
 import { absentNotes } from "../profile/absent.ts";
 import type { Target } from "../resolve.ts";
 import { ghCommand } from "../credentials/gh.ts";
@@ -24,15 +24,19 @@ function streams({ transport, viaServer: { value, source } }: Target): Check | u
   };
 }
 
-function conduit({ conduit: { value, source } }: Target): Check | undefined {
+async function conduit(
+  { conduit: { value, source }, settings }: Target,
+): Promise<Check | undefined> {
   if (source === "default") return undefined;
-  const usual = value === "port-forward";
-  return {
+  const says = (what: string): Check => ({
     name: "conduit",
-    outcome: usual ? "ok" : "warning",
-    detail: `${value} (${source}); conduits are not in this build yet`,
-    ...(!usual && { help: "no command of this build opens one: it has no effect" }),
-  };
+    outcome: "ok",
+    detail: `${value} (${source}): ${what}`,
+  });
+  if (value !== "socks5") return says("sessions forward each port that a deployment declares");
+  const { DEFAULT_SOCKS5_LISTEN } = await import("../conduit/socks5.ts");
+  const listen = settings.conduit?.socks5?.listen ?? DEFAULT_SOCKS5_LISTEN;
+  return says(`sessions open a SOCKS5 proxy on ${listen}`);
 }
 
 async function gh(
@@ -42,7 +46,7 @@ async function gh(
   if (ghBin === undefined) return undefined;
   const { found } = await ghCommand({ ghBin, env });
   const name = "gh credential source";
-  const later = "sessions, which would run it, are not in this build yet";
+  const later = "credential sources, which would run it, are not in this build yet";
   return found ? { name, outcome: "ok", detail: `${found} (SVC_GH_BIN); ${later}` } : {
     name,
     outcome: "warning",
@@ -60,13 +64,11 @@ export interface SessionInput {
 
 /** A line for each setting that somebody made; the defaults need none. */
 export async function sessionChecks({ target, ghBin, env }: SessionInput): Promise<Check[]> {
-  const { conduit: { mode: _, ...rest } = {}, ...settings } = target.settings;
-  // The mode has a line of its own.
-  const kept = absentNotes({ ...settings, conduit: rest }).map((detail): Check => ({
+  const kept = absentNotes(target.settings).map((detail): Check => ({
     name: "profile",
     outcome: "warning",
     detail,
   }));
-  const checks = [streams(target), conduit(target), await gh(ghBin, env), ...kept];
+  const checks = [streams(target), await conduit(target), await gh(ghBin, env), ...kept];
   return checks.filter((check) => check !== undefined);
 }

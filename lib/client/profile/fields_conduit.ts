@@ -157,7 +157,6 @@ export const CONDUIT_FIELDS: readonly Field[] = [
     kind: "string",
     defaultText: "port-forward",
     choices: ["port-forward", "socks5"],
-    absent: "conduits",
     help: "`port-forward` (each port by itself) or `socks5` (one local split-tunnel proxy).",
   },
   {

@@ -79,7 +79,7 @@ Deno.test("session: applied as a PUT is, on record before, removed when the call
     });
     assert.deepEqual(await session.applied, {
       action: "created",
-      deployment: { ...STATUS, name: "web" },
+      deployment: deployments.statuses.get("web"),
     });
     assert.deepEqual(told, ["web", GRACE_MS, "pulling app:v1"]);
     assert.ok(recorded);

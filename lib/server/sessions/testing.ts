@@ -1,9 +1,10 @@
 /** What the tests of sessions share: deployments in memory, a clock that a test moves, a server of both. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { DeploymentStatus } from "../../api/deployment.ts";
+import type { DeploymentStatus, LogFrame } from "../../api/deployment.ts";
 import { silent } from "../../base/log.ts";
 import { createClient } from "../../client/client.ts";
-import type { DeployBackend } from "../../deploy/backend.ts";
+import type { DeployBackend, LogOptions } from "../../deploy/backend.ts";
+import { duplexPair } from "../../wire/testing.ts";
 import { Lifecycle } from "../lifecycle.ts";
 import { startTestServer, STATUS } from "../testing.ts";
 import { DeploySessions } from "./sessions.ts";
@@ -50,6 +51,8 @@ export class FakeDeployments {
   readonly deleted: string[] = [];
   /** In the place of an apply that works at once. */
   onApply: ((spec: DeploySpec, signal?: AbortSignal) => Promise<void>) | undefined;
+  /** What its log has; who follows it waits for the deployment's end. */
+  readonly lines: string[] = [];
   /** Before each removal. */
   onDelete: ((name: string) => Promise<void>) | undefined;
   #changed: (() => void)[] = [];
@@ -61,9 +64,26 @@ export class FakeDeployments {
       this.applied.push(spec);
       this.#notify();
       await this.onApply?.(spec, signal);
-      const deployment = { ...STATUS, name: spec.name };
+      const ports = spec.ports.map(({ container, protocol }) => (
+        { hostIP: "127.0.0.1", host: 1, container, protocol }
+      ));
+      const instances = [{ id: `${spec.name}-0`, state: "running" as const, restarts: 0 }];
+      const deployment = { ...STATUS, name: spec.name, ports, instances };
       this.statuses.set(spec.name, deployment);
       return { action: "created", deployment };
+    },
+    logs: (name, { follow, signal, since } = {}) => this.#logs(name, { follow, signal, since }),
+    // Whatever port it is, it says everything again.
+    dial: () => {
+      const [theirs, ours] = duplexPair();
+      const echo = async () => {
+        for (let part = await theirs.read(); part; part = await theirs.read()) {
+          await theirs.write(part);
+        }
+        await theirs.closeWrite();
+      };
+      echo().catch(() => {/* the connection was reset */});
+      return Promise.resolve(ours);
     },
     delete: async (name) => {
       await this.onDelete?.(name);
@@ -73,6 +93,27 @@ export class FakeDeployments {
       return found;
     },
   };
+
+  async *#logs(name: string, { follow, signal, since }: LogOptions): AsyncGenerator<LogFrame> {
+    const time = "2026-01-01T00:00:00.000000000Z";
+    const instance = `${name}-0`;
+    if (since && since > new Date(time)) return;
+    for (const line of this.lines) yield { time, instance, stream: "stdout", line };
+    const isOver = () => this.statuses.get(name)?.state !== "running";
+    while (follow && !signal?.aborted && !isOver()) {
+      const aborted = Promise.withResolvers<void>();
+      const stop = () => aborted.resolve();
+      signal?.addEventListener("abort", stop, { once: true });
+      await Promise.race([new Promise<void>((tell) => this.#changed.push(tell)), aborted.promise]);
+      signal?.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Its state becomes another one. */
+  set(deployment: DeploymentStatus): void {
+    this.statuses.set(deployment.name, deployment);
+    this.#notify();
+  }
 
   #notify(): void {
     for (const tell of this.#changed.splice(0)) tell();

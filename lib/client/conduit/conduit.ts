@@ -1,0 +1,115 @@
+/** How a session shows workloads to this machine (SPEC.md "Conduit"): the choice, and what it opens. */
+import type { PublishedPort } from "../../api/deployment.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { Conduit as ConduitSettings } from "../profile/types.ts";
+import type { Services } from "./services.ts";
+
+/** Local listeners are for this machine alone. */
+const LOCAL = "127.0.0.1";
+
+/** A place of this machine's that leads to workloads. */
+export type Endpoint =
+  /** One port of a deployment at `address` ("127.0.0.1:8080"). */
+  | {
+    kind: "port";
+    deployment: string;
+    port: number;
+    protocol: "tcp" | "udp";
+    address: string;
+  }
+  /** A proxy; a service is reached as `NAME` + `suffix`. */
+  | { kind: "socks5"; address: string; suffix?: string };
+
+/** A deployment to show, and the ports that it declares. */
+export interface Shown {
+  name: string;
+  ports: readonly Pick<PublishedPort, "container" | "protocol">[];
+}
+
+export interface ConduitOptions {
+  /** "port-forward" or "socks5". */
+  mode: string;
+  services: Services;
+  deployments: readonly Shown[];
+  /** The `conduit` block of the profile. */
+  settings: ConduitSettings;
+  /** One line for a person. */
+  warn: (text: string) => void;
+}
+
+export interface Conduit extends AsyncDisposable {
+  readonly endpoints: readonly Endpoint[];
+  /** Resolves when it was closed; rejects where it broke by itself. */
+  readonly closed: Promise<void>;
+}
+
+async function openSocksProxy(options: ConduitOptions): Promise<Conduit> {
+  const { DEFAULT_SERVICE_HOST_SUFFIX, DEFAULT_SOCKS5_LISTEN, openSocks5 } = await import(
+    "./socks5.ts"
+  );
+  const { services, warn, settings: { socks5 = {} } } = options;
+  const { listen = DEFAULT_SOCKS5_LISTEN, resolve: rules = [] } = socks5;
+  const suffix = socks5["service-host-suffix"] ?? DEFAULT_SERVICE_HOST_SUFFIX;
+  const bareServiceNames = socks5["bare-service-names"];
+  const proxy = await openSocks5({ listen, services, rules, suffix, bareServiceNames, warn });
+  const { address } = proxy;
+  return {
+    // Rules replace the suffix.
+    endpoints: [{ kind: "socks5", address, ...(rules.length === 0 && { suffix }) }],
+    closed: proxy.closed,
+    [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
+  };
+}
+
+/** Each port once, however many instances publish it. */
+function portsOf({ ports }: Shown): Shown["ports"] {
+  const byKey = new Map(ports.map((port) => [`${port.container}/${port.protocol}`, port]));
+  return [...byKey.values()];
+}
+
+async function openForwards(options: ConduitOptions): Promise<Conduit> {
+  const { forwardPort } = await import("./port_forward.ts");
+  const { sparingly } = await import("./told.ts");
+  const { services, warn } = options;
+  const tell = sparingly(warn);
+  await using opened = new AsyncDisposableStack();
+  const endpoints: Endpoint[] = [];
+  for (const deployment of options.deployments) {
+    const { name } = deployment;
+    for (const { container: port, protocol } of portsOf(deployment)) {
+      if (protocol === "sctp") {
+        warn(`port ${port}/sctp of ${name} is not forwarded: only tcp and udp are`);
+        continue;
+      }
+      const listen = (local: number) =>
+        forwardPort({
+          ...{ services, name, port, protocol, address: LOCAL, local },
+          onError: ({ message }) => tell(`${name} ${port}`, message),
+        });
+      // A number that is taken, or not for this user: any free one.
+      const forward = opened.use(
+        await listen(port).catch((error) => {
+          if (error instanceof SvcError) return listen(0);
+          throw error;
+        }),
+      );
+      const address = `${LOCAL}:${forward.local}`;
+      endpoints.push({ kind: "port", deployment: name, port, protocol, address });
+    }
+  }
+  const closed = Promise.withResolvers<void>();
+  const kept = opened.move();
+  return {
+    endpoints,
+    closed: closed.promise,
+    async [Symbol.asyncDispose]() {
+      await kept.disposeAsync();
+      closed.resolve();
+    },
+  };
+}
+
+/** Throws where it cannot listen: `address_in_use`, `config_invalid`. Dispose of it to close it. */
+export function openConduit(options: ConduitOptions): Promise<Conduit> {
+  return options.mode === "socks5" ? openSocksProxy(options) : openForwards(options);
+}

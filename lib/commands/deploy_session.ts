@@ -1,0 +1,207 @@
+/** `svc deploy --session`: a deployment that lives as long as the command. */
+import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
+import { BrokenPipe, type Io } from "../base/terminal.ts";
+import { type Conduit, type Endpoint, openConduit } from "../client/conduit/conduit.ts";
+import { type DeploySession, openDeploySession } from "../client/deploy_session.ts";
+import type { SpecBody } from "../client/deployments.ts";
+import { servicesOf } from "../client/forward.ts";
+import type { Client } from "../client/client.ts";
+import type { Target } from "../client/resolve.ts";
+import { sessionLogs } from "../client/session_logs.ts";
+import type { Invocation } from "./command.ts";
+import { openConnection } from "./connect.ts";
+import type { DEPLOY_OPTIONS } from "./options.ts";
+
+/** After the end the last lines of the logs have so long to come. */
+const LAST_LINES_MS = 2000;
+
+export function endpointLine(endpoint: Endpoint): string {
+  if (endpoint.kind === "port") {
+    const { address, deployment, port, protocol } = endpoint;
+    return `${address} -> ${deployment}:${port}/${protocol}`;
+  }
+  const { address, suffix } = endpoint;
+  return `socks5h://${address}${suffix === undefined ? "" : ` -> NAME${suffix}:PORT`}`;
+}
+
+type Event = { type: string } & Record<string, unknown>;
+
+/** What is shown; a reader of standard output that goes away is told by `broken`. */
+class View {
+  readonly #io: Io;
+  readonly json: boolean;
+  readonly #broken = Promise.withResolvers<never>();
+
+  constructor(io: Io, json: boolean) {
+    this.#io = io;
+    this.json = json;
+    this.#broken.promise.catch(() => {/* for who waits */});
+  }
+
+  get broken(): Promise<never> {
+    return this.#broken.promise;
+  }
+
+  write(stream: "stdout" | "stderr", text: string): void {
+    this.attend(this.#io[stream].write(text));
+  }
+
+  /** Of what writes by itself. */
+  attend(writing: Promise<void>): void {
+    writing.catch(this.#broken.reject);
+  }
+
+  /** An event, or in words what it means. */
+  tell(stream: "stdout" | "stderr", event: Event, text: string): void {
+    if (this.json) this.write("stdout", JSON.stringify(event) + "\n");
+    else if (text !== "") this.write(stream, text + "\n");
+  }
+
+  notice(text: string): void {
+    this.write("stderr", `svc: ${text}\n`);
+  }
+}
+
+/** Of one instance its own; of several 0 where all of them ended with 0. */
+export function exitCodeOf({ instances }: Pick<DeploymentStatus, "instances">): number {
+  const codes = instances.map(({ exitCode = 1 }) => exitCode & 255);
+  return codes.length === 1 ? codes[0] : codes.every((code) => code === 0) ? 0 : 1;
+}
+
+interface Running {
+  client: Client;
+  target: Target;
+  view: View;
+  session: DeploySession;
+  /** Aborts when nothing is waited for any more. */
+  signal: AbortSignal;
+  quiet: boolean;
+  report: (result: ApplyResult) => Promise<void>;
+  /** Settles with the logs, which the signal ends. */
+  followed?: Promise<void>;
+}
+
+/** The conduit, and where it leads from. */
+async function show(
+  { client, target, view }: Running,
+  { deployment: { name, ports } }: ApplyResult,
+): Promise<Conduit> {
+  const conduit = await openConduit({
+    mode: target.conduit.value,
+    services: servicesOf(client),
+    deployments: [{ name, ports }],
+    settings: target.settings.conduit ?? {},
+    warn: (text) => view.notice(`warning: ${text}`),
+  });
+  for (const endpoint of conduit.endpoints) {
+    view.tell("stdout", { type: "endpoint", endpoint }, endpointLine(endpoint));
+  }
+  return conduit;
+}
+
+async function follow(
+  { client, view, signal }: Running,
+  { deployment: { name, instances } }: ApplyResult,
+  over: AbortSignal,
+): Promise<void> {
+  const several = instances.length > 1;
+  for await (const { instance, stream, line } of sessionLogs(client, name, { over, signal })) {
+    view.write(stream, `${several ? `${instance} | ` : ""}${line}\n`);
+  }
+}
+
+/** From the apply to the end of the session; its exit code. */
+async function live(running: Running): Promise<number> {
+  const { session, view, quiet, report } = running;
+  const result = await Promise.race([session.applied, session.closed, view.broken]);
+  // Interrupted while it was being applied.
+  if (typeof result === "string") return ended(view, result);
+  const { name } = result.deployment;
+  view.attend(report(result));
+  const over = new AbortController();
+  await using conduit = await show(running, result);
+  if (!quiet && !view.json) {
+    // What is wrong with the logs alone does not end what they are of.
+    running.followed = follow(running, result, over.signal)
+      .catch(({ message }) => view.notice(`warning: ${message}`));
+  }
+  const broken = Promise.withResolvers<never>();
+  conduit.closed.catch(broken.reject);
+  const how = await Promise.race([session.closed, session.exited, view.broken, broken.promise]);
+  over.abort();
+  await settled(running.followed);
+  if (typeof how === "string") return ended(view, how, name);
+  const code = exitCodeOf(how);
+  view.tell("stderr", { type: "exited", deployment: how }, `${name} ended with ${code}`);
+  session.end();
+  await session.closed;
+  return code;
+}
+
+function ended(view: View, how: "ended" | "gone", name?: string): number {
+  const gone = `${name ?? "the deployment"} was removed by somebody else`;
+  const text = how === "gone" ? gone : name === undefined ? "" : `${name} is removed`;
+  view.tell("stderr", { type: how }, text);
+  return how === "gone" ? 1 : 0;
+}
+
+async function settled(work: Promise<void> | undefined): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const timer = setTimeout(late.resolve, LAST_LINES_MS);
+  await Promise.race([work, late.promise]);
+  clearTimeout(timer);
+}
+
+/**
+ * Runs until the deployment has ended, or Ctrl-C ends it; a second one leaves at once, and the server then
+ * removes it after its grace period.
+ */
+export async function runSession(
+  invocation: Invocation<typeof DEPLOY_OPTIONS>,
+  found: Target,
+  body: SpecBody,
+  report: (result: ApplyResult) => Promise<void>,
+): Promise<number> {
+  const { io, values } = invocation;
+  const view = new View(io, values.output === "json");
+  const leaving = new AbortController();
+  const { signal } = leaving;
+  let open: string | undefined;
+  const { client } = await openConnection({ ...invocation, io: { ...io, signal } }, found);
+  const session = openDeploySession(client, body, {
+    signal,
+    onOpen: (name, graceMs) => {
+      open = name;
+      view.tell("stderr", { type: "session", name, graceMs }, "");
+    },
+    onProgress: (message) => view.tell("stderr", { type: "progress", message }, message),
+    onLost: () => view.notice(`the connection to ${client.server} is lost; trying to resume it`),
+    onResumed: () => view.notice("the session is resumed"),
+  });
+  const interrupt = () => {
+    // Nothing hangs on it yet: there is nothing to wait for.
+    if (open === undefined) return leaving.abort(io.signal.reason);
+    view.notice(`removing ${open}; interrupt again to leave at once`);
+    session.end();
+  };
+  const hurry = () => leaving.abort(io.hurry!.reason);
+  io.signal.addEventListener("abort", interrupt, { once: true });
+  io.hurry?.addEventListener("abort", hurry, { once: true });
+  if (io.signal.aborted) interrupt();
+  const quiet = values.quiet ?? false;
+  const running: Running = { client, target: found, view, session, signal, quiet, report };
+  try {
+    return await live(running);
+  } catch (error) {
+    // What goes wrong here ends the session, too.
+    session.end();
+    await session.closed.catch(() => {/* the first error counts */});
+    if (error instanceof BrokenPipe) return 0;
+    throw error;
+  } finally {
+    io.signal.removeEventListener("abort", interrupt);
+    io.hurry?.removeEventListener("abort", hurry);
+    leaving.abort(new DOMException("the session is over", "AbortError"));
+    await running.followed;
+  }
+}
