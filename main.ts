@@ -135,6 +135,8 @@ async function runServer(
     { openStorage, parseStorage },
     { createContentStore },
     { createRegistry },
+    { DEFAULT_TUNNEL_BACKEND },
+    { createTunnels },
   ] = await Promise.all([
     import("./lib/config/address.ts"),
     import("./lib/config/server/build.ts"),
@@ -155,12 +157,15 @@ async function runServer(
     import("./backends/store/mod.ts"),
     import("./lib/store/content.ts"),
     import("./lib/registry/registry.ts"),
+    import("./lib/config/server/tunnel.ts"),
+    import("./backends/tunnel/mod.ts"),
   ]);
   const address = parseAddress(config.addr, "--addr");
   const { dataDir: dir } = host;
   const storage = parseStorage(config.storage, dir);
   // What is opened here is released in the opposite order, however this ends.
   await using cleanup = new AsyncDisposableStack();
+  const tunnels = cleanup.use(createTunnels(config, DEFAULT_TUNNEL_BACKEND, log));
   cleanup.use(await openDataDir(dir));
   const objects = await openStorage(storage, env);
   if (config.registryRedirect && !objects.signedUrl) {
@@ -221,6 +226,7 @@ async function runServer(
       lifecycle,
       ingress,
       sessions,
+      tunnels,
       access: edge.access,
       internal: edge.internal,
       build: buildInfo(),

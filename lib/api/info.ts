@@ -17,6 +17,8 @@ export interface ServerInfo {
   };
   /** `listen`: the front door's address, where it is open. */
   ingress: { enabled: boolean; domain?: string; enforceDomain?: boolean; listen?: string };
+  /** Backends that a public tunnel can be opened with as the server is set up. */
+  tunnels: { backends: string[] };
   limits: {
     /** Builds that run at the same time. */
     buildConcurrency: number;

@@ -43,6 +43,8 @@ export interface Context {
   connection: Connection;
   /** Code of the error that the client was told: an answer that began well may still end with one. */
   outcome?: string;
+  /** The answer has no end of its own: a client that goes away has ended it, and cancelled nothing. */
+  untilGone?: boolean;
   /** What it is about, where neither path nor query says so: for the flight record. */
   about?: string;
   /** Carries the request's id. */

@@ -65,7 +65,7 @@ async function ownKey(
 ): Promise<{ publicKey: string; name: string }> {
   if (!settings) throw wrong("add takes one FILE, for the context has no key-auth");
   const { publicKeyOf } = await import("../client/credentials/signer.ts");
-  const { fingerprint, parsePublicKey } = await import("../wire/ssh/packing.ts");
+  const { fingerprint, parsePublicKey } = await import("../client/ssh/public_key.ts");
   const prompt = terminalPrompt(io, env);
   const publicKey = await publicKeyOf({ settings, env, prompt, signal: io.signal });
   return {

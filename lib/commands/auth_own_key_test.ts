@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { svcFake } from "../../test/fixtures/cli.ts";
 import { testKey } from "../auth/ssh/testing.ts";
-import { fingerprint as fingerprintOf } from "../wire/ssh/packing.ts";
+import { fingerprint as fingerprintOf } from "../client/ssh/public_key.ts";
 
 Deno.test("profile: key-auth.name: auth keys add without FILE enrols the context's key under it", async () => {
   const folder = await Deno.makeTempDir();

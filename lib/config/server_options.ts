@@ -11,6 +11,7 @@ import { GC } from "./server/gc.ts";
 import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
 import { INGRESS } from "./server/ingress.ts";
 import { REGISTRY } from "./server/registry.ts";
+import { checkTunnel, TUNNEL } from "./server/tunnel.ts";
 
 const IN_BUILD = [
   ...GENERAL,
@@ -23,6 +24,7 @@ const IN_BUILD = [
   ...DEPLOY,
   ...CONTAINERD,
   ...INGRESS,
+  ...TUNNEL,
 ] as const;
 
 /** Every option, in the order of the reference page; those whose subsystem is absent come last. */
@@ -83,6 +85,7 @@ export function loadServerConfig(
   }
   const { values, sources } = loadOptions(SERVER_OPTIONS, { args, env, command: "svc serve" });
   checkTls(values as ServerConfig);
+  checkTunnel(values as ServerConfig);
   return {
     // IN_BUILD is the start of SERVER_OPTIONS, so its record is part of what was loaded.
     config: values as ServerConfig,

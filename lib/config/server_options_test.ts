@@ -106,7 +106,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
     }[absent.kind];
     const choice: Record<string, string> = {
       SVC_K8S_NET_DRIVER: "cilium",
-      SVC_TUNNEL_BACKEND: "ssh",
     };
     refuses(
       { env: { SVC_GC_INTERVAL: "1h", [variable]: choice[variable] ?? text } },
@@ -156,6 +155,11 @@ Deno.test("server options: malformed values are startup errors", () => {
     SVC_AUTH_TOKEN: ["two words", "t\u00e4st"],
     SVC_JWT_JWKS_URL: ["keys.json", "file:///keys.json"],
     SVC_ROOTLESS: ["perhaps"],
+    SVC_TUNNEL_BACKEND: ["shh"],
+    SVC_TUNNEL_SSH_ADDR: ["ssh://relay", "a b", ":22", "relay:0", "-oProxyCommand=x", "relay:x"],
+    SVC_TUNNEL_SSH_BIND: ["relay", "a b:1", "1:2:3", "99999"],
+    SVC_TUNNEL_SSH_URL_TEMPLATE: ["https://{hots}", "{host}:{port}x y", "no url", "{protocol}"],
+    SVC_TUNNEL_SSH_HOSTKEY: ["ssh-ed25519", "SHA256:abc", "key"],
   };
   for (const [variable, values] of Object.entries(bad)) {
     for (const text of values) {
@@ -226,5 +230,19 @@ Deno.test("SVC_LAZY_9P: a way, and the size of the kernel's messages", () => {
       assert.match(error.message, /SVC_LAZY_9P|size/);
       return true;
     }, wrong);
+  }
+});
+
+Deno.test("server options: what a tunnel backend needs, and what excludes each other", () => {
+  const ssh = { SVC_TUNNEL_BACKEND: "ssh" };
+  refuses({ env: ssh }, "config_invalid", /SVC_TUNNEL_BACKEND: ssh needs SVC_TUNNEL_SSH_ADDR/);
+  const both = {
+    SVC_TUNNEL_SSH_URL_FROM_SESSION: "on",
+    SVC_TUNNEL_SSH_URL_TEMPLATE: "http://{host}",
+  };
+  refuses({ env: both }, "config_invalid", /exclude each other/);
+  for (const bind of ["8080", ":0", "*:80", "localhost:0", "[::1]:8080", "app.example:443"]) {
+    const env = { ...ssh, SVC_TUNNEL_SSH_ADDR: "relay:2222", SVC_TUNNEL_SSH_BIND: bind };
+    assert.equal(loadServerConfig([], env).config.tunnelSshBind, bind);
   }
 });

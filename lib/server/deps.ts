@@ -6,6 +6,7 @@ import type { Delegation } from "./delegation.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
+import type { Tunnels } from "../tunnel/tunnels.ts";
 import type { Upkeep } from "../store/upkeep.ts";
 import type { ServerIngress } from "./ingress/ingress.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -40,6 +41,8 @@ export interface ManagementDeps {
   ingress?: ServerIngress;
   /** Absent: there are none, as in tests of other routes. */
   sessions?: DeploySessions;
+  /** Absent: there are none, as in tests of other routes. */
+  tunnels?: Tunnels;
   /** Absent: the defaults of the route. */
   forward?: Partial<ForwardTimes>;
   storage: Upkeep;

@@ -10,6 +10,7 @@ import { infoRoutes } from "./routes/info.ts";
 import { sessionRoutes } from "./routes/session.ts";
 import { storageRoutes } from "./routes/storage.ts";
 import { logRoutes } from "./routes/logs.ts";
+import { tunnelRoutes } from "./routes/tunnels.ts";
 
 export function managementRoutes(deps: ManagementDeps): Route[] {
   return [
@@ -21,6 +22,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...execRoutes(deps),
     ...forwardRoutes(deps),
     ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],
+    ...deps.tunnels ? tunnelRoutes(deps, deps.tunnels) : [],
     ...storageRoutes(deps),
   ];
 }

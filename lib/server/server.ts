@@ -50,6 +50,7 @@ class Exchange {
   route: Route | undefined;
   /** Code of the error that the client was told, in a stream too. */
   outcome: string | undefined;
+  untilGone: boolean | undefined;
   about: string | undefined;
   #url: URL | undefined;
   #log: Logger | undefined;

@@ -227,6 +227,7 @@ Deno.test("server: information", async () => {
     registry: "localhost:5000",
     deploy: { backend: "fake", available: true, caps: ["exec"] },
     ingress: { enabled: false },
+    tunnels: { backends: [] },
     limits: { buildConcurrency: 2 },
     identity: { subject: "anonymous", scopes: [] },
   });

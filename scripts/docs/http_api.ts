@@ -33,6 +33,7 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
         builder: never,
         deploy: { name: "", backend: never },
         sessions: nothing,
+        tunnels: nothing,
         storage: store.upkeep,
         limits: { buildConcurrency: 1 },
       }),

@@ -97,23 +97,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_INGRESS_TLS_ISSUER", "string", "Default certificate issuer."],
     ["SVC_INGRESS_CONTROLLER", "string", "Ingress controller Service."],
   ]],
-  ["Tunnels", "public tunnels", [
-    ["SVC_TUNNEL_BACKEND", "string", "Tunnel backend.", {
-      default: "ngrok",
-      check: oneOf(["ngrok", "ssh", "cloudflare", "tailscale"]),
-    }],
-    ["SVC_TUNNEL_AUTHTOKEN", "string", "Default credential."],
-    ["SVC_TUNNEL_CLOUDFLARED_BIN", "string", "Path of cloudflared."],
-    ["SVC_TUNNEL_TAILSCALE_BIN", "string", "Path of tailscale."],
-    ["SVC_TUNNEL_SSH_ADDR", "string", "SSH tunnel server."],
-    ["SVC_TUNNEL_SSH_USER", "string", "SSH tunnel user."],
-    ["SVC_TUNNEL_SSH_BIND", "string", "Remote bind address."],
-    ["SVC_TUNNEL_SSH_URL_TEMPLATE", "string", "Template of the public URL."],
-    ["SVC_TUNNEL_SSH_URL_FROM_SESSION", "bool", "Take the URL from the session's output.", off],
-    ["SVC_TUNNEL_SSH_HOSTKEY", "string", "Expected host key."],
-    ["SVC_TUNNEL_SSH_KNOWN_HOSTS", "string", "known_hosts file."],
-    ["SVC_TUNNEL_SSH_INSECURE", "bool", "Skip host-key verification.", off],
-  ]],
   ["Hub", "the hub", [
     ["SVC_HUB_STORE", "string", "Catalog store; kube for the cluster's."],
     ["SVC_HUB_REDIS", "string", "URL of a distributed catalog store."],

@@ -9,6 +9,7 @@ export interface Answered {
     id: string;
     /** Code of the error that was told, in a stream too. */
     outcome?: string;
+    untilGone?: boolean;
     about?: string;
     url: URL;
   };
@@ -69,7 +70,8 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
   if (action === undefined || QUIET.has(route.path)) return undefined;
   if (action === "auth" && route.method === "GET" && !denied) return undefined;
   if (!denied && isStep(route, status, request.method)) return undefined;
-  const outcome = context.outcome ?? (ended.whole ? undefined : "cancelled");
+  const whole = ended.whole || context.untilGone;
+  const outcome = context.outcome ?? (whole ? undefined : "cancelled");
   const failed = status >= 400 || outcome !== undefined;
   return {
     subject: status === 401 ? "" : shorten(identity.subject),

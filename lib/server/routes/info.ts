@@ -34,6 +34,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
           registry: deps.registryHost(),
           deploy: await deployInfo(),
           ingress: deps.ingress?.info() ?? { enabled: false },
+          tunnels: { backends: [...deps.tunnels?.usable ?? []] },
           limits: deps.limits,
           identity: { subject: identity.subject, scopes: [...identity.scopes] },
         } satisfies ServerInfo,

@@ -1,0 +1,22 @@
+/** `host[:port]` as people write it. */
+
+export interface HostPort {
+  host?: string;
+  port?: number;
+}
+
+/** Reads "host", "host:1", ":1", "[::1]:1"; undefined for what is none of these. */
+export function splitHostPort(text: string): HostPort | undefined {
+  const match = /^(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:[\]/@]*))(?::(\d{1,5}))?$/.exec(text);
+  if (!match) return undefined;
+  const host = match[1] ?? match[2];
+  const port = match[3] === undefined ? undefined : Number(match[3]);
+  if (port !== undefined && port > 65535) return undefined;
+  if (host === "" && port === undefined) return undefined;
+  return { ...(host !== "" && { host }), ...(port !== undefined && { port }) };
+}
+
+/** The way back: an IPv6 host in brackets. */
+export function joinHostPort(host: string, port: number): string {
+  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+}

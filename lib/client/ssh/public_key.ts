@@ -1,0 +1,2 @@
+/** Public keys as commands show and enrol them. */
+export { fingerprint, parsePublicKey } from "../../wire/ssh/packing.ts";

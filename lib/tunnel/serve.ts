@@ -1,0 +1,34 @@
+/** What a visitor of a tunnel is connected with. */
+import type { TunnelProtocol } from "../api/tunnel.ts";
+import type { Duplex } from "../wire/duplex.ts";
+import { relay } from "../wire/relay.ts";
+
+const TEXT = "Bad gateway: the workload behind this tunnel does not answer.\n";
+
+const BAD_GATEWAY = new TextEncoder().encode(
+  "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+    `Content-Length: ${TEXT.length}\r\nConnection: close\r\n\r\n${TEXT}`,
+);
+
+/**
+ * Serves each visitor by a connection of `dial`'s. Where that fails a visitor who speaks HTTP is told so, in
+ * words that say nothing of what is behind, and the error is thrown for the log.
+ */
+export function serveBy(
+  dial: (signal: AbortSignal) => Promise<Duplex>,
+  protocol: TunnelProtocol,
+): (stream: Duplex, signal: AbortSignal) => Promise<void> {
+  return async (stream, signal) => {
+    let target: Duplex;
+    try {
+      target = await dial(signal);
+    } catch (error) {
+      if (protocol === "http" && !signal.aborted) {
+        await stream.write(BAD_GATEWAY);
+        await stream.closeWrite();
+      }
+      throw error;
+    }
+    await relay(stream, target);
+  };
+}
