@@ -5,36 +5,44 @@ import type { Duplex } from "./duplex.ts";
 /** What two bytes can say. */
 const MAX_DATAGRAM = 0xffff;
 
-function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
-  if (a.length === 0) return b;
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
-}
+const cut = () =>
+  new SvcError("upstream_failed", "Cannot read datagrams: the last one is cut short");
 
 /**
  * Each `read` and `write` is one datagram, which may be empty. A stream that ends inside a datagram breaks:
  * `upstream_failed`.
  */
 export function datagrams(stream: Duplex): Duplex {
-  let rest: Uint8Array = new Uint8Array(0);
+  let chunk: Uint8Array = new Uint8Array(0);
+  /** So many bytes; undefined at the end of the stream. */
+  const take = async (length: number): Promise<Uint8Array | undefined> => {
+    if (chunk.length >= length) {
+      const whole = chunk.subarray(0, length);
+      chunk = chunk.subarray(length);
+      return whole;
+    }
+    const whole = new Uint8Array(length);
+    for (let filled = 0; filled < length;) {
+      if (chunk.length === 0) {
+        const more = await stream.read();
+        if (!more && filled === 0) return undefined;
+        if (!more) throw cut();
+        chunk = more;
+      }
+      const part = chunk.subarray(0, length - filled);
+      whole.set(part, filled);
+      filled += part.length;
+      chunk = chunk.subarray(part.length);
+    }
+    return whole;
+  };
   return {
     async read() {
-      for (;;) {
-        const size = rest.length < 2 ? 2 : 2 + (rest[0] << 8 | rest[1]);
-        if (rest.length >= size && rest.length >= 2) {
-          const datagram = rest.subarray(2, size);
-          rest = rest.subarray(size);
-          return datagram;
-        }
-        const more = await stream.read();
-        if (more) rest = joined(rest, more);
-        else if (rest.length === 0) return undefined;
-        else {
-          throw new SvcError("upstream_failed", "Cannot read datagrams: the last one is cut short");
-        }
-      }
+      const head = await take(2);
+      if (!head) return undefined;
+      const datagram = await take(head[0] << 8 | head[1]);
+      if (!datagram) throw cut();
+      return datagram;
     },
     async write(datagram) {
       if (datagram.length > MAX_DATAGRAM) {
@@ -50,7 +58,7 @@ export function datagrams(stream: Duplex): Duplex {
       await stream.write(framed);
     },
     closeWrite: () => stream.closeWrite(),
-    reset: () => stream.reset(),
+    reset: (why) => stream.reset(why),
     closed: stream.closed,
   };
 }

@@ -11,8 +11,11 @@ export interface Duplex {
   write(bytes: Uint8Array): Promise<void>;
   /** Ends the own direction; the other one goes on. Idempotent. */
   closeWrite(): Promise<void>;
-  /** Ends both directions at once: what is under way is lost. Idempotent. */
-  reset(): void;
+  /**
+   * Ends both directions at once: what is under way is lost. Idempotent. The other side is told `why` where
+   * the stream has words for it.
+   */
+  reset(why?: unknown): void;
   /**
    * Where the stream can tell by itself: resolves when nothing is sent in either direction any more, with
    * what broke it if it knows, undefined in good order.

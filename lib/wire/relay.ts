@@ -10,8 +10,8 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
   let failure: { error: unknown } | undefined;
   const fail = (error: unknown) => failure ??= { error };
   const reset = () => {
-    a.reset();
-    b.reset();
+    a.reset(failure?.error);
+    b.reset(failure?.error);
   };
   const pump = async (from: Duplex, to: Duplex) => {
     for (;;) {

@@ -30,6 +30,8 @@ const MAX_REASON = 123;
 export interface SocketStreamOptions {
   /** What broke, where the other side did not tell: in the words of whoever uses the stream. */
   lost: (why: string) => SvcError;
+  /** What the other side is told where the stream is reset for a reason; absent: nothing but that. */
+  told?: (why: unknown) => SvcError;
   /** A sign of life is sent this often; a side that gave none for four times as long is gone. 0: never. */
   beatMs?: number;
   /**
@@ -65,6 +67,7 @@ function toldError(told: unknown): SvcError | undefined {
 /** The owner gives it the socket once that is open, and every message and the close that come. */
 export class SocketStream implements Duplex {
   readonly #lost: SocketStreamOptions["lost"];
+  readonly #told: SocketStreamOptions["told"];
   readonly #beatMs: number;
   /** Bytes taken that are worth an acknowledgement. */
   readonly #quantum: number;
@@ -91,8 +94,9 @@ export class SocketStream implements Duplex {
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #closed = Promise.withResolvers<unknown>();
 
-  constructor({ lost, beatMs = 30_000, promptly = false }: SocketStreamOptions) {
+  constructor({ lost, told, beatMs = 30_000, promptly = false }: SocketStreamOptions) {
     this.#lost = lost;
+    this.#told = told;
     this.#beatMs = beatMs;
     this.#quantum = promptly ? 1 : STREAM_WINDOW / 4;
   }
@@ -289,9 +293,10 @@ export class SocketStream implements Duplex {
     this.#hangUp(`${code}: ${detail}`);
   }
 
-  reset(): void {
+  reset(why?: unknown): void {
     this.#waiting = [];
     if (this.#failure) return;
+    if (why !== undefined && this.#told) return this.fail(this.#told(why));
     this.#hangUp("reset");
     this.#break(this.#lost("it was reset here"));
   }

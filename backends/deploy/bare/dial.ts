@@ -1,34 +1,53 @@
 /** Connections into an instance's network. */
 import { createSocket } from "node:dgram";
-import { SvcError } from "../../../lib/base/errors.ts";
+import { connect } from "node:net";
+import { asSvcError, SvcError, systemCode } from "../../../lib/base/errors.ts";
 import { DatagramQueue } from "../../../lib/wire/datagram_queue.ts";
-import { connDuplex, type Duplex } from "../../../lib/wire/duplex.ts";
+import type { Duplex } from "../../../lib/wire/duplex.ts";
+import { socketDuplex } from "../../../lib/wire/socket_duplex.ts";
 
 const CONNECT_MS = 10_000;
 
+const REASONS: Record<string, string> = {
+  ECONNREFUSED: "nothing listens there",
+  EHOSTUNREACH: "the instance is not on its network",
+};
+
 function refusal(address: string, port: number, cause: unknown): SvcError {
+  const why = REASONS[systemCode(cause) ?? ""] ?? asSvcError(cause).message;
   return new SvcError(
     "upstream_failed",
-    `Cannot connect to port ${port} of the instance at ${address}: ${(cause as Error).message}`,
+    `Cannot connect to port ${port} of the instance at ${address}: ${why}`,
     { cause, help: "check that the workload listens on that port, on every address" },
   );
 }
 
-export async function dialTcp(
-  address: string,
-  port: number,
-  signal?: AbortSignal,
-): Promise<Duplex> {
-  const limit = AbortSignal.timeout(CONNECT_MS);
-  const signals = signal ? AbortSignal.any([signal, limit]) : limit;
-  try {
-    const conn = await Deno.connect({ hostname: address, port, signal: signals });
-    conn.setNoDelay(true);
-    return connDuplex(conn);
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw refusal(address, port, error);
-  }
+/** By node's sockets: these can tell the workload that its client broke, where the others only end. */
+export function dialTcp(address: string, port: number, signal?: AbortSignal): Promise<Duplex> {
+  if (signal?.aborted) return Promise.reject(signal.reason);
+  const socket = connect({ host: address, port, allowHalfOpen: true, noDelay: true });
+  return new Promise((resolve, reject) => {
+    const fail = (error: unknown) => {
+      settle();
+      socket.destroy();
+      reject(error);
+    };
+    const abort = () => fail(signal!.reason);
+    const late = () => fail(refusal(address, port, new Error("it does not answer")));
+    const broken = (error: Error) => fail(refusal(address, port, error));
+    const timer = setTimeout(late, CONNECT_MS);
+    const settle = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", abort);
+      socket.off("error", broken);
+    };
+    signal?.addEventListener("abort", abort, { once: true });
+    socket.once("error", broken);
+    socket.once("connect", () => {
+      settle();
+      resolve(socketDuplex(socket));
+    });
+  });
 }
 
 /** Nobody learns from UDP whether anything listens: a datagram that is refused is one that is lost. */

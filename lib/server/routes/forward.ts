@@ -1,5 +1,5 @@
 /** `GET /.svc/v1/deployments/{name}/forward`: a port of an instance on a WebSocket (lib/api/forward.ts). */
-import { asSvcError, SvcError } from "../../base/errors.ts";
+import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
 import { decodeForwardQuery, type ForwardQuery } from "../../api/forward.ts";
 import { datagrams } from "../../wire/datagrams.ts";
 import type { Duplex } from "../../wire/duplex.ts";
@@ -15,14 +15,15 @@ const PARAMETERS = ["port", "protocol"];
 
 const IDLE_MS = 120_000;
 
-/** What the client is told of a failure: its own stream's is one already, all others are the instance's. */
-function failureOf(error: unknown, name: string, { port }: ForwardQuery): SvcError {
-  if (error instanceof SvcError) return error;
-  return new SvcError(
-    "upstream_failed",
-    `Cannot go on with port ${port} of ${name}: ${asSvcError(error).message}`,
-    { cause: error, help: `see \`svc status ${name}\` and \`svc logs ${name}\`` },
-  );
+/** The instance's connection broke. */
+function instanceFailure(error: unknown, name: string, { port }: ForwardQuery): SvcError {
+  const { cause = error } = asSvcError(error);
+  const reset = ["ECONNRESET", "EPIPE"].includes(systemCode(cause) ?? "");
+  const why = reset ? "the workload broke the connection off" : asSvcError(error).message;
+  return new SvcError("upstream_failed", `Cannot go on with port ${port} of ${name}: ${why}`, {
+    cause,
+    help: `see \`svc status ${name}\` and \`svc logs ${name}\``,
+  });
 }
 
 /** Until both directions have ended, one of the two sides has broken, or nothing more comes. */
@@ -78,6 +79,7 @@ export function forwardRoutes(deps: ManagementDeps): Route[] {
     const { socket, response } = upgraded;
     const stream = new SocketStream({
       lost: (why) => new SvcError("cancelled", `Cannot forward to ${name}: ${why}`),
+      told: (why) => instanceFailure(why, name, query),
       beatMs: deps.forward?.beatMs,
       promptly: true,
     });
@@ -93,6 +95,12 @@ export function forwardRoutes(deps: ManagementDeps): Route[] {
       stream.lost(event);
       opened.resolve();
     };
+    void stream.closed.then((broken) => {
+      if (broken === undefined) return;
+      context.outcome = asSvcError(broken).code;
+      // What a client that went away has sent is for nobody, even where the workload does not take it.
+      instance.reset();
+    });
     const end = deps.lifecycle.begin();
     const stop = () =>
       stream.fail(
@@ -101,11 +109,7 @@ export function forwardRoutes(deps: ManagementDeps): Route[] {
     stopping.addEventListener("abort", stop, { once: true });
     if (stopping.aborted) stop();
     opened.promise.then(() => join(stream, instance, query, deps.forward?.idleMs ?? IDLE_MS))
-      .catch((error) => {
-        const failure = failureOf(error, name, query);
-        context.outcome = failure.code;
-        stream.fail(failure);
-      })
+      .catch(() => {/* the stream has told it */})
       .finally(() => {
         stopping.removeEventListener("abort", stop);
         instance.reset();
