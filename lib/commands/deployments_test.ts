@@ -57,6 +57,21 @@ Deno.test("status: facts, instances, warnings on standard error", async () => {
   assert.equal(stderr, "svc: warning: dns: not honoured\n");
 });
 
+Deno.test("status: where ingress leads here", async () => {
+  const at = { path: "/", pathType: "Prefix", deployment: "web", port: 80, tls: false } as const;
+  const { stdout } = await svcFake(["status", "web"], {
+    handler: () =>
+      Response.json(status({
+        ingress: [
+          { ...at, host: "a.test", url: "http://a.test:8080/" },
+          { ...at, host: "b.test" },
+          { ...at, host: "c.test", path: "/api" },
+        ],
+      })),
+  });
+  assert.match(stdout, /^Ingress: {4}http:\/\/a\.test:8080\/, b\.test, c\.test\/api$/m);
+});
+
 Deno.test("names cannot lead to another path", async () => {
   const { requests } = await svcFake(["status", "../info?x"], {
     handler: () => Response.json(status()),

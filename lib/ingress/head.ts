@@ -48,7 +48,7 @@ export class HeadError extends Error {
 
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
 const REQUEST_LINE = new RegExp(`^(${TOKEN}) ([!"$-~\\x80-\\xff]+) HTTP/1\\.([01])$`);
-const OTHER_VERSION = new RegExp(`^${TOKEN} [^ ]+ HTTP/\\d\\.\\d$`);
+const OTHER_VERSION = new RegExp(`^${TOKEN} [^ ]+ HTTP/(?!1\\.[01])\\d\\.\\d$`);
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: ([\t -~\x80-\xff]*))?$/;
 const NAME = new RegExp(`^${TOKEN}$`);
 const VALUE = /^[\t -~\x80-\xff]*$/;

@@ -90,7 +90,7 @@ export class Inlet {
         if (bytes[lf - 1] !== CR) throw new HeadError("a line is not ended by CRLF");
         if (lf - 1 > line) continue;
         if (line > start) {
-          if (lf - start > limit) throw new HeadError("the head is too large", 431);
+          if (lf - start >= limit) throw new HeadError("the head is too large", 431);
           this.unread(bytes.slice(lf + 1));
           return bytes.subarray(start, lf + 1);
         }
