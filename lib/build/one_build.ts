@@ -3,6 +3,7 @@ import type { BuildResult } from "../api/build.ts";
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { buildInfo } from "../base/build_info.ts";
 import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
 import { formatPlatform } from "../oci/platform.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import { Attestations, checkAttestations } from "./attest/attest.ts";
@@ -29,6 +30,7 @@ import { parseDockerfile } from "./parse/parse.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
 import { planBuild } from "./plan/plan.ts";
 import { parsePlatforms, requireRunnable, thisMachine } from "./platforms.ts";
+import { keepBase, type OwnPlace } from "./solve/base_keeper.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
 import type { Reporter } from "./solve/reporter.ts";
 import { Solver } from "./solve/solver.ts";
@@ -67,6 +69,24 @@ function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) 
     spool,
   };
 }
+
+/** Where the result goes in the own registry with its base image's layers as they are. */
+function ownPlace({ images, tags, outputs }: ReturnType<typeof deliveryOf>): OwnPlace | undefined {
+  for (const { type, push, forceCompression, names } of outputs) {
+    if (type !== "image" || !push || forceCompression) continue;
+    for (const name of names.length > 0 ? names : tags) {
+      const { sink, own: source, repository } = images.target(name);
+      if (source) return { sink, source, repository };
+    }
+  }
+}
+
+const keeping = (plan: BuildPlan, place: OwnPlace | undefined, log: Logger): BuildState["keep"] =>
+  place &&
+  ((image, signal) =>
+    image.descriptor.digest === plan.base?.descriptor.digest
+      ? keepBase(image, place, { log, signal })
+      : undefined);
 
 export interface BuildParts {
   engine: Engine;
@@ -155,7 +175,12 @@ export class OneBuild {
       foreign: imported && ((digest) => imported.blob(digest)),
       signal,
     });
-    const solved = await this.#solve(plans, state, ahead, needsRoot(delivery));
+    const place = ownPlace(delivery);
+    const solved = await this.#solve(plans, state, {
+      ahead,
+      place,
+      wholeRoot: needsRoot(delivery),
+    });
     const extrasOf = this.#attestations(delivery, solved, { context, startedOn });
     const { layers } = ahead;
     const exported = await this.#export({ ...delivery, layers, extrasOf }, solved);
@@ -207,15 +232,15 @@ export class OneBuild {
   /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */
   async #solve(
     plans: readonly BuildPlan[],
-    state: Omit<BuildState, "epoch">,
-    ahead: LayersAhead,
-    wholeRoot: boolean,
+    state: Omit<BuildState, "epoch" | "keep">,
+    { ahead, place, wholeRoot }: { ahead: LayersAhead; place?: OwnPlace; wholeRoot: boolean },
   ): Promise<SolvedPlan[]> {
     const { engine, reporter, signal } = this.#parts;
     const abort = new AbortController();
     const both = AbortSignal.any([signal, abort.signal]);
     const solved = await Promise.allSettled(plans.map(async (plan) => {
-      const solver = new Solver(engine, { ...state, epoch: plan.epoch }, reporter, both);
+      const keep = keeping(plan, place, engine.log);
+      const solver = new Solver(engine, { ...state, keep, epoch: plan.epoch }, reporter, both);
       this.#solvers.push(solver);
       try {
         const layers = chain(plan.root);

@@ -50,5 +50,12 @@ export interface ImageResolver {
     name: string;
   };
   /** Where an image of that name is pushed to. Throws `reference_invalid`. */
-  target(name: string): { sink: ImageSink; repository: string; tag: string; name: string };
+  target(name: string): {
+    sink: ImageSink;
+    repository: string;
+    tag: string;
+    name: string;
+    /** The sink's read side, where it is in this process: its bytes cross no network. */
+    own?: ImageSource;
+  };
 }

@@ -169,7 +169,13 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
       const sink = ours ? local : remote(
         place.name.startsWith(`${DEFAULT_UPSTREAM.name}/`) ? DEFAULT_UPSTREAM.name : registry,
       );
-      return { sink, repository: place.repository, tag, name: place.name };
+      return {
+        sink,
+        repository: place.repository,
+        tag,
+        name: place.name,
+        ...(ours && { own: local }),
+      };
     },
   };
 }

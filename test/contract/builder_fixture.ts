@@ -82,7 +82,7 @@ export class MemoryImages implements ImageSource, ImageSink, ImageResolver {
     return { source: this, repository, reference: digest ?? tag ?? "latest", name };
   }
 
-  target(name: string) {
+  target(name: string): ReturnType<ImageResolver["target"]> {
     const { repository, tag = "latest" } = parseReference(name);
     return { sink: this, repository, tag, name: `${repository}:${tag}` };
   }

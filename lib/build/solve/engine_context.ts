@@ -9,6 +9,7 @@ import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
 import type { ImageStore } from "../worker.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
+import type { KeptImage } from "./base_keeper.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
 import type { Flights } from "./flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
@@ -53,6 +54,8 @@ export interface BuildState {
   noCache: boolean;
   /** Caches of other machines. */
   imported?: ImportedCache;
+  /** For the base image of the result, where that goes to the own registry. */
+  keep?: (image: ResolvedImage, signal: AbortSignal) => KeptImage | undefined;
   /** SOURCE_DATE_EPOCH as a build argument. */
   epoch?: number;
 }

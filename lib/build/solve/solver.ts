@@ -317,7 +317,9 @@ export class Solver {
       const current = state === "done" ? layer.size : 0;
       emit({ type: "progress", label: short(layer.digest), current, total: layer.size });
     };
-    const snapshot = await this.#engine.unpack(vertex.image, { onProgress, signal });
+    const kept = this.#build.keep?.(vertex.image, signal);
+    const unpacking = this.#engine.unpack(kept?.image ?? vertex.image, { onProgress, signal });
+    const snapshot = await unpacking.finally(() => kept?.settled());
     return { key, snapshot, reference: this.#imageTime(vertex), ran: fetched };
   }
 
