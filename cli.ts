@@ -10,6 +10,7 @@ import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/log
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
+import { TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
 
 const ONE_NAME = { min: 1, max: 1, names: "NAME" };
 const NAMES = { min: 1, max: Infinity, names: "NAME" };
@@ -166,6 +167,22 @@ export const COMMANDS: readonly Command[] = [
       "svc socks5 --listen 127.0.0.1:9050 --resolve '^(\\w+)\\.corp\\.example:(\\d+)$=\\1:\\2'",
     ],
     run: () => import("./lib/commands/socks5.ts"),
+  }),
+  command({
+    name: "tunnel",
+    usage: "[OPTIONS] NAME[:PORT]",
+    summary: "Give a deployment a public URL, until interrupted.",
+    description:
+      "PORT is a port inside the deployment's instance, published or not; without it the only one that the " +
+      "deployment declares. The URL goes to standard output, and again when it changes. docs/ports.md has " +
+      "how a server is set up for tunnels.",
+    options: TUNNEL_OPTIONS,
+    positionals: { min: 1, max: 1, names: "NAME" },
+    examples: [
+      "svc tunnel web:8080",
+      "svc tunnel --backend ssh --authtoken-file ~/.ssh/tunnel_key web",
+    ],
+    run: () => import("./lib/commands/tunnel.ts"),
   }),
   command({
     name: "stop",

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { join, resolve as resolvePath } from "node:path";
 import { BUILD_OPTIONS, GLOBAL_OPTIONS } from "../commands/options.ts";
 import { SESSION_OPTIONS } from "../commands/session_options.ts";
+import { TUNNEL_OPTIONS } from "../commands/tunnel_options.ts";
 import type { AnyOption } from "../config/load.ts";
 import { absentFields, absentNotes } from "./profile/absent.ts";
 import type { Field } from "./profile/field.ts";
@@ -53,6 +54,7 @@ const RESOLVE = "lib/client/resolve_test.ts";
 const CONNECT = "lib/commands/connect_test.ts";
 const DEPLOY = "lib/commands/deploy_session_test.ts";
 const SESSION = "lib/commands/session_options_test.ts";
+const TUNNEL = "lib/commands/tunnel_test.ts";
 const PLACE = "lib/commands/build/place_test.ts";
 const PROFILE = "lib/client/profile/profile_test.ts";
 const SOCKS5 = "lib/commands/socks5_test.ts";
@@ -117,6 +119,8 @@ const FIELDS: Record<string, Effect> = {
       assert.equal((await resolved({ "ssh-tunnel": ssh, server })).transport.kind, "direct");
     },
   ],
+  "context.tunnel": [TUNNEL, "tunnel.authtoken-file: the profile's file below"],
+  "tunnel.authtoken-file": [TUNNEL, "tunnel.authtoken-file: the profile's file below"],
   "key-auth.identity-file": [LOGIN, "key-auth.identity-file: ed25519, ecdsa, rsa"],
   "key-auth.key-fingerprint": [LOGIN, "key-auth.key-fingerprint: a key of the agent"],
   "key-auth.name": ["lib/commands/auth_own_key_test.ts", "profile: key-auth.name"],
@@ -173,6 +177,10 @@ const VARIABLES: Record<string, Effect> = {
   SVC_REGISTRY: [PLACE, "build: SVC_REGISTRY names the registry"],
   SVC_GH_BIN: [SESSION, "SVC_GH_BIN: a path or a name"],
   SVC_CONTEXT_FILE: [CONNECT, "SVC_CONTEXT_FILE, --context-file"],
+  SVC_TUNNEL_AUTHTOKEN: [
+    TUNNEL,
+    "tunnel.authtoken-file: the profile's file below flags and variable",
+  ],
   SVC_TRUST_CONTEXT_FILE: [CONNECT, "SVC_TRUST_CONTEXT_FILE, --trust-context-file"],
 };
 
@@ -297,7 +305,12 @@ Deno.test("every field and every variable of the client is in the ledger, and no
   const rows = fieldRows(CONTEXT_FIELDS);
   const tried = rows.filter(({ row, absent }) => absent === undefined || row in FIELDS);
   assert.deepEqual(Object.keys(FIELDS).sort(), tried.map(({ row }) => row).sort());
-  const options: readonly AnyOption[] = [...GLOBAL_OPTIONS, ...BUILD_OPTIONS, ...SESSION_OPTIONS];
+  const options: readonly AnyOption[] = [
+    ...GLOBAL_OPTIONS,
+    ...BUILD_OPTIONS,
+    ...SESSION_OPTIONS,
+    ...TUNNEL_OPTIONS,
+  ];
   const variables = options.flatMap(({ env = [] }) => env);
   assert.deepEqual(Object.keys(VARIABLES).sort(), [...new Set(variables)].sort());
 });

@@ -111,6 +111,6 @@ Deno.test("set-context says which of its fields have no effect in this build", a
   ]);
   assert.equal(code, 0, stderr);
   assert.doesNotMatch(stderr, /conduit/);
-  assert.match(stderr, /^svc: note: tunnel\.ingress-host-mode has no effect: public tunnels are/m);
+  assert.match(stderr, /^svc: note: tunnel\.ingress-host-mode has no effect: tunnels of the ingress are/m);
   assert.match(stderr, /^svc: note: shells has no effect: terminals of workloads are/m);
 });

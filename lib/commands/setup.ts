@@ -1,4 +1,5 @@
 /** `svc setup`: questions, a test of the connection, and the context that they make. */
+import type { ServerInfo } from "../api/info.ts";
 import { CONFIG_OPTIONS, FIELD_KEY } from "./config/options.ts";
 import { checkWay } from "../client/doctor/way.ts";
 import { editProfile } from "../client/profile/file.ts";
@@ -10,6 +11,7 @@ import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { checkLine } from "./doctor/line.ts";
 import { type Ask, plainAsk } from "./setup/ask.ts";
+import { askTunnel } from "./setup/tunnel.ts";
 import { type Answers, askAll, contextOf } from "./setup/steps.ts";
 
 const quote = (word: string) =>
@@ -41,8 +43,11 @@ async function openAsk({ io }: Invocation): Promise<Ask> {
   return (await import("./setup/menus.ts")).menuAsk();
 }
 
-/** True where every step of the way works; each is shown, with a hint where it does not. */
-async function test(invocation: Invocation, context: Context): Promise<boolean> {
+/** What the server says where every step of the way works; each is shown, with a hint where it does not. */
+async function test(
+  invocation: Invocation,
+  context: Context,
+): Promise<Partial<ServerInfo> | undefined> {
   const { io, env, values } = invocation;
   await using cleanup = new AsyncDisposableStack();
   const target = contextTarget(
@@ -51,16 +56,16 @@ async function test(invocation: Invocation, context: Context): Promise<boolean> 
   );
   try {
     const connection = await openConnection({ io, env, values, cleanup }, target);
-    const { checks } = await checkWay({ ...connection, signal: io.signal });
+    const { checks, info = {} } = await checkWay({ ...connection, signal: io.signal });
     for (const check of checks) await io.stderr.write(checkLine(check));
-    return checks.every(({ outcome }) => outcome !== "failed");
+    return checks.every(({ outcome }) => outcome !== "failed") ? info : undefined;
   } catch (error) {
     io.signal.throwIfAborted();
     const { message, help } = error as Error & { help?: string };
     await io.stderr.write(
       checkLine({ name: "connection", outcome: "failed", detail: message, help }),
     );
-    return false;
+    return undefined;
   }
 }
 
@@ -79,10 +84,18 @@ export async function run(invocation: Invocation): Promise<number> {
   await io.stderr.write("Answer < to go back to the question before.\n");
   for (;;) {
     await askAll(ask, answers);
-    const context = absolutePaths(contextOf(answers), Deno.cwd(), env.HOME ?? env.USERPROFILE);
+    const absolute = (context: Context) =>
+      absolutePaths(context, Deno.cwd(), env.HOME ?? env.USERPROFILE);
+    let context = absolute(contextOf(answers));
     const name = answers.name!;
     await io.stderr.write("\n");
-    const works = await test(invocation, context);
+    const info = await test(invocation, context);
+    if (info) {
+      const tunnel = await askTunnel(ask, info);
+      if (!tunnel) continue;
+      context = { ...context, ...absolute(tunnel) };
+    }
+    const works = info !== undefined;
     const next = works ? "save" : await ask.select("The connection does not work yet. What now?", [
       { value: "again", label: "change the answers" },
       { value: "save", label: "save them as they are" },

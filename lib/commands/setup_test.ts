@@ -255,3 +255,26 @@ Deno.test("setup: a token that was given before is not shown when it is asked fo
   assert.match(stderr, /Token \[as before\]: /);
   assert.ok(!stderr.includes("wr0ng"));
 });
+
+Deno.test("setup: defaults of tunnels are asked for where the server can make one", async () => {
+  const withTunnels = (request: Request) =>
+    new URL(request.url).pathname === "/healthz"
+      ? Response.json({})
+      : Response.json({ ...INFO, tunnels: { backends: ["ssh"] } });
+  const { code, saved, stdout, stderr, url } = await setup(
+    ["2", "URL", "none", "mine", "<", "", "", "", "", "/keys/tunnel"],
+    withTunnels,
+  );
+  assert.equal(code, 0, stderr);
+  assert.match(stderr, /can make public tunnels \(ssh\)/);
+  assert.deepEqual(parse(saved!).contexts.mine, {
+    server: "URL",
+    tunnel: { "authtoken-file": "/keys/tunnel" },
+  });
+  assert.equal(
+    stdout,
+    `svc config set-context mine --server ${url} --tunnel-authtoken-file /keys/tunnel --current\n`,
+  );
+  const none = await setup(["2", "URL", "none", "mine", ""], withTunnels);
+  assert.deepEqual(parse(none.saved!).contexts.mine, { server: "URL" });
+});

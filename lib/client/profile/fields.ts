@@ -235,6 +235,7 @@ const TUNNEL_FIELDS: readonly Field[] = [
     kind: "string",
     defaultText: "auto",
     choices: ["auto", "passthrough", "alias", "rewrite"],
+    absent: "tunnels of the ingress",
     help: "Default of `--host-mode` of `svc ingress-tunnel`.",
   },
 ];
@@ -338,7 +339,6 @@ export const CONTEXT_FIELDS: readonly Field[] = [
     name: "tunnel",
     kind: "block",
     title: "Tunnel",
-    absent: "public tunnels",
     fields: TUNNEL_FIELDS,
     help: "Defaults of public tunnels (`svc tunnel`, `svc ingress-tunnel`).",
   },

@@ -1,0 +1,52 @@
+/** Options of `svc tunnel`: data only. */
+import type { AnyOption } from "../config/load.ts";
+
+const section = "Options";
+
+/** Of every command that opens a tunnel. */
+export const TUNNEL_CREDENTIAL_OPTIONS = [
+  {
+    key: "backend",
+    kind: "string",
+    flag: "backend",
+    placeholder: "NAME",
+    defaultText: "SVC_TUNNEL_BACKEND of the server",
+    help: "What the tunnel is made with; svc info lists what the server is set up for.",
+    section,
+  },
+  {
+    key: "authtoken",
+    kind: "string",
+    flag: "authtoken",
+    env: ["SVC_TUNNEL_AUTHTOKEN"],
+    placeholder: "TOKEN",
+    defaultText: "SVC_TUNNEL_AUTHTOKEN of the server",
+    help:
+      "Credential of the tunnel's backend; for ssh the text of a private key. Other users of this " +
+      "machine see what stands on a command line: --authtoken-file keeps it to yourself.",
+    section,
+  },
+  {
+    key: "authtokenFile",
+    kind: "string",
+    flag: "authtoken-file",
+    placeholder: "FILE",
+    defaultText: "tunnel.authtoken-file of the connection profile",
+    help: "File that holds it.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
+export const TUNNEL_OPTIONS = [
+  {
+    key: "protocol",
+    kind: "string",
+    flag: "protocol",
+    placeholder: "PROTOCOL",
+    default: "http",
+    choices: ["http", "tcp"],
+    help: "What the workload speaks there.",
+    section,
+  },
+  ...TUNNEL_CREDENTIAL_OPTIONS,
+] as const satisfies readonly AnyOption[];
