@@ -156,30 +156,40 @@ interface Ustar {
   minor: number;
 }
 
-const encoder = new TextEncoder();
-
+/** Digit by digit and letter by letter: an archive of small files is headers mostly. */
 function ustar(fields: Ustar): Uint8Array {
   const block = new Uint8Array(BLOCK);
+  let sum = 0;
   const text = (value: string, at: number) => {
-    encoder.encodeInto(value, block.subarray(at));
+    for (let i = 0; i < value.length; i++) {
+      const code = value.charCodeAt(i);
+      block[at + i] = code;
+      sum += code;
+    }
   };
-  const octal = (value: number, at: number, length: number) =>
-    text(value.toString(8).padStart(length - 1, "0"), at);
+  const octal = (value: number, at: number, length: number) => {
+    for (let i = at + length - 2; i >= at; i--) {
+      const rest = Math.floor(value / 8);
+      const digit = 48 + value - rest * 8;
+      block[i] = digit;
+      sum += digit;
+      value = rest;
+    }
+  };
   text(fields.path, 0);
   octal(fields.mode, 100, 8);
   octal(fields.uid, 108, 8);
   octal(fields.gid, 116, 8);
   octal(fields.size, 124, 12);
   octal(fields.mtime, 136, 12);
-  block.fill(32, 148, 156);
+  text("        ", 148);
   block[156] = fields.flag;
+  sum += fields.flag;
   text(fields.linkpath, 157);
   text("ustar\0" + "00", 257);
   octal(fields.major, 329, 8);
   octal(fields.minor, 337, 8);
   text(fields.prefix, 345);
-  let sum = 0;
-  for (const byte of block) sum += byte;
   octal(sum, 148, 7);
   block[154] = 0;
   block[155] = 32;

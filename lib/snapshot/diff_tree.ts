@@ -5,10 +5,12 @@
  */
 import { compareRaw } from "../base/raw_string.ts";
 import { SvcError } from "../base/errors.ts";
-import { padding, type TarType } from "../oci/tar.ts";
+import { BLOCK, padding, type TarType } from "../oci/tar.ts";
 import { tarEnd, tarHeader } from "../oci/tar_write.ts";
 import { readNames } from "../sys/directory.ts";
-import { close, open, read } from "../sys/fd.ts";
+import { close, read } from "../sys/fd.ts";
+import { OpenFolder } from "../sys/open_folder.ts";
+import { hasXattrs } from "../sys/xattr.ts";
 import {
   type FileStat,
   lstat,
@@ -23,7 +25,15 @@ import {
   S_IFREG,
   S_IFSOCK,
 } from "../sys/files.ts";
-import { isDirectory, isOpaque, isWhiteout, joinPath, LowerTree } from "./lower.ts";
+import {
+  baseOf,
+  isDirectory,
+  isOpaque,
+  isWhiteout,
+  joinPath,
+  LowerTree,
+  parentOf,
+} from "./lower.ts";
 import { layerXattrs } from "./metadata.ts";
 import { sameFile } from "./same_file.ts";
 
@@ -45,6 +55,7 @@ const TYPES: Record<number, TarType> = {
 };
 
 const CHUNK = 256 * 1024;
+const ZEROS = new Uint8Array(BLOCK);
 
 /** Yields the archive in pieces of at most about 256 KiB, each with a buffer of its own. */
 export function* diffTree(source: DiffSource): Generator<Uint8Array<ArrayBuffer>, void, void> {
@@ -75,6 +86,8 @@ class Walker {
   /** Folders that are written once something in them is: a change needs its parents in the layer. */
   #parents: { path: string; stat: FileStat }[] = [];
   #buffer = new Uint8Array(CHUNK);
+  /** The one whose entries are looked at. */
+  #folder = new OpenFolder();
 
   constructor(source: DiffSource) {
     this.#source = source;
@@ -83,6 +96,7 @@ class Walker {
 
   *archive(): Generator<Uint8Array> {
     const { root, overlay } = this.#source;
+    using _folder = this.#folder;
     const stat = lstat(root);
     if (this.#rootChanged(stat)) yield this.#header("", stat, "directory");
     if (overlay) yield* this.#overlayFolder("", true);
@@ -106,10 +120,10 @@ class Walker {
 
   /** An upper folder holds changes only; `merged`: the lower folders show through. */
   *#overlayFolder(path: string, merged: boolean): Generator<Uint8Array> {
+    const host = this.#full(path);
     for (const name of this.#sorted(path)) {
       const child = joinPath(path, name);
-      const full = this.#full(child);
-      const stat = lstat(full);
+      const stat = this.#folder.at(host).lstat(name);
       if (isWhiteout(stat)) {
         if (merged && this.#lower.lookup(child)) yield whiteout(path, name);
         continue;
@@ -117,7 +131,7 @@ class Walker {
       yield* this.#entry(child, stat);
       if (!isDirectory(stat)) continue;
       const below = merged ? this.#lower.lookup(child) : undefined;
-      const hides = below !== undefined && isDirectory(below.stat) && isOpaque(full);
+      const hides = below !== undefined && isDirectory(below.stat) && isOpaque(this.#full(child));
       if (hides) yield whiteout(child, ".wh..opq");
       yield* this.#overlayFolder(
         child,
@@ -175,7 +189,13 @@ class Walker {
     for (const { path, stat } of this.#parents.splice(0)) yield* this.#entry(path, stat);
   }
 
-  #header(path: string, stat: FileStat, type: TarType, linkpath = ""): Uint8Array {
+  #header(
+    path: string,
+    stat: FileStat,
+    type: TarType,
+    linkpath = "",
+    attributes = type !== "hardlink",
+  ): Uint8Array {
     const device = type === "char" || type === "block";
     return tarHeader({
       path: path === "" ? "./" : path,
@@ -188,7 +208,7 @@ class Walker {
       mtime: stat.mtime,
       devMajor: device ? stat.rdevMajor : 0,
       devMinor: device ? stat.rdevMinor : 0,
-      xattrs: type === "hardlink" ? undefined : layerXattrs(this.#full(path)),
+      xattrs: attributes ? layerXattrs(this.#full(path)) : undefined,
     });
   }
 
@@ -206,15 +226,18 @@ class Walker {
       }
       this.#links.set(key, path);
     }
+    if (type === "file" && stat.size > 0) return yield* this.#file(path, stat);
     const target = type === "symlink" ? readlink(this.#full(path)) : "";
     yield this.#header(path, stat, type, target);
-    if (type === "file" && stat.size > 0) yield* this.#content(path, stat.size);
   }
 
-  *#content(path: string, size: number): Generator<Uint8Array> {
+  *#file(path: string, stat: FileStat): Generator<Uint8Array> {
+    const { size } = stat;
     const full = this.#full(path);
-    const fd = open(full, O.RDONLY | O.NOFOLLOW);
+    const folder = this.#folder.at(this.#full(parentOf(path)));
+    const fd = folder.open(baseOf(path), O.RDONLY | O.NOFOLLOW);
     try {
+      yield this.#header(path, stat, "file", "", hasXattrs(fd));
       for (let left = size; left > 0;) {
         const got = read(fd, this.#buffer.subarray(0, Math.min(left, CHUNK)), full);
         if (got === 0) {
@@ -227,7 +250,7 @@ class Walker {
       close(fd);
     }
     const pad = padding(size);
-    if (pad > 0) yield new Uint8Array(pad);
+    if (pad > 0) yield ZEROS.subarray(0, pad);
   }
 }
 

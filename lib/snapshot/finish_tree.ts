@@ -1,5 +1,6 @@
 /** Work on whole trees, synchronously, in a Worker: counting, clamping times, copying. */
 import { readNames } from "../sys/directory.ts";
+import { OpenFolder } from "../sys/open_folder.ts";
 import { type FileStat, link, lstat, S_IFMT, S_IFSOCK, setTimes } from "../sys/files.ts";
 import type { DiffSource } from "./diff_tree.ts";
 import { isDirectory, joinPath, LowerTree } from "./lower.ts";
@@ -14,9 +15,9 @@ export function finishTree(source: DiffSource & { clamp?: number }): { size: num
   const lower = new LowerTree(source.lower, source.overlay);
   const seen = new Set<bigint>();
   let size = 0;
+  using opened = new OpenFolder();
   // `covers`: the lower tree has the folder that it is in; else it cannot have it either.
-  const visit = (path: string, full: string, covers: boolean) => {
-    const stat = lstat(full);
+  const visit = (path: string, full: string, stat: FileStat, covers: boolean) => {
     if (stat.nlink === 1 || isDirectory(stat) || !seen.has(stat.ino)) size += stat.blocks * 512;
     if (stat.nlink > 1) seen.add(stat.ino);
     const folder = isDirectory(stat);
@@ -24,13 +25,16 @@ export function finishTree(source: DiffSource & { clamp?: number }): { size: num
     const below = covers && (folder || isLate) ? lower.lookup(path)?.stat : undefined;
     if (folder) {
       const inner = below !== undefined && isDirectory(below);
-      for (const name of readNames(full)) visit(joinPath(path, name), `${full}/${name}`, inner);
+      for (const name of readNames(full)) {
+        const found = opened.at(full).lstat(name);
+        visit(joinPath(path, name), `${full}/${name}`, found, inner);
+      }
     }
     if (!isLate) return;
     if (below?.mtime === stat.mtime && below.mtimeNs === stat.mtimeNs) return;
     setTimes(full, clamp, 0);
   };
-  visit("", root, true);
+  visit("", root, lstat(root), true);
   return { size };
 }
 

@@ -53,16 +53,28 @@ export interface FileStat {
 
 const AT_FDCWD = -100;
 const AT_SYMLINK_NOFOLLOW = 0x100;
+const AT_EMPTY_PATH = 0x1000;
 const STATX_BASIC_STATS = 0x7ff;
 const statBuffer = new Uint8Array(256);
 const statView = new DataView(statBuffer.buffer);
 
-/** Like lstat(2); undefined where there is nothing at `path`. */
-export function tryLstat(path: string): FileStat | undefined {
+/** Of 64 bits; no file has more than a number holds. */
+const unsigned = (at: number) =>
+  statView.getUint32(at, true) + statView.getUint32(at + 4, true) * 2 ** 32;
+
+/** Like lstat(2); undefined where there is nothing at `path`. `folder`: a descriptor that it begins at. */
+export function tryLstat(path: string, folder = AT_FDCWD): FileStat | undefined {
+  return stat(path, folder, AT_SYMLINK_NOFOLLOW);
+}
+
+/** Of an open file. */
+export function statFd(fd: number): FileStat {
+  return stat("", fd, AT_EMPTY_PATH)!;
+}
+
+function stat(path: string, folder: number, flags: number): FileStat | undefined {
   const { sys_statx: statx } = libc();
-  while (
-    statx(AT_FDCWD, cstring(path), AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, statBuffer) < 0
-  ) {
+  while (statx(folder, cstring(path), flags, STATX_BASIC_STATS, statBuffer) < 0) {
     const code = errno[0];
     if (code === 2 || code === 20) return undefined;
     if (!isForeignErrno(code)) throw new SystemError(code, "statx", path);
@@ -74,9 +86,9 @@ export function tryLstat(path: string): FileStat | undefined {
     gid: statView.getUint32(24, true),
     mode: statView.getUint16(28, true),
     ino: statView.getBigUint64(32, true),
-    size: Number(statView.getBigUint64(40, true)),
-    blocks: Number(statView.getBigUint64(48, true)),
-    mtime: Number(statView.getBigInt64(112, true)),
+    size: unsigned(40),
+    blocks: unsigned(48),
+    mtime: statView.getUint32(112, true) + statView.getInt32(116, true) * 2 ** 32,
     mtimeNs: statView.getUint32(120, true),
     rdevMajor: statView.getUint32(128, true),
     rdevMinor: statView.getUint32(132, true),
