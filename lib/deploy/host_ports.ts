@@ -39,7 +39,8 @@ async function probe(port: PublishedPort): Promise<number> {
     try {
       return await promise;
     } finally {
-      socket.close();
+      // Only then is the port free again: the next probe may be of the same one.
+      await new Promise<void>((closed) => socket.close(() => closed()));
     }
   }
   // Closed by hand: the bundler's minifier drops a `using` whose variable is used once.

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createSocket } from "node:dgram";
 import type { PublishedPort } from "../api/deployment.ts";
 import { choosePorts, collide, requireFree } from "./host_ports.ts";
 
@@ -40,4 +41,15 @@ Deno.test("open ports are chosen, kept across a replacement, and differ", async 
   assert.equal((await choosePorts([open], [first]))[0].host, first.host);
   const [fixed] = await choosePorts([{ ...open, host: 8080 }], [first]);
   assert.equal(fixed.host, 8080);
+});
+
+Deno.test("an open UDP port that was chosen is free to be published; one in use is refused", async () => {
+  const open = { container: 53, protocol: "udp" as const, hostIP: "127.0.0.1" };
+  const [chosen] = await choosePorts([open]);
+  await requireFree([chosen], []);
+  const socket = createSocket("udp4");
+  await new Promise<void>((bound) => socket.bind({ port: 0, address: "127.0.0.1" }, () => bound()));
+  const used = port(socket.address().port, { protocol: "udp" });
+  await assert.rejects(requireFree([used], []), { code: "port_in_use" });
+  await new Promise<void>((closed) => socket.close(() => closed()));
 });

@@ -202,7 +202,7 @@ async function forwardUdp(options: PortForwardOptions): Promise<PortForward> {
     local: socket.address().port,
     async [Symbol.asyncDispose]() {
       await connections[Symbol.asyncDispose]();
-      socket.close();
+      await new Promise<void>((closed) => socket.close(() => closed()));
     },
   };
 }
