@@ -29,6 +29,8 @@ export interface SessionWatcher {
   /** The connection is gone, and resumed again. */
   onLost?(): void;
   onResumed?(): void;
+  /** Milliseconds beyond its grace period that a server which is away is waited for. */
+  restartMs?: number;
 }
 
 export interface DeploySession {
@@ -120,7 +122,7 @@ class Session implements DeploySession {
   }
 
   async #reopen(): Promise<YamuxSession> {
-    const until = Date.now() + this.#graceMs + RESTART_MS;
+    const until = Date.now() + this.#graceMs + (this.#watcher.restartMs ?? RESTART_MS);
     for (let pause = PAUSE_MS;; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       await sleep(pause, this.#signal);
       try {
@@ -141,9 +143,10 @@ class Session implements DeploySession {
       await writeLine(control, request);
       const lines = new LineReader(control);
       for (;;) {
-        const event = await lines.line<SessionEvent>();
+        const event = await lines.line();
         // It hung up without a word: as good as a connection that broke.
-        if (!event) throw lost("the server hung up");
+        if (event === undefined) throw lost("the server hung up");
+        if (!isEvent(event)) throw unreadable(this.#client.server);
         const end = this.#take(event, control);
         if (end === undefined) continue;
         await session.close();
@@ -181,6 +184,38 @@ class Session implements DeploySession {
         throw problemError(event.error);
     }
   }
+}
+
+type Fields = Record<string, unknown>;
+
+const isObject = (value: unknown): value is Fields => typeof value === "object" && value !== null;
+
+const isDeployment = (value: unknown) =>
+  isObject(value) && typeof value.name === "string" &&
+  [value.instances, value.ports, value.warnings].every(Array.isArray);
+
+/** What of each event is relied on; of unknown ones nothing is. */
+const CHECKS: { [T in SessionEvent["type"]]: (event: Fields) => boolean } = {
+  session: ({ name, token, graceMs }) =>
+    typeof name === "string" && typeof token === "string" && Number.isFinite(graceMs),
+  progress: ({ message }) => typeof message === "string",
+  result: ({ result }) => isObject(result) && isDeployment(result.deployment),
+  exited: ({ deployment }) => isDeployment(deployment),
+  gone: () => true,
+  ended: () => true,
+  error: ({ error }) =>
+    isObject(error) && typeof error.code === "string" && typeof error.detail === "string",
+};
+
+function isEvent(value: unknown): value is SessionEvent {
+  if (!isObject(value) || typeof value.type !== "string") return false;
+  return !Object.hasOwn(CHECKS, value.type) || CHECKS[value.type as SessionEvent["type"]](value);
+}
+
+function unreadable(server: string): SvcError {
+  return new SvcError("upstream_failed", `Cannot read the session's messages of ${server}`, {
+    help: "check that client and server are svc of about the same version",
+  });
 }
 
 const isGone = (error: unknown) => error instanceof SvcError && error.code === "not_found";

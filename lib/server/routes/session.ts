@@ -39,6 +39,7 @@ class Caller implements SessionLink {
   #stream: YamuxStream | undefined;
   #sending: Promise<void> = Promise.resolve();
   #waiting = 0;
+  #session: DeploySession | undefined;
 
   constructor(context: Context, sessions: DeploySessions, socket: WebSocket) {
     this.#context = context;
@@ -78,17 +79,19 @@ class Caller implements SessionLink {
     this.#yamux.lost(why);
   }
 
-  /** Resolves when the connection has ended. */
-  async run(): Promise<void> {
+  /** Resolves when the connection has ended. `stopping`: the server goes, and waits for no caller. */
+  async run(stopping: AbortSignal): Promise<void> {
     const late = setTimeout(() => this.drop("the caller asks for nothing"), PATIENCE_MS);
-    let session: DeploySession | undefined;
+    // A session that has begun lets go of its caller itself.
+    const stop = () => this.#session ?? this.drop("the server is shutting down");
+    stopping.addEventListener("abort", stop, { once: true });
     try {
       const stream = this.#stream = await this.#control.promise;
       const lines = new LineReader(stream, MAX_LINE);
       try {
         const first = await read(lines);
         clearTimeout(late);
-        session = await this.#begin(first);
+        const session = this.#session = await this.#begin(first);
         for (let line = await read(lines); line !== undefined; line = await read(lines)) {
           checkEnd(line);
           session.end();
@@ -99,15 +102,16 @@ class Caller implements SessionLink {
           this.tell({ type: "error", error: this.describe(error) });
           this.finish();
         }
-        session?.detach(this);
+        this.#session?.detach(this);
       }
       await this.#yamux.closed;
     } catch {
       // It never asked for anything.
     } finally {
       clearTimeout(late);
+      stopping.removeEventListener("abort", stop);
       this.#yamux[Symbol.dispose]();
-      session?.detach(this);
+      this.#session?.detach(this);
     }
   }
 
@@ -189,7 +193,7 @@ export function sessionRoutes(deps: ManagementDeps, sessions: DeploySessions): R
     const { socket, response } = context.connection.upgrade(context.request);
     socket.binaryType = "arraybuffer";
     const end = deps.lifecycle.begin();
-    new Caller(context, sessions, socket).run().finally(end);
+    new Caller(context, sessions, socket).run(deps.lifecycle.stopping).finally(end);
     return response;
   }
 

@@ -440,3 +440,17 @@ Deno.test("session: who cannot upgrade, or opens more than one stream, is told",
     await until(one, "ended");
     one.cut();
   }));
+
+Deno.test("session: a server that ends waits for no caller who says nothing", () =>
+  withServer(async (server) => {
+    const silent = await caller(server);
+    const half = await caller(server);
+    await half.stream.write(new TextEncoder().encode("{"));
+    const refused = await caller(server);
+    await refused.say("nonsense");
+    assert.equal((await refused.next())?.type, "error");
+    server.lifecycle.drain();
+    // Less than callers have to speak up and to hang up.
+    assert.ok(await server.lifecycle.idle(20_000));
+    await Promise.all([silent, half, refused].map(({ yamux }) => yamux.closed));
+  }));

@@ -74,6 +74,7 @@ export class DeploySession {
 
   /** The caller is here; one that still seems to be is let go: it is the same one, by another connection. */
   attach(link: SessionLink, token: string): void {
+    if (this.#stopped) return link.drop("the server is shutting down");
     this.#link?.drop("the session was resumed by another connection");
     this.#link = link;
     this.#cancelGrace?.();
