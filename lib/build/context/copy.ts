@@ -5,7 +5,7 @@
 import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
-import { chmodFd, chownFd, cloneFd, close, open, read, writeAll } from "../../sys/fd.ts";
+import { chmodFd, chownFd, cloneFd, close, read, writeAll } from "../../sys/fd.ts";
 import {
   chmod,
   lchown,
@@ -18,11 +18,13 @@ import {
   S_IFMT,
   setTimes,
   setTimesFd,
+  statFd,
   symlink,
   tryLstat,
   unlink,
 } from "../../sys/files.ts";
-import { readXattrs, setXattr } from "../../sys/xattr.ts";
+import { OpenFolder } from "../../sys/open_folder.ts";
+import { hasXattrs, readXattrs, setXattr } from "../../sys/xattr.ts";
 import { isOctal, parseChmod } from "./chmod.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
@@ -60,6 +62,11 @@ class Copier {
   #exclude: Ignore | undefined;
   /** Folders that this source made: it names nothing in them twice. */
   #fresh = new Set<string>();
+  /** The folders that files are copied from and to. */
+  #from = new OpenFolder();
+  #to = new OpenFolder();
+  /** Folder, mode and owner with which new files come about as they are to be. */
+  #settled = "";
   /** Files share their bytes with what they are copied from, until one does not. */
   #clones = true;
 
@@ -115,6 +122,9 @@ class Copier {
     // Only names of one source share an inode at the destination.
     this.#links.clear();
     this.#fresh.clear();
+    this.#settled = "";
+    using _from = this.#from;
+    using _to = this.#to;
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
     // Names of one folder come one after the other: it is looked for once, and nothing here moves it. Below
@@ -207,17 +217,29 @@ class Copier {
   async #file(entry: TreeEntry, host: string): Promise<void> {
     const { stat } = entry;
     const { uid, gid } = this.#options.owner ?? stat;
-    const source = open(entry.host, O.RDONLY);
+    const kept = stat.mode & 0o7777;
+    const mode = this.#mode?.(kept, false) ?? kept;
+    const [above, original] = cut(entry.host);
+    const [folder, name] = cut(host);
+    const source = this.#from.at(above).open(original, O.RDONLY);
     try {
-      const target = open(host, O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW, 0o600);
+      // What writing takes away is set at the end.
+      const first = mode <= 0o777 ? mode : 0o600;
+      const flags = O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW;
+      const target = this.#to.at(folder).open(name, flags, first);
       try {
         this.#clones = this.#clones && cloneFd(target, source);
         if (!this.#clones) await this.#data(source, entry.host, target, host);
-        // Owner first: it takes away setuid bits and capabilities.
-        chownFd(target, uid, gid, host);
-        const mode = stat.mode & 0o7777;
-        chmodFd(target, this.#mode?.(mode, false) ?? mode, host);
-        this.#xattrs(entry, host);
+        const wanted = `${folder} ${mode} ${uid} ${gid}`;
+        if (this.#settled !== wanted) {
+          if (isLike(target, mode, uid, gid)) this.#settled = wanted;
+          else {
+            // Owner first: it takes away setuid bits and capabilities.
+            chownFd(target, uid, gid, host);
+            chmodFd(target, mode, host);
+          }
+        }
+        if (hasXattrs(source)) this.#xattrs(entry, host);
         setTimesFd(target, stat.mtime, 0, host);
       } finally {
         close(target);
@@ -257,6 +279,17 @@ class Copier {
       if (isCopied(name)) setXattr(host, name, value);
     }
   }
+}
+
+/** Folder and name of a path. */
+function cut(host: string): [folder: string, name: string] {
+  const slash = host.lastIndexOf("/");
+  return [host.slice(0, slash), host.slice(slash + 1)];
+}
+
+function isLike(fd: number, mode: number, uid: number, gid: number): boolean {
+  const stat = statFd(fd);
+  return (stat.mode & 0o7777) === mode && stat.uid === uid && stat.gid === gid;
 }
 
 /** Path inside the root, without a slash at either end. */

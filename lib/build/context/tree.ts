@@ -18,6 +18,7 @@ import {
   S_IFREG,
   tryLstat,
 } from "../../sys/files.ts";
+import { OpenFolder } from "../../sys/open_folder.ts";
 import { listXattrs } from "../../sys/xattr.ts";
 import type { Ignore } from "../parse/ignore.ts";
 import { compilePath, type PathPattern } from "../parse/path_pattern.ts";
@@ -115,12 +116,16 @@ export async function* walk(
   options: { exclude?: Ignore; signal?: AbortSignal } = {},
 ): AsyncGenerator<TreeEntry> {
   let seen = 0;
-  const stack: { path: string; host: string }[] = [{
+  /** `above`: the folder that it is in, where it is not where the walk began. */
+  const stack: { path: string; host: string; name: string; above?: string }[] = [{
     path: "",
     host: path === "" ? tree.root : `${tree.root}/${path}`,
+    name: "",
   }];
+  using folder = new OpenFolder();
   for (let at = stack.pop(); at; at = stack.pop()) {
-    const stat = tryLstat(at.host);
+    const { above, name } = at;
+    const stat = above === undefined ? tryLstat(at.host) : folder.at(above).tryLstat(name);
     if (!stat) continue;
     if (++seen % TURN === 0) {
       options.signal?.throwIfAborted();
@@ -136,6 +141,8 @@ export async function* walk(
       stack.push({
         path: at.path === "" ? name : `${at.path}/${name}`,
         host: `${at.host}/${name}`,
+        name,
+        above: at.host,
       });
     }
   }
