@@ -7,20 +7,28 @@ import type { Duplex } from "../duplex.ts";
 import { NinepError } from "./folder.ts";
 import {
   ERRNO,
-  GETATTR_BASIC,
-  MAX_WALK,
   MessageReader,
-  NO_FID,
-  QID,
   type Qid,
-  READ_HEADER,
   type Reader,
   RLERROR,
   T,
-  VERSION,
   violation,
   Writer,
 } from "./messages.ts";
+import {
+  answerAttributes,
+  answerEntries,
+  answerStatfs,
+  answerVersion,
+  answerWalk,
+  Fids,
+  KINDS,
+  namesOf,
+  placeIn,
+  rangeOf,
+  readOnly,
+  refuseWriting,
+} from "./read_only.ts";
 
 export interface ListedNode {
   kind: "file" | "directory" | "symlink";
@@ -46,15 +54,7 @@ export interface ListedNodes {
   open(number: number): Promise<ListedFile>;
 }
 
-/** Bytes of a message, at least; kernels take 4096 and more. */
-const MIN_MESSAGE = 4096;
-/** Flags of open that ask for more than reading: write modes, O_CREAT, O_TRUNC. */
-const WRITING = 0o3 | 0o100 | 0o1000;
 const ROOT = 1;
-
-const QID_TYPE = { file: QID.FILE, directory: QID.DIR, symlink: QID.SYMLINK } as const;
-const TYPE_BITS = { file: 0o100000, directory: 0o040000, symlink: 0o120000 } as const;
-const DIRENT = { directory: 4, file: 8, symlink: 10 } as const;
 
 interface Fid {
   number: number;
@@ -65,7 +65,7 @@ interface Fid {
 }
 
 class ListedConnection {
-  #fids = new Map<number, Fid>();
+  #fids = new Fids<Fid>();
   #msize = 0;
   /** Requests that are being answered, by tag. */
   #under = new Map<number, Promise<void>>();
@@ -106,9 +106,10 @@ class ListedConnection {
     if (this.#msize === 0 && request.type !== T.VERSION) throw violation("no version");
     switch (request.type) {
       case T.VERSION:
-        return this.#version(request, reply);
+        this.#msize = answerVersion(request, reply, this.maxMessage);
+        return;
       case T.ATTACH: {
-        this.#put(request.u32(), { number: ROOT, above: [] });
+        this.#fids.put(request.u32(), { number: ROOT, above: [] });
         return void reply.qid(this.#qid(ROOT));
       }
       case T.FLUSH:
@@ -124,18 +125,17 @@ class ListedConnection {
       case T.GETATTR:
         return this.#getattr(request, reply);
       case T.READLINK: {
-        const { link } = this.#node(this.#fid(request.u32()));
+        const { link } = this.#node(this.#fids.get(request.u32()));
         if (link === undefined) throw new NinepError(ERRNO.EINVAL, "it is no link");
         return void reply.text(link);
       }
       case T.STATFS:
-        reply.u32(0x01021997).u32(4096).u64(0).u64(0).u64(0).u64(0).u64(0).u64(0).u32(255);
-        return;
+        return answerStatfs(reply);
       case T.CLUNK:
         return this.#clunk(request.u32());
       case T.REMOVE:
         this.#clunk(request.u32());
-        throw new NinepError(ERRNO.EROFS, "it is read-only");
+        throw readOnly();
       case T.FSYNC:
         return;
       case T.AUTH:
@@ -144,21 +144,8 @@ class ListedConnection {
       case T.GETLOCK:
         throw new NinepError(ERRNO.EOPNOTSUPP, "there is none");
       default:
-        throw new NinepError(ERRNO.EROFS, "it is read-only");
+        throw readOnly();
     }
-  }
-
-  #fid(number: number): Fid {
-    const fid = this.#fids.get(number);
-    if (!fid) throw new NinepError(ERRNO.EBADF, `fid ${number} is not in use`);
-    return fid;
-  }
-
-  #put(number: number, fid: Fid): void {
-    if (this.#fids.has(number) || number === NO_FID) {
-      throw new NinepError(ERRNO.EBADF, `fid ${number} is in use`);
-    }
-    this.#fids.set(number, fid);
   }
 
   #node({ number }: Fid): ListedNode {
@@ -169,23 +156,13 @@ class ListedConnection {
 
   #qid(number: number): Qid {
     const kind = this.nodes.node(number)?.kind ?? "directory";
-    return { type: QID_TYPE[kind], version: 0, path: BigInt(number) };
-  }
-
-  #version(request: Reader, reply: Writer): void {
-    const wanted = request.u32();
-    const version = request.text();
-    const known = version.startsWith(VERSION) && wanted >= MIN_MESSAGE;
-    this.#msize = known ? Math.min(wanted, this.maxMessage) : 0;
-    reply.u32(Math.min(wanted, this.maxMessage)).text(known ? VERSION : "unknown");
+    return { type: KINDS[kind].qid, version: 0, path: BigInt(number) };
   }
 
   #walk(request: Reader, reply: Writer): void {
-    const from = this.#fid(request.u32());
+    const from = this.#fids.get(request.u32());
     const target = request.u32();
-    const count = request.u16();
-    if (count > MAX_WALK) throw new NinepError(ERRNO.EINVAL, "too many names");
-    const names = Array.from({ length: count }, () => request.text());
+    const names = namesOf(request);
     let { number, above } = from;
     const qids: Qid[] = [];
     for (const name of names) {
@@ -200,18 +177,19 @@ class ListedConnection {
       }
       qids.push(this.#qid(number));
     }
-    if (qids.length === 0 && count > 0) throw new NinepError(ERRNO.ENOENT, "it is not there");
-    if (qids.length === count) {
-      if (this.#fids.get(target) === from) this.#fids.delete(target);
-      this.#put(target, { number, above });
+    if (qids.length === 0 && names.length > 0) {
+      throw new NinepError(ERRNO.ENOENT, "it is not there");
     }
-    reply.u16(qids.length);
-    for (const qid of qids) reply.qid(qid);
+    if (qids.length === names.length) {
+      if (this.#fids.is(target, from)) this.#fids.delete(target);
+      this.#fids.put(target, { number, above });
+    }
+    answerWalk(reply, qids);
   }
 
   async #open(request: Reader, reply: Writer): Promise<void> {
-    const fid = this.#fid(request.u32());
-    if (request.u32() & WRITING) throw new NinepError(ERRNO.EROFS, "it is read-only");
+    const fid = this.#fids.get(request.u32());
+    refuseWriting(request.u32());
     const node = this.#node(fid);
     if (node.kind === "directory") {
       const parent = fid.above.at(-1) ?? ROOT;
@@ -222,49 +200,38 @@ class ListedConnection {
   }
 
   async #read(request: Reader, reply: Writer): Promise<void> {
-    const { file } = this.#fid(request.u32());
-    const offset = request.u64();
-    const count = Math.min(request.u32(), this.#msize - READ_HEADER);
+    const { file } = this.#fids.get(request.u32());
+    const { offset, count } = rangeOf(request, this.#msize);
     if (!file) throw new NinepError(ERRNO.EBADF, "it is not open");
-    if (offset > BigInt(Number.MAX_SAFE_INTEGER)) throw new NinepError(ERRNO.EINVAL, "offset");
-    const bytes = await file.read(Number(offset), count);
+    const bytes = await file.read(placeIn(offset), count);
     reply.u32(bytes.length);
     reply.hole(bytes.length).set(bytes);
   }
 
   #readdir(request: Reader, reply: Writer): void {
-    const { entries } = this.#fid(request.u32());
-    const offset = Number(request.u64());
-    const count = Math.min(request.u32(), this.#msize - READ_HEADER);
+    const { entries } = this.#fids.get(request.u32());
+    const range = rangeOf(request, this.#msize);
     if (!entries) throw new NinepError(ERRNO.EBADF, "it is no open folder");
-    reply.u32(0);
-    const start = reply.size;
-    for (let index = offset; index < entries.length; index++) {
-      const [name, number] = entries[index];
-      const before = reply.size;
+    answerEntries(reply, range, entries, ([name, number]) => {
       const kind = this.nodes.node(number)?.kind ?? "directory";
-      reply.qid(this.#qid(number)).u64(index + 1).u8(DIRENT[kind]).text(name);
-      if (reply.size - start <= count) continue;
-      if (before === start) throw new NinepError(ERRNO.EINVAL, "no room for an entry");
-      reply.shrink(reply.size - before);
-      break;
-    }
-    reply.patch32(READ_HEADER - 4, reply.size - start);
+      return { name, qid: this.#qid(number), type: KINDS[kind].entry };
+    });
   }
 
   #getattr(request: Reader, reply: Writer): void {
-    const fid = this.#fid(request.u32());
+    const fid = this.#fids.get(request.u32());
     const { kind, mode, size, mtime } = this.#node(fid);
-    const seconds = Math.max(0, Math.floor(mtime / 1000));
-    const nanoseconds = Math.max(0, Math.round((mtime - seconds * 1000) * 1e6));
-    reply.u64(GETATTR_BASIC).qid(this.#qid(fid.number)).u32(TYPE_BITS[kind] | mode).u32(0).u32(0);
-    reply.u64(kind === "directory" ? 2 : 1).u64(0).u64(size).u64(4096).u64(Math.ceil(size / 512));
-    for (let time = 0; time < 3; time++) reply.u64(seconds).u64(nanoseconds);
-    reply.u64(0).u64(0).u64(0).u64(0);
+    answerAttributes(reply, {
+      qid: this.#qid(fid.number),
+      mode: KINDS[kind].bits | mode,
+      nlink: kind === "directory" ? 2 : 1,
+      size,
+      mtime,
+    });
   }
 
   #clunk(number: number): void {
-    const { file } = this.#fid(number);
+    const { file } = this.#fids.get(number);
     this.#fids.delete(number);
     file?.close().catch(() => {/* it is gone */});
   }

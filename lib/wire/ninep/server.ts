@@ -8,38 +8,45 @@ import { asNinepError, type ConfinedFolder, NinepError, type NodeStat } from "./
 import { hostFiles } from "./host_files.ts";
 import {
   ERRNO,
-  GETATTR_BASIC,
   join,
-  MAX_WALK,
   MessageReader,
-  NO_FID,
-  QID,
   type Qid,
   READ_HEADER,
   type Reader,
   RLERROR,
   T,
-  VERSION,
   violation,
   Writer,
 } from "./messages.ts";
+import {
+  answerAttributes,
+  answerEntries,
+  answerStatfs,
+  answerVersion,
+  answerWalk,
+  type DirectoryEntry,
+  Fids,
+  KINDS,
+  namesOf,
+  placeIn,
+  rangeOf,
+  readOnly,
+  refuseWriting,
+} from "./read_only.ts";
 
-/** Bytes of a message, at most; and at least, for a client that asks for less to be of use. */
+/** Bytes of a message, at most. */
 const MAX_MESSAGE = 1 << 20;
-const MIN_MESSAGE = 4096;
 /** Files that a client may hold at once. */
 const MAX_FIDS = 16_384;
 const MAX_OPEN = 256;
 /** Answers are gathered up to this size. */
 const BATCH = 256 * 1024;
-/** Flags of open that ask for more than reading: write modes, O_CREAT, O_TRUNC. */
-const WRITING = 0o3 | 0o100 | 0o1000;
 
 interface Fid {
   folder: ConfinedFolder;
   path: readonly string[];
   file?: { fd: number };
-  entries?: { name: string; qid: Qid; type: number }[];
+  entries?: DirectoryEntry[];
 }
 
 export interface ServeOptions {
@@ -47,21 +54,12 @@ export interface ServeOptions {
   onRead?: (bytes: number) => void;
 }
 
-function qidOf(stat: NodeStat): Qid {
-  const type = stat.kind === "directory"
-    ? QID.DIR
-    : stat.kind === "symlink"
-    ? QID.SYMLINK
-    : QID.FILE;
-  return { type, version: Math.floor(stat.mtime) >>> 0, path: BigInt(stat.ino) };
+function qidOf({ kind, mtime, ino }: NodeStat): Qid {
+  return { type: KINDS[kind].qid, version: Math.floor(mtime) >>> 0, path: BigInt(ino) };
 }
 
-/** What readdir tells of the kind: DT_DIR, DT_LNK, DT_REG. */
-const direntType = (stat: NodeStat) =>
-  stat.kind === "directory" ? 4 : stat.kind === "symlink" ? 10 : 8;
-
 class Connection {
-  #fids = new Map<number, Fid>();
+  #fids = new Fids<Fid>(MAX_FIDS);
   #open = 0;
   #msize = 0;
 
@@ -132,20 +130,19 @@ class Connection {
       case T.GETATTR:
         return this.#getattr(request, reply);
       case T.READLINK: {
-        const { folder, path } = this.#fid(request.u32());
+        const { folder, path } = this.#fids.get(request.u32());
         return void reply.text(folder.readlink(path));
       }
       case T.STATFS:
-        this.#fid(request.u32());
-        reply.u32(0x01021997).u32(4096).u64(0).u64(0).u64(0).u64(0).u64(0).u64(0).u32(255);
-        return;
+        this.#fids.get(request.u32());
+        return answerStatfs(reply);
       case T.CLUNK:
         return this.#clunk(request);
       case T.FSYNC:
         return;
       case T.REMOVE:
         this.#clunk(request);
-        throw new NinepError(ERRNO.EROFS, "it is read-only");
+        throw readOnly();
       case T.LCREATE:
       case T.SYMLINK:
       case T.MKNOD:
@@ -157,24 +154,10 @@ class Connection {
       case T.RENAMEAT:
       case T.UNLINKAT:
       case T.WRITE:
-        throw new NinepError(ERRNO.EROFS, "it is read-only");
+        throw readOnly();
       default:
         throw new NinepError(ERRNO.EOPNOTSUPP, `message ${request.type} is not known`);
     }
-  }
-
-  #fid(number: number): Fid {
-    const fid = this.#fids.get(number);
-    if (!fid) throw new NinepError(ERRNO.EBADF, `fid ${number} is not in use`);
-    return fid;
-  }
-
-  #put(number: number, fid: Fid): void {
-    if (this.#fids.has(number) || number === NO_FID) {
-      throw new NinepError(ERRNO.EBADF, `fid ${number} is in use`);
-    }
-    if (this.#fids.size >= MAX_FIDS) throw new NinepError(ERRNO.EMFILE, "too many fids");
-    this.#fids.set(number, fid);
   }
 
   #close(fid: Fid): void {
@@ -185,13 +168,10 @@ class Connection {
   }
 
   #version(request: Reader, reply: Writer): void {
-    const wanted = request.u32();
-    const version = request.text();
+    const msize = answerVersion(request, reply, MAX_MESSAGE);
     for (const fid of this.#fids.values()) this.#close(fid);
     this.#fids.clear();
-    const known = version.startsWith(VERSION) && wanted >= MIN_MESSAGE;
-    this.#msize = known ? Math.min(wanted, MAX_MESSAGE) : 0;
-    reply.u32(Math.min(wanted, MAX_MESSAGE)).text(known ? VERSION : "unknown");
+    this.#msize = msize;
   }
 
   #attach(request: Reader, reply: Writer): void {
@@ -202,16 +182,14 @@ class Connection {
     const folder = this.exports.get(name);
     if (!folder) throw new NinepError(ERRNO.ENOENT, `there is no export ${JSON.stringify(name)}`);
     const qid = qidOf(folder.stat([]));
-    this.#put(number, { folder, path: [] });
+    this.#fids.put(number, { folder, path: [] });
     reply.qid(qid);
   }
 
   #walk(request: Reader, reply: Writer): void {
-    const from = this.#fid(request.u32());
+    const from = this.#fids.get(request.u32());
     const number = request.u32();
-    const count = request.u16();
-    if (count > MAX_WALK) throw new NinepError(ERRNO.EINVAL, "too many names");
-    const names = Array.from({ length: count }, () => request.text());
+    const names = namesOf(request);
     let path = from.path;
     const qids: Qid[] = [];
     for (const name of names) {
@@ -225,20 +203,18 @@ class Connection {
       }
       path = next;
     }
-    if (qids.length === count) {
-      const same = this.#fids.get(number) === from;
+    if (qids.length === names.length) {
+      const same = this.#fids.is(number, from);
       if (same && from.file) throw new NinepError(ERRNO.EBADF, "an open fid does not walk");
       if (same) this.#fids.delete(number);
-      this.#put(number, { folder: from.folder, path });
+      this.#fids.put(number, { folder: from.folder, path });
     }
-    reply.u16(qids.length);
-    for (const qid of qids) reply.qid(qid);
+    answerWalk(reply, qids);
   }
 
   #lopen(request: Reader, reply: Writer): void {
-    const fid = this.#fid(request.u32());
-    const flags = request.u32();
-    if (flags & WRITING) throw new NinepError(ERRNO.EROFS, "it is read-only");
+    const fid = this.#fids.get(request.u32());
+    refuseWriting(request.u32());
     if (fid.file || fid.entries) throw new NinepError(ERRNO.EBADF, "it is open already");
     const stat = fid.folder.stat(fid.path);
     if (stat.kind === "symlink") throw new NinepError(ERRNO.ELOOP, "links are not followed");
@@ -247,14 +223,14 @@ class Connection {
       fid.file = fid.folder.open(fid.path);
       this.#open++;
     } else {
-      const own = { qid: qidOf(stat), type: 4 };
+      const own = { qid: qidOf(stat), type: KINDS.directory.entry };
       fid.entries = [
         { name: ".", ...own },
         { name: "..", ...own },
         ...fid.folder.list(fid.path).map(({ name, stat }) => ({
           name,
           qid: qidOf(stat),
-          type: direntType(stat),
+          type: KINDS[stat.kind].entry,
         })),
       ];
     }
@@ -262,54 +238,35 @@ class Connection {
   }
 
   #read(request: Reader, reply: Writer): void {
-    const { file } = this.#fid(request.u32());
-    const offset = request.u64();
-    const count = Math.min(request.u32(), this.#msize - READ_HEADER);
+    const { file } = this.#fids.get(request.u32());
+    const { offset, count } = rangeOf(request, this.#msize);
     if (!file) throw new NinepError(ERRNO.EBADF, "it is not open");
-    if (offset > BigInt(Number.MAX_SAFE_INTEGER)) throw new NinepError(ERRNO.EINVAL, "offset");
+    const place = placeIn(offset);
     reply.u32(0);
     const room = reply.hole(count);
-    const got = hostFiles().read(file.fd, room, Number(offset));
+    const got = hostFiles().read(file.fd, room, place);
     reply.shrink(room.length - got);
     reply.patch32(READ_HEADER - 4, got);
     this.options.onRead?.(got);
   }
 
   #readdir(request: Reader, reply: Writer): void {
-    const { entries } = this.#fid(request.u32());
-    const offset = request.u64();
-    const count = Math.min(request.u32(), this.#msize - READ_HEADER);
+    const { entries } = this.#fids.get(request.u32());
+    const range = rangeOf(request, this.#msize);
     if (!entries) throw new NinepError(ERRNO.EBADF, "it is no open folder");
-    reply.u32(0);
-    const start = reply.size;
-    const first = offset > BigInt(entries.length) ? entries.length : Number(offset);
-    for (let index = first; index < entries.length; index++) {
-      const { name, qid, type } = entries[index];
-      const before = reply.size;
-      reply.qid(qid).u64(index + 1).u8(type).text(name);
-      if (reply.size - start <= count) continue;
-      if (before === start) throw new NinepError(ERRNO.EINVAL, "no room for an entry");
-      reply.shrink(reply.size - before);
-      break;
-    }
-    reply.patch32(READ_HEADER - 4, reply.size - start);
-    this.options.onRead?.(reply.size - start);
+    const bytes = answerEntries(reply, range, entries, (entry) => entry);
+    this.options.onRead?.(bytes);
   }
 
   #getattr(request: Reader, reply: Writer): void {
-    const { folder, path } = this.#fid(request.u32());
+    const { folder, path } = this.#fids.get(request.u32());
     const stat = folder.stat(path);
-    const seconds = Math.floor(stat.mtime / 1000);
-    const nanoseconds = Math.round((stat.mtime - seconds * 1000) * 1e6);
-    reply.u64(GETATTR_BASIC).qid(qidOf(stat)).u32(stat.mode).u32(0).u32(0);
-    reply.u64(stat.nlink).u64(0).u64(stat.size).u64(4096).u64(Math.ceil(stat.size / 512));
-    for (let time = 0; time < 3; time++) reply.u64(seconds).u64(nanoseconds);
-    reply.u64(0).u64(0).u64(0).u64(0);
+    answerAttributes(reply, { ...stat, qid: qidOf(stat) });
   }
 
   #clunk(request: Reader): void {
     const number = request.u32();
-    this.#close(this.#fid(number));
+    this.#close(this.#fids.get(number));
     this.#fids.delete(number);
   }
 }
