@@ -60,13 +60,17 @@ export function pullEvents<T>(
 ): Response {
   const iterator = source[Symbol.asyncIterator]();
   const { format } = options;
+  let open = true;
   const stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
     async pull(controller) {
       try {
         const { done, value } = await iterator.next();
+        // Nobody is left to tell.
+        if (!open) return;
         if (done) controller.close();
         else controller.enqueue(format ? encoder.encode(format(value)) : line(value));
       } catch (error) {
+        if (!open) return;
         const known = options.describe(error);
         controller.enqueue(
           format ? encoder.encode(`error: ${known.message}\n`) : line(errorEvent(known)),
@@ -75,6 +79,7 @@ export function pullEvents<T>(
       }
     },
     cancel() {
+      open = false;
       options.onCancel?.();
       // A source that waits for its next item ends by its signal; nobody waits for that here.
       iterator.return?.().catch(() => {});
