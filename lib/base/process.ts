@@ -16,6 +16,21 @@ export interface RunResult {
   stderr: string;
 }
 
+/** Starts a program. Throws `prerequisite_missing` where it is not there; `missing` may say what for. */
+export function startProgram(
+  command: string,
+  options: Deno.CommandOptions,
+  missing: { what?: string; help?: string } = {},
+): Deno.ChildProcess {
+  try {
+    return new Deno.Command(command, options).spawn();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    const { what = `Cannot run ${command}: it`, help } = missing;
+    throw new SvcError("prerequisite_missing", `${what} is not on PATH`, { cause: error, help });
+  }
+}
+
 /**
  * Runs a program to its end and collects what it printed. A non-zero exit code is not an error here;
  * a program that is not there throws `prerequisite_missing`, an aborted signal kills it and throws.
@@ -26,26 +41,16 @@ export async function run(
   options: RunOptions = {},
 ): Promise<RunResult> {
   options.signal?.throwIfAborted();
-  let child: Deno.ChildProcess;
-  try {
-    child = new Deno.Command(command, {
-      args,
-      env: options.env,
-      clearEnv: options.clearEnv,
-      cwd: options.cwd,
-      signal: options.signal,
-      stdin: options.stdin === undefined ? "null" : "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) {
-      throw new SvcError("prerequisite_missing", `Cannot run ${command}: it is not on PATH`, {
-        cause: error,
-      });
-    }
-    throw error;
-  }
+  const child = startProgram(command, {
+    args,
+    env: options.env,
+    clearEnv: options.clearEnv,
+    cwd: options.cwd,
+    signal: options.signal,
+    stdin: options.stdin === undefined ? "null" : "piped",
+    stdout: "piped",
+    stderr: "piped",
+  });
   if (options.stdin !== undefined) {
     const bytes = typeof options.stdin === "string"
       ? new TextEncoder().encode(options.stdin)

@@ -1,5 +1,5 @@
 /** A program and all that it starts: ended together, and not waited for without end. POSIX only. */
-import { SvcError } from "./errors.ts";
+import { startProgram } from "./process.ts";
 
 export interface GroupOptions {
   env?: Record<string, string>;
@@ -35,22 +35,14 @@ export async function runGroup(
   { env, signal, silenceMs, totalMs }: GroupOptions,
 ): Promise<GroupResult> {
   signal?.throwIfAborted();
-  let child: Deno.ChildProcess;
-  try {
-    child = new Deno.Command(command, {
-      args,
-      env,
-      detached: true,
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new SvcError("prerequisite_missing", `Cannot run ${command}: it is not on PATH`, {
-      cause: error,
-    });
-  }
+  const child = startProgram(command, {
+    args,
+    env,
+    detached: true,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  });
   let ended: GroupResult["ended"];
   const kill = () => {
     try {

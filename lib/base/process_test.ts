@@ -1,5 +1,5 @@
-import { equal, rejects } from "node:assert/strict";
-import { run, runOk } from "./process.ts";
+import { equal, rejects, throws } from "node:assert/strict";
+import { run, runOk, startProgram } from "./process.ts";
 
 Deno.test("run: output, exit code and input", async () => {
   const result = await run("sh", ["-c", "cat; echo err >&2; exit 3"], { stdin: "in" });
@@ -9,7 +9,16 @@ Deno.test("run: output, exit code and input", async () => {
 });
 
 Deno.test("run: a missing program, an abort, a failure", async () => {
-  await rejects(run("no-such-program", []), { code: "prerequisite_missing" });
+  await rejects(run("no-such-program", []), {
+    code: "prerequisite_missing",
+    message: "Cannot run no-such-program: it is not on PATH",
+  });
+  const missing = { what: "Cannot frobnicate: the program no-such-program", help: "install it" };
+  throws(() => startProgram("no-such-program", {}, missing), {
+    code: "prerequisite_missing",
+    message: "Cannot frobnicate: the program no-such-program is not on PATH",
+    help: "install it",
+  });
   await rejects(run("sleep", ["30"], { signal: AbortSignal.timeout(50) }), {
     name: "TimeoutError",
   });

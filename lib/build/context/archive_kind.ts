@@ -1,5 +1,6 @@
 /** Whether a file is an archive that ADD unpacks, and its bytes without the compression. */
 import { SvcError } from "../../base/errors.ts";
+import { startProgram } from "../../base/process.ts";
 import { decompress, detectCompression } from "../../oci/compression.ts";
 
 const HEAD = 512;
@@ -30,25 +31,16 @@ async function* throughProgram(
   program: string,
   host: string,
 ): AsyncGenerator<Uint8Array, void, void> {
-  let child: Deno.ChildProcess;
-  try {
-    child = new Deno.Command(program, {
-      args: ["-dc", "--", host],
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    throw new SvcError(
-      "prerequisite_missing",
-      `Cannot unpack ${host.split("/").pop()}: the program ${program} is not on PATH`,
-      {
-        cause: error,
-        help: `install ${program} on the server, or send the archive as gzip or zstd`,
-      },
-    );
-  }
+  const attempted = `Cannot unpack ${host.split("/").pop()}`;
+  const child = startProgram(program, {
+    args: ["-dc", "--", host],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }, {
+    what: `${attempted}: the program ${program}`,
+    help: `install ${program} on the server, or send the archive as gzip or zstd`,
+  });
   const said = new Response(child.stderr).text();
   let whole = false;
   try {
@@ -66,10 +58,7 @@ async function* throughProgram(
     await said;
   }
   if (!(await child.status).success) {
-    throw new SvcError(
-      "archive_invalid",
-      `Cannot unpack ${host.split("/").pop()}: ${(await said).trim()}`,
-    );
+    throw new SvcError("archive_invalid", `${attempted}: ${(await said).trim()}`);
   }
 }
 
