@@ -30,8 +30,9 @@ export interface ReceiveOptions {
   dockerfile: string;
   /** Where remote contexts are kept. */
   kept?: KeptContexts;
-  /** Bytes of an archive, unpacked, at most: what a caller may send, and what any archive may hold. */
+  /** Bytes of an archive, unpacked, at most. */
   maxBytes?: number;
+  /** Where {@linkcode maxBytes} says nothing: the bound on any archive. */
   maxUnpackedBytes?: number;
   /** `total`: all of them, for now: a remote context's contents come as steps need them. */
   onProgress?: (bytes: number, total?: number) => void;
@@ -43,11 +44,10 @@ async function unpack(
   root: string,
   { dockerfile, maxBytes, maxUnpackedBytes, signal }: ReceiveOptions,
 ): Promise<UnpackedContext> {
-  const chunks = limited(
-    limited(decompressChunks(stream), maxBytes, contextTooLarge),
-    maxUnpackedBytes,
-    (limit) => unpackedTooLarge(limit, "the build context"),
-  );
+  const plain = decompressChunks(stream);
+  const chunks = maxBytes === undefined
+    ? limited(plain, maxUnpackedBytes, (limit) => unpackedTooLarge(limit, "the build context"))
+    : limited(plain, maxBytes, contextTooLarge);
   const head: Uint8Array[] = [];
   let size = 0;
   let next = await chunks.next();

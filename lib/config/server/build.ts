@@ -44,9 +44,9 @@ export const BUILD = [
     default: 64 * 2 ** 30,
     defaultText: "64Gi",
     section,
-    help:
-      "Upper bound on what one archive (a context, or one that ADD unpacks), the layers of one base " +
-      "image, or one layer or folder of an imported cache have without their compression. 0: none.",
+    help: "Upper bound on what one archive (one that ADD unpacks, or a context where " +
+      "SVC_MAX_BUILD_CONTEXT_BYTES says nothing), the layers of one base image, or one layer or folder " +
+      "of an imported cache have without their compression. 0: none.",
     check: notNegative,
   },
   {
