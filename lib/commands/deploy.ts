@@ -10,7 +10,7 @@ import { openConnection, target } from "./connect.ts";
 import { readInput } from "./input.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
-import { formatPort } from "./ps.ts";
+import { formatIngress, formatPort } from "./ps.ts";
 
 type Values = Invocation<typeof DEPLOY_OPTIONS>["values"];
 type Json = Record<string, unknown>;
@@ -110,8 +110,11 @@ const DONE = { created: "is deployed", replaced: "is replaced", unchanged: "is u
 
 async function report(io: Io, { action, deployment }: ApplyResult): Promise<void> {
   for (const warning of deployment.warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
-  const ports = deployment.ports.map(formatPort).join(", ");
-  await io.stdout.write(`${deployment.name} ${DONE[action]}${ports ? `; ${ports}` : ""}\n`);
+  const places = [
+    ...deployment.ports.map(formatPort),
+    ...(deployment.ingress ?? []).map(formatIngress),
+  ].join(", ");
+  await io.stdout.write(`${deployment.name} ${DONE[action]}${places ? `; ${places}` : ""}\n`);
 }
 
 /** Flags that say how a session is shown mean nothing without one. */

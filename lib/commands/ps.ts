@@ -1,5 +1,6 @@
 /** `svc ps`: the deployments, one a line. */
 import type { DeploymentStatus, PublishedPort } from "../api/deployment.ts";
+import type { IngressEndpoint } from "../api/ingress.ts";
 import { formatAge, renderTable } from "../base/table.ts";
 import { listDeployments } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
@@ -9,6 +10,11 @@ import { connect } from "./connect.ts";
 export function formatPort(port: PublishedPort): string {
   const host = port.hostIP.includes(":") ? `[${port.hostIP}]` : port.hostIP || "0.0.0.0";
   return `${host}:${port.host}->${port.container}/${port.protocol}`;
+}
+
+/** Its address at the server's front door; without one, the host and path that tunnels lead to. */
+export function formatIngress({ url, host, path }: IngressEndpoint): string {
+  return url ?? `${host}${path === "/" ? "" : path}`;
 }
 
 const UP = new Set(["running", "healthy"]);

@@ -1,16 +1,10 @@
 /** `svc status NAME`: everything the server says of one deployment. */
 import type { DeploymentStatus, InstanceStatus } from "../api/deployment.ts";
-import type { IngressEndpoint } from "../api/ingress.ts";
 import { formatAge, renderTable } from "../base/table.ts";
 import { getDeployment } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
-import { formatInstances, formatPort } from "./ps.ts";
-
-/** Its address at the server's front door; without one, the host and path that tunnels lead to. */
-export function formatIngress({ url, host, path }: IngressEndpoint): string {
-  return url ?? `${host}${path === "/" ? "" : path}`;
-}
+import { formatIngress, formatInstances, formatPort } from "./ps.ts";
 
 function facts(status: DeploymentStatus, now: number): string {
   const rows: [string, string][] = [

@@ -176,8 +176,9 @@ export class Exchange {
 
   #head(): Uint8Array {
     const { method, target, authority, fields, framing, expects, upgrade } = this.#request;
-    const sent: Fields = [["Host", authority]];
-    sent.push(...requestFields(fields, authority, this.#context.arrival));
+    const { arrival } = this.#context;
+    const sent: Fields = [["Host", arrival.as?.rewrite ? arrival.as.host : authority]];
+    sent.push(...requestFields(fields, authority, arrival));
     if (framing.kind === "length") sent.push(["Content-Length", String(framing.length)]);
     if (framing.kind === "chunked") sent.push(["Transfer-Encoding", "chunked"]);
     if (expects) sent.push(["Expect", "100-continue"]);

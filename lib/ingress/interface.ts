@@ -14,6 +14,11 @@ export interface Arrival {
    * others these fields are replaced.
    */
   trusted?: boolean;
+  /**
+   * The declared host that answers, whatever host the requests name; with `rewrite` the workload is told
+   * that one as its own `Host`.
+   */
+  as?: { host: string; rewrite: boolean };
 }
 
 export interface ProxyLimits {

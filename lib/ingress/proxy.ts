@@ -155,7 +155,7 @@ class Served {
     const { match, dial, limits, last } = this.options;
     const host = requestedHost(request.authority);
     if (host === undefined) throw new HeadError("the host is malformed");
-    const route = match(host, request.path);
+    const route = match(this.arrival.as?.host ?? host, request.path);
     return route && new Exchange(request, {
       client: this.#client,
       arrival: this.arrival,

@@ -1,0 +1,79 @@
+/** How the public host of an ingress tunnel maps to the hosts that deployments declare (SPEC "Tunnels"). */
+import type { HostMode, IngressAim } from "../api/tunnel.ts";
+import { SvcError } from "../base/errors.ts";
+import { asciiHost } from "./host_name.ts";
+
+export interface HostWish {
+  hostMode: HostMode;
+  /** A declared host; checked by `wishOf`. */
+  host?: string;
+}
+
+const refusal = (why: string, help?: string) =>
+  new SvcError("argument_invalid", `Cannot open a tunnel to the ingress: ${why}`, { help });
+
+const CHOOSE = "choose one with --host";
+
+/** A wildcard stands for any one label. */
+function isDeclared(host: string, declared: readonly string[]): boolean {
+  return declared.includes(host) || declared.includes(`*${host.slice(host.indexOf("."))}`);
+}
+
+const listed = (declared: readonly string[]) =>
+  declared.length === 0 ? "no deployment declares one" : `declared are ${declared.join(", ")}`;
+
+/** The only host that is declared; undefined where there are several, or a wildcard. */
+function only(declared: readonly string[]): string | undefined {
+  return declared.length === 1 && !declared[0].startsWith("*") ? declared[0] : undefined;
+}
+
+/** Throws `argument_invalid` for a host that is none, or that nobody declares. */
+export function wishOf(
+  hostMode: HostMode,
+  host: string | undefined,
+  declared: readonly string[],
+): HostWish {
+  if (host === undefined) return { hostMode };
+  const name = asciiHost(host);
+  if (name === undefined) throw refusal(`${JSON.stringify(host)} is no host name`);
+  if (!isDeclared(name, declared)) {
+    throw refusal(`no deployment declares the host ${name}; ${listed(declared)}`);
+  }
+  return { hostMode, host: name };
+}
+
+/**
+ * What is clear before the public host is known; undefined: nothing is (`auto`). With `passthrough` the host
+ * that the backend is to be asked for, where there is one.
+ */
+export function aimBefore(
+  { hostMode, host = undefined }: HostWish,
+  declared: readonly string[],
+): IngressAim | undefined {
+  if (hostMode === "auto") return undefined;
+  const chosen = host ?? only(declared);
+  if (hostMode === "passthrough") {
+    return { hostMode, ...(chosen !== undefined && { host: chosen }) };
+  }
+  if (chosen === undefined) {
+    throw refusal(`${hostMode} needs one host, and ${listed(declared)}`, CHOOSE);
+  }
+  return { hostMode, host: chosen };
+}
+
+/** `auto`: a public host that is declared passes; another one is an alias of the one that is meant. */
+export function aimOf(
+  { host }: HostWish,
+  declared: readonly string[],
+  publicHost: string,
+): IngressAim {
+  if (isDeclared(publicHost, declared) && (host ?? publicHost) === publicHost) {
+    return { hostMode: "passthrough" };
+  }
+  const chosen = host ?? only(declared);
+  if (chosen !== undefined) return { hostMode: "alias", host: chosen };
+  throw refusal(
+    `its public host is ${publicHost}, and ${listed(declared)}`,
+    `${CHOOSE}, or use --host-mode passthrough`,
+  );
+}
