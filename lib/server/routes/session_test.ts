@@ -5,6 +5,7 @@ import { openYamux } from "../../client/yamux_socket.ts";
 import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { FakeDeployments, GRACE_MS, startSessionServer, WATCH_MS } from "../sessions/testing.ts";
+import { RETRY_MS } from "../sessions/session.ts";
 import { STATUS } from "../testing.ts";
 
 type Server = Awaited<ReturnType<typeof startSessionServer>>;
@@ -370,7 +371,7 @@ Deno.test("session: a removal that fails is tried again, and keeps the name unti
     });
     await assert.rejects(retry.applied, /whose connection is lost, holds it/);
     deployments.onDelete = undefined;
-    await timers.fire(GRACE_MS);
+    await timers.fire(RETRY_MS);
     await deployments.until(() => deployments.deleted.length === 1);
   }));
 

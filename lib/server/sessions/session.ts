@@ -8,6 +8,9 @@ import type { DeployBackend } from "../../deploy/backend.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { SessionRecord, SessionRecords } from "./records.ts";
 
+/** Until a removal that failed is tried again. */
+export const RETRY_MS = 10_000;
+
 /** A caller that is connected. */
 export interface SessionLink {
   tell(event: SessionEvent): void;
@@ -99,12 +102,18 @@ export class DeploySession {
 
   /** From now on the grace period runs. */
   wait(): void {
-    if (this.#ending || this.#stopped || this.#cancelGrace || this.#link) return;
-    this.#cancelGrace = this.#parts.after(this.#parts.graceMs, () => {
-      this.#cancelGrace = undefined;
+    this.#removeAfter(this.#parts.graceMs, () => {
       this.#parts.log.info("a session was not resumed: its deployment is removed", {
         deployment: this.name,
       });
+    });
+  }
+
+  #removeAfter(ms: number, tell: () => void): void {
+    if (this.#ending || this.#stopped || this.#cancelGrace || this.#link) return;
+    this.#cancelGrace = this.#parts.after(ms, () => {
+      this.#cancelGrace = undefined;
+      tell();
       this.#end({ type: "ended" });
     });
   }
@@ -224,7 +233,7 @@ export class DeploySession {
       this.#link = undefined;
       this.#ending = undefined;
       // Tried again: nobody else would.
-      this.wait();
+      this.#removeAfter(RETRY_MS, () => {});
     }
   }
 }
