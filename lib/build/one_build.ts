@@ -105,6 +105,8 @@ export class OneBuild {
   #solvers: Solver[] = [];
   /** What steps use: let go of when none of them runs any more. */
   #used: AsyncDisposable[] = [];
+  /** What is let go of meanwhile. */
+  #gone?: Promise<void>;
   #imports?: Imports;
   /** What the context was fetched from. */
   #source?: TreeSource;
@@ -127,6 +129,17 @@ export class OneBuild {
   async release(): Promise<void> {
     await Promise.all(this.#solvers.map((solver) => solver.released()));
     for (const one of this.#used.splice(0)) await one[Symbol.asyncDispose]();
+    await this.#gone;
+  }
+
+  /** The same of one thing that no step uses any more, while the build goes on. */
+  #letGo(one: AsyncDisposable): void {
+    // Another build's step may use it.
+    if (this.lent) return;
+    this.#used.splice(this.#used.indexOf(one), 1);
+    const released = Promise.all(this.#solvers.map((solver) => solver.released()));
+    this.#gone = released.then(() => one[Symbol.asyncDispose]());
+    this.#gone.catch(() => {/* told by who waits for it at the end */});
   }
 
   async run(): Promise<BuildResult> {
