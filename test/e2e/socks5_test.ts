@@ -34,9 +34,11 @@ async function curl(proxy: string[], args: string[]): Promise<string> {
   return decoder.decode(stdout);
 }
 
-async function startProxy(server: Server, args: string[]): Promise<Proxy> {
-  const child = new Deno.Command(EXECUTABLE, {
-    args: ["socks5", "--listen", "127.0.0.1:0", ...args],
+/** `files`: how many it may have open. */
+async function startProxy(server: Server, args: string[], files?: number): Promise<Proxy> {
+  const command = [EXECUTABLE, "socks5", "--listen", "127.0.0.1:0", ...args];
+  const child = new Deno.Command("sh", {
+    args: ["-c", `${files ? `ulimit -n ${files} && ` : ""}exec "$@"`, "sh", ...command],
     clearEnv: true,
     env: {
       PATH: Deno.env.get("PATH") ?? "/usr/bin:/bin",
@@ -167,6 +169,19 @@ e2eTest(
       // A client that could log in, but need not.
       const url = `socks5h://name:password@${proxy.address}`;
       assert.equal(await curl(["--proxy", url], ["http://web:8080/"]), hello);
+    });
+    await t.step("more connections than it may open files", async () => {
+      await using poor = await startProxy(server, [], 512);
+      const [hostname, port] = poor.address.split(":");
+      const conns: (Deno.Conn | undefined)[] = [];
+      for (let n = 0; n < 400; n++) {
+        // One that is refused may be reset before it is told that it is connected.
+        const conn = Deno.connect({ hostname, port: Number(port) }).catch(() => undefined);
+        conns.push(await conn);
+      }
+      await poor.told(/^svc: the SOCKS5 proxy has 128 connections: more are refused/m);
+      for (const conn of conns) conn?.close();
+      assert.equal(await answering(poor, "http://web.svc.internal:8080/"), hello);
     });
     await t.step("a server that was started again is found again", async () => {
       await server.restart();

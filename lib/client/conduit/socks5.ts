@@ -4,6 +4,7 @@
  */
 import { createServer, type Server, type Socket } from "node:net";
 import { isAbort, SvcError, systemCode } from "../../base/errors.ts";
+import { openFileLimit } from "../../base/open_files.ts";
 import { formatAddress, type ListenAddress, parseAddress } from "../../config/address.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { relay } from "../../wire/relay.ts";
@@ -20,7 +21,7 @@ export const DEFAULT_SOCKS5_LISTEN = "127.0.0.1:1080";
 export const DEFAULT_SERVICE_HOST_SUFFIX = ".svc.internal";
 
 export interface Socks5Limits {
-  /** Connections at once. */
+  /** Connections at once; fewer where this process may not open enough files. */
   connections: number;
   /** A client has so long for its greeting and its request; milliseconds. */
   handshakeMs: number;
@@ -32,6 +33,8 @@ export interface Socks5Limits {
   ruleMs: number;
   /** The list of deployments holds so long; milliseconds. */
   namesMs: number;
+  /** The server has so long to list them; milliseconds. */
+  namesWaitMs: number;
 }
 
 const LIMITS: Socks5Limits = {
@@ -41,6 +44,7 @@ const LIMITS: Socks5Limits = {
   partingMs: 2_000,
   ruleMs: 1_000,
   namesMs: 2_000,
+  namesWaitMs: 5_000,
 };
 
 /** Makes the connection for one request. */
@@ -70,6 +74,16 @@ export interface Socks5 extends AsyncDisposable {
   readonly address: string;
   /** Resolves when nothing is open any more; rejects where the listener broke by itself. */
   readonly closed: Promise<void>;
+}
+
+/** A connection is two sockets, and what makes it may need more. */
+const DESCRIPTORS_EACH = 4;
+const LEAST = 16;
+
+/** A listener of the runtime that once found no descriptor for a connection never accepts another. */
+async function affordable(connections: number): Promise<number> {
+  const most = Math.floor(await openFileLimit() / DESCRIPTORS_EACH);
+  return Math.min(connections, Math.max(LEAST, most));
 }
 
 /** Rejects with the signal's reason; what comes afterwards is reset. */
@@ -301,10 +315,11 @@ export async function openSocks5(options: Socks5Options): Promise<Socks5> {
   const { services, rules = [], warn, signal } = options;
   signal?.throwIfAborted();
   const limits = { ...LIMITS, ...options.limits };
+  limits.connections = await affordable(limits.connections);
   const listen = parseAddress(options.listen, "the address of the SOCKS5 proxy");
   const names = new LiveNames(services, {
     keepMs: limits.namesMs,
-    waitMs: limits.connectMs / 2,
+    waitMs: limits.namesWaitMs,
     warn,
   });
   const resolver = new Resolver({

@@ -76,6 +76,8 @@ export async function dialDirect(host: string, port: number, signal: AbortSignal
   try {
     const conn = await Deno.connect({ hostname: host, port, signal });
     conn.setNoDelay(true);
+    // An idle connection to a machine that is gone would hold its place for ever.
+    conn.setKeepAlive(true);
     return connDuplex(conn);
   } catch (cause) {
     signal.throwIfAborted();

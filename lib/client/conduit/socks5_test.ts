@@ -6,6 +6,7 @@ import {
   deployment,
   echo,
   HELLO,
+  isReset,
   listening,
   LocalServices,
   RawClient,
@@ -194,9 +195,7 @@ async function greeted(port: number): Promise<RawClient | undefined> {
     await client.send(HELLO);
     if ((await client.take(2)).length === 2) return client;
   } catch (error) {
-    const reset = error instanceof Deno.errors.ConnectionReset ||
-      error instanceof Deno.errors.BrokenPipe;
-    if (!reset) throw error;
+    if (!isReset(error)) throw error;
   }
   client?.stream.reset();
   return undefined;

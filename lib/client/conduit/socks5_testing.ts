@@ -115,6 +115,11 @@ export async function testProxy(
 
 export const HELLO = [5, 1, 0];
 
+/** What a client sees that was reset, wherever it was at that moment. */
+export const isReset = (error: unknown): boolean =>
+  error instanceof Deno.errors.ConnectionReset || error instanceof Deno.errors.BrokenPipe ||
+  error instanceof Deno.errors.NotConnected;
+
 /** CONNECT to a name. */
 export function request(host: string, port: number, command = 1): number[] {
   const name = new TextEncoder().encode(host);

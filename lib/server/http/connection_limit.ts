@@ -3,6 +3,7 @@
  * accepts none any more, also when there are some again: so it must not come to that.
  */
 import type { Server, Socket } from "node:net";
+import { openFileLimit } from "../../base/open_files.ts";
 
 /** A connection may need its socket, a duplicate of it and a file; the fourth is for everything else. */
 const DESCRIPTORS_EACH = 4;
@@ -12,10 +13,7 @@ const TELL_MS = 60_000;
 
 /** What the descriptors that this process may have are enough for. */
 export async function connectionLimit(): Promise<number> {
-  const limits = await Deno.readTextFile("/proc/self/limits").catch(() => "");
-  const descriptors = /^Max open files +(\d+)/m.exec(limits)?.[1];
-  if (descriptors === undefined) return Infinity;
-  return Math.max(LEAST, Math.floor(Number(descriptors) / DESCRIPTORS_EACH));
+  return Math.max(LEAST, Math.floor(await openFileLimit() / DESCRIPTORS_EACH));
 }
 
 export interface ConnectionLimit {
