@@ -141,7 +141,7 @@ export class NinepClient {
       const [qid, mode, uid, gid] = [reply.qid(), reply.u32(), reply.u32(), reply.u32()];
       const [nlink, , size] = [reply.u64(), reply.u64(), reply.u64()];
       reply.raw(32);
-      const [mtime, ns] = [reply.u64(), reply.u64()];
+      const [mtime, ns] = [BigInt.asIntN(64, reply.u64()), reply.u64()];
       return { qid, mode, uid, gid, nlink, size, mtime, mtimeNs: Number(ns) };
     });
   }

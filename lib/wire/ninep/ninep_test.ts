@@ -75,6 +75,9 @@ Deno.test("9p: files, folders and their attributes", async () => {
   const info = await Deno.stat(`${at.root}/large`);
   assert.deepEqual([Number(size), mode & 0o170000], [3_000_001, 0o100000]);
   assert.equal(Number(mtime), Math.floor(info.mtime!.getTime() / 1000));
+  await Deno.utime(`${at.root}/large`, new Date(-5500), new Date(-5500));
+  const before = await client.getattr(fid);
+  assert.deepEqual([before.mtime, before.mtimeNs], [-6n, 500_000_000]);
   await client.clunk(fid);
   await assert.rejects(client.getattr(fid), errno(ERRNO.EBADF));
   await assert.rejects(client.walk(root, ["a", "none"]), errno(ERRNO.ENOENT));

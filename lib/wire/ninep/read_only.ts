@@ -145,8 +145,9 @@ export interface Attributes {
 /** All files are root's. */
 export function answerAttributes(reply: Writer, attributes: Attributes): void {
   const { qid, mode, nlink, size, mtime } = attributes;
-  const seconds = Math.max(0, Math.floor(mtime / 1000));
-  const nanoseconds = Math.max(0, Math.round((mtime - seconds * 1000) * 1e6));
+  // Before 1970 they are negative: two's complement, as file systems have it.
+  const seconds = Math.floor(mtime / 1000);
+  const nanoseconds = Math.round((mtime - seconds * 1000) * 1e6);
   reply.u64(GETATTR_BASIC).qid(qid).u32(mode).u32(0).u32(0);
   reply.u64(nlink).u64(0).u64(size).u64(4096).u64(Math.ceil(size / 512));
   for (let time = 0; time < 3; time++) reply.u64(seconds).u64(nanoseconds);
