@@ -15,8 +15,15 @@ export interface ServerInfo {
     /** Optional abilities, by the name of the member of `DeployBackend.caps`. */
     caps: string[];
   };
-  /** `listen`: the front door's address, where it is open. */
-  ingress: { enabled: boolean; domain?: string; enforceDomain?: boolean; listen?: string };
+  ingress: {
+    enabled: boolean;
+    domain?: string;
+    enforceDomain?: boolean;
+    /** The front door's address, where it is open. */
+    listen?: string;
+    /** `<namespace>/<service>[:httpPort/httpsPort]` of the cluster's controller, where the backend has one. */
+    controller?: string;
+  };
   /** Backends that a public tunnel can be opened with as the server is set up. */
   tunnels: { backends: string[] };
   limits: {

@@ -57,6 +57,9 @@ const SESSION = "lib/commands/session_options_test.ts";
 const TUNNEL = "lib/commands/tunnel_test.ts";
 const PLACE = "lib/commands/build/place_test.ts";
 const PROFILE = "lib/client/profile/profile_test.ts";
+const INGRESS = "lib/client/conduit/ingress_test.ts";
+const NATIVE = "lib/client/conduit/ingress_native_test.ts";
+const CERTIFICATES = "lib/client/conduit/certificates_test.ts";
 const SOCKS5 = "lib/commands/socks5_test.ts";
 
 const FIELDS: Record<string, Effect> = {
@@ -134,6 +137,20 @@ const FIELDS: Record<string, Effect> = {
   "conduit.socks5.resolve[].pattern": [SOCKS5, "conduit.socks5.resolve"],
   "conduit.socks5.resolve[].replace": [SOCKS5, "conduit.socks5.resolve"],
   "conduit.socks5.bare-service-names": [SOCKS5, "conduit.socks5.bare-service-names"],
+  "conduit.ingress": [INGRESS, "emulated ingress: hundreds"],
+  "conduit.ingress.mode": [INGRESS, "Ingress rows: mode emulate"],
+  "conduit.ingress.controller": [NATIVE, "native ingress, controller: what the server names"],
+  "conduit.ingress.controller.kube-context": [NATIVE, "IngressController rows"],
+  "conduit.ingress.controller.namespace": [NATIVE, "IngressController rows"],
+  "conduit.ingress.controller.service": [NATIVE, "IngressController rows"],
+  "conduit.ingress.controller.http-port": [NATIVE, "IngressController rows"],
+  "conduit.ingress.controller.https-port": [NATIVE, "IngressController rows"],
+  "conduit.ingress.ca-file": [INGRESS, "Ingress rows: ca-file and ca-key-file sign"],
+  "conduit.ingress.ca-key-file": [INGRESS, "Ingress rows: ca-file and ca-key-file sign"],
+  "conduit.ingress.certificates": [INGRESS, "certificates by SNI"],
+  "conduit.ingress.certificates[].pattern": [CERTIFICATES, "IngressCertificate rows"],
+  "conduit.ingress.certificates[].certificate": [CERTIFICATES, "IngressCertificate rows"],
+  "conduit.ingress.certificates[].key": [CERTIFICATES, "IngressCertificate rows"],
   "ssh-tunnel.addr": [SSH, "SSHTunnel rows: addr, user"],
   "ssh-tunnel.user": [SSH, "SSHTunnel rows: addr, user"],
   "ssh-tunnel.remote-addr": [SSH, "SSHTunnel rows: addr, user"],

@@ -2,6 +2,7 @@
 import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
 import { type Conduit, type Endpoint, openConduit } from "../client/conduit/conduit.ts";
+import type { PreparedIngress } from "../client/conduit/ingress.ts";
 import { type DeploySession, openDeploySession } from "../client/deploy_session.ts";
 import type { SpecBody } from "../client/deployments.ts";
 import { servicesOf } from "../client/forward.ts";
@@ -11,6 +12,7 @@ import { sessionLogs } from "../client/session_logs.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
+import { prepareSessionIngress } from "./session_ingress.ts";
 
 /** After the end the last lines of the logs have so long to come. */
 const LAST_LINES_MS = 2000;
@@ -19,6 +21,10 @@ export function endpointLine(endpoint: Endpoint): string {
   if (endpoint.kind === "port") {
     const { address, deployment, port, protocol } = endpoint;
     return `${address} -> ${deployment}:${port}/${protocol}`;
+  }
+  if (endpoint.kind === "ingress") {
+    const { url, deployment, port, address } = endpoint;
+    return `${url} -> ${deployment}:${port} (at ${address})`;
   }
   const { address, suffix } = endpoint;
   return `socks5h://${address}${suffix === undefined ? "" : ` -> NAME${suffix}:PORT`}`;
@@ -77,20 +83,22 @@ interface Running {
   signal: AbortSignal;
   quiet: boolean;
   report: (result: ApplyResult) => Promise<void>;
+  ingress?: PreparedIngress;
   /** Settles with the logs, which the signal ends. */
   followed?: Promise<void>;
 }
 
 /** The conduit, and where it leads from. */
 async function show(
-  { client, target, view }: Running,
-  { deployment: { name, ports } }: ApplyResult,
+  { client, target, view, ingress }: Running,
+  { deployment: { name, ports, ingress: routes } }: ApplyResult,
 ): Promise<Conduit> {
   const conduit = await openConduit({
     mode: target.conduit.value,
     services: servicesOf(client),
-    deployments: [{ name, ports }],
+    deployments: [{ name, ports, ingress: routes }],
     settings: target.settings.conduit ?? {},
+    ingress,
     warn: (text) => view.notice(`warning: ${text}`),
   });
   for (const endpoint of conduit.endpoints) {
@@ -168,6 +176,10 @@ export async function runSession(
   const { signal } = leaving;
   let open: string | undefined;
   const { client } = await openConnection({ ...invocation, io: { ...io, signal } }, found);
+  const warn = (text: string) => view.notice(`warning: ${text}`);
+  await using ingress = await prepareSessionIngress(invocation, {
+    ...{ target: found, client, warn, signal },
+  });
   const session = openDeploySession(client, body, {
     signal,
     onOpen: (name, graceMs) => {
@@ -189,7 +201,7 @@ export async function runSession(
   io.hurry?.addEventListener("abort", hurry, { once: true });
   if (io.signal.aborted) interrupt();
   const quiet = values.quiet ?? false;
-  const running: Running = { client, target: found, view, session, signal, quiet, report };
+  const running: Running = { client, target: found, view, session, signal, quiet, report, ingress };
   try {
     return await live(running);
   } catch (error) {

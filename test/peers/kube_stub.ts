@@ -19,8 +19,14 @@ export interface KubeStub extends AsyncDisposable {
   env: Record<string, string>;
 }
 
-/** A cluster whose Service `svc` leads to this port of the loopback interface. */
-export async function startKubeStub(target: number): Promise<KubeStub> {
+/** By "namespace/name": the ports of a Service, each with the port of the loopback interface it leads to. */
+export type StubServices = Record<string, { port: number; name?: string; targetPort: number }[]>;
+
+/** A cluster whose Service `svc` leads to this port of the loopback interface, in every namespace. */
+export async function startKubeStub(
+  target: number,
+  services: StubServices = {},
+): Promise<KubeStub> {
   const folder = await Deno.makeTempDir();
   const open = new Set<WebSocket>();
   const stub = { calls: [] as string[], bodies: [] as unknown[], port: 0, ready: true };
@@ -66,6 +72,9 @@ export async function startKubeStub(target: number): Promise<KubeStub> {
         spec: { selector: { app: "svc" }, ports: [{ port: 80, targetPort: "api" }] },
       });
     }
+    const [, namespace, name] = /\/namespaces\/([^/]+)\/services\/([^/]+)$/.exec(pathname) ?? [];
+    const ports = services[`${namespace}/${name}`];
+    if (ports) return Response.json({ spec: { selector: { app: "svc" }, ports } });
     if (pathname.endsWith("/pods")) {
       assert.equal(searchParams.get("labelSelector"), "app=svc");
       return Response.json({ items: [pod("old", false), pod("svc-1", stub.ready)] });

@@ -66,8 +66,7 @@ Deno.test("certificate rules: exact beats wildcard, a longer suffix a shorter on
 });
 
 Deno.test({
-  name:
-    "IngressCertificate rows: pattern, certificate, key: covered by the names, which are the default",
+  name: "IngressCertificate rows: pattern, certificate, key: the names cover the pattern",
   ignore,
 }, async () => {
   await withAuthority(async (ca, folder) => {

@@ -1,8 +1,13 @@
 /** How a session shows workloads to this machine (SPEC.md "Conduit"): the choice, and what it opens. */
 import type { PublishedPort } from "../../api/deployment.ts";
+import type { IngressRoute } from "../../api/ingress.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Conduit as ConduitSettings } from "../profile/types.ts";
+import type { PreparedIngress } from "./ingress.ts";
 import type { Services } from "./services.ts";
+import type { Socks5Options } from "./socks5.ts";
+
+type RouteOf = NonNullable<Socks5Options["route"]>;
 
 /** Local listeners are for this machine alone. */
 const LOCAL = "127.0.0.1";
@@ -17,6 +22,8 @@ export type Endpoint =
     protocol: "tcp" | "udp";
     address: string;
   }
+  /** One address of a deployment's ingress; its host has to lead to `address`, by DNS or the proxy there. */
+  | { kind: "ingress"; deployment: string; port: number; url: string; address: string }
   /** A proxy; a service is reached as `NAME` + `suffix`. */
   | { kind: "socks5"; address: string; suffix?: string };
 
@@ -24,6 +31,8 @@ export type Endpoint =
 export interface Shown {
   name: string;
   ports: readonly Pick<PublishedPort, "container" | "protocol">[];
+  /** Of its hosts, where it has ingress. */
+  ingress?: readonly IngressRoute[];
 }
 
 export interface ConduitOptions {
@@ -33,6 +42,8 @@ export interface ConduitOptions {
   deployments: readonly Shown[];
   /** The `conduit` block of the profile. */
   settings: ConduitSettings;
+  /** What serves the deployments' ingress here; it is to be disposed of after the conduit. */
+  ingress?: PreparedIngress;
   /** One line for a person. */
   warn: (text: string) => void;
 }
@@ -43,7 +54,7 @@ export interface Conduit extends AsyncDisposable {
   readonly closed: Promise<void>;
 }
 
-async function openSocksProxy(options: ConduitOptions): Promise<Conduit> {
+async function openSocksProxy(options: ConduitOptions, route?: RouteOf): Promise<Conduit> {
   const { DEFAULT_SERVICE_HOST_SUFFIX, DEFAULT_SOCKS5_LISTEN, openSocks5 } = await import(
     "./socks5.ts"
   );
@@ -51,7 +62,9 @@ async function openSocksProxy(options: ConduitOptions): Promise<Conduit> {
   const { listen = DEFAULT_SOCKS5_LISTEN, resolve: rules = [] } = socks5;
   const suffix = socks5["service-host-suffix"] ?? DEFAULT_SERVICE_HOST_SUFFIX;
   const bareServiceNames = socks5["bare-service-names"];
-  const proxy = await openSocks5({ listen, services, rules, suffix, bareServiceNames, warn });
+  const proxy = await openSocks5({
+    ...{ listen, services, rules, suffix, bareServiceNames, route, warn },
+  });
   const { address } = proxy;
   return {
     // Rules replace the suffix.
@@ -110,6 +123,26 @@ async function openForwards(options: ConduitOptions): Promise<Conduit> {
 }
 
 /** Throws where it cannot listen: `address_in_use`, `config_invalid`. Dispose of it to close it. */
-export function openConduit(options: ConduitOptions): Promise<Conduit> {
-  return options.mode === "socks5" ? openSocksProxy(options) : openForwards(options);
+export async function openConduit(options: ConduitOptions): Promise<Conduit> {
+  const { ingress, deployments, services } = options;
+  const socks = options.mode === "socks5";
+  const routes = deployments.flatMap(({ ingress = [] }) => ingress);
+  if (!ingress || routes.length === 0) {
+    return socks ? await openSocksProxy(options) : await openForwards(options);
+  }
+  const { ingressUrls, INGRESS_PORTS, routeTo } = await import("./ingress_urls.ts");
+  await using opened = new AsyncDisposableStack();
+  // A proxy leads to whatever ports there are.
+  const ports = socks ? { http: 0, https: 0 } : INGRESS_PORTS;
+  const { address } = opened.use(await ingress.open(routes, services, ports));
+  const inner = opened.use(
+    socks ? await openSocksProxy(options, routeTo(routes, address)) : await openForwards(options),
+  );
+  const proxy = inner.endpoints.find(({ kind }) => kind === "socks5")?.address;
+  const kept = opened.move();
+  return {
+    endpoints: [...inner.endpoints, ...ingressUrls(routes, address, proxy)],
+    closed: inner.closed,
+    [Symbol.asyncDispose]: () => kept.disposeAsync(),
+  };
 }

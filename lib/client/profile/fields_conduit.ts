@@ -171,7 +171,6 @@ export const CONDUIT_FIELDS: readonly Field[] = [
     kind: "block",
     title: "Ingress",
     fields: INGRESS_FIELDS,
-    absent: "conduits",
     together: pair("ca-file", "ca-key-file"),
     help: "Native or emulated ingress, and server certificates of one's own.",
   },
