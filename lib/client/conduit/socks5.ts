@@ -109,17 +109,26 @@ function dialled(route: Route, signal: AbortSignal): Promise<Duplex> {
 
 const isLoopback = (address: string) => /^(127\.|::1$|::ffff:127\.)/.test(address);
 
+const ELSEWHERE = "choose another address with --listen or conduit.socks5.listen";
+
+const UNBOUND: Record<string, string> = {
+  EADDRINUSE: "address in use",
+  EADDRNOTAVAIL: "this machine has no such address",
+  EINVAL: "this machine has no such address",
+  ENOTFOUND: "there is no address of that name",
+  EACCES: "this user may not listen there",
+};
+
 function bind(server: Server, { hostname, port }: ListenAddress, text: string) {
   return new Promise<void>((resolve, reject) => {
     const refuse = (cause: Error) => {
-      const code = systemCode(cause);
-      const help = "choose another address with --listen or conduit.socks5.listen";
-      const why = code === "EADDRINUSE" ? "address in use" : cause.message;
+      const code = systemCode(cause) ?? "";
+      const taken = code === "EADDRINUSE";
       reject(
         new SvcError(
-          code === "EADDRINUSE" ? "address_in_use" : "config_invalid",
-          `Cannot open the SOCKS5 proxy on ${text}: ${why}`,
-          { cause, help: code === "EADDRINUSE" ? `stop what listens there, or ${help}` : help },
+          taken ? "address_in_use" : "config_invalid",
+          `Cannot open the SOCKS5 proxy on ${text}: ${UNBOUND[code] ?? cause.message}`,
+          { cause, help: taken ? `stop what listens there, or ${ELSEWHERE}` : ELSEWHERE },
         ),
       );
     };
@@ -129,6 +138,14 @@ function bind(server: Server, { hostname, port }: ListenAddress, text: string) {
       resolve();
     });
   });
+}
+
+function readListen(text: string): ListenAddress {
+  try {
+    return parseAddress(text, "the address of the SOCKS5 proxy");
+  } catch (cause) {
+    throw new SvcError("config_invalid", (cause as Error).message, { cause, help: ELSEWHERE });
+  }
 }
 
 class Socks5Proxy implements Socks5 {
@@ -316,7 +333,7 @@ export async function openSocks5(options: Socks5Options): Promise<Socks5> {
   signal?.throwIfAborted();
   const limits = { ...LIMITS, ...options.limits };
   limits.connections = await affordable(limits.connections);
-  const listen = parseAddress(options.listen, "the address of the SOCKS5 proxy");
+  const listen = readListen(options.listen);
   const names = new LiveNames(services, {
     keepMs: limits.namesMs,
     waitMs: limits.namesWaitMs,
