@@ -1,5 +1,6 @@
 /** What a visitor of a tunnel is connected with. */
 import type { TunnelProtocol } from "../api/tunnel.ts";
+import type { Visit } from "./tunnels.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { relay } from "../wire/relay.ts";
 
@@ -17,8 +18,8 @@ const BAD_GATEWAY = new TextEncoder().encode(
 export function serveBy(
   dial: (signal: AbortSignal) => Promise<Duplex>,
   protocol: TunnelProtocol,
-): (stream: Duplex, signal: AbortSignal) => Promise<void> {
-  return async (stream, signal) => {
+): (stream: Duplex, visit: Pick<Visit, "signal">) => Promise<void> {
+  return async (stream, { signal }) => {
     let target: Duplex;
     try {
       target = await dial(signal);

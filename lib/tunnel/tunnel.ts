@@ -7,11 +7,13 @@ import type { Duplex } from "../wire/duplex.ts";
 export type TunnelChange = { state: "down"; reason: string } | { state: "up"; url: string };
 
 export interface TunnelRequest {
-  /** For URLs and for whoever runs the other end: the deployment's name. */
+  /** For URLs: the deployment's name, or "ingress". */
   name: string;
+  /** Public host to ask for, where the backend can: what it is otherwise set up for does not count then. */
+  hostname?: string;
   protocol: TunnelProtocol;
-  /** Takes a connection that came in, and with it the duty to end it. */
-  accept: (stream: Duplex) => void;
+  /** Takes a connection that came in, and with it the duty to end it; `from`: the visitor's address. */
+  accept: (stream: Duplex, from?: string) => void;
   /** Neither logged nor recorded. */
   credential?: string;
   onChange?: (change: TunnelChange) => void;

@@ -1,5 +1,5 @@
 /** The tunnels that are open: they belong to this process and end with it. */
-import type { TunnelProtocol, TunnelStatus } from "../api/tunnel.ts";
+import type { TunnelAim, TunnelProtocol, TunnelStatus } from "../api/tunnel.ts";
 import { asSvcError, isAbort, SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Duplex } from "../wire/duplex.ts";
@@ -20,9 +20,20 @@ export interface TunnelsOptions {
   log: Logger;
 }
 
+export interface Visit {
+  /** Aborts with the tunnel. */
+  signal: AbortSignal;
+  /** The visitor's address, where it is known. */
+  from?: string;
+  tunnel: Readonly<TunnelStatus>;
+}
+
 export interface TunnelWish {
-  deployment: string;
-  port: number;
+  /** See `TunnelRequest`. */
+  name: string;
+  hostname?: string;
+  /** Or what it is, once the URL is known: what it throws closes the tunnel. */
+  aim: TunnelAim | ((url: string) => TunnelAim);
   protocol: TunnelProtocol;
   backend?: string;
   credential?: string;
@@ -30,7 +41,14 @@ export interface TunnelWish {
   held: boolean;
   subject: string;
   /** Serves one visitor, until the stream has ended or the tunnel does. */
-  serve: (stream: Duplex, signal: AbortSignal) => Promise<void>;
+  serve: (stream: Duplex, visit: Visit) => Promise<void>;
+}
+
+/** "web:8080", or "ingress (alias app.example)". */
+export function shownAim({ deployment, port, ingress }: TunnelAim): string {
+  if (!ingress) return `${deployment}:${port}`;
+  const { hostMode, host } = ingress;
+  return `ingress (${hostMode}${host === undefined ? "" : ` ${host}`})`;
 }
 
 /** A tunnel that is open. */
@@ -42,27 +60,21 @@ export class Entry {
   readonly closed: Promise<SvcError | undefined>;
   readonly #over = new AbortController();
   readonly #ended = Promise.withResolvers<SvcError | undefined>();
-  #tunnel?: OpenTunnel;
+  readonly #tunnel: OpenTunnel;
 
-  constructor(status: TunnelStatus) {
+  constructor(status: TunnelStatus, tunnel: OpenTunnel) {
     this.status = status;
     this.closed = this.#ended.promise;
+    this.#tunnel = tunnel;
+    void tunnel.closed.then((why) => {
+      this.#over.abort(new DOMException("the tunnel was closed", "AbortError"));
+      this.#ended.resolve(why);
+    });
   }
 
   /** Aborts at its end. */
   get over(): AbortSignal {
     return this.#over.signal;
-  }
-
-  attach(tunnel: OpenTunnel): void {
-    this.#tunnel = tunnel;
-    this.status.url = tunnel.url;
-    void tunnel.closed.then((why) => this.end(why));
-  }
-
-  end(why?: SvcError): void {
-    this.#over.abort(new DOMException("the tunnel was closed", "AbortError"));
-    this.#ended.resolve(why);
   }
 
   changed(change: TunnelChange): void {
@@ -76,7 +88,7 @@ export class Entry {
 
   /** Idempotent. */
   async close(): Promise<void> {
-    await this.#tunnel?.[Symbol.asyncDispose]();
+    await this.#tunnel[Symbol.asyncDispose]();
   }
 }
 
@@ -123,25 +135,38 @@ export class Tunnels implements AsyncDisposable {
   }
 
   async #openOne(wish: TunnelWish, signal: AbortSignal): Promise<Entry> {
-    const { deployment, port, protocol, held, subject } = wish;
+    const { name, hostname, protocol } = wish;
     const backend = wish.backend ?? this.#options.defaultBackend;
     const own = backend === this.#options.defaultBackend ? this.#options.credential : undefined;
-    const log = this.#options.log.with({ tunnel: `${deployment}:${port}`, backend });
-    const entry = new Entry({
-      ...{ id: crypto.randomUUID(), deployment, port, protocol, backend, url: "", state: "up" },
-      ...{ held, connections: 0, subject, openedAt: new Date().toISOString() },
-    });
+    const log = this.#options.log.with({ tunnel: name, backend });
+    // Visitors may come before the tunnel is known to be open: they wait.
+    const made = Promise.withResolvers<Entry>();
+    made.promise.catch(() => {/* told to who opens it */});
     const tunnel = await (await this.#options.backend(backend)).open({
-      name: deployment,
-      protocol,
-      credential: wish.credential ?? own,
-      accept: (stream) => void visit(stream, wish, entry, log),
-      onChange: (change) => entry.changed(change),
+      ...{ name, hostname, protocol, credential: wish.credential ?? own },
+      accept: (stream, from) => void visit(stream, from, wish, made.promise, log),
+      onChange: (change) => void made.promise.then((entry) => entry.changed(change), () => {}),
     }, signal);
-    entry.attach(tunnel);
-    const { id } = entry.status;
+    try {
+      made.resolve(this.#keep(wish, backend, tunnel, log));
+    } catch (error) {
+      made.reject(error);
+      await tunnel[Symbol.asyncDispose]();
+    }
+    return await made.promise;
+  }
+
+  #keep(wish: TunnelWish, backend: string, tunnel: OpenTunnel, log: Logger): Entry {
+    const { aim, protocol, held, subject } = wish;
+    const { url } = tunnel;
+    const id = crypto.randomUUID();
+    const entry = new Entry({
+      ...(typeof aim === "function" ? aim(url) : aim),
+      ...{ id, protocol, backend, url, state: "up", held, connections: 0, subject },
+      openedAt: new Date().toISOString(),
+    }, tunnel);
     this.#open.set(id, entry);
-    log.info("a tunnel is open", { id, url: tunnel.url, subject });
+    log.info("a tunnel is open", { id, to: shownAim(entry.status), url, subject });
     void entry.closed.then((why) => {
       this.#open.delete(id);
       if (why) log.warn("a tunnel was given up", { id, error: why });
@@ -160,17 +185,21 @@ export class Tunnels implements AsyncDisposable {
 /** One visitor. What goes wrong with one is told to that one, and to the log of who looks for it. */
 async function visit(
   stream: Duplex,
+  from: string | undefined,
   { serve }: TunnelWish,
-  { status, over }: Entry,
+  made: Promise<Entry>,
   log: Logger,
 ): Promise<void> {
-  status.connections++;
+  let status: TunnelStatus | undefined;
   try {
-    await serve(stream, over);
+    const entry = await made;
+    status = entry.status;
+    status.connections++;
+    await serve(stream, { signal: entry.over, from, tunnel: status });
   } catch (error) {
     if (!isAbort(error)) log.debug("a visitor's connection failed", { error: asSvcError(error) });
   } finally {
-    status.connections--;
+    if (status) status.connections--;
     stream.reset();
   }
 }

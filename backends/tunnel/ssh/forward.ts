@@ -24,7 +24,7 @@ export interface ForwardOptions {
   port?: number;
   /** Absent: the server is asked whether it lets in everybody. */
   key?: ParsedKey;
-  onVisitor: (stream: Duplex) => void;
+  onVisitor: (stream: Duplex, from: string | undefined) => void;
   signal: AbortSignal;
 }
 
@@ -73,12 +73,12 @@ class Session {
     const within = <T>(work: Promise<T>): Promise<T> =>
       untilAborted(work, this.#closed.promise, signal);
     const client = await within(this.#connect(options.key, signal));
-    client.on("tcp connection", (_, accept, reject) => {
+    client.on("tcp connection", ({ srcIP }, accept, reject) => {
       if (this.#visitors.size >= MAX_VISITORS) return reject();
       const stream = new ChannelStream(accept());
       this.#visitors.add(stream);
       void stream.closed.then(() => this.#visitors.delete(stream));
-      options.onVisitor(stream);
+      options.onVisitor(stream, srcIP || undefined);
     });
     const port = await within(this.#listen(client, bind.host, options.port ?? bind.port));
     const url = urlFromSession ? await within(this.#printed(client)) : undefined;

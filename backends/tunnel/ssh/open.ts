@@ -25,8 +25,13 @@ export function create(settings: TunnelSettings, log: Logger, patience?: Patienc
   return {
     async open(request: TunnelRequest, signal: AbortSignal): Promise<OpenTunnel> {
       const key = await keyOf(request.credential);
+      const { hostname } = request;
+      // The port stays: that is how a relay is asked for a host (SPEC "Tunnels", SVC_TUNNEL_SSH_BIND).
+      const asked = hostname === undefined
+        ? target
+        : { ...target, bind: { ...target.bind, host: hostname } };
       return await SshTunnel.open(
-        { target, request, log, ...(key && { key }), ...(patience && { patience }) },
+        { target: asked, request, log, ...(key && { key }), ...(patience && { patience }) },
         signal,
       );
     },

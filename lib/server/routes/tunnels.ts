@@ -1,9 +1,10 @@
-/** `/.svc/v1/tunnels…`: public URLs of deployments (lib/api/tunnel.ts). */
-import { TUNNEL_PROTOCOLS, type TunnelBody, type TunnelEvent } from "../../api/tunnel.ts";
+/** `/.svc/v1/tunnels…`: public URLs of deployments and of the ingress (lib/api/tunnel.ts). */
+import { HOST_MODES, TUNNEL_PROTOCOLS, type TunnelEvent } from "../../api/tunnel.ts";
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
 import { serveBy } from "../../tunnel/serve.ts";
-import type { Entry, Tunnels, TunnelWish } from "../../tunnel/tunnels.ts";
+import { type Entry, shownAim, type Tunnels, type TunnelWish } from "../../tunnel/tunnels.ts";
+import { ingressTunnel } from "../ingress/tunnel.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { json, readText } from "../json.ts";
@@ -20,20 +21,45 @@ const MAX_BODY = 256 * 1024;
 /** Whoever holds a tunnel hears something this often: one that is gone without a word is noticed. */
 const ALIVE_MS = 15_000;
 
-const FIELDS = ["deployment", "port", "protocol", "backend", "credential"];
+const FIELDS = ["deployment", "port", "ingress", "protocol", "backend", "credential"];
+const INGRESS_FIELDS = ["hostMode", "host"];
+
+type Fields = Record<string, unknown>;
 
 function wrong(what: string): SvcError {
   return new SvcError("argument_invalid", `Cannot open a tunnel: ${what}`);
 }
 
-function textField(body: Record<string, unknown>, name: keyof TunnelBody): string | undefined {
-  const value = body[name];
+function textField(fields: Fields, name: string, above = ""): string | undefined {
+  const value = fields[name];
   if (value === undefined || typeof value === "string" && value !== "") return value;
-  throw wrong(`${name}: expected a text`);
+  throw wrong(`${above}${name}: expected a text`);
 }
 
-async function readBody(request: Request): Promise<TunnelBody> {
-  let body: Record<string, unknown>;
+function wordField<T extends string>(
+  fields: Fields,
+  name: string,
+  words: readonly T[],
+  above = "",
+) {
+  const text = textField(fields, name, above);
+  const found = text === undefined ? words[0] : words.find((word) => word === text);
+  if (found !== undefined) return found;
+  throw wrong(`${above}${name}: expected ${words.join(" or ")}${suggestion(text!, words)}`);
+}
+
+function known(fields: Fields, names: readonly string[], above = ""): void {
+  for (const name of Object.keys(fields)) {
+    if (names.includes(name)) continue;
+    throw wrong(`unknown field ${above}${name}${suggestion(name, names)}`);
+  }
+}
+
+const isObject = (value: unknown): value is Fields =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+async function readBody(request: Request): Promise<Fields> {
+  let body: unknown;
   try {
     body = JSON.parse(await readText(request, MAX_BODY, "request"));
   } catch (error) {
@@ -41,40 +67,59 @@ async function readBody(request: Request): Promise<TunnelBody> {
     // The parser's own words may hold a part of the credential.
     throw wrong("the request is no JSON");
   }
-  if (typeof body !== "object" || body === null) throw wrong("the request is no JSON object");
-  for (const name of Object.keys(body)) {
-    if (!FIELDS.includes(name)) throw wrong(`unknown field ${name}${suggestion(name, FIELDS)}`);
-  }
+  if (!isObject(body)) throw wrong("the request is no JSON object");
+  known(body, FIELDS);
+  return body;
+}
+
+/** A deployment's port; undefined: the body names none, but the ingress. */
+function deploymentOf(body: Fields): { deployment: string; port: number } | undefined {
   const deployment = textField(body, "deployment");
+  const { port, ingress } = body;
+  if (ingress !== undefined) {
+    if (deployment === undefined && port === undefined) return undefined;
+    throw wrong("ingress: it stands in the place of deployment and port");
+  }
   if (deployment === undefined) throw wrong("deployment: missing");
-  const { port } = body;
   if (!Number.isInteger(port) || port as number < 1 || port as number > 65535) {
     throw wrong("port: expected 1..65535");
   }
-  const protocol = textField(body, "protocol");
-  const known = TUNNEL_PROTOCOLS.find((one) => one === (protocol ?? "http"));
-  if (!known) throw wrong(`protocol: expected ${TUNNEL_PROTOCOLS.join(" or ")}`);
-  return {
-    ...{ deployment, port: port as number, protocol: known },
-    ...{ backend: textField(body, "backend"), credential: textField(body, "credential") },
-  };
+  return { deployment, port: port as number };
 }
 
 export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
   const { stopping } = deps.lifecycle;
 
   async function wishOf(context: Context, held: boolean): Promise<TunnelWish> {
-    const { deployment, port, protocol = "http", backend, credential } = await readBody(
-      context.request,
-    );
-    context.about = `${deployment}:${port}`;
+    const body = await readBody(context.request);
+    const protocol = wordField(body, "protocol", TUNNEL_PROTOCOLS);
+    const common = {
+      ...{ protocol, held, subject: context.identity.subject },
+      ...{ backend: textField(body, "backend"), credential: textField(body, "credential") },
+    };
+    const aim = deploymentOf(body);
+    context.about = aim ? shownAim(aim) : "ingress";
     const engine = await deps.deploy.backend();
+    if (!aim) return { ...common, ...ingressWish(body) };
+    const { deployment, port } = aim;
     if (!await engine.status(deployment)) throw unknownDeployment("open a tunnel to", deployment);
     return {
-      ...{ deployment, port, protocol, backend, credential, held },
-      subject: context.identity.subject,
+      ...{ ...common, aim, name: deployment },
       serve: serveBy((signal) => engine.dial(deployment, port, "tcp", { signal }), protocol),
     };
+  }
+
+  /** The backend is there: what is declared is known. */
+  function ingressWish(body: Fields): Pick<TunnelWish, "name" | "hostname" | "aim" | "serve"> {
+    if (!deps.ingress) throw wrong("this server has no ingress");
+    if (body.protocol !== undefined && body.protocol !== "http") {
+      throw wrong("protocol: the ingress speaks http");
+    }
+    const { ingress: fields } = body;
+    if (!isObject(fields)) throw wrong("ingress: expected an object");
+    known(fields, INGRESS_FIELDS, "ingress.");
+    const mode = wordField(fields, "hostMode", HOST_MODES, "ingress.");
+    return ingressTunnel(deps.ingress, mode, textField(fields, "host", "ingress."));
   }
 
   /** The tunnel lives as long as its events are read. */
@@ -115,7 +160,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     const wish = await wishOf(context, held);
     const entry = await tunnels.open(wish, AbortSignal.any([signal, stopping]));
     const { status } = entry;
-    context.about = `${wish.deployment}:${wish.port} at ${status.url}`;
+    context.about = `${shownAim(status)} at ${status.url}`;
     if (held) return hold(entry, context);
     return json(status, { status: 201, headers: { location: `${PATH}/${status.id}` } });
   }
@@ -161,8 +206,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
       help: "Closes a tunnel, and its visitors' connections.",
       handler: async (context) => {
         const entry = find(context);
-        const { deployment, port } = entry.status;
-        context.about = `${deployment}:${port} at ${entry.status.url}`;
+        context.about = `${shownAim(entry.status)} at ${entry.status.url}`;
         await entry.close();
         return new Response(null, { status: 204 });
       },

@@ -8,6 +8,8 @@ import type { OpenTunnel, TunnelRequest } from "../../tunnel/tunnel.ts";
 import { Tunnels } from "../../tunnel/tunnels.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { entryOf } from "../activity/entry.ts";
+import { duplexPair } from "../../wire/testing.ts";
+import { ServerIngress } from "../ingress/ingress.ts";
 import { jsonLines, startTestServer, STATUS } from "../testing.ts";
 
 const API = "/.svc/v1/tunnels";
@@ -38,29 +40,6 @@ class FakeBackend {
   }
 }
 
-/** The two ends of a connection in memory. */
-function pipe(): [Duplex, Duplex] {
-  const end = (from: TransformStream<Uint8Array>, to: TransformStream<Uint8Array>): Duplex => {
-    const reader = from.readable.getReader();
-    const writer = to.writable.getWriter();
-    writer.closed.catch(() => {});
-    reader.closed.catch(() => {});
-    return {
-      read: async () => (await reader.read()).value,
-      write: (bytes) => writer.write(bytes),
-      closeWrite: () => writer.close().catch(() => {}),
-      reset() {
-        reader.cancel().catch(() => {});
-        writer.abort().catch(() => {});
-      },
-    };
-  };
-  const size = new CountQueuingStrategy({ highWaterMark: 16 });
-  const there = new TransformStream<Uint8Array>(undefined, size, size);
-  const back = new TransformStream<Uint8Array>(undefined, size, size);
-  return [end(back, there), end(there, back)];
-}
-
 async function textOf(stream: Duplex): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
@@ -73,6 +52,8 @@ interface Scene extends AsyncDisposable {
   post(body: unknown, headers?: Record<string, string>, signal?: AbortSignal): Promise<Response>;
   call(method: string, path: string): Promise<{ status: number; body: unknown }>;
   list(): Promise<TunnelStatus[]>;
+  /** Hosts that deployments of their first label declare. */
+  declare(...hosts: string[]): void;
   /** Entries of the flight record so far. */
   entries: Omit<ActivityEntry, "time">[];
   noted(count: number): Promise<void>;
@@ -96,11 +77,16 @@ async function scene(
     usable: ["fake"],
     log: silent,
   });
+  const ingress = new ServerIngress({
+    config: { ingressEnforceDomain: false },
+    backend: () => Promise.resolve({ dial } as DeployBackend),
+    log: silent,
+  });
   const entries: Scene["entries"] = [];
   let arrival = Promise.withResolvers<void>();
   const server = await startTestServer({
     backend: { status: (name) => Promise.resolve(name === "web" ? STATUS : undefined), dial },
-    deps: { tunnels },
+    deps: { tunnels, ingress },
     note(answered) {
       const entry = entryOf(answered);
       if (entry) entries.push(entry);
@@ -126,9 +112,24 @@ async function scene(
     async noted(count) {
       while (entries.length < count) await arrival.promise;
     },
+    declare(...hosts) {
+      for (const host of hosts) {
+        const deployment = host.split(".")[0];
+        const route = {
+          host,
+          path: "/",
+          pathType: "Prefix",
+          deployment,
+          port: 80,
+          tls: false,
+        } as const;
+        ingress.table.set(deployment, [route]);
+      }
+    },
     drain: () => server.lifecycle.drain(),
     async [Symbol.asyncDispose]() {
       await tunnels[Symbol.asyncDispose]();
+      ingress[Symbol.dispose]();
       await server[Symbol.asyncDispose]();
     },
   };
@@ -262,7 +263,7 @@ Deno.test("tunnels: one that is given up, and the server's end, are told as what
 });
 
 Deno.test("tunnels: visitors reach the workload; where it does not answer HTTP's are told", async () => {
-  const [near, far] = pipe();
+  const [near, far] = duplexPair();
   let answers = true;
   await using at = await scene(() =>
     answers
@@ -272,7 +273,7 @@ Deno.test("tunnels: visitors reach the workload; where it does not answer HTTP's
   await (await at.post({ deployment: "web", port: 80 })).body?.cancel();
   await (await at.post({ deployment: "web", port: 80, protocol: "tcp" })).body?.cancel();
   const [http, tcp] = at.backend.requests;
-  const [visitor, inner] = pipe();
+  const [visitor, inner] = duplexPair();
   http.accept(inner);
   await visitor.write(new TextEncoder().encode("hello"));
   await visitor.closeWrite();
@@ -281,12 +282,12 @@ Deno.test("tunnels: visitors reach the workload; where it does not answer HTTP's
   await far.closeWrite();
   assert.equal(await textOf(visitor), "answer");
   answers = false;
-  const [turned, away] = pipe();
+  const [turned, away] = duplexPair();
   http.accept(away);
   const told = await textOf(turned);
   assert.match(told, /^HTTP\/1\.1 502 Bad Gateway\r\n/);
   assert.doesNotMatch(told, /10\.1\.2\.3/);
-  const [silentVisitor, other] = pipe();
+  const [silentVisitor, other] = duplexPair();
   tcp.accept(other);
   assert.equal(await textOf(silentVisitor).catch(() => ""), "");
 });
@@ -299,4 +300,84 @@ Deno.test("tunnels: there is an end to how many are open", async () => {
   const answer = await at.post({ deployment: "web", port: 80 });
   assert.equal(answer.status, 503);
   assert.match((await answer.json()).detail, /64 are open/);
+});
+
+/** What a visitor is answered by the newest tunnel. */
+async function visit(at: Scene, host: string): Promise<string> {
+  const [visitor, inner] = duplexPair();
+  at.backend.requests.at(-1)!.accept(inner, "198.51.100.7");
+  const request = `GET / HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n\r\n`;
+  await visitor.write(new TextEncoder().encode(request));
+  const answer = await textOf(visitor);
+  await visitor.closeWrite();
+  return answer;
+}
+
+Deno.test("tunnels: to the ingress: host modes, what is asked of the backend, and what the workload sees", async () => {
+  const dialed: string[] = [];
+  let asked = "";
+  await using at = await scene(async (name) => {
+    dialed.push(name);
+    const [near, far] = duplexPair();
+    void (async () => {
+      asked = new TextDecoder().decode(await far.read());
+      await far.write(new TextEncoder().encode("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+      await far.closeWrite();
+    })().catch(() => {/* the test ended it */});
+    return await Promise.resolve(near);
+  });
+  const open = async (ingress: unknown) => {
+    const answer = await at.post({ ingress });
+    const body = await answer.json();
+    return { status: answer.status, ...body };
+  };
+  assert.match(
+    (await open({})).detail,
+    /its public host is public-1\.example, and no deployment declares/,
+  );
+  at.declare("app.example");
+  assert.equal(at.backend.disposed, 1);
+  const alias = await open({});
+  assert.deepEqual(alias.ingress, { hostMode: "alias", host: "app.example" });
+  assert.deepEqual([alias.deployment, alias.port], [undefined, undefined]);
+  assert.match(await visit(at, "public-2.example"), /^HTTP\/1\.1 200/);
+  assert.match(asked, /\r\nHost: public-2\.example\r\n[^]*X-Forwarded-For: 198\.51\.100\.7\r\n/);
+  await open({ hostMode: "rewrite" });
+  assert.match(await visit(at, "public-3.example"), /^HTTP\/1\.1 200/);
+  assert.match(asked, /\r\nHost: app\.example\r\n[^]*X-Forwarded-Host: public-3\.example\r\n/);
+  at.declare("api.example");
+  assert.match((await open({})).detail, /declared are api\.example, app\.example/);
+  assert.match((await open({ hostMode: "alias" })).detail, /alias needs one host/);
+  assert.match((await open({ host: "abc.example" })).detail, /no deployment declares the host abc/);
+  const passing = await open({ hostMode: "passthrough", host: "api.example" });
+  assert.deepEqual(passing.ingress, { hostMode: "passthrough", host: "api.example" });
+  assert.equal(at.backend.requests.at(-1)!.hostname, "api.example");
+  dialed.length = 0;
+  assert.match(await visit(at, "api.example:8080"), /^HTTP\/1\.1 200/);
+  assert.match(await visit(at, "app.example"), /^HTTP\/1\.1 200/);
+  assert.match(await visit(at, "other.example"), /^HTTP\/1\.1 404/);
+  assert.deepEqual(dialed, ["api", "app"]);
+  at.declare("public-6.example");
+  assert.deepEqual((await open({})).ingress, { hostMode: "passthrough" });
+  assert.equal(at.backend.requests.at(-1)!.hostname, undefined);
+});
+
+Deno.test("tunnels: to the ingress: what is no request for one", async () => {
+  await using at = await scene();
+  at.declare("app.example");
+  const rows: [unknown, RegExp][] = [
+    [{ ingress: {}, deployment: "web" }, /in the place of deployment/],
+    [{ ingress: {}, port: 80 }, /in the place of deployment/],
+    [{ ingress: true }, /ingress: expected an object/],
+    [{ ingress: [] }, /ingress: expected an object/],
+    [{ ingress: { hostmode: "alias" } }, /unknown field ingress\.hostmode; did you mean hostMode/],
+    [{ ingress: { hostMode: "aliass" } }, /ingress\.hostMode: expected .*did you mean alias/],
+    [{ ingress: { host: 5 } }, /ingress\.host: expected a text/],
+    [{ ingress: {}, protocol: "tcp" }, /the ingress speaks http/],
+  ];
+  for (const [body, message] of rows) {
+    const answer = await at.post(body);
+    assert.equal(answer.status, 400);
+    assert.match((await answer.json()).detail, message);
+  }
 });
