@@ -155,6 +155,8 @@ Deno.test("server options: malformed values are startup errors", () => {
     SVC_AUTH_TOKEN: ["two words", "t\u00e4st"],
     SVC_JWT_JWKS_URL: ["keys.json", "file:///keys.json"],
     SVC_ROOTLESS: ["perhaps"],
+    SVC_INGRESS_LISTEN: ["8080", "http://localhost:80", ":70000"],
+    SVC_INGRESS_ENFORCE_DOMAIN: ["perhaps"],
     SVC_TUNNEL_BACKEND: ["shh"],
     SVC_TUNNEL_SSH_ADDR: ["ssh://relay", "a b", ":22", "relay:0", "-oProxyCommand=x", "relay:x"],
     SVC_TUNNEL_SSH_BIND: ["relay", "a b:1", "1:2:3", "99999"],

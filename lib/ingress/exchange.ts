@@ -100,9 +100,10 @@ export class Exchange {
     for (let left = repeatable ? 1 : 0;; left--) {
       let connected = false;
       try {
-        const stream = await this.#connect();
+        this.#up = new Side(await this.#connect(), this.#context.limits.stallMs);
         connected = true;
-        this.#up = new Side(stream, this.#context.limits.stallMs);
+        // It may have left in the very moment: nobody has ended this connection yet.
+        this.#gone.signal.throwIfAborted();
         return await this.#answer(this.#up);
       } catch (error) {
         const cause = this.#failure && "error" in this.#failure ? this.#failure.error : error;

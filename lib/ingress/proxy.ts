@@ -163,7 +163,10 @@ class Served {
       dial,
       limits,
       last,
-      switched: () => this.resting = true,
+      switched: () => {
+        this.resting = true;
+        if (last()) this.end();
+      },
     });
   }
 

@@ -312,3 +312,49 @@ Deno.test("proxy: draining ends idle connections at once and lets requests end",
   await drained;
   assert.equal(there.proxy.open, 0);
 });
+
+Deno.test("proxy: no more is read of one side than the other one takes", async () => {
+  let reads = 0;
+  let writes = 0;
+  const stuck = Promise.withResolvers<void>();
+  await using there = world(() => Promise.resolve(), {
+    dial: () =>
+      Promise.resolve({
+        read() {
+          const head = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n";
+          return Promise.resolve(
+            reads++ === 0 ? new TextEncoder().encode(head) : new Uint8Array(1000),
+          );
+        },
+        write() {
+          writes++;
+          return writes === 1 ? Promise.resolve() : stuck.promise;
+        },
+        closeWrite: () => Promise.resolve(),
+        reset: () => stuck.reject(new Error("reset")),
+      }),
+  });
+  const turns = async () => {
+    for (let n = 0; n < 50; n++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  // The workload takes the head and nothing of the body.
+  let uploaded = 0;
+  const body = {
+    read: () => {
+      uploaded++;
+      const head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000\r\n\r\n";
+      return Promise.resolve(
+        uploaded === 1 ? new TextEncoder().encode(head) : new Uint8Array(1000),
+      );
+    },
+    /** The client takes nothing of its answer. */
+    write: () => stuck.promise,
+    closeWrite: () => Promise.resolve(),
+    reset: () => {},
+  };
+  const served = there.proxy.accept(body, { scheme: "http" });
+  await turns();
+  assert(uploaded <= 3 && reads <= 3, `${uploaded} and ${reads} reads`);
+  stuck.reject(new Error("gone"));
+  await served;
+});
