@@ -52,6 +52,8 @@ export interface IngressProxyOptions {
 export interface IngressProxy extends Disposable {
   /** Connections that are being served. */
   readonly open: number;
+  /** Requests whose answers are waited for. */
+  readonly inFlight: number;
   /** Serves a stream to its end and resets it then. Never throws. */
   accept(stream: Duplex, arrival: Arrival): Promise<void>;
   /** Takes no more requests; resolves when those in flight have ended. Idle connections end at once. */

@@ -44,6 +44,9 @@ export function createIngressProxy(options: IngressProxyOptions): IngressProxy {
     get open() {
       return served.size;
     },
+    get inFlight() {
+      return [...served].filter((one) => !one.resting).length;
+    },
     async accept(stream, arrival) {
       if (draining) return stream.reset();
       const one = new Served(stream, arrival, { ...options, limits, last: () => draining });

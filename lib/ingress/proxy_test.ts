@@ -303,6 +303,7 @@ Deno.test("proxy: draining ends idle connections at once and lets requests end",
   const busy = there.open();
   await busy.send(GET);
   await asked.promise;
+  assert.deepEqual([there.proxy.open, there.proxy.inFlight], [2, 1]);
   const drained = there.proxy.drain();
   assert.equal((await idle.rest()).broken, true);
   assert.equal((await there.open().rest()).broken, true);

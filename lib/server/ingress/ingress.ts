@@ -78,7 +78,7 @@ export class ServerIngress implements Disposable {
   async open(listen: string | undefined, lifecycle: Lifecycle): Promise<void> {
     lifecycle.stopping.addEventListener("abort", () => {
       this.#door?.[Symbol.dispose]();
-      const end = lifecycle.begin();
+      const end = this.proxy.inFlight > 0 ? lifecycle.begin() : () => {};
       void this.proxy.drain().finally(end);
     }, { once: true });
     if (listen === undefined) return;

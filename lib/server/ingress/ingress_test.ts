@@ -260,3 +260,20 @@ Deno.test("front door: the server's end waits for requests, and nothing new is t
   assert.equal(response.headers.get("connection"), "close");
   assert.equal(await response.text(), "done");
 });
+
+Deno.test("front door: the server's end waits for no connection without a request", async () => {
+  const fake = new Fake([specOf("web", { hosts: ["localhost"] })]);
+  await using _web = await workload(fake, "web", () => new Response("done"));
+  await using door = await openDoor(fake);
+  using conn = await Deno.connect({ hostname: "127.0.0.1", port: door.port });
+  await conn.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  const buffer = new Uint8Array(4096);
+  let text = "";
+  while (!text.endsWith("done")) {
+    text += new TextDecoder().decode(buffer.subarray(0, (await conn.read(buffer))!));
+  }
+  while (door.ingress.proxy.inFlight > 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  door.lifecycle.drain();
+  assert.equal(door.lifecycle.inFlight, 0);
+  assert.equal(await conn.read(buffer), null);
+});
