@@ -10,7 +10,7 @@ import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/log
 import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
-import { TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
+import { INGRESS_TUNNEL_OPTIONS, TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
 
 const ONE_NAME = { min: 1, max: 1, names: "NAME" };
 const NAMES = { min: 1, max: Infinity, names: "NAME" };
@@ -183,6 +183,21 @@ export const COMMANDS: readonly Command[] = [
       "svc tunnel --backend ssh --authtoken-file ~/.ssh/tunnel_key web",
     ],
     run: () => import("./lib/commands/tunnel.ts"),
+  }),
+  command({
+    name: "ingress-tunnel",
+    usage: "[OPTIONS]",
+    summary:
+      "Give the server's ingress a public URL, or a port of this machine, until interrupted.",
+    description:
+      "The hosts and paths that deployments declare (`ingress` of the spec) answer there. docs/ports.md has " +
+      "what the host modes come to.",
+    options: INGRESS_TUNNEL_OPTIONS,
+    examples: [
+      "svc ingress-tunnel --host-mode passthrough --host app.example.com",
+      "svc ingress-tunnel --host app.example.com --host-mode rewrite --local 8080",
+    ],
+    run: () => import("./lib/commands/ingress_tunnel.ts"),
   }),
   command({
     name: "stop",

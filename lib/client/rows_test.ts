@@ -123,6 +123,10 @@ const FIELDS: Record<string, Effect> = {
     },
   ],
   "context.tunnel": [TUNNEL, "tunnel.authtoken-file: the profile's file below"],
+  "tunnel.ingress-host-mode": [
+    "lib/commands/ingress_tunnel_test.ts",
+    "tunnel.ingress-host-mode: the default of --host-mode",
+  ],
   "tunnel.authtoken-file": [TUNNEL, "tunnel.authtoken-file: the profile's file below"],
   "key-auth.identity-file": [LOGIN, "key-auth.identity-file: ed25519, ecdsa, rsa"],
   "key-auth.key-fingerprint": [LOGIN, "key-auth.key-fingerprint: a key of the agent"],

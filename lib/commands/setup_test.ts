@@ -262,19 +262,20 @@ Deno.test("setup: defaults of tunnels are asked for where the server can make on
       ? Response.json({})
       : Response.json({ ...INFO, tunnels: { backends: ["ssh"] } });
   const { code, saved, stdout, stderr, url } = await setup(
-    ["2", "URL", "none", "mine", "<", "", "", "", "", "/keys/tunnel"],
+    ["2", "URL", "none", "mine", "<", "", "", "", "", "x", "<", "/keys/tunnel", "rewrite"],
     withTunnels,
   );
   assert.equal(code, 0, stderr);
   assert.match(stderr, /can make public tunnels \(ssh\)/);
   assert.deepEqual(parse(saved!).contexts.mine, {
     server: "URL",
-    tunnel: { "authtoken-file": "/keys/tunnel" },
+    tunnel: { "authtoken-file": "/keys/tunnel", "ingress-host-mode": "rewrite" },
   });
   assert.equal(
     stdout,
-    `svc config set-context mine --server ${url} --tunnel-authtoken-file /keys/tunnel --current\n`,
+    `svc config set-context mine --server ${url} --tunnel-authtoken-file /keys/tunnel ` +
+      "--tunnel-ingress-host-mode rewrite --current\n",
   );
-  const none = await setup(["2", "URL", "none", "mine", ""], withTunnels);
+  const none = await setup(["2", "URL", "none", "mine", "", ""], withTunnels);
   assert.deepEqual(parse(none.saved!).contexts.mine, { server: "URL" });
 });

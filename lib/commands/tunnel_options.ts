@@ -50,3 +50,37 @@ export const TUNNEL_OPTIONS = [
   },
   ...TUNNEL_CREDENTIAL_OPTIONS,
 ] as const satisfies readonly AnyOption[];
+
+export const INGRESS_TUNNEL_OPTIONS = [
+  {
+    key: "hostMode",
+    kind: "string",
+    flag: "host-mode",
+    placeholder: "MODE",
+    defaultText: "tunnel.ingress-host-mode of the connection profile, else auto",
+    choices: ["auto", "passthrough", "alias", "rewrite"],
+    help:
+      "What the public host is to the declared ones. passthrough: one of them. alias: another name of one " +
+      "of them. rewrite: the same, and the workload is told its own. auto: passthrough where it is " +
+      "declared, else alias.",
+    section,
+  },
+  {
+    key: "host",
+    kind: "string",
+    flag: "host",
+    placeholder: "HOST",
+    defaultText: "the only one that is declared",
+    help: "The declared host that answers; with passthrough the one to publish.",
+    section,
+  },
+  {
+    key: "local",
+    kind: "string",
+    flag: "local",
+    placeholder: "[HOST:]PORT",
+    help: "No public URL: the ingress answers on this port of this machine; 0 is any free one.",
+    section,
+  },
+  ...TUNNEL_CREDENTIAL_OPTIONS,
+] as const satisfies readonly AnyOption[];

@@ -7,6 +7,7 @@ import { execRoutes } from "./routes/exec.ts";
 import { forwardRoutes } from "./routes/forward.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { infoRoutes } from "./routes/info.ts";
+import { ingressTunnelRoutes } from "./routes/ingress_tunnel.ts";
 import { sessionRoutes } from "./routes/session.ts";
 import { storageRoutes } from "./routes/storage.ts";
 import { logRoutes } from "./routes/logs.ts";
@@ -22,6 +23,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...execRoutes(deps),
     ...forwardRoutes(deps),
     ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],
+    ...deps.ingress ? ingressTunnelRoutes(deps, deps.ingress) : [],
     ...deps.tunnels ? tunnelRoutes(deps, deps.tunnels) : [],
     ...storageRoutes(deps),
   ];

@@ -34,6 +34,7 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
         deploy: { name: "", backend: never },
         sessions: nothing,
         tunnels: nothing,
+        ingress: nothing,
         storage: store.upkeep,
         limits: { buildConcurrency: 1 },
       }),

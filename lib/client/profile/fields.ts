@@ -235,7 +235,6 @@ const TUNNEL_FIELDS: readonly Field[] = [
     kind: "string",
     defaultText: "auto",
     choices: ["auto", "passthrough", "alias", "rewrite"],
-    absent: "tunnels of the ingress",
     help: "Default of `--host-mode` of `svc ingress-tunnel`.",
   },
 ];

@@ -1,7 +1,14 @@
 /** Defaults of public tunnels: asked for where the server can make one. */
 import type { ServerInfo } from "../../api/info.ts";
 import type { Context } from "../../client/profile/types.ts";
-import { type Ask, BACK } from "./ask.ts";
+import { type Ask, BACK, type Choice } from "./ask.ts";
+
+const MODES: readonly Choice[] = [
+  { value: "auto", label: "auto: as the public host is declared or not" },
+  { value: "passthrough", label: "passthrough: the public host is a declared one" },
+  { value: "alias", label: "alias: it is another name of one" },
+  { value: "rewrite", label: "rewrite: the same, and workloads see their own" },
+];
 
 /** Undefined: back to the questions before. Nothing is asked of a server that can make no tunnel. */
 export async function askTunnel(
@@ -18,5 +25,11 @@ export async function askTunnel(
       "(empty: the server's own)",
   );
   if (file === BACK) return undefined;
-  return file === "" ? {} : { tunnel: { "authtoken-file": file } };
+  const mode = await ask.select("Host mode of tunnels to the ingress", MODES, "auto");
+  if (mode === BACK) return await askTunnel(ask, info);
+  const tunnel = {
+    ...(file !== "" && { "authtoken-file": file }),
+    ...(mode !== "auto" && { "ingress-host-mode": mode }),
+  };
+  return Object.keys(tunnel).length > 0 ? { tunnel } : {};
 }
