@@ -11,6 +11,7 @@
  * told what it is at: `session` again, then `result`, `exited`, or how it ended.
  */
 import type { ApplyResult, DeploymentStatus } from "./deployment.ts";
+import type { HostCertificate } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
 
 export const SESSION_PATH = "/session";
@@ -19,7 +20,8 @@ export const SESSION_PATH = "/session";
 export const SESSION_VERSION = 1;
 
 export type SessionRequest =
-  | { type: "open"; version: number; spec: unknown }
+  /** `certificates` are for backends with the ability `ingressCertificates`. */
+  | { type: "open"; version: number; spec: unknown; certificates?: HostCertificate[] }
   /** YAML or JSON; `source` is its name in errors. */
   | { type: "open"; version: number; text: string; source?: string }
   | { type: "resume"; version: number; name: string; token: string };

@@ -240,6 +240,6 @@ export function openDeploySession(
   const open = { type: "open", version: SESSION_VERSION } as const;
   const request = "text" in body
     ? { ...open, text: body.text, source: body.source }
-    : { ...open, spec: body.spec };
+    : { ...open, spec: body.spec, ...(body.certificates && { certificates: body.certificates }) };
   return new Session(client, request, options);
 }

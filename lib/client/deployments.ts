@@ -1,8 +1,13 @@
 /** Typed calls of the deployment routes. */
 import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
+import {
+  CERTIFIED_TYPE,
+  type CertifiedDeployment,
+  type HostCertificate,
+} from "../api/ingress_certificates.ts";
 import type { Problem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
-import { type Client, problemError } from "./client.ts";
+import { type Call, type Client, problemError } from "./client.ts";
 import { Reported, resuming } from "./resume.ts";
 
 const path = (name: string, rest = "") => `/deployments/${encodeURIComponent(name)}${rest}`;
@@ -34,9 +39,15 @@ export async function deleteDeployment(client: Client, name: string): Promise<vo
 
 /** What an apply sends: a checked spec under its name, or a spec's text for the server to read. */
 export type SpecBody =
-  | { name: string; spec: unknown }
+  | { name: string; spec: unknown; certificates?: HostCertificate[] }
   /** YAML or JSON; `source` stands in the server's errors as the text's name. */
   | { text: string; source: string };
+
+function specCall({ spec, certificates }: Extract<SpecBody, { spec: unknown }>): Call {
+  if (!certificates) return { body: JSON.stringify(spec), contentType: "application/json" };
+  const certified: CertifiedDeployment = { spec, certificates };
+  return { body: JSON.stringify(certified), contentType: CERTIFIED_TYPE };
+}
 
 /**
  * Applies a spec and waits until it runs. The server validates. Throws what the server reported, or
@@ -53,10 +64,7 @@ export async function applyDeployment(
       body: body.text,
       contentType: "application/yaml",
     })
-    : client.events<ApplyEvent | ApplyResult>("PUT", path(body.name), {
-      body: JSON.stringify(body.spec),
-      contentType: "application/json",
-    });
+    : client.events<ApplyEvent | ApplyResult>("PUT", path(body.name), specCall(body));
   for await (const event of events) {
     if (!("type" in event)) return event; // a server that sends no progress answers with the result
     if (event.type === "progress") await onProgress(event.message);

@@ -60,6 +60,7 @@ const PROFILE = "lib/client/profile/profile_test.ts";
 const INGRESS = "lib/client/conduit/ingress_test.ts";
 const NATIVE = "lib/client/conduit/ingress_native_test.ts";
 const CERTIFICATES = "lib/client/conduit/certificates_test.ts";
+const MANAGED = "lib/client/conduit/managed_certificates_test.ts";
 const SOCKS5 = "lib/commands/socks5_test.ts";
 
 const FIELDS: Record<string, Effect> = {
@@ -225,6 +226,14 @@ const RULES: Record<string, Effect> = {
   "override 5: another endpoint, another credential": [
     RESOLVE,
     "override rule 5: another endpoint",
+  ],
+  "error: native ingress host matches no certificate rule": [
+    MANAGED,
+    "error: native ingress host that matches no certificate rule",
+  ],
+  "error: native managed certificates over remote plaintext HTTP": [
+    MANAGED,
+    "error: native managed certificates over remote plaintext HTTP",
   ],
   "error: token-exchange scope that is not granted": [LOGIN, "a scope too many is refused"],
   "error: explicit context file missing, or excluded": [

@@ -7,6 +7,7 @@ import { applyDeployment, type SpecBody } from "../client/deployments.ts";
 import { formatReference, parseReference } from "../oci/reference.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection, target } from "./connect.ts";
+import { withCertificates } from "./deploy_certificates.ts";
 import { readInput } from "./input.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
@@ -141,9 +142,16 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
     const { runSession } = await import("./deploy_session.ts");
     return await runSession(invocation, found, spec, show);
   }
+  const { client } = await openConnection(invocation, found);
+  const warnings: Promise<void>[] = [];
+  const body = await withCertificates(spec, {
+    ...{ target: found, client },
+    warn: (text) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`)),
+  });
+  await Promise.all(warnings);
   const result = await applyDeployment(
-    (await openConnection(invocation, found)).client,
-    spec,
+    client,
+    body,
     (message) =>
       json
         ? io.stdout.write(JSON.stringify({ type: "progress", message }) + "\n")

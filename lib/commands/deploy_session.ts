@@ -11,6 +11,7 @@ import type { Target } from "../client/resolve.ts";
 import { sessionLogs } from "../client/session_logs.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
+import { withCertificates } from "./deploy_certificates.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
 
@@ -180,7 +181,8 @@ export async function runSession(
   await using ingress = await prepareSessionIngress(invocation, {
     ...{ target: found, client, warn, signal },
   });
-  const session = openDeploySession(client, body, {
+  const certified = await withCertificates(body, { target: found, client, warn });
+  const session = openDeploySession(client, certified, {
     signal,
     onOpen: (name, graceMs) => {
       open = name;

@@ -5,6 +5,7 @@
  */
 import type { ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
+import type { HostCertificate } from "../api/ingress_certificates.ts";
 import type { Duplex } from "../wire/duplex.ts";
 
 export interface LogOptions {
@@ -48,6 +49,11 @@ export interface DeployCaps {
     request: ExecRequest,
     options?: { signal?: AbortSignal },
   ): Promise<ExecSession>;
+  /**
+   * The ingress is the cluster's: `apply` takes `certificates` and keeps them with the deployment as managed
+   * Secrets, replaces those that changed and removes those that are no longer given.
+   */
+  ingressCertificates?: true;
 }
 
 export interface DeployBackend extends AsyncDisposable {
@@ -60,7 +66,12 @@ export interface DeployBackend extends AsyncDisposable {
    */
   apply(
     spec: DeploySpec,
-    options?: { onProgress?: ApplyProgress; signal?: AbortSignal },
+    options?: {
+      onProgress?: ApplyProgress;
+      signal?: AbortSignal;
+      /** Only where the ability `ingressCertificates` is there. */
+      certificates?: readonly HostCertificate[];
+    },
   ): Promise<ApplyResult>;
   /** Missing: undefined. */
   status(name: string): Promise<DeploymentStatus | undefined>;

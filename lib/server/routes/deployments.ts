@@ -2,7 +2,14 @@
 import { SvcError } from "../../base/errors.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import { acceptSpec, MAX_SPEC, parseSpecJson, parseSpecText } from "../accept_spec.ts";
+import { CERTIFIED_TYPE, type HostCertificate } from "../../api/ingress_certificates.ts";
+import {
+  acceptSpec,
+  MAX_SPEC,
+  parseSpecJson,
+  parseSpecText,
+  requireCertificates,
+} from "../accept_spec.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { json, readText } from "../json.ts";
@@ -19,11 +26,21 @@ export function unknownDeployment(attempt: string, name: string): SvcError {
   });
 }
 
+/** What an apply sends. */
+interface Wanted {
+  spec: DeploySpec;
+  certificates?: readonly HostCertificate[];
+}
+
 /** The body as a spec, JSON or YAML by its content type. `source` is its name in errors. */
-async function readSpec(request: Request, source?: string): Promise<DeploySpec> {
+async function readWanted(request: Request, source?: string): Promise<Wanted> {
   const text = await readText(request, MAX_SPEC, "deployment spec");
-  const yaml = /yaml/i.test(request.headers.get("content-type") ?? "");
-  return await (yaml ? parseSpecText(text, source) : parseSpecJson(text));
+  const type = request.headers.get("content-type") ?? "";
+  if (type.split(";")[0].trim().toLowerCase() === CERTIFIED_TYPE) {
+    const { parseCertified } = await import("../ingress/certificates.ts");
+    return await parseCertified(text);
+  }
+  return { spec: await (/yaml/i.test(type) ? parseSpecText(text, source) : parseSpecJson(text)) };
 }
 
 export function deploymentRoutes(deps: ManagementDeps): Route[] {
@@ -45,7 +62,7 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
   async function apply(context: Context): Promise<Response> {
     const { request, url, identity, signal, params: { name } } = context;
     const source = new Query(url, name === undefined ? ["source"] : []).text("source");
-    const spec = await readSpec(request, source);
+    const { spec, certificates } = await readWanted(request, source);
     if (name !== undefined && spec.name !== name) {
       throw new SvcError(
         "spec_invalid",
@@ -56,10 +73,14 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
     }
     const accepted = acceptSpec(spec, identity);
     const engine = await backend();
+    requireCertificates(engine, certificates);
     const run = async (onProgress?: (message: string) => void): Promise<ApplyResult> => {
       // What a session holds goes with that session.
       using _claim = deps.sessions?.claim(accepted.name);
-      return await engine.apply(accepted, { onProgress, signal });
+      return await engine.apply(accepted, {
+        ...{ onProgress, signal },
+        ...(certificates && { certificates }),
+      });
     };
     if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
       const result = await run();
@@ -119,7 +140,9 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       action: "deploy",
       help:
         "Applies the DeploySpec in the body (JSON, or YAML by its content type) and waits until it " +
-        `runs. With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
+        `runs. As \`${CERTIFIED_TYPE}\` the body is ` +
+        "`{spec, certificates: [{hosts, certificate, key}]}`, for backends with the ability " +
+        `\`ingressCertificates\`. With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
       handler: apply,
     },
     {

@@ -17,6 +17,7 @@ import { acceptSpec, checkSpec, MAX_SPEC, parseSpecText } from "../accept_spec.t
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
+import { checkCertificates } from "../ingress/certificates.ts";
 import type { DeploySession, SessionLink } from "../sessions/session.ts";
 import type { DeploySessions } from "../sessions/sessions.ts";
 import { API_PREFIX } from "./health.ts";
@@ -130,7 +131,11 @@ class Caller implements SessionLink {
     );
     this.#context.about = spec.name;
     const from = connection.remote.slice(0, connection.remote.lastIndexOf(":"));
-    return await this.#sessions.open(spec, { subject: identity.subject, from }, this);
+    const certificates = "text" in request || request.certificates === undefined
+      ? undefined
+      : await checkCertificates(request.certificates, spec);
+    const holder = { subject: identity.subject, from };
+    return await this.#sessions.open(spec, holder, this, certificates);
   }
 }
 

@@ -17,6 +17,8 @@ export interface SessionRecord {
   createdAt: string;
   /** Until it is applied: a resumed session goes on with it. */
   spec?: DeploySpec;
+  /** The spec came with certificates, whose keys are on no disk. */
+  certified?: true;
 }
 
 /** Bytes of a record that are read, at most: of a spec's limit and what JSON makes of it. */

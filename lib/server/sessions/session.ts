@@ -1,7 +1,9 @@
 /** One deploy session: a deployment that ends with its caller, or a while after the caller was lost. */
 import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import type { SessionEvent } from "../../api/session.ts";
+import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import type { Problem } from "../../api/problem.ts";
+import { SvcError } from "../../base/errors.ts";
 import { sha256 } from "../../base/hash.ts";
 import type { Logger } from "../../base/log.ts";
 import type { DeployBackend } from "../../deploy/backend.ts";
@@ -44,12 +46,21 @@ function isOver({ state, instances }: DeploymentStatus): boolean {
     instances.every(({ state }) => state === "exited" || state === "failed");
 }
 
+function withoutCertificates(name: string): SvcError {
+  return new SvcError(
+    "unavailable",
+    `Cannot deploy ${name}: the server was restarted before its certificates were in place`,
+    { help: "deploy again: their keys are sent anew, and kept nowhere" },
+  );
+}
+
 export class DeploySession {
   readonly record: SessionRecord;
   readonly #parts: SessionParts;
   #link: SessionLink | undefined;
   #abort = new AbortController();
   #applying: Promise<void> | undefined;
+  #certificates: readonly HostCertificate[] | undefined;
   #result: ApplyResult | undefined;
   #failure: Problem | undefined;
   #exited: DeploymentStatus | undefined;
@@ -58,9 +69,15 @@ export class DeploySession {
   #cancelGrace: (() => void) | undefined;
   #cancelWatch: (() => void) | undefined;
 
-  constructor(record: SessionRecord, parts: SessionParts) {
+  /** `certificates` of the record's spec. */
+  constructor(
+    record: SessionRecord,
+    parts: SessionParts,
+    certificates?: readonly HostCertificate[],
+  ) {
     this.record = record;
     this.#parts = parts;
+    this.#certificates = certificates;
   }
 
   get name(): string {
@@ -134,13 +151,20 @@ export class DeploySession {
 
   #apply(): void {
     const { backend, lifecycle, records, log } = this.#parts;
-    const { spec, ...applied } = this.record;
+    const { spec, certified, ...applied } = this.record;
+    const certificates = this.#certificates;
     const { signal } = this.#abort;
     const onProgress = (message: string) => this.#link?.tell({ type: "progress", message });
     const done = lifecycle.begin();
     const work = async () => {
-      const result = await (await backend()).apply(spec!, { onProgress, signal });
+      if (certified && !certificates) throw withoutCertificates(this.name);
+      const result = await (await backend()).apply(spec!, {
+        ...{ onProgress, signal },
+        ...(certificates && { certificates }),
+      });
+      this.#certificates = undefined;
       delete this.record.spec;
+      delete this.record.certified;
       await records.save(applied).catch((error) =>
         // Who resumes it after a restart applies what is there already.
         log.warn("a session's record is out of date", { deployment: this.name, error })

@@ -1,10 +1,12 @@
 /** The deploy sessions of a server (DESIGN.md section 10): opened, resumed, taken over after a restart. */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { SvcError } from "../../base/errors.ts";
 import { sha256 } from "../../base/hash.ts";
 import type { Logger } from "../../base/log.ts";
 import type { DeployBackend } from "../../deploy/backend.ts";
+import { requireCertificates } from "../accept_spec.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import { type SessionRecord, SessionRecords } from "./records.ts";
 import { DeploySession, type SessionLink, type SessionParts, type Timer } from "./session.ts";
@@ -85,9 +87,15 @@ export class DeploySessions {
 
   /**
    * A session of a spec that was accepted: its record is on disk when this resolves, and the apply begins.
-   * Throws `conflict` where the name is in use.
+   * Throws `conflict` where the name is in use, `unsupported` for certificates that the backend has no
+   * place for.
    */
-  async open(spec: DeploySpec, holder: Holder, link: SessionLink): Promise<DeploySession> {
+  async open(
+    spec: DeploySpec,
+    holder: Holder,
+    link: SessionLink,
+    certificates?: readonly HostCertificate[],
+  ): Promise<DeploySession> {
     const { name } = spec;
     const attempt = `deploy ${name} in a session`;
     const held = this.#sessions.get(name);
@@ -101,14 +109,17 @@ export class DeploySessions {
       ...holder,
       createdAt: new Date().toISOString(),
       spec,
+      ...(certificates && { certified: true as const }),
     };
-    const session = new DeploySession(record, this.#parts);
+    const session = new DeploySession(record, this.#parts, certificates);
     // Once more: hashing gave way to others.
     const other = this.#sessions.get(name);
     if (other) throw heldError(attempt, other);
     this.#sessions.set(name, session);
     try {
-      if (await (await this.#parts.backend()).status(name)) throw existing(attempt, name);
+      const backend = await this.#parts.backend();
+      requireCertificates(backend, certificates);
+      if (await backend.status(name)) throw existing(attempt, name);
       await this.#records.save(record);
     } catch (error) {
       this.#sessions.delete(name);

@@ -1,0 +1,24 @@
+/** The profile's certificates of a deploy to a cluster whose ingress takes them. */
+import type { ServerInfo } from "../api/info.ts";
+import type { Client } from "../client/client.ts";
+import type { SpecBody } from "../client/deployments.ts";
+import type { Target } from "../client/resolve.ts";
+
+/** What is deployed, with the certificates that `conduit.ingress.certificates` has for its hosts. */
+export async function withCertificates(
+  body: SpecBody,
+  { target, client, warn }: { target: Target; client: Client; warn: (text: string) => void },
+): Promise<SpecBody> {
+  const rules = target.settings.conduit?.ingress?.certificates ?? [];
+  if (rules.length === 0) return body;
+  const [{ parseDeploySpec, validateDeploySpec }, { managedCertificates }] = await Promise.all([
+    import("../api/deploy_spec_parse.ts"),
+    import("../client/conduit/managed_certificates.ts"),
+  ]);
+  const spec = "text" in body
+    ? parseDeploySpec(body.text, { file: body.source })
+    : validateDeploySpec(body.spec);
+  const info = () => client.json<ServerInfo>("GET", "/info");
+  const certificates = await managedCertificates({ rules, spec, target, info, warn });
+  return certificates ? { name: spec.name, spec, certificates } : body;
+}
