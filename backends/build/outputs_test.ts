@@ -5,6 +5,7 @@ import { parseOutput } from "../../lib/api/build_output.ts";
 import type { BuildResult } from "../../lib/api/build.ts";
 import type { Index, Manifest } from "../../lib/oci/types.ts";
 import { writeBaseLayout } from "../../test/peers/base_image.ts";
+import { layerEntries } from "../../test/contract/builder.ts";
 import { build, MemoryImages } from "../../test/contract/builder_fixture.ts";
 import { type EngineFixture, openNewEngine } from "../../test/contract/engine_fixture.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
@@ -249,4 +250,36 @@ Deno.test({
 test("a layer that is packed while a later step fails leaves nothing", async ({ builder }) => {
   const Dockerfile = "FROM base\nRUN head -c 3000000 /dev/urandom > /random\nRUN exit 3\n";
   await assert.rejects(build(builder, { Dockerfile }), { code: "build_failed" });
+});
+
+test("many files that COPY takes are in the steps after it, and in the layer", async (fixture) => {
+  const { builder, images } = fixture;
+  const many = Object.fromEntries(
+    Array.from({ length: 300 }, (_, n) => [`src/d${n % 7}/f${n}`, `file ${n}\n`]),
+  );
+  const files = {
+    ...many,
+    "other/d1/f1": "of the second source\n",
+    Dockerfile: `FROM scratch AS files
+COPY --chmod=640 src /src
+FROM base
+COPY src/ other/ /there/
+COPY --from=files / /from/
+COPY src /src
+RUN find /src /there /from -type f | wc -l > /count && cat /src/d1/f8 /there/d1/f1 > /two
+RUN test "$(stat -c %a /from/src/d2/f9)" = 640
+`,
+  };
+  await build(builder, files);
+  const { manifest } = await images.image("result");
+  const layers = manifest.layers.slice(-5).map(({ digest }) => layerEntries(images, digest));
+  const [there, from, src, counted] = layers;
+  for (const layer of [there, from, src]) {
+    assert.equal([...layer.values()].filter(({ type }) => type === "file").length, 300);
+    assert.deepEqual([...layer.keys()], [...layer.keys()].toSorted());
+  }
+  assert.equal(from.get("from/src/d2/f9")!.mode, 0o640);
+  assert.equal(src.get("src/d2/f9")!.text, "file 9\n");
+  assert.equal(counted.get("count")!.text.trim(), "900");
+  assert.equal(counted.get("two")!.text, "file 8\nof the second source\n");
 });

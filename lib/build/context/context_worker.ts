@@ -1,6 +1,7 @@
 /** Worker that writes many files: a context that is unpacked, a COPY of more than a little. */
 import { asSvcError } from "../../base/errors.ts";
 import { copySelections } from "./copy.ts";
+import { FileCopier } from "./copy_files.ts";
 import { ContextUnpacker } from "./unpack_context.ts";
 import type { FromContextWorker, ToContextWorker } from "./worker_wire.ts";
 
@@ -29,12 +30,19 @@ async function handle(message: ToContextWorker): Promise<void> {
       return port.postMessage({ type: "taken", bytes: message.bytes.length });
     case "end":
       return answer({ type: "unpacked", result: unpacker!.finish() });
-    case "copy":
-      await copySelections(message.tree, message.selections, {
-        ...message.options,
-        signal: stop.signal,
+    case "copy": {
+      const { signal } = stop;
+      const options = { ...message.options, signal };
+      return answer({
+        type: "copied",
+        rest: await copySelections(message.tree, message.selections, options),
       });
-      return answer({ type: "copied" });
+    }
+    case "files": {
+      using files = new FileCopier({ ...message.options, signal: stop.signal });
+      await files.batches(message.batches);
+      return answer({ type: "copied", rest: [] });
+    }
     case "stop":
       stop.abort();
       // A copy answers itself, when it has noticed.

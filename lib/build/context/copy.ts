@@ -5,27 +5,23 @@
 import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
-import { chmodFd, chownFd, cloneFd, close, read, writeAll } from "../../sys/fd.ts";
 import {
   chmod,
   lchown,
   link,
   mkdir,
   mknod,
-  O,
   readlink,
   S_IFDIR,
   S_IFMT,
   setTimes,
-  setTimesFd,
-  statFd,
   symlink,
   tryLstat,
   unlink,
 } from "../../sys/files.ts";
-import { OpenFolder } from "../../sys/open_folder.ts";
-import { hasXattrs, readXattrs, setXattr } from "../../sys/xattr.ts";
+import { readXattrs, setXattr } from "../../sys/xattr.ts";
 import { isOctal, parseChmod } from "./chmod.ts";
+import { type FileBatch, FileCopier } from "./copy_files.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 import { isCopied, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
@@ -44,13 +40,19 @@ export interface CopyOptions {
   link?: boolean;
   /** Patterns that leave out what is below a source. */
   exclude?: string[];
+  /** Where the root's own changes are: files in new folders are left for {@linkcode RestOfFolder}. */
+  upper?: string;
   signal?: AbortSignal;
 }
 
-/** Bytes copied at one go before other work gets its turn. */
-const SLICE = 1 << 20;
-/** Used between two waits only. */
-const buffer = new Uint8Array(256 * 1024);
+/**
+ * Files in a folder that the copy made, to be copied where the root's changes are once the root is not mounted
+ * any more: the same files in less time, and by several threads. The folder's time is set when they are there.
+ */
+export interface RestOfFolder extends FileBatch {
+  /** Seconds since 1970. */
+  mtime: number;
+}
 
 class Copier {
   #options: CopyOptions;
@@ -60,18 +62,16 @@ class Copier {
   /** Of the folders made on the way: an octal --chmod is theirs too, as BuildKit has it. */
   #folderMode: number;
   #exclude: Ignore | undefined;
-  /** Folders that this source made: it names nothing in them twice. */
-  #fresh = new Set<string>();
-  /** The folders that files are copied from and to. */
-  #from = new OpenFolder();
-  #to = new OpenFolder();
-  /** Folder, mode and owner with which new files come about as they are to be. */
-  #settled = "";
-  /** Files share their bytes with what they are copied from, until one does not. */
-  #clones = true;
+  /** Folders that this source made, and their times: it names nothing in them twice. */
+  #fresh = new Map<string, number>();
+  /** Of those folders, what is left for later. */
+  readonly rest = new Map<string, RestOfFolder>();
+  #files: FileCopier;
+  #defer = false;
 
   constructor(options: CopyOptions) {
     this.#options = options;
+    this.#files = new FileCopier(options);
     this.#mode = options.chmod === undefined ? undefined : parseChmod(options.chmod);
     this.#folderMode = this.#mode && isOctal(options.chmod!) ? this.#mode(0, true) : 0o755;
     if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
@@ -116,33 +116,33 @@ class Copier {
     return inside;
   }
 
-  async tree(tree: Tree, selection: Selection, target: string): Promise<void> {
+  /** `last`: nothing is copied after this. */
+  async tree(tree: Tree, selection: Selection, target: string, last: boolean): Promise<void> {
     const { root, link, signal } = this.#options;
     const exclude = this.#exclude;
     // Only names of one source share an inode at the destination.
     this.#links.clear();
     this.#fresh.clear();
-    this.#settled = "";
-    using _from = this.#from;
-    using _to = this.#to;
+    this.#defer = last && this.#options.upper !== undefined;
+    using _files = this.#files;
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
     // Names of one folder come one after the other: it is looked for once, and nothing here moves it. Below
     // a folder of this copy there is nothing to look for: it is itself, and no link.
-    let last: { above: string; parent: string } | undefined;
+    let current: { above: string; parent: string } | undefined;
     const known = new Map<string, string>();
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
       const wanted = entry.path === "" ? target : `${target}/${entry.path}`;
       const slash = wanted.lastIndexOf("/");
       const above = slash < 0 ? "" : wanted.slice(0, slash);
-      if (last?.above !== above) {
+      if (current?.above !== above) {
         const parent = link ? above : known.get(above) ?? locate(root, above).inside;
         if (!known.has(above) && !isDirectory(parent === "" ? root : `${root}/${parent}`)) {
           this.makeFolders(parent);
         }
-        last = { above, parent };
+        current = { above, parent };
       }
-      const { parent } = last;
+      const { parent } = current;
       const host = `${parent === "" ? root : `${root}/${parent}`}/${wanted.slice(slash + 1)}`;
       if (entry.kind === "directory") {
         this.#folder(entry, wanted, host, folders);
@@ -162,6 +162,7 @@ class Copier {
       const existing = link ? `${root}/${wanted}` : locate(root, wanted).host;
       if (!link && isDirectory(existing)) return;
       this.makeFolders(wanted);
+      if (!link) this.#fresh.set(existing, entry.stat.mtime);
       times.push([existing, entry]);
       return;
     }
@@ -175,7 +176,7 @@ class Copier {
         );
       }
       mkdir(host, 0o755);
-      this.#fresh.add(host);
+      this.#fresh.set(host, entry.stat.mtime);
     }
     this.#attributes(entry, host);
     times.push([host, entry]);
@@ -202,7 +203,10 @@ class Copier {
     const first = stat.nlink > 1 ? this.#links.get(inode) : undefined;
     if (first !== undefined && tryLstat(first)) return link(first, host);
     if (stat.nlink > 1) this.#links.set(inode, host);
-    if (kind === "file") return await this.#file(entry, host);
+    if (kind === "file") {
+      if (fresh && this.#defer && stat.nlink === 1) return this.#later(entry, host);
+      return await this.#files.copy(stat, entry.host, host);
+    }
     if (kind === "symlink") {
       symlink(readlink(entry.host), host);
       this.#own(entry, host);
@@ -213,52 +217,23 @@ class Copier {
     setTimes(host, stat.mtime);
   }
 
-  /** By its descriptor: a name is looked for more slowly than a file is changed. */
-  async #file(entry: TreeEntry, host: string): Promise<void> {
-    const { stat } = entry;
-    const { uid, gid } = this.#options.owner ?? stat;
-    const kept = stat.mode & 0o7777;
-    const mode = this.#mode?.(kept, false) ?? kept;
-    const [above, original] = cut(entry.host);
-    const [folder, name] = cut(host);
-    const source = this.#from.at(above).open(original, O.RDONLY);
-    try {
-      // What writing takes away is set at the end.
-      const first = mode <= 0o777 ? mode : 0o600;
-      const flags = O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW;
-      const target = this.#to.at(folder).open(name, flags, first);
-      try {
-        this.#clones = this.#clones && cloneFd(target, source);
-        if (!this.#clones) await this.#data(source, entry.host, target, host);
-        const wanted = `${folder} ${mode} ${uid} ${gid}`;
-        if (this.#settled !== wanted) {
-          if (isLike(target, mode, uid, gid)) this.#settled = wanted;
-          else {
-            // Owner first: it takes away setuid bits and capabilities.
-            chownFd(target, uid, gid, host);
-            chmodFd(target, mode, host);
-          }
-        }
-        if (hasXattrs(source)) this.#xattrs(entry, host);
-        setTimesFd(target, stat.mtime, 0, host);
-      } finally {
-        close(target);
-      }
-    } finally {
-      close(source);
+  #later(entry: TreeEntry, host: string): void {
+    const { root, upper } = this.#options;
+    const slash = host.lastIndexOf("/");
+    const folder = host.slice(0, slash);
+    let rest = this.rest.get(folder);
+    if (!rest) {
+      this.rest.set(
+        folder,
+        rest = {
+          from: entry.host.slice(0, entry.host.lastIndexOf("/")),
+          to: `${upper}${folder.slice(root.length)}`,
+          names: [],
+          mtime: this.#fresh.get(folder)!,
+        },
+      );
     }
-  }
-
-  async #data(source: number, from: string, target: number, to: string): Promise<void> {
-    let moved = 0;
-    for (let n = read(source, buffer, from); n > 0; n = read(source, buffer, from)) {
-      writeAll(target, buffer.subarray(0, n), to);
-      moved += n;
-      if (moved < SLICE) continue;
-      moved = 0;
-      this.#options.signal?.throwIfAborted();
-      await new Promise<void>((next) => setImmediate(next));
-    }
+    rest.names.push(host.slice(slash + 1));
   }
 
   #own({ stat }: TreeEntry, host: string): void {
@@ -281,42 +256,33 @@ class Copier {
   }
 }
 
-/** Folder and name of a path. */
-function cut(host: string): [folder: string, name: string] {
-  const slash = host.lastIndexOf("/");
-  return [host.slice(0, slash), host.slice(slash + 1)];
-}
-
-function isLike(fd: number, mode: number, uid: number, gid: number): boolean {
-  const stat = statFd(fd);
-  return (stat.mode & 0o7777) === mode && stat.uid === uid && stat.gid === gid;
-}
-
 /** Path inside the root, without a slash at either end. */
 const inner = (path: string) => path.replace(/^\/+|\/+$/g, "");
 
 /**
  * Copies the selections of one source. Throws `build_failed` with a message that begins with what cannot
- * be done; the caller puts line and instruction before it.
+ * be done; the caller puts line and instruction before it. Gives what is left to copy, where the options
+ * say that something may be.
  */
 export async function copySelections(
   tree: Tree,
   selections: Selection[],
   options: CopyOptions,
-): Promise<void> {
+): Promise<RestOfFolder[]> {
   const copier = new Copier(options);
   const { destination, root } = options;
   const asked = destination.endsWith("/") || options.parents === true;
   // A folder that is copied makes its own destination, with its own time.
   const leaves = options.parents || selections.some(({ directory }) => !directory);
   if (asked && leaves) copier.makeFolders(destination);
-  for (const selection of selections) {
+  for (const [index, selection] of selections.entries()) {
+    const last = index === selections.length - 1;
     if (options.parents) {
       const slash = selection.name.lastIndexOf("/");
       const below = slash < 0 ? "" : `/${selection.name.slice(0, slash)}`;
       const folder = copier.makeFolders(`${destination}${below}`);
       const name = selection.name.slice(slash + 1);
-      await copier.tree(tree, selection, inner(`${folder}/${name}`));
+      await copier.tree(tree, selection, inner(`${folder}/${name}`), last);
       continue;
     }
     const raw = inner(posix.normalize(destination));
@@ -332,14 +298,15 @@ export async function copySelections(
         );
       }
       copier.makeFolders(parentOf(target.inside));
-      await copier.tree(tree, selection, target.inside);
+      await copier.tree(tree, selection, target.inside, last);
     } else if (into) {
-      await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`));
+      await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`), last);
     } else {
       copier.makeFolders(parentOf(target.inside));
-      await copier.tree(tree, selection, target.inside);
+      await copier.tree(tree, selection, target.inside, last);
     }
   }
+  return [...copier.rest.values()];
 }
 
 function parentOf(inside: string): string {

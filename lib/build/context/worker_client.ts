@@ -1,7 +1,9 @@
 /** The side of the context's Worker that stays on the event loop. */
 import { SvcError } from "../../base/errors.ts";
 import { giveWorker, takeWorker } from "../../base/worker_pool.ts";
-import { type CopyOptions, copySelections } from "./copy.ts";
+import { setTimes } from "../../sys/files.ts";
+import { type CopyOptions, copySelections, type RestOfFolder } from "./copy.ts";
+import type { FileBatch, FileOptions } from "./copy_files.ts";
 import { type Selection, type Tree, walk } from "./tree.ts";
 import type { UnpackedContext } from "./unpack_context.ts";
 import type { FromContextWorker, ToContextWorker } from "./worker_wire.ts";
@@ -131,12 +133,62 @@ export async function copyOffLoop(
   tree: Tree,
   selections: Selection[],
   options: CopyOptions,
-): Promise<void> {
-  if (!await isMuch(tree, selections)) return await copySelections(tree, selections, options);
+): Promise<RestOfFolder[]> {
+  if (!await isMuch(tree, selections)) {
+    return await copySelections(tree, selections, { ...options, upper: undefined });
+  }
   const { signal, ...rest } = options;
   signal?.throwIfAborted();
   await using worker = new ContextWorker(signal);
   const { root, ownersKept } = tree;
   worker.post({ type: "copy", tree: { root, ownersKept }, selections, options: rest });
-  await worker.answer;
+  const answer = await worker.answer;
+  if (answer.type !== "copied") throw new SvcError("internal", "Cannot copy: wrong answer");
+  return answer.rest;
+}
+
+/** Files for which a second Worker is worth its start, and those of one batch. */
+const MANY_FILES = 1000;
+const BATCH = 256;
+const THREADS = Math.min(2, navigator.hardwareConcurrency);
+
+/** Parts of about the same number of files. */
+function shares(rest: readonly RestOfFolder[]): FileBatch[][] {
+  const files = rest.reduce((sum, { names }) => sum + names.length, 0);
+  const count = files < MANY_FILES ? 1 : THREADS;
+  const parts = Array.from({ length: count }, () => ({ files: 0, batches: [] as FileBatch[] }));
+  for (const { from, to, names } of rest) {
+    for (let at = 0; at < names.length; at += BATCH) {
+      const some = names.slice(at, at + BATCH);
+      const part = parts.reduce((least, one) => one.files < least.files ? one : least);
+      part.files += some.length;
+      part.batches.push({ from, to, names: some });
+    }
+  }
+  return parts.map(({ batches }) => batches);
+}
+
+/** Copies what {@linkcode copyOffLoop} left, when the root is not mounted any more. */
+export async function copyRest(
+  rest: readonly RestOfFolder[],
+  { owner, chmod, signal }: FileOptions,
+): Promise<void> {
+  if (rest.length === 0) return;
+  signal?.throwIfAborted();
+  const failed = new AbortController();
+  const either = AbortSignal.any([failed.signal, ...signal ? [signal] : []]);
+  const ends = await Promise.allSettled(
+    shares(rest).map(async (batches) => {
+      try {
+        await using worker = new ContextWorker(either);
+        worker.post({ type: "files", batches, options: { owner, chmod } });
+        await worker.answer;
+      } catch (error) {
+        failed.abort(error);
+        throw error;
+      }
+    }),
+  );
+  for (const end of ends) if (end.status === "rejected") throw end.reason;
+  for (const { to, mtime } of rest) setTimes(to, mtime);
 }

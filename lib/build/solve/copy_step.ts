@@ -11,6 +11,7 @@ import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { hasWildcard } from "../parse/path_pattern.ts";
 import { locate } from "../../sys/rooted.ts";
 import { contentKey, latestTime, select, type Selection, type Tree } from "../context/tree.ts";
+import type { RestOfFolder } from "../context/copy.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import { type CopyPart, type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";
 
@@ -109,20 +110,29 @@ async function unpackArchive(
 /** Where a COPY or ADD writes, and how. */
 export interface CopyTarget {
   root: string;
+  /** Where its changes are, when files may be left for when it is not mounted. */
+  upper?: string;
   owner?: { uid: number; gid: number };
   /** Bytes that one archive may have unpacked. */
   maxUnpackedBytes?: number;
   signal?: AbortSignal;
 }
 
-/** Carries out a part of COPY or ADD; gives the latest modification time of its files, in seconds. */
+export interface Copied {
+  /** The latest modification time of the files, in seconds. */
+  latest: number;
+  rest: RestOfFolder[];
+}
+
+/** Carries out a part of COPY or ADD. */
 export async function runCopyPart(
   vertex: CopyVertex,
   part: CopyPart,
   tree: Tree,
   target: CopyTarget,
-): Promise<number> {
-  const { root, owner, signal } = target;
+): Promise<Copied> {
+  const { root, upper, owner, signal } = target;
+  const left: RestOfFolder[] = [];
   const { chmod, exclude, destination, parents, link } = vertex;
   const picked = pick(tree, vertex, part);
   let latest = await latestTime(tree, picked.flatMap(({ selections }) => selections), {
@@ -139,10 +149,11 @@ export async function runCopyPart(
         latest = Math.max(latest, found);
       } else rest.push(selection);
     }
+    const last = selections === picked.at(-1)!.selections;
     const options = { root, destination, owner, chmod, exclude, parents, link, signal };
-    await copyOffLoop(tree, rest, options);
+    left.push(...await copyOffLoop(tree, rest, { ...options, upper: last ? upper : undefined }));
   }
-  return latest;
+  return { latest, rest: left };
 }
 
 const isFile = (host: string) => ((tryLstat(host)?.mode ?? 0) & S_IFMT) === S_IFREG;

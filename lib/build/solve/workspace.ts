@@ -24,8 +24,10 @@ async function removePoint(path: string): Promise<void> {
 export interface MountedRoot {
   id: string;
   root: string;
-  /** Unmounts and freezes; the name of the committed snapshot. */
-  commit(clamp: number, signal?: AbortSignal): Promise<string>;
+  /** Where its changes are, for who changes them when it is not mounted; not every kind has such a place. */
+  upper?: string;
+  /** Unmounts and freezes, after `rest` of the work; the name of the committed snapshot. */
+  commit(clamp: number, signal?: AbortSignal, rest?: () => Promise<void>): Promise<string>;
   /** Unmounts and throws it away, unless committed. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -140,8 +142,10 @@ export class Workspace {
     return {
       id,
       root,
-      commit: async (clamp, signal) => {
+      ...active.upper !== undefined && { upper: active.upper },
+      commit: async (clamp, signal, rest) => {
         await close();
+        await rest?.();
         const name = SNAPSHOT_PREFIX + crypto.randomUUID();
         await this.#snapshotter.commit(active, name, { clamp, lazy: true, signal });
         open = false;
