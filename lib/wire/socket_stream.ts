@@ -23,6 +23,8 @@ const GATHERED = 16 * 1024;
 /** Messages sent before the socket must have taken them all: small ones too have their cost there. */
 const BURST = 1024;
 const POLL_MS = 2;
+/** Signs of life without one of the other side's. */
+const PATIENCE = 3;
 const MAX_CONTROL = 16 * 1024;
 /** Bytes of a close frame's reason (RFC 6455, section 5.5). */
 const MAX_REASON = 123;
@@ -90,7 +92,8 @@ export class SocketStream implements Duplex {
   #failure: { error: unknown } | undefined;
   /** What the other side is told where the socket was not open in time. */
   #farewell: SvcError | undefined;
-  #heard = 0;
+  /** Own signs of life since the last message of the other side: unlike time, they stand still with this side. */
+  #unheard = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #closed = Promise.withResolvers<unknown>();
 
@@ -115,12 +118,11 @@ export class SocketStream implements Duplex {
     this.#socket = socket;
     if (this.#farewell) return this.#tell(this.#farewell);
     if (this.#failure) return this.#hangUp("reset");
-    this.#heard = performance.now();
     if (this.#beatMs > 0) this.#timer = setInterval(() => this.#beat(), this.#beatMs);
   }
 
   #beat(): void {
-    if (performance.now() - this.#heard > 4 * this.#beatMs) {
+    if (this.#unheard++ === PATIENCE) {
       this.fail(this.#lost("the other side no longer answers"));
     } else this.#acknowledge();
   }
@@ -128,7 +130,7 @@ export class SocketStream implements Duplex {
   /** For the owner: a message that came in. Never throws: what is wrong with it ends the stream. */
   receive(data: Uint8Array | string): void {
     if (this.#failure) return;
-    this.#heard = performance.now();
+    this.#unheard = 0;
     if (typeof data === "string") return this.#control(data);
     if (this.#remoteEnd) return this.#violated("bytes after the end");
     if (data.length === 0) {
