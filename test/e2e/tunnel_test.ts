@@ -5,11 +5,11 @@ import type { TunnelStatus } from "../../lib/api/tunnel.ts";
 import { Leaks } from "../fixtures/leaks.ts";
 import { makeKey, type Sshd, startSshd } from "../peers/sshd.ts";
 import { until } from "./build_helpers.ts";
-import { e2eTest, EXECUTABLE, freePort, type Server, startServer } from "./harness.ts";
+import { e2eTest, EXECUTABLE, freePort, runTool, type Server, startServer } from "./harness.ts";
 
 const NEEDS = {
   root: true,
-  commands: ["runc", "conmon", "iptables", "busybox", "sshd", "ssh-keygen"],
+  commands: ["runc", "conmon", "iptables", "busybox", "sshd", "ssh-keygen", "curl"],
 };
 
 const DOCKERFILE = `FROM scratch
@@ -58,10 +58,17 @@ async function scene(env: (sshd: Sshd) => Record<string, string>): Promise<Scene
     await Deno.writeTextFile(join(context, "Dockerfile"), DOCKERFILE);
     await Deno.copyFile("/bin/busybox", join(context, "busybox"));
     await Deno.writeTextFile(join(context, "index.html"), "hello from the workload\n");
+    const spec = {
+      ...{ name: "web", image: "web:v1" },
+      ingress: { hosts: ["web.example"], port: 8080 },
+    };
     for (
-      const args of [["build", "-t", "web:v1", context], ["deploy", "web:v1", "--name", "web"]]
+      const [args, stdin] of [
+        [["build", "-t", "web:v1", context]],
+        [["deploy", "-f", "-"], JSON.stringify(spec)],
+      ] as [string[], string?][]
     ) {
-      const { code, stderr } = await server.svc(args);
+      const { code, stderr } = await server.svc(args, { stdin });
       assert.equal(code, 0, stderr);
     }
     const leaks = new Leaks();
@@ -76,7 +83,7 @@ async function scene(env: (sshd: Sshd) => Record<string, string>): Promise<Scene
   }
 }
 
-/** A `svc tunnel` that stays. */
+/** A `svc tunnel` or `svc ingress-tunnel` that stays. */
 class Held {
   readonly #child: Deno.ChildProcess;
   readonly #ended: Promise<Deno.CommandStatus>;
@@ -85,7 +92,7 @@ class Held {
 
   constructor({ server, leaks }: Scene, args: string[], env: Record<string, string> = {}) {
     this.#child = new Deno.Command(EXECUTABLE, {
-      args: ["tunnel", ...args],
+      args,
       clearEnv: true,
       env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
       stdin: "null",
@@ -123,10 +130,24 @@ class Held {
   }
 }
 
-async function page(url: string): Promise<string> {
-  const signal = AbortSignal.timeout(60_000);
-  const answer = await fetch(url, { headers: { connection: "close" }, signal });
-  return `${answer.status} ${(await answer.text()).trim()}`;
+/** Status and body; by curl, which sends any `Host`. */
+async function page(url: string, host?: string): Promise<string> {
+  const { stdout } = await runTool("curl", [
+    ...[
+      "--silent",
+      "--show-error",
+      "--max-time",
+      "60",
+      "--write-out",
+      "\\n%{http_code}",
+      "--noproxy",
+      "*",
+    ],
+    ...host === undefined ? [] : ["--header", `Host: ${host}`],
+    url,
+  ]);
+  const at = stdout.lastIndexOf("\n");
+  return `${stdout.slice(at + 1)} ${stdout.slice(0, at).trim()}`;
 }
 
 const HELLO = "200 hello from the workload";
@@ -148,7 +169,7 @@ e2eTest(
     const key = ["--authtoken-file", sshd.user];
 
     await t.step("visitors, a connection that drops, an interrupt", async () => {
-      const held = new Held(at, ["web:8080", ...key]);
+      const held = new Held(at, ["tunnel", "web:8080", ...key]);
       const url = await held.url();
       assert.match(url, /^http:\/\/127\.0\.0\.1:\d+$/);
       assert.deepEqual(await Promise.all([1, 2, 3, 4].map(() => page(url))), Array(4).fill(HELLO));
@@ -164,7 +185,7 @@ e2eTest(
     });
 
     await t.step("a client that is killed takes its tunnel with it", async () => {
-      const held = new Held(at, ["web:8080"], {
+      const held = new Held(at, ["tunnel", "web:8080"], {
         SVC_TUNNEL_AUTHTOKEN: await Deno.readTextFile(sshd.user),
       });
       const url = await held.url();
@@ -174,7 +195,7 @@ e2eTest(
     });
 
     await t.step("a deployment that is stopped is a 502 until it is back", async () => {
-      const held = new Held(at, ["web:8080", ...key]);
+      const held = new Held(at, ["tunnel", "web:8080", ...key]);
       const url = await held.url();
       assert.equal((await server.svc(["stop", "web"])).code, 0);
       assert.match(await page(url), /^502 Bad gateway/);
@@ -184,24 +205,44 @@ e2eTest(
       await none(at);
     });
 
+    await t.step("the ingress, by its public URL and at a local port", async () => {
+      const alias = new Held(at, ["ingress-tunnel", ...key]);
+      assert.equal(await page(await alias.url()), HELLO);
+      const [{ ingress }] = await tunnelsOf(at);
+      assert.deepEqual(ingress, { hostMode: "alias", host: "web.example" });
+      assert.equal(await alias.end("SIGINT"), 0);
+      const passing = new Held(at, ["ingress-tunnel", "--host-mode", "passthrough", ...key]);
+      const url = new URL(await passing.url());
+      assert.equal(url.hostname, "web.example");
+      // OpenSSH listens on its loopback, whatever name it is asked for.
+      url.hostname = "127.0.0.1";
+      assert.equal(await page(url.href, "web.example"), HELLO);
+      assert.match(await page(url.href), /^404 /);
+      assert.equal(await passing.end("SIGINT"), 0);
+      const local = new Held(at, ["ingress-tunnel", "--local", "0"]);
+      assert.equal(await page(await local.url()), HELLO);
+      assert.equal(await local.end("SIGINT"), 0);
+      await none(at);
+    });
+
     await t.step("keys that are not accepted, and none", async () => {
       const stranger = join(at.folder, "stranger");
       await makeKey(stranger);
-      const refused = new Held(at, ["web:8080", "--authtoken-file", stranger]);
+      const refused = new Held(at, ["tunnel", "web:8080", "--authtoken-file", stranger]);
       assert.equal(await refused.end(), 1);
       await refused.says(
         /Cannot open a tunnel over root@127\.0\.0\.1:\d+: it does not accept the key/,
       );
-      const keyless = new Held(at, ["web:8080"]);
+      const keyless = new Held(at, ["tunnel", "web:8080"]);
       assert.equal(await keyless.end(), 1);
       await keyless.says(/it asks for a key, and none was given/);
-      const other = new Held(at, ["web:8080", "--backend", "ngrok", ...key]);
+      const other = new Held(at, ["tunnel", "web:8080", "--backend", "ngrok", ...key]);
       assert.equal(await other.end(), 1);
       await other.says(/with ngrok: it is not in this build yet\n.*--backend ssh/);
     });
 
     await t.step("an SSH server with another host key is not the one that was meant", async () => {
-      const held = new Held(at, ["web:8080", ...key]);
+      const held = new Held(at, ["tunnel", "web:8080", ...key]);
       await held.url();
       await sshd.rekey();
       await sshd.restart();
@@ -209,7 +250,7 @@ e2eTest(
       await held.says(
         /Cannot trust .*: its host key has changed from the one in .*known_hosts, line 1/,
       );
-      const next = new Held(at, ["web:8080", ...key]);
+      const next = new Held(at, ["tunnel", "web:8080", ...key]);
       assert.equal(await next.end(), 1);
       await next.says(/its host key has changed/);
     });
@@ -251,10 +292,10 @@ e2eTest(
     );
 
     await t.step("the server's own key, and the URL that the session prints", async () => {
-      const held = new Held(at, ["web:8080"]);
+      const held = new Held(at, ["tunnel", "web:8080"]);
       assert.equal(await held.url(), "https://web.relay.example");
       assert.equal(await page(`http://127.0.0.1:${bind}`), HELLO);
-      const second = new Held(at, ["web:8080"]);
+      const second = new Held(at, ["tunnel", "web:8080"]);
       assert.equal(await second.end(), 1);
       await second.says(new RegExp(`it refuses to listen on 127\\.0\\.0\\.1:${bind}`));
       assert.equal(await held.end("SIGINT"), 0);
@@ -275,7 +316,7 @@ e2eTest(
     });
 
     await t.step("the server's end is told", async () => {
-      const held = new Held(at, ["web:8080"]);
+      const held = new Held(at, ["tunnel", "web:8080"]);
       await held.url();
       // Its network namespaces are files that nobody can read.
       await server.svc(["rm", "web"]);
