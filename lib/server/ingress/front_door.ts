@@ -48,8 +48,10 @@ export async function openFrontDoor(options: FrontDoorOptions): Promise<FrontDoo
   try {
     listener = bind(address);
   } catch (error) {
-    const at = formatAddress(address);
-    log.error("the ingress front door is not open", { address: at, error });
+    log.error(`Cannot open the ingress front door at ${formatAddress(address)}`, {
+      error,
+      help: "set SVC_INGRESS_LISTEN to an address of this machine whose port is free",
+    });
     return undefined;
   }
   const { port } = listener.addr;

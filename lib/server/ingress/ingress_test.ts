@@ -236,7 +236,7 @@ Deno.test("front door: an address that cannot be bound is logged, and the server
   using _ingress = ingress;
   const { port } = taken.addr as Deno.NetAddr;
   await ingress.open(`127.0.0.1:${port}`, new Lifecycle());
-  assert.match(lines.join("\n"), /"level":"error".*front door is not open/);
+  assert.match(lines.join("\n"), /"level":"error".*Cannot open the ingress front door at 127/);
   assert.deepEqual(ingress.info(), { enabled: true });
 });
 
