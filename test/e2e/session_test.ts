@@ -1,7 +1,8 @@
 /** `svc deploy --session` on the bare backend: ports, logs, and every way in which a session ends. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { e2eTest, EXECUTABLE, freePort, type Server, startServer } from "./harness.ts";
+import { e2eTest, freePort, type Server, startServer } from "./harness.ts";
+import { Client, PATIENCE_MS } from "./session_client.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "curl"] };
 
@@ -13,97 +14,12 @@ STOPSIGNAL SIGKILL
 CMD ["sh", "-c", "echo serving; exec httpd -f -v -p 8080 -h /srv"]
 `;
 
-/** How long anything may take on a machine that does other things too. */
-const PATIENCE_MS = 120_000;
-
-/** Without the person's own settings of svc. */
-const OWN_ENV = Object.fromEntries(
-  Object.entries(Deno.env.toObject()).filter(([name]) => !name.startsWith("SVC_")),
-);
-
 async function build(server: Server, folder: string): Promise<void> {
   await Deno.writeTextFile(join(folder, "Dockerfile"), DOCKERFILE);
   await Deno.copyFile("/bin/busybox", join(folder, "busybox"));
   await Deno.writeTextFile(join(folder, "index.html"), "hello from the session\n");
   const { code, stderr } = await server.svc(["build", "-t", "app:v1", folder]);
   assert.equal(code, 0, stderr);
-}
-
-/** A client that stays, and what it has written so far. */
-class Client implements AsyncDisposable {
-  readonly #child: Deno.ChildProcess;
-  readonly #ended: Promise<Deno.CommandStatus>;
-  #text = { stdout: "", stderr: "" };
-  #changed = Promise.withResolvers<void>();
-
-  constructor(server: Server, args: string[], env: Record<string, string> = {}) {
-    this.#child = new Deno.Command(EXECUTABLE, {
-      args: ["deploy", "--session", ...args],
-      clearEnv: true,
-      env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-    const read = async (name: "stdout" | "stderr") => {
-      const decoder = new TextDecoder();
-      for await (const chunk of this.#child[name]) {
-        this.#text[name] += decoder.decode(chunk, { stream: true });
-        this.#tell();
-      }
-    };
-    this.#ended = Promise.all([this.#child.status, read("stdout"), read("stderr")])
-      .then(([status]) => status);
-    this.#ended.then(() => this.#tell());
-  }
-
-  #tell(): void {
-    this.#changed.resolve();
-    this.#changed = Promise.withResolvers();
-  }
-
-  get stdout(): string {
-    return this.#text.stdout;
-  }
-
-  get all(): string {
-    return `${this.#text.stdout}\n${this.#text.stderr}`;
-  }
-
-  async wrote(pattern: RegExp): Promise<RegExpExecArray> {
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(
-      () => late.reject(new Error(`nothing has ${pattern}:\n${this.all}`)),
-      PATIENCE_MS,
-    );
-    try {
-      for (;;) {
-        const changed = this.#changed.promise;
-        const found = pattern.exec(this.all);
-        if (found) return found;
-        await Promise.race([changed, late.promise]);
-      }
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  kill(signal: Deno.Signal): void {
-    this.#child.kill(signal);
-  }
-
-  get ended(): Promise<Deno.CommandStatus> {
-    return this.#ended;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      this.#child.kill("SIGKILL");
-    } catch {
-      // it has ended
-    }
-    await this.#ended;
-  }
 }
 
 async function names(server: Server): Promise<string[]> {

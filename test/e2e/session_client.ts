@@ -1,0 +1,87 @@
+/** `svc deploy --session` as a process that a test talks to. */
+import { EXECUTABLE, type Server } from "./harness.ts";
+
+/** How long anything may take on a machine that does other things too. */
+export const PATIENCE_MS = 120_000;
+
+/** Without the person's own settings of svc. */
+const OWN_ENV = Object.fromEntries(
+  Object.entries(Deno.env.toObject()).filter(([name]) => !name.startsWith("SVC_")),
+);
+
+/** A client that stays, and what it has written so far. */
+export class Client implements AsyncDisposable {
+  readonly #child: Deno.ChildProcess;
+  readonly #ended: Promise<Deno.CommandStatus>;
+  #text = { stdout: "", stderr: "" };
+  #changed = Promise.withResolvers<void>();
+
+  constructor(server: Server, args: string[], env: Record<string, string> = {}) {
+    this.#child = new Deno.Command(EXECUTABLE, {
+      args: ["deploy", "--session", ...args],
+      clearEnv: true,
+      env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    const read = async (name: "stdout" | "stderr") => {
+      const decoder = new TextDecoder();
+      for await (const chunk of this.#child[name]) {
+        this.#text[name] += decoder.decode(chunk, { stream: true });
+        this.#tell();
+      }
+    };
+    this.#ended = Promise.all([this.#child.status, read("stdout"), read("stderr")])
+      .then(([status]) => status);
+    this.#ended.then(() => this.#tell());
+  }
+
+  #tell(): void {
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
+  }
+
+  get stdout(): string {
+    return this.#text.stdout;
+  }
+
+  get all(): string {
+    return `${this.#text.stdout}\n${this.#text.stderr}`;
+  }
+
+  async wrote(pattern: RegExp): Promise<RegExpExecArray> {
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(
+      () => late.reject(new Error(`nothing has ${pattern}:\n${this.all}`)),
+      PATIENCE_MS,
+    );
+    try {
+      for (;;) {
+        const changed = this.#changed.promise;
+        const found = pattern.exec(this.all);
+        if (found) return found;
+        await Promise.race([changed, late.promise]);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  kill(signal: Deno.Signal): void {
+    this.#child.kill(signal);
+  }
+
+  get ended(): Promise<Deno.CommandStatus> {
+    return this.#ended;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#child.kill("SIGKILL");
+    } catch {
+      // it has ended
+    }
+    await this.#ended;
+  }
+}
