@@ -37,8 +37,8 @@ export interface SocketStreamOptions {
   /** A sign of life is sent this often; a side that gave none for four times as long is gone. 0: never. */
   beatMs?: number;
   /**
-   * Every message is acknowledged as it is taken. For the side whose peer cannot switch Nagle's algorithm
-   * off: its second small message waits 40 ms for an answer to the first.
+   * What was taken is acknowledged as soon as nothing more waits. For the side whose peer cannot switch
+   * Nagle's algorithm off: its second small message waits 40 ms for an answer to the first.
    */
   promptly?: boolean;
 }
@@ -71,8 +71,7 @@ export class SocketStream implements Duplex {
   readonly #lost: SocketStreamOptions["lost"];
   readonly #told: SocketStreamOptions["told"];
   readonly #beatMs: number;
-  /** Bytes taken that are worth an acknowledgement. */
-  readonly #quantum: number;
+  readonly #promptly: boolean;
   #socket: WebSocket | undefined;
   #waiting: Uint8Array[] = [];
   /** Where the last of those that wait has room for more. */
@@ -101,7 +100,7 @@ export class SocketStream implements Duplex {
     this.#lost = lost;
     this.#told = told;
     this.#beatMs = beatMs;
-    this.#quantum = promptly ? 1 : STREAM_WINDOW / 4;
+    this.#promptly = promptly;
   }
 
   /** Resolves when nothing is sent any more; what was received can still be read. */
@@ -192,9 +191,10 @@ export class SocketStream implements Duplex {
     for (;;) {
       const chunk = this.#waiting.shift();
       if (chunk) {
-        if (this.#waiting.length === 0) this.#gathering = undefined;
+        const last = this.#waiting.length === 0;
+        if (last) this.#gathering = undefined;
         this.#taken += chunk.length;
-        if (this.#taken >= this.#quantum) this.#acknowledge();
+        if (this.#taken >= STREAM_WINDOW / 4 || last && this.#promptly) this.#acknowledge();
         return chunk;
       }
       if (this.#remoteEnd) return undefined;
