@@ -19,8 +19,7 @@ const MAX_PEM = 1 << 20;
 export function fieldError(field: string, why: string, cause?: unknown): SvcError {
   return new SvcError("config_invalid", `Cannot use ${field}: ${why}`, {
     cause,
-    help:
-      "correct the field in the connection profile (svc config edit), or the file that it names",
+    help: "correct the field in the connection profile, or the file that it names",
   });
 }
 

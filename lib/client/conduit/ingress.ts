@@ -68,8 +68,8 @@ async function prepareEmulated(options: IngressOptions): Promise<PreparedIngress
   };
 }
 
-/** Where the generated authority is kept. */
-function authorityFolder(profilePath: string | undefined): string {
+/** Where the generated authority is kept. Throws `config_invalid` where that is nowhere. */
+export function authorityFolder(profilePath: string | undefined): string {
   if (profilePath !== undefined) return join(dirname(profilePath), "ingress-ca");
   throw new SvcError(
     "config_invalid",

@@ -66,20 +66,28 @@ async function listen(
   }
 }
 
+/** The cluster's context, undefined for the current one. Throws `config_invalid` where there is no cluster. */
+export function requireCluster(
+  { controller, cluster }: Pick<IngressOptions, "cluster"> & {
+    controller: IngressOptions["settings"]["controller"];
+  },
+): string | undefined {
+  const context = controller?.["kube-context"] ?? cluster?.["kube-context"];
+  if (cluster || context !== undefined) return context;
+  throw new SvcError(
+    "config_invalid",
+    "Cannot use conduit.ingress.mode native: the profile reaches its server without a cluster",
+    {
+      help:
+        "name the cluster in conduit.ingress.controller.kube-context, or set the mode to emulate",
+    },
+  );
+}
+
 /** Throws `config_invalid` for a profile without a cluster, `not_found` for one without a controller. */
 export async function prepareNative(options: IngressOptions): Promise<PreparedIngress> {
-  const { settings, cluster, env, signal, warn } = options;
-  const context = settings.controller?.["kube-context"] ?? cluster?.["kube-context"];
-  if (!cluster && context === undefined) {
-    throw new SvcError(
-      "config_invalid",
-      "Cannot use conduit.ingress.mode native: the profile reaches its server without a cluster",
-      {
-        help:
-          "name the cluster in conduit.ingress.controller.kube-context, or set the mode to emulate",
-      },
-    );
-  }
+  const { settings: { controller }, cluster, env, signal, warn } = options;
+  const context = requireCluster({ controller, cluster });
   await using api = await openKubeApi(context, env, signal);
   const found = await findController(api, await choiceOf(options));
   const { namespace, service } = found;

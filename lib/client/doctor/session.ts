@@ -69,6 +69,11 @@ export async function sessionChecks({ target, ghBin, env }: SessionInput): Promi
     outcome: "warning",
     detail,
   }));
-  const checks = [streams(target), await conduit(target), await gh(ghBin, env), ...kept];
+  const { ingressChecks } = await import("./ingress.ts");
+  const checks = [
+    ...[streams(target), await conduit(target)],
+    ...await ingressChecks(target),
+    ...[await gh(ghBin, env), ...kept],
+  ];
   return checks.filter((check) => check !== undefined);
 }
