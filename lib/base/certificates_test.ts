@@ -111,3 +111,33 @@ Deno.test({
     await Deno.remove(folder, { recursive: true });
   }
 });
+
+Deno.test({
+  name: "certificates: damaged ones are refused in words, whatever is damaged",
+  ignore: !hasOpenssl(),
+}, async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const authority = await makeAuthority(folder);
+    const { cert, key } = await authority.issue("leaf", { names: ["DNS:a.example"] });
+    const [certificate, secret] = await Promise.all([cert, key].map((it) => Deno.readTextFile(it)));
+    const raw = Uint8Array.fromBase64(certificate.replace(/-----[^-]+-----|\s/g, ""));
+    const pem = (bytes: Uint8Array) =>
+      `-----BEGIN CERTIFICATE-----\n${bytes.toBase64()}\n-----END CERTIFICATE-----\n`;
+    assert.deepEqual(checkPair(pem(raw), secret).names, ["a.example"]);
+    for (let at = 0; at < raw.length; at++) {
+      const bytes = raw.slice();
+      bytes[at] ^= 1 << (at % 8);
+      for (const text of [pem(bytes), pem(raw.subarray(0, at))]) {
+        try {
+          for (const name of checkPair(text, secret).names) assert.ok(isDnsPattern(name));
+        } catch (error) {
+          assert.ok(error instanceof PairError, `${at}: ${error}`);
+          assert.doesNotMatch(error.message, /undefined|Cannot read/);
+        }
+      }
+    }
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
