@@ -1,14 +1,16 @@
 /** The ssh backend against an SSH server in this process. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import { generateKeyPairSync } from "node:crypto";
 import { join } from "node:path";
 import { silent } from "../../lib/base/log.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import type { TunnelSettings } from "../../lib/tunnel/module.ts";
 import type { OpenTunnel, TunnelChange, TunnelRequest } from "../../lib/tunnel/tunnel.ts";
 import type { Duplex } from "../../lib/wire/duplex.ts";
+import { freePort } from "../../test/fixtures/free_port.ts";
 import { newKey, type Relay, startRelay, type Visit } from "../../test/peers/ssh_relay.ts";
-import { loadTunnelBackend, usableTunnelBackends } from "./mod.ts";
+import { createTunnels, loadTunnelBackend, usableTunnelBackends } from "./mod.ts";
 import { create } from "./ssh/open.ts";
 
 const PATIENT = { first: 1, most: 20, whole: 120_000 };
@@ -127,7 +129,7 @@ Deno.test("tunnel over ssh: host keys that are pinned, known, new, others, and n
   try {
     const known = join(folder, "known_hosts");
     const credential = relay.user.private;
-    const other = newKey().public.trim();
+    const other = newKey().public;
     const way = async (more: Partial<TunnelSettings>) => {
       const settings = settingsOf(relay, { tunnelSshHostkey: undefined, ...more });
       await (await open(settings, { credential }))[Symbol.asyncDispose]();
@@ -175,7 +177,8 @@ Deno.test("tunnel over ssh: host keys that are pinned, known, new, others, and n
 Deno.test("tunnel over ssh: credentials that are refused, are none, or are not needed", async () => {
   await using relay = await startRelay();
   const settings = settingsOf(relay);
-  const stranger = newKey("ecdsa").private;
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const stranger = privateKey.export({ type: "sec1", format: "pem" }) as string;
   await fails(
     open(settings, { credential: stranger }),
     "upstream_failed",
@@ -208,10 +211,7 @@ Deno.test("tunnel over ssh: a port that is taken, and a server that is not there
     "port_in_use",
     /me@127\.0\.0\.1:\d+: it refuses to listen on localhost:8080/,
   );
-  const nobody = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  const port = (nobody.addr as Deno.NetAddr).port;
-  nobody.close();
-  const nowhere = settingsOf(relay, { tunnelSshAddr: `127.0.0.1:${port}` });
+  const nowhere = settingsOf(relay, { tunnelSshAddr: `127.0.0.1:${freePort()}` });
   await fails(open(nowhere, { credential }), "upstream_failed", /Cannot open a tunnel over me@/);
 });
 
@@ -240,7 +240,12 @@ Deno.test("tunnel over ssh: a dropped connection is made again, with the port th
   for (let round = 1; round <= 3; round++) {
     relay.drop();
     await tunnel.changed(2 * round);
-    assert.deepEqual(tunnel.changes.slice(-2).map(({ state }) => state), ["down", "up"]);
+    const [down, up] = tunnel.changes.slice(-2);
+    assert.match(
+      down.state === "down" ? down.reason : "",
+      /^Cannot hold a tunnel over me@127\.0\.0\.1:\d+: /,
+    );
+    assert.deepEqual(up, { state: "up", url: tunnel.url });
     assert.deepEqual(relay.forwarded.map((one) => one.bindPort), [bindPort]);
     assert.equal(await spoken(await relay.visit(), "again"), "again");
   }
@@ -296,5 +301,11 @@ Deno.test("tunnel backends: what is not in this build, unknown, or lacks a setti
   await refused("toString", "argument_invalid", /unknown backend/);
   await refused("ssh", "unsupported", /the server has no SVC_TUNNEL_SSH_ADDR/);
   assert.deepEqual(usableTunnelBackends(bare), []);
+  // The default is chosen by nobody; another one is, and is told of at the start.
+  createTunnels({ ...bare, tunnelBackend: "ngrok" }, "ngrok", silent);
+  assert.throws(
+    () => createTunnels({ ...bare, tunnelBackend: "cloudflare" }, "ngrok", silent),
+    /^SvcError: Cannot use SVC_TUNNEL_BACKEND: cloudflare is not in this build yet$/,
+  );
   assert.deepEqual(usableTunnelBackends({ ...bare, tunnelSshAddr: "relay" }), ["ssh"]);
 });

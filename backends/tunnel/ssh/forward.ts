@@ -63,6 +63,8 @@ class Session {
   #socket?: Socket;
   #client?: Client;
   #refusal?: () => SvcError | undefined;
+  /** The server listens: what fails from now on has held. */
+  #held = false;
 
   constructor(target: SshTarget) {
     this.#target = target;
@@ -82,6 +84,7 @@ class Session {
     });
     const port = await within(this.#listen(client, bind.host, options.port ?? bind.port));
     const url = urlFromSession ? await within(this.#printed(client)) : undefined;
+    this.#held = true;
     return {
       port,
       ...(url !== undefined && { url }),
@@ -202,7 +205,8 @@ class Session {
       );
     }
     const why = error.message.replace(/^\(SSH\) /, "").replace(/ \(os error \d+\)$/, "");
-    return new SvcError("upstream_failed", `Cannot open a tunnel over ${where}: ${why}`, {
+    const attempt = this.#held ? "hold" : "open";
+    return new SvcError("upstream_failed", `Cannot ${attempt} a tunnel over ${where}: ${why}`, {
       cause: error,
       help: "check SVC_TUNNEL_SSH_ADDR, and that the SSH server is up",
     });
