@@ -1,70 +1,11 @@
 import assert from "node:assert/strict";
 import { exists } from "../../base/fs.ts";
-import { SESSION_PATH, SESSION_VERSION, type SessionEvent } from "../../api/session.ts";
-import { openYamux } from "../../client/yamux_socket.ts";
+import { SESSION_VERSION } from "../../api/session.ts";
 import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
-import { LineReader, writeLine } from "../../wire/lines.ts";
 import { FakeDeployments, GRACE_MS, startSessionServer, WATCH_MS } from "../sessions/testing.ts";
+import { caller, open, opened, SPEC, until, withServer } from "../sessions/test_callers.ts";
 import { RETRY_MS } from "../sessions/session.ts";
 import { STATUS } from "../testing.ts";
-
-type Server = Awaited<ReturnType<typeof startSessionServer>>;
-
-const SPEC = { name: "web", image: "app:v1", origin: { subject: "forged" } };
-
-async function withServer(
-  work: (server: Server, folder: string) => Promise<void>,
-  deployments?: FakeDeployments,
-): Promise<void> {
-  const folder = await Deno.makeTempDir({ prefix: "svc-session-" });
-  try {
-    await using server = await startSessionServer(folder, deployments);
-    await work(server, folder);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-}
-
-/** A caller who speaks by hand. */
-async function caller(server: Server) {
-  const yamux = await openYamux(server.client, SESSION_PATH);
-  const stream = yamux.open();
-  const lines = new LineReader(stream);
-  return {
-    yamux,
-    stream,
-    say: (value: unknown) => writeLine(stream, value),
-    next: () => lines.line<SessionEvent>(),
-    /** Cut off, as by a network. */
-    cut: () => yamux[Symbol.dispose](),
-    [Symbol.dispose]: () => yamux[Symbol.dispose](),
-  };
-}
-
-type Caller = Awaited<ReturnType<typeof caller>>;
-
-/** What comes up to the event of that type. */
-async function until<T extends SessionEvent["type"]>(
-  { next }: Caller,
-  type: T,
-): Promise<Extract<SessionEvent, { type: T }>> {
-  for (;;) {
-    const event = await next();
-    assert.ok(event, `the connection ended before ${type}`);
-    if (event.type === type) return event as Extract<SessionEvent, { type: T }>;
-    assert.notEqual(event.type, "error", JSON.stringify(event));
-  }
-}
-
-const open = { type: "open", version: SESSION_VERSION, spec: SPEC };
-
-async function opened(server: Server) {
-  const one = await caller(server);
-  await one.say(open);
-  const { token } = await until(one, "session");
-  await until(one, "result");
-  return { one, token, resume: { type: "resume", version: SESSION_VERSION, name: "web", token } };
-}
 
 Deno.test("session: applied as a PUT is, on record before, removed when the caller ends it", () =>
   withServer(async (server, folder) => {
@@ -373,85 +314,4 @@ Deno.test("session: a removal that fails is tried again, and keeps the name unti
     deployments.onDelete = undefined;
     await timers.fire(RETRY_MS);
     await deployments.until(() => deployments.deleted.length === 1);
-  }));
-
-Deno.test("session: hostile lines are refused; a session that had begun is as good as lost", () =>
-  withServer(async (server) => {
-    const { timers, deployments } = server;
-    const version = SESSION_VERSION;
-    const bad: [unknown, string][] = [
-      [null, "argument_invalid"],
-      [[], "argument_invalid"],
-      ["open", "argument_invalid"],
-      [{ type: "open" }, "argument_invalid"],
-      [{ type: "open", version }, "argument_invalid"],
-      [{ type: "open", version, text: 7 }, "argument_invalid"],
-      [{ type: "open", version, text: "a", source: "x".repeat(5000) }, "argument_invalid"],
-      [{ type: "open", version, text: "x".repeat((4 << 20) + 1) }, "argument_invalid"],
-      [{ type: "open", version, spec: null }, "spec_invalid"],
-      [{ type: "open", version, spec: { name: "../x", image: "a" } }, "spec_invalid"],
-      [{ type: "open", version: version + 1, spec: SPEC }, "unsupported"],
-      [{ type: "resume", version, name: "web" }, "argument_invalid"],
-      [{ type: "resume", version, name: "__proto__", token: "x" }, "not_found"],
-      [{ type: "end" }, "argument_invalid"],
-    ];
-    for (const [line, code] of bad) {
-      using one = await caller(server);
-      await one.say(line);
-      const event = await one.next();
-      assert.equal(
-        event?.type === "error" && event.error.code,
-        code,
-        JSON.stringify(line)?.slice(0, 80),
-      );
-      assert.equal(await one.next(), undefined);
-    }
-    for (const text of ["{\n", "\xff\xfe\n", "x".repeat(9 << 20)]) {
-      using one = await caller(server);
-      // It may hang up before all of it is sent.
-      const sent = one.stream.write(Uint8Array.from(text, (c) => c.charCodeAt(0))).catch(() => {});
-      const event = await one.next();
-      assert.equal(
-        event?.type === "error" && event.error.code,
-        "argument_invalid",
-        text.slice(0, 9),
-      );
-      one.cut();
-      await sent;
-    }
-    assert.deepEqual(deployments.applied, []);
-    const { one } = await opened(server);
-    await one.say({ type: "apply" });
-    assert.equal((await one.next())?.type, "error");
-    await timers.armed(GRACE_MS);
-    one.cut();
-    assert.deepEqual(deployments.deleted, []);
-  }));
-
-Deno.test("session: who cannot upgrade, or opens more than one stream, is told", () =>
-  withServer(async (server) => {
-    const response = await fetch(`${server.base}/.svc/v1/session`);
-    assert.equal(response.status, 400);
-    assert.match((await response.json()).help, /svc deploy --session/);
-    const { one } = await opened(server);
-    const second = one.yamux.open();
-    await second.write(new TextEncoder().encode("{}\n"));
-    await assert.rejects(second.read());
-    await one.say({ type: "end" });
-    await until(one, "ended");
-    one.cut();
-  }));
-
-Deno.test("session: a server that ends waits for no caller who says nothing", () =>
-  withServer(async (server) => {
-    const silent = await caller(server);
-    const half = await caller(server);
-    await half.stream.write(new TextEncoder().encode("{"));
-    const refused = await caller(server);
-    await refused.say("nonsense");
-    assert.equal((await refused.next())?.type, "error");
-    server.lifecycle.drain();
-    // Less than callers have to speak up and to hang up.
-    assert.ok(await server.lifecycle.idle(20_000));
-    await Promise.all([silent, half, refused].map(({ yamux }) => yamux.closed));
   }));
