@@ -121,8 +121,10 @@ async function peak(server: Server): Promise<number> {
 
 async function warmBuilds(world: World): Promise<void> {
   await using server = await startServer();
-  const folder = await context(join(world.dir, "cold"), {
+  const folder = await context(join(world.dir, "warm"), {
     Dockerfile: cold(`${world.registry}/base:1`),
+    "one.bin": filler(50 * MIB),
+    "two.bin": filler(50 * MIB),
   });
   const candidates = (name: string, path: string, before?: () => Promise<void>) => [
     { name: "svc build", before, run: () => svcBuild(server, name, path) },
