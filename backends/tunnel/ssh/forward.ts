@@ -82,8 +82,9 @@ class Session {
       void stream.closed.then(() => this.#visitors.delete(stream));
       options.onVisitor(stream, srcIP || undefined);
     });
-    const port = await within(this.#listen(client, bind.host, options.port ?? bind.port));
-    const url = urlFromSession ? await within(this.#printed(client)) : undefined;
+    const asked = options.port ?? bind.port;
+    const port = await within(this.#ask(() => this.#listen(client, bind.host, asked)));
+    const url = urlFromSession ? await within(this.#ask(() => this.#printed(client))) : undefined;
     this.#held = true;
     return {
       port,
@@ -124,6 +125,15 @@ class Session {
     });
     await Promise.race([ready.promise, this.#closed.promise]);
     return client;
+  }
+
+  /** ssh2 throws where its connection has gone a moment ago. */
+  async #ask<T>(act: () => Promise<T>): Promise<T> {
+    try {
+      return await act();
+    } catch (error) {
+      throw error instanceof SvcError ? error : this.#failure(error as Error, true);
+    }
   }
 
   #listen(client: Client, host: string, port: number): Promise<number> {
