@@ -7,7 +7,9 @@
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
+import { pauseBelow } from "../base/tls_reading.ts";
 import { ClientCertificates } from "./http/client_certificates.ts";
 import { serveConnection } from "./http/connection.ts";
 import { connectionLimit, limitConnections } from "./http/connection_limit.ts";
@@ -114,6 +116,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   http.removeAllListeners(event);
   http.on(event, (socket: Socket) => {
     socket.setNoDelay(true);
+    if (secure) pauseBelow(socket as TLSSocket);
     serveConnection(socket, {
       ...serving,
       handOver(head) {

@@ -3,6 +3,7 @@ import { Duplex } from "node:stream";
 import { rootCertificates, type TLSSocket } from "node:tls";
 import { isIP } from "node:net";
 import { SvcError } from "../../base/errors.ts";
+import { pauseBelow } from "../../base/tls_reading.ts";
 import type { TlsSettings } from "../profile/types.ts";
 import type { Dialer } from "./dialer.ts";
 
@@ -164,7 +165,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
     return refusal(server, cause);
   };
   const wrap = async (stream: Duplex): Promise<Duplex> => {
-    const ended = Promise.withResolvers<TLSSocket>();
+    const ended = Promise.withResolvers<void>();
     let socket: TLSSocket;
     try {
       socket = connect({
@@ -181,7 +182,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
       stream.destroy();
       throw refusal(server, cause);
     }
-    socket.once("secureConnect", () => ended.resolve(socket));
+    socket.once("secureConnect", () => ended.resolve());
     socket.once("error", ended.reject);
     socket.once(
       "close",
@@ -189,7 +190,9 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
     );
     stream.once("error", ended.reject);
     try {
-      return await ended.promise;
+      await ended.promise;
+      pauseBelow(socket, stream);
+      return socket;
     } catch (cause) {
       socket.destroy();
       stream.destroy();
