@@ -124,12 +124,16 @@ export const COMMANDS: readonly Command[] = [
   }),
   command({
     name: "exec",
-    usage: "[OPTIONS] NAME COMMAND [ARG...]",
+    usage: "[OPTIONS] NAME [COMMAND [ARG...]]",
     summary: "Run a command inside a running instance; svc ends with its exit code.",
+    description:
+      "With -it and without COMMAND it is an interactive shell: the first there is of the deployment's own " +
+      "(`shells` of its spec), those of the connection profile (`shells` of the context), bash, ash and sh. " +
+      "Each of them is one command string, split into words as a shell does, with nothing expanded.",
     options: options.EXEC_OPTIONS,
-    positionals: { min: 2, max: Infinity, names: "NAME or COMMAND" },
+    positionals: { min: 1, max: Infinity, names: "NAME" },
     passThroughAfter: 1,
-    examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh"],
+    examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh", "svc exec -it web"],
     run: () => import("./lib/commands/exec.ts"),
   }),
   command({

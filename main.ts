@@ -10,7 +10,7 @@ import { exists, holdsEntries } from "./lib/base/fs.ts";
 import { closeIdleWorkers } from "./lib/base/worker_pool.ts";
 import { type Lazy, lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
-import type { Io } from "./lib/base/terminal.ts";
+import type { Interruption, Io } from "./lib/base/terminal.ts";
 import type { Logger } from "./lib/base/log.ts";
 import type { SelectedBackend } from "./backends/deploy/mod.ts";
 import type { ServerConfig } from "./lib/config/server_options.ts";
@@ -27,7 +27,6 @@ import type { BuildWorker } from "./lib/build/worker.ts";
 import type { EngineParts } from "./lib/server/engines.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
-type StopSignal = "SIGINT" | "SIGTERM";
 
 /** How long requests in flight may take to end after SIGTERM. */
 const GRACE_MS = 30_000;
@@ -42,7 +41,7 @@ class Signals {
   #hurry = new AbortController();
 
   constructor() {
-    const names: StopSignal[] = Deno.build.os === "windows" ? ["SIGINT"] : ["SIGINT", "SIGTERM"];
+    const names: Interruption[] = Deno.build.os === "windows" ? ["SIGINT"] : ["SIGINT", "SIGTERM"];
     for (const name of names) Deno.addSignalListener(name, () => this.#receive(name));
   }
 
@@ -56,7 +55,14 @@ class Signals {
     return this.#hurry.signal;
   }
 
-  #receive(name: StopSignal): void {
+  /** Until the function that it returns is called, a hang-up is such a signal too. */
+  hangups(): () => void {
+    const receive = () => this.#receive("SIGHUP");
+    Deno.addSignalListener("SIGHUP", receive);
+    return () => Deno.removeSignalListener("SIGHUP", receive);
+  }
+
+  #receive(name: Interruption): void {
     if (!this.#abort.signal.aborted) this.#abort.abort(interruption(name));
     else if (!this.#hurry.signal.aborted) this.#hurry.abort(interruption(name));
     // Whoever asks a third time waits for nothing any more.
@@ -322,11 +328,27 @@ async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWor
   });
 }
 
+/** Makes the terminal of standard input raw; what it resolves to takes that back. */
+async function rawMode(): Promise<() => void> {
+  if (Deno.build.os !== "linux") {
+    Deno.stdin.setRaw(true);
+    return () => Deno.stdin.setRaw(false);
+  }
+  // Deno's own leaves the processing of output on, which breaks what full-screen programs draw.
+  const { rawMode } = await import("./lib/sys/termios.ts");
+  return rawMode(0);
+}
+
 /** The program: one command line, then the process ends with its exit code. */
 export async function main(): Promise<void> {
   const env = Deno.env.toObject();
   const signals = new Signals();
-  const io = systemIo(signals.first, signals.second);
+  const io = systemIo({
+    signal: signals.first,
+    hurry: signals.second,
+    rawMode,
+    onHangup: () => signals.hangups(),
+  });
   const code = await runCli(Deno.args, {
     env,
     io,

@@ -33,4 +33,18 @@ Deno.test("the query carries the command word by word", () => {
     tty: false,
   });
   assert.throws(() => decodeExecQuery(new URLSearchParams()), SvcError);
+  const shell = {
+    command: [],
+    env: [],
+    tty: true,
+    shells: ["a b", "c"],
+    size: { columns: 9, rows: 65535 },
+  };
+  assert.deepEqual(decodeExecQuery(encodeExecQuery(shell)), {
+    ...shell,
+    user: undefined,
+    workingDir: undefined,
+    instance: undefined,
+    stdin: false,
+  });
 });

@@ -16,14 +16,26 @@ export interface Output {
   size(): TerminalSize | undefined;
 }
 
+export interface Input {
+  readonly readable: ReadableStream<Uint8Array>;
+  readonly isTerminal: boolean;
+  /**
+   * The terminal for a program elsewhere: every key comes as bytes, output goes as it is, and a hang-up
+   * aborts `Io.signal`, until the function that it resolves to is called. Only where `isTerminal`.
+   */
+  raw?(): Promise<() => void>;
+}
+
 export interface Io {
-  readonly stdin: { readonly readable: ReadableStream<Uint8Array>; readonly isTerminal: boolean };
+  readonly stdin: Input;
   readonly stdout: Output;
   readonly stderr: Output;
   /** Aborts on SIGINT and SIGTERM; its reason is made by {@linkcode interruption}. */
   readonly signal: AbortSignal;
   /** Aborts with the second such signal: who asks twice wants to leave at once. */
   readonly hurry?: AbortSignal;
+  /** Calls back when the terminal has another size, until the function that it returns is called. */
+  onResize?(listener: () => void): () => void;
 }
 
 /** The reader of standard output went away: nothing is left to say. */
@@ -31,10 +43,13 @@ export class BrokenPipe extends Error {
   override readonly name = "BrokenPipe";
 }
 
+const EXIT_CODES = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 };
+export type Interruption = keyof typeof EXIT_CODES;
+
 /** The reason to abort `Io.signal` with: the command then ends with 128 + the signal's number. */
-export function interruption(signal: "SIGINT" | "SIGTERM"): DOMException & { exitCode: number } {
+export function interruption(signal: Interruption): DOMException & { exitCode: number } {
   return Object.assign(new DOMException(`interrupted by ${signal}`, "AbortError"), {
-    exitCode: signal === "SIGINT" ? 130 : 143,
+    exitCode: EXIT_CODES[signal],
   });
 }
 
@@ -75,8 +90,24 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
   };
 }
 
+function onWindowChange(listener: () => void): () => void {
+  // Nobody tells of it there.
+  if (Deno.build.os === "windows") return () => {};
+  Deno.addSignalListener("SIGWINCH", listener);
+  return () => Deno.removeSignalListener("SIGWINCH", listener);
+}
+
+export interface SystemIo {
+  signal: AbortSignal;
+  hurry?: AbortSignal;
+  /** Makes standard input's terminal raw; what it resolves to takes that back. */
+  rawMode: () => Promise<() => void>;
+  /** Sees to it that a hang-up aborts `signal`. */
+  onHangup: () => () => void;
+}
+
 /** The process's own streams. `signal` and `hurry` are aborted by whoever owns the signal handlers. */
-export function systemIo(signal: AbortSignal, hurry?: AbortSignal): Io {
+export function systemIo({ signal, hurry, rawMode, onHangup }: SystemIo): Io {
   return {
     stdin: {
       get readable() {
@@ -85,10 +116,26 @@ export function systemIo(signal: AbortSignal, hurry?: AbortSignal): Io {
       get isTerminal() {
         return Deno.stdin.isTerminal();
       },
+      async raw() {
+        const cook = await rawMode();
+        const release = onHangup();
+        let raw = true;
+        const restore = () => {
+          if (!raw) return;
+          raw = false;
+          removeEventListener("unload", restore);
+          release();
+          cook();
+        };
+        // Who interrupts it three times ends the process at once.
+        addEventListener("unload", restore);
+        return restore;
+      },
     },
     stdout: output(Deno.stdout, true),
     stderr: output(Deno.stderr, false),
     signal,
     hurry,
+    onResize: onWindowChange,
   };
 }

@@ -6,7 +6,7 @@ const MODULE = new URL("./terminal.ts", import.meta.url).href;
 /** Runs a program that has `io` and `BrokenPipe`; its standard error is what it reports. */
 async function program(body: string, readStdout: boolean): Promise<{ out: string; err: string }> {
   const source = `import { BrokenPipe, systemIo } from ${JSON.stringify(MODULE)};
-    const io = systemIo(new AbortController().signal);
+    const io = systemIo({ signal: new AbortController().signal });
     ${body}`;
   const child = new Deno.Command(Deno.execPath(), {
     args: ["eval", "--no-lock", source],

@@ -7,6 +7,7 @@ import {
   type ExecQuery,
 } from "../api/exec.ts";
 import { SvcError } from "../base/errors.ts";
+import type { TerminalSize } from "../base/terminal.ts";
 import { type Client, problemError } from "./client.ts";
 
 /** Bytes that may wait in the socket, or at the server, before standard input is read on. */
@@ -20,8 +21,16 @@ export interface ExecStreams {
   onOutput: (stream: "stdout" | "stderr", data: Uint8Array) => Promise<void>;
   /** Ends the session; the server then ends the command. */
   signal: AbortSignal;
-  /** Called once the server has taken the command. */
-  onStart?: () => void;
+  /** Called once the server has taken the command; awaited before its output. */
+  onStart?: () => void | Promise<void>;
+  /** Only on a terminal. */
+  terminal?: Terminal;
+}
+
+/** The window that the command is shown in. */
+export interface Terminal {
+  size(): TerminalSize | undefined;
+  onResize(listener: () => void): () => void;
 }
 
 /** Bytes of standard input that the command has not taken yet. */
@@ -59,6 +68,27 @@ async function sendInput(
   }
 }
 
+const sameSize = (a: TerminalSize | undefined, b: TerminalSize | undefined) =>
+  a?.columns === b?.columns && a?.rows === b?.rows;
+
+/** Tells the server the size of the window whenever it is another one; what it returns ends that. */
+function followSize(
+  socket: WebSocket,
+  told: TerminalSize | undefined,
+  { size, onResize }: Terminal,
+): () => void {
+  const tell = () => {
+    const now = size();
+    if (!now || sameSize(told, now) || socket.readyState !== WebSocket.OPEN) return;
+    told = now;
+    socket.send(encodeExecFrame({ channel: "control", control: { resize: now } }));
+  };
+  const release = onResize(tell);
+  // It may have changed while the connection was made.
+  tell();
+  return release;
+}
+
 /**
  * Runs a command in a deployment's instance; its exit code. Throws what the server reported, or
  * `upstream_failed` where the connection broke before the command ended.
@@ -74,8 +104,17 @@ export async function exec(
   ended.promise.catch(() => {});
   const flow: Flow = { unacknowledged: 0 };
   let written: Promise<void> = Promise.resolve();
+  let begun = false;
+  const begin = () => {
+    if (begun) return;
+    begun = true;
+    written = written.then(() => streams.onStart?.());
+    written.catch(ended.reject);
+  };
   const afterOutput = (act: () => void) => void written.then(act, ended.reject);
   const onFrame = (frame: ExecFrame) => {
+    // An error in the first place is of a command that never ran.
+    if (frame.channel !== "control" || !("error" in frame.control)) begin();
     if (frame.channel === "stdout" || frame.channel === "stderr") {
       const { channel, data } = frame;
       written = written.then(() => streams.onOutput(channel, data));
@@ -87,9 +126,10 @@ export async function exec(
       if ("error" in control) afterOutput(() => ended.reject(problemError(control.error)));
     }
   };
+  const size = streams.terminal?.size();
   const socket = await client.socket(
     `/deployments/${encodeURIComponent(name)}/exec`,
-    encodeExecQuery({ ...query, stdin: streams.stdin !== undefined }),
+    encodeExecQuery({ ...query, ...(size && { size }), stdin: streams.stdin !== undefined }),
     {
       onMessage(data) {
         try {
@@ -98,10 +138,13 @@ export async function exec(
           ended.reject(error);
         }
       },
-      onClose: () => afterOutput(() => ended.reject(cutOff(name))),
+      onClose: () => {
+        begin();
+        afterOutput(() => ended.reject(cutOff(name)));
+      },
     },
   );
-  streams.onStart?.();
+  const release = streams.terminal && followSize(socket, size, streams.terminal);
   const abort = () => ended.reject(streams.signal.reason);
   streams.signal.addEventListener("abort", abort, { once: true });
   if (streams.signal.aborted) abort();
@@ -110,6 +153,7 @@ export async function exec(
   try {
     return await ended.promise;
   } finally {
+    release?.();
     streams.signal.removeEventListener("abort", abort);
     socket.close();
     // A read that waits for the terminal must not keep the process: cancelling ends it.

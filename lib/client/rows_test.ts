@@ -9,7 +9,6 @@ import { BUILD_OPTIONS, GLOBAL_OPTIONS } from "../commands/options.ts";
 import { SESSION_OPTIONS } from "../commands/session_options.ts";
 import { TUNNEL_OPTIONS } from "../commands/tunnel_options.ts";
 import type { AnyOption } from "../config/load.ts";
-import { absentFields, absentNotes } from "./profile/absent.ts";
 import type { Field } from "./profile/field.ts";
 import { CONTEXT_FIELDS } from "./profile/fields.ts";
 import type { Context } from "./profile/types.ts";
@@ -123,6 +122,7 @@ const FIELDS: Record<string, Effect> = {
       assert.equal((await resolved({ "ssh-tunnel": ssh, server })).transport.kind, "direct");
     },
   ],
+  "context.shells": ["lib/commands/exec_test.ts", "shells: svc exec -it without a command"],
   "context.tunnel": [TUNNEL, "tunnel.authtoken-file: the profile's file below"],
   "tunnel.ingress-host-mode": [
     "lib/commands/ingress_tunnel_test.ts",
@@ -247,19 +247,14 @@ const RULES: Record<string, Effect> = {
   ],
 };
 
-/** `conduit.socks5.resolve[].pattern`, with what reads it where that is not in this build. */
-function fieldRows(
-  fields: readonly Field[],
-  above = "",
-  lacking?: string,
-): { row: string; field: Field; absent?: string }[] {
+/** `conduit.socks5.resolve[].pattern` */
+function fieldRows(fields: readonly Field[], above = ""): string[] {
   return fields.flatMap((field) => {
-    const absent = field.absent ?? lacking;
     const path = above + field.name;
     const inner = field.kind === "blocks" ? `${path}[].` : `${path}.`;
     return [
-      { row: above === "" ? `context.${field.name}` : path, field, ...(absent && { absent }) },
-      ...fieldRows(field.fields ?? [], inner, absent),
+      above === "" ? `context.${field.name}` : path,
+      ...fieldRows(field.fields ?? [], inner),
     ];
   });
 }
@@ -286,55 +281,8 @@ for (const [row, [what, how]] of Object.entries({ ...FIELDS, ...VARIABLES, ...RU
   });
 }
 
-/** One value for each kind of field that is checked and kept. */
-function sample({ kind, choices, fields, check, path }: Field): unknown {
-  if (path) return "/file";
-  if (kind === "block") return undefined;
-  if (kind === "bool") return true;
-  if (kind === "int") return 80;
-  if (kind === "strings") return ["sh"];
-  if (kind === "blocks") {
-    return [Object.fromEntries(fields!.map((field) => [field.name, sample(field)]))];
-  }
-  if (choices) return choices.find((choice) => choice !== "");
-  const texts = ["name", "127.0.0.1:80"] as unknown as never[];
-  return texts.find((text) => check?.(text) === undefined);
-}
-
-const PARTNERS: Record<string, string> = { "ca-file": "ca-key-file", "ca-key-file": "ca-file" };
-
-for (const { row, field, absent } of fieldRows(CONTEXT_FIELDS)) {
-  if (absent === undefined || field.kind === "block" || row in FIELDS) continue;
-  Deno.test(`profile: ${row}: kept for ${absent}, and said to have no effect in this build`, async () => {
-    const path = row.replace(/^context\./, "");
-    // Of a list's items the list is what is told of.
-    const [shown] = path.split("[]");
-    const list = fieldRows(CONTEXT_FIELDS).find((other) =>
-      other.row.replace(/^context\./, "") === shown
-    )!;
-    const names = shown.split(".");
-    const value = sample(list.field);
-    const context = names.reduceRight<unknown>((inner, name, i) => ({
-      [name]: inner,
-      ...(i === names.length - 1 && PARTNERS[name] && { [PARTNERS[name]]: "/other" }),
-    }), value) as Context;
-    const { settings } = await resolved(context);
-    assert.deepEqual(
-      names.reduce<unknown>((block, name) => (block as Record<string, unknown>)[name], settings),
-      value,
-    );
-    assert.ok(absentFields(settings).some((found) => found.path === shown));
-    assert.match(
-      absentNotes(settings).join("\n"),
-      new RegExp(`${absent} are not in this build yet`),
-    );
-  });
-}
-
 Deno.test("every field and every variable of the client is in the ledger, and nothing else", () => {
-  const rows = fieldRows(CONTEXT_FIELDS);
-  const tried = rows.filter(({ row, absent }) => absent === undefined || row in FIELDS);
-  assert.deepEqual(Object.keys(FIELDS).sort(), tried.map(({ row }) => row).sort());
+  assert.deepEqual(Object.keys(FIELDS).sort(), fieldRows(CONTEXT_FIELDS).sort());
   const options: readonly AnyOption[] = [
     ...GLOBAL_OPTIONS,
     ...BUILD_OPTIONS,

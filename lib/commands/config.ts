@@ -2,7 +2,6 @@
 import { SvcError } from "../base/errors.ts";
 import { renderTable } from "../base/table.ts";
 import { suggestion } from "../base/nearest.ts";
-import { absentNotes } from "../client/profile/absent.ts";
 import { readProfile } from "../client/profile/file.ts";
 import { requireProfilePath } from "../client/profile/location.ts";
 import { absolutePaths } from "../client/profile/paths.ts";
@@ -121,10 +120,8 @@ const VERBS: Record<string, (call: Call) => Promise<void>> = {
   },
   async "set-context"(call) {
     const name = needName(call, "set-context");
-    const { outcome, context } = await setContext(call.path, name, call.invocation);
-    const { stderr } = call.invocation.io;
-    await stderr.write(`${outcome} context ${name} in ${call.path}\n`);
-    for (const note of absentNotes(context)) await stderr.write(`svc: note: ${note}\n`);
+    const { outcome } = await setContext(call.path, name, call.invocation);
+    await call.invocation.io.stderr.write(`${outcome} context ${name} in ${call.path}\n`);
   },
   async "delete-context"(call) {
     const name = needName(call, "delete-context");

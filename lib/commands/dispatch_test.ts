@@ -42,7 +42,7 @@ Deno.test("what cannot be read ends with 2 and names the nearest", async () => {
       /^svc: Cannot run status: NAME is missing\n {2}usage: svc status \[OPTIONS\] NAME/,
     ],
     [["status", "a", "b"], /b is one argument too many/],
-    [["exec", "web"], /NAME or COMMAND is missing/],
+    [["exec", "web"], /COMMAND is missing/],
     [["ps", "--output", "xml"], /--output: "xml" is not one of auto, plain, fancy, json/],
     [["ps", "--server", "ftp://x"], /Cannot use server "ftp:\/\/x"/],
     [["help", "nothing"], /Cannot run nothing: unknown command/],

@@ -1,9 +1,9 @@
-/** `svc exec NAME COMMAND…`: ends with the command's exit code. */
-import { asSvcError } from "../base/errors.ts";
-import { BrokenPipe } from "../base/terminal.ts";
-import { exec } from "../client/exec.ts";
+/** `svc exec NAME [COMMAND…]`: ends with the command's exit code; without one it is a shell. */
+import { asSvcError, SvcError } from "../base/errors.ts";
+import { BrokenPipe, type Io } from "../base/terminal.ts";
+import { exec, type Terminal } from "../client/exec.ts";
 import type { Invocation } from "./command.ts";
-import { connect } from "./connect.ts";
+import { openConnection } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
 import type { EXEC_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
@@ -11,23 +11,88 @@ import { parsePairs } from "./pairs.ts";
 /** What svc ends with when it, and not the command, failed after the command was started. */
 const TOOL_FAILED = 125;
 
-export async function run(invocation: Invocation<typeof EXEC_OPTIONS>): Promise<number> {
+type ExecInvocation = Invocation<typeof EXEC_OPTIONS>;
+
+/** A terminal that the person's keys go through. */
+const isTyped = ({ interactive, tty }: ExecInvocation["values"]) => interactive && tty;
+
+function checkWords({ io, values, positionals }: ExecInvocation): void {
+  if (positionals.length < 2 && !isTyped(values)) {
+    throw new SvcError("usage", "Cannot run exec: COMMAND is missing", {
+      help: "name one; or take -it, for a shell",
+    });
+  }
+  if (isTyped(values) && !io.stdin.isTerminal) {
+    throw new SvcError(
+      "usage",
+      "Cannot use -t together with -i: the input device is not a terminal",
+      {
+        help: "leave out -t, or run it in a terminal",
+      },
+    );
+  }
+}
+
+/** "K=V" of the command; on a terminal also what kind of one it is, unless that is given. */
+function environment({ values, env }: ExecInvocation): string[] {
+  const own = Object.entries(parsePairs(values.env, "--env", env));
+  const kind: [string, string][] = values.tty && env.TERM ? [["TERM", env.TERM]] : [];
+  return [...kind, ...own].map(([key, value]) => `${key}=${value}`);
+}
+
+const terminalOf = ({ stdout, stderr, onResize }: Io): Terminal => ({
+  size: () => stdout.size() ?? stderr.size(),
+  onResize: (listener) => onResize?.(listener) ?? (() => {}),
+});
+
+/** Standard input's terminal, raw from the command's start until it is disposed of. */
+class RawInput implements Disposable {
+  #restore?: () => void;
+  #over = false;
+
+  constructor(private readonly stdin: Io["stdin"]) {}
+
+  async start(): Promise<void> {
+    const restore = await this.stdin.raw?.();
+    if (this.#over) restore?.();
+    else this.#restore = restore;
+  }
+
+  [Symbol.dispose](): void {
+    this.#over = true;
+    this.#restore?.();
+  }
+}
+
+export async function run(invocation: ExecInvocation): Promise<number> {
   const { io, values, positionals: [name, ...command] } = invocation;
-  const env = Object.entries(parsePairs(values.env, "--env", invocation.env));
+  checkWords(invocation);
+  const env = environment(invocation);
   let started = false;
-  try {
-    return await exec(await connect(invocation), name, {
+  const attempt = async () => {
+    using raw = new RawInput(io.stdin);
+    const { client, target } = await openConnection(invocation);
+    return await exec(client, name, {
       command,
-      env: env.map(([key, value]) => `${key}=${value}`),
+      ...(command.length === 0 && { shells: target.settings.shells }),
+      env,
       user: values.user,
       workingDir: values.workdir,
       instance: values.instance,
+      tty: values.tty,
     }, {
       stdin: values.interactive ? io.stdin.readable : undefined,
       onOutput: (stream, data) => io[stream].write(data),
-      onStart: () => started = true,
+      onStart: async () => {
+        started = true;
+        if (isTyped(values)) await raw.start();
+      },
       signal: io.signal,
+      ...(values.tty && { terminal: terminalOf(io) }),
     });
+  };
+  try {
+    return await attempt();
   } catch (error) {
     if (!started || error instanceof BrokenPipe) throw error;
     io.signal.throwIfAborted();

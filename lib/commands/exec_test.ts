@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
-import { svcFake } from "../../test/fixtures/cli.ts";
+import { join } from "node:path";
+import { FakeKeyboard, svcFake } from "../../test/fixtures/cli.ts";
 import { decodeExecFrame, decodeExecQuery, encodeExecFrame, type ExecFrame } from "../api/exec.ts";
+import type { Problem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { interruption } from "../base/terminal.ts";
 
@@ -126,11 +128,166 @@ Deno.test("exec: an interrupt closes the session and ends with 130", async () =>
   await closed;
 });
 
-Deno.test("exec: a terminal is refused by name in this build", async () => {
-  const { code, stderr, requests } = await svcFake(["exec", "-it", "web", "sh"], {
-    handler: () => new Response(),
+const SIZE = { columns: 101, rows: 37 };
+const started: ExecFrame = { channel: "control", control: { started: true } };
+
+Deno.test("exec -it: raw from the command's start to its end, keys and sizes travel, TERM goes along", async () => {
+  const keyboard = new FakeKeyboard(SIZE);
+  const modes: string[][] = [];
+  const { seen, handler } = execServer((send) => {
+    modes.push([...keyboard.modes]);
+    send(started);
+    send({ channel: "stdout", data: bytes("$ ") });
+    return (frame) => {
+      if (frame.channel === "stdin") {
+        assert.deepEqual(frame.data, bytes("ls\x03"));
+        modes.push([...keyboard.modes]);
+        keyboard.resize({ columns: 200, rows: 50 });
+        keyboard.resize({ columns: 200, rows: 50 });
+      } else if (frame.channel === "control" && "resize" in frame.control) {
+        assert.deepEqual(frame.control.resize, { columns: 200, rows: 50 });
+        send(exit(7));
+      } else assert.fail(JSON.stringify(frame));
+    };
   });
-  assert.equal(code, 1);
-  assert.match(stderr, /^svc: Cannot use -t: a terminal for exec is not in this build yet\n/);
-  assert.deepEqual(requests, []);
+  const keys = Promise.withResolvers<void>();
+  const stdin = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      await keys.promise;
+      controller.enqueue(bytes("ls\x03"));
+    },
+  });
+  const { code, stdout, stderr } = await svcFake(["exec", "-it", "-e", "A=1", "web", "sh"], {
+    handler,
+    keyboard,
+    stdin,
+    env: { TERM: "xterm-256color" },
+    onStdout: () => keys.resolve(),
+  });
+  assert.deepEqual([code, stdout, stderr], [7, "$ ", ""]);
+  assert.deepEqual(modes, [[], ["raw"]]);
+  assert.deepEqual(keyboard.modes, ["raw", "restored"]);
+  assert.equal(keyboard.listeners, 0);
+  const { command, env, size, tty } = seen.query!;
+  assert.deepEqual({ command, env, size, tty }, {
+    command: ["sh"],
+    env: ["TERM=xterm-256color", "A=1"],
+    size: SIZE,
+    tty: true,
+  });
+});
+
+Deno.test("exec -it: the terminal is given back before an error is told, and at an interrupt", async () => {
+  const broken = new FakeKeyboard(SIZE);
+  const { handler } = execServer((send, socket) => {
+    send(started);
+    socket.close();
+    return () => {};
+  });
+  const modes: string[][] = [];
+  const cut = await svcFake(["exec", "-it", "web", "sh"], {
+    handler,
+    keyboard: broken,
+    onWrite: () => modes.push([...broken.modes]),
+  });
+  assert.equal(cut.code, 125);
+  assert.match(cut.stderr, /Cannot tell how the command in web ended/);
+  assert.deepEqual(modes, [["raw", "restored"]]);
+  assert.equal(broken.listeners, 0);
+
+  const keyboard = new FakeKeyboard(SIZE);
+  const controller = new AbortController();
+  const open = execServer((send) => {
+    send(started);
+    send({ channel: "stdout", data: bytes("on") });
+    return () => {};
+  });
+  const { code } = await svcFake(["exec", "-it", "web", "sh"], {
+    handler: open.handler,
+    keyboard,
+    stdin: new ReadableStream<Uint8Array>(),
+    signal: controller.signal,
+    onStdout: () => controller.abort(interruption("SIGHUP")),
+  });
+  assert.equal(code, 129);
+  assert.deepEqual(keyboard.modes, ["raw", "restored"]);
+  assert.equal(keyboard.listeners, 0);
+});
+
+Deno.test("exec -it: a command that never ran is 1, and the terminal stays as it was", async () => {
+  const keyboard = new FakeKeyboard(SIZE);
+  const { handler } = execServer((send) => {
+    const error = { title: "", status: 409, code: "conflict", detail: "Cannot run it", help: "h" };
+    send({ channel: "control", control: { error: error as Problem } });
+    return () => {};
+  });
+  const { code, stderr } = await svcFake(["exec", "-it", "web", "sh"], { handler, keyboard });
+  assert.deepEqual([code, stderr], [1, "svc: Cannot run it\n  h\n"]);
+  assert.deepEqual(keyboard.modes, []);
+});
+
+Deno.test("exec -t: a terminal for the command alone needs none here", async () => {
+  const { seen, handler } = execServer((send) => {
+    send(started);
+    send({ channel: "stdout", data: bytes("out\r\n") });
+    send(exit(0));
+    return () => {};
+  });
+  const { code, stdout } = await svcFake(["exec", "-t", "web", "ls"], { handler });
+  assert.deepEqual([code, stdout], [0, "out\r\n"]);
+  const { tty, stdin, size, env } = seen.query!;
+  assert.deepEqual({ tty, stdin, size, env }, {
+    tty: true,
+    stdin: false,
+    size: undefined,
+    env: [],
+  });
+});
+
+Deno.test("exec: -it needs a terminal, and no command needs -it", async () => {
+  const none = await svcFake(["exec", "-it", "web", "sh"], { handler: () => new Response() });
+  assert.deepEqual([none.code, none.requests], [2, []]);
+  assert.match(
+    none.stderr,
+    /^svc: Cannot use -t together with -i: the input device is not a terminal\n/,
+  );
+  for (const flags of [[], ["-i"], ["-t"]]) {
+    const { code, stderr } = await svcFake(["exec", ...flags, "web"]);
+    assert.equal(code, 2);
+    assert.match(stderr, /^svc: Cannot run exec: COMMAND is missing\n {2}.*-it, for a shell\n/);
+  }
+});
+
+Deno.test("shells: svc exec -it without a command asks for those of the profile", async () => {
+  const folder = await Deno.makeTempDir();
+  try {
+    const config = join(folder, "config.json");
+    const project = join(folder, "svc-context.json");
+    const profile = (shells: string[]) => JSON.stringify({ shells });
+    const { seen, handler } = execServer((send) => {
+      send(exit(0));
+      return () => {};
+    });
+    const shells = async (args: string[], env: Record<string, string> = {}) => {
+      seen.query = undefined;
+      const { code, stderr } = await svcFake(["exec", "-it", ...args], {
+        handler,
+        keyboard: new FakeKeyboard(SIZE),
+        env: { SVC_CONFIG: config, HOME: folder, ...env },
+      });
+      assert.equal(code, 0, stderr);
+      return [seen.query!.command, seen.query!.shells];
+    };
+    assert.deepEqual(await shells(["web"]), [[], undefined]);
+    const context = { shells: ["bash -l", "busybox sh"] };
+    const stored = { "current-context": "a", contexts: { a: context } };
+    await Deno.writeTextFile(config, JSON.stringify(stored), { mode: 0o600 });
+    assert.deepEqual(await shells(["web"]), [[], ["bash -l", "busybox sh"]]);
+    assert.deepEqual(await shells(["web", "zsh"]), [["zsh"], undefined]);
+    await Deno.writeTextFile(project, profile(["/bin/evil"]), { mode: 0o600 });
+    const named = { SVC_CONTEXT_FILE: project };
+    assert.deepEqual(await shells(["web"], named), [[], ["/bin/evil"]]);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
 });

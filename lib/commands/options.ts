@@ -271,8 +271,8 @@ export const EXEC_OPTIONS = [
     kind: "bool",
     flag: "tty",
     short: "t",
-    absent: "a terminal for exec",
-    help: "Give the command a terminal.",
+    help:
+      "Give the command a terminal; with -i it is this one, whose keys then all go to the command.",
     section,
   },
   {

@@ -99,14 +99,3 @@ Deno.test("SVC_GH_BIN: a path or a name on PATH; one that cannot be run is told"
     new RegExp(`^ok .*${path}`),
   );
 });
-
-Deno.test("set-context says which of its fields have no effect in this build", async () => {
-  await using at = await fixture();
-  const { code, stderr } = await at.run([
-    ...["config", "set-context", "a", "--conduit-mode", "socks5", "--shell", "sh"],
-    ...["--tunnel-ingress-host-mode", "alias"],
-  ]);
-  assert.equal(code, 0, stderr);
-  assert.doesNotMatch(stderr, /conduit|tunnel/);
-  assert.match(stderr, /^svc: note: shells has no effect: terminals of workloads are/m);
-});

@@ -6,6 +6,7 @@
 import type { ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
+import type { TerminalSize } from "../base/terminal.ts";
 import type { Duplex } from "../wire/duplex.ts";
 
 export interface LogOptions {
@@ -30,6 +31,8 @@ export interface ExecRequest {
   workingDir?: string;
   instance?: string;
   tty?: boolean;
+  /** Of the terminal; absent: 80 columns, 24 rows. */
+  size?: TerminalSize;
 }
 
 export interface ExecSession {
@@ -39,8 +42,10 @@ export interface ExecSession {
   /** The command's exit code; 126 and 127 as a shell has them. */
   exit: Promise<number>;
   kill(signal: string): Promise<void>;
-  /** Only where `tty` was asked for. */
-  resize?(rows: number, columns: number): void;
+  /** The command cannot run there: `exit` is 126 or 127, and `stderr` says why. */
+  refused?: true;
+  /** Only on a terminal, where `stdout` has everything and the end of `stdin` is not told. */
+  resize?(size: TerminalSize): void;
 }
 
 export interface DeployCaps {

@@ -152,6 +152,8 @@ export interface RuntimeSpec {
 /** Also the document of `exec --process`. */
 export interface ProcessSpec {
   terminal: boolean;
+  /** Of the terminal, from the first moment on. */
+  consoleSize?: { height: number; width: number };
   user: { uid: number; gid: number; additionalGids?: number[] };
   args: string[];
   env: string[];

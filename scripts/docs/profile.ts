@@ -12,27 +12,20 @@ const KINDS: Record<Field["kind"], string> = {
   blocks: "list of blocks",
 };
 
-function section(title: string, path: string, fields: readonly Field[], lacking?: string): string {
+function section(title: string, path: string, fields: readonly Field[]): string {
   const rows = fields.map((field) => [
     code(field.name),
     KINDS[field.kind] + (field.choices ? `: ${field.choices.filter((c) => c).join(", ")}` : ""),
     cell(field.defaultText ?? ""),
-    cell(
-      field.help +
-        (field.absent && !field.fields
-          ? ` Checked and kept only: ${field.absent} are not in this build yet.`
-          : ""),
-    ),
+    cell(field.help),
   ]);
   const at = path === "" ? "" : ` (\`${path}\`)`;
-  const note = lacking ? `Checked and kept only: ${lacking} are not in this build yet.\n\n` : "";
-  return `\n## ${title}${at}\n\n${note}${table(["field", "type", "default", "meaning"], rows)}` +
+  return `\n## ${title}${at}\n\n${table(["field", "type", "default", "meaning"], rows)}` +
     fields.filter((field) => field.fields).map((field) =>
       section(
         field.title!,
         `${path ? `${path}.` : ""}${field.name}${field.kind === "blocks" ? "[]" : ""}`,
         field.fields!,
-        field.absent ?? lacking,
       )
     ).join("");
 }

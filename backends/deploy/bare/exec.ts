@@ -1,8 +1,10 @@
-/** Commands inside a running instance: `exec` of the runtime with pipes, and health probes. */
+/** Commands inside a running instance: `exec` of the runtime with pipes or a terminal, and health probes. */
 import { posix } from "node:path";
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
+import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
+import { runOnTerminal } from "../../../lib/sys/pty.ts";
 import { locate } from "../../../lib/sys/rooted.ts";
 import { encodeSpec, type ProcessSpec, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
@@ -12,17 +14,22 @@ import type { Instance } from "./instance.ts";
 const NOT_FOUND = 127;
 const NOT_EXECUTABLE = 126;
 
+const sizeOf = ({ size }: ExecRequest): TerminalSize => size ?? { columns: 80, rows: 24 };
+
 /** The container's process with the request on top. */
 async function processOf(instance: Instance, request: ExecRequest): Promise<ProcessSpec> {
   const text = await Deno.readTextFile(join(instance.bundle, "config.json"));
   const { process } = JSON.parse(text) as RuntimeSpec;
   const env = new Map(process.env.map((entry) => [entry.split("=", 1)[0], entry]));
+  if (request.tty && !env.has("TERM")) env.set("TERM", "TERM=xterm");
   for (const [name, value] of Object.entries(request.env ?? {})) {
     env.set(name, `${name}=${value}`);
   }
   const result: ProcessSpec = {
     ...process,
-    terminal: false,
+    terminal: request.tty ?? false,
+    ...(request.tty &&
+      { consoleSize: { height: sizeOf(request).rows, width: sizeOf(request).columns } }),
     args: request.command,
     cwd: request.workingDir ?? process.cwd,
     env: [...env.values()],
@@ -68,12 +75,42 @@ async function obstacle(
 function refused({ code, message }: { code: number; message: string }): ExecSession {
   const text = new TextEncoder().encode(`${message}\n`);
   return {
+    refused: true,
     stdin: new WritableStream(),
     stdout: ReadableStream.from([]),
     stderr: ReadableStream.from([text]),
     exit: Promise.resolve(code),
     kill: () => Promise.resolve(),
   };
+}
+
+/** The runtime's own process. */
+interface Started extends Pick<ExecSession, "stdin" | "stdout" | "stderr" | "resize"> {
+  ended: Promise<number>;
+}
+
+function onPipes(command: string, args: string[]): Started {
+  const options = { args, stdin: "piped", stdout: "piped", stderr: "piped" } as const;
+  const { stdin, stdout, stderr, status } = new Deno.Command(command, options).spawn();
+  return { stdin, stdout, stderr, ended: status.then(({ code }) => code) };
+}
+
+/**
+ * The runtime relays between this terminal and the one that it makes inside. Keys are raw on ours from the
+ * start: what is typed before the runtime is ready must reach the command as it is. Line feeds get their
+ * carriage return on ours, since runc takes that off the one inside, when the command may have begun: a second
+ * one is harmless, none is not.
+ */
+async function onTerminal(
+  command: string,
+  args: string[],
+  size: TerminalSize,
+): Promise<Started> {
+  const { input, output, exit, resize } = await runOnTerminal(command, args, {
+    size,
+    rawKeys: true,
+  });
+  return { stdin: input, stdout: output, stderr: ReadableStream.from([]), ended: exit, resize };
 }
 
 /** Throws `conflict` where the instance does not run. */
@@ -91,15 +128,6 @@ export async function execIn(
   if (request.command.length === 0) {
     throw new SvcError("argument_invalid", "Cannot run a command: none is given");
   }
-  if (request.tty) {
-    throw new SvcError(
-      "not_in_build",
-      "Cannot run a command on a terminal: not in this build yet",
-      {
-        help: "run it without a terminal",
-      },
-    );
-  }
   const process = await processOf(instance, request);
   const stands = await obstacle(instance, process);
   if (stands) return refused(stands);
@@ -111,13 +139,18 @@ export async function execIn(
   const [command, args] = runtime.command(
     ...["exec", "--process", document, "--pid-file", pidFile, instance.record.key],
   );
-  const child = new Deno.Command(command, {
-    args,
-    stdin: "piped",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
-  const ended = child.status;
+  const remove = () =>
+    Promise.all([document, pidFile].map((path) => Deno.remove(path).catch(() => {/* not made */})));
+  let started: Started;
+  try {
+    started = request.tty
+      ? await onTerminal(command, args, sizeOf(request))
+      : onPipes(command, args);
+  } catch (error) {
+    await remove();
+    throw error;
+  }
+  const { ended, ...streams } = started;
   const kill = async (name: string) => {
     // The runtime passes signals on, but cannot pass SIGKILL: the command itself is its child.
     const pid = await waitForPid(pidFile, ended);
@@ -133,17 +166,13 @@ export async function execIn(
   };
   signal?.addEventListener("abort", onAbort, { once: true });
   if (signal?.aborted) onAbort();
-  const exit = ended.then(async ({ code }) => {
+  const exit = ended.then(async (code) => {
     signal?.removeEventListener("abort", onAbort);
-    await Promise.all(
-      [document, pidFile].map((path) => Deno.remove(path).catch(() => {/* never made */})),
-    );
+    await remove();
     return code;
   });
   return {
-    stdin: child.stdin,
-    stdout: child.stdout,
-    stderr: child.stderr,
+    ...streams,
     exit,
     kill: (name) => kill(name.startsWith("SIG") ? name : `SIG${name}`),
   };

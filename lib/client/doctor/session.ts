@@ -1,5 +1,4 @@
 /** How sessions reach workloads, and which tool they would run: told before one is opened. */
-import { absentNotes } from "../profile/absent.ts";
 import type { Target } from "../resolve.ts";
 import { ghCommand } from "../credentials/gh.ts";
 import type { Check } from "./way.ts";
@@ -64,16 +63,11 @@ export interface SessionInput {
 
 /** A line for each setting that somebody made; the defaults need none. */
 export async function sessionChecks({ target, ghBin, env }: SessionInput): Promise<Check[]> {
-  const kept = absentNotes(target.settings).map((detail): Check => ({
-    name: "profile",
-    outcome: "warning",
-    detail,
-  }));
   const { ingressChecks } = await import("./ingress.ts");
   const checks = [
     ...[streams(target), await conduit(target)],
     ...await ingressChecks(target),
-    ...[await gh(ghBin, env), ...kept],
+    await gh(ghBin, env),
   ];
   return checks.filter((check) => check !== undefined);
 }

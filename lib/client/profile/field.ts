@@ -13,11 +13,6 @@ export interface Field {
   choices?: readonly string[];
   /** A file's path: `~/` is the home folder, a relative one starts at the profile file's folder. */
   path?: boolean;
-  /**
-   * What reads the field, in the plural, where that is not in this build: the value is checked and kept,
-   * and has no effect. Holds for the fields of a block, too.
-   */
-  absent?: string;
   /** Never shown, except where a person asks for it. */
   secret?: boolean;
   /** What is wrong with the value; undefined where it is good. */

@@ -344,8 +344,10 @@ export const CONTEXT_FIELDS: readonly Field[] = [
   {
     name: "shells",
     kind: "strings",
-    absent: "terminals of workloads",
-    help: "Shells to try in workloads, best first; each is one command string.",
+    defaultText: "bash, ash, sh",
+    help:
+      "Shells that `svc exec -it NAME` tries in a workload, best first, after the workload's own and before " +
+      "the usual ones; each is one command string.",
   },
 ];
 

@@ -18,17 +18,16 @@ function flagOf(path: readonly string[]): string {
 
 const PLACEHOLDERS: Partial<Record<Field["kind"], string>> = { int: "N", strings: "COMMAND" };
 
-function rows(fields: readonly Field[], above: readonly string[], lacking?: string): AnyOption[] {
+function rows(fields: readonly Field[], above: readonly string[]): AnyOption[] {
   return fields.flatMap((field): AnyOption[] => {
     const path = [...above, field.name];
     // --server is every command's flag; set-context reads it as the context's.
     if (field.kind === "blocks" || path.join(".") === "server") return [];
-    const absent = field.absent ?? lacking;
-    if (field.kind === "block") return rows(field.fields!, path, absent);
+    if (field.kind === "block") return rows(field.fields!, path);
     const common = {
       key: FIELD_KEY + path.join("."),
       flag: field.kind === "strings" ? "shell" : flagOf(path),
-      help: field.help + (absent ? ` Kept only: ${absent} are not in this build yet.` : ""),
+      help: field.help,
       section: "Fields of a context (set-context)",
     };
     if (field.kind === "bool") return [{ ...common, kind: "bool", negatable: true }];
