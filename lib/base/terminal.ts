@@ -90,6 +90,9 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
   };
 }
 
+/** How a process ends that leaves no command the time to tidy up. */
+const ENDS = ["unload", "error", "unhandledrejection"];
+
 function onWindowChange(listener: () => void): () => void {
   // Nobody tells of it there.
   if (Deno.build.os === "windows") return () => {};
@@ -123,12 +126,11 @@ export function systemIo({ signal, hurry, rawMode, onHangup }: SystemIo): Io {
         const restore = () => {
           if (!raw) return;
           raw = false;
-          removeEventListener("unload", restore);
+          for (const name of ENDS) removeEventListener(name, restore);
           release();
           cook();
         };
-        // Who interrupts it three times ends the process at once.
-        addEventListener("unload", restore);
+        for (const name of ENDS) addEventListener(name, restore);
         return restore;
       },
     },

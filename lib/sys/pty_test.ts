@@ -161,3 +161,33 @@ Deno.test({
     }
   },
 });
+
+Deno.test({
+  name: "raw mode is taken back by a process that ends at once, or fails",
+  ignore,
+  fn: async () => {
+    const from = (path: string) => JSON.stringify(import.meta.resolve(path));
+    const script = `import { systemIo } from ${from("../base/terminal.ts")};
+      import { rawMode } from ${from("./termios.ts")};
+      const signal = new AbortController().signal;
+      const raw = () => Promise.resolve(rawMode(0));
+      const io = systemIo({ signal, rawMode: raw, onHangup: () => () => {} });
+      await io.stdin.raw();
+      console.log("is raw");
+      WAY`;
+    const ways = ["Deno.exit(3)", "setTimeout(() => { throw 1 })", "Promise.reject(1)"];
+    const around =
+      `before=$(stty -g); "$DENO" eval --no-check "$SCRIPT"; [ "$before" = "$(stty -g)" ]`;
+    await Promise.all(ways.map(async (way) => {
+      const env = {
+        ...Deno.env.toObject(),
+        DENO: Deno.execPath(),
+        SCRIPT: script.replace("WAY", way),
+      };
+      const process = await runOnTerminal("sh", ["-c", around], { size: SIZE, env });
+      const [text, exit] = await new Person(process).end();
+      assert.match(text, /is raw/);
+      assert.equal(exit, 0, `${way}: ${text}`);
+    }));
+  },
+});
