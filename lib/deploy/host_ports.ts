@@ -1,6 +1,6 @@
 /** Published ports of a host: which one is free, and clear words where it is not. */
 import { createSocket } from "node:dgram";
-import { SvcError } from "../base/errors.ts";
+import { SvcError, systemCode } from "../base/errors.ts";
 import type { PortSpec } from "../api/deploy_spec.ts";
 import type { PublishedPort } from "../api/deployment.ts";
 
@@ -73,24 +73,68 @@ export async function requireFree(
 }
 
 /**
- * Fills in what the spec leaves open: every address, and a free port where none is named. `before` are
- * the ports of the deployment so far: an open port keeps its number across a replacement.
+ * Ports to choose from. No socket holds a published port: one of those that the kernel gives to whoever asks
+ * for any would be somebody else's too, whose connections then end here. Up to where Kubernetes has its own.
  */
+const OPEN_PORTS = { from: 20_000, to: 30_000 };
+const ATTEMPTS = 64;
+
+/** The first port that the kernel gives by itself. */
+async function firstEphemeral(): Promise<number> {
+  try {
+    return parseInt(await Deno.readTextFile("/proc/sys/net/ipv4/ip_local_port_range"));
+  } catch {
+    // Not Linux: nothing is published there by rules of a firewall.
+    return 0;
+  }
+}
+
+/** A free port; `isTaken` knows of those that no socket holds. */
+async function openPort(
+  port: PublishedPort,
+  isTaken: (candidate: PublishedPort) => boolean,
+): Promise<number> {
+  const { from } = OPEN_PORTS;
+  const count = Math.min(OPEN_PORTS.to, await firstEphemeral()) - from;
+  for (let left = count > 0 ? ATTEMPTS : 0; left > 0; left--) {
+    const candidate = { ...port, host: from + Math.floor(Math.random() * count) };
+    if (isTaken(candidate)) continue;
+    try {
+      return await probe(candidate);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AddrInUse) && systemCode(error) !== "EADDRINUSE") {
+        throw error;
+      }
+    }
+  }
+  return await probe(port);
+}
+
+export interface PortsSoFar {
+  /** Of the deployment itself: an open port keeps its number across a replacement. */
+  before?: readonly PublishedPort[];
+  /** Of other deployments. */
+  taken?: readonly { port: PublishedPort }[];
+}
+
+/** Fills in what the spec leaves open: every address, and a free port where none is named. */
 export async function choosePorts(
   ports: readonly PortSpec[],
-  before: readonly PublishedPort[] = [],
+  { before = [], taken = [] }: PortsSoFar = {},
 ): Promise<PublishedPort[]> {
   const chosen: PublishedPort[] = [];
   for (const { host, container, protocol, hostIP = "0.0.0.0" } of ports) {
     const port = { hostIP, host: host ?? 0, container, protocol };
     if (!port.host) {
+      const isTaken = (candidate: PublishedPort) =>
+        [...chosen, ...taken.map((other) => other.port)].some((other) => collide(other, candidate));
       const kept = before.find((old) =>
         old.container === container && old.protocol === protocol && old.hostIP === hostIP &&
         !chosen.some((other) => collide(other, { ...port, host: old.host }))
       );
       try {
         port.host = kept?.host ??
-          await probe({ ...port, protocol: protocol === "udp" ? protocol : "tcp" });
+          await openPort({ ...port, protocol: protocol === "udp" ? protocol : "tcp" }, isTaken);
       } catch (error) {
         throw refusal(port, inWords(error), error);
       }

@@ -38,9 +38,28 @@ Deno.test("open ports are chosen, kept across a replacement, and differ", async 
   const open = { container: 80, protocol: "tcp" as const, hostIP: "127.0.0.1" };
   const [first] = await choosePorts([open]);
   assert.ok(first.host > 0);
-  assert.equal((await choosePorts([open], [first]))[0].host, first.host);
-  const [fixed] = await choosePorts([{ ...open, host: 8080 }], [first]);
+  assert.equal((await choosePorts([open], { before: [first] }))[0].host, first.host);
+  const [fixed] = await choosePorts([{ ...open, host: 8080 }], { before: [first] });
   assert.equal(fixed.host, 8080);
+});
+
+/** Ports that the kernel gives to whoever asks for any. */
+const [FIRST, LAST] = Deno.build.os === "linux"
+  ? Deno.readTextFileSync("/proc/sys/net/ipv4/ip_local_port_range").split(/\s+/).map(Number)
+  : [0, 0];
+
+Deno.test({
+  name: "an open port is none that the kernel gives to others, nor another deployment's",
+  ignore: FIRST <= 20_100,
+}, async () => {
+  const open = { container: 80, protocol: "tcp" as const, hostIP: "127.0.0.1" };
+  const seen: { port: PublishedPort; by: string }[] = [];
+  for (let n = 0; n < 50; n++) {
+    const [chosen] = await choosePorts([open], { taken: seen });
+    assert.ok(chosen.host < FIRST || chosen.host > LAST, String(chosen.host));
+    assert.ok(!seen.some(({ port }) => collide(port, chosen)));
+    seen.push({ port: chosen, by: "other" });
+  }
 });
 
 Deno.test("an open UDP port that was chosen is free to be published; one in use is refused", async () => {

@@ -139,7 +139,7 @@ export async function applySpec(
   const before = old.flatMap((instance) => instance.record.ports);
   const choice = await host.networks.choose(spec.networks);
   const made = await context.reserve(async (taken) => {
-    const ports = choice.kind === "bridges" ? await choosePorts(spec.ports, before) : [];
+    const ports = choice.kind === "bridges" ? await choosePorts(spec.ports, { before, taken }) : [];
     await requireFree(ports, taken);
     const spare = await host.spares.take(choice);
     const instances = Array.from({ length: spec.replicas }, (_, replica) =>
