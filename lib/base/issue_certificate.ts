@@ -1,4 +1,8 @@
-/** New X.509 certificates (RFC 5280), signed by a key of this machine. */
+/**
+ * New X.509 certificates (RFC 5280), signed by a key of this machine. Our own, because they are made in the
+ * middle of a handshake: this runtime's TLS never goes on where the answer to the name that was asked for
+ * comes in a later turn, and the library there is (@peculiar/x509) signs in another one.
+ */
 import {
   createHash,
   createPublicKey,
