@@ -57,7 +57,7 @@ e2eTest("usage errors end with 2, failures with 1; both say what to do", NEEDS, 
     [["logs", "--since", "yesterday", "web"], 2, /Cannot read --since "yesterday"/],
     [["ps", "--output", "xml"], 2, /"xml" is not one of auto, plain, fancy, json/],
     [["ps", "--server", "ftp://host"], 2, /Cannot use server "ftp:\/\/host"/],
-    [["exec", "-t", "web", "sh"], 1, /a terminal for exec is not in this build yet/],
+    [["exec", "-it", "web", "sh"], 2, /the input device is not a terminal/],
     [["ps"], 1, /Cannot reach http:\/\/127\.0\.0\.1:1/],
   ];
   for (const [args, code, text] of cases) {
