@@ -2,8 +2,11 @@
  * The build cache: which key has which snapshot. A record is a small file; one whose snapshot is gone is
  * a miss. Links lead from a key that is known early (what a step copies from another stage) to the key of
  * the content that was found there.
+ *
+ * Nobody waits for a record to be on disk: lost in a power cut it costs a step that is run again. Each
+ * names its own key, so that neither a torn one nor one with another file's bytes is taken for it.
  */
-import { ensureDir, readJson, removeTree, writeFileAtomic } from "../../base/fs.ts";
+import { ensureDir, readJson, removeTree, writeFileLazily } from "../../base/fs.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
@@ -25,6 +28,14 @@ export interface CacheRecord {
   reference: number;
   /** By the packing's key (lib/build/export/packer_wire.ts). */
   blobs?: Record<string, LayerBlob>;
+}
+
+/** What keys are (keys.ts); other names in a folder are of writes that were cut off. */
+const KEY = /^[0-9a-f]{64}$/;
+
+interface LinkRecord {
+  key: string;
+  to: string;
 }
 
 /** Prefix of the names of snapshots that only records refer to. */
@@ -55,6 +66,10 @@ export class CacheRecords {
       else await removeTree(`${root}/steps/${name}`);
     }
     for await (const { name } of Deno.readDir(`${root}/links`)) {
+      if (!KEY.test(name)) {
+        await removeTree(`${root}/links/${name}`);
+        continue;
+      }
       const { mtime } = await Deno.stat(`${root}/links/${name}`);
       records.#links.set(name, mtime?.getTime() ?? 0);
     }
@@ -63,6 +78,7 @@ export class CacheRecords {
 
   /** The record of a key whose snapshot is there. */
   async find(key: string): Promise<CacheRecord | undefined> {
+    if (!this.#snapshots.has(key)) return undefined;
     const record = await this.#read(key);
     if (!record) return undefined;
     if (await this.#snapshotter.stat(record.snapshot)) {
@@ -74,7 +90,7 @@ export class CacheRecords {
   }
 
   async put(record: CacheRecord): Promise<void> {
-    await writeFileAtomic(this.#path("steps", record.key), JSON.stringify(record));
+    await writeFileLazily(this.#path("steps", record.key), JSON.stringify(record));
     this.#index(record);
   }
 
@@ -91,8 +107,9 @@ export class CacheRecords {
   }
 
   async link(key: string): Promise<string | undefined> {
-    const link = await readSound<{ to: string }>(this.#path("links", key));
-    if (typeof link?.to !== "string") return undefined;
+    if (!this.#links.has(key)) return undefined;
+    const link = await readSound<LinkRecord>(this.#path("links", key));
+    if (link?.key !== key || typeof link.to !== "string") return undefined;
     const now = new Date();
     this.#links.set(key, now.getTime());
     await Deno.utime(this.#path("links", key), now, now).catch(() => {/* pruned meanwhile */});
@@ -100,7 +117,8 @@ export class CacheRecords {
   }
 
   async putLink(key: string, to: string): Promise<void> {
-    await writeFileAtomic(this.#path("links", key), JSON.stringify({ to }));
+    const record: LinkRecord = { key, to };
+    await writeFileLazily(this.#path("links", key), JSON.stringify(record));
     this.#links.set(key, Date.now());
   }
 
