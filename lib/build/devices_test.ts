@@ -96,3 +96,7 @@ Deno.test("entitlements that are none", () => {
     assert.throws(() => parseEntitlement(text), { code: "argument_invalid" }, text);
   }
 });
+
+Deno.test("what every build has may be asked for", () => {
+  assert.deepEqual(parseEntitlement("network.host"), { right: "network.host" });
+});
