@@ -335,3 +335,25 @@ Deno.test("an archive that unpacks to more than allowed ends the build, and noth
   const { result } = await build(fixture.builder, { Dockerfile, bomb: { data: fits } });
   assert.equal(result.ran, 1);
 });
+
+Deno.test("a warning tells its rule and its line", async () => {
+  await using fixture = await open(() => 0);
+  const { events } = await build(fixture.builder, {
+    Dockerfile: "FROM base AS Made\nENV A=$NOPE\n",
+  }, { allow: ["network.host"], buildArgs: { UNUSED: "1" } });
+  assert.deepEqual(events.filter(({ type }) => type === "warning"), [
+    {
+      type: "warning",
+      rule: "StageNameCasing",
+      line: 1,
+      message: "Stage name Made should be lowercase",
+    },
+    {
+      type: "warning",
+      rule: "UndefinedVar",
+      line: 2,
+      message: "Nothing in the stage sets $NOPE; declare it with ARG NOPE",
+    },
+    { type: "warning", message: "Build argument UNUSED is not used: no ARG names it" },
+  ]);
+});

@@ -28,7 +28,7 @@ import { requireDevices } from "./devices.ts";
 import { planContexts } from "./named_contexts.ts";
 import { parseDockerfile } from "./parse/parse.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
-import { planBuild } from "./plan/plan.ts";
+import { planBuild, type PlanRequest } from "./plan/plan.ts";
 import { parsePlatforms, requireRunnable, thisMachine } from "./platforms.ts";
 import { keepBase, type OwnPlace } from "./solve/base_keeper.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
@@ -155,8 +155,9 @@ export class OneBuild {
     const context = await this.#receive(trees);
     this.#used.push(context);
     const dockerfile = this.#dockerfile(context);
-    const plans = await this.#plan(dockerfile, platforms);
-    for (const { message, line } of plans[0].warnings) reporter.warning(message, line);
+    const checks = { text: context.dockerfile!, ignore: context.ignore };
+    const plans = await this.#plan({ dockerfile, checks }, platforms);
+    for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);
     // What cannot be delivered or run is refused before any work is done.
     const delivery = deliveryOf(request, images, archives);
     checkExport(delivery);
@@ -206,7 +207,7 @@ export class OneBuild {
   }
 
   async #plan(
-    dockerfile: ReturnType<typeof parseDockerfile>,
+    file: Pick<PlanRequest, "dockerfile" | "checks">,
     platforms: ReturnType<typeof parsePlatforms>,
   ): Promise<BuildPlan[]> {
     const { images, request, signal } = this.#parts;
@@ -216,7 +217,7 @@ export class OneBuild {
     const plans: BuildPlan[] = [];
     for (const platform of platforms) {
       const plan = await planBuild({
-        dockerfile,
+        ...file,
         target: request.target,
         buildArgs: request.buildArgs,
         labels: request.labels,

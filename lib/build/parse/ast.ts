@@ -8,6 +8,16 @@
 export interface ParseOptions {
   /** The file's name, for messages and `detail.file`; default "Dockerfile". */
   file?: string;
+  /** What the warnings may go by beside the text. */
+  known?: KnownFacts;
+}
+
+/** What only a planned build knows. */
+export interface KnownFacts {
+  /** Names of the variables that are set where a stage begins, by the stage's index. */
+  environments: ReadonlyMap<number, Iterable<string>>;
+  /** Sources of COPY and ADD that the context's rules leave out. */
+  ignored: { instruction: "COPY" | "ADD"; line: number; path: string }[];
 }
 
 /**

@@ -77,19 +77,7 @@ export function variablesOf(word: Word | string, options: ExpandOptions = {}): s
   return [...new Set(variables(parsed(word, options)).map(({ name }) => name))];
 }
 
-/** Those of them that are unknown and that the word has no default, alternative or message for. */
-export function undefinedIn(
-  word: Word | string,
-  isKnown: (name: string) => boolean,
-  options: ExpandOptions = {},
-): string[] {
-  const missing = variables(parsed(word, options)).filter(({ name, modifier }) =>
-    !isKnown(name) && !(modifier !== undefined && "emptyIsUnset" in modifier)
-  );
-  return [...new Set(missing.map(({ name }) => name))];
-}
-
-function variables(parts: Part[]): { name: string; modifier?: Modifier }[] {
+function variables(parts: Part[]): { name: string }[] {
   return parts.flatMap((part) => {
     if (part.kind === "text") return [];
     const { modifier } = part;

@@ -1,5 +1,12 @@
 /** Looks for what a Dockerfile should not do: BuildKit's build checks, as far as the text alone tells. */
-import type { ArgInstruction, Directives, FromInstruction, Instruction, Stage } from "./ast.ts";
+import type {
+  ArgInstruction,
+  Directives,
+  FromInstruction,
+  Instruction,
+  KnownFacts,
+  Stage,
+} from "./ast.ts";
 import { lintFrom } from "./lint_from.ts";
 import type { Linter } from "./lint_rules.ts";
 import { lintArg, lintStage, type StageFacts } from "./lint_stage.ts";
@@ -17,6 +24,7 @@ export interface LintInput {
   globalArgs: ArgInstruction[];
   stages: Stage[];
   seen: Seen[];
+  known?: KnownFacts;
 }
 
 export function lintFile(input: LintInput, linter: Linter): void {
@@ -40,6 +48,13 @@ export function lintFile(input: LintInput, linter: Linter): void {
   for (const stage of input.stages) {
     const facts = lintStage(stage, input, named, linter);
     if (stage.name !== undefined) named.set(stage.name, facts);
+  }
+  for (const { instruction, line, path } of input.known?.ignored ?? []) {
+    linter.warn(
+      "CopyIgnoredFile",
+      line,
+      `${instruction} takes ${path}, which .dockerignore leaves out of the context`,
+    );
   }
 }
 

@@ -30,10 +30,9 @@ export const RULES = {
 export type Rule = keyof typeof RULES;
 
 /** Off unless `# check=experimental=…` names them. */
-const EXPERIMENTAL: readonly Rule[] = ["InvalidDefinitionDescription"];
+const EXPERIMENTAL: readonly Rule[] = ["InvalidDefinitionDescription", "CopyIgnoredFile"];
 
-/** A warning; for those that only the build can find (CopyIgnoredFile, UndefinedVar) too. */
-export function warning(rule: Rule, line: number, message: string): Warning {
+function warning(rule: Rule, line: number, message: string): Warning {
   return { rule, message, line, url: `https://docs.docker.com/go/dockerfile/rule/${RULES[rule]}/` };
 }
 

@@ -1,13 +1,15 @@
 /** Checks of what stands in a stage, in order, with what the stage it builds on has set. */
+import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
-import type {
-  ArgInstruction,
-  EnvInstruction,
-  Instruction,
-  LabelInstruction,
-  Stage,
+import {
+  type ArgInstruction,
+  type EnvInstruction,
+  heredocText,
+  type Instruction,
+  type LabelInstruction,
+  type Stage,
 } from "./ast.ts";
-import { undefinedIn } from "./expand.ts";
+import { variablesOf } from "./expand.ts";
 import type { LintInput } from "./lint.ts";
 import type { Linter } from "./lint_rules.ts";
 import { parsePorts } from "./ports.ts";
@@ -16,7 +18,7 @@ import { wordsOf } from "./words_of.ts";
 
 /** What a stage hands to the stages that build on it. */
 export interface StageFacts {
-  /** An absolute WORKDIR was set. */
+  /** A WORKDIR was set: one warning about what it starts from is enough. */
   workdir: boolean;
   shell: boolean;
   /** Undefined where the variables of a base image cannot be known from the text. */
@@ -30,7 +32,7 @@ const HARMLESS = /(?:^|_)(?:public|file|version)(?:_|$)/i;
 
 export function lintStage(
   stage: Stage,
-  { directives }: Pick<LintInput, "directives">,
+  { directives, known }: Pick<LintInput, "directives" | "known">,
   before: ReadonlyMap<string, StageFacts>,
   linter: Linter,
 ): StageFacts {
@@ -40,7 +42,8 @@ export function lintStage(
   const facts: StageFacts = {
     workdir: base?.workdir ?? false,
     shell: base?.shell ?? false,
-    variables: base ? base.variables && new Set(base.variables) : scratch ? new Set() : undefined,
+    variables: startingWith(base?.variables, known?.environments.get(stage.index)) ??
+      (scratch ? new Set() : undefined),
   };
   const last = new Map<string, number>();
   for (const instruction of stage.instructions) {
@@ -48,6 +51,11 @@ export function lintStage(
     lintInstruction(instruction, facts, last, linter);
   }
   return facts;
+}
+
+function startingWith(...lists: (Iterable<string> | undefined)[]): Set<string> | undefined {
+  const present = lists.filter((list) => list !== undefined);
+  return present.length > 0 ? new Set(present.flatMap((list) => [...list])) : undefined;
 }
 
 function lintInstruction(
@@ -85,14 +93,14 @@ function lintInstruction(
       break;
     case "workdir": {
       const path = instruction.path.raw.replace(/^["']/, "");
-      if (/^([/$\\]|[a-z]:)/i.test(path)) facts.workdir = true;
-      else if (!facts.workdir) {
+      if (!facts.workdir && !/^([/$\\]|[a-z]:)/i.test(path)) {
         linter.warn(
           "WorkdirRelativePath",
           line,
           `WORKDIR ${instruction.path.raw} is relative to whatever the base image has`,
         );
       }
+      facts.workdir = true;
       break;
     }
     case "arg":
@@ -167,20 +175,38 @@ function lintVariables(
   if (instruction.kind === "arg") {
     for (const { key } of instruction.args) declare(key.raw);
   }
-  for (const word of wordsOf(instruction)) {
-    for (const name of undefinedIn(word, (name) => variables.has(name), { escape })) {
-      if (KNOWN.includes(name)) continue;
-      linter.warn(
-        "UndefinedVar",
-        instruction.line,
-        `Nothing in the stage sets $${name}${
-          suggestion(name, variables, "$") || `; declare it with ARG ${name}`
-        }`,
-      );
-    }
+  // A default makes an unset name harmless, but nothing can ever set it: docker warns of it too.
+  for (const name of namesIn(instruction, escape)) {
+    if (variables.has(name) || KNOWN.includes(name)) continue;
+    linter.warn(
+      "UndefinedVar",
+      instruction.line,
+      `Nothing in the stage sets $${name}${
+        suggestion(name, variables, "$") || `; declare it with ARG ${name}`
+      }`,
+    );
   }
   if (instruction.kind === "env") {
     for (const { key } of instruction.pairs) declare(key.raw);
+  }
+}
+
+function namesIn(instruction: Instruction, escape: "\\" | "`"): Set<string> {
+  // Docker's own check leaves EXPOSE out.
+  const words = instruction.kind === "expose" ? [] : wordsOf(instruction);
+  const names = words.flatMap((word) => variablesOf(word, { escape }));
+  if (instruction.kind !== "copy" && instruction.kind !== "add") return new Set(names);
+  const texts = instruction.files.filter((file) => file.expand).map(heredocText);
+  return new Set([...names, ...texts.flatMap(heredocVariables)]);
+}
+
+function heredocVariables(text: string): string[] {
+  try {
+    return variablesOf(text, { rawQuotes: true });
+  } catch (error) {
+    // Said when the stage is built.
+    if (error instanceof SvcError) return [];
+    throw error;
   }
 }
 

@@ -61,7 +61,7 @@ export function parseDockerfile(text: string, options: ParseOptions = {}): Docke
       detail: { line: Math.max(1, source.line), file },
     });
   }
-  lintFile({ directives, globalArgs, stages, seen }, linter);
+  lintFile({ directives, globalArgs, stages, seen, known: options.known }, linter);
   return { file, directives, globalArgs, stages, warnings: linter.warnings };
 }
 

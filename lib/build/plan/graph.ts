@@ -213,7 +213,7 @@ export interface BuildPlan {
   history: PlannedHistory[];
   /** SOURCE_DATE_EPOCH given as a build argument, in seconds: every time in the image. */
   epoch?: number;
-  warnings: { message: string; line?: number }[];
+  warnings: { message: string; line?: number; rule?: string }[];
 }
 
 const isVertex = (source: Source): source is Vertex => typeof source !== "string";

@@ -7,9 +7,10 @@ import { suggestion } from "../../base/nearest.ts";
 import { formatPlatform, hostPlatform, parsePlatform } from "../../oci/platform.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { Platform } from "../../oci/types.ts";
-import type { Dockerfile, Instruction, Stage } from "../parse/ast.ts";
+import type { Dockerfile, Instruction, Stage, Warning } from "../parse/ast.ts";
 import type { Entitlement } from "../../api/build_entitlements.ts";
 import { parseDockerfile } from "../parse/parse.ts";
+import { type CheckInput, requireClean, warningsOf } from "./checks.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
 import {
   type BuildPlan,
@@ -20,6 +21,7 @@ import {
   type Source,
   type TreeSource,
   type TreeVertex,
+  type Vertex,
 } from "./graph.ts";
 import { parseHosts } from "./hosts.ts";
 import { applyMetadata } from "./metadata.ts";
@@ -29,6 +31,8 @@ import { beginStage, type StageState } from "./stage.ts";
 
 export interface PlanRequest {
   dockerfile: Dockerfile;
+  /** For the build checks that need more than the text; without it there are only the text's. */
+  checks?: CheckInput;
   /** A stage's name or number; default the last. */
   target?: string;
   buildArgs: Record<string, string>;
@@ -74,6 +78,8 @@ class Planner {
   #trees = new Map<TreeSource, TreeVertex>();
   /** Stages that a stage's instructions wait for, by index. */
   #waits = new Map<number, Set<number>>();
+  /** Variables that stages begin with. */
+  #environments = new Map<number, string[]>();
   #hosts: RunVertex["hosts"];
   #ids = 0;
 
@@ -98,19 +104,21 @@ class Planner {
     const { labels, buildArgs, dockerfile } = this.#request;
     const config = state.config;
     if (Object.keys(labels).length > 0) config.Labels = { ...config.Labels, ...labels };
+    const vertices = closure(state.root);
+    const warnings = this.#warnings(vertices);
+    requireClean(this.#file, dockerfile.directives, warnings);
     const plan: BuildPlan = {
-      vertices: closure(state.root),
+      vertices,
       root: state.root,
       platform: state.platform,
       config,
       history: state.history,
-      warnings: dockerfile.warnings.map(({ message, line }) => ({ message, line })),
+      warnings: warnings.map(({ message, line, rule }) => ({ message, line, rule })),
     };
     if (state.base) plan.base = state.base;
     if (state.author !== undefined) plan.author = state.author;
     const epoch = buildArgs.SOURCE_DATE_EPOCH;
     if (epoch !== undefined && epoch !== "") plan.epoch = parseEpoch(epoch);
-    this.#check();
     for (const name of this.#unused()) {
       plan.warnings.push({ message: `Build argument ${name} is not used: no ARG names it` });
     }
@@ -132,19 +140,11 @@ class Planner {
     );
   }
 
-  /** `# check=error=true`: a warning is a failure. */
-  #check(): void {
-    const { directives, warnings } = this.#request.dockerfile;
-    if (!directives.check?.error || warnings.length === 0) return;
-    const [{ rule, message, line }] = warnings;
-    throw new SvcError(
-      "dockerfile_invalid",
-      `Cannot build ${this.#file}: line ${line}: ${rule}: ${message}`,
-      {
-        help: "correct it, or leave the rule out with # check=skip=RULE;error=true",
-        detail: { file: this.#file, line },
-      },
-    );
+  #warnings(vertices: Vertex[]): Warning[] {
+    const { dockerfile, checks } = this.#request;
+    if (!checks) return dockerfile.warnings;
+    const { file, environments } = { file: this.#file, environments: this.#environments };
+    return warningsOf(checks, { file, vertices, environments });
   }
 
   /** Build arguments that no ARG of the file declares, but for those that always count. */
@@ -332,6 +332,7 @@ class Planner {
 
   async #readStage(stage: Stage): Promise<StageState> {
     const state = await this.#begin(stage);
+    this.#environments.set(stage.index, state.scope.names());
     const instructions = [...this.#triggers(state), ...stage.instructions];
     state.steps = instructions.filter(makesVertex).length;
     const tools: FilesystemTools = {

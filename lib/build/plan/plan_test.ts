@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { ImageConfig } from "../../oci/types.ts";
+import { parseIgnore } from "../parse/ignore.ts";
 import { parseDockerfile } from "../parse/parse.ts";
 import { type BuildPlan, chain, type CopyVertex, type RunVertex, type Vertex } from "./graph.ts";
 import { planBuild, type PlanRequest } from "./plan.ts";
@@ -242,4 +243,49 @@ Deno.test("what cannot be done is refused by name and line", async () => {
       return true;
     });
   }
+});
+
+const warned = async (text: string, rules = "") => {
+  const dockerfile = parseDockerfile(text);
+  const { warnings } = await plan(text, {
+    dockerfile,
+    checks: { text, ignore: parseIgnore(rules) },
+  });
+  return warnings.map(({ rule, line, message }) => `${line} ${rule}: ${message}`);
+};
+
+Deno.test("checks know what base images set", async () => {
+  assert.deepEqual(
+    await warned(
+      "FROM base AS one\nARG A\nENV X=$BASE$A Y=$PYTHONPATH Z=${LD:-}\nFROM one\nENV B=$X$BSAE\n" +
+        "EXPOSE ${PORT:-80}\nCOPY <<EOF <<'RAW' /x/\n$HERE\nEOF\n$RAW\nRAW\n",
+    ),
+    [
+      "3 UndefinedVar: Nothing in the stage sets $PYTHONPATH; declare it with ARG PYTHONPATH",
+      "3 UndefinedVar: Nothing in the stage sets $LD; declare it with ARG LD",
+      "5 UndefinedVar: Nothing in the stage sets $BSAE; did you mean $BASE?",
+      "7 UndefinedVar: Nothing in the stage sets $HERE; declare it with ARG HERE",
+    ],
+  );
+});
+
+Deno.test("checks know what the context leaves out", async () => {
+  const text = "FROM base AS one\nARG D=tmp\nCOPY ./$D/* a /x/\nADD x.md /\n";
+  const rules = "tmp\n*.md\n";
+  assert.deepEqual(await warned(text, rules), []);
+  assert.deepEqual(
+    await warned(
+      `# check=experimental=CopyIgnoredFile\n${text}FROM base\nCOPY --from=one b.md /\n`,
+      rules,
+    ),
+    [
+      "4 CopyIgnoredFile: COPY takes ./tmp/*, which .dockerignore leaves out of the context",
+      "5 CopyIgnoredFile: ADD takes x.md, which .dockerignore leaves out of the context",
+    ],
+  );
+  assert.deepEqual(await warned(`# check=experimental=all\n${text}`, `${rules}!tmp/a`), []);
+  await assert.rejects(
+    warned("# check=error=true\nFROM base\nENV X=$NOPE\n"),
+    /line 3: UndefinedVar: Nothing in the stage sets \$NOPE/,
+  );
 });

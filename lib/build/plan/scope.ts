@@ -94,6 +94,11 @@ export class StageScope implements Scope {
     return this.#values.get(name);
   }
 
+  /** Of every variable that is set. */
+  names(): string[] {
+    return [...this.#values.keys()];
+  }
+
   setEnv(name: string, value: string): void {
     const at = this.env.findIndex((candidate) => candidate.startsWith(`${name}=`));
     if (at < 0) this.env.push(`${name}=${value}`);

@@ -39,8 +39,14 @@ export class Reporter {
     });
   }
 
-  warning(message: string, line?: number): void {
-    this.#onEvent({ type: "warning", message, ...(line !== undefined && { line }) });
+  /** `rule`: of the build check that found it. */
+  warning(message: string, line?: number, rule?: string): void {
+    this.#onEvent({
+      type: "warning",
+      message,
+      ...(line !== undefined && { line }),
+      ...(rule !== undefined && { rule }),
+    });
   }
 
   step(id: string, event: StepEvent): void {

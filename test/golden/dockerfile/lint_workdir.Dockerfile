@@ -1,0 +1,8 @@
+FROM scratch
+WORKDIR usr
+WORKDIR x
+FROM scratch AS y
+WORKDIR /x
+WORKDIR y
+FROM y
+WORKDIR z
