@@ -62,13 +62,22 @@ class RuncExecutor implements Executor {
     const { onOutput, signal } = options;
     signal?.throwIfAborted();
     const bundle = `${this.#bundles}/${step.id}`;
-    await ensureDir(this.#bundles, 0o700);
-    await Deno.mkdir(bundle, { mode: 0o700 });
+    await this.#makeBundle(bundle);
     try {
-      await Deno.writeTextFile(`${bundle}/config.json`, await specText(step, await hostFacts()));
+      Deno.writeTextFileSync(`${bundle}/config.json`, await specText(step, await hostFacts()));
       return await this.#runBundle(step, bundle, onOutput, signal);
     } finally {
       await removeTree(bundle);
+    }
+  }
+
+  async #makeBundle(bundle: string): Promise<void> {
+    try {
+      Deno.mkdirSync(bundle, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      await ensureDir(this.#bundles, 0o700);
+      Deno.mkdirSync(bundle, { mode: 0o700 });
     }
   }
 

@@ -42,17 +42,6 @@ export function temporaryName(path: string): string {
   return `${path}.tmp-${Deno.pid}-${(counter++).toString(36)}-${crypto.randomUUID().slice(0, 8)}`;
 }
 
-async function replace(path: string, write: (temporary: string) => Promise<void>): Promise<void> {
-  const temporary = temporaryName(path);
-  try {
-    await write(temporary);
-    await Deno.rename(temporary, path);
-  } catch (error) {
-    await Deno.remove(temporary).catch(() => {/* never made, or gone already */});
-    throw error;
-  }
-}
-
 /**
  * Replaces `path` whole: written beside, fsynced, renamed, folder fsynced. Readers see the old or the
  * new content, never a mixture; when it returns, the new content survives a power cut.
@@ -62,25 +51,24 @@ export async function writeFileAtomic(
   data: Uint8Array | string,
   options: { mode?: number } = {},
 ): Promise<void> {
-  await replace(path, async (temporary) => {
-    using file = await Deno.open(temporary, {
-      write: true,
-      createNew: true,
-      mode: options.mode ?? 0o644,
-    });
-    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-    for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
-    await file.sync();
-  });
+  const temporary = temporaryName(path);
+  try {
+    {
+      using file = await Deno.open(temporary, {
+        write: true,
+        createNew: true,
+        mode: options.mode ?? 0o644,
+      });
+      const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+      for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
+      await file.sync();
+    }
+    await Deno.rename(temporary, path);
+  } catch (error) {
+    await Deno.remove(temporary).catch(() => {/* never made, or gone already */});
+    throw error;
+  }
   await syncDir(dirname(path));
-}
-
-/**
- * The same without waiting for the disk, for what may be lost: after a power cut the file may be the old
- * one, missing, empty or torn, and who reads it must be able to tell.
- */
-export async function writeFileLazily(path: string, text: string): Promise<void> {
-  await replace(path, (temporary) => Deno.writeTextFile(temporary, text, { createNew: true }));
 }
 
 /** Reads and parses a JSON file; undefined where it is missing. */

@@ -110,6 +110,7 @@ class LocalBuilder implements Builder {
     this.#stop.abort(reason);
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
     await this.#engine.flights.idle();
+    this.#engine.workspace.close();
     this.archives[Symbol.dispose]();
   }
 

@@ -2,7 +2,7 @@
 import { relative } from "node:path";
 import { removeTree } from "../base/fs.ts";
 import { close, open } from "../sys/fd.ts";
-import { mkdir, O } from "../sys/files.ts";
+import { chmod, mkdir, O, tryLstat } from "../sys/files.ts";
 import { bindMount, mountOverlay, unmount } from "../sys/mount.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 import type { SnapshotDriver, TreePlace } from "./driver.ts";
@@ -53,9 +53,9 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
     name: "overlay",
     changesOnly: true,
     async create(place) {
-      await Deno.mkdir(`${place.folder}/fs`, { mode: 0o755 });
-      await Deno.mkdir(`${place.folder}/work`, { mode: 0o700 });
-      await Deno.chmod(`${place.folder}/fs`, 0o755);
+      mkdir(`${place.folder}/fs`, 0o755);
+      mkdir(`${place.folder}/work`, 0o700);
+      chmod(`${place.folder}/fs`, 0o755);
       // The merged root shows the upper folder's owner and mode, not the lower one's.
       if (place.lower.length > 0) likeFolder(place.lower[0], `${place.folder}/fs`);
     },
@@ -63,7 +63,8 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
       // Nothing to lay it on: the changes are the tree.
       if (place.lower.length === 0) return bindMount(`${place.folder}/fs`, target);
       // Left by a volatile mount of this boot; on another boot the snapshot is dropped at start.
-      await removeTree(`${place.folder}/work/work/incompat`);
+      const incompatible = `${place.folder}/work/work/incompat`;
+      if (tryLstat(incompatible)) await removeTree(incompatible);
       mountTree(
         place,
         place.lower,

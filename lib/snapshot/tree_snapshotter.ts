@@ -4,6 +4,7 @@ import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { hasCode } from "../sys/errno.ts";
 import { syncFileSystem } from "../sys/fd.ts";
+import { mkdir } from "../sys/files.ts";
 import { unmount } from "../sys/mount.ts";
 import { isMounted } from "../sys/mountinfo.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
@@ -83,7 +84,7 @@ export class TreeSnapshotter implements Snapshotter {
       }));
     });
     try {
-      await Deno.mkdir(this.#records.folder(entry.record.dir), { mode: 0o700 });
+      mkdir(this.#records.folder(entry.record.dir), 0o700);
       await this.#driver.create(this.#place(entry));
       await this.#records.save(entry, entry.record, false);
       const below = entry.record.parent && this.#records.entries.get(entry.record.parent);
@@ -204,7 +205,7 @@ export class TreeSnapshotter implements Snapshotter {
     entry.pins++;
     let where: string;
     try {
-      where = await mountPoint(target);
+      where = mountPoint(target);
       await guarded(target, () => this.#driver.view(this.#place(entry), where));
     } catch (error) {
       entry.pins--;
@@ -338,7 +339,7 @@ export class TreeSnapshotter implements Snapshotter {
       upper: this.#driver.changesOnly ? this.#records.tree(dir) : undefined,
       mount: async (target) => {
         if (!this.#records.entries.has(dir)) throw missing("mount", id!);
-        const where = await mountPoint(target);
+        const where = mountPoint(target);
         if (await isMounted(where)) {
           mounted().add(where);
           return;
@@ -353,7 +354,7 @@ export class TreeSnapshotter implements Snapshotter {
       unmount: async (target) => {
         let where = target;
         try {
-          where = await Deno.realPath(target);
+          where = Deno.realPathSync(target);
         } catch (error) {
           if (!(error instanceof Deno.errors.NotFound)) throw error;
         }
@@ -374,9 +375,9 @@ function unmountFully(target: string): void {
   }
 }
 
-async function mountPoint(target: string): Promise<string> {
-  await Deno.mkdir(target, { recursive: true });
-  return await Deno.realPath(target);
+function mountPoint(target: string): string {
+  Deno.mkdirSync(target, { recursive: true });
+  return Deno.realPathSync(target);
 }
 
 const missing = (verb: string, name: string) =>

@@ -97,6 +97,16 @@ function stat(path: string, folder: number, flags: number): FileStat | undefined
   };
 }
 
+const STATX_ATTR_MOUNT_ROOT = 0x2000;
+
+/** Whether something is mounted at `path`; undefined where the kernel does not say (before Linux 5.8). */
+export function isMountRoot(path: string): boolean | undefined {
+  if (!tryLstat(path)) return false;
+  // stx_attributes, and which of them the kernel knows.
+  if (!(statView.getUint32(56, true) & STATX_ATTR_MOUNT_ROOT)) return undefined;
+  return (statView.getUint32(8, true) & STATX_ATTR_MOUNT_ROOT) !== 0;
+}
+
 /** Like lstat(2); throws ENOENT where there is nothing at `path`. */
 export function lstat(path: string): FileStat {
   const stat = tryLstat(path);

@@ -1,4 +1,5 @@
 /** What is mounted, from /proc/self/mountinfo (proc_pid_mountinfo(5)). */
+import { isMountRoot } from "./files.ts";
 
 export interface MountEntry {
   /** Where it is mounted. */
@@ -40,7 +41,7 @@ export async function mounts(): Promise<MountEntry[]> {
 
 /** True where `path` (absolute, links resolved) is a mount point. */
 export async function isMounted(path: string): Promise<boolean> {
-  return (await mounts()).some((entry) => entry.target === path);
+  return isMountRoot(path) ?? (await mounts()).some((entry) => entry.target === path);
 }
 
 /** Mount points at and below `path`, innermost first: the order to unmount in. */

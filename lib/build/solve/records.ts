@@ -4,9 +4,10 @@
  * the content that was found there.
  *
  * Nobody waits for a record to be on disk: lost in a power cut it costs a step that is run again. Each
- * names its own key, so that neither a torn one nor one with another file's bytes is taken for it.
+ * names its own key, so that neither a torn one nor one with another file's bytes is taken for it. They are
+ * read and written in one go, in place: nobody sees half of one but after a crash.
  */
-import { ensureDir, readJson, removeTree, writeFileLazily } from "../../base/fs.ts";
+import { ensureDir, removeTree } from "../../base/fs.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
@@ -90,7 +91,7 @@ export class CacheRecords {
   }
 
   async put(record: CacheRecord): Promise<void> {
-    await writeFileLazily(this.#path("steps", record.key), JSON.stringify(record));
+    writeAtOnce(this.#path("steps", record.key), record);
     this.#index(record);
   }
 
@@ -118,7 +119,7 @@ export class CacheRecords {
 
   async putLink(key: string, to: string): Promise<void> {
     const record: LinkRecord = { key, to };
-    await writeFileLazily(this.#path("links", key), JSON.stringify(record));
+    writeAtOnce(this.#path("links", key), record);
     this.#links.set(key, Date.now());
   }
 
@@ -199,12 +200,17 @@ export class CacheRecords {
   }
 }
 
+/** A small file, for which another thread's help would take longer than the write. */
+function writeAtOnce(path: string, record: CacheRecord | LinkRecord): void {
+  Deno.writeTextFileSync(path, JSON.stringify(record));
+}
+
 /** What is no file with JSON in it is as good as missing: the step runs again. */
 async function readSound<T>(path: string): Promise<T | undefined> {
   try {
-    return await readJson<T>(path);
+    return JSON.parse(Deno.readTextFileSync(path)) as T;
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
+    if (error instanceof SyntaxError || error instanceof Deno.errors.NotFound) return undefined;
     if (!(error instanceof Deno.errors.IsADirectory)) throw error;
     // Nothing could be written in its place.
     await removeTree(path);

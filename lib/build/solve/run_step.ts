@@ -1,6 +1,5 @@
 /** RUN: mounts put together, the executor called, traces of mounting taken away. */
 import { SvcError } from "../../base/errors.ts";
-import { exists } from "../../base/fs.ts";
 import { deviceAccess } from "../../runtime/cdi.ts";
 import { tryLstat } from "../../sys/files.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
@@ -65,7 +64,7 @@ class RunStep {
   ) {}
 
   async prepare(): Promise<void> {
-    if (await exists(RESOLVER)) this.#bind(await Deno.realPath(RESOLVER), RESOLVER, true, "file");
+    this.#bindHost(RESOLVER);
     await this.#hosts();
     // Locks are taken in one order, so that two steps never wait for each other.
     const caches = this.vertex.mounts.filter((mount) => mount.type === "cache")
@@ -106,7 +105,7 @@ class RunStep {
   async #hosts(): Promise<void> {
     const { hosts } = this.vertex;
     if (hosts.length === 0) {
-      if (await exists(HOSTS)) this.#bind(await Deno.realPath(HOSTS), HOSTS, true, "file");
+      this.#bindHost(HOSTS);
       return;
     }
     const folder = this.held.use(await this.engine.workspace.temporary());
@@ -159,6 +158,15 @@ class RunStep {
   #bind(source: string, target: string, readOnly: boolean, kind: MountPoint["kind"]): void {
     this.binds.push({ source, target, readOnly });
     this.points.push({ target, kind });
+  }
+
+  /** The host's own file, at the same place; none where the host has none. */
+  #bindHost(path: string): void {
+    try {
+      this.#bind(Deno.realPathSync(path), path, true, "file");
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
   }
 
   async #tree(from: Source): Promise<Tree> {

@@ -2,7 +2,7 @@
  * The folder of running steps: mounted roots and temporary files. What a crash left there is unmounted
  * and removed at the next start.
  *
- *     mnt/<id>    an active snapshot or a view, mounted
+ *     mnt/<id>    an active snapshot or a view, mounted; or an empty folder for the next one
  *     tmp/<id>    files of one step or export
  */
 import { ensureDir, removeTree } from "../../base/fs.ts";
@@ -11,10 +11,13 @@ import { unmount } from "../../sys/mount.ts";
 import { mountsUnder } from "../../sys/mountinfo.ts";
 import { SNAPSHOT_PREFIX } from "./records.ts";
 
+/** Mount points that are kept for the next mounts. */
+const KEPT_POINTS = 32;
+
 /** Removes a mount point; never what is mounted there. */
-async function removePoint(path: string): Promise<void> {
+function removePoint(path: string): void {
   try {
-    await Deno.remove(path);
+    Deno.removeSync(path);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
@@ -41,6 +44,8 @@ export class Workspace {
   #root: string;
   #snapshotter: Snapshotter;
   #maxUnpackedBytes: number | undefined;
+  /** Mount points on which nothing is mounted now. */
+  #points: string[] = [];
 
   private constructor(root: string, snapshotter: Snapshotter, limits: UnpackLimits) {
     this.#root = root;
@@ -61,7 +66,7 @@ export class Workspace {
     for (const name of ["tmp", "contexts"]) await removeTree(`${root}/${name}`);
     for (const name of ["mnt", "tmp", "contexts"]) await ensureDir(`${root}/${name}`, 0o700);
     for await (const { name } of Deno.readDir(`${root}/mnt`)) {
-      await removePoint(`${root}/mnt/${name}`);
+      removePoint(`${root}/mnt/${name}`);
     }
     return new Workspace(root, snapshotter, limits);
   }
@@ -69,6 +74,21 @@ export class Workspace {
   /** A path that is not there yet. */
   path(kind: "tmp" | "contexts" | "mnt"): string {
     return `${this.#root}/${kind}/${crypto.randomUUID()}`;
+  }
+
+  /** Removes what is kept for later steps, when no step runs any more. */
+  close(): void {
+    for (const point of this.#points.splice(0)) removePoint(point);
+  }
+
+  /** Making and removing a folder for each mount can take longer than the mount. */
+  #point(): string {
+    return this.#points.pop() ?? this.path("mnt");
+  }
+
+  #unmounted(point: string): void {
+    if (this.#points.length < KEPT_POINTS) this.#points.push(point);
+    else removePoint(point);
   }
 
   /** A folder for temporary files; disposing removes it. */
@@ -84,13 +104,13 @@ export class Workspace {
       const empty = await this.temporary();
       return { root: empty.path, [Symbol.asyncDispose]: () => empty[Symbol.asyncDispose]() };
     }
-    const root = this.path("mnt");
+    const root = this.#point();
     const view = await this.#snapshotter.view(snapshot, root);
     return {
       root,
       [Symbol.asyncDispose]: async () => {
         await view[Symbol.asyncDispose]();
-        await removePoint(root);
+        this.#unmounted(root);
       },
     };
   }
@@ -120,12 +140,12 @@ export class Workspace {
   /** A writable root on top of `parent`, mounted. */
   async writable(parent: string | undefined): Promise<MountedRoot> {
     const id = SNAPSHOT_PREFIX + crypto.randomUUID();
-    const root = `${this.#root}/mnt/${id}`;
+    const root = this.#point();
     const active: ActiveSnapshot = await this.#snapshotter.prepare(id, parent, { volatile: true });
     let open = true;
     const close = async () => {
       await active.unmount(root);
-      await removePoint(root);
+      this.#unmounted(root);
     };
     const drop = async () => {
       if (!open) return;
