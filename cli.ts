@@ -35,8 +35,8 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] CONTEXT",
     summary: "Build an image from a Dockerfile; it lands in the server's registry.",
     description:
-      "CONTEXT is a directory, or - for a tar archive on standard input. What .dockerignore names is " +
-      "not sent. On success the image's names and digest go to standard output.",
+      "CONTEXT is a directory, a URL, or - for a tar archive or a Dockerfile alone on standard input. " +
+      "What .dockerignore names is not sent. On success the image's names and digest go to standard output.",
     options: options.BUILD_OPTIONS,
     positionals: { min: 1, max: 1, names: "CONTEXT" },
     examples: [

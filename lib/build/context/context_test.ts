@@ -114,6 +114,18 @@ Deno.test("archives that lead out of the context are refused and leave nothing",
     assert.ok(context.tree.digests!.size === 1);
   }));
 
+Deno.test("a compression that contexts may not have is named", () =>
+  inTemporary(async (directory) => {
+    for (const [name, magic] of [["bzip2", "BZh91AY"], ["xz", "\xfd7zXZ\0"]]) {
+      const bytes = Uint8Array.from(magic.padEnd(900, "x"), (char) => char.charCodeAt(0));
+      await assert.rejects(receive(directory, bytes), {
+        code: "context_invalid",
+        message: `Cannot read the build context: it is compressed with ${name}`,
+      });
+      assert.deepEqual([...Deno.readDirSync(directory)], []);
+    }
+  }));
+
 Deno.test("a compressed archive that comes in small pieces is unpacked by a Worker", () =>
   inTemporary(async (directory) => {
     // Nothing in it compresses: each piece gives one of about its size.

@@ -39,6 +39,20 @@ export interface ReceiveOptions {
   signal?: AbortSignal;
 }
 
+/** Compressions that people use and that contexts may not have. */
+const OTHERS = [["bzip2", /^BZh\d/], ["xz", /^\xfd7zXZ/]] as const;
+
+function requireKnown(head: Uint8Array): void {
+  const text = new TextDecoder("latin1").decode(head.subarray(0, 8));
+  const other = OTHERS.find(([, magic]) => magic.test(text));
+  if (!other) return;
+  throw new SvcError(
+    "context_invalid",
+    `Cannot read the build context: it is compressed with ${other[0]}`,
+    { help: "send a tar archive plain, or compressed with gzip or zstd" },
+  );
+}
+
 async function unpack(
   stream: ReadableStream<Uint8Array>,
   root: string,
@@ -51,6 +65,7 @@ async function unpack(
   const head: Uint8Array[] = [];
   let size = 0;
   let next = await chunks.next();
+  if (!next.done) requireKnown(next.value);
   for (; !next.done && size <= SMALL; next = await chunks.next()) {
     signal?.throwIfAborted();
     head.push(next.value);

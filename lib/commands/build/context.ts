@@ -1,9 +1,11 @@
 /** The build context as it is sent: a tar archive made while the folder is walked. */
+import { Buffer } from "node:buffer";
 import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import { ignoreFiles, parseIgnore } from "../../build/parse/ignore.ts";
+import { detectCompression } from "../../oci/compression.ts";
 import { type TarFields, TarWriter } from "../../oci/tar_write.ts";
 import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
@@ -91,6 +93,11 @@ async function* archive(
       yield after;
     }
   }
+  yield* written(writer, extras);
+  yield writer.end();
+}
+
+function* written(writer: TarWriter, extras: readonly Extra[]): Generator<Uint8Array> {
   for (const { path, text } of extras) {
     const bytes = encoder.encode(text);
     const fields: TarFields = { path, type: "file", mode: 0o644, size: bytes.length };
@@ -99,7 +106,6 @@ async function* archive(
     yield bytes;
     yield after;
   }
-  yield writer.end();
 }
 
 async function readOptional(path: string): Promise<string | undefined> {
@@ -162,6 +168,66 @@ async function findDockerfile(
   return { text, name: named, ownIgnore: await readOptional(`${named}.dockerignore`) };
 }
 
+/** A whole header of a tar archive: shorter input is none. */
+const HEADER = 512;
+/** No Dockerfile that the server takes is larger. */
+const MAX_DOCKERFILE = 4 << 20;
+
+/** Neither an archive nor compressed: text has no zero bytes, a header of a tar archive has many. */
+const isText = (head: Uint8Array) =>
+  detectCompression(head) === "none" && !head.includes(0) &&
+  !/^BZh\d/.test(new TextDecoder("latin1").decode(head.subarray(0, 4)));
+
+/** Standard input: an archive, or a Dockerfile alone, which then has an empty context (as docker has it). */
+async function fromInput(file: string | undefined, io: Io): Promise<SentContext> {
+  const name = file ?? "Dockerfile";
+  const shown = (text: string) => text;
+  const chunks = io.stdin.readable[Symbol.asyncIterator]();
+  const held: Uint8Array[] = [];
+  let size = 0;
+  let next = await chunks.next();
+  for (; !next.done; next = await chunks.next()) {
+    held.push(next.value);
+    size += next.value.length;
+    if (size >= HEADER) break;
+  }
+  const rest = { [Symbol.asyncIterator]: () => chunks };
+  const all = async function* () {
+    yield* held;
+    yield* rest;
+  };
+  const head = Buffer.concat(held).subarray(0, HEADER);
+  if (size === 0 || !isText(head)) {
+    return { body: ReadableStream.from(all()), dockerfile: name, source: { name }, shown };
+  }
+  if (file !== undefined) {
+    throw new SvcError(
+      "usage",
+      `Cannot build: standard input is no archive but a Dockerfile, and --file names another`,
+      { help: "write svc build -f - FOLDER for a Dockerfile on standard input with a context" },
+    );
+  }
+  for await (const chunk of rest) {
+    if (size > MAX_DOCKERFILE) break;
+    held.push(chunk);
+    size += chunk.length;
+  }
+  if (size > MAX_DOCKERFILE) {
+    throw new SvcError("usage", "Cannot build: standard input is no archive, and no Dockerfile");
+  }
+  const text = new TextDecoder().decode(Buffer.concat(held));
+  const writer = new TarWriter();
+  const rules = `${name}\n.dockerignore\n`;
+  const extras = [{ path: name, text }, { path: ".dockerignore", text: rules }];
+  const parts = [...written(writer, extras), writer.end()];
+  return {
+    body: ReadableStream.from(parts),
+    dockerfile: name,
+    source: { name: "Dockerfile (standard input)", text },
+    shown,
+  };
+}
+
 /**
  * Opens the context. A Dockerfile from outside travels under a name of its own, with rules that keep it out
  * of every COPY. Throws `argument_invalid` or `dockerfile_invalid` before a byte is sent.
@@ -178,8 +244,7 @@ export async function openContext(
       ? "standard input is a terminal, not a tar archive"
       : undefined;
     if (refusal) throw new SvcError("usage", `Cannot build: ${refusal}`);
-    const name = file ?? "Dockerfile";
-    return { body: io.stdin.readable, dockerfile: name, source: { name }, shown: (text) => text };
+    return await fromInput(file, io);
   }
   if (ELSEWHERE.test(directory)) {
     const name = file ?? "Dockerfile";

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import type { Io } from "../../base/terminal.ts";
+import { decompress } from "../../oci/compression.ts";
 import type { TarHeader } from "../../oci/tar.ts";
 import { readTar } from "../../oci/tar_read.ts";
+import { TarWriter } from "../../oci/tar_write.ts";
 import { openContext } from "./context.ts";
 
 interface Sent {
@@ -12,7 +15,7 @@ interface Sent {
   warnings: string;
 }
 
-async function send(directory: string, file?: string, stdin = ""): Promise<Sent> {
+async function send(directory: string, file?: string, stdin: BodyInit = ""): Promise<Sent> {
   let warnings = "";
   const output = { isTerminal: false, size: () => undefined };
   const io: Io = {
@@ -30,7 +33,7 @@ async function send(directory: string, file?: string, stdin = ""): Promise<Sent>
   const { body, dockerfile } = await openContext(directory, file, io);
   const headers: TarHeader[] = [];
   const text: Record<string, string> = {};
-  for await (const { header, body: content } of readTar(body)) {
+  for await (const { header, body: content } of readTar(decompress(body))) {
     headers.push(header);
     text[header.path] = await new Response(content as BodyInit).text();
   }
@@ -146,6 +149,33 @@ Deno.test("a Dockerfile from outside travels along and stays out of every COPY",
   await Deno.writeTextFile(join(outside.root, "other.Dockerfile.dockerignore"), "b\n");
   const own = await send(made.root, join(outside.root, "other.Dockerfile"));
   assert.deepEqual(paths(own).slice(0, 2), [".dockerignore", "a"]);
+});
+
+Deno.test("standard input: an archive, or a Dockerfile alone", async () => {
+  const text = `FROM x\n# ${"grüße ".repeat(200)}\n`;
+  const sent = await send("-", undefined, text);
+  assert.equal(sent.dockerfile, "Dockerfile");
+  assert.equal(sent.text.Dockerfile, text);
+  assert.equal(sent.text[".dockerignore"], "Dockerfile\n.dockerignore\n");
+  const short = await send("-", undefined, "FROM x");
+  assert.equal(short.text.Dockerfile, "FROM x");
+  await assert.rejects(send("-", "Other", "FROM x"), {
+    code: "usage",
+    message: /standard input is no archive but a Dockerfile, and --file names another/,
+  });
+  await assert.rejects(send("-", undefined, "x\n".repeat(3 << 20)), { code: "usage" });
+  const writer = new TarWriter();
+  const parts = [
+    writer.header({ path: "Other", type: "file", size: 7 }),
+    new TextEncoder().encode("FROM y\n"),
+    writer.data(new TextEncoder().encode("FROM y\n")),
+    writer.end(),
+  ];
+  const archive = await new Response(new Blob(parts as BlobPart[])).bytes();
+  for (const bytes of [archive, new Uint8Array(gzipSync(archive))]) {
+    const whole = await send("-", "Other", bytes);
+    assert.deepEqual([whole.dockerfile, whole.text], ["Other", { Other: "FROM y\n" }]);
+  }
 });
 
 Deno.test("files larger than a chunk, empty ones and names that are not ASCII", async () => {
