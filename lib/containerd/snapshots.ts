@@ -122,8 +122,9 @@ class ContainerdDriver implements SnapshotDriver {
   }
 
   source(place: TreePlace) {
-    const { root, lower, overlay } = this.#local.source(place);
-    return { root: this.#follow(root), lower: lower.map((path) => this.#follow(path)), overlay };
+    const { root, over, lower, overlay } = this.#local.source(place);
+    const follow = (path: string) => this.#follow(path);
+    return { root: follow(root), over: over?.map(follow), lower: lower.map(follow), overlay };
   }
 
   async discard(dir: string): Promise<void> {

@@ -24,6 +24,7 @@ import {
   S_IFMT,
   S_IFREG,
   S_IFSOCK,
+  tryLstat,
 } from "../sys/files.ts";
 import {
   baseOf,
@@ -40,6 +41,8 @@ import { sameFile } from "./same_file.ts";
 export interface DiffSource {
   /** Overlay's upper folder, or a whole tree. */
   root: string;
+  /** Of overlay: upper folders that it lies on and whose changes count as its own, topmost first. */
+  over?: string[];
   /** What it lies on: overlay's lower folders, topmost first, or the parent's whole tree. */
   lower: string[];
   overlay: boolean;
@@ -86,20 +89,23 @@ class Walker {
   /** Folders that are written once something in them is: a change needs its parents in the layer. */
   #parents: { path: string; stat: FileStat }[] = [];
   #buffer = new Uint8Array(CHUNK);
-  /** The one whose entries are looked at. */
-  #folder = new OpenFolder();
+  /** Those whose entries are looked at, one for each tree, and the one whose files are read. */
+  #opened: OpenFolder[];
+  #reading = new OpenFolder();
 
   constructor(source: DiffSource) {
     this.#source = source;
     this.#lower = new LowerTree(source.lower, source.overlay);
+    this.#opened = [source.root, ...source.over ?? []].map(() => new OpenFolder());
   }
 
   *archive(): Generator<Uint8Array> {
-    const { root, overlay } = this.#source;
-    using _folder = this.#folder;
+    const { root, over = [], overlay } = this.#source;
+    using folders = new DisposableStack();
+    for (const folder of [...this.#opened, this.#reading]) folders.use(folder);
     const stat = lstat(root);
-    if (this.#rootChanged(stat)) yield this.#header("", stat, "directory");
-    if (overlay) yield* this.#overlayFolder("", true);
+    if (this.#rootChanged(stat)) yield this.#header("", root, stat, "directory");
+    if (overlay) yield* this.#overlayFolder("", [root, ...over], true);
     else yield* this.#plainFolder("", this.#source.lower.length > 0);
     yield tarEnd();
   }
@@ -118,23 +124,34 @@ class Walker {
     return readNames(this.#full(path)).sort(compareRaw);
   }
 
-  /** An upper folder holds changes only; `merged`: the lower folders show through. */
-  *#overlayFolder(path: string, merged: boolean): Generator<Uint8Array> {
-    const host = this.#full(path);
-    for (const name of this.#sorted(path)) {
+  /**
+   * Upper folders hold changes only; `merged`: the lower folders show through. `hosts`: where the folder
+   * is, topmost first.
+   */
+  *#overlayFolder(path: string, hosts: string[], merged: boolean): Generator<Uint8Array> {
+    /** The topmost folder of each name. */
+    const places = new Map<string, number>();
+    for (const [index, host] of hosts.entries()) {
+      for (const name of readNames(host)) if (!places.has(name)) places.set(name, index);
+    }
+    for (const name of [...places.keys()].sort(compareRaw)) {
       const child = joinPath(path, name);
-      const stat = this.#folder.at(host).lstat(name);
+      const index = places.get(name)!;
+      const full = `${hosts[index]}/${name}`;
+      const stat = this.#opened[index].at(hosts[index]).lstat(name);
       if (isWhiteout(stat)) {
         if (merged && this.#lower.lookup(child)) yield whiteout(path, name);
         continue;
       }
-      yield* this.#entry(child, stat);
+      yield* this.#entry(child, full, stat);
       if (!isDirectory(stat)) continue;
+      const { folders, opaque } = mergedFolders(name, full, hosts.slice(index + 1));
       const below = merged ? this.#lower.lookup(child) : undefined;
-      const hides = below !== undefined && isDirectory(below.stat) && isOpaque(this.#full(child));
+      const hides = below !== undefined && isDirectory(below.stat) && opaque;
       if (hides) yield whiteout(child, ".wh..opq");
       yield* this.#overlayFolder(
         child,
+        folders,
         below !== undefined && isDirectory(below.stat) && !hides,
       );
     }
@@ -176,7 +193,7 @@ class Walker {
   ): Generator<Uint8Array> {
     if (!same) {
       yield* this.#flushParents();
-      yield* this.#entry(path, stat);
+      yield* this.#entry(path, this.#full(path), stat);
     }
     if (!isDirectory(stat)) return;
     const depth = this.#parents.length;
@@ -186,11 +203,15 @@ class Walker {
   }
 
   *#flushParents(): Generator<Uint8Array> {
-    for (const { path, stat } of this.#parents.splice(0)) yield* this.#entry(path, stat);
+    for (const { path, stat } of this.#parents.splice(0)) {
+      yield* this.#entry(path, this.#full(path), stat);
+    }
   }
 
+  /** `host`: where it is. */
   #header(
     path: string,
+    host: string,
     stat: FileStat,
     type: TarType,
     linkpath = "",
@@ -208,11 +229,11 @@ class Walker {
       mtime: stat.mtime,
       devMajor: device ? stat.rdevMajor : 0,
       devMinor: device ? stat.rdevMinor : 0,
-      xattrs: attributes ? layerXattrs(this.#full(path)) : undefined,
+      xattrs: attributes ? layerXattrs(host) : undefined,
     });
   }
 
-  *#entry(path: string, stat: FileStat): Generator<Uint8Array> {
+  *#entry(path: string, host: string, stat: FileStat): Generator<Uint8Array> {
     const kind = stat.mode & S_IFMT;
     // A socket is a running program's; no archive can hold one.
     if (kind === S_IFSOCK) return;
@@ -221,25 +242,24 @@ class Walker {
       const key = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
       const first = this.#links.get(key);
       if (first !== undefined) {
-        yield this.#header(path, stat, "hardlink", first);
+        yield this.#header(path, host, stat, "hardlink", first);
         return;
       }
       this.#links.set(key, path);
     }
-    if (type === "file" && stat.size > 0) return yield* this.#file(path, stat);
-    const target = type === "symlink" ? readlink(this.#full(path)) : "";
-    yield this.#header(path, stat, type, target);
+    if (type === "file" && stat.size > 0) return yield* this.#file(path, host, stat);
+    const target = type === "symlink" ? readlink(host) : "";
+    yield this.#header(path, host, stat, type, target);
   }
 
-  *#file(path: string, stat: FileStat): Generator<Uint8Array> {
+  *#file(path: string, host: string, stat: FileStat): Generator<Uint8Array> {
     const { size } = stat;
-    const full = this.#full(path);
-    const folder = this.#folder.at(this.#full(parentOf(path)));
-    const fd = folder.open(baseOf(path), O.RDONLY | O.NOFOLLOW);
+    const folder = this.#reading.at(parentOf(host));
+    const fd = folder.open(baseOf(host), O.RDONLY | O.NOFOLLOW);
     try {
-      yield this.#header(path, stat, "file", "", hasXattrs(fd));
+      yield this.#header(path, host, stat, "file", "", hasXattrs(fd));
       for (let left = size; left > 0;) {
-        const got = read(fd, this.#buffer.subarray(0, Math.min(left, CHUNK)), full);
+        const got = read(fd, this.#buffer.subarray(0, Math.min(left, CHUNK)), host);
         if (got === 0) {
           throw new SvcError("conflict", `Cannot pack ${path}: it became shorter meanwhile`);
         }
@@ -252,6 +272,21 @@ class Walker {
     const pad = padding(size);
     if (pad > 0) yield ZEROS.subarray(0, pad);
   }
+}
+
+/** The folder `top`, those of its name that show through it, and whether what lies under all of them is hidden. */
+function mergedFolders(name: string, top: string, under: string[]) {
+  const folders = [top];
+  let opaque = isOpaque(top);
+  for (const host of under) {
+    if (opaque) break;
+    const full = `${host}/${name}`;
+    const stat = tryLstat(full);
+    if (!stat) continue;
+    if (isDirectory(stat)) folders.push(full);
+    opaque = !isDirectory(stat) || isOpaque(full);
+  }
+  return { folders, opaque };
 }
 
 /** An empty file whose name hides `name` (or, as ".wh..opq", all of the folder). */

@@ -9,6 +9,8 @@ export interface TreePlace {
   folder: string;
   /** Trees under it, nearest first. */
   lower: string[];
+  /** How many of them it amends: the nearest ones, whose changes count as its own. */
+  amended: number;
 }
 
 export interface SnapshotDriver {

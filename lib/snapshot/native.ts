@@ -24,7 +24,7 @@ export function nativeDriver(): SnapshotDriver {
     async freeze() {},
     source: (place) => ({
       root: `${place.folder}/fs`,
-      lower: place.lower.slice(0, 1),
+      lower: place.lower.slice(place.amended, place.amended + 1),
       overlay: false,
     }),
   };

@@ -80,7 +80,12 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
     async freeze(place) {
       await removeTree(`${place.folder}/work`);
     },
-    source: (place) => ({ root: `${place.folder}/fs`, lower: place.lower, overlay: true }),
+    source: ({ folder, lower, amended }) => ({
+      root: `${folder}/fs`,
+      over: lower.slice(0, amended),
+      lower: lower.slice(amended),
+      overlay: true,
+    }),
   };
 }
 

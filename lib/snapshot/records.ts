@@ -19,6 +19,8 @@ export interface SnapshotRecord {
   names: string[];
   /** Folder of the parent. */
   parent?: string;
+  /** The parent's changes are part of this one's layer. */
+  amends?: boolean;
   /** Milliseconds since 1970. */
   created: number;
   size?: number;
@@ -99,13 +101,21 @@ export class Records {
     return trees;
   }
 
+  /** The snapshots that `dir` amends, nearest first, and the folder of what they all lie on. */
+  amended(dir: string): { count: number; base?: string } {
+    let count = 0;
+    let record = this.entries.get(dir)?.record;
+    for (; record?.amends; record = this.entries.get(record.parent!)?.record) count++;
+    return { count, base: record?.parent };
+  }
+
   hasChildren(dir: string): boolean {
     for (const { record } of this.entries.values()) if (record.parent === dir) return true;
     return false;
   }
 
   /** Reserves a folder for a new active snapshot; it is on disk once `save` is called. */
-  reserve(fields: Pick<SnapshotRecord, "id" | "parent" | "volatile">): Entry {
+  reserve(fields: Pick<SnapshotRecord, "id" | "parent" | "amends" | "volatile">): Entry {
     const now = Date.now();
     const record: SnapshotRecord = {
       ...fields,

@@ -100,6 +100,12 @@ export interface PrepareOptions {
    * build's steps. A machine that crashes loses the active snapshot; a server that crashes does not.
    */
   volatile?: boolean;
+  /**
+   * Name of a committed snapshot on the same parent: the new one begins with its changes, and its layer
+   * holds them and the new ones. Throws `not_found` where there is none of that name, `conflict` where it
+   * lies on something else.
+   */
+  amend?: string;
 }
 
 export interface CommitOptions {

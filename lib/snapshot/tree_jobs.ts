@@ -225,7 +225,8 @@ const BLOCKS_AHEAD = 4;
 
 /** The whole archive of a tree that is small; undefined of others. */
 function fewBlocks(source: DiffSource): ArchivePart[] | undefined {
-  if (!isSmallTree(source.root, { contents: true })) return undefined;
+  const trees = [source.root, ...source.over ?? []];
+  if (!trees.every((root) => isSmallTree(root, { contents: true }))) return undefined;
   const cutter = new BlockCutter();
   const parts: ArchivePart[] = [];
   for (const bytes of diffTree(source)) parts.push(...cutter.push(bytes));

@@ -2,7 +2,6 @@
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
-import { hasCode } from "../sys/errno.ts";
 import { syncFileSystem } from "../sys/fd.ts";
 import { mkdir } from "../sys/files.ts";
 import { unmount } from "../sys/mount.ts";
@@ -10,6 +9,7 @@ import { isMounted } from "../sys/mountinfo.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { DiffSource } from "./diff_tree.ts";
 import type { SnapshotDriver, TreePlace } from "./driver.ts";
+import { guarded, mountPoint, unmountFully } from "./mount_points.ts";
 import { type Entry, Records } from "./records.ts";
 import type {
   ActiveSnapshot,
@@ -75,11 +75,13 @@ export class TreeSnapshotter implements Snapshotter {
       if (this.#records.find(id)) {
         throw new SvcError("conflict", `Cannot prepare snapshot ${id}: the name is taken`);
       }
-      const below = parent === undefined ? undefined : this.#committed(parent, "prepare on");
+      const base = parent === undefined ? undefined : this.#committed(parent, "prepare on");
+      const below = options.amend === undefined ? base : this.#amended(options.amend, base);
       // From here on the parent has a child, and stays.
       return this.#ask(this.#records.reserve({
         id,
         parent: below?.record.dir,
+        amends: below !== base || undefined,
         volatile: options.volatile || undefined,
       }));
     });
@@ -296,6 +298,7 @@ export class TreeSnapshotter implements Snapshotter {
       root: `${this.#records.root}/s`,
       folder: this.#records.folder(dir),
       lower: this.#records.lower(dir),
+      amended: this.#records.amended(dir).count,
     };
   }
 
@@ -318,6 +321,13 @@ export class TreeSnapshotter implements Snapshotter {
     const entry = this.#records.find(name);
     if (!entry || entry.record.id !== undefined) throw missing(verb, name);
     return this.#ask(entry);
+  }
+
+  /** The snapshot to amend, if it lies on `base`. */
+  #amended(name: string, base: Entry | undefined): Entry {
+    const entry = this.#committed(name, "amend");
+    if (this.#records.amended(entry.record.dir).base === base?.record.dir) return entry;
+    throw new SvcError("conflict", `Cannot amend snapshot ${name}: it lies on another one`);
   }
 
   #activeEntry(active: ActiveSnapshot, verb: string): Entry {
@@ -365,34 +375,5 @@ export class TreeSnapshotter implements Snapshotter {
   }
 }
 
-/** Unmounts; a mount that a last process still holds open is detached instead. */
-function unmountFully(target: string): void {
-  try {
-    unmount(target);
-  } catch (error) {
-    if (!hasCode(error, "EBUSY")) throw error;
-    unmount(target, { detach: true });
-  }
-}
-
-function mountPoint(target: string): string {
-  Deno.mkdirSync(target, { recursive: true });
-  return Deno.realPathSync(target);
-}
-
 const missing = (verb: string, name: string) =>
   new SvcError("not_found", `Cannot ${verb} snapshot ${name}: there is none of that name`);
-
-/** Says what a refused mount means. */
-async function guarded(target: string, work: () => Promise<void>): Promise<void> {
-  try {
-    await work();
-  } catch (error) {
-    if (!hasCode(error, "EPERM", "EACCES")) throw error;
-    throw new SvcError(
-      "unsupported",
-      `Cannot mount at ${target}: this process may not mount file systems`,
-      { cause: error, help: "run the server as root, or give it CAP_SYS_ADMIN" },
-    );
-  }
-}

@@ -4,6 +4,7 @@ import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { canMount } from "../../lib/sys/mount.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { unmount } from "../../lib/sys/mount.ts";
+import { amendContract } from "./snapshotter_amend.ts";
 import { layersContract } from "./snapshotter_layers.ts";
 import { snapshotterContract, type SnapshotterTest } from "./snapshotter.ts";
 
@@ -31,6 +32,7 @@ for (const driver of ["overlay", "native"] as const) {
     });
   snapshotterContract(test);
   layersContract(test);
+  amendContract(test);
 }
 
 Deno.test.afterAll(closeIdleWorkers);
