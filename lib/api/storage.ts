@@ -18,7 +18,7 @@ export interface GcResult {
 /** What the builder keeps for later builds, bytes on disk. */
 export interface BuildCacheUsage {
   bytes: number;
-  /** By kind: snapshots, links, cacheMounts, contexts, archives. */
+  /** By kind: snapshots, links, copiedFolders, cacheMounts, contexts, archives. */
   kinds: Record<string, { count: number; bytes: number }>;
   /** The ceiling, where there is one. */
   keepBytes?: number;

@@ -16,6 +16,7 @@ import type { Executor } from "./executor.ts";
 import { Spool } from "./export/spool.ts";
 import { OneBuild } from "./one_build.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
+import { CopiedFolders } from "./solve/copied_folders.ts";
 import type { Engine, Unpack } from "./solve/engine_context.ts";
 import { Flights } from "./solve/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
@@ -168,6 +169,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   await executor.recover();
   const workspace = await Workspace.open(root, snapshotter, deps);
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
+  const copied = await CopiedFolders.open(`${root}/cache/copied`, snapshotter);
   const removed = await records.sweep();
   if (removed > 0) log.info("snapshots of interrupted builds removed", { removed });
   const contexts = await KeptContexts.open(`${root}/contexts-kept`, {
@@ -180,6 +182,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const shelves = [
     new SnapshotShelf(snapshotter, records),
     records.links,
+    copied.shelf,
     cacheMounts,
     contexts,
     archives,
@@ -191,6 +194,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     executor,
     records,
     workspace,
+    copied,
     cacheMounts,
     flights: new Flights(),
     slots: new Semaphore(Math.max(1, deps.concurrency)),

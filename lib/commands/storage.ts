@@ -17,6 +17,7 @@ const KINDS: Record<string, string> = {
   snapshots: "snapshots",
   cacheMounts: "cache mounts",
   contexts: "contexts",
+  copiedFolders: "copied folders",
   links: "links",
   archives: "archives that wait",
 };

@@ -10,21 +10,18 @@ import {
   lchown,
   link,
   mkdir,
-  mknod,
-  readlink,
   S_IFDIR,
   S_IFMT,
   setTimes,
-  symlink,
   tryLstat,
   unlink,
 } from "../../sys/files.ts";
-import { readXattrs, setXattr } from "../../sys/xattr.ts";
 import { isOctal, parseChmod } from "./chmod.ts";
 import { type FileBatch, FileCopier } from "./copy_files.ts";
+import { EntryWriter } from "./entry_writer.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
-import { isCopied, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
+import { type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
 
 export interface CopyOptions {
   /** The mounted root that is written to. */
@@ -58,7 +55,7 @@ class Copier {
   #options: CopyOptions;
   /** First copy of a file that has several names, by device and inode. */
   #links = new Map<string, string>();
-  #mode: ((mode: number, directory: boolean) => number) | undefined;
+  #writer: EntryWriter;
   /** Of the folders made on the way: an octal --chmod is theirs too, as BuildKit has it. */
   #folderMode: number;
   #exclude: Ignore | undefined;
@@ -72,8 +69,9 @@ class Copier {
   constructor(options: CopyOptions) {
     this.#options = options;
     this.#files = new FileCopier(options);
-    this.#mode = options.chmod === undefined ? undefined : parseChmod(options.chmod);
-    this.#folderMode = this.#mode && isOctal(options.chmod!) ? this.#mode(0, true) : 0o755;
+    this.#writer = new EntryWriter(options);
+    const { chmod } = options;
+    this.#folderMode = chmod !== undefined && isOctal(chmod) ? parseChmod(chmod)(0, true) : 0o755;
     if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
   }
 
@@ -178,7 +176,7 @@ class Copier {
       mkdir(host, 0o755);
       this.#fresh.set(host, entry.stat.mtime);
     }
-    this.#attributes(entry, host);
+    this.#writer.attributes(entry, host);
     times.push([host, entry]);
   }
 
@@ -207,14 +205,7 @@ class Copier {
       if (fresh && this.#defer && stat.nlink === 1) return this.#later(entry, host);
       return await this.#files.copy(stat, entry.host, host);
     }
-    if (kind === "symlink") {
-      symlink(readlink(entry.host), host);
-      this.#own(entry, host);
-    } else {
-      mknod(host, stat.mode, stat.rdevMajor, stat.rdevMinor);
-      this.#attributes(entry, host);
-    }
-    setTimes(host, stat.mtime);
+    this.#writer.make(entry, host);
   }
 
   #later(entry: TreeEntry, host: string): void {
@@ -234,25 +225,6 @@ class Copier {
       );
     }
     rest.names.push(host.slice(slash + 1));
-  }
-
-  #own({ stat }: TreeEntry, host: string): void {
-    const { uid, gid } = this.#options.owner ?? stat;
-    lchown(host, uid, gid);
-  }
-
-  /** Owner first: it takes away setuid bits and capabilities. */
-  #attributes(entry: TreeEntry, host: string): void {
-    this.#own(entry, host);
-    const mode = entry.stat.mode & 0o7777;
-    chmod(host, this.#mode?.(mode, entry.kind === "directory") ?? mode);
-    this.#xattrs(entry, host);
-  }
-
-  #xattrs(entry: TreeEntry, host: string): void {
-    for (const [name, value] of readXattrs(entry.host)) {
-      if (isCopied(name)) setXattr(host, name, value);
-    }
   }
 }
 

@@ -153,7 +153,7 @@ const BATCH = 256;
 const THREADS = Math.min(2, navigator.hardwareConcurrency);
 
 /** Parts of about the same number of files. */
-function shares(rest: readonly RestOfFolder[]): FileBatch[][] {
+function shares(rest: readonly FileBatch[]): FileBatch[][] {
   const files = rest.reduce((sum, { names }) => sum + names.length, 0);
   const count = files < MANY_FILES ? 1 : THREADS;
   const parts = Array.from({ length: count }, () => ({ files: 0, batches: [] as FileBatch[] }));
@@ -171,14 +171,23 @@ function shares(rest: readonly RestOfFolder[]): FileBatch[][] {
 /** Copies what {@linkcode copyOffLoop} left, when the root is not mounted any more. */
 export async function copyRest(
   rest: readonly RestOfFolder[],
-  { owner, chmod, signal }: FileOptions,
+  options: FileOptions,
 ): Promise<void> {
   if (rest.length === 0) return;
+  await copyBatches(rest, options);
+  for (const { to, mtime } of rest) setTimes(to, mtime);
+}
+
+/** Copies files in Workers. */
+export async function copyBatches(
+  batches: readonly FileBatch[],
+  { owner, chmod, signal }: FileOptions,
+): Promise<void> {
   signal?.throwIfAborted();
   const failed = new AbortController();
   const either = AbortSignal.any([failed.signal, ...signal ? [signal] : []]);
   const ends = await Promise.allSettled(
-    shares(rest).map(async (batches) => {
+    shares(batches).map(async (batches) => {
       try {
         await using worker = new ContextWorker(either);
         worker.post({ type: "files", batches, options: { owner, chmod } });
@@ -190,5 +199,4 @@ export async function copyRest(
     }),
   );
   for (const end of ends) if (end.status === "rejected") throw end.reason;
-  for (const { to, mtime } of rest) setTimes(to, mtime);
 }

@@ -64,7 +64,7 @@ export function pickedContent(
   });
 }
 
-function excludeOf(vertex: CopyVertex): Ignore | undefined {
+export function excludeOf(vertex: CopyVertex): Ignore | undefined {
   return vertex.exclude.length > 0 ? ignorePatterns(vertex.exclude) : undefined;
 }
 

@@ -11,6 +11,7 @@ import type { ImageStore } from "../worker.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { KeptImage } from "./base_keeper.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
+import type { CopiedFolders } from "./copied_folders.ts";
 import type { Flights } from "./flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
 import type { StepEvent } from "./reporter.ts";
@@ -25,6 +26,7 @@ export interface Engine {
   executor: Executor;
   records: CacheRecords;
   workspace: Workspace;
+  copied: CopiedFolders;
   cacheMounts: CacheMounts;
   flights: Flights<Outcome, StepEvent>;
   /** Steps at once, over all builds. */

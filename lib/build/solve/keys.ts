@@ -52,6 +52,16 @@ export function noteKey(name: string): string {
   return keyOf("note", name);
 }
 
+/** A COPY of one folder, whatever the folder holds. `path`: where it is in its tree. */
+export function folderKey(
+  vertex: CopyVertex,
+  base: string,
+  path: string,
+  epoch?: number,
+): string {
+  return keyOf("folder", base, path, vertex.exclude, ...copyDefinition(vertex), epoch);
+}
+
 /** Content of several places together. */
 export function joinedKey(contents: string[]): string {
   return contents.length === 1 ? contents[0] : keyOf("joined", contents);

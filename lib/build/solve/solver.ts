@@ -6,31 +6,27 @@ import { SvcError } from "../../base/errors.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { UnpackProgress } from "../../snapshot/unpack.ts";
 import type { ForeignStep } from "../cache/import.ts";
-import type { RestOfFolder } from "../context/copy.ts";
-import type { Tree } from "../context/tree.ts";
-import { copyRest } from "../context/worker_client.ts";
 import {
-  type CopyVertex,
   hasSource,
   type ImageVertex,
   inputs,
   isStep,
-  isTree,
   type RunMount,
   type RunVertex,
   type Source,
   type StepVertex,
   type Vertex,
+  type WorkdirVertex,
 } from "../plan/graph.ts";
-import { ContentKeys, withSource } from "./content_keys.ts";
-import { ownerOf, runCopyPart, runInline, runWorkdir } from "./copy_step.ts";
+import { ContentKeys } from "./content_keys.ts";
+import { runWorkdir } from "./copy_step.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
 import { stepFailed } from "./failure.ts";
 import type { Flight } from "./flights.ts";
 import { copyKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import type { Reporter, StepEvent } from "./reporter.ts";
+import { type Made, runCopy } from "./run_copy.ts";
 import { runCommand } from "./run_step.ts";
-import type { MountedRoot } from "./workspace.ts";
 
 type Emit = (event: StepEvent) => void;
 
@@ -333,17 +329,33 @@ export class Solver {
     signal: AbortSignal,
     emit: Emit,
   ): Promise<Outcome> {
-    const { workspace, records } = this.#engine;
     const base = await this.#resultOf(vertex.base);
-    await using mounted = await workspace.writable(base?.snapshot);
+    const { snapshot, reference } = vertex.kind === "copy"
+      ? await runCopy({
+        engine: this.#engine,
+        build: this.#build,
+        vertex,
+        base,
+        baseKey: await this.#sourceKey(vertex.base),
+        resultOf: (source) => this.#resultOf(source),
+        signal,
+      })
+      : await this.#change(vertex, base, signal, emit);
+    const record = { version: 1 as const, key, snapshot, reference };
+    await this.#engine.records.put(record);
+    return { key, snapshot, reference, record, ran: true };
+  }
+
+  async #change(
+    vertex: RunVertex | WorkdirVertex,
+    base: Outcome | undefined,
+    signal: AbortSignal,
+    emit: Emit,
+  ): Promise<Made> {
+    await using mounted = await this.#engine.workspace.writable(base?.snapshot);
     let reference = base?.reference ?? this.#build.epoch ?? 0;
-    let rest: (() => Promise<void>) | undefined;
     if (vertex.kind === "workdir") await runWorkdir(vertex, mounted.root);
-    else if (vertex.kind === "copy") {
-      const { latest, ...copied } = await this.#copy(vertex, mounted, signal);
-      rest = copied.rest;
-      reference = this.#build.epoch ?? Math.max(reference, latest);
-    } else {
+    else {
       const outcomes = new Map<Source, Outcome | undefined>();
       for (const mount of vertex.mounts.filter(hasSource)) {
         const outcome = await this.#resultOf(mount.from);
@@ -354,38 +366,7 @@ export class Solver {
       await runCommand(this.#engine, this.#build, vertex, mounted.root, run, emit, signal);
     }
     signal.throwIfAborted();
-    const snapshot = await mounted.commit(reference, signal, rest);
-    const record = { version: 1 as const, key, snapshot, reference };
-    await records.put(record);
-    return { key, snapshot, reference, record, ran: true };
-  }
-
-  async #copy(
-    vertex: CopyVertex,
-    { root, upper }: MountedRoot,
-    signal: AbortSignal,
-  ): Promise<{ latest: number; rest: () => Promise<void> }> {
-    const owner = await ownerOf(root, vertex.chown);
-    const { maxUnpackedBytes } = this.#engine;
-    const target = { root, owner, maxUnpackedBytes, signal };
-    let latest = 0;
-    const rest: RestOfFolder[] = [];
-    for (const part of vertex.parts) {
-      const from = await this.#resultOf(part.from);
-      // What comes after it would not see the files; a stage's are there only as long as it is looked at.
-      const last = part === vertex.parts.at(-1) && vertex.inline.length === 0;
-      const later = last && (part.from === "context" || isTree(part.from));
-      const copy = (tree: Tree) =>
-        runCopyPart(vertex, part, tree, { ...target, ...later && { upper } });
-      const copied = await withSource(this.#engine, this.#build, part.from, from?.snapshot, copy);
-      latest = Math.max(latest, copied.latest);
-      rest.push(...copied.rest);
-    }
-    if (vertex.inline.length > 0) {
-      await using folder = await this.#engine.workspace.temporary();
-      await runInline(vertex, folder.path, target);
-    }
-    return { latest, rest: () => copyRest(rest, { owner, chmod: vertex.chmod, signal }) };
+    return { snapshot: await mounted.commit(reference, signal), reference };
   }
 }
 

@@ -137,11 +137,12 @@ export class Workspace {
     }
   }
 
-  /** A writable root on top of `parent`, mounted. */
-  async writable(parent: string | undefined): Promise<MountedRoot> {
+  /** A writable root on top of `parent`, mounted; `amend`: one that begins with that one's changes. */
+  async writable(parent: string | undefined, amend?: string): Promise<MountedRoot> {
     const id = SNAPSHOT_PREFIX + crypto.randomUUID();
     const root = this.#point();
-    const active: ActiveSnapshot = await this.#snapshotter.prepare(id, parent, { volatile: true });
+    const options = { volatile: true, amend };
+    const active: ActiveSnapshot = await this.#snapshotter.prepare(id, parent, options);
     let open = true;
     const close = async () => {
       await active.unmount(root);

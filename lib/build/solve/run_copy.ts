@@ -1,0 +1,157 @@
+/** COPY and ADD as steps: all of it copied, or what another one made of the same folder amended. */
+import {
+  amendFolder,
+  bytesOf,
+  changesOf,
+  type CopiedEntry,
+  FolderTarget,
+  latestOf,
+  listFolder,
+} from "../context/copied_folder.ts";
+import type { RestOfFolder } from "../context/copy.ts";
+import type { Tree } from "../context/tree.ts";
+import { copyRest } from "../context/worker_client.ts";
+import { type CopyVertex, isTree, type Source } from "../plan/graph.ts";
+import { withSource } from "./content_keys.ts";
+import type { KeptFolder } from "./copied_folders.ts";
+import { excludeOf, ownerOf, pick, runCopyPart, runInline } from "./copy_step.ts";
+import type { BuildState, Engine, Outcome } from "./engine_context.ts";
+import { folderKey } from "./keys.ts";
+import type { MountedRoot } from "./workspace.ts";
+
+/** What one COPY is carried out with. */
+export interface CopyRun {
+  engine: Engine;
+  build: BuildState;
+  vertex: CopyVertex;
+  base: Outcome | undefined;
+  /** Key of the base. */
+  baseKey: string;
+  /** What a finished input gave. */
+  resultOf: (source: Source) => Promise<Outcome | undefined>;
+  signal: AbortSignal;
+}
+
+/** A step's committed snapshot. */
+export interface Made {
+  snapshot: string;
+  /** Seconds since 1970. */
+  reference: number;
+}
+
+/** A COPY of nothing but one folder, what is in which is known. */
+interface OneFolder {
+  key: string;
+  tree: Tree;
+  /** Inside the tree. */
+  path: string;
+  entries: CopiedEntry[];
+  reference: number;
+}
+
+/** Fewer entries, and bytes, are copied without a thought. */
+const FEW_ENTRIES = 200;
+const FEW_BYTES = 2 << 20;
+
+export async function runCopy(run: CopyRun): Promise<Made> {
+  const folder = await oneFolder(run);
+  const before = folder && await run.engine.copied.find(folder.key);
+  return before && await amend(run, folder, before) || await copyAll(run, folder);
+}
+
+async function oneFolder(
+  { engine, build, vertex, base, baseKey, signal }: CopyRun,
+): Promise<OneFolder | undefined> {
+  const { parts: [part], parts, inline, parents, link } = vertex;
+  const one = parts.length === 1 && inline.length === 0 && !parents && !link;
+  if (!one || build.noCache || part.from !== "context" && !isTree(part.from)) return undefined;
+  return await withSource(engine, build, part.from, undefined, async (tree) => {
+    if (!tree.known) return undefined;
+    const selections = pick(tree, vertex, part).flatMap(({ selections }) => selections);
+    const [{ path, directory }] = selections;
+    if (selections.length !== 1 || !directory) return undefined;
+    const entries = await listFolder(tree, path, { exclude: excludeOf(vertex), signal });
+    if (!entries || entries.length <= FEW_ENTRIES && bytesOf(entries) <= FEW_BYTES) {
+      return undefined;
+    }
+    const key = folderKey(vertex, baseKey, path, build.epoch);
+    const reference = build.epoch ?? Math.max(base?.reference ?? 0, latestOf(entries));
+    return { key, tree, path, entries, reference };
+  });
+}
+
+/** Undefined where it has to be copied after all. */
+async function amend(
+  { engine, vertex, base, signal }: CopyRun,
+  { key, tree, path, entries, reference }: OneFolder,
+  before: KeptFolder,
+): Promise<Made | undefined> {
+  const changes = changesOf(before, entries, reference);
+  if (!changes) return undefined;
+  const { workspace, log } = engine;
+  try {
+    await using mounted = await workspace.writable(base?.snapshot, before.snapshot);
+    const { root } = mounted;
+    const { destination, chown, chmod } = vertex;
+    const done = await amendFolder(tree, path, before, entries, changes, {
+      root,
+      destination,
+      owner: await ownerOf(root, chown),
+      chmod,
+      base: () => workspace.view(base?.snapshot),
+      signal,
+    });
+    if (!done) return undefined;
+    return { snapshot: await mounted.commit(reference, signal), reference };
+  } catch (error) {
+    signal.throwIfAborted();
+    // What is kept of it may be damaged; copying everything tells what else is wrong.
+    log.warn("a folder is copied whole", { reason: (error as Error).message });
+    await engine.copied.forget(key);
+    return undefined;
+  }
+}
+
+async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<Made> {
+  const { engine, build, vertex, base, signal } = run;
+  await using mounted = await engine.workspace.writable(base?.snapshot);
+  const target = folder && new FolderTarget(mounted.root, vertex.destination);
+  const { latest, rest } = await copyParts(run, mounted);
+  const touched = target?.touched();
+  signal.throwIfAborted();
+  const reference = build.epoch ?? Math.max(base?.reference ?? 0, latest);
+  const snapshot = await mounted.commit(reference, signal, rest);
+  if (folder) {
+    const { key, entries } = folder;
+    const { fresh } = target!;
+    await engine.copied.keep(key, { snapshot, entries, fresh, touched: touched!, reference });
+  }
+  return { snapshot, reference };
+}
+
+async function copyParts(
+  { engine, build, vertex, resultOf, signal }: CopyRun,
+  { root, upper }: MountedRoot,
+): Promise<{ latest: number; rest: () => Promise<void> }> {
+  const owner = await ownerOf(root, vertex.chown);
+  const { maxUnpackedBytes } = engine;
+  const target = { root, owner, maxUnpackedBytes, signal };
+  let latest = 0;
+  const rest: RestOfFolder[] = [];
+  for (const part of vertex.parts) {
+    const from = await resultOf(part.from);
+    // What comes after it would not see the files; a stage's are there only as long as it is looked at.
+    const last = part === vertex.parts.at(-1) && vertex.inline.length === 0;
+    const later = last && (part.from === "context" || isTree(part.from));
+    const copy = (tree: Tree) =>
+      runCopyPart(vertex, part, tree, { ...target, ...later && { upper } });
+    const copied = await withSource(engine, build, part.from, from?.snapshot, copy);
+    latest = Math.max(latest, copied.latest);
+    rest.push(...copied.rest);
+  }
+  if (vertex.inline.length > 0) {
+    await using folder = await engine.workspace.temporary();
+    await runInline(vertex, folder.path, target);
+  }
+  return { latest, rest: () => copyRest(rest, { owner, chmod: vertex.chmod, signal }) };
+}

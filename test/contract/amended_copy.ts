@@ -1,0 +1,146 @@
+/** An engine and a caller whose folder is a table, for COPYs of what was copied before. */
+import assert from "node:assert/strict";
+import type { BuildRequest } from "../../lib/build/builder.ts";
+import type { RemoteEntry, RemoteTree } from "../../lib/build/context/remote.ts";
+import { chainIDs } from "../../lib/snapshot/unpack.ts";
+import { requireTools } from "../e2e/harness.ts";
+import { layerEntries } from "./builder.ts";
+import { type EngineFixture, openNewEngine } from "./engine_fixture.ts";
+
+const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
+
+export type Entry = Omit<RemoteEntry, "path" | "stamp" | "size"> & { text?: string };
+
+/** Seconds since 1970; nothing here is later than the clock. */
+export const EARLY = 1_600_000_000;
+
+/** A caller's folder as a table, changed at will. */
+export class Table implements RemoteTree {
+  identity = "me:/app";
+  lazy = false;
+  entriesByPath = new Map<string, Entry & { stamp: string }>();
+  #stamps = 0;
+
+  set(path: string, entry: Partial<Entry>): void {
+    const folder = path.slice(0, Math.max(0, path.lastIndexOf("/")));
+    if (folder !== "" && !this.entriesByPath.has(folder)) this.set(folder, { type: "directory" });
+    const before = this.entriesByPath.get(path);
+    const type = entry.type ?? before?.type ?? "file";
+    this.entriesByPath.set(path, {
+      mode: type === "directory" ? 0o755 : 0o644,
+      mtime: EARLY * 1000,
+      ...before,
+      ...entry,
+      type,
+      stamp: String(this.#stamps++),
+    });
+  }
+
+  remove(path: string): void {
+    for (const other of [...this.entriesByPath.keys()]) {
+      if (other === path || other.startsWith(`${path}/`)) this.entriesByPath.delete(other);
+    }
+  }
+
+  paths(type: Entry["type"]): string[] {
+    return [...this.entriesByPath].filter(([, entry]) => entry.type === type).map(([path]) => path);
+  }
+
+  async *entries() {
+    const sorted = [...this.entriesByPath].sort(([a], [b]) => a < b ? -1 : 1);
+    yield sorted.map(([path, { text = "", ...entry }]): RemoteEntry => ({
+      path,
+      ...entry,
+      size: entry.type === "file" ? text.length : 0,
+    }));
+  }
+
+  async *read(path: string) {
+    yield new TextEncoder().encode(this.entriesByPath.get(path)!.text ?? "");
+  }
+}
+
+export class World implements AsyncDisposable {
+  table = new Table();
+  /** Snapshots that began with another one's changes. */
+  amended = 0;
+
+  private constructor(readonly engine: EngineFixture) {
+    const { snapshotter } = engine;
+    const prepare = snapshotter.prepare.bind(snapshotter);
+    snapshotter.prepare = (id, parent, options) => {
+      if (options?.amend !== undefined) this.amended++;
+      return prepare(id, parent, options);
+    };
+  }
+
+  static async open(files: number): Promise<World> {
+    const world = new World(await openNewEngine());
+    for (let n = 0; n < files; n++) {
+      const mtime = (EARLY + n) * 1000;
+      world.table.set(`src/d${n % 20}/f${n}`, { type: "file", text: `file ${n}\n`, mtime });
+    }
+    return world;
+  }
+
+  /** The image's diff IDs. */
+  async build(dockerfile: string, options: Partial<BuildRequest> = {}): Promise<string[]> {
+    const tags = options.tags ?? ["result"];
+    await this.engine.builder.build({
+      tags,
+      dockerfile: "Dockerfile",
+      buildArgs: {},
+      labels: {},
+      noCache: false,
+      context: { tree: this.table, dockerfile, ignore: "", received: () => 0 },
+      ...options,
+    }, { onEvent: () => {} });
+    const { config } = await this.engine.images.image(tags[0]);
+    return config.rootfs.diff_ids;
+  }
+
+  /** Builds, and builds without what is known of earlier builds: the same layers. */
+  async same(dockerfile: string, options: Partial<BuildRequest> = {}): Promise<void> {
+    const amended = await this.build(dockerfile, options);
+    const seen = await this.#files(amended);
+    const layer = await this.#layer();
+    const whole = await this.build(dockerfile, { ...options, noCache: true });
+    assert.deepEqual(layer, await this.#layer());
+    assert.deepEqual(amended, whole);
+    assert.deepEqual(seen, await this.#files(whole));
+  }
+
+  /** The last layer's entries. */
+  async #layer() {
+    const { manifest } = await this.engine.images.image("result");
+    return [...layerEntries(this.engine.images, manifest.layers.at(-1)!.digest).values()];
+  }
+
+  /** Files below /app as a step would see them. */
+  async #files(diffIDs: string[]): Promise<string[]> {
+    const target = `${this.engine.folder}/looked-at`;
+    await using _view = await this.engine.snapshotter.view(chainIDs(diffIDs).at(-1)!, target);
+    const output = await new Deno.Command("find", {
+      args: [`${target}/app`, "-printf", "%P %y %m %U:%G %T@ %s %l\\n"],
+    }).output();
+    return new TextDecoder().decode(output.stdout).split("\n").sort();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.engine.assertClean();
+    await this.engine[Symbol.asyncDispose]();
+  }
+}
+
+/** A test in a world of its own. */
+export const test = (name: string, fn: (world: World) => Promise<void>) =>
+  Deno.test({
+    name: `amended copy: ${name}`,
+    ignore,
+    fn: async () => {
+      await using world = await World.open(260);
+      await fn(world);
+    },
+  });
+
+export const DOCKERFILE = "FROM base\nWORKDIR /app\nCOPY src src\n";
