@@ -3,7 +3,7 @@
  * (lib/build/context/copied_folder.ts). Losing one costs a copy of everything.
  */
 import { Buffer } from "node:buffer";
-import { ensureDir, readJson, removeTree } from "../../base/fs.ts";
+import { ensureDir, readJson, removeTree, writeFileLazily } from "../../base/fs.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { CopiedFolder } from "../context/copied_folder.ts";
@@ -56,11 +56,8 @@ export class CopiedFolders {
 
   /** Not durable, but whole or not at all as long as the machine runs. */
   async keep(key: string, folder: Omit<KeptFolder, "version">): Promise<void> {
-    const path = `${this.#root}/${key}`;
     const text = JSON.stringify({ version: 1, ...folder });
-    const temporary = `${path}.${crypto.randomUUID()}`;
-    await Deno.writeTextFile(temporary, text);
-    await Deno.rename(temporary, path);
+    await writeFileLazily(`${this.#root}/${key}`, text);
     this.#kept.set(key, { size: Buffer.byteLength(text), used: Date.now() });
   }
 
