@@ -3,7 +3,7 @@
  * (lib/build/context/copied_folder.ts). Losing one costs a copy of everything.
  */
 import { Buffer } from "node:buffer";
-import { ensureDir, readJson, removeTree, writeFileLazily } from "../../base/fs.ts";
+import { ensureDir, readJson, removeTree } from "../../base/fs.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { CopiedFolder } from "../context/copied_folder.ts";
@@ -31,7 +31,7 @@ export class CopiedFolders {
     const folders = new CopiedFolders(root, snapshotter);
     for await (const { name } of Deno.readDir(root)) {
       const { size, mtime, isFile } = await Deno.lstat(`${root}/${name}`);
-      // Anything else is of a write that was cut off.
+      // Nothing else is made here.
       if (!isFile || !/^[0-9a-f]{64}$/.test(name)) await removeTree(`${root}/${name}`);
       else folders.#kept.set(name, { size, used: mtime?.getTime() ?? 0 });
     }
@@ -54,10 +54,11 @@ export class CopiedFolders {
     return folder;
   }
 
-  /** Not durable, but whole or not at all as long as the machine runs. */
+  /** Not durable. */
   async keep(key: string, folder: Omit<KeptFolder, "version">): Promise<void> {
     const text = JSON.stringify({ version: 1, ...folder });
-    await writeFileLazily(`${this.#root}/${key}`, text);
+    // One that is read meanwhile, or cut off by a power cut, is found to be unsound.
+    await Deno.writeTextFile(`${this.#root}/${key}`, text);
     this.#kept.set(key, { size: Buffer.byteLength(text), used: Date.now() });
   }
 
