@@ -3,7 +3,6 @@ import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { syncFileSystem } from "../sys/fd.ts";
-import { mkdir } from "../sys/files.ts";
 import { unmount } from "../sys/mount.ts";
 import { isMounted } from "../sys/mountinfo.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
@@ -86,7 +85,7 @@ export class TreeSnapshotter implements Snapshotter {
       }));
     });
     try {
-      mkdir(this.#records.folder(entry.record.dir), 0o700);
+      Deno.mkdirSync(this.#records.folder(entry.record.dir), { mode: 0o700 });
       await this.#driver.create(this.#place(entry));
       await this.#records.save(entry, entry.record, false);
       const below = entry.record.parent && this.#records.entries.get(entry.record.parent);
@@ -258,14 +257,16 @@ export class TreeSnapshotter implements Snapshotter {
     );
     await syncFileSystem(this.#records.root);
     await this.#driver.sync?.();
-    // Parents first: a record that says "on disk" must not lie on one that is not.
-    for (const entry of waiting.sort((a, b) => a.record.created - b.record.created)) {
-      await this.#lock.run(async () => {
+    if (waiting.length === 0) return;
+    await this.#lock.run(async () => {
+      for (const entry of waiting) {
         const { unsynced, ...rest } = entry.record;
-        if (unsynced === undefined || !this.#records.entries.has(rest.dir)) return;
-        await this.#records.save(entry, rest, true);
-      });
-    }
+        const gone = !this.#records.entries.has(rest.dir);
+        if (unsynced !== undefined && !gone) await this.#records.save(entry, rest, false);
+      }
+    });
+    // What lies on a record that a crash leaves at "not on disk" goes with it at the next start.
+    await syncFileSystem(this.#records.root);
   }
 
   /** Whether it is mounted anywhere by us still: somebody else may have unmounted it. */
