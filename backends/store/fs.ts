@@ -31,8 +31,8 @@ import { FsUploads } from "./fs/uploads.ts";
 const FORMAT = 1;
 /** Objects (or ranges) up to this many bytes are read at once. */
 const SMALL = 64 * 1024;
-/** Keys remembered as lately looked at. */
-const WARM = 10_000;
+/** Keys remembered as lately looked at, or as lying on the disk. */
+const REMEMBERED = 10_000;
 /** Folders that files are removed from at once. */
 const REMOVERS = 8;
 const MARKER = "svc-store.json";
@@ -111,14 +111,21 @@ export async function openFsStore(path: string): Promise<ObjectStore> {
   }
 }
 
+function remember(keys: Set<string>, key: string): void {
+  keys.add(key);
+  if (keys.size > REMEMBERED) keys.delete(keys.values().next().value!);
+}
+
 class FsStore implements ObjectStore {
   readonly exclusive = true;
   readonly uploads: FsUploads;
   #objects: string;
   #temporary: string;
   #folders = new DurableFolders();
-  /** Keys that were looked at lately. */
+  /** Keys that were looked at or written lately. */
   #warm = new Set<string>();
+  /** Keys that were seen to be on the disk: nobody waits for it again. */
+  #lasting = new Set<string>();
   #counter = 0;
   #scanner = new Scanner();
   readonly scan: ObjectStore["scan"];
@@ -136,7 +143,8 @@ class FsStore implements ObjectStore {
     }
     // That the upload's own name is gone need not last: one that comes back is seen to be published.
     this.uploads = new FsUploads(join(root, "uploads"), async (path, key) => {
-      await this.#publish(path, this.#path(key), true);
+      await this.#publish(key, path, true);
+      await Deno.remove(path);
     });
   }
 
@@ -191,10 +199,7 @@ class FsStore implements ObjectStore {
       const warm = this.#warm.has(key);
       const info = warm ? Deno.statSync(path) : await Deno.stat(path);
       if (!info.isFile) return undefined;
-      if (!warm) {
-        this.#warm.add(key);
-        if (this.#warm.size > WARM) this.#warm.delete(this.#warm.values().next().value!);
-      }
+      if (!warm) remember(this.#warm, key);
       return { key, size: info.size, modified: info.mtime ?? new Date(0) };
     } catch (error) {
       if (isMissing(error)) return undefined;
@@ -213,9 +218,11 @@ class FsStore implements ObjectStore {
     if (ifAbsent && await this.stat(key)) {
       if (!(body instanceof Uint8Array)) await body.cancel();
       // Whoever made it may not have synced yet, and our caller relies on it.
-      await syncDir(dirname(path)).catch((error) => {
-        if (!isMissing(error)) throw error;
-      });
+      if (!this.#lasting.has(key)) {
+        await syncDir(dirname(path)).catch((error) => {
+          if (!isMissing(error)) throw error;
+        });
+      }
       return { created: false };
     }
     const temporary = this.#unused();
@@ -231,10 +238,12 @@ class FsStore implements ObjectStore {
             `Cannot store ${key}: expected ${size} bytes, got ${written}`,
           );
         }
-        await file.sync();
+        await this.#sync(file, path);
       }
       signal?.throwIfAborted();
-      return { created: await this.#publish(temporary, path, ifAbsent) };
+      const created = await this.#publish(key, temporary, ifAbsent);
+      if (ifAbsent) await Deno.remove(temporary);
+      return { created };
     } catch (error) {
       await Deno.remove(temporary).catch(() => {/* never made, or renamed */});
       throw writeError(error, `store ${key}`);
@@ -243,23 +252,19 @@ class FsStore implements ObjectStore {
 
   async adopt(key: string, path: string, options: CallOptions = {}): Promise<boolean> {
     options.signal?.throwIfAborted();
-    const temporary = this.#unused();
+    const to = this.#path(key);
     try {
-      await Deno.link(path, temporary);
-    } catch (error) {
-      // Another file system, or one without links.
-      if (["EXDEV", "EPERM", "EMLINK", "ENOTSUP"].includes(systemCode(error) ?? "")) return false;
-      throw writeError(error, `store ${key}`);
-    }
-    try {
+      // No link leads to another file system: better known before the disk is waited for.
+      if (Deno.statSync(path).dev !== Deno.statSync(this.#objects).dev) return false;
       {
-        using file = await Deno.open(temporary);
-        await file.sync();
+        using file = await Deno.open(path);
+        await this.#sync(file, to);
       }
-      await this.#publish(temporary, this.#path(key), true);
+      await this.#publish(key, path, true);
       return true;
     } catch (error) {
-      await Deno.remove(temporary).catch(() => {/* published */});
+      // One without links, or a mount of its own.
+      if (["EXDEV", "EPERM", "EMLINK", "ENOTSUP"].includes(systemCode(error) ?? "")) return false;
       throw writeError(error, `store ${key}`);
     }
   }
@@ -268,10 +273,24 @@ class FsStore implements ObjectStore {
     return join(this.#temporary, `${Deno.pid}-${(this.#counter++).toString(36)}`);
   }
 
-  /** Moves a synced file to its place. `keep`: an object that is there already stays. */
-  async #publish(from: string, to: string, keep: boolean): Promise<boolean> {
+  /** Writes a file to the disk while the folder that it is to go to is made. */
+  async #sync(file: Deno.FsFile, to: string): Promise<void> {
+    const made = this.#folders.ensure(dirname(to)).catch(
+      () => {/* tried again where it is needed */},
+    );
+    await file.sync();
+    await made;
+  }
+
+  /**
+   * Gives a synced file its place. `keep`: an object that is there already stays, and so does the name
+   * that the file had.
+   */
+  async #publish(key: string, from: string, keep: boolean): Promise<boolean> {
+    const to = this.#path(key);
     const folder = dirname(to);
     let created = true;
+    this.#lasting.delete(key);
     for (let attempt = 0;; attempt++) {
       await this.#folders.ensure(folder);
       try {
@@ -290,7 +309,8 @@ class FsStore implements ObjectStore {
     }
     // Also where it was there already, as above.
     await syncDir(folder);
-    if (keep) await Deno.remove(from);
+    remember(this.#warm, key);
+    remember(this.#lasting, key);
     return created;
   }
 

@@ -13,7 +13,7 @@ import { BlobPlaces } from "./blob_places.ts";
 import type { Guard } from "./gc/guard.ts";
 import { LocalGuard } from "./gc/local_guard.ts";
 import { SharedGuard } from "./gc/shared_guard.ts";
-import { blobKey, manifestKey } from "./keys.ts";
+import { blobKey, manifestKey, repoKey } from "./keys.ts";
 import { Manifests } from "./manifests.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 import { createUpkeep } from "./upkeep.ts";
@@ -28,6 +28,9 @@ export interface ContentStoreOptions {
   /** Of a shared store: milliseconds of a clock that never jumps; default the process's. */
   now?: () => number;
 }
+
+/** Bytes of a blob that is stored at one go: an upload of several steps takes longer. */
+const SMALL = 64 * 1024;
 
 /** Owns `objects`: disposing of the content store disposes of it. */
 export function createContentStore(
@@ -58,6 +61,26 @@ export function createContentStore(
   };
   const hasBlob = async (repository: string, digest: Digest, call?: CallOptions) =>
     await look(repository, digest, call) !== undefined;
+
+  /** Leases a blob and has it stored under its key; false where `store` could not. */
+  const placed = async (
+    repository: string,
+    digest: Digest,
+    call: CallOptions,
+    store: (key: string) => Promise<boolean>,
+  ): Promise<boolean> => {
+    const key = blobKey(digest);
+    await guard.lease(repository, key, call);
+    try {
+      const stored = await store(key);
+      if (stored) await guard.secure(digest, call);
+      else guard.release(repository, [key]);
+      return stored;
+    } catch (error) {
+      guard.release(repository, [key]);
+      throw error;
+    }
+  };
 
   /** An upload whose bytes keep its repository's leases young, and whose blob is leased before it is told of. */
   const leased = (upload: Upload): Upload => ({
@@ -125,6 +148,17 @@ export function createContentStore(
     ): Promise<void> {
       const { algorithm } = parseDigest(digest);
       if (await hasBlob(repository, digest, call)) return await body.cancel();
+      if (size <= SMALL) {
+        // Throws where it is no name, as an upload does.
+        repoKey(repository);
+        const given = body.pipeThrough(new TransformStream(), { signal: call.signal });
+        const bytes = await new Response(verified(given, digest, size) as BodyInit).bytes();
+        await placed(repository, digest, call, async (key) => {
+          await objects.put(key, bytes, { ifAbsent: true, signal: call.signal });
+          return true;
+        });
+        return;
+      }
       const upload = leased(await uploads.start(repository, { ...call, algorithm }));
       try {
         const got = await upload.append(body, { ...call, limit: size });
@@ -152,17 +186,7 @@ export function createContentStore(
         call: CallOptions = {},
       ): Promise<boolean> {
         if (await hasBlob(repository, digest, call)) return true;
-        const key = blobKey(digest);
-        await guard.lease(repository, key, call);
-        try {
-          const adopted = await objects.adopt!(key, path, call);
-          if (adopted) await guard.secure(digest, call);
-          else guard.release(repository, [key]);
-          return adopted;
-        } catch (error) {
-          guard.release(repository, [key]);
-          throw error;
-        }
+        return await placed(repository, digest, call, (key) => objects.adopt!(key, path, call));
       },
     }),
 

@@ -115,8 +115,16 @@ export function contentStoreContract(
     await assert.rejects(store.putBlob("A//", { digest, size: 3 }, streamOf("abc")), {
       code: "name_invalid",
     });
-    assert.equal(await store.hasBlob("a", digest), false);
+    const pieces = ["x".repeat(60_000), "y".repeat(60_000)];
+    const long = { digest: digestOf(encode(pieces.join(""))), size: 120_000 };
+    const bad = streamOf(pieces[0], pieces[0]);
+    await assert.rejects(store.putBlob("a", long, bad), { code: "digest_invalid" });
+    await assert.rejects(store.putBlob("a", long, streamOf(pieces[0])), { code: "size_invalid" });
+    await assert.rejects(store.putBlob("a", long, broken(pieces[0])), /connection lost/);
+    assert.equal(await store.hasBlob("a", digest) || await store.hasBlob("a", long.digest), false);
     assert.equal(await store.expireUploads(-60_000), 0, "an upload is left");
+    await store.putBlob("a", long, streamOf(...pieces));
+    assert.equal(await read(await store.get("a", long.digest)), pieces.join(""));
   });
 
   test("an upload takes chunks in order, and only at its offset", async ({ store }) => {

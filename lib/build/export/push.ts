@@ -6,7 +6,7 @@ import type { ContentBlob, ImageContent } from "./content.ts";
 import { inOrder } from "./lanes.ts";
 
 /** Blobs that are pushed at once: what waits for the disk waits together. */
-const AT_ONCE = 4;
+const AT_ONCE = 6;
 
 export interface Target {
   sink: ImageSink;
