@@ -5,7 +5,6 @@ import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import { ignoreFiles, parseIgnore } from "../../build/parse/ignore.ts";
-import { detectCompression } from "../../oci/compression.ts";
 import { type TarFields, TarWriter } from "../../oci/tar_write.ts";
 import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
@@ -174,9 +173,12 @@ const HEADER = 512;
 const MAX_DOCKERFILE = 4 << 20;
 
 /** Neither an archive nor compressed: text has no zero bytes, a header of a tar archive has many. */
-const isText = (head: Uint8Array) =>
-  detectCompression(head) === "none" && !head.includes(0) &&
-  !/^BZh\d/.test(new TextDecoder("latin1").decode(head.subarray(0, 4)));
+async function isText(head: Uint8Array): Promise<boolean> {
+  // What decompresses is slow to load, and hardly ever needed.
+  const { detectCompression } = await import("../../oci/compression.ts");
+  return detectCompression(head) === "none" && !head.includes(0) &&
+    !/^BZh\d/.test(new TextDecoder("latin1").decode(head.subarray(0, 4)));
+}
 
 /** Standard input: an archive, or a Dockerfile alone, which then has an empty context (as docker has it). */
 async function fromInput(file: string | undefined, io: Io): Promise<SentContext> {
@@ -197,7 +199,7 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
     yield* rest;
   };
   const head = Buffer.concat(held).subarray(0, HEADER);
-  if (size === 0 || !isText(head)) {
+  if (size === 0 || !await isText(head)) {
     return { body: ReadableStream.from(all()), dockerfile: name, source: { name }, shown };
   }
   if (file !== undefined) {
