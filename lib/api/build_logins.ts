@@ -1,9 +1,16 @@
 /** The caller's logins at registries, which go with a build: in a header, or in a session's request. */
 import { SvcError } from "../base/errors.ts";
+import { isRegistry } from "../oci/reference.ts";
 import type { Login } from "../oci/resolver.ts";
 
 /** Of `POST /build`: JSON in base64, {@linkcode Logins}. */
 export const LOGINS_HEADER = "x-svc-registry-logins";
+
+/**
+ * Of builds that a server hands on to its builder: the registry of names that have none, which is that
+ * server's own and not the builder's.
+ */
+export const REGISTRY_HEADER = "x-svc-registry";
 
 /** By registry host. */
 export type Logins = Record<string, Login>;
@@ -40,6 +47,16 @@ export function readLogins(header: string | null): ReadonlyMap<string, Login> | 
     // Refused below: the parser's words would quote a password.
   }
   return checkLogins(value);
+}
+
+/** Undefined where there is no header. Throws `argument_invalid`. */
+export function readRegistry(header: string | null): string | undefined {
+  if (header === null) return undefined;
+  if (isRegistry(header)) return header;
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read the registry of the build ${JSON.stringify(header)}: expected host[:port]`,
+  );
 }
 
 export function loginsHeader(logins: Logins): string {

@@ -61,6 +61,8 @@ export interface BuildDelivery {
   cacheTo?: CacheToSpec[];
   /** The caller's logins at registries, by host; they go before the server's own. */
   logins?: ReadonlyMap<string, Login>;
+  /** Host of the registry that names without one mean; default the server's own. */
+  registry?: string;
   /** What is attested about images that are pushed or put in an OCI archive. */
   attest?: AttestSpec[];
 }

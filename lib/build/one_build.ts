@@ -112,8 +112,9 @@ export class OneBuild {
   #source?: TreeSource;
 
   constructor(parts: BuildParts) {
-    const { images, request: { logins } } = parts;
-    this.#parts = { ...parts, images: logins && images.withLogins?.(logins) || images };
+    const { images, request: { logins, registry } } = parts;
+    const own = logins || registry ? images.forCaller?.({ logins, registry }) : undefined;
+    this.#parts = { ...parts, images: own ?? images };
   }
 
   /** True where the cache has something that it did not have before. */

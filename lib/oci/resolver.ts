@@ -29,9 +29,17 @@ export type Login =
   | { token: string }
   | { identityToken: string };
 
+/** What the caller of a build brings to the resolving of names. */
+export interface ImageCaller {
+  /** By host; other hosts as before. */
+  logins?: ReadonlyMap<string, Login>;
+  /** Host of the registry that names without one mean; default the own one. */
+  registry?: string;
+}
+
 export interface ImageResolver {
-  /** The same with these logins, by host; other hosts as before. Absent: there are no other hosts. */
-  withLogins?(logins: ReadonlyMap<string, Login>): ImageResolver;
+  /** The same as the caller sees it. Absent: there are no other hosts. */
+  forCaller?(caller: ImageCaller): ImageResolver;
   /**
    * Throws `reference_invalid`, `manifest_unknown` (no such image, or none for the platform) or
    * `upstream_failed`.

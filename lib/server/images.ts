@@ -24,6 +24,8 @@ export interface ResolverOptions {
   isOwn: (host: string) => boolean;
   /** Registry part of names that are published here without one. */
   ownHost: () => string;
+  /** Host of another registry that names without one mean; they may be here nevertheless. */
+  home?: string;
   /** Connects lazily; called once per host. `login` takes the place of what the server knows. */
   remote: (host: string, login?: Login) => Registry;
 }
@@ -42,7 +44,8 @@ interface Place {
 }
 
 export function createImageResolver(options: ResolverOptions): ImageResolver {
-  const { local, isOwn } = options;
+  const { local, isOwn, home } = options;
+  const defaultHost = () => home ?? options.ownHost();
   const remotes = new Map<string, Registry>();
 
   function remote(host: string): Registry {
@@ -99,6 +102,8 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
       if (found) return found;
       throw unknown(place.name, isOwn(reference.registry) ? "this server's registry" : undefined);
     }
+    const atHome = home !== undefined && await at(placeOf(reference, home));
+    if (atHome) return atHome;
     const own = await at({
       source: local,
       repository: reference.repository,
@@ -131,10 +136,11 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
   }
 
   return {
-    withLogins: (logins) =>
+    forCaller: ({ logins, registry }) =>
       createImageResolver({
         ...options,
-        remote: (host) => options.remote(host, logins.get(host)),
+        ...(registry !== undefined && !isOwn(registry) && { home: registry }),
+        ...(logins && { remote: (host) => options.remote(host, logins.get(host)) }),
       }),
 
     async resolve(text, { platform = hostPlatform(), pull, signal } = {}): Promise<ResolvedImage> {
@@ -147,7 +153,7 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
 
     place(text) {
       const reference = parseReference(text);
-      const place = placeOf(reference, reference.registry ?? options.ownHost());
+      const place = placeOf(reference, reference.registry ?? defaultHost());
       return { ...place, reference: wanted(reference) };
     },
 
@@ -160,9 +166,9 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
           { help: "write it as [host[:port]/]name[:tag]" },
         );
       }
-      const registry = reference.registry ?? options.ownHost();
+      const registry = reference.registry ?? defaultHost();
       const tag = reference.tag ?? "latest";
-      const ours = reference.registry === undefined || isOwn(registry);
+      const ours = reference.registry === undefined && home === undefined || isOwn(registry);
       const place = ours
         ? { repository: reference.repository, name: named(reference, registry) }
         : placeOf(reference, registry);

@@ -229,6 +229,29 @@ Deno.test("images: where a name is published", () => {
   );
 });
 
+Deno.test("images: names without a registry mean the caller's, where it has one", async () => {
+  const { local, remote, resolver } = setUp();
+  const home = remote("home.example");
+  const theirs = resolver.forCaller!({ registry: "home.example" });
+  const { sink, own, name } = theirs.target("app");
+  assert.deepEqual([sink === home, own, name], [true, undefined, "home.example/app:latest"]);
+  assert.equal(theirs.place("cache:main").name, "home.example/cache:main");
+  assert.equal(theirs.target("me:5000/app").own, local);
+  local.image("linux", "amd64", "base:latest");
+  assert.equal(
+    (await theirs.resolve("base", { platform: AMD })).name,
+    "localhost:5000/base:latest",
+  );
+  home.image("linux", "amd64", "base:latest");
+  assert.equal((await theirs.resolve("base", { platform: AMD })).name, "home.example/base:latest");
+  assert.equal(
+    (await resolver.resolve("base", { platform: AMD })).name,
+    "localhost:5000/base:latest",
+  );
+  const same = resolver.forCaller!({ registry: "localhost:5000" });
+  assert.equal(same.target("app").own, local, "a registry that is this server is no other");
+});
+
 Deno.test("hosts: which names are this server", () => {
   const own = (hostname: string, port: number, advertised?: string) =>
     ownHosts({

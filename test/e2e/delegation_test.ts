@@ -83,6 +83,13 @@ e2eTest("a server that cannot mount says so; with a builder's URL it builds", NE
       const digest = /app:v1@(sha256:[0-9a-f]{64})/.exec(built.stdout)![1];
       const again = await builder.svc([...args, ...more], { env });
       assert.equal(again.stdout, `${builder.host}/app:v1@${digest}\n`);
+      // A name without a registry is this server's, whoever builds.
+      const bare = await front.svc(["build", "-t", "app:v2", ...args.slice(3), ...more], { env });
+      const port = new URL(front.url).port;
+      assert.equal(bare.stdout, `localhost:${port}/app:v2@${digest}\n`, bare.stderr);
+      const manifest = await fetch(`${front.url}/v2/app/manifests/v2`);
+      assert.equal(manifest.headers.get("docker-content-digest"), digest);
+      await manifest.body?.cancel();
       // Nothing of the caller's came to rest here.
       const { code } = await new Deno.Command("grep", {
         args: ["-rqE", "from the caller|hush", dataDir],

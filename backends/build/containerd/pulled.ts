@@ -59,8 +59,8 @@ export class PulledBlobs implements Shelf {
   /** The same images; their blobs come through containerd. */
   through(images: ImageResolver): ImageResolver {
     return {
-      ...images.withLogins && {
-        withLogins: (logins) => this.through(images.withLogins!(logins)),
+      ...images.forCaller && {
+        forCaller: (caller) => this.through(images.forCaller!(caller)),
       },
       resolve: async (name, options) => {
         const image = await images.resolve(name, options);

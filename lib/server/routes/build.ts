@@ -2,7 +2,12 @@
 import { SvcError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import type { BuildEvent } from "../../api/build.ts";
-import { LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
+import {
+  LOGINS_HEADER,
+  readLogins,
+  readRegistry,
+  REGISTRY_HEADER,
+} from "../../api/build_logins.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { BUILD_PARAMETERS, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
@@ -28,7 +33,12 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
    */
   async function build(context: Context): Promise<Response> {
     const logins = readLogins(context.request.headers.get(LOGINS_HEADER));
-    const options = { ...buildRequest(context.url), ...(logins && { logins }) };
+    const registry = readRegistry(context.request.headers.get(REGISTRY_HEADER));
+    const options = {
+      ...buildRequest(context.url),
+      ...(logins && { logins }),
+      ...(registry !== undefined && { registry }),
+    };
     const { maxBuildContextBytes: maxContextBytes } = deps.limits;
     const limits = maxContextBytes === undefined ? {} : { maxContextBytes };
     const body = contextBody(context.request, maxContextBytes);

@@ -7,7 +7,13 @@ import {
   CONTEXT_EXPORT,
   namedExport,
 } from "../../api/build_session.ts";
-import { checkLogins, LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
+import {
+  checkLogins,
+  LOGINS_HEADER,
+  readLogins,
+  readRegistry,
+  REGISTRY_HEADER,
+} from "../../api/build_logins.ts";
 import { toProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Semaphore } from "../../base/mutex.ts";
@@ -15,7 +21,6 @@ import type { Builder, BuildRequest } from "../../build/builder.ts";
 import { Caller, checkRequest } from "../../build/session/caller.ts";
 import { contextTooLarge } from "../../build/context/too_large.ts";
 import type { NamedContext } from "../../build/inputs.ts";
-import type { Login } from "../../oci/resolver.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { socketLink } from "../../wire/socket_link.ts";
 import { YamuxSession } from "../../wire/yamux/session.ts";
@@ -55,14 +60,17 @@ function requestOf(
   attach: AttachRequest,
   caller: Caller,
   builder: Builder,
-  { lazy, relayed }: { lazy: boolean; relayed?: ReadonlyMap<string, Login> },
+  { lazy, headers }: { lazy: boolean; headers: Headers },
 ): BuildRequest {
   const given = buildRequest(new URL(`svc:/?${attach.query}`));
   const { context } = attach;
+  const relayed = readLogins(headers.get(LOGINS_HEADER));
   const logins = new Map([...relayed ?? [], ...checkLogins(attach.logins) ?? []]);
+  const registry = readRegistry(headers.get(REGISTRY_HEADER));
   return {
     ...given,
     ...(logins.size > 0 && { logins }),
+    ...(registry !== undefined && { registry }),
     context: context.kind === "tar" ? caller.archive() : {
       tree: caller.tree(CONTEXT_EXPORT, context),
       dockerfile: context.dockerfile,
@@ -171,7 +179,7 @@ class AttachedBuild {
         const builder = await this.#deps.builder();
         const request = requestOf(attach, caller, builder, {
           lazy: this.#deps.limits.lazyBuild ?? false,
-          relayed: readLogins(this.#context.request.headers.get(LOGINS_HEADER)),
+          headers: this.#context.request.headers,
         });
         const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
         return await builder.build({ ...request, maxContextBytes }, { onEvent, signal });

@@ -1,7 +1,14 @@
 /** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
-import { type Logins, LOGINS_HEADER, loginsHeader, readLogins } from "../../api/build_logins.ts";
+import {
+  type Logins,
+  LOGINS_HEADER,
+  loginsHeader,
+  readLogins,
+  REGISTRY_HEADER,
+} from "../../api/build_logins.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ManagementDeps } from "../deps.ts";
+import { isLoopback } from "../hosts.ts";
 import type { Context, Route } from "../route.ts";
 import { type Body, contextBody } from "./build_body.ts";
 
@@ -43,18 +50,30 @@ function pick(from: Headers, names: readonly string[]): Headers {
 export type RelayDeps = Pick<ManagementDeps, "internal" | "registryHost">;
 
 /**
- * The caller's logins, and for this server's own registry, where the builder publishes, a credential that
+ * What names without a registry mean, as they would if this server built itself; the caller's logins, and for
+ * this server's own registry, where the builder publishes, a credential that
  * is good for that and for a while: whoever may build has been let in here. Throws `argument_invalid`.
  */
-function loginsOf({ request, url }: Context, { internal, registryHost }: RelayDeps): HeadersInit {
+function addedHeaders(
+  { request, url }: Context,
+  target: URL,
+  { internal, registryHost }: RelayDeps,
+): Record<string, string> {
+  const own = registryHost().replace(/^https?:\/\//, "");
   const given = readLogins(request.headers.get(LOGINS_HEADER));
   const logins: Logins = {};
   if (internal) {
-    const own = { username: "svc", password: internal.token("push") };
-    for (const host of [registryHost().replace(/^https?:\/\//, ""), url.host]) logins[host] = own;
+    const login = { username: "svc", password: internal.token("push") };
+    for (const host of [own, url.host]) logins[host] = login;
   }
   for (const [host, login] of given ?? []) logins[host] = login;
-  return Object.keys(logins).length === 0 ? {} : { [LOGINS_HEADER]: loginsHeader(logins) };
+  // On another machine "localhost" would be the builder itself: SVC_ADVERTISE_REGISTRY gives a name for both.
+  const reachable = isLoopback(target.host) || !isLoopback(own);
+  const registry = request.headers.get(REGISTRY_HEADER) ?? (reachable ? own : undefined);
+  return {
+    ...registry !== undefined && { [REGISTRY_HEADER]: registry },
+    ...Object.keys(logins).length > 0 && { [LOGINS_HEADER]: loginsHeader(logins) },
+  };
 }
 
 /** Sends the request to the builder; its answer, whatever it is. Throws `upstream_failed`. */
@@ -66,7 +85,9 @@ export async function relayRequest(
 ): Promise<Response> {
   const { request, signal } = context;
   const headers = pick(request.headers, REQUEST_HEADERS);
-  for (const [name, value] of new Headers(loginsOf(context, deps))) headers.set(name, value);
+  for (const [name, value] of Object.entries(addedHeaders(context, target, deps))) {
+    headers.set(name, value);
+  }
   let failure: unknown;
   const watched = body && ReadableStream.from((async function* () {
     try {
@@ -135,7 +156,7 @@ async function dial(
   context: Context,
   deps: RelayDeps,
 ): Promise<{ socket: WebSocket; early: unknown[] }> {
-  const headers = loginsOf(context, deps);
+  const headers = addedHeaders(context, target, deps);
   const socket = new WebSocket(place(target, context, "ws"), { headers });
   socket.binaryType = "arraybuffer";
   const early: unknown[] = [];

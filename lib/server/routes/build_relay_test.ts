@@ -129,8 +129,10 @@ Deno.test("relay: a session goes on byte for byte", async () => {
 Deno.test("relay: a builder gets a credential for this server's registry, and the caller's logins", async () => {
   const internal = new InternalCredentials(new InstallationSecret("of the relay's test"));
   const seen: BuildRequest["logins"][] = [];
-  await using at = await chain(({ logins }) => {
+  const registries: BuildRequest["registry"][] = [];
+  await using at = await chain(({ logins, registry }) => {
     seen.push(logins);
+    registries.push(registry);
     return Promise.resolve(RESULT);
   }, { internal, registryHost: () => "https://images.example" });
   const mine = { username: "me", password: "mine" };
@@ -149,6 +151,7 @@ Deno.test("relay: a builder gets a credential for this server's registry, and th
     logins: { "other.example": mine },
   }));
   assert.equal(seen.length, 2);
+  assert.deepEqual(registries, ["images.example", "images.example"]);
   const own = { username: "svc", password: internal.token("push") };
   const asked = new URL(at.base).host;
   for (const logins of seen) {
