@@ -71,6 +71,20 @@ export async function writeFileAtomic(
   await syncDir(dirname(path));
 }
 
+/**
+ * Writes a small JSON file at once and in place, for what may be lost: another thread's help would take
+ * longer, and after a rename or a truncation file systems write the new bytes to the disk themselves. A
+ * process that dies leaves the old document or the new one, a power cut perhaps neither.
+ */
+export function writeJsonInPlace(path: string, value: unknown): void {
+  using file = Deno.openSync(path, { write: true, create: true });
+  const text = new TextEncoder().encode(JSON.stringify(value));
+  // Blanks, which JSON may end with, cover the rest of a longer document.
+  const bytes = new Uint8Array(Math.max(text.length, file.statSync().size)).fill(0x20);
+  bytes.set(text);
+  if (file.writeSync(bytes) !== bytes.length) throw new Error(`Cannot write ${path} as a whole`);
+}
+
 /** Reads and parses a JSON file; undefined where it is missing. */
 export async function readJson<T>(path: string): Promise<T | undefined> {
   try {

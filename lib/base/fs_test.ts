@@ -1,6 +1,13 @@
-import { deepEqual, equal, rejects } from "node:assert/strict";
+import { deepEqual, equal, rejects, throws } from "node:assert/strict";
 import { join } from "node:path";
-import { ensureDir, exists, readJson, removeTree, writeFileAtomic } from "./fs.ts";
+import {
+  ensureDir,
+  exists,
+  readJson,
+  removeTree,
+  writeFileAtomic,
+  writeJsonInPlace,
+} from "./fs.ts";
 
 async function folder(): Promise<{ path: string } & AsyncDisposable> {
   const path = await Deno.makeTempDir();
@@ -21,6 +28,21 @@ Deno.test("writeFileAtomic: replaces whole, leaves nothing beside, keeps the old
   await Deno.mkdir(join(dir.path, "folder"));
   await rejects(writeFileAtomic(join(dir.path, "folder"), "x"));
   deepEqual([...Deno.readDirSync(dir.path)].map((e) => e.name).sort(), ["a.json", "folder"]);
+});
+
+Deno.test("writeJsonInPlace: longer and shorter documents, and what was cut off", async () => {
+  await using dir = await folder();
+  const path = join(dir.path, "a.json");
+  for (const value of [{ n: 1 }, { n: "longer" }, { n: 2, ü: "€" }, [], "x".repeat(10_000), null]) {
+    writeJsonInPlace(path, value);
+    deepEqual(await readJson(path), value);
+  }
+  await Deno.writeTextFile(path, '{"n":');
+  writeJsonInPlace(path, 1);
+  equal(await readJson(path), 1);
+  await Deno.remove(path);
+  await Deno.mkdir(path);
+  throws(() => writeJsonInPlace(path, 1));
 });
 
 Deno.test("ensureDir makes parents, exists and readJson tell what is missing", async () => {

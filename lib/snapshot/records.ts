@@ -7,7 +7,7 @@
  *     trash/            what is being removed
  *     tmp/              layers on their way in
  */
-import { exists, readJson, removeTree, writeFileAtomic } from "../base/fs.ts";
+import { exists, readJson, removeTree, writeFileAtomic, writeJsonInPlace } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
 
 export interface SnapshotRecord {
@@ -131,17 +131,14 @@ export class Records {
 
   /**
    * Replaces the record by `changed`, on disk and then in memory; `durable` waits for the disk. A crash
-   * leaves the old record or the new one.
+   * leaves the old record or the new one; after a power cut one that was not durable may be damaged, and
+   * its snapshot with it.
    */
   async save(entry: Entry, changed: SnapshotRecord, durable: boolean): Promise<void> {
     const path = `${this.folder(changed.dir)}/meta.json`;
-    const text = JSON.stringify({ version: 1, ...changed });
-    if (durable) await writeFileAtomic(path, text);
-    else {
-      // Handing a little to another thread and waiting for it takes longer than doing it.
-      Deno.writeTextFileSync(`${path}.new`, text);
-      Deno.renameSync(`${path}.new`, path);
-    }
+    const document = { version: 1, ...changed };
+    if (durable) await writeFileAtomic(path, JSON.stringify(document));
+    else writeJsonInPlace(path, document);
     this.#forget(entry);
     entry.record = changed;
     this.#index(entry);

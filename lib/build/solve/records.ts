@@ -7,7 +7,7 @@
  * names its own key, so that neither a torn one nor one with another file's bytes is taken for it. They are
  * read and written in one go, in place: nobody sees half of one but after a crash.
  */
-import { ensureDir, removeTree } from "../../base/fs.ts";
+import { ensureDir, removeTree, writeJsonInPlace } from "../../base/fs.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
@@ -91,7 +91,7 @@ export class CacheRecords {
   }
 
   async put(record: CacheRecord): Promise<void> {
-    writeAtOnce(this.#path("steps", record.key), record);
+    writeJsonInPlace(this.#path("steps", record.key), record);
     this.#index(record);
   }
 
@@ -119,7 +119,7 @@ export class CacheRecords {
 
   async putLink(key: string, to: string): Promise<void> {
     const record: LinkRecord = { key, to };
-    writeAtOnce(this.#path("links", key), record);
+    writeJsonInPlace(this.#path("links", key), record);
     this.#links.set(key, Date.now());
   }
 
@@ -198,11 +198,6 @@ export class CacheRecords {
   #path(kind: "steps" | "links", key: string): string {
     return `${this.#root}/${kind}/${key}`;
   }
-}
-
-/** A small file, for which another thread's help would take longer than the write. */
-function writeAtOnce(path: string, record: CacheRecord | LinkRecord): void {
-  Deno.writeTextFileSync(path, JSON.stringify(record));
 }
 
 /** What is no file with JSON in it is as good as missing: the step runs again. */
