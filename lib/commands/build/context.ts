@@ -1,5 +1,4 @@
 /** The build context as it is sent: a tar archive made while the folder is walked. */
-import { Buffer } from "node:buffer";
 import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -198,7 +197,7 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
     yield* held;
     yield* rest;
   };
-  const head = Buffer.concat(held).subarray(0, HEADER);
+  const head = (await new Blob(held as BlobPart[]).bytes()).subarray(0, HEADER);
   if (size === 0 || !await isText(head)) {
     return { body: ReadableStream.from(all()), dockerfile: name, source: { name }, shown };
   }
@@ -217,7 +216,7 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
   if (size > MAX_DOCKERFILE) {
     throw new SvcError("usage", "Cannot build: standard input is no archive, and no Dockerfile");
   }
-  const text = new TextDecoder().decode(Buffer.concat(held));
+  const text = await new Blob(held as BlobPart[]).text();
   const writer = new TarWriter();
   const rules = `${name}\n.dockerignore\n`;
   const extras = [{ path: name, text }, { path: ".dockerignore", text: rules }];
