@@ -65,17 +65,19 @@ export class World implements AsyncDisposable {
   /** Snapshots that began with another one's changes. */
   amended = 0;
 
-  private constructor(readonly engine: EngineFixture) {
+  /** `plain`: another one, which copies everything each time. */
+  private constructor(readonly engine: EngineFixture, readonly plain: EngineFixture) {
     const { snapshotter } = engine;
     const prepare = snapshotter.prepare.bind(snapshotter);
-    snapshotter.prepare = (id, parent, options) => {
+    snapshotter.prepare = async (id, parent, options) => {
+      const active = await prepare(id, parent, options);
       if (options?.amend !== undefined) this.amended++;
-      return prepare(id, parent, options);
+      return active;
     };
   }
 
   static async open(files: number): Promise<World> {
-    const world = new World(await openNewEngine());
+    const world = new World(await openNewEngine(), await openNewEngine());
     for (let n = 0; n < files; n++) {
       const mtime = (EARLY + n) * 1000;
       world.table.set(`src/d${n % 20}/f${n}`, { type: "file", text: `file ${n}\n`, mtime });
@@ -84,9 +86,13 @@ export class World implements AsyncDisposable {
   }
 
   /** The image's diff IDs. */
-  async build(dockerfile: string, options: Partial<BuildRequest> = {}): Promise<string[]> {
+  async build(
+    dockerfile: string,
+    options: Partial<BuildRequest> = {},
+    engine = this.engine,
+  ): Promise<string[]> {
     const tags = options.tags ?? ["result"];
-    await this.engine.builder.build({
+    await engine.builder.build({
       tags,
       dockerfile: "Dockerfile",
       buildArgs: {},
@@ -95,41 +101,45 @@ export class World implements AsyncDisposable {
       context: { tree: this.table, dockerfile, ignore: "", received: () => 0 },
       ...options,
     }, { onEvent: () => {} });
-    const { config } = await this.engine.images.image(tags[0]);
+    const { config } = await engine.images.image(tags[0]);
     return config.rootfs.diff_ids;
   }
 
-  /** Builds, and builds without what is known of earlier builds: the same layers. */
+  /** Without what is known of earlier builds. */
+  whole(dockerfile: string, options: Partial<BuildRequest> = {}): Promise<string[]> {
+    return this.build(dockerfile, { ...options, noCache: true }, this.plain);
+  }
+
+  /** Builds with and without what is known of earlier builds: the same layers. */
   async same(dockerfile: string, options: Partial<BuildRequest> = {}): Promise<void> {
-    const amended = await this.build(dockerfile, options);
-    const seen = await this.#files(amended);
-    const layer = await this.#layer();
-    const whole = await this.build(dockerfile, { ...options, noCache: true });
-    assert.deepEqual(layer, await this.#layer());
-    assert.deepEqual(amended, whole);
-    assert.deepEqual(seen, await this.#files(whole));
-  }
-
-  /** The last layer's entries. */
-  async #layer() {
-    const { manifest } = await this.engine.images.image("result");
-    return [...layerEntries(this.engine.images, manifest.layers.at(-1)!.digest).values()];
-  }
-
-  /** Files below /app as a step would see them. */
-  async #files(diffIDs: string[]): Promise<string[]> {
-    const target = `${this.engine.folder}/looked-at`;
-    await using _view = await this.engine.snapshotter.view(chainIDs(diffIDs).at(-1)!, target);
-    const output = await new Deno.Command("find", {
-      args: [`${target}/app`, "-printf", "%P %y %m %U:%G %T@ %s %l\\n"],
-    }).output();
-    return new TextDecoder().decode(output.stdout).split("\n").sort();
+    const diffIDs = await this.build(dockerfile, options);
+    const whole = await this.whole(dockerfile, options);
+    assert.deepEqual(await lastLayer(this.engine), await lastLayer(this.plain));
+    assert.deepEqual(diffIDs, whole);
+    assert.deepEqual(await files(this.engine, diffIDs), await files(this.plain, whole));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.engine.assertClean();
-    await this.engine[Symbol.asyncDispose]();
+    for (const engine of [this.engine, this.plain]) {
+      await engine.assertClean();
+      await engine[Symbol.asyncDispose]();
+    }
   }
+}
+
+async function lastLayer({ images }: EngineFixture) {
+  const { manifest } = await images.image("result");
+  return [...layerEntries(images, manifest.layers.at(-1)!.digest).values()];
+}
+
+/** Files below /app as a step would see them. */
+async function files({ snapshotter, folder }: EngineFixture, diffIDs: string[]): Promise<string[]> {
+  const target = `${folder}/looked-at`;
+  await using _view = await snapshotter.view(chainIDs(diffIDs).at(-1)!, target);
+  const output = await new Deno.Command("find", {
+    args: [`${target}/app`, "-printf", "%P %y %m %U:%G %T@ %s %l\\n"],
+  }).output();
+  return new TextDecoder().decode(output.stdout).split("\n").sort();
 }
 
 /** A test in a world of its own. */

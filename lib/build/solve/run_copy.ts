@@ -1,4 +1,5 @@
 /** COPY and ADD as steps: all of it copied, or what another one made of the same folder amended. */
+import { SvcError } from "../../base/errors.ts";
 import {
   amendFolder,
   bytesOf,
@@ -105,6 +106,10 @@ async function amend(
     return { snapshot: await mounted.commit(reference, signal), reference };
   } catch (error) {
     signal.throwIfAborted();
+    // It is gone since, or its base was made anew.
+    if (error instanceof SvcError && ["not_found", "conflict"].includes(error.code)) {
+      return undefined;
+    }
     // What is kept of it may be damaged; copying everything tells what else is wrong.
     log.warn("a folder is copied whole", { reason: (error as Error).message });
     await engine.copied.forget(key);

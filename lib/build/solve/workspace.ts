@@ -105,7 +105,13 @@ export class Workspace {
       return { root: empty.path, [Symbol.asyncDispose]: () => empty[Symbol.asyncDispose]() };
     }
     const root = this.#point();
-    const view = await this.#snapshotter.view(snapshot, root);
+    let view: AsyncDisposable;
+    try {
+      view = await this.#snapshotter.view(snapshot, root);
+    } catch (error) {
+      this.#unmounted(root);
+      throw error;
+    }
     return {
       root,
       [Symbol.asyncDispose]: async () => {
@@ -140,11 +146,15 @@ export class Workspace {
   /** A writable root on top of `parent`, mounted; `amend`: one that begins with that one's changes. */
   async writable(parent: string | undefined, amend?: string): Promise<MountedRoot> {
     const id = SNAPSHOT_PREFIX + crypto.randomUUID();
-    const root = this.#point();
     const options = { volatile: true, amend };
     const active: ActiveSnapshot = await this.#snapshotter.prepare(id, parent, options);
+    const root = this.#point();
     let open = true;
+    let mounted = true;
     const close = async () => {
+      // Once: another step may have the mount point by now.
+      if (!mounted) return;
+      mounted = false;
       await active.unmount(root);
       this.#unmounted(root);
     };
