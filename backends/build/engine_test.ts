@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract } from "../../test/contract/builder.ts";
+import { amendedContract } from "../../test/contract/builder_amend.ts";
 import { build } from "../../test/contract/builder_fixture.ts";
 import { openNewEngine } from "../../test/contract/engine_fixture.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
@@ -8,6 +9,7 @@ import { requireTools } from "../../test/e2e/harness.ts";
 const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
 
 builderContract({ name: "engine on runc", ignore, open: openNewEngine });
+amendedContract({ name: "engine on runc", ignore, open: openNewEngine });
 
 Deno.test({
   name: "engine: a later one clears what a crash left and keeps the cache",

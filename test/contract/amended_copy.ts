@@ -1,64 +1,13 @@
 /** An engine and a caller whose folder is a table, for COPYs of what was copied before. */
 import assert from "node:assert/strict";
 import type { BuildRequest } from "../../lib/build/builder.ts";
-import type { RemoteEntry, RemoteTree } from "../../lib/build/context/remote.ts";
 import { chainIDs } from "../../lib/snapshot/unpack.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { layerEntries } from "./builder.ts";
+import { EARLY, Table } from "./caller_table.ts";
 import { type EngineFixture, openNewEngine } from "./engine_fixture.ts";
 
 const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
-
-export type Entry = Omit<RemoteEntry, "path" | "stamp" | "size"> & { text?: string };
-
-/** Seconds since 1970; nothing here is later than the clock. */
-export const EARLY = 1_600_000_000;
-
-/** A caller's folder as a table, changed at will. */
-export class Table implements RemoteTree {
-  identity = "me:/app";
-  lazy = false;
-  entriesByPath = new Map<string, Entry & { stamp: string }>();
-  #stamps = 0;
-
-  set(path: string, entry: Partial<Entry>): void {
-    const folder = path.slice(0, Math.max(0, path.lastIndexOf("/")));
-    if (folder !== "" && !this.entriesByPath.has(folder)) this.set(folder, { type: "directory" });
-    const before = this.entriesByPath.get(path);
-    const type = entry.type ?? before?.type ?? "file";
-    this.entriesByPath.set(path, {
-      mode: type === "directory" ? 0o755 : 0o644,
-      mtime: EARLY * 1000,
-      ...before,
-      ...entry,
-      type,
-      stamp: String(this.#stamps++),
-    });
-  }
-
-  remove(path: string): void {
-    for (const other of [...this.entriesByPath.keys()]) {
-      if (other === path || other.startsWith(`${path}/`)) this.entriesByPath.delete(other);
-    }
-  }
-
-  paths(type: Entry["type"]): string[] {
-    return [...this.entriesByPath].filter(([, entry]) => entry.type === type).map(([path]) => path);
-  }
-
-  async *entries() {
-    const sorted = [...this.entriesByPath].sort(([a], [b]) => a < b ? -1 : 1);
-    yield sorted.map(([path, { text = "", ...entry }]): RemoteEntry => ({
-      path,
-      ...entry,
-      size: entry.type === "file" ? text.length : 0,
-    }));
-  }
-
-  async *read(path: string) {
-    yield new TextEncoder().encode(this.entriesByPath.get(path)!.text ?? "");
-  }
-}
 
 export class World implements AsyncDisposable {
   table = new Table();

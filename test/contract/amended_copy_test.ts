@@ -1,6 +1,7 @@
 /** COPY of a folder that was copied before: what has changed is copied, and the result is that of copying all. */
 import assert from "node:assert/strict";
-import { DOCKERFILE, EARLY, Table, test } from "./amended_copy.ts";
+import { DOCKERFILE, test } from "./amended_copy.ts";
+import { EARLY, Table } from "./caller_table.ts";
 
 test("one changed file", async (world) => {
   await world.build(DOCKERFILE);

@@ -4,14 +4,8 @@
  */
 import assert from "node:assert/strict";
 import type { BuildRequest } from "../../lib/build/builder.ts";
-import {
-  DOCKERFILE,
-  EARLY,
-  type Entry,
-  type Table,
-  test,
-  type World,
-} from "../contract/amended_copy.ts";
+import { DOCKERFILE, test, type World } from "../contract/amended_copy.ts";
+import { EARLY, type Entry, type Table } from "../contract/caller_table.ts";
 
 const SEEDS = Number(Deno.env.get("SVC_TEST_SEEDS") ?? 1);
 /** Changes with each seed. */

@@ -11,6 +11,7 @@ import { unpackImage } from "../../lib/snapshot/unpack.ts";
 import { unmount } from "../../lib/sys/mount.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract, type BuilderFixture } from "../contract/builder.ts";
+import { amendedContract } from "../contract/builder_amend.ts";
 import { imagesWithBase } from "../contract/builder_fixture.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { type ContainerdPeer, removeGroups, startContainerd } from "../peers/containerd.ts";
@@ -86,6 +87,7 @@ async function openEngine(): Promise<BuilderFixture> {
 }
 
 builderContract({ name: "engine on containerd", ignore, open: openEngine });
+amendedContract({ name: "engine on containerd", ignore, open: openEngine });
 
 const serve = (env: Record<string, string> = {}) =>
   startServer({
