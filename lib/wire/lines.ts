@@ -12,6 +12,46 @@ export function writeLine(stream: Duplex, value: unknown): Promise<void> {
   return stream.write(encoder.encode(JSON.stringify(value) + "\n"));
 }
 
+/** Values that come within so long of each other go out together. */
+const GATHER_MS = 5;
+
+/** Writes values as lines, several in one go: each that goes out by itself wakes the other side. */
+export class LineWriter {
+  #stream: Duplex;
+  #waiting: string[] = [];
+  #timer?: ReturnType<typeof setTimeout>;
+  #sending: Promise<void> = Promise.resolve();
+  /** Times that the other side took something. */
+  sent = 0;
+
+  constructor(stream: Duplex) {
+    this.#stream = stream;
+  }
+
+  /** Does not throw: {@linkcode flush} tells what went wrong. */
+  send(value: unknown): void {
+    this.#waiting.push(JSON.stringify(value) + "\n");
+    this.#timer ??= setTimeout(() => this.#write(), GATHER_MS);
+  }
+
+  /** Resolves when everything until now is written. */
+  async flush(): Promise<void> {
+    this.#write();
+    await this.#sending;
+  }
+
+  #write(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#waiting.length === 0) return;
+    const bytes = encoder.encode(this.#waiting.splice(0).join(""));
+    this.#sending = this.#sending.then(() => this.#stream.write(bytes)).then(() =>
+      void this.sent++
+    );
+    this.#sending.catch(() => {/* thrown by flush */});
+  }
+}
+
 /** Reads lines first and, from any point on, bytes. */
 export class LineReader {
   #stream: Duplex;

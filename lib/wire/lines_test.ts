@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../base/errors.ts";
-import { LineReader, writeLine } from "./lines.ts";
+import { LineReader, LineWriter, writeLine } from "./lines.ts";
 import { duplexPair } from "./testing.ts";
 
 const refused = (error: unknown) => error instanceof SvcError && error.code === "upstream_failed";
@@ -31,6 +31,35 @@ Deno.test("lines: as many as come together, whatever the pieces", async () => {
   assert.deepEqual(await lines.lines(), [4]);
   assert.equal(new TextDecoder().decode(await lines.read()), "rest");
   assert.equal(await lines.lines(), undefined);
+});
+
+Deno.test("lines: values that come together go out together, in order; flush waits for no timer", async () => {
+  const [here, there] = duplexPair();
+  const writes: Uint8Array[] = [];
+  const counted = {
+    ...here,
+    write: async (bytes: Uint8Array) => {
+      writes.push(bytes);
+      await here.write(bytes);
+    },
+  } as typeof here;
+  const writer = new LineWriter(counted);
+  const lines = new LineReader(there);
+  for (let n = 0; n < 5; n++) writer.send(n);
+  assert.equal(writes.length, 0);
+  for (let n = 0; n < 5; n++) assert.equal(await lines.line(), n);
+  assert.deepEqual([writes.length, writer.sent], [1, 1]);
+  writer.send("a");
+  const flushed = writer.flush();
+  writer.send("b");
+  await flushed;
+  await writer.flush();
+  assert.deepEqual([await lines.line(), await lines.line(), writes.length], ["a", "b", 3]);
+  counted.write = () => Promise.reject(new Error("gone"));
+  writer.send("lost");
+  await assert.rejects(writer.flush(), /gone/);
+  writer.send("lost too");
+  await assert.rejects(writer.flush(), /gone/);
 });
 
 Deno.test("lines: what is none is refused", async () => {

@@ -21,7 +21,7 @@ import type { Builder, BuildRequest } from "../../build/builder.ts";
 import { Caller, checkRequest } from "../../build/session/caller.ts";
 import { contextTooLarge } from "../../build/context/too_large.ts";
 import type { NamedContext } from "../../build/inputs.ts";
-import { LineReader, writeLine } from "../../wire/lines.ts";
+import { LineReader, LineWriter, writeLine } from "../../wire/lines.ts";
 import { socketLink } from "../../wire/socket_link.ts";
 import { YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
@@ -155,20 +155,16 @@ class AttachedBuild {
 
   /** The last event: never throws but for a session that is gone. */
   async #build(value: unknown, caller: Caller, control: YamuxStream): Promise<BuildEvent> {
-    let sending: Promise<void> = Promise.resolve();
-    let sent = 0;
-    const onEvent = (event: BuildEvent) => {
-      sending = sending.then(() => writeLine(control, event)).then(() => void sent++);
-      sending.catch(() => {/* the session's end is told by its signal */});
-    };
+    const events = new LineWriter(control);
+    const onEvent = (event: BuildEvent) => events.send(event);
     /** All events are out; a caller that takes none of them is let go. */
     const told = async () => {
-      let before = sent;
+      let before = events.sent;
       const timer = setInterval(() => {
-        if (sent === before) this.#session.lost("the caller takes no events");
-        before = sent;
+        if (events.sent === before) this.#session.lost("the caller takes no events");
+        before = events.sent;
       }, PATIENCE_MS);
-      await sending.finally(() => clearInterval(timer));
+      await events.flush().finally(() => clearInterval(timer));
     };
     const { signal } = this.#gone;
     try {
