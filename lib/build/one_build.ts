@@ -35,6 +35,7 @@ import type { BuildState, Engine } from "./solve/engine_context.ts";
 import type { Reporter } from "./solve/reporter.ts";
 import { Solver } from "./solve/solver.ts";
 import { Trees } from "./solve/trees.ts";
+import { Views } from "./solve/views.ts";
 
 type Imports = NonNullable<Awaited<ReturnType<typeof openImports>>>;
 
@@ -184,7 +185,10 @@ export class OneBuild {
     if (this.#imports) this.#used.push(this.#imports);
     const imported = this.#imports?.cache;
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
-    const state = { file: dockerfile.file, context, trees, secrets, ssh, noCache, imported };
+    const views = new Views(workspace);
+    this.#used.push(views);
+    const { file } = dockerfile;
+    const state = { file, context, trees, views, secrets, ssh, noCache, imported };
     await using ahead = await LayersAhead.open(engine, {
       packings: packingsOf(delivery.outputs),
       foreign: imported && ((digest) => imported.blob(digest)),
@@ -196,6 +200,7 @@ export class OneBuild {
       place,
       wholeRoot: needsRoot(delivery),
     });
+    this.#letGo(views);
     const extrasOf = this.#attestations(delivery, solved, { context, startedOn });
     const { layers } = ahead;
     const exported = await this.#export({ ...delivery, layers, extrasOf }, solved);

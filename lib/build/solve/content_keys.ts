@@ -22,9 +22,8 @@ export interface ContentDeps {
   outcome: (vertex: Vertex) => Promise<Outcome>;
 }
 
-/** Gives `work` the files of a source; a stage's only while it runs. */
+/** Gives `work` the files of a source. */
 export async function withSource<T>(
-  engine: Engine,
   build: BuildState,
   from: Source,
   snapshot: string | undefined,
@@ -32,8 +31,7 @@ export async function withSource<T>(
 ): Promise<T> {
   if (from === "context") return await work(build.context.tree);
   if (isTree(from)) return await work(await build.trees.open(from));
-  await using view = await engine.workspace.view(snapshot);
-  return await work({ root: view.root, ownersKept: true });
+  return await work({ root: await build.views.root(snapshot), ownersKept: true });
 }
 
 export class ContentKeys {
@@ -105,14 +103,14 @@ export class ContentKeys {
    * from the stage's key to it, and the stage need not run to know it again.
    */
   async #ofPart(vertex: CopyVertex, part: CopyPart): Promise<string> {
-    const { engine, build, signal } = this.#deps;
+    const { build, signal } = this.#deps;
     const { from } = part;
     const picked = (tree: Tree) => {
       const ignore = from === "context" ? build.context.ignore : undefined;
       return pickedContent(tree, vertex, pick(tree, vertex, part, ignore), signal);
     };
     if (from === "context" || from === "scratch") {
-      return await withSource(engine, build, from, undefined, picked);
+      return await withSource(build, from, undefined, picked);
     }
     if (isTree(from)) {
       return await this.#linked(from, (identity) => copyLinkKey(vertex, part, identity), picked);
@@ -120,7 +118,7 @@ export class ContentKeys {
     const link = copyLinkKey(vertex, part, await this.#deps.key(from));
     return await this.#through(link, async () => {
       const { snapshot } = await this.#deps.outcome(from);
-      return await withSource(engine, build, from, snapshot, picked);
+      return await withSource(build, from, snapshot, picked);
     });
   }
 }

@@ -16,6 +16,7 @@ import type { Flights } from "./flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
 import type { StepEvent } from "./reporter.ts";
 import type { Trees } from "./trees.ts";
+import type { Views } from "./views.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Gives the name of the image's committed snapshot (lib/snapshot/unpack.ts). */
@@ -51,6 +52,8 @@ export interface BuildState {
   context: Context;
   /** Trees from outside that this build has opened. */
   trees: Trees;
+  /** Stages whose files its steps read. */
+  views: Views;
   secrets?: SecretSource;
   ssh?: AgentSource;
   noCache: boolean;

@@ -61,12 +61,12 @@ export async function runCopy(run: CopyRun): Promise<Made> {
 }
 
 async function oneFolder(
-  { engine, build, vertex, base, baseKey, signal }: CopyRun,
+  { build, vertex, base, baseKey, signal }: CopyRun,
 ): Promise<OneFolder | undefined> {
   const { parts: [part], parts, inline, parents, link } = vertex;
   const one = parts.length === 1 && inline.length === 0 && !parents && !link;
   if (!one || build.noCache || part.from !== "context" && !isTree(part.from)) return undefined;
-  return await withSource(engine, build, part.from, undefined, async (tree) => {
+  return await withSource(build, part.from, undefined, async (tree) => {
     if (!tree.known) return undefined;
     const selections = pick(tree, vertex, part).flatMap(({ selections }) => selections);
     const [{ path, directory }] = selections;
@@ -150,7 +150,7 @@ async function copyParts(
     const later = last && (part.from === "context" || isTree(part.from));
     const copy = (tree: Tree) =>
       runCopyPart(vertex, part, tree, { ...target, ...later && { upper } });
-    const copied = await withSource(engine, build, part.from, from?.snapshot, copy);
+    const copied = await withSource(build, part.from, from?.snapshot, copy);
     latest = Math.max(latest, copied.latest);
     rest.push(...copied.rest);
   }

@@ -173,8 +173,7 @@ class RunStep {
     if (from === "context") return this.build.context.tree;
     if (isTree(from)) return await this.build.trees.open(from);
     const outcome = this.inputs.outcomeOf(from);
-    const view = this.held.use(await this.engine.workspace.view(outcome?.snapshot));
-    return { root: view.root, ownersKept: true };
+    return { root: await this.build.views.root(outcome?.snapshot), ownersKept: true };
   }
 
   async #seed(from: Source, source: string): Promise<{ root: string; source: string }> {
