@@ -47,13 +47,14 @@ async function processesWith(text: string): Promise<string[]> {
   return found;
 }
 
-/** The builder's working folders, which hold nothing while no build runs. */
+/** The builder's working folders, which hold nothing while no build runs but empty mount points. */
 function leftovers(server: Server): string[] {
+  const within = (path: string) =>
+    [...Deno.readDirSync(join(server.dataDir, "build", path))].map(({ name }) => `${path}/${name}`);
   return ["mnt", "tmp", "contexts", "bundles"].flatMap((name) => {
     try {
-      return [...Deno.readDirSync(join(server.dataDir, "build", name))].map((entry) =>
-        `${name}/${entry.name}`
-      );
+      const found = within(name);
+      return name === "mnt" ? found.flatMap(within) : found;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return [];
       throw error;
