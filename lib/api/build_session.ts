@@ -9,7 +9,7 @@
  * | service | what follows |
  * |---|---|
  * | `list` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
- * | `same` | from the caller: a line {@linkcode Same} |
+ * | `changes` | from the caller: as for `list`, with a line {@linkcode SameParts} in the place of what is as it was |
  * | `files` | from the server: lines, each an array of {@linkcode WantedFile}; from the caller: frames |
  * | `9p` | 9P2000.L, the caller the server, `aname` the export; answered in the order of the requests |
  * | `tar` | from the caller: the archive that is the context |
@@ -68,8 +68,8 @@ export const namedExport = (name: string): string => `${CONTEXT_EXPORT}:${name}`
 
 export type Ask =
   | { service: "list"; export: string }
-  /** `digest`: sha256 in hex over the lines of a listing without its end, as they were last. */
-  | { service: "same"; export: string; digest: string }
+  /** `parts`: of the last listing, in their order. A caller that knows no parts resets the stream. */
+  | { service: "changes"; export: string; parts: readonly ListingPart[] }
   | { service: "files"; export: string }
   | { service: "9p" }
   | { service: "tar" }
@@ -87,6 +87,18 @@ export type ListedEntry = [
   link?: string,
 ];
 
+/**
+ * Some lines of a listing in a row: the path of the first one, and sha256 in hex over all of them, line ends
+ * too. Of the caller's new listing a part goes from the line with that path to the next one that begins a
+ * part, or the end.
+ */
+export type ListingPart = [path: string, digest: string];
+
+/** `count` parts from number `first` on (from 0) come here, as they were. */
+export interface SameParts {
+  same: [first: number, count: number];
+}
+
 /** Path, and the bytes that are wanted of it. */
 export type WantedFile = [path: string, size: number];
 
@@ -94,12 +106,8 @@ export type WantedFile = [path: string, size: number];
 export const BULK = { files: 256, bytes: 1 << 20, header: 8 } as const;
 export const FILE_FAILED = 0xffffffff;
 
+/** `end`: lines before it. */
 export type ListEnd = { end: number } | { error: Problem };
-
-/** Whether the listing still is what it was; where it is not, `list` is asked next. */
-export interface Same {
-  same: boolean;
-}
 
 export interface Found {
   found: boolean;

@@ -7,17 +7,16 @@ import {
   type Found,
   type ListedEntry,
   type ListEnd,
-  type Same,
 } from "../api/build_session.ts";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
-import { sha256 } from "../base/hash.ts";
 import { connDuplex, type Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
 import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
+import { changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
 import { openYamux } from "./yamux_socket.ts";
 
@@ -37,17 +36,10 @@ export interface BuildInputs {
   signal: AbortSignal;
 }
 
-/** Characters of a listing that are sent at one go. */
-const BATCH = 64 * 1024;
-
-type Listing = readonly { text: string; count: number }[];
-
 const encoder = new TextEncoder();
 
 class Server {
   #inputs: BuildInputs;
-  /** Listings that the server is about to ask for, as it gets them. */
-  #listed = new Map<string, Listing>();
 
   constructor(inputs: BuildInputs) {
     this.#inputs = inputs;
@@ -68,9 +60,9 @@ class Server {
   async #answer(ask: Ask | undefined, stream: Duplex, lines: LineReader): Promise<void> {
     switch (ask?.service) {
       case "list":
-        return await this.#list(ask.export, stream);
-      case "same":
-        return await writeLine(stream, await this.#same(ask.export, ask.digest));
+        return await this.#list(listingLines(this.#entries(ask.export)), stream);
+      case "changes":
+        return await this.#list(changedLines(this.#entries(ask.export), ask.parts), stream);
       case "files":
         return await sendFiles(this.#folder(ask.export).folder, lines, stream);
       case "9p": {
@@ -96,44 +88,25 @@ class Server {
     return folder;
   }
 
-  /** The lines, up to about {@linkcode BATCH} of them at a time. */
-  async *#lines(name: string): AsyncGenerator<{ text: string; count: number }> {
-    let text = "";
-    let count = 0;
-    for await (const some of this.#folder(name).list(this.#inputs.signal)) {
-      for (const entry of some) text += JSON.stringify(entry) + "\n";
-      count += some.length;
-      if (text.length < BATCH) continue;
-      yield { text, count };
-      text = "";
-      count = 0;
-    }
-    if (count > 0) yield { text, count };
+  async *#entries(name: string): AsyncGenerator<readonly ListedEntry[]> {
+    yield* this.#folder(name).list(this.#inputs.signal);
   }
 
-  /** Where it is not the same, what was listed is kept for the question that follows. */
-  async #same(name: string, digest: string): Promise<Same> {
-    const listing = await Array.fromAsync(this.#lines(name));
-    const same = await sha256(listing.map(({ text }) => text).join("")) === digest;
-    if (!same) this.#listed.set(name, listing);
-    return { same };
-  }
-
-  async #list(name: string, stream: Duplex): Promise<void> {
+  async #list(listing: AsyncIterable<SomeLines>, stream: Duplex): Promise<void> {
     let total = 0;
     let end: ListEnd;
+    let last = "";
     try {
-      const listed = this.#listed.get(name) ?? this.#lines(name);
-      this.#listed.delete(name);
-      for await (const { text, count } of listed) {
-        await stream.write(encoder.encode(text));
+      for await (const { text, count } of listing) {
+        if (last !== "") await stream.write(encoder.encode(last));
+        last = text;
         total += count;
       }
       end = { end: total };
     } catch (error) {
       end = { error: toProblem(asSvcError(error, "Cannot read the build context")) };
     }
-    await writeLine(stream, end);
+    await stream.write(encoder.encode(`${last}${JSON.stringify(end)}\n`));
   }
 
   async #archive(stream: Duplex): Promise<void> {

@@ -321,7 +321,8 @@ async function hostileCaller(
     onStream: (stream) =>
       void (async () => {
         const ask = new TextDecoder().decode(await stream.read());
-        if (ask.includes("same")) return await writeLine(stream, { same: false });
+        // As one that does not know the question.
+        if (ask.includes("changes")) return stream.reset();
         if (!ask.includes("list")) return await answer(ask, stream, socket);
         const listing = [
           ["loop", "l", 0o777, 0, 0, "s", "loop"],

@@ -12,10 +12,17 @@ import type { CacheItem, Shelf } from "../cache/shelf.ts";
 import type { OpenTree } from "../inputs.ts";
 import { KeptTree } from "./kept_tree.ts";
 import type { LazyOptions } from "./lazy_mount.ts";
-import { readListing, type RemoteTree } from "./remote.ts";
+import { type Listing, readListing } from "./listing.ts";
+import type { RemoteTree } from "./remote.ts";
 
 /** Trees that are kept where no ceiling says otherwise: folders that are built from once are many. */
 const MAX_TREES = 32;
+
+/** Entries of the trees that are kept in memory, too. */
+const MAX_ENTRIES = 200_000;
+
+/** Characters of a question for what changed, at most: for more, all of the listing is asked for. */
+const MAX_QUESTION = 1 << 20;
 
 interface Place {
   id: string;
@@ -24,6 +31,8 @@ interface Place {
   held: boolean;
   /** This server has looked at what an earlier one left. */
   seen?: boolean;
+  /** What the state says, where it need not be read again. */
+  kept?: KeptTree;
 }
 
 export interface OpenOptions {
@@ -70,7 +79,9 @@ export class KeptContexts implements Shelf {
   }
 
   items(): Promise<CacheItem[]> {
-    return Promise.resolve([...this.#places.values()].map((place) => ({ ...place })));
+    return Promise.resolve(
+      [...this.#places.values()].map(({ id, size, used, held }) => ({ id, size, used, held })),
+    );
   }
 
   async remove(id: string): Promise<boolean> {
@@ -90,13 +101,11 @@ export class KeptContexts implements Shelf {
     let kept: KeptTree | undefined;
     try {
       await ensureDir(folder.slice(0, folder.lastIndexOf("/")), 0o700);
-      kept = await KeptTree.open(folder, place.seen);
+      kept = await place.kept?.isSaved() ? place.kept! : await KeptTree.open(folder, place.seen);
       place.seen = true;
-      const known = kept.listed;
-      if (known === undefined || !await remote.unchanged?.(known, signal)) {
-        const { listing, digest } = await readListing(remote.entries(signal), signal);
-        await kept.update(listing, digest, signal);
-      }
+      place.kept = undefined;
+      const listing = await listingOf(remote, kept, signal);
+      if (listing) await kept.update(listing, signal);
     } catch (error) {
       await this.#release(place, kept, refused(error));
       throw error;
@@ -150,6 +159,11 @@ export class KeptContexts implements Shelf {
       Math.max(0, idle.length - MAX_TREES),
     );
     for (const { id } of oldest) await this.remove(id);
+    let entries = 0;
+    for (const place of idle.sort((a, b) => b.used - a.used)) {
+      entries += place.kept?.count ?? 0;
+      if (entries > MAX_ENTRIES) place.kept = undefined;
+    }
   }
 
   /**
@@ -161,6 +175,7 @@ export class KeptContexts implements Shelf {
       if (kept && !drop && await kept.save().then(() => true, () => false)) {
         place.size = kept.size;
         place.used = Date.now();
+        place.kept = kept;
       } else await this.#drop(place);
     } finally {
       place.held = false;
@@ -168,6 +183,30 @@ export class KeptContexts implements Shelf {
     await this.#limit();
   }
 }
+
+/** The listing as it is now; undefined where it is the one that is kept. */
+async function listingOf(
+  remote: RemoteTree,
+  kept: KeptTree,
+  signal: AbortSignal,
+): Promise<Listing | undefined> {
+  const { listed } = kept;
+  if (listed && remote.changes && questionSize(listed) <= MAX_QUESTION) {
+    try {
+      const parts = listed.parts.map(({ is }) => is);
+      return await readListing(remote.changes(parts, signal), signal, listed);
+    } catch (error) {
+      signal.throwIfAborted();
+      // A caller that does not know the question is asked for all of it.
+      if (!(error instanceof SvcError) || error.code !== "upstream_failed") throw error;
+    }
+  }
+  return await readListing(remote.entries(signal), signal);
+}
+
+/** Characters, about. */
+const questionSize = ({ parts }: Listing): number =>
+  parts.reduce((size, { is: [path] }) => size + path.length + 72, 0);
 
 function refused(error: unknown): boolean {
   return error instanceof SvcError && ["too_large", "context_invalid"].includes(error.code);

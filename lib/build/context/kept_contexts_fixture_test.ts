@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { silent } from "../../base/log.ts";
 import { KeptContexts } from "./kept_contexts.ts";
-import { listingHash, type RemoteEntry, type RemoteTree } from "./remote.ts";
+import type { ListedEntry, ListingPart, SameParts } from "../../api/build_session.ts";
+import { changedLines } from "../../client/build_listing.ts";
+import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import { contentKey, select } from "./tree.ts";
 
 export const LAZY = { reading: { ways: [] }, log: silent };
@@ -29,8 +31,9 @@ export class Caller implements RemoteTree {
   identity = "me:/app";
   lazy = false;
   reads: string[] = [];
-  /** What was answered whether the listing is the same. */
+  /** Whether the listing was the same, and how many entries were told. */
   same: boolean[] = [];
+  told = 0;
   /** What reading a path gives, where it is not what was listed. */
   wrong: Record<string, string> = {};
   stamps = new Map<string, number>();
@@ -77,12 +80,25 @@ export class Caller implements RemoteTree {
     }
   }
 
-  unchanged(digest: string): Promise<boolean> {
-    const hash = listingHash();
-    for (const [path, content] of Object.entries(this.files)) hash.add(this.entry(path, content));
-    const same = hash.digest() === digest;
-    this.same.push(same);
-    return Promise.resolve(same);
+  /** As svc's client answers it. */
+  async *changes(parts: readonly ListingPart[]): AsyncGenerator<(RemoteEntry | SameParts)[]> {
+    const entries = Object.entries(this.files).map(([path, content]) => this.entry(path, content));
+    const listed = async function* () {
+      yield entries.map((entry): ListedEntry => {
+        const { path, type, mode, size, mtime, stamp, link } = entry;
+        const kind = type === "symlink" ? "l" : type === "file" ? "f" : "d";
+        const fields = [path, kind, mode, size, mtime, stamp] as const;
+        return link === undefined ? [...fields] : [...fields, link];
+      });
+    };
+    let text = "";
+    for await (const some of changedLines(listed(), parts)) text += some.text;
+    const lines = text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
+    const told = lines.filter((line) => Array.isArray(line)).length;
+    this.told += told;
+    this.same.push(told === 0 && lines[0]?.same?.[1] === parts.length);
+    const byPath = new Map(entries.map((entry) => [entry.path, entry]));
+    yield lines.map((line) => Array.isArray(line) ? byPath.get(line[0])! : line);
   }
 
   taken(): string[] {

@@ -24,13 +24,15 @@ import {
 import { type Kept, KeptContents } from "./kept_contents.ts";
 import { LazyMount, type LazyOptions } from "./lazy_mount.ts";
 import { ListedTree, seconds } from "./listed_tree.ts";
+import type { KeptPart, Listing } from "./listing.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { Tree } from "./tree.ts";
 
-/** Entries changed before other work gets its turn. */
+/** Entries changed before other work gets its turn; of those that stay as they are, so many count as one. */
 const TURN = 500;
+const UNCHANGED = 10;
 
-const STATE_VERSION = 2;
+const STATE_VERSION = 3;
 
 const TYPES = { file: S_IFREG, directory: S_IFDIR, symlink: S_IFLNK };
 
@@ -44,6 +46,8 @@ async function bootId(): Promise<string> {
   );
 }
 
+const fileOf = ({ ino, size, mtime }: Deno.FileInfo) => `${ino} ${size} ${mtime?.getTime()}`;
+
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 /** Held by one build at a time. */
@@ -52,10 +56,15 @@ export class KeptTree {
   #root: string;
   #entries = new Map<string, Kept>();
   #digests = new Map<string, string>();
-  #listed: string | undefined;
+  /** Of the listing that the entries are; undefined where they may be of none. */
+  #parts: readonly KeptPart[] | undefined;
+  /** Absent where other paths are there than when it was made. */
+  #known: ListedTree | undefined;
   #contents: KeptContents;
   /** The state on disk is that of the tree. */
   #saved = false;
+  /** Names the file that it is in. */
+  #file: string | undefined;
 
   private constructor(folder: string) {
     this.#folder = folder;
@@ -77,8 +86,10 @@ export class KeptTree {
     const state = await kept.#load();
     if (state && (seen || await kept.#isWhole(state.entries))) {
       for (const entry of state.entries) kept.#entries.set(entry.path, entry);
-      kept.#listed = state.listed;
-      kept.#note();
+      kept.#parts = state.parts;
+      for (const { path, digest } of state.entries) {
+        if (digest !== undefined) kept.#digests.set(path, digest);
+      }
     } else {
       kept.#saved = false;
       await removeTree(folder);
@@ -88,7 +99,7 @@ export class KeptTree {
     return kept;
   }
 
-  async #load(): Promise<{ listed?: string; entries: Kept[] } | undefined> {
+  async #load(): Promise<{ parts?: KeptPart[]; entries: Kept[] } | undefined> {
     try {
       const text = await Deno.readTextFile(`${this.#folder}/state`);
       const [version, id, state] = JSON.parse(text);
@@ -128,48 +139,40 @@ export class KeptTree {
   }
 
   /** Makes the folder what the listing says, but for contents. Synchronous work in short turns. */
-  async update(
-    listing: Map<string, RemoteEntry>,
-    digest: string,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async update({ entries: listing, parts }: Listing, signal: AbortSignal): Promise<void> {
     this.#change();
-    this.#listed = undefined;
+    this.#parts = undefined;
     const touched = new Set<string>();
     const touch = (path: string) => {
+      this.#known = undefined;
       const slash = path.lastIndexOf("/");
       if (slash > 0) touched.add(path.slice(0, slash));
     };
     let steps = 0;
-    const pause = async () => {
-      if (++steps % TURN) return;
+    const pause = async (changed = true) => {
+      steps += changed ? UNCHANGED : 1;
+      if (steps < TURN * UNCHANGED) return;
+      steps = 0;
       signal.throwIfAborted();
       await turn();
     };
     for (const old of [...this.#entries.values()].reverse()) {
-      if (listing.get(old.path)?.type === old.type && !this.#relinked(old, listing)) continue;
+      const now = listing.get(old.path);
+      if (now === old || now?.type === old.type && !this.#relinked(old, now)) continue;
       if (old.type === "directory") removeTreeSync(`${this.#root}/${old.path}`);
       else unlink(`${this.#root}/${old.path}`);
       this.#entries.delete(old.path);
+      this.#digests.delete(old.path);
       touch(old.path);
       await pause();
     }
     for (const entry of listing.values()) {
       const old = this.#entries.get(entry.path);
-      const host = `${this.#root}/${entry.path}`;
-      if (!old) {
-        if (entry.type === "directory") mkdir(host, 0o755);
-        else if (entry.type === "symlink") symlink(entry.link!, host);
-        else mknod(host, S_IFREG | 0o600);
-        touch(entry.path);
+      if (old !== entry) {
+        if (!old) touch(entry.path);
+        if (this.#place(entry, old)) touched.add(entry.path);
       }
-      if (entry.type === "symlink") setTimes(host, seconds(entry.mtime));
-      const same = old?.stamp === entry.stamp && old.size === entry.size &&
-        old.mode === entry.mode && old.mtime === entry.mtime;
-      if (entry.type === "directory" && !same) touched.add(entry.path);
-      const stale = old?.type === "file" && (old.digest !== undefined || old.stale === true);
-      this.#entries.set(entry.path, same ? old : { ...entry, ...stale && { stale } });
-      await pause();
+      await pause(old !== entry);
     }
     for (const path of touched) {
       const entry = this.#entries.get(path);
@@ -177,29 +180,44 @@ export class KeptTree {
       chmod(`${this.#root}/${path}`, entry.mode);
       setTimes(`${this.#root}/${path}`, seconds(entry.mtime));
     }
-    this.#note();
-    this.#listed = digest;
+    // In the order of the listing: its parts are told by how many entries they have.
+    const ordered = Array.from(listing.keys(), (path) => this.#entries.get(path)!);
+    this.#entries.clear();
+    for (const entry of ordered) this.#entries.set(entry.path, entry);
+    this.#parts = parts;
   }
 
-  /** Digest of the listing that it follows. */
-  get listed(): string | undefined {
-    return this.#listed;
-  }
-
-  #note(): void {
-    this.#digests.clear();
-    for (const { path, digest } of this.#entries.values()) {
-      if (digest !== undefined) this.#digests.set(path, digest);
+  /** Puts what the listing says in the place of what was there. True for a folder that changed. */
+  #place(entry: RemoteEntry, old: Kept | undefined): boolean {
+    const { path, type } = entry;
+    const host = `${this.#root}/${path}`;
+    if (!old) {
+      if (type === "directory") mkdir(host, 0o755);
+      else if (type === "symlink") symlink(entry.link!, host);
+      else mknod(host, S_IFREG | 0o600);
     }
+    if (type === "symlink") setTimes(host, seconds(entry.mtime));
+    const same = old?.stamp === entry.stamp && old.size === entry.size &&
+      old.mode === entry.mode && old.mtime === entry.mtime;
+    if (same) return false;
+    const stale = old?.type === "file" && (old.digest !== undefined || old.stale === true);
+    this.#entries.set(path, { ...entry, ...stale && { stale } });
+    this.#digests.delete(path);
+    return type === "directory";
   }
 
-  #relinked(old: Kept, listing: Map<string, RemoteEntry>): boolean {
-    return old.type === "symlink" && listing.get(old.path)!.link !== old.link;
+  /** The listing that the entries are; undefined where they may be of none. */
+  get listed(): Listing<Kept> | undefined {
+    return this.#parts && { entries: this.#entries, parts: this.#parts };
+  }
+
+  #relinked(old: Kept, now: RemoteEntry): boolean {
+    return old.type === "symlink" && now.link !== old.link;
   }
 
   /** The tree as steps see it: what they select is fetched from `remote` before they look at it. */
   tree(remote: RemoteTree, signal: AbortSignal, onFetched: () => void): Tree {
-    const known = new ListedTree(this.#root, this.#entries);
+    const known = this.#known ??= new ListedTree(this.#root, this.#entries);
     return {
       root: this.#root,
       digests: this.#digests,
@@ -220,9 +238,27 @@ export class KeptTree {
   /** Writes down what is here for the next build. */
   async save(): Promise<void> {
     const path = `${this.#folder}/state`;
+    this.#file = undefined;
     // When it was used is told by its time.
-    if (this.#saved) return await Deno.utime(path, new Date(), new Date());
-    const state = { listed: this.#listed, entries: [...this.#entries.values()] };
+    if (this.#saved) await Deno.utime(path, new Date(), new Date());
+    else await this.#write(path);
+    this.#file = fileOf(await Deno.lstat(path));
+  }
+
+  /** True as long as the state on disk is the one that was saved. */
+  async isSaved(): Promise<boolean> {
+    const path = `${this.#folder}/state`;
+    const file = await Deno.lstat(path).then(fileOf, () => undefined);
+    return this.#saved && file !== undefined && file === this.#file;
+  }
+
+  /** How many things are known of it. */
+  get count(): number {
+    return this.#entries.size;
+  }
+
+  async #write(path: string): Promise<void> {
+    const state = { parts: this.#parts, entries: [...this.#entries.values()] };
     await Deno.writeTextFile(
       `${path}.new`,
       JSON.stringify([STATE_VERSION, await bootId(), state]),

@@ -1,8 +1,5 @@
 /** A context that stays with the caller: its listing comes first, contents only where a step needs them. */
-import { Buffer } from "node:buffer";
-import { createHash } from "node:crypto";
-import { SvcError } from "../../base/errors.ts";
-import { MAX_DEPTH } from "./extract.ts";
+import type { ListingPart, SameParts } from "../../api/build_session.ts";
 
 export interface RemoteEntry {
   /** Relative, without "." and "..". */
@@ -33,8 +30,14 @@ export interface RemoteTree {
    * caller: what is kept of it is not sent again.
    */
   identity: string;
-  /** True where the listing still has this digest ({@linkcode listingHash}); absent: nobody knows. */
-  unchanged?(digest: string, signal: AbortSignal): Promise<boolean>;
+  /**
+   * As `entries`, but where one of these parts of the last listing ({@linkcode Listing}) still is what it
+   * was, that alone is said. Throws `upstream_failed` where the caller cannot tell; absent: nobody can.
+   */
+  changes?(
+    parts: readonly ListingPart[],
+    signal: AbortSignal,
+  ): AsyncIterable<readonly (RemoteEntry | SameParts)[]>;
   /** Everything that .dockerignore leaves, folders before what is in them, some at a time. */
   entries(signal: AbortSignal): AsyncIterable<readonly RemoteEntry[]>;
   /** Bytes of a file; fewer than `size` where it became shorter. */
@@ -66,86 +69,3 @@ export interface RemoteContext {
 
 /** Bytes of a file that is read together with others, at most. */
 export const MAX_BULK_FILE = 64 * 1024;
-
-/** Entries of one listing, and bytes of a path or link, at most. */
-export const MAX_ENTRIES = 1_000_000;
-const MAX_PATH = 4096;
-
-/** Characters of a listing that are hashed at once. */
-const GATHERED = 64 * 1024;
-
-const invalid = (what: string) =>
-  new SvcError("context_invalid", `Cannot read the build context: ${what}`, {
-    help: "build with a client of the server's own version",
-  });
-
-const whole = (value: unknown): value is number =>
-  Number.isSafeInteger(value) && value as number >= 0;
-
-/** A part that is empty, "." or ".."; one of more than 255 characters; a NUL. */
-const NO_PATH = /(?:^|\/)\.{0,2}(?:\/|$)|[^/]{256}|\0/;
-
-function isPath(path: string): boolean {
-  if (path.length > MAX_PATH || NO_PATH.test(path)) return false;
-  let depth = 0;
-  for (let at = path.indexOf("/"); at >= 0; at = path.indexOf("/", at + 1)) depth++;
-  return depth < MAX_DEPTH &&
-    (path.length <= 85 || path.split("/").every((part) => Buffer.byteLength(part) <= 255));
-}
-
-/** Gathers the digest of a listing as it crosses the wire: the same on both sides. */
-export function listingHash() {
-  const hash = createHash("sha256");
-  let text = "";
-  return {
-    add({ path, type, mode, size, mtime, stamp, link }: RemoteEntry): void {
-      const kind = type === "symlink" ? "l" : type[0];
-      const fields = [path, kind, mode, size, mtime, stamp, ...link === undefined ? [] : [link]];
-      text += JSON.stringify(fields) + "\n";
-      if (text.length < GATHERED) return;
-      hash.update(text);
-      text = "";
-    },
-    digest: () => hash.update(text).digest("hex"),
-  };
-}
-
-function checked(entry: RemoteEntry, found: ReadonlyMap<string, RemoteEntry>): RemoteEntry {
-  const { path, type, mode, size, mtime, stamp, link } = entry;
-  const shown = () => JSON.stringify(path);
-  if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown()} is no path inside it`);
-  if (found.has(path)) throw invalid(`${shown()} is listed twice`);
-  if (found.size >= MAX_ENTRIES) throw invalid(`it has more than ${MAX_ENTRIES} entries`);
-  const slash = path.lastIndexOf("/");
-  if (slash >= 0 && found.get(path.slice(0, slash))?.type !== "directory") {
-    throw invalid(`${shown()} is listed without its folder`);
-  }
-  const typed = type === "file" || type === "directory" ||
-    type === "symlink" && typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
-      !link.includes("\0");
-  if (!typed || !whole(size) || !whole(mode) || !Number.isFinite(mtime)) {
-    throw invalid(`what is said of ${shown()} makes no sense`);
-  }
-  if (typeof stamp !== "string") throw invalid(`${shown()} has no stamp`);
-  return { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } };
-}
-
-/**
- * The listing by path, and its digest. Throws `context_invalid` for one that is no tree: names that lead out, entries
- * twice or without their folder, more than anyone has.
- */
-export async function readListing(
-  entries: AsyncIterable<readonly RemoteEntry[]>,
-  signal: AbortSignal,
-): Promise<{ listing: Map<string, RemoteEntry>; digest: string }> {
-  const found = new Map<string, RemoteEntry>();
-  const hash = listingHash();
-  for await (const some of entries) {
-    signal.throwIfAborted();
-    for (const entry of some) {
-      found.set(entry.path, checked(entry, found));
-      hash.add(entry);
-    }
-  }
-  return { listing: found, digest: hash.digest() };
-}

@@ -7,7 +7,8 @@ import {
   type Found,
   type ListedEntry,
   type ListEnd,
-  type Same,
+  type ListingPart,
+  type SameParts,
 } from "../../api/build_session.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -83,7 +84,7 @@ export class Caller {
     return {
       identity: JSON.stringify([this.#options.subject, identity, name === CONTEXT_EXPORT]),
       lazy,
-      unchanged: (digest, signal) => this.#unchanged(name, digest, signal),
+      changes: (parts, signal) => this.#changes(name, parts, signal),
       entries: (signal) => this.#list(name, signal),
       read: (path, size, signal) => this.#read(name, path, size, signal),
       readMany: (files, signal) => this.#readMany(name, files, signal),
@@ -150,33 +151,41 @@ export class Caller {
   }
 
   async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry[]> {
-    using stream = await this.#askNow({ service: "list", export: name }, signal);
+    for await (const lines of this.#listing({ service: "list", export: name }, signal)) {
+      yield lines.map((line) => {
+        if (!Array.isArray(line)) throw unreadable("a listing of no entries");
+        return entryOf(line);
+      });
+    }
+  }
+
+  async *#changes(
+    name: string,
+    parts: readonly ListingPart[],
+    signal: AbortSignal,
+  ): AsyncGenerator<(RemoteEntry | SameParts)[]> {
+    const ask = { service: "changes", export: name, parts } as const;
+    for await (const lines of this.#listing(ask, signal)) {
+      yield lines.map((line) => Array.isArray(line) ? entryOf(line) : line);
+    }
+  }
+
+  /** The lines of a listing but its end. */
+  async *#listing(ask: Ask, signal: AbortSignal): AsyncGenerator<(ListedEntry | SameParts)[]> {
+    using stream = await this.#askNow(ask, signal);
     const lines = new LineReader(this.#counted(stream), 64 * 1024);
     for (let count = 0;;) {
-      const some = await lines.lines<ListedEntry | ListEnd>();
-      const end = some?.findIndex((line) => !Array.isArray(line)) ?? 0;
-      const entries = (end < 0 ? some! : some?.slice(0, end) ?? []) as ListedEntry[];
-      if (entries.length > 0) yield entries.map(entryOf);
-      count += entries.length;
+      const some = await lines.lines<ListedEntry | SameParts | ListEnd>();
+      const end = some?.findIndex((line) => !isPart(line)) ?? 0;
+      const parts = (end < 0 ? some! : some?.slice(0, end) ?? []) as (ListedEntry | SameParts)[];
+      if (parts.length > 0) yield parts;
+      count += parts.length;
       if (end < 0) continue;
       const line = some?.[end] as ListEnd | null | undefined;
       if (line && typeof line === "object" && "error" in line) throw told(line.error);
       if (line?.end !== count || some!.length !== end + 1) throw unreadable("a listing is cut off");
       await stream.closeWrite();
       return;
-    }
-  }
-
-  async #unchanged(name: string, digest: string, signal: AbortSignal): Promise<boolean> {
-    using stream = await this.#askNow({ service: "same", export: name, digest }, signal);
-    try {
-      const answer = await new LineReader(this.#counted(stream)).line<Same>();
-      return answer?.same === true;
-    } catch (error) {
-      signal.throwIfAborted();
-      // A caller that does not know the question is asked for the listing.
-      if (error instanceof SvcError) return false;
-      throw error;
     }
   }
 
@@ -333,6 +342,10 @@ function bound(stream: Duplex): Duplex {
     closeWrite: () => stream.closeWrite(),
     reset: () => stream.reset(),
   };
+}
+
+function isPart(line: ListedEntry | SameParts | ListEnd | null): boolean {
+  return Array.isArray(line) || typeof line === "object" && line !== null && "same" in line;
 }
 
 function entryOf([path, kind, mode, size, mtime, stamp, link]: ListedEntry): RemoteEntry {
