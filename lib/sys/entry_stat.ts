@@ -1,5 +1,7 @@
-/** What a folder's entries are, one call each, for who looks at thousands of them. */
-import { libcStatx } from "./libc.ts";
+/** What a folder's entries are, few calls each, for who looks at thousands of them. */
+import { close, open } from "./fd.ts";
+import { O } from "./files.ts";
+import { check, errno, libcListing } from "./libc.ts";
 
 export interface EntryStat {
   /** Type and permission bits. */
@@ -13,33 +15,74 @@ export interface EntryStat {
   ctime: number;
 }
 
+export interface Entry {
+  name: string;
+  /** Links are not followed. Undefined for what is gone, or cannot be told so: a time before 1970, say. */
+  stat?: EntryStat;
+}
+
 const AT_SYMLINK_NOFOLLOW = 0x100;
 const STATX_BASIC_STATS = 0x7ff;
-const stat = new Uint8Array(256);
-const view = new DataView(stat.buffer);
-const NAME_MAX = 255;
-const name = new Uint8Array(NAME_MAX * 3 + 1);
-const encoder = new TextEncoder();
 
-const u64 = (at: number) => view.getUint32(at, true) + view.getUint32(at + 4, true) * 2 ** 32;
-const ms = (at: number) => u64(at) * 1000 + Math.floor(view.getUint32(at + 8, true) / 1e6);
+/** struct statx (linux/stat.h), in words of 32 bits. */
+const words = new Uint32Array(64);
+const bytes = new Uint8Array(words.buffer);
+const NLINK = 4, MODE = 7, INO = 8, SIZE = 10, CTIME = 24, MTIME = 28;
+
+const u64 = (at: number) => words[at] + words[at + 1] * 2 ** 32;
+const ms = (at: number) => u64(at) * 1000 + Math.floor(words[at + 2] / 1e6);
+
+/** `name` ends with a NUL. */
+function entryStat(folder: number, name: Uint8Array<ArrayBuffer>): EntryStat | undefined {
+  const { sys_statx } = libcListing();
+  if (sys_statx(folder, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, bytes) < 0) return undefined;
+  // The sign of a time's seconds.
+  if ((words[CTIME + 1] | words[MTIME + 1]) >>> 31) return undefined;
+  return {
+    nlink: words[NLINK],
+    mode: words[MODE] & 0xffff,
+    ino: u64(INO),
+    size: u64(SIZE),
+    ctime: ms(CTIME),
+    mtime: ms(MTIME),
+  };
+}
+
+const BUFFER = 64 * 1024;
+/** Of struct linux_dirent64: inode 8, offset 8, record length 2, type 1, the name with its NUL. */
+const LENGTH = 16, NAME = 19;
+let buffer: Uint8Array<ArrayBuffer> | undefined;
+const NOT_ASCII = /[^\0-\x7f]/;
+const utf8 = new TextDecoder();
 
 /**
- * By the folder's descriptor, which may be one that only names it; links are not followed. Undefined for
- * what is not found, or cannot be told so: a time before 1970, say.
+ * Entries of the folder at `path` without "." and "..", in no particular order. A name that is not UTF-8 has
+ * replacement characters, and no stat. Throws {@linkcode SystemError}.
  */
-export function entryStat(folder: number, entry: string): EntryStat | undefined {
-  if (entry.length > NAME_MAX || entry.includes("\0") || !entry.isWellFormed()) return undefined;
-  name[encoder.encodeInto(entry, name).written] = 0;
-  if (libcStatx()(folder, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, stat) < 0) return undefined;
-  // struct statx: linux/stat.h.
-  if (view.getInt32(100, true) < 0 || view.getInt32(116, true) < 0) return undefined;
-  return {
-    nlink: view.getUint32(16, true),
-    mode: view.getUint16(28, true),
-    ino: u64(32),
-    size: u64(40),
-    ctime: ms(96),
-    mtime: ms(112),
-  };
+export function listEntries(path: string): Entry[] {
+  const { sys_getdents64 } = libcListing();
+  buffer ??= new Uint8Array(BUFFER);
+  const latin1 = new TextDecoder("latin1");
+  const entries: Entry[] = [];
+  const fd = open(path, O.RDONLY | O.DIRECTORY);
+  try {
+    while (true) {
+      const got = sys_getdents64(fd, buffer, BigInt(BUFFER));
+      const length = check(got, errno[0], "getdents64", path);
+      if (length === 0) return entries;
+      // All names in one go: most are ASCII, which is the same in both.
+      const text = latin1.decode(buffer.subarray(0, length));
+      for (let at = 0; at < length; at += buffer[at + LENGTH] | buffer[at + LENGTH + 1] << 8) {
+        const start = at + NAME;
+        const end = text.indexOf("\0", start);
+        let name = text.slice(start, end);
+        if (name === "." || name === "..") continue;
+        if (NOT_ASCII.test(name)) name = utf8.decode(buffer.subarray(start, end));
+        const stat = name.includes("\uFFFD") ? undefined : entryStat(fd, buffer.subarray(start));
+        entries.push({ name, stat });
+      }
+    }
+  } finally {
+    close(fd);
+  }
 }

@@ -97,14 +97,17 @@ const READING = {
 } as const satisfies Deno.ForeignLibraryInterface;
 
 /** What a client that lists many files looks at them with. */
-const LISTING = { sys_statx: SYMBOLS.sys_statx } as const;
+const LISTING = {
+  sys_statx: SYMBOLS.sys_statx,
+  sys_getdents64: SYMBOLS.sys_getdents64,
+} as const;
 
 type Libc = Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
 type Reading = Deno.DynamicLibrary<typeof READING>["symbols"];
-type Statx = Libc["sys_statx"];
+type Listing = Pick<Libc, keyof typeof LISTING>;
 let symbols: Libc | undefined;
 let reading: Reading | undefined;
-let statx: Statx | undefined;
+let listing: Listing | undefined;
 
 /** The functions themselves. Throws `unsupported` where there is no glibc to load. */
 export function libc(): Libc {
@@ -121,9 +124,9 @@ export function libcReading(): Reading {
   return reading = found;
 }
 
-/** statx(2) alone. */
-export function libcStatx(): Statx {
-  return statx ??= load(LISTING).sys_statx;
+/** Those of them that list folders. */
+export function libcListing(): Listing {
+  return listing ??= load(LISTING);
 }
 
 function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLibrary<S>["symbols"] {

@@ -5,6 +5,7 @@
  */
 import { join } from "../../base/path.ts";
 import { systemCode } from "../../base/errors.ts";
+import type { Entry, EntryStat } from "../../sys/entry_stat.ts";
 import { hostFiles } from "./host_files.ts";
 import { ERRNO } from "./messages.ts";
 
@@ -119,11 +120,12 @@ export class ConfinedFolder implements Disposable {
     path: readonly string[],
     others?: (name: string, info: Deno.FileInfo | undefined) => void,
   ): { name: string; stat: NodeStat }[] {
-    return this.#at(path, (host, folder) => {
+    return this.#at(path, (host) => {
       const prefix = path.map((part) => `${part}/`).join("");
       const entries: { name: string; stat: NodeStat }[] = [];
-      for (const { name } of Deno.readDirSync(host)) {
-        const stat = folder === undefined ? undefined : this.#entry(folder, prefix, name);
+      const found: Iterable<Entry> = hostFiles().entries?.(host) ?? Deno.readDirSync(host);
+      for (const { name, stat: known } of found) {
+        const stat = known && this.#entry(known, prefix + name);
         if (stat) {
           entries.push({ name, stat });
           continue;
@@ -206,11 +208,10 @@ export class ConfinedFolder implements Disposable {
   }
 
   /** What most entries are, in a fraction of the time; undefined for the others. */
-  #entry(folder: number, prefix: string, name: string): NodeStat | undefined {
-    const found = hostFiles().entry?.(folder, name);
-    const kind = found && KIND_OF[found.mode & TYPE_MASK];
-    if (!kind || !this.#visible(prefix + name, kind === "directory")) return undefined;
+  #entry(found: EntryStat, path: string): NodeStat | undefined {
     const { mode, size, mtime, ctime, nlink, ino } = found;
+    const kind = KIND_OF[mode & TYPE_MASK];
+    if (!kind || !this.#visible(path, kind === "directory")) return undefined;
     return {
       kind,
       mode,
@@ -247,13 +248,12 @@ export class ConfinedFolder implements Disposable {
   }
 
   /**
-   * Calls `use` with a name of the entry that leads there and nowhere else for the time of the call, and
-   * on Linux with the descriptor of its folder; `within`: of the folder itself, not followed where it is a
-   * link.
+   * Calls `use` with a name of the entry that leads there and nowhere else for the time of the call;
+   * `within`: of the folder itself, not followed where it is a link.
    */
   #at<R>(
     parts: readonly string[],
-    use: (host: string, folder?: number) => R,
+    use: (host: string) => R,
     within = false,
   ): R {
     for (const part of parts) if (!isEntryName(part)) throw missing(parts);
@@ -269,7 +269,7 @@ export class ConfinedFolder implements Disposable {
         const inside = through.slice(0, index + 1).join("/");
         if (!this.#visible(inside, true)) throw missing(parts);
       }
-      return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`, fd);
+      return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`);
     } finally {
       if (fd !== this.#fd) hostFiles().close(fd);
     }

@@ -4,10 +4,10 @@
  */
 import type NodeFs from "node:fs";
 import { SvcError } from "../../base/errors.ts";
-import { type EntryStat, entryStat } from "../../sys/entry_stat.ts";
+import { type Entry, listEntries } from "../../sys/entry_stat.ts";
 import { close, open, read, seek } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
-import { libcReading, libcStatx } from "../../sys/libc.ts";
+import { libcListing, libcReading } from "../../sys/libc.ts";
 
 export interface HostFiles {
   /** Of a folder, to pass through: one that may not be listed, too. Not followed where it is a link. */
@@ -16,8 +16,8 @@ export interface HostFiles {
   file(path: string): number;
   /** Fewer bytes than there is room for only at the end. From `offset`, or where the last one ended. */
   read(fd: number, bytes: Uint8Array, offset?: number): number;
-  /** Of a folder's entry; undefined where this cannot tell. */
-  entry?(folder: number, name: string): EntryStat | undefined;
+  /** Of a folder; undefined where this cannot tell. Follows where `path` leads. */
+  entries?(path: string): Entry[] | undefined;
   stat(fd: number): { isFile: boolean; size: number; ino: number | null; dev: number };
   close(fd: number): void;
 }
@@ -33,9 +33,9 @@ const linux: HostFiles = {
     if (offset !== undefined) seek(fd, offset);
     return read(fd, bytes);
   },
-  entry(folder, name) {
-    listing ??= loads(libcStatx);
-    return listing ? entryStat(folder, name) : undefined;
+  entries(path) {
+    listing ??= loads(libcListing);
+    return listing ? listEntries(path) : undefined;
   },
   // Of what is open, not of what a path leads to.
   stat: (fd) => Deno.statSync(`/proc/self/fd/${fd}`),
@@ -58,7 +58,7 @@ function portable(): HostFiles {
 }
 
 let found: HostFiles | undefined;
-/** An old C library has no statx(2). */
+/** An old C library has no statx(2) or getdents64(2). */
 let listing: boolean | undefined;
 
 export function hostFiles(): HostFiles {
