@@ -1,10 +1,8 @@
 /** One build from its context to its result: planned, solved for each platform, delivered. */
 import type { BuildResult } from "../api/build.ts";
-import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
+import type { Entitlement } from "../api/build_entitlements.ts";
 import { buildInfo } from "../base/build_info.ts";
-import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { formatPlatform } from "../oci/platform.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import { Attestations, checkAttestations } from "./attest/attest.ts";
 import type { BuildRequest } from "./builder.ts";
@@ -25,10 +23,8 @@ import {
 import { LayersAhead } from "./export/layers_ahead.ts";
 import type { Spool } from "./export/spool.ts";
 import { requireDevices } from "./devices.ts";
-import { planContexts } from "./named_contexts.ts";
-import { parseDockerfile } from "./parse/parse.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
-import { planBuild, type PlanRequest } from "./plan/plan.ts";
+import { allowedOf, type Plans, type PlansInput, plansOf, toldText } from "./plans.ts";
 import { parsePlatforms, requireRunnable, thisMachine } from "./platforms.ts";
 import { keepBase, type OwnPlace } from "./solve/base_keeper.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
@@ -41,17 +37,6 @@ type Imports = NonNullable<Awaited<ReturnType<typeof openImports>>>;
 
 const CONTEXT = { id: "context", name: "load build context" };
 const EXPORT = { id: "export", name: "export image" };
-
-/** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */
-function nameByPlatform(plan: BuildPlan): void {
-  const platform = formatPlatform(plan.platform);
-  for (const vertex of plan.vertices) {
-    vertex.id = `${platform} ${vertex.id}`;
-    vertex.name = vertex.name.startsWith("[")
-      ? `[${platform} ${vertex.name.slice(1)}`
-      : `[${platform}] ${vertex.name}`;
-  }
-}
 
 /** Whether anybody reads the result's files, though it may be an image that nothing was added to. */
 const needsRoot = ({ outputs, attest }: ReturnType<typeof deliveryOf>) =>
@@ -154,11 +139,7 @@ export class OneBuild {
     const { secrets, ssh, noCache } = request;
     const trees = new Trees({ workspace, records, ssh, signal, maxBytes, maxUnpackedBytes });
     this.#used.push(trees);
-    const context = await this.#receive(trees);
-    this.#used.push(context);
-    const dockerfile = this.#dockerfile(context);
-    const checks = { text: context.dockerfile!, ignore: context.ignore };
-    const plans = await this.#plan({ dockerfile, checks }, platforms);
+    const { context, dockerfile, plans } = await this.#begin(trees, platforms);
     for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);
     // What cannot be delivered or run is refused before any work is done.
     const delivery = deliveryOf(request, images, archives);
@@ -169,7 +150,7 @@ export class OneBuild {
       await requireRunnable(vertices, dockerfile.file, machine);
       await requireDevices(vertices, {
         file: dockerfile.file,
-        asked: this.#allowed(),
+        asked: allowedOf(this.#parts),
         permitted: this.#parts.entitlements ?? [],
         folders: engine.cdiFolders,
       });
@@ -212,41 +193,26 @@ export class OneBuild {
     };
   }
 
-  async #plan(
-    file: Pick<PlanRequest, "dockerfile" | "checks">,
-    platforms: ReturnType<typeof parsePlatforms>,
-  ): Promise<BuildPlan[]> {
-    const { images, request, signal } = this.#parts;
-    const { addHosts, pull, network } = request;
-    const contexts = planContexts(request.contexts);
-    const allow = this.#allowed();
-    const plans: BuildPlan[] = [];
-    for (const platform of platforms) {
-      const plan = await planBuild({
-        ...file,
-        target: request.target,
-        buildArgs: request.buildArgs,
-        labels: request.labels,
-        platform,
-        images,
-        contexts,
-        addHosts,
-        network,
-        allow,
-        pull,
-        signal,
-      });
-      if (platforms.length > 1) nameByPlatform(plan);
-      plans.push(plan);
+  /** The context, and what is to be done with it: at the same time, where the caller told that. */
+  async #begin(
+    trees: Trees,
+    platforms: PlansInput["platforms"],
+  ): Promise<Plans & { context: Context }> {
+    const { signal } = this.#parts;
+    const failed = new AbortController();
+    const told = toldText(this.#parts.request);
+    const input = { ...this.#parts, platforms };
+    const early = told &&
+      plansOf(told, { ...input, signal: AbortSignal.any([signal, failed.signal]) });
+    early?.catch(() => {/* told where it is waited for */});
+    try {
+      const context = await this.#receive(trees);
+      this.#used.push(context);
+      return { context, ...await (early ?? plansOf(context, input)) };
+    } catch (error) {
+      failed.abort(error);
+      throw error;
     }
-    return plans;
-  }
-
-  /** What was asked for and is permitted; which devices, the host's files tell. */
-  #allowed(): Entitlement[] {
-    const { entitlements = [], request } = this.#parts;
-    const rights = new Set(entitlements.map((text) => parseEntitlement(text).right));
-    return request.allow?.filter((text) => rights.has(parseEntitlement(text).right)) ?? [];
   }
 
   /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */
@@ -371,18 +337,5 @@ export class OneBuild {
       reporter.failed(EXPORT.id, error);
       throw error;
     }
-  }
-
-  #dockerfile(context: Context) {
-    const { request } = this.#parts;
-    const text = context.dockerfile;
-    if (text === undefined) {
-      throw new SvcError(
-        "dockerfile_invalid",
-        `Cannot build: ${request.dockerfile} is not in the build context`,
-        { help: "name the Dockerfile with -f, relative to the context" },
-      );
-    }
-    return parseDockerfile(text, { file: request.dockerfile });
   }
 }

@@ -30,6 +30,46 @@ export async function* listingLines(
   if (count > 0) yield { text, count };
 }
 
+/** Items that are kept until somebody reads them, at most. */
+const AHEAD = 5000;
+
+/** Begins to read at once, a little ahead of who reads it; read it once. */
+export class Ahead<T> implements AsyncIterable<T> {
+  #items: T[] = [];
+  #end: { error?: unknown } | undefined;
+  #came = Promise.withResolvers<void>();
+  #taken = Promise.withResolvers<void>();
+
+  constructor(items: AsyncIterable<T>) {
+    this.#read(items).then(() => ({}), (error) => ({ error })).then((end) => {
+      this.#end = end;
+      this.#came.resolve();
+    });
+  }
+
+  async #read(items: AsyncIterable<T>): Promise<void> {
+    for await (const item of items) {
+      this.#items.push(item);
+      this.#came.resolve();
+      if (this.#items.length >= AHEAD) await this.#taken.promise;
+    }
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
+    while (true) {
+      const items = this.#items.splice(0);
+      this.#came = Promise.withResolvers();
+      this.#taken.resolve();
+      this.#taken = Promise.withResolvers();
+      yield* items;
+      if (this.#items.length > 0) continue;
+      if (this.#end && "error" in this.#end) throw this.#end.error;
+      if (this.#end) return;
+      await this.#came.promise;
+    }
+  }
+}
+
 interface Piece extends SomeLines {
   /** The server's part that begins like it, and whether it is the same. */
   part?: number;

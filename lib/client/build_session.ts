@@ -4,6 +4,7 @@ import {
   type Ask,
   ATTACH_PATH,
   type AttachRequest,
+  CONTEXT_EXPORT,
   type Found,
   type ListedEntry,
   type ListEnd,
@@ -16,7 +17,7 @@ import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
 import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
-import { changedLines, listingLines, type SomeLines } from "./build_listing.ts";
+import { Ahead, changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
 import { openYamux } from "./yamux_socket.ts";
 
@@ -40,9 +41,18 @@ const encoder = new TextEncoder();
 
 class Server {
   #inputs: BuildInputs;
+  /** The context, which the server is about to ask for. */
+  #context: Ahead<readonly ListedEntry[]> | undefined;
 
   constructor(inputs: BuildInputs) {
     this.#inputs = inputs;
+  }
+
+  /** Looks at the context while the server gets ready. */
+  begin(): void {
+    const { folders, signal } = this.#inputs;
+    const context = folders.get(CONTEXT_EXPORT);
+    if (context) this.#context = new Ahead(context.list(signal));
   }
 
   async serve(stream: Duplex): Promise<void> {
@@ -89,7 +99,9 @@ class Server {
   }
 
   async *#entries(name: string): AsyncGenerator<readonly ListedEntry[]> {
-    yield* this.#folder(name).list(this.#inputs.signal);
+    const ahead = name === CONTEXT_EXPORT ? this.#context : undefined;
+    if (ahead) this.#context = undefined;
+    yield* ahead ?? this.#folder(name).list(this.#inputs.signal);
   }
 
   async #list(listing: AsyncIterable<SomeLines>, stream: Duplex): Promise<void> {
@@ -172,10 +184,13 @@ export interface BuildSession {
    * breaks. The session ends with it, however it ends.
    */
   build(request: AttachRequest): AsyncGenerator<BuildEvent>;
+  /** Ends it, where nothing is built on it. */
+  [Symbol.dispose](): void;
 }
 
 /**
- * Nothing of the inputs is read before the build asks for it. Throws what the server answered to a
+ * Nothing of the inputs is read before there is a request, and of secrets, agents and contents nothing before
+ * the build asks for it. Throws what the server answered to a
  * session that it does not have (`not_found`) or take.
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
@@ -183,6 +198,7 @@ export async function openBuildSession(client: Client, inputs: BuildInputs): Pro
   const session = await openYamux(client, ATTACH_PATH, {
     onStream: (stream) => void server.serve(stream),
     lateAck: true,
+    soon: true,
   });
   const broken = (cause: unknown) =>
     isLost(cause)
@@ -192,11 +208,15 @@ export async function openBuildSession(client: Client, inputs: BuildInputs): Pro
         { cause, help: "build again: steps that were finished come from the cache" },
       )
       : cause;
-  return { build: (request) => runBuild(session, request, inputs.signal, broken) };
+  return {
+    build: (request) => runBuild(session, server, request, inputs.signal, broken),
+    [Symbol.dispose]: () => session[Symbol.dispose](),
+  };
 }
 
 async function* runBuild(
   session: YamuxSession,
+  server: Server,
   request: AttachRequest,
   signal: AbortSignal,
   /** What an error is, once the connection has broken. */
@@ -208,6 +228,7 @@ async function* runBuild(
     signal.throwIfAborted();
     const control = session.open();
     await writeLine(control, request);
+    server.begin();
     const lines = new LineReader(control, Infinity);
     for (let event = await lines.line<BuildEvent>(); event; event = await lines.line()) {
       yield event;

@@ -1,5 +1,6 @@
 /** The management API's client: JSON calls, event streams and WebSockets, with the server's own errors. */
 import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
+import type { Link } from "../wire/yamux/session.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
 import { readLines } from "./lines.ts";
 import { parseServer } from "./server_url.ts";
@@ -49,6 +50,11 @@ export interface SocketHandlers {
   onClose: (event: { code: number; reason: string }) => void;
 }
 
+export interface LinkHandlers {
+  onMessage: SocketHandlers["onMessage"];
+  onClose: () => void;
+}
+
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export interface Client {
@@ -72,6 +78,8 @@ export interface Client {
     query: URLSearchParams | undefined,
     handlers: SocketHandlers,
   ): Promise<WebSocket>;
+  /** The same, sooner, as a session's link; undefined where `socket` is needed, or has to tell why not. */
+  link?(path: string, handlers: LinkHandlers): Promise<Link | undefined>;
 }
 
 export { parseServer };
@@ -304,6 +312,22 @@ class HttpClient implements Client {
       // Asking why it was refused has replaced a credential that had ended.
       if (this.#signal?.aborted || await credential?.token() === before) throw error;
       return await this.#open(path, query, handlers);
+    }
+  }
+
+  async link(path: string, handlers: LinkHandlers): Promise<Link | undefined> {
+    const { way, proxied } = this.#options;
+    const url = new URL(this.#url(path));
+    // TLS, tunnels and proxies are Deno's affair.
+    const direct = proxied === false || this.#http !== undefined;
+    if (url.protocol !== "http:" || way?.http || !direct) return undefined;
+    const { openPlainLink } = await import("./plain_link.ts");
+    try {
+      const headers = await this.#headers();
+      return await openPlainLink({ url, headers, ...handlers, signal: this.#signal });
+    } catch {
+      this.#signal?.throwIfAborted();
+      return undefined;
     }
   }
 

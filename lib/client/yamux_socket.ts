@@ -3,22 +3,29 @@ import { socketLink } from "../wire/socket_link.ts";
 import { type YamuxOptions, YamuxSession } from "../wire/yamux/session.ts";
 import type { Client } from "./client.ts";
 
-/** Throws what `client.socket` does. The caller closes the session. */
+/**
+ * Throws what `client.socket` does. The caller closes the session. `soon`: it is opened as quickly as can be,
+ * and the server need not tell apart how it ends.
+ */
 export async function openYamux(
   client: Client,
   path: string,
-  options: Omit<YamuxOptions, "role"> = {},
+  { soon = false, ...options }: Omit<YamuxOptions, "role"> & { soon?: boolean } = {},
 ): Promise<YamuxSession> {
   // The socket is there before the session is: what came until then waits.
   const waiting: ((session: YamuxSession) => void)[] = [];
   const state: { tell(what: (session: YamuxSession) => void): void } = {
     tell: (what) => void waiting.push(what),
   };
-  const socket = await client.socket(path, undefined, {
-    onMessage: (data) => state.tell((session) => session.receive(data)),
+  const handlers = {
+    onMessage: (data: Uint8Array<ArrayBuffer>) => state.tell((session) => session.receive(data)),
     onClose: () => state.tell((session) => session.lost()),
-  });
-  const session = new YamuxSession(socketLink(socket), { role: "client", ...options });
+  };
+  const link = soon ? await client.link?.(path, handlers) : undefined;
+  const session = new YamuxSession(
+    link ?? socketLink(await client.socket(path, undefined, handlers)),
+    { role: "client", ...options },
+  );
   state.tell = (what) => what(session);
   for (const what of waiting) what(session);
   return session;

@@ -86,6 +86,10 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     folders.set(name, folder);
     return { identity: folder.identity, ...lazy && { lazy } };
   };
+  // The folders are looked at meanwhile.
+  const opening = openSession(build, folders);
+  opening.catch(() => {/* told where it is waited for */});
+  held.defer(() => void opening.then((session) => session?.[Symbol.dispose](), () => {}));
   const { folder } = context;
   const request: AttachRequest = {
     version: ATTACH_VERSION,
@@ -106,7 +110,7 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
   for (const [name, root] of build.contexts) {
     request.contexts![name] = await exported(namedExport(name), root, await rulesOf(root));
   }
-  const session = await openSession(build, folders);
+  const session = await opening;
   if (session) return yield* session.build(request);
   yield* client.events<BuildEvent>("POST", "/build", {
     query,

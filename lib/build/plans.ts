@@ -1,0 +1,101 @@
+/** What a build is going to do, for each platform. */
+import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
+import { SvcError } from "../base/errors.ts";
+import { formatPlatform } from "../oci/platform.ts";
+import type { ImageResolver } from "../oci/resolver.ts";
+import type { Platform } from "../oci/types.ts";
+import type { BuildRequest } from "./builder.ts";
+import { planContexts } from "./named_contexts.ts";
+import { type Ignore, parseIgnore } from "./parse/ignore.ts";
+import { parseDockerfile } from "./parse/parse.ts";
+import type { BuildPlan } from "./plan/graph.ts";
+import { planBuild } from "./plan/plan.ts";
+
+/** Of a context, what a plan is made of. */
+export interface PlannedText {
+  /** Text of the Dockerfile; undefined where it is missing. */
+  dockerfile?: string;
+  /** Rules, or their text. */
+  ignore: Ignore | string;
+}
+
+export interface PlansInput {
+  images: ImageResolver;
+  /** What requests may ask for with `allow`. */
+  entitlements?: readonly Entitlement[];
+  request: BuildRequest;
+  platforms: readonly Platform[];
+  signal: AbortSignal;
+}
+
+export interface Plans {
+  dockerfile: ReturnType<typeof parseDockerfile>;
+  plans: BuildPlan[];
+}
+
+/** What of a context its caller tells in advance. */
+export function toldText({ context, contextUrl }: BuildRequest): PlannedText | undefined {
+  return contextUrl !== undefined || context instanceof ReadableStream ? undefined : context;
+}
+
+/** What was asked for and is permitted; which devices, the host's files tell. */
+export function allowedOf(
+  { entitlements = [], request }: Pick<PlansInput, "entitlements" | "request">,
+): Entitlement[] {
+  const rights = new Set(entitlements.map((text) => parseEntitlement(text).right));
+  return request.allow?.filter((text) => rights.has(parseEntitlement(text).right)) ?? [];
+}
+
+/** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */
+function nameByPlatform(plan: BuildPlan): void {
+  const platform = formatPlatform(plan.platform);
+  for (const vertex of plan.vertices) {
+    vertex.id = `${platform} ${vertex.id}`;
+    vertex.name = vertex.name.startsWith("[")
+      ? `[${platform} ${vertex.name.slice(1)}`
+      : `[${platform}] ${vertex.name}`;
+  }
+}
+
+/** Throws `dockerfile_invalid` where there is no Dockerfile, too. */
+export async function plansOf(
+  { dockerfile: text, ignore }: PlannedText,
+  input: PlansInput,
+): Promise<
+  Plans
+> {
+  const { images, request, platforms, signal } = input;
+  const { dockerfile: file, target, buildArgs, labels, addHosts, pull, network } = request;
+  if (text === undefined) {
+    throw new SvcError(
+      "dockerfile_invalid",
+      `Cannot build: ${file} is not in the build context`,
+      { help: "name the Dockerfile with -f, relative to the context" },
+    );
+  }
+  const dockerfile = parseDockerfile(text, { file });
+  const checks = { text, ignore: typeof ignore === "string" ? parseIgnore(ignore) : ignore };
+  const contexts = planContexts(request.contexts);
+  const allow = allowedOf(input);
+  const plans: BuildPlan[] = [];
+  for (const platform of platforms) {
+    const plan = await planBuild({
+      dockerfile,
+      checks,
+      target,
+      buildArgs,
+      labels,
+      platform,
+      images,
+      contexts,
+      addHosts,
+      network,
+      allow,
+      pull,
+      signal,
+    });
+    if (platforms.length > 1) nameByPlatform(plan);
+    plans.push(plan);
+  }
+  return { dockerfile, plans };
+}
