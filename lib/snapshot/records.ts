@@ -101,6 +101,18 @@ export class Records {
     return trees;
   }
 
+  /** True where its tree and all that it lies on are there. */
+  isWhole({ record: { dir } }: Entry): boolean {
+    return [this.tree(dir), ...this.lower(dir)].every((path) => {
+      try {
+        return Deno.statSync(path).isDirectory;
+      } catch (error) {
+        if (error instanceof Deno.errors.NotFound) return false;
+        throw error;
+      }
+    });
+  }
+
   /** The snapshots that `dir` amends, nearest first, and the folder of what they all lie on. */
   amended(dir: string): { count: number; base?: string } {
     let count = 0;

@@ -80,3 +80,19 @@ Deno.test({ name: "records: folders are not used twice", ignore: !linux }, async
     assert.ok(!used.has(again.reserve({ id: "next" }).record.dir));
   });
 });
+
+Deno.test({
+  name: "records: a snapshot is whole while its tree and those below it are there",
+  ignore: !linux,
+}, async () => {
+  await withRecords(async (records) => {
+    const below = await commit(records, "below");
+    await commit(records, "above", below);
+    const whole = () => ["below", "above"].map((name) => records.isWhole(records.find(name)!));
+    assert.deepEqual(whole(), [true, true]);
+    await Deno.remove(records.folder(below), { recursive: true });
+    assert.deepEqual(whole(), [false, false]);
+    await records.drop(records.find("below")!);
+    assert.equal(records.isWhole(records.find("above")!), false);
+  });
+});

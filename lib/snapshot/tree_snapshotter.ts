@@ -62,7 +62,13 @@ export class TreeSnapshotter implements Snapshotter {
 
   async stat(name: string): Promise<SnapshotInfo | undefined> {
     const entry = this.#records.find(name);
-    return entry && this.#info(name, this.#ask(entry));
+    if (!entry) return undefined;
+    // Where somebody took its files away it is made again, not failed on for as long as the server runs.
+    if (entry.record.id === undefined && entry.pins === 0 && !this.#records.isWhole(entry)) {
+      await this.#records.drop(entry);
+      return undefined;
+    }
+    return this.#info(name, this.#ask(entry));
   }
 
   async prepare(
@@ -85,7 +91,7 @@ export class TreeSnapshotter implements Snapshotter {
       }));
     });
     try {
-      Deno.mkdirSync(this.#records.folder(entry.record.dir), { mode: 0o700 });
+      Deno.mkdirSync(this.#records.folder(entry.record.dir), { mode: 0o700, recursive: true });
       await this.#driver.create(this.#place(entry));
       await this.#records.save(entry, entry.record, false);
       const below = entry.record.parent && this.#records.entries.get(entry.record.parent);
