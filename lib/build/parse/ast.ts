@@ -16,8 +16,8 @@ export interface ParseOptions {
 export interface KnownFacts {
   /** Names of the variables that are set where a stage begins, by the stage's index. */
   environments: ReadonlyMap<number, Iterable<string>>;
-  /** Sources of COPY and ADD that the context's rules leave out. */
-  ignored: { instruction: "COPY" | "ADD"; line: number; path: string }[];
+  /** Warnings of rules that the text alone does not decide. */
+  found: { rule: "CopyIgnoredFile" | "InvalidBaseImagePlatform"; line: number; message: string }[];
 }
 
 /**

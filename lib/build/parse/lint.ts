@@ -49,13 +49,7 @@ export function lintFile(input: LintInput, linter: Linter): void {
     const facts = lintStage(stage, input, named, linter);
     if (stage.name !== undefined) named.set(stage.name, facts);
   }
-  for (const { instruction, line, path } of input.known?.ignored ?? []) {
-    linter.warn(
-      "CopyIgnoredFile",
-      line,
-      `${instruction} takes ${path}, which .dockerignore leaves out of the context`,
-    );
-  }
+  for (const { rule, line, message } of input.known?.found ?? []) linter.warn(rule, line, message);
 }
 
 const isLower = (text: string) => text === text.toLowerCase();

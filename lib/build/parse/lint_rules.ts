@@ -25,6 +25,7 @@ export const RULES = {
   InvalidDefinitionDescription: "invalid-definition-description",
   ExposeProtoCasing: "expose-proto-casing",
   ExposeInvalidFormat: "expose-invalid-format",
+  InvalidBaseImagePlatform: "invalid-base-image-platform",
 } as const;
 
 export type Rule = keyof typeof RULES;

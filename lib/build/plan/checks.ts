@@ -1,6 +1,9 @@
 /** Build checks that the text alone does not decide: what base images set, what the context leaves out. */
 import { SvcError } from "../../base/errors.ts";
-import type { Directives, Warning } from "../parse/ast.ts";
+import { formatPlatform } from "../../oci/platform.ts";
+import type { ResolvedImage } from "../../oci/resolver.ts";
+import type { Platform } from "../../oci/types.ts";
+import type { Directives, KnownFacts, Warning } from "../parse/ast.ts";
 import type { Ignore } from "../parse/ignore.ts";
 import { parseDockerfile } from "../parse/parse.ts";
 import type { CopyVertex, Vertex } from "./graph.ts";
@@ -13,11 +16,30 @@ export interface CheckInput {
   ignore: Ignore;
 }
 
+type Found = KnownFacts["found"][number];
+
+/** Of a base image that is for another platform than the build; undefined where it is not. */
+export function otherPlatform(
+  { name, config }: ResolvedImage,
+  wanted: Platform,
+  line: number,
+): Found | undefined {
+  const { os, architecture, variant } = config;
+  if (os === wanted.os && architecture === wanted.architecture) return undefined;
+  const is = formatPlatform({ os, architecture, variant });
+  return {
+    rule: "InvalidBaseImagePlatform",
+    line,
+    message: `${name} is for ${is}, not for ${formatPlatform(wanted)}: so is what is built on it`,
+  };
+}
+
 /** The warnings of a planned Dockerfile. `environments`: names that are set where a stage begins, by stage. */
 export function warningsOf(
   { text, ignore }: CheckInput,
-  { file, vertices, environments }: {
+  { file, vertices, environments, otherPlatforms }: {
     file: string;
+    otherPlatforms: readonly Found[];
     vertices: Vertex[];
     environments: ReadonlyMap<number, Iterable<string>>;
   },
@@ -26,18 +48,19 @@ export function warningsOf(
   const copies = ignore.hasExceptions
     ? []
     : vertices.filter((vertex): vertex is CopyVertex => vertex.kind === "copy");
-  const ignored = copies.flatMap(({ instruction, parts, line = 1 }) =>
+  const found = copies.flatMap(({ instruction, parts, line = 1 }) =>
     parts.flatMap(({ from, fromName, sources }) =>
       from === "context" && fromName === undefined
-        ? sources.filter((path) => ignore.excludes(path)).map((path) => ({
-          instruction,
+        ? sources.filter((path) => ignore.excludes(path)).map((path): Found => ({
+          rule: "CopyIgnoredFile",
           line,
-          path,
+          message: `${instruction} takes ${path}, which .dockerignore leaves out of the context`,
         }))
         : []
     )
   );
-  return parseDockerfile(text, { file, known: { environments, ignored } }).warnings;
+  const known = { environments, found: [...found, ...otherPlatforms] };
+  return parseDockerfile(text, { file, known }).warnings;
 }
 
 /** `# check=error=true`: a warning is a failure. Throws `dockerfile_invalid`. */

@@ -10,7 +10,7 @@ import type { Platform } from "../../oci/types.ts";
 import type { Dockerfile, Instruction, Stage, Warning } from "../parse/ast.ts";
 import type { Entitlement } from "../../api/build_entitlements.ts";
 import { parseDockerfile } from "../parse/parse.ts";
-import { type CheckInput, requireClean, warningsOf } from "./checks.ts";
+import { type CheckInput, otherPlatform, requireClean, warningsOf } from "./checks.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
 import {
   type BuildPlan,
@@ -80,6 +80,7 @@ class Planner {
   #waits = new Map<number, Set<number>>();
   /** Variables that stages begin with. */
   #environments = new Map<number, string[]>();
+  #otherPlatforms: Parameters<typeof warningsOf>[1]["otherPlatforms"][number][] = [];
   #hosts: RunVertex["hosts"];
   #ids = 0;
 
@@ -143,8 +144,12 @@ class Planner {
   #warnings(vertices: Vertex[]): Warning[] {
     const { dockerfile, checks } = this.#request;
     if (!checks) return dockerfile.warnings;
-    const { file, environments } = { file: this.#file, environments: this.#environments };
-    return warningsOf(checks, { file, vertices, environments });
+    return warningsOf(checks, {
+      file: this.#file,
+      vertices,
+      environments: this.#environments,
+      otherPlatforms: this.#otherPlatforms,
+    });
   }
 
   /** Build arguments that no ARG of the file declares, but for those that always count. */
@@ -197,6 +202,8 @@ class Planner {
         detail: { ...error.detail, file: this.#file, line },
       });
     }
+    const other = otherPlatform(image, platform, line);
+    if (other) this.#otherPlatforms.push(other);
     const text = `FROM ${image.name}`;
     const vertex: ImageVertex = {
       kind: "image",

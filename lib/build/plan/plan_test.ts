@@ -269,6 +269,23 @@ Deno.test("checks know what base images set", async () => {
   );
 });
 
+Deno.test("checks know for which platform a base image is", async () => {
+  assert.deepEqual(
+    await warned(
+      "FROM --platform=$BUILDPLATFORM base\nFROM --platform=linux/s390x base AS s390x\n",
+    ),
+    [
+      "2 InvalidBaseImagePlatform: base is for linux/amd64, not for linux/s390x: so is what is built on it",
+    ],
+  );
+  assert.deepEqual(
+    await warned(
+      "# check=skip=InvalidBaseImagePlatform\nFROM --platform=linux/s390x base AS s390x\n",
+    ),
+    [],
+  );
+});
+
 Deno.test("checks know what the context leaves out", async () => {
   const text = "FROM base AS one\nARG D=tmp\nCOPY ./$D/* a /x/\nADD x.md /\n";
   const rules = "tmp\n*.md\n";
