@@ -54,7 +54,10 @@ function buildQuery(
   if (values.noCache) params.set("nocache", "true");
   const pairs = (texts: readonly string[] | undefined, flag: string) =>
     Object.entries(parsePairs(texts, flag, env)).map(([key, value]) => `${key}=${value}`);
-  for (const pair of pairs(values.buildArgs, "--build-arg")) params.append("buildarg", pair);
+  // As buildx has it: a time that this shell's other tools go by is the build's too.
+  const given = env.SOURCE_DATE_EPOCH && "SOURCE_DATE_EPOCH";
+  const buildArgs = [...given ? [given] : [], ...values.buildArgs ?? []];
+  for (const pair of pairs(buildArgs, "--build-arg")) params.append("buildarg", pair);
   for (const pair of pairs(values.labels, "--label")) params.append("label", pair);
   for (const output of outputs) params.append("output", formatOutput(output));
   for (const spec of attestationsOf(values)) params.append("attest", formatAttest(spec));

@@ -215,6 +215,20 @@ Deno.test("build: what the server fetches is named, and nothing is sent", async 
   assert.deepEqual([query.get("remote"), query.get("dockerfile")], [url, "app.Dockerfile"]);
 });
 
+Deno.test("build: SOURCE_DATE_EPOCH of the environment goes along, unless a build argument says other", async () => {
+  for (
+    const [args, epoch] of [[[], "12"], [["--build-arg", "SOURCE_DATE_EPOCH=34"], "34"]] as const
+  ) {
+    const sent = await svcFake(["build", ...args, "https://host.example/x.git"], {
+      handler: answering(...STORY, { type: "result", result }),
+      env: { SOURCE_DATE_EPOCH: "12" },
+    });
+    assert.equal(sent.code, 0, sent.stderr);
+    const query = new URLSearchParams(sent.requests.at(-1)!.split("?")[1]);
+    assert.deepEqual(query.getAll("buildarg"), [`SOURCE_DATE_EPOCH=${epoch}`]);
+  }
+});
+
 Deno.test("build: bad input is refused before anything is sent", async () => {
   const root = await folder({ "other/file": "" });
   try {

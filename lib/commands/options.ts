@@ -79,7 +79,9 @@ export const BUILD_OPTIONS = [
     flag: "build-arg",
     verbatim: true,
     placeholder: "K=V",
-    help: "Value of an ARG; K alone takes it from the environment. May be repeated.",
+    help:
+      "Value of an ARG; K alone takes it from the environment, SOURCE_DATE_EPOCH always comes from " +
+      "there. May be repeated.",
     section,
   },
   {
