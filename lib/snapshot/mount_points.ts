@@ -1,15 +1,15 @@
 /** Mount points of snapshots, and what a refused mount means. */
 import { SvcError } from "../base/errors.ts";
 import { hasCode } from "../sys/errno.ts";
-import { unmount } from "../sys/mount.ts";
+import { unmountElsewhere } from "../sys/mount.ts";
 
 /** Unmounts; a mount that a last process still holds open is detached instead. */
-export function unmountFully(target: string): void {
+export async function unmountFully(target: string): Promise<void> {
   try {
-    unmount(target);
+    await unmountElsewhere(target);
   } catch (error) {
     if (!hasCode(error, "EBUSY")) throw error;
-    unmount(target, { detach: true });
+    await unmountElsewhere(target, { detach: true });
   }
 }
 

@@ -3,7 +3,7 @@ import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { syncFileSystem } from "../sys/fd.ts";
-import { unmount } from "../sys/mount.ts";
+import { unmount, unmountElsewhere } from "../sys/mount.ts";
 import { isMounted } from "../sys/mountinfo.ts";
 import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { DiffSource } from "./diff_tree.ts";
@@ -223,7 +223,7 @@ export class TreeSnapshotter implements Snapshotter {
       [Symbol.asyncDispose]: async () => {
         if (!open) return;
         open = false;
-        unmount(where, { detach: true });
+        await unmountElsewhere(where, { detach: true });
         entry.pins--;
       },
     };
@@ -375,7 +375,7 @@ export class TreeSnapshotter implements Snapshotter {
         } catch (error) {
           if (!(error instanceof Deno.errors.NotFound)) throw error;
         }
-        await guarded(target, async () => void unmountFully(where));
+        await guarded(target, () => unmountFully(where));
         mounted().delete(where);
       },
     };

@@ -135,6 +135,20 @@ export function unmount(target: string, options: { detach?: boolean } = {}): boo
   throw new SystemError(code, "umount2", target);
 }
 
+/**
+ * {@linkcode unmount} in another thread: the end of a mount waits for every processor to have let go of it,
+ * a millisecond or more while they are busy.
+ */
+export async function unmountElsewhere(
+  target: string,
+  options: { detach?: boolean } = {},
+): Promise<boolean> {
+  const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0);
+  const done = await withStrings([target], (path) => libc().umount2_elsewhere(path, flags));
+  // Why it is refused, errno says in that thread only.
+  return done || unmount(target, options);
+}
+
 export interface OverlayOptions {
   /** Folders from the topmost down; at least one. */
   lower: string[];

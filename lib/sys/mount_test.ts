@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { systemCode } from "../base/errors.ts";
-import { bindMount, canMount, mountOverlay, unmount } from "./mount.ts";
+import { bindMount, canMount, mountOverlay, unmount, unmountElsewhere } from "./mount.ts";
 import { isMounted, mountsUnder, parseMountinfo } from "./mountinfo.ts";
 
 const able = canMount();
@@ -45,6 +45,23 @@ test("bind, read-only, and what is mounted where", async (folder) => {
     () => bindMount(`${folder}/none`, `${folder}/b`),
     (error) => systemCode(error) === "ENOENT",
   );
+});
+
+test("unmounting in another thread: what is none, what is busy", async (folder) => {
+  await Deno.mkdir(`${folder}/a`);
+  assert.equal(await unmountElsewhere(`${folder}/a`), false);
+  assert.equal(await unmountElsewhere(`${folder}/none`), false);
+  bindMount(`${folder}/a`, `${folder}/a`);
+  {
+    using _open = await Deno.open(`${folder}/a/x`, { write: true, create: true });
+    await assert.rejects(
+      unmountElsewhere(`${folder}/a`),
+      (error) => systemCode(error) === "EBUSY",
+    );
+    assert.ok(await isMounted(`${folder}/a`));
+    assert.equal(await unmountElsewhere(`${folder}/a`, { detach: true }), true);
+  }
+  assert.equal(await isMounted(`${folder}/a`), false);
 });
 
 test("mounts below are named innermost first", async (folder) => {
