@@ -1,4 +1,5 @@
 /** A folder as `svc build` offers it to the server: what .dockerignore leaves, read-only, confined. */
+import { breathe } from "../base/beat.ts";
 import { SvcError } from "../base/errors.ts";
 import { sha256 } from "../base/hash.ts";
 import type { ListedEntry } from "../api/build_session.ts";
@@ -107,7 +108,7 @@ export async function exportFolder(
       yield some;
       if (performance.now() - began < TURN_MS) continue;
       signal.throwIfAborted();
-      await new Promise<void>((resolve) => setTimeout(resolve, 0));
+      await breathe();
       began = performance.now();
     }
   }

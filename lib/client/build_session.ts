@@ -19,6 +19,7 @@ import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
 import { Ahead, changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
+import { openPlainLink } from "./plain_link.ts";
 import { openYamux } from "./yamux_socket.ts";
 
 /** What the build may read here, and nothing else. */
@@ -198,7 +199,7 @@ export async function openBuildSession(client: Client, inputs: BuildInputs): Pro
   const session = await openYamux(client, ATTACH_PATH, {
     onStream: (stream) => void server.serve(stream),
     lateAck: true,
-    soon: true,
+    soon: openPlainLink,
   });
   const broken = (cause: unknown) =>
     isLost(cause)

@@ -2,6 +2,7 @@
 import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
 import type { Link } from "../wire/yamux/session.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
+import type { openPlainLink } from "./plain_link.ts";
 import { readLines } from "./lines.ts";
 import { parseServer } from "./server_url.ts";
 
@@ -55,6 +56,9 @@ export interface LinkHandlers {
   onClose: () => void;
 }
 
+/** {@linkcode openPlainLink}: few need it. */
+type OpenLink = typeof openPlainLink;
+
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export interface Client {
@@ -79,7 +83,7 @@ export interface Client {
     handlers: SocketHandlers,
   ): Promise<WebSocket>;
   /** The same, sooner, as a session's link; undefined where `socket` is needed, or has to tell why not. */
-  link?(path: string, handlers: LinkHandlers): Promise<Link | undefined>;
+  link?(path: string, handlers: LinkHandlers, open: OpenLink): Promise<Link | undefined>;
 }
 
 export { parseServer };
@@ -315,16 +319,15 @@ class HttpClient implements Client {
     }
   }
 
-  async link(path: string, handlers: LinkHandlers): Promise<Link | undefined> {
+  async link(path: string, handlers: LinkHandlers, open: OpenLink): Promise<Link | undefined> {
     const { way, proxied } = this.#options;
     const url = new URL(this.#url(path));
     // TLS, tunnels and proxies are Deno's affair.
     const direct = proxied === false || this.#http !== undefined;
     if (url.protocol !== "http:" || way?.http || !direct) return undefined;
-    const { openPlainLink } = await import("./plain_link.ts");
     try {
       const headers = await this.#headers();
-      return await openPlainLink({ url, headers, ...handlers, signal: this.#signal });
+      return await open({ url, headers, ...handlers, signal: this.#signal });
     } catch {
       this.#signal?.throwIfAborted();
       return undefined;

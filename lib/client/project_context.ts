@@ -4,7 +4,6 @@
  */
 import { dirname, join, resolve } from "../base/path.ts";
 import { SvcError, systemCode } from "../base/errors.ts";
-import { exists } from "../base/fs.ts";
 import { homeFolder } from "./profile/location.ts";
 import { absolutePaths } from "./profile/paths.ts";
 import type { Context } from "./profile/types.ts";
@@ -37,16 +36,26 @@ export interface ProjectContext {
   context: Context;
 }
 
+/** Asked of every folder above, and mostly not so: a call that waits costs several times as much. */
+function isThere(path: string): boolean {
+  try {
+    Deno.lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** The nearest context document; nothing above the repository's root or the home folder is looked at. */
-async function discover({ cwd, os, env }: ProjectInput): Promise<string | undefined> {
+function discover({ cwd, os, env }: ProjectInput): string | undefined {
   const home = homeFolder({ os, env });
   for (let folder = resolve(cwd);; folder = dirname(folder)) {
     for (const name of CONTEXT_FILES) {
       const path = join(folder, name);
-      if (await Deno.lstat(path).then(() => true, () => false)) return path;
+      if (isThere(path)) return path;
     }
     if (folder === home || folder === dirname(folder)) return undefined;
-    if (await exists(join(folder, ".git"))) return undefined;
+    if (isThere(join(folder, ".git"))) return undefined;
   }
 }
 
@@ -140,7 +149,7 @@ export async function projectContext(input: ProjectInput): Promise<ProjectContex
   }
   if (input.disabled) return undefined;
   if (input.file !== undefined) return await explicit(resolve(input.cwd, input.file), home);
-  const path = await discover(input);
+  const path = discover(input);
   if (path === undefined) return undefined;
   const why = await objection(path, input.uid);
   if (why) {

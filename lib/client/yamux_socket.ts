@@ -2,15 +2,16 @@
 import { socketLink } from "../wire/socket_link.ts";
 import { type YamuxOptions, YamuxSession } from "../wire/yamux/session.ts";
 import type { Client } from "./client.ts";
+import type { openPlainLink } from "./plain_link.ts";
 
 /**
- * Throws what `client.socket` does. The caller closes the session. `soon`: it is opened as quickly as can be,
- * and the server need not tell apart how it ends.
+ * Throws what `client.socket` does. The caller closes the session. `soon`: how it is opened where the
+ * server need not tell apart how it ends.
  */
 export async function openYamux(
   client: Client,
   path: string,
-  { soon = false, ...options }: Omit<YamuxOptions, "role"> & { soon?: boolean } = {},
+  { soon, ...options }: Omit<YamuxOptions, "role"> & { soon?: typeof openPlainLink } = {},
 ): Promise<YamuxSession> {
   // The socket is there before the session is: what came until then waits.
   const waiting: ((session: YamuxSession) => void)[] = [];
@@ -21,7 +22,7 @@ export async function openYamux(
     onMessage: (data: Uint8Array<ArrayBuffer>) => state.tell((session) => session.receive(data)),
     onClose: () => state.tell((session) => session.lost()),
   };
-  const link = soon ? await client.link?.(path, handlers) : undefined;
+  const link = soon && await client.link?.(path, handlers, soon);
   const session = new YamuxSession(
     link ?? socketLink(await client.socket(path, undefined, handlers)),
     { role: "client", ...options },

@@ -2,6 +2,7 @@
  * yamux, specification version 0: many streams over one connection. Memory is bounded by the windows of
  * its streams; a peer that breaks the protocol ends the session, not the process.
  */
+import { every } from "../../base/beat.ts";
 import { SvcError } from "../../base/errors.ts";
 import {
   encodeFrame,
@@ -59,7 +60,7 @@ export class YamuxSession implements Disposable {
   #goingAway = false;
   #pings = new Map<number, { resolve(): void; reject(error: unknown): void }>();
   #pingValue = 0;
-  #timer: ReturnType<typeof setInterval> | undefined;
+  #stopPings: (() => void) | undefined;
   #closed = Promise.withResolvers<Error | undefined>();
 
   constructor(link: Link, options: YamuxOptions) {
@@ -79,11 +80,11 @@ export class YamuxSession implements Disposable {
     });
     const { keepAliveMs } = this.#options;
     if (keepAliveMs > 0) {
-      this.#timer = setInterval(() => {
+      this.#stopPings = every(keepAliveMs, () => {
         if (this.#pings.size > 0) {
           this.#end(lost("the other side no longer answers"), GO_AWAY.INTERNAL);
         } else this.ping().catch(() => {/* the session has ended */});
-      }, keepAliveMs);
+      });
     }
   }
 
@@ -237,7 +238,7 @@ export class YamuxSession implements Disposable {
   #end(reason: Error | undefined, code?: number): void {
     if (this.#ended) return;
     this.#ended = true;
-    clearInterval(this.#timer);
+    this.#stopPings?.();
     if (code !== undefined) {
       const frame = { type: TYPE.GO_AWAY, flags: 0, stream: 0, length: code };
       this.#link.send(encodeFrame(frame)).catch(() => {/* it is gone */});
