@@ -60,6 +60,7 @@ export class KeptContents {
     selections: readonly Selection[],
     { exclude, signal }: { exclude?: Ignore; signal: AbortSignal },
   ): Promise<boolean> {
+    if (!this.#lacks(selections)) return false;
     const wanted = new Set<Promise<void>>();
     const many = new Map<string, Kept>();
     const failed = new AbortController();
@@ -98,6 +99,18 @@ export class KeptContents {
       throw error;
     }
     return wanted.size > 0;
+  }
+
+  /** True where something below the selections is not here; most builds find all of it. */
+  #lacks(selections: readonly Selection[]): boolean {
+    const inside = (path: string) =>
+      selections.some(({ path: from }) =>
+        from === "" || path === from || path.startsWith(from) && path[from.length] === "/"
+      );
+    for (const { path, type, digest } of this.#files.entries.values()) {
+      if (type === "file" && digest === undefined && inside(path)) return true;
+    }
+    return false;
   }
 
   async #fetch(remote: RemoteTree, entry: Kept, signal: AbortSignal): Promise<void> {
