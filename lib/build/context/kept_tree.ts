@@ -56,6 +56,8 @@ export class KeptTree {
   #root: string;
   #entries = new Map<string, Kept>();
   #digests = new Map<string, string>();
+  /** Of selections, until something changes. */
+  #keys = new Map<string, string>();
   /** Of the listing that the entries are; undefined where they may be of none. */
   #parts: readonly KeptPart[] | undefined;
   /** Absent where other paths are there than when it was made. */
@@ -133,6 +135,7 @@ export class KeptTree {
 
   /** The state tells what is there only until something is changed. */
   #change(): void {
+    this.#keys.clear();
     if (!this.#saved) return;
     Deno.removeSync(`${this.#folder}/state`);
     this.#saved = false;
@@ -222,6 +225,7 @@ export class KeptTree {
       root: this.#root,
       digests: this.#digests,
       known,
+      keys: this.#keys,
       ownersKept: false,
       fill: async (selections, { exclude }) => {
         const came = await this.#contents.fill(remote, known, selections, { exclude, signal });

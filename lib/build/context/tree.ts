@@ -31,6 +31,8 @@ export interface Tree {
   digests?: ReadonlyMap<string, string>;
   /** Present where what the tree holds is known without a look at it. */
   known?: KnownTree;
+  /** Keys of selections of what is known: kept by whoever knows when something changes, and forgets them. */
+  keys?: Map<string, string>;
   /** Owners are part of the content: true for the trees of images, false for the context. */
   ownersKept: boolean;
   /**
@@ -261,6 +263,12 @@ export async function fileDigest(
   return hash.digest("hex");
 }
 
+/** Keys that are kept of one tree, at most. */
+const MAX_KEYS = 256;
+
+const nameOf = (selections: readonly Selection[]) =>
+  JSON.stringify(selections.map(({ path, name }) => [path, name]));
+
 /**
  * sha256 in hex over names, types, modes, sizes, contents and link targets; over owners where they are
  * kept. Times of the same selection differ in builds of equal content: they are no part of the key.
@@ -271,7 +279,15 @@ export async function contentKey(
   options: { exclude?: Ignore; signal?: AbortSignal } = {},
 ): Promise<string> {
   await tree.fill?.(selections, options);
-  if (tree.known) return await knownKey({ ...tree, known: tree.known }, selections, options);
+  const { known, keys } = tree;
+  if (known) {
+    const name = keys && !options.exclude ? nameOf(selections) : undefined;
+    const kept = name === undefined ? undefined : keys!.get(name);
+    if (kept !== undefined) return kept;
+    const key = await knownKey({ ...tree, known }, selections, options);
+    if (name !== undefined && keys!.size < MAX_KEYS) keys!.set(name, key);
+    return key;
+  }
   const hash = createHash("sha256");
   for (const selection of selections) {
     for await (const entry of walk(tree, selection.path, options)) {
