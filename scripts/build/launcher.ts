@@ -54,7 +54,7 @@ export DENO_NO_UPDATE_CHECK=1 DENO_TLS_CA_STORE="\${DENO_TLS_CA_STORE:-system,mo
 export SVC_LAUNCHER_PATH="$0" SVC_LAUNCHER_DENO_DIR="$DENO_DIR"
 start() {
   [ -O "$1/${fields.app}/ready" ] && [ -O "$1/${fields.runtime}/ready" ] && [ -O "$1" ] || return 0
-  case $(ls -ldn "$1") in drwx------*) ;; *) return 0 ;; esac
+  case $(LC_ALL=C ls -ldn "$1") in drwx------*) ;; *) return 0 ;; esac
   export DENO_DIR="$1/${fields.app}/cache"
   root=$1
   shift
@@ -89,7 +89,7 @@ unpack() (
   umask 077
   # What stands in a folder that others could write to is not trusted.
   if [ -O "$1" ]; then
-    case $(ls -ldn "$1") in drwx------*) ;; *) rm -rf "$1" ;; esac
+    case $(LC_ALL=C ls -ldn "$1") in drwx------*) ;; *) rm -rf "$1" ;; esac
   fi
   mkdir -p "$1" && [ -O "$1" ] && [ -w "$1" ] &&
     place "$1" ${fields.app} app && place "$1" ${fields.runtime} runtime
