@@ -19,7 +19,6 @@ import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
 import { sendFiles } from "./build_files.ts";
 import { Ahead, changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
-import { openPlainLink } from "./plain_link.ts";
 import { openYamux } from "./yamux_socket.ts";
 
 /** What the build may read here, and nothing else. */
@@ -190,16 +189,15 @@ export interface BuildSession {
 }
 
 /**
- * Nothing of the inputs is read before there is a request, and of secrets, agents and contents nothing before
- * the build asks for it. Throws what the server answered to a
- * session that it does not have (`not_found`) or take.
+ * Nothing of the inputs is read before there is a request, and of secrets, agents and contents nothing
+ * before the build asks for it. Throws what the server answered to a session that it does not have
+ * (`not_found`) or take.
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
   const server = new Server(inputs);
   const session = await openYamux(client, ATTACH_PATH, {
     onStream: (stream) => void server.serve(stream),
     lateAck: true,
-    soon: openPlainLink,
   });
   const broken = (cause: unknown) =>
     isLost(cause)

@@ -1,8 +1,6 @@
 /** The management API's client: JSON calls, event streams and WebSockets, with the server's own errors. */
 import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
-import type { Link } from "../wire/yamux/session.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
-import type { openPlainLink } from "./plain_link.ts";
 import { readLines } from "./lines.ts";
 import { parseServer } from "./server_url.ts";
 
@@ -51,14 +49,6 @@ export interface SocketHandlers {
   onClose: (event: { code: number; reason: string }) => void;
 }
 
-export interface LinkHandlers {
-  onMessage: SocketHandlers["onMessage"];
-  onClose: () => void;
-}
-
-/** {@linkcode openPlainLink}: few need it. */
-type OpenLink = typeof openPlainLink;
-
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 export interface Client {
@@ -82,8 +72,6 @@ export interface Client {
     query: URLSearchParams | undefined,
     handlers: SocketHandlers,
   ): Promise<WebSocket>;
-  /** The same, sooner, as a session's link; undefined where `socket` is needed, or has to tell why not. */
-  link?(path: string, handlers: LinkHandlers, open: OpenLink): Promise<Link | undefined>;
 }
 
 export { parseServer };
@@ -316,21 +304,6 @@ class HttpClient implements Client {
       // Asking why it was refused has replaced a credential that had ended.
       if (this.#signal?.aborted || await credential?.token() === before) throw error;
       return await this.#open(path, query, handlers);
-    }
-  }
-
-  async link(path: string, handlers: LinkHandlers, open: OpenLink): Promise<Link | undefined> {
-    const { way, proxied } = this.#options;
-    const url = new URL(this.#url(path));
-    // TLS, tunnels and proxies are Deno's affair.
-    const direct = proxied === false || this.#http !== undefined;
-    if (url.protocol !== "http:" || way?.http || !direct) return undefined;
-    try {
-      const headers = await this.#headers();
-      return await open({ url, headers, ...handlers, signal: this.#signal });
-    } catch {
-      this.#signal?.throwIfAborted();
-      return undefined;
     }
   }
 

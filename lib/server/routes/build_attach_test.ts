@@ -37,7 +37,7 @@ interface Fixture extends AsyncDisposable {
 async function open(builder: Build, deps: TestOptions["deps"] = {}): Promise<Fixture> {
   const folder = await Deno.makeTempDir({ prefix: "svc-attach-" });
   const server = await startTestServer({ builder, deps });
-  const client = createClient({ server: server.base, proxied: false });
+  const client = createClient({ server: server.base });
   return {
     folder,
     client,

@@ -104,7 +104,7 @@ Deno.test("relay: a session goes on byte for byte", async () => {
   });
   try {
     using context = await exportFolder({ root: folder, ignore: parseIgnore(""), onSkip: () => {} });
-    const session = await openBuildSession(createClient({ server: at.base, proxied: false }), {
+    const session = await openBuildSession(createClient({ server: at.base }), {
       folders: new Map([[CONTEXT_EXPORT, context]]),
       secrets: new Map([["s", () => Promise.resolve(new TextEncoder().encode("hush"))]]),
       agents: new Map(),
@@ -138,7 +138,7 @@ Deno.test("relay: a builder gets a credential for this server's registry, and th
   const mine = { username: "me", password: "mine" };
   const header = { [LOGINS_HEADER]: loginsHeader({ "other.example": mine }) };
   await collect(jsonLines(await post(at.base, "", new Uint8Array(1), header)));
-  const session = await openBuildSession(createClient({ server: at.base, proxied: false }), {
+  const session = await openBuildSession(createClient({ server: at.base }), {
     folders: new Map(),
     secrets: new Map(),
     agents: new Map(),
@@ -173,7 +173,7 @@ Deno.test("relay: either side that goes away takes the other along", async () =>
     return RESULT;
   });
   const leaving = new AbortController();
-  const session = await openBuildSession(createClient({ server: at.base, proxied: false }), {
+  const session = await openBuildSession(createClient({ server: at.base }), {
     folders: new Map(),
     secrets: new Map(),
     agents: new Map(),
