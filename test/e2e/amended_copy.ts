@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import type { BuildRequest } from "../../lib/build/builder.ts";
 import { chainIDs } from "../../lib/snapshot/unpack.ts";
-import { requireTools } from "../e2e/harness.ts";
-import { layerEntries } from "./builder.ts";
-import { EARLY, Table } from "./caller_table.ts";
-import { type EngineFixture, openNewEngine } from "./engine_fixture.ts";
+import { requireTools } from "./harness.ts";
+import { layerEntries } from "../contract/builder.ts";
+import { EARLY, Table } from "../contract/caller_table.ts";
+import { type EngineFixture, openNewEngine } from "../contract/engine_fixture.ts";
 
 const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/busybox"] });
 
