@@ -111,7 +111,10 @@ const many = (count: number): Record<string, Content> => {
   return listed(files);
 };
 
-for (const seed of [1, 2, 3]) {
+/** `SVC_TEST_SEEDS=100` tries more. */
+const SEEDS = Number(Deno.env.get("SVC_TEST_SEEDS") ?? 1);
+
+for (let seed = 1; seed <= SEEDS; seed++) {
   test(`after any change the kept tree is the folder (${seed})`, async (at) => {
     const random = randomOf(seed);
     const caller = new Caller(many(300));
