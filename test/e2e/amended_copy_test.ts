@@ -89,6 +89,14 @@ test("a folder that is gone, damaged or of another server's time is copied whole
   await change("seven", 0);
 });
 
+test("a pattern that names nothing, one file, several folders: as ever", async (world) => {
+  world.table.set("other/file", { type: "file", text: "other" });
+  for (const sources of ["none* src", "src/d1/f1", "src other", "s?c", "none*"]) {
+    await world.same(`FROM base\nWORKDIR /app\nCOPY ${sources} x/\n`);
+  }
+  assert.equal(world.amended, 0);
+});
+
 test("builds at once each make their own of it", async (world) => {
   await world.build(DOCKERFILE);
   const tables = [1, 2, 3, 4].map((n) => {

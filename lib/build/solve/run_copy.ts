@@ -69,8 +69,9 @@ async function oneFolder(
   return await withSource(build, part.from, undefined, async (tree) => {
     if (!tree.known) return undefined;
     const selections = pick(tree, vertex, part).flatMap(({ selections }) => selections);
-    const [{ path, directory }] = selections;
-    if (selections.length !== 1 || !directory) return undefined;
+    // A pattern may name nothing.
+    if (selections.length !== 1 || !selections[0].directory) return undefined;
+    const [{ path }] = selections;
     const entries = await listFolder(tree, path, { exclude: excludeOf(vertex), signal });
     if (!entries || entries.length <= FEW_ENTRIES && bytesOf(entries) <= FEW_BYTES) {
       return undefined;
