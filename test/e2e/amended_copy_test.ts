@@ -97,6 +97,17 @@ test("a pattern that names nothing, one file, several folders: as ever", async (
   assert.equal(world.amended, 0);
 });
 
+test("an owner's name is the base's, whatever the folder brings along", async (world) => {
+  const passwd = (id: number) => `root:x:0:0::/:/bin/sh\napp:x:${id}:${id}::/:/bin/sh\n`;
+  world.table.set("base/etc/passwd", { type: "file", text: passwd(40) });
+  world.table.set("src/etc/passwd", { type: "file", text: passwd(50) });
+  const dockerfile = "FROM base\nWORKDIR /app\nCOPY base /\nCOPY --chown=app src /\n";
+  await world.build(dockerfile);
+  world.table.set("src/d3/f3", { text: "changed" });
+  await world.same(dockerfile);
+  assert.equal(world.amended, 1);
+});
+
 test("builds at once each make their own of it", async (world) => {
   await world.build(DOCKERFILE);
   const tables = [1, 2, 3, 4].map((n) => {

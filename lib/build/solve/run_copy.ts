@@ -2,6 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import {
   amendFolder,
+  type AmendTarget,
   bytesOf,
   changesOf,
   type CopiedEntry,
@@ -92,17 +93,13 @@ async function amend(
   if (!changes) return undefined;
   const { workspace, log } = engine;
   try {
+    const { destination, chown, chmod } = vertex;
+    const viewed = () => workspace.view(base?.snapshot);
+    const owner = chown === undefined ? undefined : await ownerIn(viewed, chown);
     await using mounted = await workspace.writable(base?.snapshot, before.snapshot);
     const { root } = mounted;
-    const { destination, chown, chmod } = vertex;
-    const done = await amendFolder(tree, path, before, entries, changes, {
-      root,
-      destination,
-      owner: await ownerOf(root, chown),
-      chmod,
-      base: () => workspace.view(base?.snapshot),
-      signal,
-    });
+    const target = { root, destination, owner, chmod, base: viewed, signal };
+    const done = await amendFolder(tree, path, before, entries, changes, target);
     if (!done) return undefined;
     return { snapshot: await mounted.commit(reference, signal), reference };
   } catch (error) {
@@ -116,6 +113,12 @@ async function amend(
     await engine.copied.forget(key);
     return undefined;
   }
+}
+
+/** Names are the base's: what the earlier copy put there does not count. */
+async function ownerIn(viewed: AmendTarget["base"], chown: string) {
+  await using base = await viewed();
+  return await ownerOf(base.root, chown);
 }
 
 async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<Made> {
