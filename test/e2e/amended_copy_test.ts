@@ -185,6 +185,7 @@ interface Kind {
 
 const KINDS: Record<string, Kind> = {
   "into a new folder": { dockerfile: DOCKERFILE },
+  "onto nothing": { dockerfile: "FROM scratch\nCOPY src /app/src\n" },
   "into a folder that is there": { dockerfile: "FROM base\nWORKDIR /app\nCOPY src .\n" },
   "the whole context, into the root": { dockerfile: "FROM base\nWORKDIR /app\nCOPY . /\n" },
   "over files of the base": {
