@@ -384,7 +384,7 @@ export const COMMANDS: readonly Command[] = [
     name: "version",
     usage: "[OPTIONS]",
     summary: "Show the version of this executable.",
-    options: options.NO_OPTIONS,
+    options: options.VERSION_OPTIONS,
     run: () => import("./lib/commands/version.ts"),
   }),
 ];

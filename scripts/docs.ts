@@ -7,6 +7,7 @@ import { authenticationPage } from "./docs/authentication.ts";
 import { commandsPage } from "./docs/commands.ts";
 import { errorsPage } from "./docs/errors.ts";
 import { httpApiPage } from "./docs/http_api.ts";
+import { licensesPage } from "./docs/licenses.ts";
 import { profilePage } from "./docs/profile.ts";
 import { serverOptionsPage } from "./docs/server_options.ts";
 
@@ -17,6 +18,7 @@ const PAGES: Record<string, () => string | Promise<string>> = {
   "commands.md": commandsPage,
   "errors.md": errorsPage,
   "http-api.md": httpApiPage,
+  "licenses.md": licensesPage,
   "profile.md": profilePage,
   "server-options.md": serverOptionsPage,
 };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { pages, stale } from "./docs.ts";
+import { reached } from "./docs/licenses.ts";
 
 Deno.test("docs: every table's rows are on its page", async () => {
   const made = await pages();
@@ -9,6 +10,8 @@ Deno.test("docs: every table's rows are on its page", async () => {
   has("server-options.md", "`SVC_ADDR`", "`--[no-]builder-auto`", "`SVC_JWT_ISSUER`", "## Tunnels");
   has("http-api.md", "`GET /healthz`", "`PATCH /v2/{name+}", "`PUT /.svc/v1/deployments/{name}`");
   has("errors.md", "`digest_invalid`", "`DIGEST_INVALID`", "`data_dir_locked`");
+  has("licenses.md", "| zod@4", "| ssh2@1", "THE SOFTWARE IS PROVIDED");
+  assert(!made.get("licenses.md")!.includes("| fast-check@"), "what only tests use is bundled");
   has("commands.md", "## svc build", "`--build-arg", "## svc serve");
   for (const [name, text] of made) {
     for (const line of text.split("\n").filter((line) => line.startsWith("|"))) {
@@ -29,4 +32,19 @@ Deno.test("docs: a changed, a missing and a left-over page are stale", async () 
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("docs: licenses are those of what the packages reach, by name or by name and version", () => {
+  const lock = {
+    specifiers: { "npm:a@1": "1.0.0", "npm:@s/b@2": "2.0.0", "npm:tests@1": "1.0.0" },
+    npm: {
+      "a@1.0.0": { dependencies: ["c@2.0.0"], optionalDependencies: ["d"] },
+      "@s/b@2.0.0": { dependencies: ["a"] },
+      "c@1.0.0": {},
+      "c@2.0.0": {},
+      "d@1.0.0": { dependencies: ["a"] },
+      "tests@1.0.0": { dependencies: ["c@1.0.0"] },
+    },
+  };
+  assert.deepEqual(reached(lock, ["tests"]), ["@s/b@2.0.0", "a@1.0.0", "c@2.0.0", "d@1.0.0"]);
 });

@@ -52,6 +52,16 @@ export const GLOBAL_OPTIONS = [
 
 export const NO_OPTIONS = [] as const satisfies readonly AnyOption[];
 
+export const VERSION_OPTIONS = [
+  {
+    key: "licenses",
+    kind: "bool",
+    flag: "licenses",
+    help: "Print what the executable bundles, with its licenses.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
 export const BUILD_OPTIONS = [
   {
     key: "tags",

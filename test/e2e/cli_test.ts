@@ -9,6 +9,8 @@ e2eTest("version says what this executable is", NEEDS, async () => {
   const text = await svc(["version"]);
   assert.deepEqual([text.code, text.stderr], [0, ""]);
   assert.match(text.stdout, /^svc \d+\.\d+\.\d+\ncommit: .+\nform: \w+\nbuild tags: .+\ndeno: /);
+  const licenses = await svc(["version", "--licenses"]);
+  assert.match(licenses.stdout, /^# Licenses\n[^]*\| zod@[^]*Permission is hereby granted/);
   const json = JSON.parse((await svc(["version", "--output", "json"])).stdout);
   assert.equal(typeof json.form, "string");
   assert.ok(Array.isArray(json.tags));
