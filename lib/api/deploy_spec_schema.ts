@@ -3,6 +3,7 @@ import { z } from "zod";
 import { parseBytes } from "../base/bytes.ts";
 import { parseDuration } from "../base/duration.ts";
 import { suggestion } from "../base/nearest.ts";
+import { signalNumber } from "../base/signals.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
 import {
   expandList,
@@ -266,8 +267,13 @@ export const deploySpecSchema = z.preprocess(
       git: git.optional(),
       subject: text.optional(),
     }).optional(),
-    stopSignal: expanded((value) => typeof value === "number" ? String(value) : value, nonEmpty)
-      .optional(),
+    stopSignal: expanded(
+      (value) => typeof value === "number" ? String(value) : value,
+      text.refine(
+        (value) => signalNumber(value) !== undefined,
+        "expected a signal such as SIGTERM, SIGRTMIN+3 or 15",
+      ),
+    ).optional(),
     stopGracePeriod: duration.optional(),
     init: bool.optional(),
     tty: bool.optional(),

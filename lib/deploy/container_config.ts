@@ -2,6 +2,7 @@
 import { SvcError } from "../base/errors.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import { parseDuration } from "../base/duration.ts";
+import { signalNumber, SIGTERM } from "../base/signals.ts";
 import type { ContainerConfig } from "../oci/types.ts";
 
 const DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -23,7 +24,7 @@ export interface ContainerPlan {
   workingDir: string;
   /** As in the image or spec: names are resolved against the root. */
   user: string;
-  /** "SIGTERM", "TERM" or a number. */
+  /** Its number. */
   stopSignal: string;
   /** Milliseconds. */
   stopGrace: number;
@@ -60,6 +61,15 @@ function healthPlan(spec: DeploySpec, image: ContainerConfig): HealthPlan | unde
   };
 }
 
+/** What an image asks for that cannot be done, in words. */
+export function imageWarnings(spec: DeploySpec, { StopSignal }: ContainerConfig): string[] {
+  if (spec.stopSignal || !StopSignal || signalNumber(StopSignal) !== undefined) return [];
+  return [`stopSignal: the image's ${JSON.stringify(StopSignal)} is no signal; SIGTERM is sent`];
+}
+
+const stopSignal = (spec: DeploySpec, { StopSignal }: ContainerConfig) =>
+  String(signalNumber(spec.stopSignal || StopSignal || "") ?? SIGTERM);
+
 /** Throws `spec_invalid` where neither the image nor the spec says what to run. */
 export function containerPlan(spec: DeploySpec, image: ContainerConfig): ContainerPlan {
   const entrypoint = spec.entrypoint ?? image.Entrypoint ?? [];
@@ -78,7 +88,7 @@ export function containerPlan(spec: DeploySpec, image: ContainerConfig): Contain
     env: mergeEnv([DEFAULT_PATH, ...terminal], image.Env ?? [], own),
     workingDir: spec.workingDir ?? (image.WorkingDir || "/"),
     user: spec.user ?? image.User ?? "",
-    stopSignal: spec.stopSignal ?? image.StopSignal ?? "SIGTERM",
+    stopSignal: stopSignal(spec, image),
     stopGrace: spec.stopGracePeriod === undefined ? 10_000 : parseDuration(spec.stopGracePeriod),
     health: healthPlan(spec, image),
   };

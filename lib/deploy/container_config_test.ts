@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { DeploySpec } from "../api/deploy_spec.ts";
-import { containerPlan } from "./container_config.ts";
+import { containerPlan, imageWarnings } from "./container_config.ts";
 
 const spec = (more: Partial<DeploySpec> = {}): DeploySpec => ({
   name: "web",
@@ -36,7 +36,7 @@ Deno.test("environment, user, folder and stop settings: the spec wins, then the 
   assert.deepEqual(plan.env, ["PATH=/bin", "A=1", "B=3", "C=4=5"]);
   assert.deepEqual(
     [plan.user, plan.workingDir, plan.stopSignal, plan.stopGrace],
-    ["web", "/srv", "SIGINT", 10_000],
+    ["web", "/srv", "2", 10_000],
   );
   const own = containerPlan(
     spec({ user: "7", workingDir: "/w", stopSignal: "SIGQUIT", stopGracePeriod: "1m" }),
@@ -44,8 +44,16 @@ Deno.test("environment, user, folder and stop settings: the spec wins, then the 
   );
   assert.deepEqual(
     [own.user, own.workingDir, own.stopSignal, own.stopGrace],
-    ["7", "/w", "SIGQUIT", 60_000],
+    ["7", "/w", "3", 60_000],
   );
+});
+
+Deno.test("an image's unknown stop signal is told, and SIGTERM sent", () => {
+  const image = { Cmd: ["c"], StopSignal: "SIGNOPE" };
+  assert.equal(containerPlan(spec(), image).stopSignal, "15");
+  assert.match(imageWarnings(spec(), image).join(), /"SIGNOPE" is no signal; SIGTERM is sent/);
+  assert.deepEqual(imageWarnings(spec({ stopSignal: "SIGRTMIN+3" }), image), []);
+  assert.equal(containerPlan(spec({ stopSignal: "rtmin+3" }), image).stopSignal, "37");
 });
 
 Deno.test("health checks: spec over image, shell form, NONE", () => {

@@ -3,10 +3,17 @@ import type { HealthPlan } from "./container_config.ts";
 
 export type Health = "starting" | "healthy" | "unhealthy";
 
+/** How a probe ended. */
+export interface ProbeResult {
+  code: number;
+  /** The end of what it printed, on both streams. */
+  output: string;
+}
+
 export interface HealthOptions {
   plan: HealthPlan;
-  /** Runs the command; true where it exits with 0 in time. The signal aborts at the timeout. */
-  probe: (command: string[], signal: AbortSignal) => Promise<boolean>;
+  /** Runs the command to its end; 0 is healthy. The signal aborts at the timeout. */
+  probe: (command: string[], signal: AbortSignal) => Promise<ProbeResult>;
   onChange: (health: Health) => void;
 }
 
@@ -23,6 +30,7 @@ export class HealthMonitor {
   #stopped = new AbortController();
   #state: Health = "starting";
   #failures = 0;
+  #lastFailure = "";
 
   constructor(options: HealthOptions) {
     this.#options = options;
@@ -30,6 +38,11 @@ export class HealthMonitor {
 
   get state(): Health {
     return this.#state;
+  }
+
+  /** How the last probe that failed ended and what it printed; empty where none did. */
+  get lastFailure(): string {
+    return this.#lastFailure;
   }
 
   start(): void {
@@ -67,11 +80,17 @@ export class HealthMonitor {
   async #probe(): Promise<boolean> {
     const { plan, probe } = this.#options;
     const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(plan.timeout)]);
+    const late = `did not end within ${plan.timeout / 1000} s`;
     try {
-      return await probe(plan.command, signal);
-    } catch {
-      return false;
+      const { code, output } = await probe(plan.command, signal);
+      if (code === 0 && !signal.aborted) return true;
+      const ended = signal.aborted ? late : `exited with code ${code}`;
+      const lines = output.trim().split("\n").map((line) => `  ${line}`).join("\n");
+      this.#lastFailure = `${ended} and printed ${output.trim() ? `this:\n${lines}` : "nothing"}`;
+    } catch (error) {
+      this.#lastFailure = signal.aborted ? late : `could not be run: ${(error as Error).message}`;
     }
+    return false;
   }
 
   #set(state: Health): void {

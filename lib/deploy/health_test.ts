@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type Health, HealthMonitor } from "./health.ts";
+import { type Health, HealthMonitor, type ProbeResult } from "./health.ts";
 
 const plan = {
   command: ["/ok"],
@@ -22,7 +22,7 @@ async function changes(
     plan: { ...plan, ...more },
     probe: (_command, signal) => {
       const result = results.length > 1 ? results.shift() : results[0];
-      if (result !== "hang") return Promise.resolve(result === true);
+      if (result !== "hang") return Promise.resolve({ code: result === true ? 0 : 1, output: "" });
       return new Promise((_, reject) => {
         signal.addEventListener("abort", () => reject(signal.reason));
       });
@@ -55,4 +55,36 @@ Deno.test("failures within the start period do not count", async () => {
   const began = Date.now();
   await changes([false], 1, { startPeriod: 200 });
   assert.ok(Date.now() - began >= 200);
+});
+
+Deno.test("how the last probe that failed ended, and what it printed", async () => {
+  const told = async (probe: (signal: AbortSignal) => Promise<ProbeResult>) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const monitor = new HealthMonitor({
+      plan: { ...plan, retries: 1 },
+      probe: (_command, signal) => probe(signal),
+      onChange: () => resolve(),
+    });
+    monitor.start();
+    await promise;
+    monitor.stop();
+    return monitor.lastFailure;
+  };
+  assert.equal(
+    await told(() => Promise.resolve({ code: 3, output: "no\nway\n" })),
+    "exited with code 3 and printed this:\n  no\n  way",
+  );
+  assert.equal(
+    await told(() => Promise.resolve({ code: 1, output: "" })),
+    "exited with code 1 and printed nothing",
+  );
+  assert.equal(
+    await told(() => Promise.reject(new Error("no shell"))),
+    "could not be run: no shell",
+  );
+  const killed = (signal: AbortSignal) =>
+    new Promise<ProbeResult>((resolve) => {
+      signal.addEventListener("abort", () => resolve({ code: 137, output: "waiting" }));
+    });
+  assert.equal(await told(killed), "did not end within 0.05 s and printed this:\n  waiting");
 });

@@ -70,9 +70,6 @@ const LIMIT_ROWS: Record<string, string> = {
 
 export const RLIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ROWS);
 
-/** Stands for RLIM_INFINITY, which no JavaScript number holds; `encodeSpec` writes the real one. */
-export const UNLIMITED = Number.MAX_SAFE_INTEGER;
-
 export interface HostFacts {
   /** Capabilities in this process's bounding set: no child can have more. */
   capabilities: ReadonlySet<string>;

@@ -36,7 +36,7 @@ const entry = (destination: string, type: string, source: string, ...options: st
 function userMount(mount: SpecMount): MountEntry {
   const access = mount.readOnly ? "ro" : "rw";
   if (mount.type === "tmpfs") {
-    const options = ["nosuid", "nodev", access, ...(mount.options ?? [])];
+    const options = ["nosuid", "nodev", "noexec", access, ...(mount.options ?? [])];
     if (mount.size !== undefined) options.push(`size=${mount.size}`);
     if (mount.mode !== undefined) options.push(`mode=${mount.mode}`);
     return entry(mount.target, "tmpfs", "tmpfs", ...options);

@@ -4,7 +4,8 @@
  */
 import { SvcError } from "../base/errors.ts";
 import type { DeviceNode } from "./device_node.ts";
-import { CAPABILITIES, type HostFacts, UNLIMITED } from "./host_facts.ts";
+import { UNLIMITED } from "./document.ts";
+import { CAPABILITIES, type HostFacts } from "./host_facts.ts";
 import { deviceMounts, type SpecMount } from "./mounts.ts";
 import { defaultSeccomp, type SeccompProfile } from "./seccomp.ts";
 
@@ -159,7 +160,7 @@ export interface ProcessSpec {
   env: string[];
   cwd: string;
   capabilities: Record<"bounding" | "effective" | "permitted", string[]>;
-  rlimits: { type: string; soft: number; hard: number }[];
+  rlimits: { type: string; soft: number | bigint; hard: number | bigint }[];
   noNewPrivileges: boolean;
 }
 
@@ -241,6 +242,16 @@ function linuxResources(resources: Resources, devices: DeviceRule[]) {
   };
 }
 
+/**
+ * Its own group is also one of the supplementary ones: else a process that drops that group could still be
+ * refused, or allowed, by what it no longer belongs to (CVE-2022-36109).
+ */
+export function processUser(
+  { uid, gid, additionalGids = [] }: ProcessSpec["user"],
+): ProcessSpec["user"] {
+  return { uid, gid, additionalGids: [...new Set([gid, ...additionalGids])] };
+}
+
 /** Makes config.json. Throws `argument_invalid` for names that do not exist. */
 export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): GeneratedSpec {
   const warnings: string[] = [];
@@ -285,7 +296,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       ociVersion: "1.0.2",
       process: {
         terminal: options.terminal ?? false,
-        user,
+        user: processUser(user),
         args: options.args,
         env: options.env,
         cwd: options.cwd || "/",
@@ -311,9 +322,4 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       ...(options.annotations && { annotations: options.annotations }),
     },
   };
-}
-
-/** The text of config.json or of a process document. */
-export function encodeSpec(spec: RuntimeSpec | ProcessSpec): string {
-  return JSON.stringify(spec).replaceAll(`:${UNLIMITED}`, ":18446744073709551615");
 }

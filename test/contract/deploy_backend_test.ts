@@ -12,6 +12,7 @@ import { removeServerData } from "../peers/cleanup.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { bareDetails, type BareUnderTest } from "./bare_backend.ts";
 import { bareEdges } from "./bare_edges.ts";
+import { bareSettings } from "./bare_settings.ts";
 import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
 
 const { ignore } = requireTools({
@@ -70,6 +71,7 @@ Deno.test({
         subnetBase: subnet,
         userBridges: [1, 2].map((index) => bridgeNetwork(subnet, index).bridge),
       };
+      bareSettings((title, fn) => tests.push([title, fn]), bare);
       bareEdges((title, fn) => tests.push([title, fn]), bare);
       // Looks at the end for what is left of all of them.
       bareDetails((title, fn) => tests.push([title, fn]), bare);

@@ -5,12 +5,8 @@
  */
 import type { Step } from "../../../lib/build/executor.ts";
 import type { HostFacts } from "../../../lib/runtime/host_facts.ts";
-import {
-  encodeSpec,
-  runtimeSpec,
-  type RuntimeSpecOptions,
-  type SpecMount,
-} from "../../../lib/runtime/spec.ts";
+import { encodeDocument } from "../../../lib/runtime/document.ts";
+import { runtimeSpec, type RuntimeSpecOptions, type SpecMount } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
 import { checkMapped } from "../../../lib/sys/userns.ts";
 
@@ -28,6 +24,8 @@ function mountsOf(step: Step): SpecMount[] {
       type: "tmpfs",
       target: mount.target,
       mode: "1777",
+      // Of a step's own, unlike a workload's: programs may be built there, and run.
+      options: ["exec"],
       ...(mount.size !== undefined && { size: mount.size }),
     })),
   ];
@@ -53,8 +51,7 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
     args: step.args,
     env,
     cwd: step.workingDir,
-    // Its own group is also one of the supplementary ones, as in other engines' containers.
-    user: { ...user, additionalGids: [...new Set([user.gid, ...user.additionalGids, ...gids])] },
+    user: { ...user, additionalGids: [...user.additionalGids, ...gids] },
     mounts: mountsOf(step),
     devices: nodes,
     ...(hooks && { hooks }),
@@ -63,7 +60,7 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
     ...(step.processes !== undefined && limited(step.processes, facts)),
     network: step.network === "none" ? "none" : "host",
   }, facts);
-  return encodeSpec(spec);
+  return encodeDocument(spec);
 }
 
 /** 127: there is no such program; 126: it cannot be executed. Undefined: not the command's fault. */

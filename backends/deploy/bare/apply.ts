@@ -5,7 +5,7 @@ import { SvcError } from "../../../lib/base/errors.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { ApplyAction, PublishedPort } from "../../../lib/api/deployment.ts";
 import type { ApplyProgress } from "../../../lib/deploy/backend.ts";
-import { containerPlan } from "../../../lib/deploy/container_config.ts";
+import { containerPlan, imageWarnings } from "../../../lib/deploy/container_config.ts";
 import { refuseIfStrict } from "../../../lib/deploy/honour.ts";
 import { choosePorts, requireFree } from "../../../lib/deploy/host_ports.ts";
 import type { ResolvedImage } from "../../../lib/oci/resolver.ts";
@@ -128,6 +128,7 @@ export async function applySpec(
     host.tools(),
     host.bridges.preflight(),
   ]);
+  warnings.push(...imageWarnings(spec, image.config.config ?? {}));
   const hash = specHash(spec, image.descriptor.digest);
   const { record } = deployment;
   if (!fresh && record.hash === hash) {
@@ -212,10 +213,7 @@ export async function applySpec(
 /** Rules first, so that the new instances answer; then the containers. */
 export async function retire(host: Host, deployment: Deployment, old: Instance[]): Promise<void> {
   for (const instance of old) await withdraw(host, instance.record);
-  await Promise.all(old.map(async (instance) => {
-    await instance.stop();
-    await instance.remove();
-  }));
+  await Promise.all(old.map((instance) => instance.end()));
   deployment.instances = deployment.instances.filter((instance) => !old.includes(instance));
   await deployment.save();
 }

@@ -256,10 +256,7 @@ class BareBackend implements DeployBackend {
       await deployment.save().catch((error) =>
         this.#host.log.warn("a deployment goes without a record of it", { deployment: name, error })
       );
-      await Promise.all(deployment.instances.map(async (instance) => {
-        await instance.stop();
-        await instance.remove();
-      }));
+      await Promise.all(deployment.instances.map((instance) => instance.end()));
       await deployment.forget();
       this.#deployments.delete(name);
       await this.#refreshFiles();

@@ -6,12 +6,8 @@ import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
 import { hostResolvConf, hostsFile } from "../../../lib/deploy/host_files.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
 import { locate } from "../../../lib/sys/rooted.ts";
-import {
-  encodeSpec,
-  type NetworkMode,
-  runtimeSpec,
-  type SpecMount,
-} from "../../../lib/runtime/spec.ts";
+import { encodeDocument } from "../../../lib/runtime/document.ts";
+import { type NetworkMode, runtimeSpec, type SpecMount } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
 import { resolvText } from "./container_files.ts";
 import { hostDevices, parseDevice } from "./devices.ts";
@@ -97,7 +93,7 @@ async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
   for (const file of ["hosts", "resolv.conf", "hostname"]) {
     const target = `/etc/${file}`;
     if (mounts.some((mount) => mount.target === target)) continue;
-    mounts.push({ type: "bind", source: join(bundle, file), target });
+    mounts.push({ type: "bind", source: join(bundle, file), target, readOnly: spec.readOnly });
   }
   return mounts;
 }
@@ -170,7 +166,7 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
     shmSize: spec.shmSize,
     annotations: { "svc.deployment": spec.name, "svc.replica": String(record.replica) },
   }, facts);
-  await Deno.writeTextFile(join(bundle, "config.json"), encodeSpec(generated.spec), {
+  await Deno.writeTextFile(join(bundle, "config.json"), encodeDocument(generated.spec), {
     mode: 0o600,
   });
   return [...warnings, ...generated.warnings];

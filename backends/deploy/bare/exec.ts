@@ -6,8 +6,10 @@ import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
 import { runOnTerminal } from "../../../lib/sys/pty.ts";
 import { locate } from "../../../lib/sys/rooted.ts";
-import { encodeSpec, type ProcessSpec, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
+import { decodeDocument, encodeDocument } from "../../../lib/runtime/document.ts";
+import { type ProcessSpec, processUser, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
+import type { ProbeResult } from "../../../lib/deploy/health.ts";
 import type { Host } from "./host.ts";
 import type { Instance } from "./instance.ts";
 
@@ -19,7 +21,7 @@ const sizeOf = ({ size }: ExecRequest): TerminalSize => size ?? { columns: 80, r
 /** The container's process with the request on top. */
 async function processOf(instance: Instance, request: ExecRequest): Promise<ProcessSpec> {
   const text = await Deno.readTextFile(join(instance.bundle, "config.json"));
-  const { process } = JSON.parse(text) as RuntimeSpec;
+  const { process } = decodeDocument<RuntimeSpec>(text);
   const env = new Map(process.env.map((entry) => [entry.split("=", 1)[0], entry]));
   if (request.tty && !env.has("TERM")) env.set("TERM", "TERM=xterm");
   for (const [name, value] of Object.entries(request.env ?? {})) {
@@ -37,8 +39,7 @@ async function processOf(instance: Instance, request: ExecRequest): Promise<Proc
   if (request.user !== undefined) {
     const user = await resolveUser(rootOf(instance), request.user);
     const held = user.uid === 0 ? process.capabilities.bounding : [];
-    const { uid, gid, additionalGids } = user;
-    result.user = { uid, gid, additionalGids };
+    result.user = processUser(user);
     result.capabilities = { ...process.capabilities, effective: held, permitted: held };
     env.set("HOME", `HOME=${user.home}`);
     result.env = [...env.values()];
@@ -135,7 +136,7 @@ export async function execIn(
   const id = crypto.randomUUID().slice(0, 8);
   const document = join(instance.bundle, `exec-${id}.json`);
   const pidFile = join(instance.bundle, `exec-${id}.pid`);
-  await Deno.writeTextFile(document, encodeSpec(process), { mode: 0o600 });
+  await Deno.writeTextFile(document, encodeDocument(process), { mode: 0o600 });
   const [command, args] = runtime.command(
     ...["exec", "--process", document, "--pid-file", pidFile, instance.record.key],
   );
@@ -191,20 +192,29 @@ async function waitForPid(path: string, ended: Promise<unknown>): Promise<number
   return undefined;
 }
 
-/** True where the command exits with 0 before the signal aborts. */
+/** Bytes kept of what a probe prints: the last ones. */
+const PROBE_OUTPUT = 4096;
+
+/** Runs a health check's command to its end; the abort kills it. */
 export async function runProbe(
   host: Host,
   instance: Instance,
   command: string[],
   signal: AbortSignal,
-): Promise<boolean> {
+): Promise<ProbeResult> {
   const session = await execIn(host, instance, { command }, signal);
-  const drain = (stream: ReadableStream<Uint8Array>) => stream.pipeTo(new WritableStream());
+  let output = new Uint8Array();
+  const keep = async (stream: ReadableStream<Uint8Array>) => {
+    for await (const bytes of stream) {
+      const last = [...output, ...bytes.subarray(-PROBE_OUTPUT)];
+      output = new Uint8Array(last.slice(-PROBE_OUTPUT));
+    }
+  };
   const [code] = await Promise.all([
     session.exit,
     session.stdin.close().catch(() => {/* it does not read */}),
-    drain(session.stdout),
-    drain(session.stderr),
+    keep(session.stdout),
+    keep(session.stderr),
   ]);
-  return code === 0 && !signal.aborted;
+  return { code, output: new TextDecoder().decode(output) };
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { ensureDir, removeTree } from "../../../lib/base/fs.ts";
 import { Mutex } from "../../../lib/base/mutex.ts";
+import { SIGKILL, signalNumber, SIGTERM } from "../../../lib/base/signals.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { InstanceStatus } from "../../../lib/api/deployment.ts";
 import { listensOn } from "../../../lib/runtime/listening.ts";
@@ -283,7 +284,10 @@ export class Instance {
       if (health === "healthy" || health === undefined && left <= 0) return;
       const { process } = this.record;
       if (health === undefined && process && await listensOn(process.pid, ports)) return;
-      if (health === "unhealthy") throw await failure(this, "is unhealthy");
+      if (health === "unhealthy") {
+        const why = `is unhealthy: its last health check ${this.#health!.lastFailure}`;
+        throw await failure(this, why);
+      }
       const changed = new Promise<void>((resolve) => {
         this.#healthChanged = resolve;
       });
@@ -306,12 +310,25 @@ export class Instance {
       const exit = this.#exit?.promise;
       if (!exit) return;
       const { runtime } = await this.#host.tools();
-      await runtime.kill(key, plan.stopSignal);
-      if (await within(exit, plan.stopGrace)) return;
-      await runtime.kill(key, "KILL", { all: true });
+      try {
+        // Written down by an older version, it may be one that there is not.
+        await runtime.kill(key, signalNumber(plan.stopSignal) ?? SIGTERM);
+        if (await within(exit, plan.stopGrace)) return;
+      } catch (error) {
+        this.#host.log.warn("a stop signal was not sent", { instance: this.id, error });
+      }
+      await runtime.kill(key, SIGKILL, { all: true });
       if (await within(exit, KILL_PATIENCE)) return;
       throw new SvcError("timeout", `Cannot stop ${this.id}: it does not end after SIGKILL`);
     });
+  }
+
+  /** {@linkcode stop}, as far as that works, and {@linkcode remove}, which kills what is left. */
+  async end(): Promise<void> {
+    await this.stop().catch((error) =>
+      this.#host.log.warn("an instance did not stop", { instance: this.id, error })
+    );
+    await this.remove();
   }
 
   /** Everything of it goes, running or half made. Idempotent; what fails is thrown after the rest. */

@@ -1,6 +1,6 @@
 /** Networks by name: each has a /24 and a bridge of its own for as long as a deployment uses it. */
 import { SvcError } from "../../../lib/base/errors.ts";
-import { readJson, writeFileAtomic } from "../../../lib/base/fs.ts";
+import { ensureDir, readJson, writeFileAtomic } from "../../../lib/base/fs.ts";
 import { Mutex } from "../../../lib/base/mutex.ts";
 import type { NetworkSpec } from "../../../lib/api/deploy_spec.ts";
 import { createNetns, hasNetns, removeNetns } from "../../../lib/runtime/netns.ts";
@@ -9,7 +9,7 @@ import {
   bridgeNetwork,
   type PortMapping,
 } from "../../../lib/runtime/network.ts";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { Host } from "./host.ts";
 import type { InstanceRecord, NetworkAttachment, NetworkChoice } from "./record.ts";
 
@@ -38,6 +38,7 @@ export class NetworkTable {
       if (index > 255) {
         throw new SvcError("conflict", `Cannot make network ${name}: 255 networks exist already`);
       }
+      await ensureDir(dirname(this.path), 0o700);
       await writeFileAtomic(this.path, JSON.stringify({ ...table, [name]: index }));
       return index;
     });

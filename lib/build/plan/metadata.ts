@@ -1,12 +1,12 @@
 /** Instructions that change the image's configuration only. */
 import { posix } from "node:path";
+import { signalNumber } from "../../base/signals.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { Command, HealthcheckInstruction, Instruction } from "../parse/ast.ts";
 import { expandWords } from "../parse/expand.ts";
 import { parsePorts } from "../parse/ports.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand } from "./scope.ts";
-import { isSignal } from "./signals.ts";
 import { shellOf, type StageState } from "./stage.ts";
 
 export interface MetadataTools {
@@ -185,7 +185,9 @@ export function applyMetadata(
       return true;
     case "stopsignal": {
       const signal = value(instruction.signal);
-      if (!isSignal(signal)) {
+      // A number that this system does not know may be another's.
+      const known = Number(signal) > 0 || signalNumber(signal) !== undefined;
+      if (!known) {
         throw fail(`STOPSIGNAL ${signal}: expected a signal such as SIGTERM or 15`);
       }
       config.StopSignal = signal;

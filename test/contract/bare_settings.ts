@@ -1,0 +1,98 @@
+/** Settings of a workload on the bare backend, as the workload finds them. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import type { BareUnderTest } from "./bare_backend.ts";
+import { execute, quickSpec } from "./deploy_backend.ts";
+
+export function bareSettings(
+  test: (title: string, fn: () => Promise<void>) => void,
+  under: BareUnderTest,
+): void {
+  const { backend, image, dataDir } = under;
+  const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
+    test(title, async () => {
+      try {
+        await fn(name);
+      } finally {
+        await backend().delete(name);
+      }
+    });
+  const see = async (name: string, script: string, more: { user?: string } = {}) => {
+    const command = ["sh", "-c", script];
+    const { stdout, stderr } = await execute(backend(), name, { command, ...more });
+    return (stdout + stderr).trim();
+  };
+
+  withName("the first deployment of a data directory may name a network", "first", async (name) => {
+    await under.reopen(async () => {
+      await Deno.remove(join(dataDir, "bare"), { recursive: true });
+    });
+    await backend().apply(quickSpec(name, image, { networks: ["front"] }));
+  });
+
+  withName("numbers of 64 bits survive the start, exec and health checks", "wide", async (name) => {
+    const env = { WIDE: "x:9007199254740991" };
+    const healthcheck = { test: "true", interval: "1h" };
+    await backend().apply(quickSpec(name, image, { ulimits: { core: -1 }, env, healthcheck }));
+    assert.equal(await see(name, "echo $WIDE; ulimit -Hc"), `${env.WIDE}\nunlimited`);
+  });
+
+  withName(
+    "read-only means the files that svc writes too; tmpfs runs nothing",
+    "sealed",
+    async (name) => {
+      const tmpfs = ["/scratch", "/tools:exec,size=1m"];
+      await backend().apply(quickSpec(name, image, { readOnly: true, tmpfs }));
+      for (const file of ["hosts", "resolv.conf", "hostname"]) {
+        assert.match(await see(name, `echo x >> /etc/${file}`), /Read-only/, file);
+      }
+      const options = (path: string) => see(name, `grep " ${path} " /proc/self/mounts`);
+      assert.match(await options("/scratch"), /nosuid,nodev,noexec/);
+      assert.doesNotMatch(await options("/tools"), /noexec/);
+    },
+  );
+
+  withName("its own group is one of the supplementary ones", "groups", async (name) => {
+    await backend().apply(quickSpec(name, image, { user: "1000:2000", groupAdd: [3000] }));
+    assert.equal(await see(name, "grep ^Groups: /proc/1/status | xargs"), "Groups: 2000 3000");
+    const own = "grep ^Groups: /proc/self/status | xargs";
+    assert.equal(await see(name, own, { user: "7:8" }), "Groups: 8");
+  });
+
+  withName(
+    "real-time signals stop it; one that is unknown is no way to stay",
+    "signals",
+    async (name) => {
+      const script = "trap 'exit 7' RTMIN+3; while :; do sleep 0.05; done";
+      const command = ["busybox", "sh", "-c", script.replace("RTMIN+3", "37")];
+      await backend().apply(
+        quickSpec(name, image, { command, stopSignal: "sigrtmin+3", stopGracePeriod: "2s" }),
+      );
+      await backend().power(name, "stop");
+      assert.equal((await backend().status(name))!.instances[0].exitCode, 7);
+      await backend().power(name, "start");
+      // As an older version wrote it down.
+      await under.reopen(async () => {
+        const record = join(dataDir, "bare/deployments", `${name}.json`);
+        const text = await Deno.readTextFile(record);
+        await Deno.writeTextFile(
+          record,
+          text.replace('"stopSignal":"37"', '"stopSignal":"SIGNOPE"'),
+        );
+      });
+      await backend().power(name, "stop");
+      await backend().power(name, "start");
+      assert.equal(await backend().delete(name), true);
+    },
+  );
+
+  withName("the error of an unhealthy instance says what the probe did", "ill", async (name) => {
+    const test = "echo no database; exit 4";
+    const healthcheck = { test, interval: "50ms", retries: 1 };
+    await assert.rejects(backend().apply(quickSpec(name, image, { healthcheck })), {
+      code: "deploy_failed",
+      message:
+        /is unhealthy: its last health check exited with code 4 and printed this:\n {2}no database/,
+    });
+  });
+}
