@@ -1,10 +1,10 @@
 /** What a server asks of a request once authentication or a policy is configured. */
 import type { AuthMethod } from "../api/auth.ts";
 import type { WellKnown } from "../api/info.ts";
-import type { Connection, Identity, Route } from "../api/route.ts";
+import type { Action, Connection, Identity, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { INTERNAL_METHOD } from "./internal.ts";
+import { DELIVER, INTERNAL_METHOD } from "./internal.ts";
 import type { Policy } from "./policy.ts";
 import { grantsScope, scopeOf } from "./scope.ts";
 
@@ -60,10 +60,11 @@ export class ConfiguredAccess {
   }
 
   /** Throws `denied` naming what is missing; `unauthorized` where logging in could help. */
-  authorize(route: Route, identity: Identity): void {
+  authorize(route: Route, identity: Identity, request: Request): void {
     const { policy, authenticator } = this.#options;
-    const attempt = () => `Cannot ${route.method} ${route.path}`;
+    const attempt = () => `Cannot ${request.method} ${new URL(request.url).pathname}`;
     const scope = scopeOf(route);
+    if (delivers(identity, route, request)) return;
     if (authenticator && !grantsScope(identity.scopes, scope)) {
       const why = `${attempt()}: the credential of ${shown(identity)} lacks the scope ${scope}`;
       if (identity.method === "anonymous") throw new SvcError("unauthorized", why);
@@ -79,6 +80,12 @@ export class ConfiguredAccess {
     });
   }
 
+  /** What a policy says besides; without one the scopes that `authorize` looked at are all there is. */
+  allows(identity: Identity, action: Action): boolean {
+    const { policy } = this.#options;
+    return !policy || identity.method === INTERNAL_METHOD || policy.allows(identity, action);
+  }
+
   /** The `WWW-Authenticate` of a 401. */
   challenge(request: Request, path: string): string {
     if (!isRegistry(path)) return 'Bearer realm="svc"';
@@ -90,6 +97,12 @@ export class ConfiguredAccess {
     if (request.headers.get("x-forwarded-proto") === "https") realm.protocol = "https:";
     return `Bearer realm="${realm.href}",service="svc"`;
   }
+}
+
+/** True for what delivering needs: writing, and asking before it whether something is there. */
+function delivers({ method, scopes }: Identity, { action }: Route, request: Request): boolean {
+  return method === INTERNAL_METHOD && scopes.includes(DELIVER) &&
+    (action === "push" || action === "pull" && request.method === "HEAD");
 }
 
 const shown = ({ subject }: Identity) => subject === "" ? "nobody" : JSON.stringify(subject);

@@ -59,8 +59,8 @@ Deno.test("access: the token as Bearer everywhere, as any user's password on the
   for (const row of [PULL, INFO]) {
     const identity = await of(`Bearer ${SECRET}`, row) as Identity;
     assert.equal(identity.subject, "token");
-    guard.authorize(PUSH, identity);
-    guard.authorize(DEPLOY, identity);
+    guard.authorize(PUSH, identity, request());
+    guard.authorize(DEPLOY, identity, request());
     await of(`bearer   ${SECRET} `, row);
   }
   assert.equal((await of(basic("anybody", SECRET), PULL))?.subject, "token");
@@ -110,9 +110,9 @@ Deno.test("access: a certificate identifies where no token is sent, and has to v
 Deno.test("access: scopes bound what a credential is for; api includes the registry", async () => {
   const guard = access();
   const as = (...scopes: string[]): Identity => ({ subject: "x", scopes, method: "jwt" });
-  guard.authorize(PULL, as("registry:pull"));
-  guard.authorize(PULL, as("registry:push"));
-  guard.authorize(PUSH, as("api"));
+  guard.authorize(PULL, as("registry:pull"), request());
+  guard.authorize(PULL, as("registry:push"), request());
+  guard.authorize(PUSH, as("api"), request());
   const needs = [
     [PUSH, as("registry:pull"), "registry:push"],
     [INFO, as("registry:push"), "api"],
@@ -120,7 +120,11 @@ Deno.test("access: scopes bound what a credential is for; api includes the regis
     [{ ...INFO, scope: "peer" }, as("api"), "peer"],
   ] as const;
   for (const [row, identity, scope] of needs) {
-    await refuses("denied", () => guard.authorize(row, identity), new RegExp(`scope ${scope}$`));
+    await refuses(
+      "denied",
+      () => guard.authorize(row, identity, request()),
+      new RegExp(`scope ${scope}$`),
+    );
   }
 });
 
@@ -151,18 +155,22 @@ Deno.test("access: a policy grants actions by name and method; deploy brings exe
   );
   assert(!policy.restrictsPull);
   const carol = { subject: "carol", scopes: ["api"], method: "jwt" };
-  guard.authorize(INFO, carol);
-  await refuses("denied", () => guard.authorize(DEPLOY, carol), /allows "carol" to deploy$/);
+  guard.authorize(INFO, carol, request());
+  await refuses(
+    "denied",
+    () => guard.authorize(DEPLOY, carol, request()),
+    /allows "carol" to deploy$/,
+  );
   const noName = { subject: "", scopes: ["api"], method: "jwt" };
-  await refuses("denied", () => guard.authorize(PULL, noName), /nobody/);
+  await refuses("denied", () => guard.authorize(PULL, noName, request()), /nobody/);
 });
 
 Deno.test("access: a policy without authentication denies every action", async () => {
   const policy = await parsePolicy('{"rules":[{"subjects":"*","actions":"*"}]}', "policy");
   const guard = new ConfiguredAccess({ policy });
   assert.equal(await guard.authenticate(request(), connection(), INFO), NOBODY);
-  guard.authorize(INFO, NOBODY);
-  await refuses("denied", () => guard.authorize(DEPLOY, NOBODY));
+  guard.authorize(INFO, NOBODY, request());
+  await refuses("denied", () => guard.authorize(DEPLOY, NOBODY, request()));
 });
 
 Deno.test("access: pull is enforced where a rule names it", async () => {
@@ -178,8 +186,8 @@ Deno.test("access: pull is enforced where a rule names it", async () => {
 Deno.test("access: anonymous pulls, and how clients learn to log in all the same", async () => {
   const guard = access({ anonymousPull: true, registryTokens: "/.svc/v1/auth/registry" });
   const puller = await guard.authenticate(request(), connection(), PULL) as Identity;
-  guard.authorize(PULL, puller);
-  await refuses("unauthorized", () => guard.authorize(PUSH, puller));
+  guard.authorize(PULL, puller, request());
+  await refuses("unauthorized", () => guard.authorize(PUSH, puller, request()));
   for (const row of [PING, PUSH, INFO]) {
     assert.equal(await guard.authenticate(request(), connection(), row), undefined);
   }

@@ -11,7 +11,13 @@ export const INTERNAL_SUBJECT = "svc:internal";
 /** No verifier of a stranger's tokens gives it. */
 export const INTERNAL_METHOD = "internal";
 
-export type InternalPurpose = "pull" | "push";
+/**
+ * `deliver`: writing without reading, for what is built for somebody who may not pull. No credential of
+ * anybody else has it.
+ */
+export type InternalPurpose = "pull" | "push" | "deliver";
+
+export const DELIVER = "registry:deliver";
 
 /** Milliseconds: a large image over a slow link; asked for again where it was not enough. */
 const LIFETIME_MS = 30 * 60_000;

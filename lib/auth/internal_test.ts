@@ -50,10 +50,23 @@ Deno.test("internal credentials: for one purpose, for a while, good on every rep
     help: "",
     handler: () => new Response(),
   });
+  const request = (method = "GET") => new Request("http://svc.example/v2/", { method });
   const { identity } = verify("one", pull)!;
-  guard.authorize(row("pull"), identity);
-  assert.throws(() => guard.authorize(row("push"), identity), /lacks the scope registry:push/);
-  assert.throws(() => guard.authorize(row("pull"), { ...identity, method: "jwt" }), /no rule/);
+  guard.authorize(row("pull"), identity, request());
+  assert.throws(
+    () => guard.authorize(row("push"), identity, request()),
+    /lacks the scope registry:push/,
+  );
+  assert.throws(
+    () => guard.authorize(row("pull"), { ...identity, method: "jwt" }, request()),
+    /no rule/,
+  );
+  const { identity: deliverer } = verify("one", own.token("deliver"))!;
+  guard.authorize(row("push"), deliverer, request("PUT"));
+  guard.authorize(row("pull"), deliverer, request("HEAD"));
+  assert.throws(() => guard.authorize(row("pull"), deliverer, request()), /lacks the scope/);
+  const forged = { ...deliverer, method: "jwt" };
+  assert.throws(() => guard.authorize(row("push"), forged, request("PUT")), /lacks the scope/);
   now += 21 * 60_000;
   assert.notEqual(own.token("pull"), pull);
   now += 10 * 60_000;

@@ -11,7 +11,16 @@ import type { KeptContexts } from "./context/kept_contexts.ts";
 import type { RemoteContext } from "./context/remote.ts";
 import type { AgentSource, NamedContext, SecretSource } from "./inputs.ts";
 
+/** Who asks for a build, as the server's authentication and policy have it. */
+export interface BuildCaller {
+  subject: string;
+  /** False: images of this server's registry are not for the caller to read. */
+  mayPull: boolean;
+}
+
 export interface BuildRequest extends BuildDelivery {
+  /** Absent: nobody in particular, who may read what is here. */
+  caller?: BuildCaller;
   /** Image names to publish under; may be empty (build only). */
   tags: string[];
   /** Path of the Dockerfile within the context; default "Dockerfile". */

@@ -98,8 +98,8 @@ export class OneBuild {
   #source?: TreeSource;
 
   constructor(parts: BuildParts) {
-    const { images, request: { logins, registry } } = parts;
-    const own = logins || registry ? images.forCaller?.({ logins, registry }) : undefined;
+    const { images, request: { caller, logins, registry } } = parts;
+    const own = images.forCaller?.({ logins, registry, mayPull: caller?.mayPull });
     this.#parts = { ...parts, images: own ?? images };
   }
 

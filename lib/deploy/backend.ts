@@ -74,6 +74,8 @@ export interface DeployBackend extends AsyncDisposable {
     options?: {
       onProgress?: ApplyProgress;
       signal?: AbortSignal;
+      /** False: the image may be none of this server's. */
+      mayPull?: boolean;
       /** Only where the ability `ingressCertificates` is there. */
       certificates?: readonly HostCertificate[];
     },

@@ -29,8 +29,10 @@ export type Login =
   | { token: string }
   | { identityToken: string };
 
-/** What the caller of a build brings to the resolving of names. */
+/** What the caller of a build or a deployment brings to the resolving of names. */
 export interface ImageCaller {
+  /** False: images of this server are not for the caller to read, by whatever name. */
+  mayPull?: boolean;
   /** By host; other hosts as before. */
   logins?: ReadonlyMap<string, Login>;
   /** Host of the registry that names without one mean; default the own one. */

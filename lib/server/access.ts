@@ -1,6 +1,6 @@
 /** Who asks, and what they may: the seam where verifiers and policies are put in. */
 import type { WellKnown } from "../api/info.ts";
-import type { Connection, Identity, Route } from "./route.ts";
+import type { Action, Connection, Identity, Route } from "./route.ts";
 
 export interface Access {
   /** Accepted methods, as `/.well-known/svc` tells them; empty: no credential is asked for. */
@@ -14,7 +14,9 @@ export interface Access {
     route: Route,
   ): Promise<Identity> | Identity | undefined;
   /** Throws `denied` naming the missing scope or action. */
-  authorize(route: Route, identity: Identity): void;
+  authorize(route: Route, identity: Identity, request: Request): void;
+  /** Whether an action that another one brings along is granted too. */
+  allows(identity: Identity, action: Action): boolean;
   /** `WWW-Authenticate` of a 401 answered to this request. */
   challenge(request: Request, path: string): string;
 }
@@ -26,5 +28,6 @@ export const openAccess: Access = {
   methods: [],
   authenticate: () => ANONYMOUS,
   authorize: () => {},
+  allows: () => true,
   challenge: () => 'Bearer realm="svc"',
 };

@@ -4,9 +4,11 @@ import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { SvcError } from "../base/errors.ts";
-import type { BuildRequest } from "../build/builder.ts";
+import type { BuildCaller, BuildRequest } from "../build/builder.ts";
 import type { NamedContext } from "../build/inputs.ts";
+import type { Access } from "./access.ts";
 import { Query } from "./query.ts";
+import type { Identity } from "./route.ts";
 
 export const BUILD_PARAMETERS = [
   "t",
@@ -40,6 +42,10 @@ function namedContext(name: string, value: string): NamedContext {
     `Cannot use build context ${name}: ${JSON.stringify(value)} is no image, URL or repository`,
     { help: "write docker-image://NAME or a URL; a folder needs `svc build`" },
   );
+}
+
+export function buildCaller(access: Access, identity: Identity): BuildCaller {
+  return { subject: identity.subject, mayPull: access.allows(identity, "pull") };
 }
 
 const NETWORKS = ["default", "none", "host"] as const;

@@ -28,6 +28,32 @@ export interface ResolverOptions {
   home?: string;
   /** Connects lazily; called once per host. `login` takes the place of what the server knows. */
   remote: (host: string, login?: Login) => Registry;
+  /** False: what is here is not for the caller to read; publishing is another matter. */
+  mayPull?: boolean;
+}
+
+/** Says the same whether the image is there or not, but for names without a registry. */
+function notYours(name: string): SvcError {
+  return new SvcError(
+    "denied",
+    `Cannot read ${name}: it is an image of this server, and no rule allows the caller to pull`,
+    { help: "ask for the action pull in the server's policy", detail: { action: "pull" } },
+  );
+}
+
+/** A source that nobody may read. */
+function refusing(refusal: () => SvcError): ImageSource {
+  const refuse = () => {
+    throw refusal();
+  };
+  const refuseLater = () => Promise.reject(refusal());
+  return {
+    resolve: refuseLater,
+    stat: refuseLater,
+    get: refuseLater,
+    tags: refuse,
+    referrers: refuse,
+  };
 }
 
 /** Where names without a registry part come from, as with every other tool. */
@@ -44,7 +70,7 @@ interface Place {
 }
 
 export function createImageResolver(options: ResolverOptions): ImageResolver {
-  const { local, isOwn, home } = options;
+  const { local, isOwn, home, mayPull = true } = options;
   const defaultHost = () => home ?? options.ownHost();
   const remotes = new Map<string, Registry>();
 
@@ -75,7 +101,9 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
 
   function placeOf(reference: Reference, registry: string): Place {
     if (isOwn(registry)) {
-      return { source: local, repository: reference.repository, name: named(reference, registry) };
+      const name = named(reference, registry);
+      const source = mayPull ? local : refusing(() => notYours(name));
+      return { source, repository: reference.repository, name };
     }
     if (registry === DEFAULT_UPSTREAM.name || registry === DEFAULT_UPSTREAM.alias) {
       return upstream(reference);
@@ -109,6 +137,7 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
       repository: reference.repository,
       name: named(reference, options.ownHost()),
     });
+    if (own && !mayPull) throw notYours(own.place.name);
     if (own) return own;
     const place = upstream(reference);
     let found;
@@ -136,9 +165,10 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
   }
 
   return {
-    forCaller: ({ logins, registry }) =>
+    forCaller: ({ logins, registry, mayPull }) =>
       createImageResolver({
         ...options,
+        ...(mayPull === false && { mayPull }),
         ...(registry !== undefined && !isOwn(registry) && { home: registry }),
         ...(logins && { remote: (host) => options.remote(host, logins.get(host)) }),
       }),
@@ -180,7 +210,7 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
         repository: place.repository,
         tag,
         name: place.name,
-        ...(ours && { own: local }),
+        ...(ours && mayPull && { own: local }),
       };
     },
   };

@@ -289,3 +289,27 @@ Deno.test("hosts: loopback", () => {
     assert.equal(isLoopback(host), false, host);
   }
 });
+
+Deno.test("images: for a caller who may not pull, nothing of this server is read by any name", async () => {
+  const { local, remote, resolver } = setUp();
+  const { digest } = local.image("linux", "amd64", "team/app:v1");
+  remote("docker.io").image("linux", "amd64", "library/debian:12");
+  remote("reg.example").image("linux", "amd64", "team/app:v1");
+  const caller = resolver.forCaller!({ mayPull: false });
+  const why = /is an image of this server, and no rule allows the caller to pull/;
+  const names = ["localhost:5000/team/app:v1", "me:5000/team/app:v1", "team/app:v1"];
+  for (const name of [...names, `team/app@${digest}`, "me:5000/not/there:v1"]) {
+    await refuses(caller.resolve(name, { platform: AMD }), "denied", why);
+    const { source, repository, reference } = caller.place(name);
+    await refuses(source.resolve(repository, reference), "denied", why);
+    await refuses(source.get(repository, digest), "denied", why);
+  }
+  // A further narrowing, as for its logins, does not take it back.
+  await refuses(caller.forCaller!({}).resolve("team/app:v1"), "denied", why);
+  for (const name of ["debian:12", "reg.example/team/app:v1"]) {
+    await caller.resolve(name, { platform: AMD });
+  }
+  const target = caller.target("team/app:v2");
+  assert.equal(target.sink, local);
+  assert.equal(target.own, undefined);
+});

@@ -117,7 +117,7 @@ export function createHandler(options: ServerOptions): Handler {
         );
       }
       exchange.identity = identity;
-      access.authorize(row, identity);
+      access.authorize(row, identity, request);
     }
     return await row.handler(exchange);
   }

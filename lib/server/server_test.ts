@@ -147,6 +147,7 @@ Deno.test("server: authentication and authorization stand before every route but
         throw new SvcError("denied", `Cannot do it: action ${route.action} is missing`);
       }
     },
+    allows: () => true,
     challenge: (_request, path) => `${path.startsWith("/v2") ? "Basic" : "Bearer"} realm="svc"`,
   };
   await using server = await startTestServer({

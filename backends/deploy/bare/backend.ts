@@ -194,14 +194,15 @@ class BareBackend implements DeployBackend {
 
   apply(
     spec: DeploySpec,
-    { onProgress = () => {}, signal }: Parameters<DeployBackend["apply"]>[1] = {},
+    { onProgress = () => {}, mayPull, signal }: Parameters<DeployBackend["apply"]>[1] = {},
   ): Promise<ApplyResult> {
     return this.#locks.run(spec.name, async () => {
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? this.#deployment(emptyRecord(spec));
+      const { images } = this.#options;
       const context = {
         host: this.#host,
-        images: this.#options.images,
+        images: images.forCaller?.({ mayPull }) ?? images,
         unpack: this.#options.unpack,
         reserve: this.#reserve(spec.name),
         onProgress,

@@ -9,7 +9,7 @@ import {
   REGISTRY_HEADER,
 } from "../../api/build_logins.ts";
 import type { ManagementDeps } from "../deps.ts";
-import { BUILD_PARAMETERS, buildRequest } from "../build_request.ts";
+import { BUILD_PARAMETERS, buildCaller, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
 import { json } from "../json.ts";
 import { pushEvents } from "../ndjson.ts";
@@ -36,6 +36,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     const registry = readRegistry(context.request.headers.get(REGISTRY_HEADER));
     const options = {
       ...buildRequest(context.url),
+      caller: buildCaller(deps.access, context.identity),
       ...(logins && { logins }),
       ...(registry !== undefined && { registry }),
     };

@@ -25,7 +25,7 @@ import { LineReader, LineWriter, writeLine } from "../../wire/lines.ts";
 import { socketLink } from "../../wire/socket_link.ts";
 import { YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
-import { buildRequest } from "../build_request.ts";
+import { buildCaller, buildRequest } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
@@ -178,7 +178,11 @@ class AttachedBuild {
           headers: this.#context.request.headers,
         });
         const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
-        return await builder.build({ ...request, maxContextBytes }, { onEvent, signal });
+        const who = buildCaller(this.#deps.access, this.#context.identity);
+        return await builder.build({ ...request, caller: who, maxContextBytes }, {
+          onEvent,
+          signal,
+        });
       }, signal);
       await told();
       return { type: "result", result };

@@ -47,7 +47,7 @@ function pick(from: Headers, names: readonly string[]): Headers {
 }
 
 /** What a builder needs of this server besides the request. */
-export type RelayDeps = Pick<ManagementDeps, "internal" | "registryHost">;
+export type RelayDeps = Pick<ManagementDeps, "access" | "internal" | "registryHost">;
 
 /**
  * What names without a registry mean, as they would if this server built itself; the caller's logins, and for
@@ -55,15 +55,17 @@ export type RelayDeps = Pick<ManagementDeps, "internal" | "registryHost">;
  * is good for that and for a while: whoever may build has been let in here. Throws `argument_invalid`.
  */
 function addedHeaders(
-  { request, url }: Context,
+  { request, url, identity }: Context,
   target: URL,
-  { internal, registryHost }: RelayDeps,
+  { access, internal, registryHost }: RelayDeps,
 ): Record<string, string> {
   const own = registryHost().replace(/^https?:\/\//, "");
   const given = readLogins(request.headers.get(LOGINS_HEADER));
   const logins: Logins = {};
   if (internal) {
-    const login = { username: "svc", password: internal.token("push") };
+    // The builder reads what the caller names: no more than the caller may.
+    const purpose = access.allows(identity, "pull") ? "push" : "deliver";
+    const login = { username: "svc", password: internal.token(purpose) };
     for (const host of [own, url.host]) logins[host] = login;
   }
   for (const [host, login] of given ?? []) logins[host] = login;

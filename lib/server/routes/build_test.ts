@@ -49,6 +49,7 @@ Deno.test("build: query and context reach the builder, events come back in order
   ]);
   assert.equal(size, 2048);
   assert.deepEqual(seen, {
+    caller: { subject: "anonymous", mayPull: true },
     tags: ["app:v1", "app:v2"],
     dockerfile: "Dockerfile",
     target: "x",
@@ -75,6 +76,7 @@ Deno.test("build: hosts, networks and contexts that the server fetches", async (
   );
   await response.body?.cancel();
   assert.deepEqual(seen, {
+    caller: { subject: "anonymous", mayPull: true },
     tags: [],
     dockerfile: "Dockerfile",
     target: undefined,

@@ -78,7 +78,7 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       // What a session holds goes with that session.
       using _claim = deps.sessions?.claim(accepted.name);
       return await engine.apply(accepted, {
-        ...{ onProgress, signal },
+        ...{ onProgress, signal, mayPull: deps.access.allows(identity, "pull") },
         ...(certificates && { certificates }),
       });
     };

@@ -14,6 +14,7 @@ import { socketLink } from "../../wire/socket_link.ts";
 import { isLost, YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { acceptSpec, checkSpec, MAX_SPEC, parseSpecText } from "../accept_spec.ts";
+import type { Access } from "../access.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
@@ -34,6 +35,7 @@ const MAX_LINE = 2 * MAX_SPEC;
 /** One caller's connection. */
 class Caller implements SessionLink {
   readonly #context: Context;
+  readonly #access: Access;
   readonly #sessions: DeploySessions;
   readonly #yamux: YamuxSession;
   readonly #control = Promise.withResolvers<YamuxStream>();
@@ -42,8 +44,14 @@ class Caller implements SessionLink {
   #waiting = 0;
   #session: DeploySession | undefined;
 
-  constructor(context: Context, sessions: DeploySessions, socket: WebSocket) {
+  constructor(
+    context: Context,
+    { access }: Pick<ManagementDeps, "access">,
+    sessions: DeploySessions,
+    socket: WebSocket,
+  ) {
     this.#context = context;
+    this.#access = access;
     this.#sessions = sessions;
     this.#yamux = new YamuxSession(socketLink(socket), {
       role: "server",
@@ -134,7 +142,8 @@ class Caller implements SessionLink {
     const certificates = "text" in request || request.certificates === undefined
       ? undefined
       : await checkCertificates(request.certificates, spec);
-    const holder = { subject: identity.subject, from };
+    const mayPull = this.#access.allows(identity, "pull");
+    const holder = { subject: identity.subject, from, ...(!mayPull && { mayPull }) };
     return await this.#sessions.open(spec, holder, this, certificates);
   }
 }
@@ -198,7 +207,7 @@ export function sessionRoutes(deps: ManagementDeps, sessions: DeploySessions): R
     const { socket, response } = context.connection.upgrade(context.request);
     socket.binaryType = "arraybuffer";
     const end = deps.lifecycle.begin();
-    new Caller(context, sessions, socket).run(deps.lifecycle.stopping).finally(end);
+    new Caller(context, deps, sessions, socket).run(deps.lifecycle.stopping).finally(end);
     return response;
   }
 

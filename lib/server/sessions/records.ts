@@ -15,6 +15,8 @@ export interface SessionRecord {
   subject: string;
   from: string;
   createdAt: string;
+  /** False: the spec may name no image of this server. */
+  mayPull?: false;
   /** Until it is applied: a resumed session goes on with it. */
   spec?: DeploySpec;
   /** The spec came with certificates, whose keys are on no disk. */

@@ -159,7 +159,7 @@ export class DeploySession {
     const work = async () => {
       if (certified && !certificates) throw withoutCertificates(this.name);
       const result = await (await backend()).apply(spec!, {
-        ...{ onProgress, signal },
+        ...{ onProgress, signal, mayPull: this.record.mayPull },
         ...(certificates && { certificates }),
       });
       this.#certificates = undefined;

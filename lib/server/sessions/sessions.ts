@@ -34,6 +34,7 @@ export interface Holder {
   subject: string;
   /** Host of the caller's address. */
   from: string;
+  mayPull?: false;
 }
 
 export class DeploySessions {
