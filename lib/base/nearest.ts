@@ -25,6 +25,8 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
     // Cheaper than finding it out: the distance is at least the difference in length.
     if (Math.abs(candidate.length - word.length) >= least) continue;
     const d = distance(lower, candidate.toLowerCase());
+    // Where half of a name or more is another one, they have nothing in common.
+    if (d * 2 >= Math.max(candidate.length, word.length)) continue;
     if (d < least) [best, least] = [candidate, d];
   }
   return best;

@@ -9,3 +9,10 @@ Deno.test("nearest: a slip is found, nonsense is not", () => {
   equal(suggestion("biuld", ["build", "serve"]), "; did you mean build?");
   equal(suggestion("qqqqq", ["addr"]), "");
 });
+
+Deno.test("a name that has nothing in common is none to offer", () => {
+  for (const [word, candidates] of [["A", ["B"]], ["no", ["np"]], ["X", ["XY"]]] as const) {
+    equal(nearest(word, candidates), undefined);
+  }
+  equal(nearest("TGA", ["TAG"]), "TAG");
+});

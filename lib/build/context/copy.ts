@@ -21,7 +21,7 @@ import { type FileBatch, FileCopier } from "./copy_files.ts";
 import { EntryWriter } from "./entry_writer.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
-import { type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
+import { parentEntry, type Selection, type Tree, type TreeEntry, walk } from "./tree.ts";
 
 export interface CopyOptions {
   /** The mounted root that is written to. */
@@ -150,6 +150,19 @@ class Copier {
     for (const [host, entry] of folders.reverse()) setTimes(host, entry.stat.mtime);
   }
 
+  /** Folders of a name that `--parents` keeps below `folder`, as the source has them. Where the last one is. */
+  parents(tree: Tree, { name, folders = [] }: Selection, folder: string): string {
+    const { root, link } = this.#options;
+    let inside = inner(folder);
+    for (const [index, part] of name.split("/").slice(0, folders.length).entries()) {
+      inside = inner(this.makeFolders(`/${inside}/${part}`));
+      const entry = parentEntry(tree, folders[index]);
+      const host = link ? `${root}/${inside}` : locate(root, inside).host;
+      if (entry?.kind === "directory") this.#writer.attributes(entry, host);
+    }
+    return inside;
+  }
+
   /**
    * The folder that is copied gives its contents, and its time to a destination that was not there.
    * Folders below it take on what the source's have; a link in the way is an error, as with docker.
@@ -250,10 +263,8 @@ export async function copySelections(
   for (const [index, selection] of selections.entries()) {
     const last = index === selections.length - 1;
     if (options.parents) {
-      const slash = selection.name.lastIndexOf("/");
-      const below = slash < 0 ? "" : `/${selection.name.slice(0, slash)}`;
-      const folder = copier.makeFolders(`${destination}${below}`);
-      const name = selection.name.slice(slash + 1);
+      const folder = copier.parents(tree, selection, copier.makeFolders(destination));
+      const name = selection.name.slice(selection.name.lastIndexOf("/") + 1);
       await copier.tree(tree, selection, inner(`${folder}/${name}`), last);
       continue;
     }

@@ -93,6 +93,8 @@ export interface Selection {
   /** Last part of the name as written, or with `--parents` all that is kept of it. */
   name: string;
   directory: boolean;
+  /** With `--parents`: the folders of `name`, outermost first, as paths inside the tree, links resolved. */
+  folders?: string[];
 }
 
 function kindOf(stat: FileStat): EntryKind {
@@ -160,21 +162,23 @@ function compile(pattern: string): PathPattern {
   );
 }
 
+const child = (parent: string, name: string) =>
+  [parent, name].filter((part) => part !== "").join("/");
+
 /**
  * Paths inside the tree that `pattern` names, in byte order. With `deep`, `**` stands for any number of
- * folders; else it is no different from `*`.
+ * folders; else it is no different from `*`. `base`: a path that the pattern begins below.
  */
-export function match(tree: Tree, pattern: string, deep = false): string[] {
+export function match(tree: Tree, pattern: string, deep = false, base = ""): string[] {
   const clean = posix.normalize(`/${pattern}`).replace(/^\/+|\/+$/g, "");
   const { literal } = compile(clean);
   if (literal !== undefined) {
-    const found = locate(tree.root, literal);
-    return tryLstat(found.host) ? [literal] : [];
+    const path = child(base, literal);
+    return tryLstat(locate(tree.root, path).host) ? [path] : [];
   }
-  let paths = [""];
+  let paths = [base];
   for (const segment of clean.split("/")) {
     const next = new Set<string>();
-    const child = (parent: string, name: string) => parent === "" ? name : `${parent}/${name}`;
     const names = (path: string): string[] => {
       const found = locate(tree.root, path);
       const stat = tryLstat(found.host);
@@ -206,28 +210,51 @@ export function match(tree: Tree, pattern: string, deep = false): string[] {
 
 /** What `source` selects; an empty list where nothing is there. */
 export function select(tree: Tree, source: string, parents: boolean): Selection[] {
-  // "a/./b/c" keeps only "b/c" of its folders.
-  const pivot = parents ? /(?:^|\/)\.\//.exec(source) : null;
-  const dropped = pivot
-    ? posix.normalize(`/${source.slice(0, pivot.index)}`).replace(/^\/+|\/+$/g, "")
-    : "";
-  return match(tree, source, parents).map((path) => {
-    const found = locate(tree.root, path);
-    const stat = tryLstat(found.host);
-    if (!stat) {
-      throw new SvcError(
-        "build_failed",
-        `${JSON.stringify(path)} is a symbolic link that leads to nothing in what is copied`,
+  if (!parents) return match(tree, source).map((path) => selectionOf(tree, path));
+  // Of "a/./b/c" only "b/c" is kept; "./" at the beginning divides nothing.
+  const pivot = source.indexOf("/./");
+  const [above, below] = pivot < 0
+    ? ["", source]
+    : [source.slice(0, pivot), source.slice(pivot + 3)];
+  return match(tree, above).flatMap((base) =>
+    match(tree, below, true, base).map((path) => {
+      const name = path.slice(base === "" ? 0 : base.length + 1);
+      const folders = [...name.matchAll(/\//g)].map(({ index }) =>
+        locate(tree.root, child(base, name.slice(0, index))).inside
       );
-    }
-    const kept = dropped !== "" && path.startsWith(`${dropped}/`)
-      ? path.slice(dropped.length + 1)
-      : path;
-    return {
-      path: found.inside,
-      name: parents ? kept : posix.basename(path),
-      directory: kindOf(stat) === "directory",
-    };
+      return { ...selectionOf(tree, path), name, folders };
+    })
+  );
+}
+
+function selectionOf(tree: Tree, path: string): Selection {
+  const found = locate(tree.root, path);
+  const stat = tryLstat(found.host);
+  if (!stat) {
+    throw new SvcError(
+      "build_failed",
+      `${JSON.stringify(path)} is a symbolic link that leads to nothing in what is copied`,
+    );
+  }
+  return {
+    path: found.inside,
+    name: posix.basename(path),
+    directory: kindOf(stat) === "directory",
+  };
+}
+
+/** Of the folders that `--parents` makes as they are in the tree. */
+export function parentEntry(tree: Tree, path: string): TreeEntry | undefined {
+  const host = `${tree.root}/${path}`;
+  const stat = tryLstat(host);
+  return stat && { path, host, kind: kindOf(stat), stat };
+}
+
+/** What of them is content. */
+function parentFields(tree: Tree, { folders = [] }: Selection): unknown[] {
+  return folders.map((path) => {
+    const stat = parentEntry(tree, path)?.stat;
+    return stat && [stat.mode & 0o7777, ...tree.ownersKept ? [stat.uid, stat.gid] : []];
   });
 }
 
@@ -290,6 +317,7 @@ export async function contentKey(
   }
   const hash = createHash("sha256");
   for (const selection of selections) {
+    if (selection.folders) hash.update(JSON.stringify(parentFields(tree, selection)) + "\n");
     for await (const entry of walk(tree, selection.path, options)) {
       const { stat, kind } = entry;
       const fields: unknown[] = [selection.name, entry.path, kind, stat.mode & 0o7777];
@@ -313,14 +341,16 @@ export async function contentKey(
 
 /** {@linkcode contentKey} without a look at files whose digests are known: the same key. */
 async function knownKey(
-  { root, digests, known }: Tree & { known: KnownTree },
+  tree: Tree & { known: KnownTree },
   selections: Selection[],
   { exclude, signal }: { exclude?: Ignore; signal?: AbortSignal },
 ): Promise<string> {
+  const { root, digests, known } = tree;
   const hash = createHash("sha256");
   let text = "";
   let seen = 0;
   for (const selection of selections) {
+    if (selection.folders) text += JSON.stringify(parentFields(tree, selection)) + "\n";
     for (const { path, inside, kind, mode, size, link } of known.walk(selection.path, exclude)) {
       const fields: unknown[] = [selection.name, path, kind, mode];
       if (kind === "file") {

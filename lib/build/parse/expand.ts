@@ -12,7 +12,7 @@ import {
   type Scope,
   type Word,
 } from "./ast.ts";
-import { replacePattern, trimPrefix, trimSuffix } from "./shell_pattern.ts";
+import { PatternError, replacePattern, trimPrefix, trimSuffix } from "./shell_pattern.ts";
 import { type Modifier, parseWord, type Part, WordSyntaxError } from "./shell_word.ts";
 
 interface Piece {
@@ -157,11 +157,17 @@ function evaluate(
     if (value === undefined) unset.add(name);
     const pattern = join(modifier.pattern);
     const text = value ?? "";
-    if (modifier.kind === "replace") {
-      return bounded(replacePattern(text, pattern, join(modifier.replacement), modifier.all));
+    try {
+      if (modifier.kind === "replace") {
+        const replacement = join(modifier.replacement);
+        return bounded(replacePattern(text, pattern, replacement, modifier.all, MAX_LENGTH));
+      }
+      const trim = modifier.kind === "prefix" ? trimPrefix : trimSuffix;
+      return trim(text, pattern, modifier.greedy);
+    } catch (error) {
+      if (!(error instanceof PatternError)) throw error;
+      throw failure(word, `${name}: ${error.message}`, options);
     }
-    const trim = modifier.kind === "prefix" ? trimPrefix : trimSuffix;
-    return trim(text, pattern, modifier.greedy);
   };
 
   const pieces = parsed(word, options).map((part): Piece => ({

@@ -1,96 +1,172 @@
 /**
  * The patterns of `${name#pattern}` and its relatives: `*`, `?` and `\` before a character that is meant
- * literally. Matching is a simulation over positions, so that no pattern takes more than its length times
- * the text's.
+ * literally. What stands between stars is looked for from left to right (or from right to left), each piece
+ * once: the time is that of the text, and with `?` at most a bounded multiple of it.
  */
-type Token = { kind: "char"; char: string } | { kind: "any" } | { kind: "star" };
 
-function tokens(pattern: string): Token[] {
-  const result: Token[] = [];
+/** Characters; `undefined` is any one. */
+type Piece = readonly (string | undefined)[];
+
+/** What cannot be done in bounded time and memory; its message says why. */
+export class PatternError extends Error {}
+
+/** Steps that a piece with `?` may take in a text. */
+const MOST_STEPS = 1 << 24;
+
+/** The pieces between the stars: one more than there are runs of stars. */
+function piecesOf(pattern: string): Piece[] {
+  const pieces: (string | undefined)[][] = [[]];
+  let star = false;
   const chars = [...pattern];
   for (let i = 0; i < chars.length; i++) {
     if (chars[i] === "*") {
-      if (result.at(-1)?.kind !== "star") result.push({ kind: "star" });
-    } else if (chars[i] === "?") result.push({ kind: "any" });
+      if (!star) pieces.push([]);
+      star = true;
+      continue;
+    }
+    star = false;
+    if (chars[i] === "?") pieces.at(-1)!.push(undefined);
     else {
       if (chars[i] === "\\" && i + 1 < chars.length) i++;
-      result.push({ kind: "char", char: chars[i] });
+      pieces.at(-1)!.push(chars[i]);
     }
   }
-  return result;
+  return pieces;
 }
 
-/** Lengths of the shortest and the longest match that starts at `from`; undefined where there is none. */
-function matchAt(
-  pattern: Token[],
-  text: string[],
-  from: number,
-): { shortest: number; longest: number } | undefined {
-  let states = new Set<number>();
-  const add = (set: Set<number>, state: number) => {
-    set.add(state);
-    if (pattern[state]?.kind === "star") set.add(state + 1);
+/** Finds a piece in a text. */
+interface Finder {
+  readonly length: number;
+  at(text: readonly string[], from: number): boolean;
+  /** Where it first stands from `from` on; -1 where it does not. */
+  next(text: readonly string[], from: number): number;
+}
+
+function finder(piece: Piece): Finder {
+  const { length } = piece;
+  const at = (text: readonly string[], from: number) =>
+    from >= 0 && from + length <= text.length &&
+    piece.every((char, i) => char === undefined || char === text[from + i]);
+  if (!piece.includes(undefined)) return { length, at, next: literal(piece) };
+  return {
+    length,
+    at,
+    next(text, from) {
+      if (length * text.length > MOST_STEPS) {
+        throw new PatternError("a pattern is too long for the value");
+      }
+      for (let start = from; start + length <= text.length; start++) {
+        if (at(text, start)) return start;
+      }
+      return -1;
+    },
   };
-  add(states, 0);
-  let shortest: number | undefined;
-  let longest = 0;
-  for (let at = from;; at++) {
-    if (states.has(pattern.length)) {
-      shortest ??= at - from;
-      longest = at - from;
-    }
-    if (at >= text.length || states.size === 0) break;
-    const next = new Set<number>();
-    for (const state of states) {
-      const token = pattern[state];
-      if (token === undefined) continue;
-      if (token.kind === "star") add(next, state);
-      else if (token.kind === "any" || token.char === text[at]) add(next, state + 1);
-    }
-    states = next;
-  }
-  return shortest === undefined ? undefined : { shortest, longest };
 }
 
-/** `${value#pattern}`, or `##` where `greedy`. */
+/** By Knuth, Morris and Pratt: no character of the text is looked at from the beginning again. */
+function literal(piece: Piece): Finder["next"] {
+  const border = [0];
+  for (let i = 1, k = 0; i < piece.length; i++) {
+    while (k > 0 && piece[i] !== piece[k]) k = border[k - 1];
+    border[i] = piece[i] === piece[k] ? ++k : 0;
+  }
+  return (text, from) => {
+    if (piece.length === 0) return from <= text.length ? from : -1;
+    for (let i = from, k = 0; i < text.length; i++) {
+      while (k > 0 && text[i] !== piece[k]) k = border[k - 1];
+      if (text[i] === piece[k]) k++;
+      if (k === piece.length) return i - k + 1;
+    }
+    return -1;
+  };
+}
+
+/** Where the last one of the pieces ends, each looked for behind the one before; -1 where one is not there. */
+function follow(pieces: readonly Finder[], text: readonly string[], from: number): number {
+  let end = from;
+  for (const piece of pieces) {
+    const start = piece.next(text, end);
+    if (start < 0) return -1;
+    end = start + piece.length;
+  }
+  return end;
+}
+
+const reversed = (pieces: readonly Piece[]): Piece[] =>
+  pieces.map((piece) => piece.toReversed()).reverse();
+
+/** How many characters at the beginning match, as few or as many as can; undefined where none do. */
+function prefix(pieces: readonly Piece[], text: readonly string[], greedy: boolean) {
+  const finders = pieces.map(finder);
+  if (!finders[0].at(text, 0)) return undefined;
+  const end = follow(finders.slice(1), text, finders[0].length);
+  if (end < 0) return undefined;
+  if (!greedy || pieces.length === 1) return end;
+  // The last piece where it stands last: those before it are at or before where they were found.
+  const back = finder(pieces.at(-1)!.toReversed()).next(text.toReversed(), 0);
+  return text.length - back;
+}
+
+/** `${value#pattern}`, or `##` where `greedy`. Throws {@linkcode PatternError}. */
 export function trimPrefix(value: string, pattern: string, greedy: boolean): string {
   const text = [...value];
-  const match = matchAt(tokens(pattern), text, 0);
-  return match ? text.slice(greedy ? match.longest : match.shortest).join("") : value;
+  const length = prefix(piecesOf(pattern), text, greedy);
+  return length === undefined ? value : text.slice(length).join("");
 }
 
-/** `${value%pattern}`, or `%%` where `greedy`. */
+/** `${value%pattern}`, or `%%` where `greedy`. Throws {@linkcode PatternError}. */
 export function trimSuffix(value: string, pattern: string, greedy: boolean): string {
   const text = [...value].reverse();
-  const match = matchAt(tokens(pattern).reverse(), text, 0);
-  return match ? text.slice(greedy ? match.longest : match.shortest).reverse().join("") : value;
+  const length = prefix(reversed(piecesOf(pattern)), text, greedy);
+  return length === undefined ? value : text.slice(length).reverse().join("");
 }
 
-/** `${value/pattern/replacement}`, or `//` where `all`. The longest match at the first place counts. */
+/**
+ * `${value/pattern/replacement}`, or `//` where `all`. The longest match at the first place counts. `most`: code
+ * units of the result. Throws {@linkcode PatternError}.
+ */
 export function replacePattern(
   value: string,
   pattern: string,
   replacement: string,
   all: boolean,
+  most = Infinity,
 ): string {
-  const compiled = tokens(pattern);
   const text = [...value];
-  let result = "";
+  const pieces = piecesOf(pattern);
+  if (pieces.length > 1) return replaceOnce(text, pieces, replacement) ?? value;
+  const piece = finder(pieces[0]);
+  const result: string[] = [];
   let at = 0;
-  let afterMatch = false;
-  while (at <= text.length) {
-    const length = matchAt(compiled, text, at)?.longest;
-    // An empty match right behind another match would put the replacement there twice.
-    if (length !== undefined && (length > 0 || !afterMatch)) {
-      result += replacement;
-      at += length;
-      if (!all) return result + text.slice(at).join("");
-      afterMatch = length > 0;
-      if (length > 0) continue;
-    }
-    afterMatch = false;
-    result += text[at] ?? "";
-    at++;
+  let length = 0;
+  for (let start = piece.next(text, 0); start >= 0;) {
+    for (const char of text.slice(at, start)) result.push(char);
+    result.push(replacement);
+    length += replacement.length;
+    if (length > most) throw new PatternError("its value is too long");
+    at = start + piece.length;
+    if (!all) break;
+    // What is empty stands before every character, and at the end.
+    start = piece.next(text, piece.length > 0 ? at : at + 1);
   }
-  return result;
+  for (const char of text.slice(at)) result.push(char);
+  return result.join("");
+}
+
+/**
+ * With a star the longest match from anywhere goes up to where the last piece stands last, and behind that
+ * there is none: one replacement is all there is.
+ */
+function replaceOnce(
+  text: readonly string[],
+  pieces: readonly Piece[],
+  replacement: string,
+): string | undefined {
+  const finders = pieces.map(finder);
+  const start = finders[0].next(text, 0);
+  if (start < 0) return undefined;
+  // A later beginning leaves less for the other pieces.
+  if (follow(finders.slice(1), text, start + finders[0].length) < 0) return undefined;
+  const back = finder(pieces.at(-1)!.toReversed()).next(text.toReversed(), 0);
+  return text.slice(0, start).join("") + replacement + text.slice(text.length - back).join("");
 }

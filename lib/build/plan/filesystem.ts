@@ -215,6 +215,7 @@ export async function planCopy(
   if (instruction.chown) vertex.chown = value(instruction.chown);
   if (instruction.chmod) vertex.chmod = value(instruction.chmod);
   const flags = [
+    vertex.parents ? "--parents " : "",
     vertex.chown === undefined ? "" : `--chown=${vertex.chown} `,
     vertex.chmod === undefined ? "" : `--chmod=${vertex.chmod} `,
   ].join("");

@@ -76,8 +76,6 @@ class Planner {
   #stages = new Map<number, Promise<StageState>>();
   #images = new Map<string, Promise<UsedImage>>();
   #trees = new Map<TreeSource, TreeVertex>();
-  /** Stages that a stage's instructions wait for, by index. */
-  #waits = new Map<number, Set<number>>();
   /** Variables that stages begin with. */
   #environments = new Map<number, string[]>();
   #otherPlatforms: Parameters<typeof warningsOf>[1]["otherPlatforms"][number][] = [];
@@ -236,40 +234,47 @@ class Planner {
     return known;
   }
 
-  /** Another stage. One may name a later stage; circles are refused. */
-  async #other(stage: Stage, asking: number, line: number): Promise<StageState> {
-    const reaches = (from: number, to: number, seen = new Set<number>()): boolean => {
-      if (from === to) return true;
-      if (seen.has(from)) return false;
-      seen.add(from);
-      return [...this.#waits.get(from) ?? []].some((next) => reaches(next, to, seen));
-    };
-    if (reaches(stage.index, asking)) {
-      const name = stage.name ?? String(stage.index);
-      throw atLine(this.#file, line, `stage ${name} is needed in a circle`);
-    }
-    const waits = this.#waits.get(asking) ?? new Set();
-    this.#waits.set(asking, waits.add(stage.index));
-    return await this.#stage(stage);
-  }
-
   async #source(name: string, asking: Stage, platform: Platform, line: number): Promise<Source> {
     const context = this.#context(name, platform);
     if (context && "tree" in context) return this.#tree(context, line);
     if (context) return (await this.#image(context.image, platform, line)).vertex;
-    const { stages } = this.#request.dockerfile;
-    const named = this.#earlier(name, asking.index) ??
-      stages.find((stage) => stage.name === name.toLowerCase());
-    if (named) return (await this.#other(named, asking.index, line)).root;
-    if (/^\d+$/.test(name)) {
-      const stage = stages[Number(name)];
-      if (stage && stage.index < asking.index) {
-        return (await this.#other(stage, asking.index, line)).root;
-      }
-      throw atLine(this.#file, line, `--from=${name}: there is no earlier stage of that number`);
-    }
+    const stage = this.#stageNamed(name, asking, line);
+    if (stage) return (await this.#stage(stage)).root;
     if (name.toLowerCase() === "scratch") return "scratch";
-    return (await this.#image(name, platform, line)).vertex;
+    try {
+      return (await this.#image(name, platform, line)).vertex;
+    } catch (error) {
+      // What is no possible name of a stage was meant as an image's.
+      if (!(error instanceof SvcError) || !/^[a-z][\w.-]*$/i.test(name)) throw error;
+      const names = this.#request.dockerfile.stages.slice(0, asking.index)
+        .flatMap((stage) => stage.name ?? []);
+      const near = suggestion(name, names);
+      const tried = error.cause instanceof SvcError ? error.cause.message : error.message;
+      throw new SvcError(
+        error.code,
+        `Line ${line}: there is no stage ${name} before it${near}; nor an image: ${tried}`,
+        { cause: error, help: error.help, detail: { ...error.detail, file: this.#file, line } },
+      );
+    }
+  }
+
+  /** The stage that `--from=NAME` means; undefined where it is none. Later ones cannot be taken from. */
+  #stageNamed(name: string, asking: Stage, line: number): Stage | undefined {
+    const earlier = this.#earlier(name, asking.index);
+    if (earlier) return earlier;
+    const { stages } = this.#request.dockerfile;
+    const number = /^\d+$/.test(name);
+    const stage = number
+      ? stages[Number(name)]
+      : stages.find((stage) => stage.name === name.toLowerCase());
+    if (!stage && !number) return undefined;
+    if (stage && stage.index < asking.index) return stage;
+    const what = !stage
+      ? `there is no stage of that number; the first one is 0, and ${asking.index} come before it`
+      : stage.index === asking.index
+      ? "that is the stage it stands in"
+      : `that stage begins on line ${stage.line}, after this one; a stage takes from those before it`;
+    throw atLine(this.#file, line, `--from=${name}: ${what}`);
   }
 
   /** `FROM NAME` where NAME is a context of files: they are its first layer. */
@@ -313,7 +318,7 @@ class Planner {
     }
     const parent = context ? undefined : this.#earlier(name, stage.index);
     if (parent) {
-      const state = await this.#other(parent, stage.index, line);
+      const state = await this.#stage(parent);
       return beginStage(stage, label, state.platform, this.#global, { parent: state });
     }
     if (!context && name === "scratch") {

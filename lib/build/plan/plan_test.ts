@@ -157,7 +157,7 @@ Deno.test("platform arguments and the scopes of ARG", async () => {
   );
   const run = last<RunVertex>(result);
   assert.deepEqual(run.env, ["PATH=/bin", "BASE=yes", "VERSION=2", "TARGETARCH=amd64"]);
-  assert.deepEqual(run.hiddenEnv, ["HTTP_PROXY=http://p"]);
+  assert.deepEqual(run.hiddenEnv, ["HTTP_PROXY=http://p", "http_proxy=http://p"]);
 });
 
 Deno.test("heredocs, mounts and shells", async () => {
@@ -228,8 +228,16 @@ Deno.test("what cannot be done is refused by name and line", async () => {
     ["FROM base\nADD git@host.example:a.git#:../x /", /leads out of it/],
     [
       "FROM base AS a\nCOPY --from=b x x\nFROM a AS b",
-      /line [23]: stage [ab] is needed in a circle/,
+      /line 2: --from=b: that stage begins on line 3, after this one/,
     ],
+    ["FROM base AS a\nCOPY --from=1 x x\nFROM a", /line 2: --from=1: .*begins on line 3/],
+    ["FROM base AS a\nRUN --mount=from=b true\nFROM a AS b", /line 2: --from=b: .*on line 3/],
+    ["FROM base AS a\nCOPY --from=a x x", /line 2: --from=a: that is the stage it stands in/],
+    [
+      "FROM base AS build\nFROM base\nCOPY --from=buidl x x",
+      /^Line 3: there is no stage buidl before it; did you mean build\?; nor an image: .*buidl/,
+    ],
+    ["FROM base\nCOPY --from=host:1/gone x x", /^Line 2: Cannot find image host:1\/gone/],
     ["FROM base\nSTOPSIGNAL SIGNOPE", /line 2: STOPSIGNAL SIGNOPE: expected a signal/],
     ["FROM base\nSTOPSIGNAL 0", /line 2: STOPSIGNAL 0: expected a signal/],
     ["FROM base\nCOPY a b c", /line 2: .*end (in|with) \//],

@@ -30,11 +30,15 @@ export function platformArgs(
   return args;
 }
 
-/** Proxies given as build arguments: steps see them without an ARG. */
+/** Proxies given as build arguments, in both spellings: steps see them without an ARG. */
 export function proxyEnv(buildArgs: Record<string, string>): string[] {
-  return PROXY_ARGS.flatMap((name) =>
-    Object.hasOwn(buildArgs, name) ? [`${name}=${buildArgs[name]}`] : []
+  const given = new Map(
+    Object.keys(buildArgs).sort().map((name) => [name.toUpperCase(), buildArgs[name]]),
   );
+  return PROXY_ARGS.flatMap((name) => {
+    const value = given.get(name.toUpperCase());
+    return value === undefined ? [] : [`${name}=${value}`];
+  });
 }
 
 /** The ARGs before the first FROM, with what the caller gave. */
@@ -129,5 +133,6 @@ export class StageScope implements Scope {
   /** Everything declared so far goes on into a stage that begins with this one. */
   inherit(other: StageScope): void {
     for (const [name, value] of other.#values) this.#values.set(name, value);
+    for (const name of other.#args) this.#args.add(name);
   }
 }

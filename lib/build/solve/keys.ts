@@ -39,7 +39,8 @@ export function copyKey(vertex: CopyVertex, base: string, content: string, epoch
 
 /** Known before the source is: leads to the content's key once that was found. */
 export function copyLinkKey(vertex: CopyVertex, part: CopyPart, from: string): string {
-  return keyOf("content", from, part.sources, vertex.exclude, vertex.parents);
+  const { exclude, parents } = vertex;
+  return keyOf("content", from, part.sources, exclude, parents && "folders too");
 }
 
 /** The same of what a mount binds from a tree whose content has a name. */

@@ -218,10 +218,11 @@ class RunStep {
 
 /** What a shell gets to see of the step's time; not part of the image. */
 function stepEnv(vertex: RunVertex, own: string[], reference: number): string[] {
-  const names = new Set(own.map((entry) => entry.slice(0, entry.indexOf("="))));
-  const env = [...vertex.hiddenEnv, ...vertex.env]
-    .filter((entry) => !names.has(entry.slice(0, entry.indexOf("="))));
-  env.push(...own);
+  // Proxies stand before what the image says of them.
+  const last = [...vertex.hiddenEnv, ...own];
+  const names = new Set(last.map((entry) => entry.slice(0, entry.indexOf("="))));
+  const env = vertex.env.filter((entry) => !names.has(entry.slice(0, entry.indexOf("="))));
+  env.push(...last);
   const given = env.some((entry) => entry.startsWith("SOURCE_DATE_EPOCH="));
   return given ? env : [...env, `SOURCE_DATE_EPOCH=${reference}`];
 }

@@ -3,6 +3,28 @@ import type { Case } from "./case.ts";
 
 export const RUN_CASES: Case[] = [
   {
+    name: "run-proxies",
+    dockerfile: "FROM base\nRUN env | grep -i _proxy= | sort > /e",
+    buildArgs: {
+      HTTP_PROXY: "http://one.example:1",
+      https_proxy: "http://two.example:2",
+      Ftp_Proxy: "ftp",
+      NO_PROXY: "here",
+      ALL_PROXY: "all",
+    },
+  },
+  {
+    name: "run-proxies-twice",
+    dockerfile: "FROM base\nRUN : twice; env | grep -i _proxy= | sort > /e",
+    buildArgs: { HTTP_PROXY: "http://one.example:1", http_proxy: "http://two.example:2" },
+  },
+  {
+    name: "run-proxies-over-env",
+    dockerfile: "FROM base AS a\nENV http_proxy=own\nARG no_proxy=declared\n" +
+      "RUN env | grep -i _proxy= | sort > /e\nFROM a\nRUN env | grep -i _proxy= | sort > /f",
+    buildArgs: { HTTP_PROXY: "http://one.example:1", NO_PROXY: "here" },
+  },
+  {
     name: "run-forms",
     dockerfile:
       'FROM base\nRUN echo "shell $HOME" > /1\nRUN ["sh", "-c", "echo exec $0 > /2", "a b"]\n' +

@@ -24,6 +24,36 @@ export const STAGE_CASES: Case[] = [
     dockerfile: "FROM base\nCOPY --from=later /f /f\nFROM base AS later\nRUN touch /f",
   },
   {
+    name: "stage-later-named",
+    dockerfile: "FROM base AS first\nCOPY --from=later /f /f\nFROM base AS later\nRUN touch /f",
+    target: "first",
+    fails: true,
+  },
+  {
+    name: "stage-later-numbered",
+    dockerfile: "FROM base AS first\nCOPY --from=1 /f /f\nFROM base AS later\nRUN touch /f",
+    target: "first",
+    fails: true,
+  },
+  {
+    name: "stage-later-mounted",
+    dockerfile: "FROM base AS first\nRUN --mount=from=later,target=/m touch /f\n" +
+      "FROM base AS later\nRUN touch /f",
+    target: "first",
+    fails: true,
+  },
+  {
+    name: "stage-own",
+    dockerfile: "FROM base AS first\nCOPY --from=first /etc/passwd /f",
+    fails: true,
+  },
+  {
+    name: "stage-args",
+    dockerfile: "ARG G=1\nFROM base AS a\nARG G\nARG L=2\nARG U\nENV L=env\nRUN true\n" +
+      "FROM a AS b\nRUN true\nARG M=5\nRUN true\nFROM b\nRUN env | grep -E '^[GLUM]=' | sort > /e",
+    buildArgs: { U: "u" },
+  },
+  {
     name: "stage-copy-root",
     dockerfile:
       "FROM base AS one\nRUN mkdir -p /x/y && echo z > /x/y/z && rm -r /srv\nFROM scratch\nCOPY --from=one /x /\nCOPY --from=one /etc /etc",
