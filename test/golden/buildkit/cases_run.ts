@@ -14,11 +14,6 @@ export const RUN_CASES: Case[] = [
     },
   },
   {
-    name: "run-proxies-twice",
-    dockerfile: "FROM base\nRUN : twice; env | grep -i _proxy= | sort > /e",
-    buildArgs: { HTTP_PROXY: "http://one.example:1", http_proxy: "http://two.example:2" },
-  },
-  {
     name: "run-proxies-over-env",
     dockerfile: "FROM base AS a\nENV http_proxy=own\nARG no_proxy=declared\n" +
       "RUN env | grep -i _proxy= | sort > /e\nFROM a\nRUN env | grep -i _proxy= | sort > /f",
