@@ -232,9 +232,10 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
   await build(builder, files, { buildArgs: { HTTP_PROXY: "http://proxy" } });
   const [step] = steps;
   assert.deepEqual(step.env, [
-    "HTTP_PROXY=http://proxy",
     "PATH=/bin:/usr/bin:/sbin",
     "A=1",
+    "HTTP_PROXY=http://proxy",
+    "http_proxy=http://proxy",
     "SOURCE_DATE_EPOCH=0",
   ]);
   assert.deepEqual([step.user, step.network, step.workingDir], ["app:1", "none", "/"]);
