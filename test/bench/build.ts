@@ -1,13 +1,14 @@
 /**
- * Builds beside docker's BuildKit: the same Dockerfiles and base images, from the same registry, each image
- * pushed; svc and BuildKit take turns. Caches are cleared alike before what is called cold.
+ * Builds beside docker's BuildKit, or beside another svc (`SVC_BENCH_BESIDE=EXECUTABLE`, to see what a change
+ * costs): the same Dockerfiles and base images, from the same registry, each image pushed; the two take
+ * turns. Caches are cleared alike before what is called cold.
  */
 import { dirname, join } from "node:path";
-import { EXECUTABLE, runTool, type Server, startServer } from "../e2e/harness.ts";
+import { EXECUTABLE, runTool, startServer } from "../e2e/harness.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { startDockerRegistry } from "../peers/docker_registry.ts";
-import { type BuildKit, startBuildKit } from "./buildkit.ts";
-import { type Candidate, interleave, median, report, silently } from "./measure.ts";
+import { startBuildKit } from "./buildkit.ts";
+import { type Candidate, interleave, report, type Row, silently } from "./measure.ts";
 
 const program = Deno.readFileSync(Deno.execPath());
 
@@ -25,11 +26,22 @@ function filler(bytes: number): Uint8Array<ArrayBuffer> {
 
 const MIB = 2 ** 20;
 
+/** What builds images; those with a name are pushed. */
+interface Engine extends AsyncDisposable {
+  name: string;
+  build(folder: string, name?: string, args?: string[]): Promise<void>;
+  /** Everything has to be done again, from the pull on. */
+  clear(): Promise<void>;
+  /** The most memory that its server had since the last `clear`, in MiB. */
+  peak?(): Promise<number>;
+}
+
 interface World {
   dir: string;
   /** Where base images come from, "127.0.0.1:PORT". */
   registry: string;
-  buildkit: BuildKit;
+  /** The peer is the last one. */
+  engines: Engine[];
 }
 
 /** A folder with the files given. */
@@ -45,18 +57,65 @@ async function context(dir: string, files: Record<string, string | Uint8Array>):
   return dir;
 }
 
-const env = (server: Server) => ({
-  SVC_SERVER: server.url,
-  SVC_CONFIG: "/nonexistent/config.yaml",
-});
+async function svcEngine(name: string, executable: string): Promise<Engine> {
+  let server = await startServer({ executable });
+  const stop = () => server[Symbol.asyncDispose]();
+  return {
+    name,
+    build: (folder, image, args = []) =>
+      silently(executable, ["build", "-q", ...image ? ["-t", image] : [], ...args, folder], {
+        SVC_SERVER: server.url,
+        SVC_CONFIG: "/nonexistent/config.yaml",
+      }),
+    async clear() {
+      await stop();
+      server = await startServer({ executable });
+    },
+    async peak() {
+      const status = await Deno.readTextFile(`/proc/${server.pid}/status`);
+      return Number(/^VmHWM:\s+(\d+)/m.exec(status)![1]) / 1024;
+    },
+    [Symbol.asyncDispose]: stop,
+  };
+}
 
-const svcBuild = (server: Server, name: string, folder: string, ...args: string[]) =>
-  silently(EXECUTABLE, ["build", "-q", "-t", name, ...args, folder], env(server));
+async function buildkitEngine(registry: string): Promise<Engine> {
+  const buildkit = await startBuildKit();
+  console.log(`BuildKit of docker ${buildkit.version}`);
+  return {
+    name: "BuildKit",
+    async build(folder, image, args = []) {
+      const tag = `${registry}/${image}`;
+      await buildkit.build([...image ? ["-t", tag] : [], ...args, folder]);
+      if (image) await buildkit.docker(["push", "--quiet", tag]);
+    },
+    clear: () => buildkit.clear(),
+    [Symbol.asyncDispose]: () => buildkit[Symbol.asyncDispose](),
+  };
+}
 
-async function dockerBuild(world: World, name: string, folder: string, ...args: string[]) {
-  const tag = `${world.registry}/${name}`;
-  await world.buildkit.build(["-t", tag, ...args, folder]);
-  await world.buildkit.docker(["push", "--quiet", tag]);
+/** One row a kind of work, each engine in its turn. */
+function each(
+  { engines }: World,
+  rounds: number,
+  run: (engine: Engine) => Promise<void>,
+  { before, others = [] }: { before?: (engine: Engine) => Promise<void>; others?: Candidate[] } =
+    {},
+): Promise<Row[]> {
+  const candidates = engines.map((engine): Candidate => ({
+    name: engine.name,
+    before: before && (() => before(engine)),
+    run: () => run(engine),
+  }));
+  return interleave([...candidates.slice(0, -1), ...others, candidates.at(-1)!], rounds);
+}
+
+async function tellPeaks({ engines }: World): Promise<void> {
+  for (const { name, peak } of engines) {
+    if (peak) {
+      console.log(`  ${name}, peak of the server's memory: ${(await peak()).toFixed(0)} MiB`);
+    }
+  }
 }
 
 const cold = (base: string) =>
@@ -78,78 +137,57 @@ RUN ls -lR /one /two > /list
 CMD ["cat", "/list"]
 `;
 
-/** A server per run of svc; BuildKit's cache pruned: everything has to be done, from the pull on. */
 async function coldBuild(world: World): Promise<void> {
   const folder = join(world.dir, "cold");
-  let server: Server | undefined;
-  const fresh = async () => {
+  const before = async (engine: Engine) => {
+    await engine.clear();
     await context(folder, {
       Dockerfile: cold(`${world.registry}/base:1`),
       "one.bin": filler(50 * MIB),
       "two.bin": filler(50 * MIB),
     });
   };
-  const memory: number[] = [];
-  const rows = await interleave([{
-    name: "svc build",
-    before: async () => {
-      await server?.[Symbol.asyncDispose]();
-      server = await startServer();
-      await fresh();
-    },
-    run: async () => {
-      await svcBuild(server!, "cold:1", folder);
-      memory.push(await peak(server!));
-    },
-  }, {
-    name: "BuildKit",
-    before: async () => {
-      await world.buildkit.clear();
-      await fresh();
-    },
-    run: () => dockerBuild(world, "cold:1", folder),
-  }], 5);
-  await server?.[Symbol.asyncDispose]();
+  const rows = await each(world, 5, (engine) => engine.build(folder, "cold:1"), { before });
   report("cold: 3 stages, 12 steps, 300 MB of layers, pushed", rows);
-  console.log(`  svc serve, peak of memory: ${median(memory).toFixed(0)} MiB`);
-}
-
-async function peak(server: Server): Promise<number> {
-  const status = await Deno.readTextFile(`/proc/${server.pid}/status`);
-  return Number(/^VmHWM:\s+(\d+)/m.exec(status)![1]) / 1024;
+  await tellPeaks(world);
 }
 
 const NUMBERS = [1, 2, 3, 4];
 
 /** Four stages that do the same, never from the cache, and an image of their results. */
-async function stages(world: World, server: Server, work: string, ...others: Candidate[]) {
-  const each = NUMBERS.map((n) =>
+async function stages(world: World, work: string, ...others: Candidate[]): Promise<Row[]> {
+  const all = NUMBERS.map((n) =>
     `FROM ${world.registry}/base:1 AS s${n}\nARG NONCE\n${work}; echo ${n} $NONCE > /out\n`
   );
   const copies = NUMBERS.map((n) => `COPY --from=s${n} /out /out${n}\n`);
   const folder = await context(join(world.dir, "stages"), {
-    Dockerfile: `${each.join("")}FROM scratch\n${copies.join("")}`,
+    Dockerfile: `${all.join("")}FROM scratch\n${copies.join("")}`,
   });
   const args = () => ["--build-arg", `NONCE=${crypto.randomUUID()}`];
-  return await interleave([
-    { name: "svc build", run: () => svcBuild(server, "stages:1", folder, ...args()) },
-    ...others,
-    { name: "BuildKit", run: () => dockerBuild(world, "stages:1", folder, ...args()) },
-  ], 5);
+  return await each(world, 5, (engine) => engine.build(folder, "stages:1", args()), { others });
+}
+
+/** Four projects that have nothing in common. */
+async function projects(world: World): Promise<string[]> {
+  return await Promise.all(NUMBERS.map((n) =>
+    context(join(world.dir, `project${n}`), {
+      "data.bin": filler(16 * MIB),
+      Dockerfile: `FROM ${world.registry}/base:1
+COPY data.bin /data/
+RUN cp /data/data.bin /data/copy && sha256sum /data/* > /sums
+RUN i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done
+`,
+    })
+  ));
 }
 
 async function warmBuilds(world: World): Promise<void> {
-  await using server = await startServer();
   const folder = await context(join(world.dir, "warm"), {
     Dockerfile: cold(`${world.registry}/base:1`),
     "one.bin": filler(50 * MIB),
     "two.bin": filler(50 * MIB),
   });
-  const candidates = (name: string, path: string, before?: () => Promise<void>) => [
-    { name: "svc build", before, run: () => svcBuild(server, name, path) },
-    { name: "BuildKit", before, run: () => dockerBuild(world, name, path) },
-  ];
-  report("nothing changed", await interleave(candidates("warm:1", folder), 9));
+  report("nothing changed", await each(world, 9, (engine) => engine.build(folder, "warm:1")));
 
   const files: Record<string, string> = {};
   for (let n = 0; n < 5000; n++) {
@@ -169,11 +207,11 @@ RUN find src -type f | wc -l > count
   };
   report(
     "one source file of 5,000 changed",
-    await interleave(candidates("many:1", many, touch), 7),
+    await each(world, 7, (engine) => engine.build(many, "many:1"), { before: touch }),
   );
 
   const short = "RUN cp /bin/busybox /a\nRUN sha256sum /a > /b\nRUN cat /b >> /a";
-  report("4 independent stages", await stages(world, server, short));
+  report("4 independent stages", await stages(world, short));
   // Here most of the time is the loops and sleeps themselves: what is beyond the bare ones is the engine's.
   const work = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; sleep 1";
   const bare = {
@@ -183,42 +221,30 @@ RUN find src -type f | wc -l > count
   };
   report(
     "4 independent stages with loops and sleeps",
-    await stages(world, server, `RUN ${work}`, bare),
+    await stages(world, `RUN ${work}`, bare),
   );
 
-  const projects = async () =>
-    await Promise.all([1, 2, 3, 4].map((n) =>
-      context(join(world.dir, `project${n}`), {
-        "data.bin": filler(16 * MIB),
-        Dockerfile: `FROM ${world.registry}/base:1
-COPY data.bin /data/
-RUN cp /data/data.bin /data/copy && sha256sum /data/* > /sums
-RUN i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done
-`,
-      })
-    ));
   let folders: string[] = [];
-  const prepare = async () => {
-    folders = await projects();
+  const before = async () => {
+    folders = await projects(world);
   };
-  const rows = await interleave([
-    {
-      name: "svc build",
-      before: prepare,
-      run: async () => {
-        await Promise.all(folders.map((path, n) => svcBuild(server, `p${n}:1`, path)));
-      },
-    },
-    {
-      name: "BuildKit",
-      before: prepare,
-      run: async () => {
-        await Promise.all(folders.map((path, n) => dockerBuild(world, `p${n}:1`, path)));
-      },
-    },
-  ], 5);
-  report("4 builds at once", rows);
-  console.log(`  svc serve, peak of memory over all these: ${(await peak(server)).toFixed(0)} MiB`);
+  const together = async (engine: Engine) => {
+    await Promise.all(folders.map((path, n) => engine.build(path, `p${n}:1`)));
+  };
+  report("4 builds at once", await each(world, 5, together, { before }));
+  await tellPeaks(world);
+}
+
+/** Steps that do nothing but start: what a RUN costs. */
+async function emptySteps(world: World): Promise<void> {
+  const folder = await context(join(world.dir, "steps"), {
+    Dockerfile: `FROM ${world.registry}/base:1\nARG NONCE\n${"RUN true\n".repeat(20)}`,
+  });
+  const args = () => ["--build-arg", `NONCE=${crypto.randomUUID()}`];
+  report(
+    "20 RUNs that do nothing",
+    await each(world, 9, (engine) => engine.build(folder, "steps:1", args())),
+  );
 }
 
 /** A layer of 337 MB in 20,000 files, pulled from a foreign registry and unpacked. */
@@ -231,23 +257,10 @@ async function bigBase(world: World): Promise<void> {
   const folder = await context(join(world.dir, "big"), {
     Dockerfile: `FROM ${world.registry}/big:1\nRUN true\n`,
   });
-  let server: Server | undefined;
   report(
     "pull and unpack of a 337 MB base layer",
-    await interleave([{
-      name: "svc build",
-      before: async () => {
-        await server?.[Symbol.asyncDispose]();
-        server = await startServer();
-      },
-      run: () => silently(EXECUTABLE, ["build", "-q", folder], env(server!)),
-    }, {
-      name: "BuildKit",
-      before: () => world.buildkit.clear(),
-      run: () => world.buildkit.build([folder]),
-    }], 5),
+    await each(world, 5, (engine) => engine.build(folder), { before: (engine) => engine.clear() }),
   );
-  await server?.[Symbol.asyncDispose]();
 }
 
 async function pushBase(
@@ -269,17 +282,20 @@ async function pushBase(
   await Deno.remove(layout, { recursive: true });
 }
 
-const GROUPS = { cold: coldBuild, warm: warmBuilds, base: bigBase };
+const GROUPS = { cold: coldBuild, warm: warmBuilds, steps: emptySteps, base: bigBase };
 
-/** `SVC_BENCH_ROWS=cold,warm,base` chooses; all by default. */
+/** `SVC_BENCH_ROWS=cold,warm,steps,base` chooses; all by default. */
 export async function buildBeside(): Promise<void> {
   const chosen = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? Object.keys(GROUPS);
+  const other = Deno.env.get("SVC_BENCH_BESIDE");
   await using registry = await startDockerRegistry();
-  await using buildkit = await startBuildKit();
+  await using own = await svcEngine("svc", EXECUTABLE);
+  await using peer = other
+    ? await svcEngine("other svc", other)
+    : await buildkitEngine(registry.host);
   const dir = await Deno.makeTempDir({ prefix: "svc-bench-build-" });
   try {
-    const world = { dir, registry: registry.host, buildkit };
-    console.log(`BuildKit of docker ${buildkit.version}`);
+    const world = { dir, registry: registry.host, engines: [own, peer] };
     await pushBase(dir, registry.host, "base");
     for (const [name, run] of Object.entries(GROUPS)) {
       if (chosen.includes(name)) await run(world);

@@ -1,9 +1,10 @@
 /** `deno task bench [name]`: figures of dist/svc beside those of peers, in paired interleaved runs. */
 import { join } from "node:path";
-import { EXECUTABLE, freePort, runTool, type Server, startServer } from "../e2e/harness.ts";
+import { EXECUTABLE, runTool, type Server, startServer } from "../e2e/harness.ts";
 import { buildBeside } from "./build.ts";
 import { clientWays } from "./client.ts";
-import { firstAnswer, interleave, median, report, row, silently } from "./measure.ts";
+import { deployBeside } from "./deploy.ts";
+import { interleave, median, report, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
 
@@ -104,73 +105,13 @@ async function example(): Promise<void> {
   });
 }
 
-/**
- * The clock starts with the command, and stops at the first answer: the page is asked for from the start
- * on, in the same way for both. The command has to end well, too.
- */
-async function deploy(): Promise<void> {
-  await withBase(async (server, archive) => {
-    await using podman = await startPodman();
-    await podman.run(["load", "--quiet", "--input", archive]);
-    await podman.run(["build", "--quiet", "-t", "hello:v1", "--pull=never", EXAMPLE]);
-    const env = client(server);
-    await silently(EXECUTABLE, ["build", "-t", "hello:v1", EXAMPLE], env);
-    let port = 0;
-    const fresh = async () => {
-      port = freePort();
-      // What the run before goes on with in the background does not count for this one.
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-    };
-    const ended: Record<string, number[]> = {};
-    const measured = async (name: string, command: () => Promise<void>) => {
-      const start = performance.now();
-      const since = () => performance.now() - start;
-      const [answered, took] = await Promise.all([
-        firstAnswer(`http://127.0.0.1:${port}/`).then(since),
-        command().then(since),
-      ]);
-      (ended[name] ??= []).push(took);
-      return answered;
-    };
-    const rows = await interleave([
-      {
-        name: "svc deploy",
-        before: fresh,
-        run: async () => {
-          const args = ["deploy", "hello:v1", "--name", "bench", "-p", `${port}:8080`];
-          const took = await measured("svc deploy", () => silently(EXECUTABLE, args, env));
-          await silently(EXECUTABLE, ["rm", "bench"], env);
-          return took;
-        },
-      },
-      {
-        name: "podman run",
-        before: fresh,
-        run: async () => {
-          const name = `bench-${port}`;
-          const args = ["run", "-d", "--name", name, "-p", `${port}:8080`, "hello:v1"];
-          const took = await measured("podman run", () => podman.run(args));
-          await podman.run(["rm", "-f", "-t", "0", name]);
-          return took;
-        },
-      },
-    ], 11);
-    report("from the command to the first HTTP answer", rows);
-    // The first of each was for warming up.
-    report(
-      "the same runs, to the end of the command",
-      Object.entries(ended).map(([name, times]) => row(name, times.slice(1))),
-    );
-  });
-}
-
 const BENCHES: Record<string, () => Promise<void>> = {
   start,
   client: clientWays,
   memory,
   example,
   build: buildBeside,
-  deploy,
+  deploy: deployBeside,
   registry,
 };
 
