@@ -198,9 +198,10 @@ async function runServer(
   });
   const isOwn = outside.isOwn(address);
   const spool = join(dir, "mirror");
-  const store = config.registryMirror === undefined ? content : cleanup.use(
+  const mirror = config.registryMirror === undefined ? undefined : cleanup.use(
     await openMirror(config, outside, { store: content, objects, spool, isOwn, log }),
   );
+  const store = mirror ?? content;
 
   const lifecycle = new Lifecycle();
   const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
@@ -275,6 +276,10 @@ async function runServer(
   await using _gc = intervalMs === undefined
     ? undefined
     : scheduleGc({ intervalMs, collect: upkeep.collect, log });
+  const { storageScrub: withinMs } = config;
+  await using _scrub = withinMs === undefined
+    ? undefined
+    : upkeep.scrub({ withinMs, log, refetch: mirror?.refetch });
   await new Promise((stop) => signals.first.addEventListener("abort", stop, { once: true }));
   clearInterval(housekeeping);
   log.info("shutting down", { reason: signals.first.reason.message });

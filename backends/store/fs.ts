@@ -141,10 +141,9 @@ class FsStore implements ObjectStore {
         return this.#scanner.scan(this.#objects, prefix, options);
       };
     }
-    // That the upload's own name is gone need not last: one that comes back is seen to be published.
+    // Over what is there: these bytes were checked, and those may have been damaged.
     this.uploads = new FsUploads(join(root, "uploads"), async (path, key) => {
-      await this.#publish(key, path, true);
-      await Deno.remove(path);
+      await this.#publish(key, path, false);
     });
   }
 
@@ -170,7 +169,7 @@ class FsStore implements ObjectStore {
         modified: info.mtime ?? new Date(0),
         file: { path, offset },
       };
-      if (size > SMALL) return { ...body, stream: () => readFile(path, offset, size, info.ino) };
+      if (size > SMALL) return { ...body, stream: () => readFile(path, offset, size, info) };
       // Records may be replaced between now and the reading: size and bytes must be of one of them.
       const bytes = await readExactly(file, offset, size);
       return { ...body, stream: () => streamOf(bytes) };
@@ -260,7 +259,14 @@ class FsStore implements ObjectStore {
         using file = await Deno.open(path);
         await this.#sync(file, to);
       }
-      await this.#publish(key, path, true);
+      const linked = this.#unused();
+      await Deno.link(path, linked);
+      try {
+        await this.#publish(key, linked, false);
+      } finally {
+        // Where both are names of one file already, renaming does nothing.
+        await Deno.remove(linked).catch(() => {/* it was renamed */});
+      }
       return true;
     } catch (error) {
       // One without links, or a mount of its own.

@@ -60,7 +60,7 @@ class MemStore implements ObjectStore {
   #sorted: string[] | undefined;
 
   constructor() {
-    this.uploads = new MemUploads((key, held) => this.#set(key, held, true));
+    this.uploads = new MemUploads((key, held) => this.#set(key, held, false));
   }
 
   #set(key: string, held: Held, keep: boolean): boolean {

@@ -43,6 +43,36 @@ export interface StorageUsage {
   };
   /** Absent where nothing was built, or the builder is elsewhere. */
   buildCache?: BuildCacheUsage;
+  /** Of SVC_STORAGE_SCRUB; absent where that never ran. */
+  scrub?: ScrubStatus;
+}
+
+/** A damaged blob that the walk in the background found. */
+export interface ScrubDamage {
+  key: string;
+  message: string;
+  /** Absent: a push counted on it; it is kept from readers in its place. */
+  movedTo?: string;
+  /** True where a mirror's upstream has brought it again. */
+  refetched: boolean;
+  /** RFC 3339. */
+  found: string;
+}
+
+/** How far the walk in the background is that reads every blob again. */
+export interface ScrubStatus {
+  /** When this round began; RFC 3339. */
+  began: string;
+  /** Absent: it is under way. */
+  finished?: string;
+  /** A round is done within so long. */
+  withinMs: number;
+  blobs: number;
+  bytes: number;
+  /** When the round began. */
+  totalBytes: number;
+  /** The newest, of earlier rounds too. */
+  damaged: ScrubDamage[];
 }
 
 /** Something that `svc storage verify` found wrong. */

@@ -37,7 +37,7 @@ export const CATALOGUE = {
   denied: entry(403, 1, "ask for the missing permission", "DENIED"),
   cancelled: entry(499, 1, "the caller went away before the operation ended"),
   // what this build, this backend or this machine cannot do
-  not_in_build: entry(501, 1, "leave the option at its default, or use a build that has it"),
+  not_in_build: entry(501, 2, "leave the option at its default, or use a build that has it"),
   unsupported: entry(501, 1, "choose a backend that can do it", "UNSUPPORTED"),
   prerequisite_missing: entry(503, 1, "install what is named and try again"),
   address_in_use: entry(500, 1, "set SVC_ADDR or stop the other server"),

@@ -1,5 +1,5 @@
 /** `svc storage usage` and `svc storage verify`. */
-import type { BuildCacheUsage, StorageUsage, VerifyEvent } from "../api/storage.ts";
+import type { BuildCacheUsage, ScrubStatus, StorageUsage, VerifyEvent } from "../api/storage.ts";
 import { formatBytes } from "../base/bytes.ts";
 import { formatDuration } from "../base/duration.ts";
 import { SvcError } from "../base/errors.ts";
@@ -38,7 +38,22 @@ function cacheRows({ bytes, kinds, keepBytes }: BuildCacheUsage): string[][] {
   ];
 }
 
-function usageText({ content, buildCache }: StorageUsage): string {
+function scrubText(scrub: ScrubStatus): string {
+  const { began, finished, blobs, bytes, totalBytes, withinMs, damaged } = scrub;
+  const within = formatDuration(withinMs);
+  const far = finished
+    ? `All ${blobs} blobs (${formatBytes(bytes)}) were read again until ${finished}`
+    : `${blobs} blobs (${formatBytes(bytes)} of ${formatBytes(totalBytes)}) were read again ` +
+      `since ${began}`;
+  const lines = damaged.map(({ key, message, movedTo, refetched, found }) =>
+    `damaged: ${key}: ${message} (${found})\n` +
+    (movedTo ? `  moved to ${movedTo}\n` : "") +
+    (refetched ? "  fetched again from upstream\n" : "  push it again\n")
+  );
+  return `\n${far}; each within ${within}.\n${lines.join("")}`;
+}
+
+function usageText({ content, buildCache, scrub }: StorageUsage): string {
   const row = (what: string, number: number, bytes?: number) => [
     what,
     String(number),
@@ -53,7 +68,7 @@ function usageText({ content, buildCache }: StorageUsage): string {
     row("uploads", content.uploads, content.uploadBytes),
     row("quarantined", content.quarantined, content.quarantinedBytes),
     ...buildCache ? cacheRows(buildCache) : [],
-  ]);
+  ]) + (scrub ? scrubText(scrub) : "");
 }
 
 async function usage(invocation: Call): Promise<number> {

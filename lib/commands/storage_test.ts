@@ -146,3 +146,33 @@ Deno.test("storage usage: what the build cache holds, and its ceiling", async ()
     ["build cache", "3.0 KiB of 4.0 KiB"],
   ]);
 });
+
+Deno.test("storage usage: how far the walk in the background is, and what it found", async () => {
+  const content = { blobs: 2, blobBytes: 10 };
+  const scrub = {
+    began: "2026-01-01T00:00:00.000Z",
+    withinMs: 3_600_000,
+    blobs: 1,
+    bytes: 1024,
+    totalBytes: 2048,
+    damaged: [
+      {
+        key: "blobs/x",
+        message: "is rotten",
+        movedTo: "quarantine/x",
+        refetched: false,
+        found: "t",
+      },
+    ],
+  };
+  await using server = fakeServer([{ content, scrub }]);
+  const { out } = await svc(["storage", "usage"], server.url);
+  assert.match(
+    out,
+    /1 blobs \(1\.0 KiB of 2\.0 KiB\) were read again since 2026-.*; each within 1h/,
+  );
+  assert.match(
+    out,
+    /damaged: blobs\/x: is rotten \(t\)\n {2}moved to quarantine\/x\n {2}push it again\n/,
+  );
+});

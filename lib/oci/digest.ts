@@ -76,11 +76,13 @@ export function createDigester(algorithm: DigestAlgorithm = "sha256"): Digester 
  * The same bytes, checked while they pass: where they are not `size` bytes (`size_invalid`) of `digest`
  * (`digest_invalid`) the result errors instead of ending. A body that is too long errors at once.
  * Throws `digest_invalid` where `digest` itself is malformed. `size` absent: only the digest counts.
+ * `wrong` is told what the digest is where it is another.
  */
 export function verified(
   stream: ReadableStream<Uint8Array>,
   digest: Digest,
   size?: number,
+  wrong?: (message: string) => void,
 ): ReadableStream<Uint8Array> {
   const digester = createDigester(parseDigest(digest).algorithm);
   let seen = 0;
@@ -104,6 +106,7 @@ export function verified(
         check(true);
         const actual = digester.digest();
         if (actual !== digest) {
+          wrong?.(`its ${seen} bytes have the digest ${actual}`);
           throw new SvcError(
             "digest_invalid",
             `Cannot accept ${digest}: the bytes have the digest ${actual}`,

@@ -49,6 +49,10 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
       collect: () => Promise.reject(new Error("no store in this test")),
       usage: () => Promise.reject(new Error("no store in this test")),
       async *verify() {},
+      scrub: () => {
+        throw new Error("no store in this test");
+      },
+      scrubbed: () => Promise.resolve(undefined),
     },
     limits: { buildConcurrency: 2 },
     ...options.deps,

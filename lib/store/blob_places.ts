@@ -2,13 +2,16 @@
  * Where a blob's bytes are. One place as a rule, `blobs/…`; on a store that several processes write also
  * copies under keys of their own, made where a dead collector may still delete the first (gc/guard.ts).
  */
+import { Buffer } from "node:buffer";
 import type { ByteRange } from "../oci/image.ts";
 import type { Digest } from "../oci/types.ts";
+import type { Damage } from "./damage.ts";
 import { blobKey, rescuedPrefix } from "./keys.ts";
 import type { CallOptions, ObjectBody, ObjectInfo, ObjectStore } from "./object_store.ts";
+import { rehash } from "./rehash.ts";
 
 export class BlobPlaces {
-  constructor(private readonly objects: ObjectStore) {}
+  constructor(private readonly objects: ObjectStore, readonly damage: Damage) {}
 
   async *#rescued(digest: Digest, call: CallOptions): AsyncGenerator<string> {
     // One process waits for its own removals instead.
@@ -19,10 +22,14 @@ export class BlobPlaces {
   }
 
   async stat(digest: Digest, call: CallOptions = {}): Promise<ObjectInfo | undefined> {
-    const found = await this.objects.stat(blobKey(digest), call);
+    const look = async (key: string) => {
+      const found = await this.objects.stat(key, call);
+      return found && !await this.damage.has(key, found.size) ? found : undefined;
+    };
+    const found = await look(blobKey(digest));
     if (found) return found;
     for await (const key of this.#rescued(digest, call)) {
-      const copy = await this.objects.stat(key, call);
+      const copy = await look(key);
       if (copy) return copy;
     }
     return undefined;
@@ -31,11 +38,15 @@ export class BlobPlaces {
   async get(
     digest: Digest,
     call: CallOptions & { range?: ByteRange } = {},
-  ): Promise<ObjectBody | undefined> {
-    const found = await this.objects.get(blobKey(digest), call);
+  ): Promise<ObjectBody & { key: string } | undefined> {
+    const look = async (key: string) => {
+      const found = await this.objects.get(key, call);
+      return found && !await this.damage.has(key, found.total) ? { ...found, key } : undefined;
+    };
+    const found = await look(blobKey(digest));
     if (found) return found;
     for await (const key of this.#rescued(digest, { signal: call.signal })) {
-      const copy = await this.objects.get(key, call);
+      const copy = await look(key);
       if (copy) return copy;
     }
     return undefined;
@@ -60,6 +71,7 @@ export class BlobPlaces {
     const keys = await this.keys(digest, call);
     if (keys.length === 0 || keys.some((key) => !condemned(key))) return;
     for (const from of keys) {
+      if (await this.damage.has(from)) continue;
       const body = await this.objects.get(from, call);
       if (!body) continue;
       await this.objects.put(rescuedPrefix(digest) + crypto.randomUUID(), body.stream(), {
@@ -70,10 +82,41 @@ export class BlobPlaces {
     }
   }
 
+  /** Stores bytes that were checked, over what is there where that is something else. */
+  async put(digest: Digest, bytes: Uint8Array, call: CallOptions = {}): Promise<void> {
+    const key = blobKey(digest);
+    const { created } = await this.objects.put(key, bytes, { ...call, ifAbsent: true });
+    if (!created && !await this.#holds(key, bytes, call)) await this.objects.put(key, bytes, call);
+    await this.damage.good(key, bytes.length);
+  }
+
+  async #holds(key: string, bytes: Uint8Array, call: CallOptions): Promise<boolean> {
+    const there = await this.objects.get(key, call);
+    if (there?.size !== bytes.length) return false;
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+      .equals(await new Response(there.stream() as BodyInit).bytes());
+  }
+
+  /** Something else is said of it than what it shows: true where its bytes are right. */
+  async sound(digest: Digest, call: CallOptions = {}): Promise<boolean> {
+    const there = await this.stat(digest, call);
+    if (!there) return false;
+    const read = await rehash(this.objects, there.key, digest, call);
+    if (read?.digest === digest) await this.damage.good(there.key, read.size);
+    else if (read) {
+      const message = `its ${read.size} bytes have the digest ${read.digest}`;
+      await this.damage.tell(there.key, message);
+    }
+    return read?.digest === digest;
+  }
+
   /** True where there was one. */
   async delete(digest: Digest, call: CallOptions = {}): Promise<boolean> {
     const keys = await this.keys(digest, call);
-    for (const key of keys) await this.objects.delete(key, call);
+    for (const key of keys) {
+      await this.objects.delete(key, call);
+      await this.damage.gone(key);
+    }
     return keys.length > 0;
   }
 }

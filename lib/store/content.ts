@@ -10,6 +10,7 @@ import type { BlobBody, ByteRange } from "../oci/image.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { ContentStore, Upload } from "./content_store.ts";
 import { BlobPlaces } from "./blob_places.ts";
+import { Damage } from "./damage.ts";
 import type { Guard } from "./gc/guard.ts";
 import { LocalGuard } from "./gc/local_guard.ts";
 import { SharedGuard } from "./gc/shared_guard.ts";
@@ -38,12 +39,13 @@ export function createContentStore(
   options: ContentStoreOptions,
 ): ContentStore {
   const { log } = options;
-  const places = new BlobPlaces(objects);
+  const damage = new Damage(objects, log);
+  const places = new BlobPlaces(objects, damage);
   const guard: Guard = objects.exclusive
     ? new LocalGuard(options.idleMs)
     : new SharedGuard(objects, places, options);
   const manifests = new Manifests(objects, places, guard);
-  const uploads = new Uploads(objects);
+  const uploads = new Uploads(objects, damage);
 
   /** Found and leased: whoever is told so may push a manifest that names it. */
   const look = async (repository: string, digest: Digest, call: CallOptions = {}) => {
@@ -61,6 +63,16 @@ export function createContentStore(
   };
   const hasBlob = async (repository: string, digest: Digest, call?: CallOptions) =>
     await look(repository, digest, call) !== undefined;
+  /** The same where its size has to be right, too. */
+  const holds = async (
+    repository: string,
+    { digest, size }: Pick<Descriptor, "digest" | "size">,
+    call: CallOptions,
+  ) => {
+    const found = await look(repository, digest, call);
+    if (found && found.size !== size) guard.release(repository, [blobKey(digest)]);
+    return found?.size === size;
+  };
 
   /** Leases a blob and has it stored under its key; false where `store` could not. */
   const placed = async (
@@ -123,9 +135,14 @@ export function createContentStore(
     ): Promise<BlobBody | undefined> {
       const body = await places.get(digest, call);
       if (!body) return undefined;
+      const wrong = (message: string) =>
+        void damage.tell(body.key, message).catch((error) =>
+          log.warn("damage was not noted", { error })
+        );
       return {
         size: body.size,
-        stream: () => call.range ? body.stream() : verified(body.stream(), digest, body.total),
+        stream: () =>
+          call.range ? body.stream() : verified(body.stream(), digest, body.total, wrong),
         ...(body.file && { file: body.file }),
       };
     },
@@ -147,14 +164,14 @@ export function createContentStore(
       call: CallOptions = {},
     ): Promise<void> {
       const { algorithm } = parseDigest(digest);
-      if (await hasBlob(repository, digest, call)) return await body.cancel();
+      if (await holds(repository, { digest, size }, call)) return await body.cancel();
       if (size <= SMALL) {
         // Throws where it is no name, as an upload does.
         repoKey(repository);
         const given = body.pipeThrough(new TransformStream(), { signal: call.signal });
         const bytes = await new Response(verified(given, digest, size) as BodyInit).bytes();
-        await placed(repository, digest, call, async (key) => {
-          await objects.put(key, bytes, { ifAbsent: true, signal: call.signal });
+        await placed(repository, digest, call, async () => {
+          await places.put(digest, bytes, { signal: call.signal });
           return true;
         });
         return;
@@ -181,12 +198,16 @@ export function createContentStore(
     ...(objects.adopt && {
       async adoptBlob(
         repository: string,
-        { digest }: Pick<Descriptor, "digest" | "size">,
+        { digest, size }: Pick<Descriptor, "digest" | "size">,
         path: string,
         call: CallOptions = {},
       ): Promise<boolean> {
-        if (await hasBlob(repository, digest, call)) return true;
-        return await placed(repository, digest, call, (key) => objects.adopt!(key, path, call));
+        if (await holds(repository, { digest, size }, call)) return true;
+        return await placed(repository, digest, call, async (key) => {
+          const adopted = await objects.adopt!(key, path, call);
+          if (adopted) await damage.good(key, size);
+          return adopted;
+        });
       },
     }),
 
@@ -204,7 +225,10 @@ export function createContentStore(
         }
         begin();
         let there = false;
-        for (const key of keys) there = await objects.delete(key, call) || there;
+        for (const key of keys) {
+          there = await objects.delete(key, call) || there;
+          await damage.gone(key);
+        }
         return there;
       }, call);
     },

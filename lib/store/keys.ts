@@ -11,7 +11,9 @@
  *     rescued/<alg>:<hex>/<id>                 another copy of a blob (gc/guard.ts)
  *     claims/<id>, condemned/<id>              what pushes and collections tell each other (gc/guard.ts)
  *     gc/clock                                 rewritten to learn the store's time
+ *     damaged/<key, "/" as "%2F">              damage that is still in its place
  *     quarantine/<key, "/" as "%2F">           damage that was moved aside
+ *     scrub/state                              how far the walk in the background is
  */
 import { SvcError } from "../base/errors.ts";
 import { parseDigest } from "../oci/digest.ts";
@@ -72,6 +74,14 @@ export function digestOfKey(key: string): Digest | undefined {
 }
 
 export const quarantineKey = (key: string): string => QUARANTINE + key.replaceAll("/", "%2F");
+
+export const DAMAGED = "damaged/";
+export const damagedKey = (key: string): string => DAMAGED + key.replaceAll("/", "%2F");
+export const keyOfDamaged = (key: string): string =>
+  key.slice(DAMAGED.length).replaceAll("%2F", "/");
+
+/** How far the walk in the background is. */
+export const SCRUB = "scrub/state";
 
 export const repoKey = (repository: string): string => `${REPOS}${segment(repository)}`;
 

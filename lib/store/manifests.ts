@@ -122,12 +122,10 @@ export class Manifests {
     const body = record && await this.places.get(digest, options);
     const bytes = body && await bytesOf(body);
     if (!bytes) return undefined;
-    if (digestOf(bytes, parseDigest(digest).algorithm) !== digest) {
-      throw new SvcError(
-        "internal",
-        `Cannot read manifest ${digest} of ${repository}: its stored bytes are damaged`,
-        { help: "push the image again after removing the manifest, and check the disk" },
-      );
+    const actual = digestOf(bytes, parseDigest(digest).algorithm);
+    if (actual !== digest) {
+      await this.places.damage.tell(body.key, `its bytes have the digest ${actual}`);
+      return undefined;
     }
     const { mediaType, size } = record;
     return { descriptor: { mediaType, digest, size }, bytes };
@@ -177,16 +175,15 @@ export class Manifests {
       manifestKey(repository, digest),
       ...tags.map((tag) => tagKey(repository, tag)),
     ];
-    const absent = { ifAbsent: true, signal };
     const publication = this.guard.publish(keys, (step) =>
       this.#change(repository, async () => {
         const { objects, places } = this;
         const look = { objects, places, sparse: options.sparse, signal };
         if (!await checkReferences(repository, manifest, look)) record.sparse = true;
-        await this.objects.put(blobKey(digest), bytes, absent);
+        await this.places.put(digest, bytes, { signal });
         await step.secure(digest);
         await this.#names.writeRepository(repository, () =>
-          this.objects.put(name, new Uint8Array(), absent));
+          this.objects.put(name, new Uint8Array(), { ifAbsent: true, signal }));
         await this.objects.put(manifestKey(repository, digest), encode(record), { signal });
         this.#manifests?.forget(manifestKey(repository, digest));
         await step.confirm();
@@ -387,12 +384,17 @@ export class Manifests {
 
   /** A manifest that refers to `digest`, or that is it. Reads every record: for deletes only. */
   async userOf(digest: Digest, options: CallOptions = {}): Promise<ManifestUse | undefined> {
+    for await (const user of this.usersOf(digest, options)) return user;
+    return undefined;
+  }
+
+  /** All of them. */
+  async *usersOf(digest: Digest, options: CallOptions = {}): AsyncGenerator<ManifestUse> {
     for await (const path of this.#names.below(MANIFESTS, options)) {
       const [name, own] = path.split("/");
       const uses = own === digest ||
         (await this.#json<ManifestRecord>(MANIFESTS + path, options))?.references.includes(digest);
-      if (uses) return { repository: unescapeName(name), digest: own };
+      if (uses) yield { repository: unescapeName(name), digest: own };
     }
-    return undefined;
   }
 }

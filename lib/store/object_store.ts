@@ -71,7 +71,7 @@ export interface ObjectStore extends AsyncDisposable {
   ): Promise<{ created: boolean }>;
   /**
    * Puts a file of this machine without a copy, where it can: the file keeps its name, and nobody may write
-   * to it any more. As durable as `put` with `ifAbsent`. False: nothing was done.
+   * to it any more. Replaces what is there, as durable as `put`. False: nothing was done.
    */
   adopt?(key: string, path: string, options?: CallOptions): Promise<boolean>;
   stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined>;
@@ -130,8 +130,11 @@ export interface UploadFile {
   flush(): Promise<void>;
   /** The bytes held so far, from the start: to re-hash after a restart. */
   read(): ReadableStream<Uint8Array>;
-  /** Moves the bytes to `key`, atomic and durable; an existing object is left as it is. Ends the upload. */
-  commit(key: string): Promise<void>;
+  /**
+   * Moves the bytes to `key`, atomic and durable. An existing object of the same size may be left as it is,
+   * unless `replace` is said: keys that uploads go to name their bytes. Ends the upload.
+   */
+  commit(key: string, options?: { replace?: boolean }): Promise<void>;
   /** Drops the upload. Idempotent. */
   abort(): Promise<void>;
   /** Releases handles; the upload stays and can be opened again. */

@@ -46,15 +46,18 @@ export async function checkReferences(
     );
     for (const [index, { item, isBlob }] of part.entries()) {
       const info = found[index];
-      if (!info && lenient) complete = false;
-      else if (!info) {
+      const other = isBlob && info !== undefined && info.size !== item.size;
+      // Of another size is as good as not there, where it is the stored one that is wrong.
+      const there = info && (!other || await places.sound(item.digest, { signal }));
+      if (!there && lenient) complete = false;
+      else if (!there) {
         throw new SvcError(
           "manifest_blob_unknown",
           `Cannot accept the manifest: ${isBlob ? "blob" : "manifest"} ${item.digest} is not in ` +
             `the registry`,
           { detail: { digest: item.digest } },
         );
-      } else if (isBlob && info.size !== item.size) {
+      } else if (other) {
         throw new SvcError(
           "size_invalid",
           `Cannot accept the manifest: it gives ${item.digest} ${item.size} bytes, ` +

@@ -1,7 +1,8 @@
 /** What an operator does with a store: collect garbage, check it, count it. */
-import type { GcResult, StorageUsage, VerifyEvent } from "../api/storage.ts";
+import type { GcResult, ScrubStatus, StorageUsage, VerifyEvent } from "../api/storage.ts";
 import { type CollectOptions, Collector, type StoreParts } from "./gc/collect.ts";
 import type { CallOptions } from "./object_store.ts";
+import { type ScrubOptions, scrubStatus, startScrub } from "./scrub.ts";
 import { contentUsage } from "./usage.ts";
 import { type VerifyOptions, verifyStore } from "./verify.ts";
 
@@ -11,6 +12,10 @@ export interface Upkeep {
   /** Events as they come; the last one is the result. */
   verify(options?: VerifyOptions): AsyncIterable<Exclude<VerifyEvent, { type: "error" }>>;
   usage(options?: CallOptions): Promise<StorageUsage["content"]>;
+  /** Reads every blob again, over and over, until it is disposed of. Once at a time. */
+  scrub(options: ScrubOptions): AsyncDisposable;
+  /** How far that is, or how the last one ended. Undefined: there was none. */
+  scrubbed(options?: CallOptions): Promise<ScrubStatus | undefined>;
 }
 
 export function createUpkeep(parts: StoreParts): Upkeep {
@@ -19,5 +24,7 @@ export function createUpkeep(parts: StoreParts): Upkeep {
     collect: (options) => collector.collect(options),
     verify: (options) => verifyStore(parts, options),
     usage: (call) => contentUsage(parts.objects, call),
+    scrub: (options) => startScrub(parts, options),
+    scrubbed: (call) => scrubStatus(parts.objects, call),
   };
 }

@@ -10,6 +10,7 @@ import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
 import type { Upload } from "./content_store.ts";
+import type { Damage } from "./damage.ts";
 import { blobKey } from "./keys.ts";
 import type { CallOptions, ObjectStore, UploadFile } from "./object_store.ts";
 import { pump } from "./pump.ts";
@@ -63,6 +64,7 @@ export class Uploads {
 
   constructor(
     private readonly objects: ObjectStore,
+    private readonly damage: Damage,
     private readonly stalledMs: number = STALLED_MS,
   ) {}
 
@@ -315,7 +317,9 @@ export class Uploads {
         );
       }
       const size = file.offset;
-      await file.commit(blobKey(digest));
+      const key = blobKey(digest);
+      await file.commit(key, { replace: await this.damage.has(key) });
+      await this.damage.good(key, size);
       this.#end(session);
       return { size };
     });

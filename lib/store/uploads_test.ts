@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { openMemStore } from "../../backends/store/mem.ts";
 import { digestOf } from "../oci/digest.ts";
+import { silent } from "../base/log.ts";
+import { Damage } from "./damage.ts";
+import type { ObjectStore } from "./object_store.ts";
 import { Uploads } from "./uploads.ts";
+
+const uploadsOver = (objects: ObjectStore, stalledMs?: number) =>
+  new Uploads(objects, new Damage(objects, silent), stalledMs);
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
@@ -26,7 +32,7 @@ function stuck(text: string): { stream: ReadableStream<Uint8Array>; taken: Promi
 }
 
 Deno.test("an append that stands still gives way to a newer one, and keeps what it had", async () => {
-  const uploads = new Uploads(openMemStore(), 30);
+  const uploads = uploadsOver(openMemStore(), 30);
   const upload = await uploads.start("a");
   const hello = stuck("hello ");
   const dead = assert.rejects(upload.append(hello.stream), { code: "conflict" });
@@ -39,7 +45,7 @@ Deno.test("an append that stands still gives way to a newer one, and keeps what 
 });
 
 Deno.test("a cancelled upload ends its running append", async () => {
-  const uploads = new Uploads(openMemStore());
+  const uploads = uploadsOver(openMemStore());
   const upload = await uploads.start("a");
   const body = stuck("x");
   const running = assert.rejects(upload.append(body.stream), { code: "blob_upload_unknown" });
@@ -50,7 +56,7 @@ Deno.test("a cancelled upload ends its running append", async () => {
 });
 
 Deno.test("closing ends running appends and keeps the uploads", async () => {
-  const uploads = new Uploads(openMemStore());
+  const uploads = uploadsOver(openMemStore());
   const upload = await uploads.start("a");
   const body = stuck("abc");
   const running = assert.rejects(upload.append(body.stream), { code: "unavailable" });

@@ -5,7 +5,7 @@
  */
 import type { StorageProblem, VerifyEvent, VerifyResult } from "../api/storage.ts";
 import { SvcError } from "../base/errors.ts";
-import { createDigester, type Digester, isDigest, parseDigest } from "../oci/digest.ts";
+import { isDigest } from "../oci/digest.ts";
 import { parseManifest } from "../oci/manifest.ts";
 import { type Descriptor, MEDIA } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
@@ -17,7 +17,6 @@ import {
   digestOfKey,
   manifestKey,
   MANIFESTS,
-  quarantineKey,
   REFERRERS,
   RESCUED,
   TAGS,
@@ -25,12 +24,11 @@ import {
 } from "./keys.ts";
 import type { ManifestRecord, Manifests } from "./manifests.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
+import { checkBlob } from "./quarantine.ts";
 
 /** Bytes hashed between two reports. */
 const REPORT_BYTES = 64 * 1024 * 1024;
 const INDEXES: string[] = [MEDIA.index, MEDIA.dockerList];
-/** Bytes hashed in one piece: no longer than that is the event loop held. */
-const PIECE = 256 * 1024;
 
 export interface VerifyOptions extends CallOptions {
   /** Moves damaged blobs aside, so that a push can bring them again. */
@@ -113,49 +111,18 @@ class Verification {
     }
   }
 
-  /** The digest of what stands under a key; undefined: it went away. */
-  async #digest(key: string, digester: Digester): Promise<{ size: number } | undefined> {
-    const body = await this.parts.objects.get(key, this.#call);
-    if (!body) return undefined;
-    for await (const chunk of body.stream()) {
-      this.options.signal?.throwIfAborted();
-      for (let at = 0; at < chunk.length; at += PIECE) {
-        digester.update(chunk.subarray(at, at + PIECE));
-      }
-    }
-    return { size: body.total };
-  }
-
   async #blob(key: string): Promise<{ message: string; movedTo?: string } | undefined> {
     const expected = digestOfKey(key);
     if (expected === undefined || !isDigest(expected)) {
       return { message: "its key is not a digest's" };
     }
-    const digester = createDigester(parseDigest(expected).algorithm);
-    const read = await this.#digest(key, digester);
+    const aside = this.options.quarantine ?? false;
+    const read = await checkBlob(this.parts, key, expected, { ...this.#call, aside });
     if (!read) return undefined;
     this.#result.blobs++;
     this.#result.bytes += read.size;
-    const actual = digester.digest();
-    if (actual === expected) return undefined;
-    const message = `its ${read.size} bytes have the digest ${actual}`;
-    if (!this.options.quarantine) return { message };
-    const movedTo = await this.#moveAside(key);
-    return { message, ...(movedTo && { movedTo }) };
-  }
-
-  /** Copied and then deleted: never is there no copy. */
-  async #moveAside(key: string): Promise<string | undefined> {
-    const { objects, guard } = this.parts;
-    const to = quarantineKey(key);
-    return await guard.withdraw([key], async (begin) => {
-      const body = await objects.get(key, this.#call);
-      if (!body) return undefined;
-      await objects.put(to, body.stream(), { ...this.#call, size: body.total });
-      begin();
-      await objects.delete(key);
-      return to;
-    }, this.#call);
+    const { message, movedTo } = read;
+    return message === undefined ? undefined : { message, ...(movedTo && { movedTo }) };
   }
 
   async #manifest(key: string): Promise<string | undefined> {

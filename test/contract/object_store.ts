@@ -192,11 +192,13 @@ export function objectStoreContract(
       if (!await store.adopt("a/b", file)) return assert.equal(await store.get("a/b"), undefined);
       assert.equal(await content(store, "a/b"), "adopted");
       await Deno.writeTextFile(`${folder}/other`, "other");
-      assert.equal(await store.adopt("a/b", `${folder}/other`), true);
-      assert.equal(await content(store, "a/b"), "adopted");
+      for (const _ of ["over another", "over itself"]) {
+        assert.equal(await store.adopt("a/b", `${folder}/other`), true);
+        assert.equal(await content(store, "a/b"), "other");
+      }
       assert.equal(await Deno.readTextFile(file), "adopted");
-      await Deno.remove(file);
-      assert.equal(await content(store, "a/b"), "adopted");
+      await Deno.remove(`${folder}/other`);
+      assert.equal(await content(store, "a/b"), "other");
     } finally {
       await Deno.remove(folder, { recursive: true });
     }
@@ -314,13 +316,15 @@ export function objectStoreContract(
     assert.deepEqual(await Array.fromAsync(store.uploads.list()), []);
   });
 
-  test("committing onto an existing object leaves it as it is", async ({ store }) => {
+  test("committing onto an object of another size, or told to, replaces it", async ({ store }) => {
     await store.put("k", text("first"));
-    const upload = await store.uploads.create("u");
-    await upload.write(text("second"));
-    await upload.commit("k");
-    assert.equal(await content(store, "k"), "first");
-    assert.equal(await store.uploads.open("u"), undefined);
+    for (const [bytes, replace] of [["second", false], ["third!", true]] as const) {
+      const upload = await store.uploads.create("u");
+      await upload.write(text(bytes));
+      await upload.commit("k", { replace });
+      assert.equal(await content(store, "k"), bytes);
+      assert.equal(await store.uploads.open("u"), undefined);
+    }
     const empty = await store.uploads.create("e");
     await empty.commit("empty");
     assert.equal(await content(store, "empty"), "");

@@ -50,14 +50,14 @@ export async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<vo
 
 /**
  * The bytes `[offset, offset + size)` of a file, opened when first read and closed at the end, on an
- * error and on cancellation. A file that ends early is an error, not a short stream; so is one that is no
- * longer `inode`.
+ * error and on cancellation. A file that ends early is an error, not a short stream; so is one
+ * that was replaced, since it `was` opened, by one of another size.
  */
 export function readFile(
   path: string,
   offset: number,
   size: number,
-  inode?: number | null,
+  was?: Pick<Deno.FileInfo, "ino" | "size">,
 ): ReadableStream<Uint8Array> {
   let file: Deno.FsFile | undefined;
   let left = size;
@@ -74,7 +74,8 @@ export function readFile(
         }
         if (!file) {
           file = await Deno.open(path);
-          if (inode && (await file.stat()).ino !== inode) {
+          const now = was && await file.stat();
+          if (was && now && now.ino !== was.ino && now.size !== was.size) {
             throw new SvcError("conflict", `Cannot read ${path}: it was replaced`);
           }
           if (offset > 0) await file.seek(offset, Deno.SeekMode.Start);

@@ -136,7 +136,7 @@ class FsUpload implements UploadFile {
   }
 }
 
-/** `publish` moves a file to a key, atomic and durable; an existing object stays as it is. */
+/** `publish` moves a file to a key, atomic and durable, over what is there. */
 export class FsUploads implements UploadStore {
   readonly #taker = new Intake();
 

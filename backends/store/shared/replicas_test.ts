@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import type { Digest } from "../../../lib/oci/types.ts";
+import { silent } from "../../../lib/base/log.ts";
+import { Damage } from "../../../lib/store/damage.ts";
 import { blobKey } from "../../../lib/store/keys.ts";
 import { Uploads } from "../../../lib/store/uploads.ts";
 import { MemoryBucket, MemoryService } from "../../../test/fixtures/memory_bucket.ts";
@@ -20,7 +22,11 @@ async function server(service: MemoryService) {
   let dead = false;
   const bucket = new MemoryBucket(service, () => dead ? "before" : undefined);
   const store = await openBucket(bucket);
-  return { uploads: new Uploads(store), store, kill: () => void (dead = true) };
+  return {
+    uploads: new Uploads(store, new Damage(store, silent)),
+    store,
+    kill: () => void (dead = true),
+  };
 }
 
 function body(from: number, to: number, breaks: boolean): ReadableStream<Uint8Array> {

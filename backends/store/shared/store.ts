@@ -231,7 +231,7 @@ class BucketStore implements ObjectStore {
       check(written);
       options.signal?.throwIfAborted();
       if (!upload) return await this.#putBytes(key, first.bytes, options);
-      return { created: await upload.publish(key, options.ifAbsent ?? false) };
+      return { created: await upload.publish(key, options.ifAbsent ? "any" : "none") };
     } catch (error) {
       await upload?.abort().catch(() => {/* it expires */});
       throw error;

@@ -205,19 +205,20 @@ export class BucketUpload implements UploadFile {
     if (tail.size > 0) yield tail.bytes.slice();
   }
 
-  async commit(key: string): Promise<void> {
-    await this.publish(key, true);
+  async commit(key: string, { replace = false }: { replace?: boolean } = {}): Promise<void> {
+    await this.publish(key, replace ? "none" : "same size");
   }
 
-  /** Moves the bytes to `key`. `keep`: an object that is there stays; false then. Ends the upload. */
-  async publish(key: string, keep: boolean): Promise<boolean> {
+  /** Moves the bytes to `key`. `keep`: what stays where it is there; false then. Ends the upload. */
+  async publish(key: string, keep: "any" | "same size" | "none"): Promise<boolean> {
     const { bucket, conditional, objectKey } = this.host;
     const created = await this.#step("publish", async () => {
       await this.#sending;
       const target = objectKey(key);
       const tail = (await this.#loadTail()).bytes;
-      if (keep && await bucket.head(target)) return false;
-      const ifAbsent = keep && conditional;
+      const there = keep === "none" ? undefined : await bucket.head(target);
+      if (there && (keep === "any" || there.size === this.offset)) return false;
+      const ifAbsent = keep !== "none" && !there && conditional;
       if (this.#segments.length === 0 && !this.#multipart?.parts.length) {
         try {
           await bucket.put(target, tail, { ifAbsent });

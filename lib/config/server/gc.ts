@@ -45,4 +45,16 @@ export const GC = [
       "them, keep them for a time (a duration since they were pushed), or drop them.",
     check: retention,
   },
+  {
+    key: "storageScrub",
+    kind: "duration",
+    env: ["SVC_STORAGE_SCRUB"],
+    defaultText: "off",
+    section: "Garbage collection",
+    help:
+      "Reads every stored blob again within this time, slowly and over and over, as a Go duration " +
+      "such as 168h. What is damaged is moved aside, told in the log and by `svc storage usage`, and " +
+      "fetched again where a mirror has it. Of replicas that share one bucket, set it on one.",
+    check: positive,
+  },
 ] as const satisfies readonly AnyOption[];

@@ -5,7 +5,7 @@ import type { Digest } from "../../oci/types.ts";
 import type { LookOptions } from "../request.ts";
 import { BlobFlight } from "./blob_flight.ts";
 import { Flights, waitFor } from "./flights.ts";
-import { type MirrorContext, probeSignal } from "./options.ts";
+import { type MirrorContext, probeSignal, PUSH_MS } from "./options.ts";
 import { Recent } from "./recent.ts";
 import { Spool } from "./spool.ts";
 import { isDown, isRefusal, type Origin } from "./upstreams.ts";
@@ -35,7 +35,9 @@ export class MirrorBlobs {
     digest: Digest,
     { signal, probe, via }: LookOptions = {},
   ): Promise<Info | undefined> {
-    const { store, upstreams } = this.#context;
+    const { store, upstreams, pushing } = this.#context;
+    // Who pulls gets blobs; who pushes asks first.
+    if (probe) pushing.set(repository, true, PUSH_MS);
     const local = await store.stat(repository, digest, { signal, probe });
     const origin = local ? undefined : upstreams.find(repository, via);
     if (!origin) return local;

@@ -4,6 +4,7 @@ import { openMemStore } from "../../../backends/store/mem.ts";
 import { createContentStore } from "../../store/content.ts";
 import { silent } from "../../base/log.ts";
 import { digestOf } from "../../oci/digest.ts";
+import { blobKey } from "../../store/keys.ts";
 import { FakeUpstream, mirrored, noise, read } from "./fixture_test.ts";
 
 const PIECE = 64 * 1024;
@@ -276,4 +277,26 @@ Deno.test("mirror blobs: closing ends a fetch that would never end", async () =>
   await eventually(() => upstream.count("get") === 1);
   await it[Symbol.asyncDispose]();
   await failed;
+});
+
+Deno.test("mirror: a damaged blob and a damaged manifest come again from upstream", async () => {
+  const upstream = new FakeUpstream();
+  await using it = await mirrored(upstream, { freshMs: 60_000 });
+  const image = upstream.addImage("app", noise(1000), "v1");
+  const layer = image.layers[0].digest;
+  await (await it.send("GET", "/v2/app/manifests/v1")).body?.cancel();
+  await read(await it.mirror.get("app", layer));
+  await eventually(() => it.store.hasBlob("app", layer));
+  for (const digest of [layer, image.digest]) {
+    await it.objects.put(blobKey(digest), noise(1000, 2));
+  }
+  const log = silent;
+  {
+    await using _scrub = it.store.upkeep.scrub({ withinMs: 100, log, refetch: it.mirror.refetch });
+    await eventually(async () => (await it.store.upkeep.scrubbed())?.finished !== undefined);
+  }
+  const { damaged } = (await it.store.upkeep.scrubbed())!;
+  assert.deepEqual(damaged.map(({ refetched }) => refetched), [true, true]);
+  const found = (await Array.fromAsync(it.store.upkeep.verify())).at(-1);
+  assert.equal(found?.type === "result" && found.result.problems, 0);
 });

@@ -1,10 +1,13 @@
-/** Tags and referrers of a store and its upstream as one. An upstream that cannot be asked adds nothing. */
+/**
+ * Tags and referrers of a store and its upstream as one. An upstream that cannot be asked adds nothing to a
+ * repository that is here; of one that is not, nobody knows what it has.
+ */
 import { isDigest } from "../../oci/digest.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import type { LookOptions } from "../request.ts";
 import type { MirrorContext } from "./options.ts";
 import { Recent } from "./recent.ts";
-import type { Origin } from "./upstreams.ts";
+import { isDown, type Origin } from "./upstreams.ts";
 
 /** Bytes of descriptors that one listing of an upstream's referrers may hold in memory. */
 const REFERRERS_BYTES = 32 * 1024 * 1024;
@@ -42,12 +45,13 @@ export class MirrorListings {
     this.#there = new Recent(context.now);
   }
 
-  /** What the upstream lists, as far as it can be asked. */
+  /** What the upstream lists, as far as it can be asked. Throws where only it could tell, and is down. */
   async *#upstream<T>(
+    local: string,
     origin: Origin,
     list: Parameters<typeof origin.ask<AsyncIterable<T>>>[0],
   ): AsyncGenerator<T> {
-    const { log } = this.#context;
+    const { log, store } = this.#context;
     try {
       // Only the first page's coming tells how the upstream fares.
       const { first, iterator } = await origin.ask(async (source, name) => {
@@ -56,6 +60,7 @@ export class MirrorListings {
       });
       for (let next = first; !next.done; next = await iterator.next()) yield next.value;
     } catch (error) {
+      if (isDown(error) && !await store.hasRepository(local)) throw error;
       const { host, repository } = origin;
       log.warn("a listing lacks what the upstream has", { host, repository, error });
     }
@@ -70,6 +75,7 @@ export class MirrorListings {
     const origin = upstreams.find(repository, options.via);
     if (!origin) return local;
     const theirs = this.#upstream<string>(
+      repository,
       origin,
       (source, name) => Promise.resolve(source.tags(name, options)),
     );
@@ -99,11 +105,12 @@ export class MirrorListings {
     const local = store.referrers(repository, digest, options);
     const origin = upstreams.find(repository, options.via);
     if (!origin) return local;
-    return merged(local, this.#theirs(origin, digest, options), (item) => item.digest);
+    return merged(local, this.#theirs(repository, origin, digest, options), (item) => item.digest);
   }
 
   /** Registries list referrers in any order: all of them, sorted. */
   async *#theirs(
+    repository: string,
     origin: Origin,
     digest: Digest,
     options: LookOptions & { after?: Digest },
@@ -112,6 +119,7 @@ export class MirrorListings {
     const all = new Map<Digest, Descriptor>();
     let left = REFERRERS_BYTES;
     const listing = this.#upstream<Descriptor>(
+      repository,
       origin,
       (source, name) => Promise.resolve(source.referrers(name, digest, call)),
     );
@@ -120,10 +128,10 @@ export class MirrorListings {
       if (after !== undefined && descriptor.digest <= after) continue;
       left -= JSON.stringify(descriptor).length;
       if (left < 0) {
-        const { host, repository } = origin;
+        const { host } = origin;
         this.#context.log.warn("an upstream's referrers are too many to list", {
           host,
-          repository,
+          repository: origin.repository,
           digest,
         });
         break;

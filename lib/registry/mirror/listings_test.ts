@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { silent } from "../../base/log.ts";
+import { digestOf } from "../../oci/digest.ts";
 import { MEDIA } from "../../oci/types.ts";
 import { FakeUpstream, mirrored, noise } from "./fixture_test.ts";
 import { merged } from "./listings.ts";
@@ -35,6 +36,10 @@ Deno.test("mirror listings: tags of both, paged; those here where the upstream i
   assert.equal((await it.send("GET", "/v2/nobodys/tags/list")).status, 404);
   upstream.down();
   assert.deepEqual(await tags(), ["b", "c"]);
+  upstream.addImage("unseen", noise(3), "v1");
+  assert.equal((await it.send("GET", "/v2/unseen/tags/list")).status, 502);
+  const referrers = `/v2/unseen/referrers/${digestOf(noise(3))}`;
+  assert.equal((await it.send("GET", referrers)).status, 502);
 });
 
 Deno.test("mirror listings: referrers of both, each once", async () => {

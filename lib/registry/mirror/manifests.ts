@@ -62,6 +62,7 @@ export class MirrorManifests {
       const settled = byTag ? await this.#settled(repository, reference, local) : local;
       if (settled) return settled;
     } else if (this.#missing.get(key)) return undefined;
+    const pushing = probe && this.#context.pushing.get(repository);
     try {
       return await this.#flights.run(`${key} ${origin.way}`, async () => {
         const found = byTag
@@ -69,9 +70,9 @@ export class MirrorManifests {
           : await this.#digest(origin, repository, reference);
         if (!found) this.#missing.set(key, true, pauseMs);
         return found;
-      }, probeSignal(this.#context, signal, probe));
+      }, probeSignal(this.#context, signal, pushing));
     } catch (error) {
-      if (probe && isDown(error)) return undefined;
+      if (pushing && isDown(error)) return undefined;
       if (!isRefusal(error)) throw error;
       // Many registries say so of what does not exist.
       log.warn("an upstream refuses a repository", { host: origin.host, repository, error });
@@ -230,15 +231,16 @@ export class MirrorManifests {
           throw error;
         }
         fetched.add(digest);
-        if (!await this.#complete(repository, digest, options.signal)) throw error;
+        if (!await this.complete(repository, digest, options.signal)) throw error;
       }
     }
   }
 
   /** Brings a blob or manifest that a push refers to; false where the upstream cannot give it. */
-  async #complete(repository: string, digest: Digest, signal?: AbortSignal): Promise<boolean> {
+  async complete(repository: string, digest: Digest, signal?: AbortSignal): Promise<boolean> {
     const { upstreams, life, log } = this.#context;
-    const origin = upstreams.find(repository)!;
+    const origin = upstreams.find(repository);
+    if (!origin) return false;
     try {
       const found = await origin.ask(
         (source, name) => source.resolve(name, digest, { signal: life }),
@@ -249,7 +251,7 @@ export class MirrorManifests {
       await this.#publishSparse(repository, mediaType, bytes, digest, undefined);
       return true;
     } catch (error) {
-      log.warn("what a push leaves out could not be fetched", { repository, digest, error });
+      log.warn("what is missing could not be fetched", { repository, digest, error });
       return false;
     }
   }

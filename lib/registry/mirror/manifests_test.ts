@@ -82,7 +82,12 @@ Deno.test("mirror manifests: with the upstream down or silent, what is here is s
   assert.equal(stale.headers.get("warning"), '110 - "Response is Stale"');
   assert.equal((await tagged(it, image.digest)).headers.get("x-svc-stale"), null);
   assert.equal((await tagged(it, "v2")).status, 502);
+  assert.equal((await it.send("HEAD", "/v2/app/manifests/v2")).status, 502);
+  assert.equal((await it.send("HEAD", `/v2/app/manifests/${digestOf(noise(3))}`)).status, 502);
+  // A push does not need the upstream.
+  assert.equal((await it.send("HEAD", `/v2/app/blobs/${digestOf(noise(3))}`)).status, 404);
   assert.equal((await it.send("HEAD", "/v2/app/manifests/v2")).status, 404);
+  assert.equal((await it.send("HEAD", "/v2/other/manifests/v2")).status, 502);
   upstream.failure = undefined;
   upstream.hold = new Promise(() => {});
   assert.equal((await tagged(it, "v1")).headers.get("x-svc-stale"), "true");

@@ -3,18 +3,23 @@
  * store, and what was pushed wins. With the cache on, what came from an upstream stands in the store like
  * what was pushed; manifests do before their blobs, which are fetched when they are asked for.
  */
+import type { Digest } from "../../oci/types.ts";
 import type { RegistryStore } from "../request.ts";
 import { MirrorBlobs } from "./blobs.ts";
 import { MirrorListings } from "./listings.ts";
 import { MirrorManifests } from "./manifests.ts";
-import type { MirrorContext, MirrorOptions } from "./options.ts";
+import { type MirrorContext, type MirrorOptions, PUSH_MS } from "./options.ts";
+import { Recent } from "./recent.ts";
 import { Upstreams } from "./upstreams.ts";
 
 export type { MirrorOptions } from "./options.ts";
 export type { Upstream, UpstreamSource } from "./upstreams.ts";
 
 /** Disposing of it ends its fetches; the store is the caller's. */
-export type Mirror = RegistryStore & AsyncDisposable;
+export interface Mirror extends RegistryStore, AsyncDisposable {
+  /** Brings a blob or a manifest into the store; false where no upstream gives it. */
+  refetch(repository: string, digest: Digest, signal: AbortSignal): Promise<boolean>;
+}
 
 /** Removes what an earlier process left in `options.spool`. */
 export async function openMirror(options: MirrorOptions): Promise<Mirror> {
@@ -33,6 +38,7 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
     freshMs: options.freshMs ?? 30_000,
     revalidateMs: options.revalidateMs ?? 5_000,
     upstreams: new Upstreams(options.upstreams, { pauseMs, log, now }),
+    pushing: new Recent(now),
     life: end.signal,
   };
   try {
@@ -62,13 +68,19 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
     adoptBlob: async (repository, descriptor, path, call) =>
       await store.adoptBlob?.(repository, descriptor, path, call) ?? false,
     deleteBlob: (repository, digest, call) => store.deleteBlob(repository, digest, call),
-    startUpload: (repository, call) => store.startUpload(repository, call),
+    startUpload: (repository, call) => {
+      context.pushing.set(repository, true, PUSH_MS);
+      return store.startUpload(repository, call);
+    },
     openUpload: (repository, id, call) => store.openUpload(repository, id, call),
 
     tags: (repository, call) => listings.tags(repository, call),
     referrers: (repository, digest, call) => listings.referrers(repository, digest, call),
     hasRepository: (repository, call) => listings.hasRepository(repository, call),
     repositories: (call) => store.repositories(call),
+
+    refetch: async (repository, digest, signal) =>
+      cache && await manifests.complete(repository, digest, signal),
 
     async [Symbol.asyncDispose]() {
       end.abort(new DOMException("the server is stopping", "AbortError"));

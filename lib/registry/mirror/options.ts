@@ -2,6 +2,7 @@
 import type { Logger } from "../../base/log.ts";
 import type { ContentStore } from "../../store/content_store.ts";
 import type { ObjectStore } from "../../store/object_store.ts";
+import type { Recent } from "./recent.ts";
 import type { Upstream, Upstreams } from "./upstreams.ts";
 
 export interface MirrorOptions {
@@ -21,7 +22,7 @@ export interface MirrorOptions {
   pauseMs?: number;
   /**
    * Milliseconds that an upstream has where there is an answer without it: a tag that is here is served
-   * stale, a probe is answered "not there". Default 5000.
+   * stale, a push's question is answered "not there". Default 5000.
    */
   revalidateMs?: number;
   /** Milliseconds on a clock that never goes back; default `performance.now`. */
@@ -31,9 +32,17 @@ export interface MirrorOptions {
 /** What the parts of one mirror share. */
 export interface MirrorContext extends Required<Omit<MirrorOptions, "upstreams">> {
   upstreams: Upstreams;
+  /**
+   * Repositories that somebody pushes to: who asks for a blob's head, or uploads one. Their questions are
+   * answered without an upstream that is down, so that pushes do not need it.
+   */
+  pushing: Recent<true>;
   /** Aborts when the mirror is closed. */
   life: AbortSignal;
 }
+
+/** A push that does nothing for so long has ended. */
+export const PUSH_MS = 10 * 60_000;
 
 /** A probe waits for an upstream only so long. */
 export function probeSignal(

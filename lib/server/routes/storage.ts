@@ -70,13 +70,16 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
     {
       method: "GET",
       path: `${API_PREFIX}/storage`,
-      help: "What the content store and the build cache hold: numbers and bytes.",
+      help: "What the content store and the build cache hold: numbers and bytes; and how far " +
+        "SVC_STORAGE_SCRUB is, with what it found damaged.",
       handler: async ({ signal }) => {
         const cache = await buildCache?.usage({ signal });
+        const scrub = await storage.scrubbed({ signal });
         return json(
           {
             content: await storage.usage({ signal }),
             ...(cache && { buildCache: cache }),
+            ...(scrub && { scrub }),
           } satisfies StorageUsage,
         );
       },

@@ -24,6 +24,8 @@ function upkeep(asked: CollectOptions[], more: Partial<Upkeep> = {}): Upkeep {
     },
     usage: () => Promise.reject(new Error("not asked for")),
     async *verify() {},
+    scrub: () => assert.fail("not asked for"),
+    scrubbed: () => Promise.resolve(undefined),
     ...more,
   };
 }

@@ -208,7 +208,10 @@ class Collection {
         const info = await objects.stat(key);
         if (info) there.push(info);
       });
-      if (!this.options.dryRun) await this.#deleteAll(there.map(({ key }) => key));
+      if (!this.options.dryRun) {
+        await this.#deleteAll(there.map(({ key }) => key));
+        for (const { key } of there) await this.parts.places.damage.gone(key);
+      }
       this.result.blobsDeleted += there.length;
       for (const { size } of there) this.result.bytesReclaimed += size;
     };

@@ -1,0 +1,71 @@
+/**
+ * Objects that were found damaged and are still in their places. To everyone who asks for blobs they are
+ * not there, so that clients push them again and mirrors fetch them. Told of in the store, so that it
+ * outlives a restart; on a store that several processes write each hears of it within {@linkcode STALE_MS}.
+ */
+import type { Logger } from "../base/log.ts";
+import { DAMAGED, damagedKey, keyOfDamaged } from "./keys.ts";
+import type { ObjectStore } from "./object_store.ts";
+
+/** What others found damaged is looked for again after this. */
+const STALE_MS = 60_000;
+/** Sizes of blobs remembered. */
+const REMEMBERED = 20_000;
+
+export class Damage {
+  #keys = new Set<string>();
+  /** Of objects whose bytes this process has checked. */
+  #sizes = new Map<string, number>();
+  #loading: Promise<void> | undefined;
+  #loaded = -Infinity;
+
+  constructor(private readonly objects: ObjectStore, private readonly log: Logger) {}
+
+  /** True where `key` is known to be damaged. `size`: of what stands there, where that is known. */
+  async has(key: string, size?: number): Promise<boolean> {
+    if (this.#loaded < 0 || !this.objects.exclusive) await this.#fresh();
+    if (this.#keys.size > 0 && this.#keys.has(key)) return true;
+    if (size === undefined) return false;
+    const right = this.#sizes.get(key);
+    if (right === undefined || right === size) return false;
+    await this.tell(key, `it has ${size} bytes, not ${right}`);
+    return true;
+  }
+
+  /** The first time it is waited for. */
+  async #fresh(): Promise<void> {
+    if (performance.now() - this.#loaded < STALE_MS) return;
+    this.#loading ??= this.#load().finally(() => this.#loading = undefined);
+    if (this.#loaded < 0) await this.#loading;
+    else this.#loading.catch((error) => this.log.warn("looking for damaged blobs", { error }));
+  }
+
+  async #load(): Promise<void> {
+    const found = new Set<string>();
+    for await (const entry of this.objects.list(DAMAGED, { brief: true })) {
+      if ("key" in entry) found.add(keyOfDamaged(entry.key));
+    }
+    this.#keys = found;
+    this.#loaded = performance.now();
+  }
+
+  async tell(key: string, message: string): Promise<void> {
+    if (this.#keys.has(key)) return;
+    this.#keys.add(key);
+    this.log.error("a stored blob is damaged; pushed again it is replaced", { key, message });
+    await this.objects.put(damagedKey(key), new Uint8Array());
+  }
+
+  /** Its bytes were checked: just written, or read. */
+  async good(key: string, size: number): Promise<void> {
+    this.#sizes.delete(key);
+    this.#sizes.set(key, size);
+    if (this.#sizes.size > REMEMBERED) this.#sizes.delete(this.#sizes.keys().next().value!);
+    if (this.#keys.size > 0) await this.gone(key);
+  }
+
+  /** It stands there no longer. */
+  async gone(key: string): Promise<void> {
+    if (this.#keys.delete(key)) await this.objects.delete(damagedKey(key));
+  }
+}

@@ -1,0 +1,206 @@
+/**
+ * The walk in the background that reads every blob again within a time (SVC_STORAGE_SCRUB). What is damaged
+ * is moved aside and told; where a mirror has it, it comes back. How far it is stands in the store, so that
+ * a restart goes on, and nothing is read twice within one period but what a crash made it forget.
+ */
+import type { ScrubDamage, ScrubStatus } from "../api/storage.ts";
+import { isAbort } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { sleep } from "../base/sleep.ts";
+import type { Digest } from "../oci/types.ts";
+import { isDigest } from "../oci/digest.ts";
+import { BLOBS, digestOfKey, RESCUED, SCRUB } from "./keys.ts";
+import type { CallOptions, ObjectStore } from "./object_store.ts";
+import { checkBlob, type QuarantineParts } from "./quarantine.ts";
+
+/** Share of the period in which a round is to be done. */
+const AIM = 0.9;
+/** Bytes a second of one blob, unless the period needs more: a stream is not held open for long. */
+const RATE = 64 * 1024 * 1024;
+/** A crash costs so much of the work at most. */
+const SAVE_MS = 30_000;
+/** No single wait is longer, nor what a failed round waits before it goes on. */
+const NAP_MS = 60_000;
+/** Damaged blobs told of, the newest. */
+const TOLD = 100;
+
+export interface ScrubOptions {
+  withinMs: number;
+  log: Logger;
+  /** Brings a blob of a repository from elsewhere; false where nobody has it. */
+  refetch?: (repository: string, digest: Digest, signal: AbortSignal) => Promise<boolean>;
+}
+
+/** As it is stored. */
+interface State extends ScrubStatus {
+  /** The key that was read last. */
+  after: string;
+}
+
+async function load(objects: ObjectStore, call: CallOptions): Promise<State | undefined> {
+  const body = await objects.get(SCRUB, call);
+  if (!body) return undefined;
+  try {
+    return await new Response(body.stream() as BodyInit).json();
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** Of the round under way, or the last one. Undefined: there was none. */
+export async function scrubStatus(
+  objects: ObjectStore,
+  call: CallOptions = {},
+): Promise<ScrubStatus | undefined> {
+  const state = await load(objects, call);
+  if (!state) return undefined;
+  const { after: _, ...status } = state;
+  return status;
+}
+
+class Scrub {
+  #state: State | undefined;
+  #saved = 0;
+
+  constructor(
+    private readonly parts: QuarantineParts,
+    private readonly options: ScrubOptions,
+    private readonly signal: AbortSignal,
+  ) {}
+
+  async run(): Promise<void> {
+    const { log } = this.options;
+    for (;;) {
+      try {
+        await this.#round();
+      } catch (error) {
+        if (this.signal.aborted && isAbort(error)) break;
+        log.error("blobs were not all read again", { error });
+        await sleep(NAP_MS, this.signal).catch(() => {});
+      }
+      if (this.signal.aborted) break;
+    }
+    // What was read since the last save need not be read again.
+    if (this.#state) await this.#save(this.#state).catch(() => {});
+  }
+
+  async #round(): Promise<void> {
+    const { parts: { objects }, options: { withinMs, log }, signal } = this;
+    const call = { signal };
+    let state = this.#state ?? await load(objects, call);
+    if (state?.finished) {
+      await this.#until(Date.parse(state.began) + withinMs);
+      state = { ...await this.#fresh(), damaged: state.damaged };
+    }
+    state ??= await this.#fresh();
+    this.#state = state;
+    state.withinMs = withinMs;
+    for (const prefix of [BLOBS, RESCUED]) {
+      // "rescued/" comes after "blobs/".
+      if (state.after > prefix && !state.after.startsWith(prefix)) continue;
+      const after = state.after.startsWith(prefix) ? state.after : undefined;
+      for await (const entry of objects.list(prefix, { ...call, after, brief: true })) {
+        if (!("key" in entry)) continue;
+        await this.#blob(entry.key, state);
+        state.after = entry.key;
+        const share = Math.min(1, state.bytes / Math.max(1, state.totalBytes));
+        if (Date.now() - this.#saved > SAVE_MS) await this.#save(state);
+        await this.#until(Date.parse(state.began) + share * withinMs * AIM);
+      }
+    }
+    state.finished = new Date().toISOString();
+    state.after = "";
+    await this.#save(state);
+    const { blobs, bytes } = state;
+    log.info("read all blobs again", { blobs, bytes, damaged: state.damaged.length });
+  }
+
+  async #fresh(): Promise<State> {
+    const began = new Date().toISOString();
+    const { withinMs } = this.options;
+    let totalBytes = 0;
+    for (const prefix of [BLOBS, RESCUED]) {
+      for await (const entry of this.parts.objects.list(prefix, { signal: this.signal })) {
+        if ("key" in entry) totalBytes += entry.size;
+      }
+    }
+    return { began, withinMs, blobs: 0, bytes: 0, totalBytes, damaged: [], after: "" };
+  }
+
+  async #until(time: number): Promise<void> {
+    for (let left = time - Date.now(); left > 0; left = time - Date.now()) {
+      if (left > SAVE_MS && this.#state) await this.#save(this.#state);
+      await sleep(Math.min(left, NAP_MS), this.signal);
+    }
+  }
+
+  async #blob(key: string, state: State): Promise<void> {
+    const expected = digestOfKey(key);
+    if (expected === undefined || !isDigest(expected)) return;
+    const rate = Math.max(RATE, 2 * state.totalBytes / (this.options.withinMs / 1000));
+    const start = performance.now();
+    let read = 0;
+    const passed = async (bytes: number) => {
+      read += bytes;
+      const early = read / rate * 1000 - (performance.now() - start);
+      if (early > 10) await sleep(early, this.signal);
+    };
+    const options = { signal: this.signal, aside: true, passed };
+    const found = await checkBlob(this.parts, key, expected, options);
+    if (!found) return;
+    state.blobs++;
+    state.bytes += found.size;
+    if (found.message !== undefined) {
+      const { message, movedTo } = found;
+      await this.#tell({ key, message, ...(movedTo && { movedTo }) }, expected, state);
+    }
+  }
+
+  async #tell(
+    damage: Pick<ScrubDamage, "key" | "message" | "movedTo">,
+    digest: Digest,
+    state: State,
+  ): Promise<void> {
+    const { log } = this.options;
+    const refetched = await this.#refetch(digest);
+    log.error("a stored blob is damaged", { ...damage, refetched });
+    state.damaged.push({ ...damage, refetched, found: new Date().toISOString() });
+    state.damaged.splice(0, state.damaged.length - TOLD);
+    await this.#save(state);
+  }
+
+  async #refetch(digest: Digest): Promise<boolean> {
+    const { refetch, log } = this.options;
+    if (!refetch) return false;
+    const tried = new Set<string>();
+    for await (const { repository } of this.parts.manifests.usersOf(digest)) {
+      if (tried.has(repository)) continue;
+      tried.add(repository);
+      try {
+        if (await refetch(repository, digest, this.signal)) return true;
+      } catch (error) {
+        this.signal.throwIfAborted();
+        log.warn("a damaged blob was not fetched again", { repository, digest, error });
+      }
+    }
+    return false;
+  }
+
+  async #save(state: State): Promise<void> {
+    this.#saved = Date.now();
+    await this.parts.objects.put(SCRUB, new TextEncoder().encode(JSON.stringify(state)));
+  }
+}
+
+/** Begins at once, or goes on where the last process ended. Dispose of it to end. */
+export function startScrub(parts: QuarantineParts, options: ScrubOptions): AsyncDisposable {
+  const stop = new AbortController();
+  const running = new Scrub(parts, options, stop.signal).run();
+  return {
+    async [Symbol.asyncDispose]() {
+      stop.abort(new DOMException("the server is shutting down", "AbortError"));
+      await running;
+    },
+  };
+}
