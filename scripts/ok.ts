@@ -34,6 +34,7 @@ async function chains(): Promise<string[][][]> {
       ["lint", "-q"],
       ["check", "-q", "."],
       ["run", "-A", "scripts/check_layers.ts"],
+      ["run", "-A", "scripts/check_reads.ts"],
       ["run", "-A", "scripts/docs.ts", "--check"],
       tests(files.filter(isWaiting)),
     ],

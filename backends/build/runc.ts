@@ -22,6 +22,7 @@ type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
 
 /** The runtime's own error, from its log; undefined where it reported none. */
 async function runtimeError(log: string): Promise<string | undefined> {
+  // Our own: what the runtime logs.
   const text = await Deno.readTextFile(log).catch((error) => {
     if (error instanceof Deno.errors.NotFound) return "";
     throw error;

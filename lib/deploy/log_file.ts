@@ -88,6 +88,7 @@ class LineReader {
 
   static async open(path: string): Promise<LineReader | undefined> {
     try {
+      // Our own: a log that the monitor writes.
       const file = await Deno.open(path);
       return new LineReader(file, (await file.stat()).ino);
     } catch (error) {

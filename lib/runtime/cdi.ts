@@ -92,6 +92,7 @@ export async function readDevices(
     const { parse } = await import("yaml");
     let spec: unknown;
     try {
+      // Our own: the host's CDI files.
       spec = parse(await Deno.readTextFile(path));
     } catch {
       // It is named below where a device is missed.

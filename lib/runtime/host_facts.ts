@@ -121,6 +121,7 @@ async function countsProcesses(cgroup2: boolean, own: string): Promise<boolean> 
   const path = /^0::(.*)$/m.exec(own)?.[1] ?? "/";
   const parent = `${CGROUPS}${dirname(path)}`;
   const words = (name: string) =>
+    // Our own: the kernel's file of a cgroup.
     Deno.readTextFile(`${parent}/${name}`).then((text) => text.trim().split(/\s+/), () => [""]);
   if (!(await words("cgroup.controllers")).includes("pids")) return false;
   if ((await words("cgroup.subtree_control")).includes("pids")) return true;

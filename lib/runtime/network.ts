@@ -211,6 +211,7 @@ export class BridgeDriver {
 /** Lets what is sent from 127.0.0.1 be translated onto the bridge; BridgeRules guards the other way. */
 async function routeLoopback(bridge: string): Promise<void> {
   const path = `/proc/sys/net/ipv4/conf/${bridge}/route_localnet`;
+  // Our own: the kernel's switch.
   if ((await Deno.readTextFile(path)).trim() !== "1") await Deno.writeTextFile(path, "1");
 }
 

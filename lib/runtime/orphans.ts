@@ -15,6 +15,7 @@ interface Init {
 async function initOf(folder: string): Promise<Init | undefined> {
   for (const file of ["state.json", "status"]) {
     try {
+      // Our own: the runtime's state.
       const state = JSON.parse(await Deno.readTextFile(join(folder, file)));
       const pid = state.init_process_pid ?? state.pid;
       const started = state.init_process_start ?? state["process-start-time"];

@@ -1,6 +1,6 @@
 /** `USER` of an image, a spec or an exec: names and numbers against the root's own passwd and group. */
 import { SvcError } from "../base/errors.ts";
-import { readInRoot } from "./rooted.ts";
+import { readRunning } from "../sys/rooted_elsewhere.ts";
 
 export interface RuntimeUser {
   uid: number;
@@ -55,10 +55,19 @@ function number(text: string, whole: string): number | undefined {
   return value;
 }
 
+/** Bytes of passwd or group, at most. */
+const MAX_ACCOUNTS = 4 << 20;
+
+/** The text of a file of accounts; "" where there is none. */
+async function accounts(rootfs: string, path: string): Promise<string> {
+  return new TextDecoder().decode(await readRunning(rootfs, path, MAX_ACCOUNTS));
+}
+
 /**
  * Resolves "", "name", "uid", "user:group" in any mixture. A number needs no entry (its group is then 0);
  * a name without one throws `argument_invalid`. Supplementary groups are those of the user's name, unless
- * a group was given. `groupAdd` (names or numbers) comes on top.
+ * a group was given. `groupAdd` (names or numbers) comes on top. What is no regular file, or larger than
+ * anyone's, is refused whatever the user: runtimes would wait for it, or read all of it.
  */
 export async function resolveUser(
   rootfs: string,
@@ -66,10 +75,10 @@ export async function resolveUser(
   groupAdd: readonly string[] = [],
 ): Promise<RuntimeUser> {
   const [passwdText, groupText] = await Promise.all([
-    readInRoot(rootfs, "/etc/passwd"),
-    readInRoot(rootfs, "/etc/group"),
+    accounts(rootfs, "/etc/passwd"),
+    accounts(rootfs, "/etc/group"),
   ]);
-  return lookupUser(passwdText ?? "", groupText ?? "", user, groupAdd);
+  return lookupUser(passwdText, groupText, user, groupAdd);
 }
 
 /** {@linkcode resolveUser} on the texts of passwd and group. */

@@ -10,6 +10,7 @@ import { tarEnd, tarHeader } from "../oci/tar_write.ts";
 import { readNames } from "../sys/directory.ts";
 import { close, read } from "../sys/fd.ts";
 import { OpenFolder } from "../sys/open_folder.ts";
+import { READING } from "../sys/rooted_file.ts";
 import { hasXattrs } from "../sys/xattr.ts";
 import {
   type FileStat,
@@ -255,7 +256,7 @@ class Walker {
   *#file(path: string, host: string, stat: FileStat): Generator<Uint8Array> {
     const { size } = stat;
     const folder = this.#reading.at(parentOf(host));
-    const fd = folder.open(baseOf(host), O.RDONLY | O.NOFOLLOW);
+    const fd = folder.open(baseOf(host), READING | O.NOFOLLOW);
     try {
       yield this.#header(path, host, stat, "file", "", hasXattrs(fd));
       for (let left = size; left > 0;) {

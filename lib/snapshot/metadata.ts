@@ -18,6 +18,7 @@ import {
   setTimesFd,
   symlink,
 } from "../sys/files.ts";
+import { READING } from "../sys/rooted_file.ts";
 import { readXattrs, setXattr } from "../sys/xattr.ts";
 
 /**
@@ -82,7 +83,7 @@ export function copyFolder(from: string, stat: FileStat, to: string): void {
 let buffer: Uint8Array | undefined;
 
 function copyRegular(from: string, stat: FileStat, to: string): void {
-  const source = open(from, O.RDONLY | O.NOFOLLOW);
+  const source = open(from, READING | O.NOFOLLOW);
   try {
     const target = open(to, O.WRONLY | O.CREAT | O.EXCL, 0o600);
     try {

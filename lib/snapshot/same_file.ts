@@ -10,6 +10,7 @@ import {
   S_IFMT,
   S_IFREG,
 } from "../sys/files.ts";
+import { READING } from "../sys/rooted_file.ts";
 import { layerXattrs } from "./metadata.ts";
 
 /**
@@ -49,9 +50,9 @@ function buffer(): Buffer8 {
 
 function sameContent(a: string, b: string, size: number): boolean {
   const [left, right] = buffers ??= [buffer(), buffer()];
-  const fa = open(a, O.RDONLY | O.NOFOLLOW);
+  const fa = open(a, READING | O.NOFOLLOW);
   try {
-    const fb = open(b, O.RDONLY | O.NOFOLLOW);
+    const fb = open(b, READING | O.NOFOLLOW);
     try {
       for (let at = 0; at < size;) {
         const got = fill(fa, left.bytes, a);

@@ -129,6 +129,7 @@ async function* messageChunks(): AsyncGenerator<Uint8Array> {
 }
 
 async function* fileChunks(file: LayerFile): AsyncGenerator<Uint8Array> {
+  // Our own: a spooled layer.
   const fd = open(file.path, O.RDONLY);
   try {
     seek(fd, file.offset, file.path);

@@ -75,6 +75,12 @@ const SYMBOLS = {
     nonblocking: true,
   },
   syscall: { parameters: ["i64", "i64", "i64", "i64", "i64", "i64"], result: "i64" },
+  syscall_elsewhere: {
+    name: "syscall",
+    parameters: ["i64", "i64", "i64", "i64", "i64", "i64"],
+    result: "i64",
+    nonblocking: true,
+  },
   sys_statx: {
     name: "statx",
     parameters: ["i32", "buffer", "i32", "u32", "buffer"],
@@ -146,6 +152,10 @@ function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLib
     });
   }
 }
+
+/** Where bytes are, as an argument of syscall(2); they must be held until it has returned. */
+export const address = (bytes: Uint8Array<ArrayBuffer>): bigint =>
+  BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes)));
 
 /**
  * `errno` of this thread, in place. Read `errno[0]` in the same expression as the call or right after it:

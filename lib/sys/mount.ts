@@ -1,7 +1,7 @@
 /** mount(2) and friends. Synchronous; throws {@linkcode SystemError}. */
 import { SystemError } from "./errno.ts";
 import { close } from "./fd.ts";
-import { check, cstring, errno, libc } from "./libc.ts";
+import { address, check, cstring, errno, libc } from "./libc.ts";
 import { inUserNamespace } from "./userns.ts";
 
 /** Flags of mount(2): linux/mount.h. */
@@ -187,10 +187,6 @@ const CLOEXEC = 1n;
 const MOUNT_ATTR_RDONLY = 1n;
 const AT_FDCWD = -100n;
 const MOVE_MOUNT_F_EMPTY_PATH = 4n;
-
-/** The pointer of a string as a syscall argument; the buffer must outlive the call. */
-const address = (bytes: Uint8Array<ArrayBuffer>) =>
-  Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes)) as unknown as bigint;
 
 /** Overlay through fsopen(2): no limit on the options' length. Linux 6.7 and later (`lowerdir+`). */
 function mountOverlayByParts(target: string, options: OverlayOptions): void {

@@ -4,6 +4,7 @@
  */
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
+// Our own: the control FIFO, which is opened without waiting.
 import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
@@ -75,6 +76,7 @@ export async function createContainer(host: Host, options: MonitorOptions): Prom
     const message: SyncMessage = answer ? JSON.parse(answer) : {};
     const pid = message.data ?? message.pid ?? -1;
     if (pid > 0) return pid;
+    // Our own: what the monitor logs.
     const said = words(message.message) || words(await Deno.readTextFile(errorLog));
     throw new SvcError("deploy_failed", `Cannot create container ${key}: ${said}`, {
       help: "see the runtime's message",
@@ -119,6 +121,7 @@ export async function reopenLog(bundle: string): Promise<void> {
  * comes late would stay for ever, or be taken for the end of the container's next run.
  */
 export async function monitorEnded(bundle: string, key: string): Promise<void> {
+  // Our own: the monitor's file.
   const pid = await Deno.readTextFile(join(bundle, "conmon.pid")).catch(() => undefined);
   if (pid === undefined) return; // it never came so far
   for (const until = Date.now() + END_PATIENCE; Date.now() < until;) {

@@ -4,8 +4,9 @@ import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
+import { S_IFMT, S_IFREG } from "../../../lib/sys/files.ts";
 import { runOnTerminal } from "../../../lib/sys/pty.ts";
-import { locate } from "../../../lib/sys/rooted.ts";
+import { modeInRunning } from "../../../lib/sys/rooted_elsewhere.ts";
 import { decodeDocument, encodeDocument } from "../../../lib/runtime/document.ts";
 import { type ProcessSpec, processUser, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
@@ -20,6 +21,7 @@ const sizeOf = ({ size }: ExecRequest): TerminalSize => size ?? { columns: 80, r
 
 /** The container's process with the request on top. */
 async function processOf(instance: Instance, request: ExecRequest): Promise<ProcessSpec> {
+  // Our own: the bundle's document.
   const text = await Deno.readTextFile(join(instance.bundle, "config.json"));
   const { process } = decodeDocument<RuntimeSpec>(text);
   const env = new Map(process.env.map((entry) => [entry.split("=", 1)[0], entry]));
@@ -61,11 +63,10 @@ async function obstacle(
     : path.split(":").map((folder) => posix.resolve(process.cwd, folder || ".", name));
   let found = false;
   for (const candidate of candidates) {
-    const file = locate(rootOf(instance), candidate).host;
-    const info = await Deno.stat(file).catch(() => undefined);
-    if (!info) continue;
+    const mode = await modeInRunning(rootOf(instance), candidate);
+    if (mode === undefined) continue;
     found = true;
-    if (info.isFile && (info.mode ?? 0) & 0o111) return undefined;
+    if ((mode & S_IFMT) === S_IFREG && mode & 0o111) return undefined;
   }
   return found
     ? { code: NOT_EXECUTABLE, message: `Cannot run ${name}: permission denied` }
@@ -185,6 +186,7 @@ async function waitForPid(path: string, ended: Promise<unknown>): Promise<number
     over = true;
   });
   while (!over) {
+    // Our own: the runtime's file.
     const text = await Deno.readTextFile(path).catch(() => "");
     if (/^\d+$/.test(text.trim())) return Number(text);
     await new Promise((resolve) => setTimeout(resolve, 10));

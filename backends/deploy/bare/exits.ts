@@ -55,6 +55,7 @@ export class ExitWatcher {
   async read(key: string): Promise<ContainerExit | undefined> {
     const path = join(this.folder, key);
     try {
+      // Our own: the monitor's file.
       const text = (await Deno.readTextFile(path)).trim();
       if (!/^\d+$/.test(text)) return undefined;
       return { code: Number(text), at: (await Deno.stat(path)).mtime ?? new Date() };

@@ -73,6 +73,7 @@ async function staticInit(): Promise<string | undefined> {
 /** True for an ELF file without a PT_INTERP segment (type 3): no dynamic loader. */
 async function isStatic(path: string): Promise<boolean> {
   const head = new Uint8Array(4096);
+  // Our own: a program of the host.
   const file = await Deno.open(path);
   try {
     await file.read(head);

@@ -2,6 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { startProgram } from "../../base/process.ts";
 import { decompress, detectCompression } from "../../oci/compression.ts";
+import { streamRooted } from "../../sys/rooted_file.ts";
 
 const HEAD = 512;
 
@@ -29,12 +30,13 @@ function programFor(head: Uint8Array): string | undefined {
 
 async function* throughProgram(
   program: string,
-  host: string,
+  root: string,
+  path: string,
 ): AsyncGenerator<Uint8Array, void, void> {
-  const attempted = `Cannot unpack ${host.split("/").pop()}`;
+  const attempted = `Cannot unpack ${path.split("/").pop()}`;
   const child = startProgram(program, {
-    args: ["-dc", "--", host],
-    stdin: "null",
+    args: ["-dc"],
+    stdin: "piped",
     stdout: "piped",
     stderr: "piped",
   }, {
@@ -42,6 +44,8 @@ async function* throughProgram(
     help: `install ${program} on the server, or send the archive as gzip or zstd`,
   });
   const said = new Response(child.stderr).text();
+  const fed = ReadableStream.from(streamRooted(root, path)).pipeTo(child.stdin);
+  fed.catch(() => {/* it ended before it had read all: its exit code tells why */});
   let whole = false;
   try {
     yield* child.stdout;
@@ -62,15 +66,18 @@ async function* throughProgram(
   }
 }
 
-async function headOf(host: string): Promise<Uint8Array> {
-  return await readHead((await Deno.open(host)).readable);
+async function headOf(root: string, path: string): Promise<Uint8Array> {
+  return await readHead(streamRooted(root, path));
 }
 
-/** The bytes of a file, decompressed where its first bytes say that it is compressed. */
-export async function* plainBytes(host: string): AsyncGenerator<Uint8Array, void, void> {
-  const program = programFor(await headOf(host));
-  if (program) yield* throughProgram(program, host);
-  else yield* decompress((await Deno.open(host)).readable);
+/** The bytes of a file inside `root`, decompressed where its first bytes say that it is compressed. */
+export async function* plainBytes(
+  root: string,
+  path: string,
+): AsyncGenerator<Uint8Array, void, void> {
+  const program = programFor(await headOf(root, path));
+  if (program) yield* throughProgram(program, root, path);
+  else yield* decompress(ReadableStream.from(streamRooted(root, path)));
 }
 
 /** A header whose checksum is right; an archive without entries is none that could be unpacked. */
@@ -83,12 +90,12 @@ function isTarHeader(block: Uint8Array): boolean {
 }
 
 /** True for a tar archive, plain or compressed with gzip, zstd, bzip2 or xz. */
-export async function isArchive(host: string): Promise<boolean> {
-  const head = await headOf(host);
+export async function isArchive(root: string, path: string): Promise<boolean> {
+  const head = await headOf(root, path);
   const compressed = programFor(head) !== undefined || detectCompression(head) !== "none";
   if (!compressed) return isTarHeader(head);
   try {
-    return isTarHeader(await readHead(plainBytes(host)));
+    return isTarHeader(await readHead(plainBytes(root, path)));
   } catch (error) {
     // Damaged, so it is no archive to unpack: it is copied as the file it is.
     if (error instanceof SvcError && error.code === "archive_invalid") return false;

@@ -2,6 +2,7 @@
 import { chmodFd, chownFd, cloneFd, close, read, writeAll } from "../../sys/fd.ts";
 import { type FileStat, O, setTimesFd, statFd } from "../../sys/files.ts";
 import { OpenFolder } from "../../sys/open_folder.ts";
+import { READING } from "../../sys/rooted_file.ts";
 import { hasXattrs, readXattrs, setXattr } from "../../sys/xattr.ts";
 import { parseChmod } from "./chmod.ts";
 import { isCopied } from "./tree.ts";
@@ -50,7 +51,7 @@ export class FileCopier implements Disposable {
     const mode = this.#mode?.(kept, false) ?? kept;
     const [above, original] = cut(from);
     const [folder, name] = cut(to);
-    const source = this.#from.at(above).open(original, O.RDONLY);
+    const source = this.#from.at(above).open(original, READING | O.NOFOLLOW);
     try {
       // What writing takes away is set at the end.
       const first = mode <= 0o777 ? mode : 0o600;

@@ -1,6 +1,6 @@
 /** A build context that the server fetches: a git repository, an archive or a Dockerfile behind a URL. */
 import { SvcError } from "../../base/errors.ts";
-import { tryLstat } from "../../sys/files.ts";
+import { readRootedText } from "../../sys/rooted_file.ts";
 import { parseIgnore } from "../parse/ignore.ts";
 import type { TreeSource } from "../plan/graph.ts";
 import { gitTree } from "./git_tree.ts";
@@ -8,7 +8,7 @@ import { parseGitUrl } from "./git_url.ts";
 import { fileNameOf, httpTree, isHttpUrl } from "./http_tree.ts";
 import type { Context } from "./receive.ts";
 import type { Tree } from "./tree.ts";
-import { applyRules } from "./unpack_context.ts";
+import { applyRules, MAX_RULES } from "./unpack_context.ts";
 
 /** Throws `argument_invalid` for what is no address. */
 export function fetchedSource(url: string): TreeSource {
@@ -21,22 +21,14 @@ export function fetchedSource(url: string): TreeSource {
   );
 }
 
-/** Bytes of a Dockerfile that stands alone, at most: far more than anyone writes. */
-const MAX_DOCKERFILE = 4 << 20;
-
-function soleFile(url: string, tree: Tree): string | undefined {
-  const host = `${tree.root}/${fileNameOf(url)}`;
-  const stat = tryLstat(host);
-  return stat && stat.size <= MAX_DOCKERFILE ? Deno.readTextFileSync(host) : undefined;
-}
-
 /**
  * The tree as a context, its .dockerignore applied. A URL that is no archive is the Dockerfile itself, and
  * there is nothing to copy. Whoever opened the tree disposes of it.
  */
 export function fetchedContext(url: string, tree: Tree, path: string): Context {
   const { dockerfile, ignore } = applyRules(tree.root, path, new Map());
-  const text = dockerfile ?? (parseGitUrl(url) ? undefined : soleFile(url, tree));
+  const text = dockerfile ??
+    (parseGitUrl(url) ? undefined : readRootedText(tree.root, fileNameOf(url), MAX_RULES));
   return {
     tree: { root: tree.root, ownersKept: false },
     received: 0,

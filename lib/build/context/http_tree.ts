@@ -196,8 +196,10 @@ class HttpTree implements TreeSource {
       setTimes(host, seconds);
       const tree = { root: folder.path, ownersKept: false };
       const dispose = { [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose]() };
-      if (!this.options.unpack || !await isArchive(host)) return { ...tree, ...dispose };
-      return { ...await this.#unpack(host, folder.path, tools), ...dispose };
+      if (!this.options.unpack || !await isArchive(folder.path, name)) {
+        return { ...tree, ...dispose };
+      }
+      return { ...await this.#unpack(name, folder.path, tools), ...dispose };
     } catch (error) {
       await response.body?.cancel().catch(() => {/* it broke */});
       await folder[Symbol.asyncDispose]();
@@ -207,14 +209,14 @@ class HttpTree implements TreeSource {
   }
 
   /** The archive as a tree of its own in the same folder. */
-  async #unpack(host: string, folder: string, { maxUnpackedBytes, signal }: TreeTools) {
+  async #unpack(name: string, folder: string, { maxUnpackedBytes, signal }: TreeTools) {
     const root = `${folder}/.tree`;
     await Deno.mkdir(root);
     const extractor = new Extractor({ root, owners: "archive", strict: false });
     const tooLarge = (limit: number) => unpackedTooLarge(limit, withoutCredentials(this.url));
     try {
       const parser = new TarParser(extractor);
-      for await (const chunk of limited(plainBytes(host), maxUnpackedBytes, tooLarge)) {
+      for await (const chunk of limited(plainBytes(folder, name), maxUnpackedBytes, tooLarge)) {
         signal.throwIfAborted();
         parser.push(chunk);
       }

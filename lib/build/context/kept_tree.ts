@@ -103,6 +103,7 @@ export class KeptTree {
 
   async #load(): Promise<{ parts?: KeptPart[]; entries: Kept[] } | undefined> {
     try {
+      // Our own: a note of this cache.
       const text = await Deno.readTextFile(`${this.#folder}/state`);
       const [version, id, state] = JSON.parse(text);
       if (version !== STATE_VERSION || id !== await bootId()) return undefined;

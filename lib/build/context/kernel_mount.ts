@@ -24,6 +24,7 @@ export async function mountKernel(
   const folder = `${target}.9p`;
   await ensureDir(folder, 0o700);
   // A socket's path has at most 107 bytes, whatever the folder's.
+  // Our own: a folder that was just made.
   const fd = fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
   const socket = `/proc/self/fd/${fd}/s`;
   await using cleanup = new AsyncDisposableStack();

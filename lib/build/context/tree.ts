@@ -7,10 +7,9 @@ import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { compareRaw } from "../../base/raw_string.ts";
 import { readNames } from "../../sys/directory.ts";
-import { close, open, read } from "../../sys/fd.ts";
+import { close, read } from "../../sys/fd.ts";
 import {
   type FileStat,
-  O,
   readlink,
   S_IFDIR,
   S_IFLNK,
@@ -19,6 +18,7 @@ import {
   tryLstat,
 } from "../../sys/files.ts";
 import { OpenFolder } from "../../sys/open_folder.ts";
+import { openRegular } from "../../sys/rooted_file.ts";
 import { listXattrs } from "../../sys/xattr.ts";
 import type { Ignore } from "../parse/ignore.ts";
 import { compilePath, type PathPattern } from "../parse/path_pattern.ts";
@@ -269,19 +269,22 @@ export async function fileDigest(
   signal?: AbortSignal,
 ): Promise<string> {
   const hash = createHash("sha256");
-  if (size < SMALL) {
-    signal?.throwIfAborted();
-    const fd = open(host, O.RDONLY);
-    try {
+  signal?.throwIfAborted();
+  const fd = openRegular(host);
+  let opening: Promise<Deno.FsFile>;
+  try {
+    if (size < SMALL) {
       for (let n = read(fd, small, host); n > 0; n = read(fd, small, host)) {
         hash.update(small.subarray(0, n));
       }
-    } finally {
-      close(fd);
+      return hash.digest("hex");
     }
-    return hash.digest("hex");
+    opening = Deno.open(`/proc/self/fd/${fd}`);
+    await opening;
+  } finally {
+    close(fd);
   }
-  using file = await Deno.open(host);
+  using file = await opening;
   const buffer = new Uint8Array(256 * 1024);
   for (let n = await file.read(buffer); n !== null; n = await file.read(buffer)) {
     signal?.throwIfAborted();

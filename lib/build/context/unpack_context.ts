@@ -3,7 +3,8 @@ import { TarParser } from "../../oci/tar_parser.ts";
 import { readNames, removeTreeSync } from "../../sys/directory.ts";
 import { Extractor } from "./extract.ts";
 import { type Ignore, ignoreFiles, parseIgnore } from "../parse/ignore.ts";
-import { isDirectory, locate } from "../../sys/rooted.ts";
+import { isDirectory } from "../../sys/rooted.ts";
+import { readRootedText } from "../../sys/rooted_file.ts";
 
 export interface UnpackedContext {
   digests: Map<string, string>;
@@ -30,16 +31,8 @@ function applyIgnore(root: string, ignore: Ignore, digests: Map<string, string>)
   for (const path of digests.keys()) if (ignore.excludes(path)) digests.delete(path);
 }
 
-function readText(root: string, path: string): string | undefined {
-  try {
-    return Deno.readTextFileSync(locate(root, path).host);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) {
-      return undefined;
-    }
-    throw error;
-  }
-}
+/** Bytes of a Dockerfile, or of an ignore file, at most: far more than anyone writes. */
+export const MAX_RULES = 4 << 20;
 
 /** Reads the Dockerfile, then removes what the rules beside it or in .dockerignore leave out. */
 export function applyRules(
@@ -47,8 +40,8 @@ export function applyRules(
   path: string,
   digests: Map<string, string>,
 ): { dockerfile?: string; ignore: string } {
-  const dockerfile = readText(root, path);
-  const rules = ignoreFiles(path).map((file) => readText(root, file));
+  const dockerfile = readRootedText(root, path, MAX_RULES);
+  const rules = ignoreFiles(path).map((file) => readRootedText(root, file, MAX_RULES));
   const text = rules.find((rule) => rule !== undefined) ?? "";
   const ignore = parseIgnore(text);
   if (!ignore.empty) applyIgnore(root, ignore, digests);

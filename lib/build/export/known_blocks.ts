@@ -32,6 +32,7 @@ export class KnownBlocks {
 }
 
 async function readPlace({ path, offset, size, crc }: BlockPlace): Promise<PackedBlock> {
+  // Our own: a packed layer.
   using file = await Deno.open(path);
   await file.seek(offset, Deno.SeekMode.Start);
   const bytes = new Uint8Array(size);

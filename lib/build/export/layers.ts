@@ -194,6 +194,7 @@ export class Layers {
 const READ = 256 * 1024;
 
 async function opened(path: string): Promise<ReadableStream<Uint8Array>> {
+  // Our own: a packed layer.
   const file = await Deno.open(path);
   return new ReadableStream({
     async pull(controller) {

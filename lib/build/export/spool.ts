@@ -63,6 +63,7 @@ export class Spool implements Disposable, Shelf {
   async take(id: string): Promise<TakenFile | undefined> {
     const known = this.#files.get(id);
     if (!known) return undefined;
+    // Our own: a file of the spool.
     const file = await Deno.open(`${this.#root}/${id}`);
     const drop = () => this.#drop(id);
     const stream = new ReadableStream<Uint8Array>({

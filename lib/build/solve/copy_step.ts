@@ -81,11 +81,12 @@ export async function ownerOf(
 
 /** Unpacks an archive below the destination. The latest time of its entries, in seconds. */
 async function unpackArchive(
-  host: string,
+  tree: Tree,
+  path: string,
   { destination, link }: CopyVertex,
   { root, owner, maxUnpackedBytes, signal }: CopyTarget,
 ): Promise<number> {
-  const tooLarge = (limit: number) => unpackedTooLarge(limit, host.split("/").pop());
+  const tooLarge = (limit: number) => unpackedTooLarge(limit, path.split("/").pop());
   makeFolders(root, destination, owner, link);
   const extractor = new Extractor({
     root,
@@ -95,7 +96,7 @@ async function unpackArchive(
   });
   try {
     const parser = new TarParser(extractor);
-    for await (const chunk of limited(plainBytes(host), maxUnpackedBytes, tooLarge)) {
+    for await (const chunk of limited(plainBytes(tree.root, path), maxUnpackedBytes, tooLarge)) {
       signal?.throwIfAborted();
       parser.push(chunk);
     }
@@ -144,8 +145,8 @@ export async function runCopyPart(
     for (const selection of selections) {
       const host = `${tree.root}/${selection.path}`;
       const unpack = part.unpack && !selection.directory && isFile(host);
-      if (unpack && await isArchive(host)) {
-        const found = await unpackArchive(host, vertex, target);
+      if (unpack && await isArchive(tree.root, selection.path)) {
+        const found = await unpackArchive(tree, selection.path, vertex, target);
         latest = Math.max(latest, found);
       } else rest.push(selection);
     }

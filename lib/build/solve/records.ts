@@ -203,6 +203,7 @@ export class CacheRecords {
 /** What is no file with JSON in it is as good as missing: the step runs again. */
 async function readSound<T>(path: string): Promise<T | undefined> {
   try {
+    // Our own: a record of the cache.
     return JSON.parse(Deno.readTextFileSync(path)) as T;
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof Deno.errors.NotFound) return undefined;

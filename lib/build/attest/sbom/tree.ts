@@ -1,5 +1,7 @@
 /** A mounted file system as scanners read it: bounded, and never through links that lead out of it. */
+import { SvcError } from "../../../base/errors.ts";
 import { locate } from "../../../sys/rooted.ts";
+import { readRootedText } from "../../../sys/rooted_file.ts";
 import { tryLstat } from "../../../sys/files.ts";
 
 /** Bytes of a record that is read: package databases of large images have some megabytes. */
@@ -17,15 +19,19 @@ export interface Tree {
   find(wanted: (path: string, name: string) => boolean, signal: AbortSignal): Promise<string[]>;
 }
 
+function readRecord(root: string, path: string): string | undefined {
+  try {
+    return readRootedText(root, path, MAX_RECORD);
+  } catch (error) {
+    if (error instanceof SvcError) return undefined;
+    throw error;
+  }
+}
+
 export function openTree(root: string): Tree {
   const real = (path: string) => locate(root, path).host;
   return {
-    async read(path) {
-      const host = real(path);
-      const stat = tryLstat(host);
-      if (!stat || stat.size > MAX_RECORD || !(await Deno.lstat(host)).isFile) return undefined;
-      return await Deno.readTextFile(host);
-    },
+    read: (path) => Promise.resolve(readRecord(root, path)),
 
     async names(path) {
       const host = real(path);
