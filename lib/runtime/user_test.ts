@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { mknod, S_IFIFO } from "../sys/files.ts";
 import { lookupUser, resolveUser } from "./user.ts";
 import { locate } from "../sys/rooted.ts";
 
@@ -41,6 +42,26 @@ Deno.test("a passwd link that leads out of the root is read inside it", async ()
     assert.equal(locate(root, "/etc/passwd").host, join(root, "real/passwd"));
     await Deno.symlink("loop", join(root, "loop"));
     assert.throws(() => locate(root, "/loop/x"), { code: "argument_invalid" });
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("a passwd or group that nobody would come to the end of is refused by name", async () => {
+  const root = await Deno.makeTempDir();
+  try {
+    await Deno.mkdir(join(root, "etc"));
+    mknod(join(root, "etc/passwd"), S_IFIFO | 0o644);
+    for (const user of ["", "0", "web"]) {
+      await assert.rejects(resolveUser(root, user), {
+        code: "argument_invalid",
+        message: "Cannot read /etc/passwd: it is a FIFO, not a regular file",
+      });
+    }
+    await Deno.remove(join(root, "etc/passwd"));
+    await Deno.writeTextFile(join(root, "etc/group"), "");
+    await Deno.truncate(join(root, "etc/group"), 20e9);
+    await assert.rejects(resolveUser(root, "0"), { code: "too_large", message: /etc\/group/ });
   } finally {
     await Deno.remove(root, { recursive: true });
   }
