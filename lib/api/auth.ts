@@ -71,7 +71,7 @@ export interface EnrolKeyRequest {
   name?: string;
   /** Scopes, separated by spaces, that its sessions may have at most; absent: `api`. */
   scope?: string;
-  /** RFC 3339, to the minute; absent: no end. */
+  /** RFC 3339, to the second; absent: as late as the server lets a key last. */
   expiresAt?: string;
 }
 
@@ -90,7 +90,7 @@ export interface EnrolledKey {
   publicKey: string;
 }
 
-/** GET `/auth/keys`. DELETE `/auth/keys/{fingerprint}` (percent-encoded) answers 204. */
+/** GET `/auth/keys`: under a policy the caller's own, with the action `admin` everybody's. DELETE `/auth/keys/{fingerprint}` (percent-encoded) answers 204. */
 export interface KeyList {
   keys: EnrolledKey[];
   /** False where keys can be declared in the configuration only. */

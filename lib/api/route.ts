@@ -53,22 +53,42 @@ export interface Context {
   signal: AbortSignal;
 }
 
-export type Action = "build" | "deploy" | "exec" | "push" | "pull" | "gc";
+/** What a policy grants. */
+export type Action =
+  | "build"
+  | "deploy"
+  | "exec"
+  | "logs"
+  | "read"
+  | "push"
+  | "pull"
+  | "gc"
+  | "admin";
 
-export interface Route {
+interface Row {
   method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
   /**
    * `/a/{param}/b`. `{name+}` takes several segments (repository names). HEAD is served by GET unless
    * it has a row of its own.
    */
   path: string;
-  /** No credential needed, whatever is configured. */
-  open?: boolean;
   /** Scope the credential must have once authentication is configured. */
   scope?: string;
-  /** Action that a policy must grant. */
-  action?: Action;
   /** One sentence for the reference page. */
   help: string;
   handler: (context: Context) => Promise<Response> | Response;
 }
+
+/** Needs no credential, whatever is configured. */
+interface OpenRow extends Row {
+  open: true;
+  action?: undefined;
+}
+
+interface GuardedRow extends Row {
+  open?: undefined;
+  /** Action that a policy must grant; "any": to whoever it grants something, whatever that is. */
+  action: Action | "any";
+}
+
+export type Route = OpenRow | GuardedRow;

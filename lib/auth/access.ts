@@ -72,8 +72,13 @@ export class ConfiguredAccess {
     }
     const { action } = route;
     // The server's own traffic is bounded by the scope of its credential.
-    if (!action || !policy || identity.method === INTERNAL_METHOD) return;
+    if (action === undefined || !policy || identity.method === INTERNAL_METHOD) return;
     if (policy.allows(identity, action)) return;
+    if (action === "any") {
+      throw new SvcError("denied", `${attempt()}: no rule allows ${shown(identity)} anything`, {
+        help: "ask for an action in the server's policy",
+      });
+    }
     throw new SvcError("denied", `${attempt()}: no rule allows ${shown(identity)} to ${action}`, {
       help: `ask for the action ${action} in the server's policy`,
       detail: { action },

@@ -17,7 +17,7 @@ const connection = (certificate?: ClientCertificate): Connection => ({
   upgrade: () => assert.fail(),
 });
 
-const route = (path: string, action?: Action, method: Route["method"] = "GET"): Route => ({
+const route = (path: string, action: Action | "any", method: Route["method"] = "GET"): Route => ({
   method,
   path,
   action,
@@ -28,7 +28,7 @@ const route = (path: string, action?: Action, method: Route["method"] = "GET"): 
 const PULL = route("/v2/{name+}/manifests/{reference}", "pull");
 const PUSH = route("/v2/{name+}/manifests/{reference}", "push", "PUT");
 const PING = route("/v2/", "pull");
-const INFO = route("/.svc/v1/info");
+const INFO = route("/.svc/v1/info", "any");
 const DEPLOY = route("/.svc/v1/deployments/{name}", "deploy", "PUT");
 
 const request = (authorization?: string) =>
@@ -155,7 +155,22 @@ Deno.test("access: a policy grants actions by name and method; deploy brings exe
   );
   assert(!policy.restrictsPull);
   const carol = { subject: "carol", scopes: ["api"], method: "jwt" };
-  guard.authorize(INFO, carol, request());
+  // A name without a rule, or a rule without the name, has nothing; a rule of any kind opens what is for all.
+  await refuses("denied", () => guard.authorize(INFO, carol, request()), /"carol" anything$/);
+  guard.authorize(INFO, { ...carol, subject: "ci-1" }, request());
+  await refuses(
+    "denied",
+    () =>
+      guard.authorize(
+        route("/.svc/v1/deployments", "read"),
+        { ...carol, subject: "ci-1" },
+        request(),
+      ),
+  );
+  assert.deepEqual(
+    [...policy.actionsOf({ subject: "alice", scopes: [], method: "mtls" })].sort(),
+    ["deploy", "exec", "logs", "read"],
+  );
   await refuses(
     "denied",
     () => guard.authorize(DEPLOY, carol, request()),
@@ -169,7 +184,7 @@ Deno.test("access: a policy without authentication denies every action", async (
   const policy = await parsePolicy('{"rules":[{"subjects":"*","actions":"*"}]}', "policy");
   const guard = new ConfiguredAccess({ policy });
   assert.equal(await guard.authenticate(request(), connection(), INFO), NOBODY);
-  guard.authorize(INFO, NOBODY, request());
+  await refuses("denied", () => guard.authorize(INFO, NOBODY, request()));
   await refuses("denied", () => guard.authorize(DEPLOY, NOBODY, request()));
 });
 

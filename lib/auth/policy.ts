@@ -11,14 +11,21 @@ export const ACTIONS = [
   "build",
   "deploy",
   "exec",
+  "logs",
+  "read",
   "push",
   "pull",
   "gc",
+  "admin",
 ] as const satisfies Action[];
 const METHODS = ["token", "jwt", "mtls", "ssh-key"] as const satisfies AuthMethod[];
 
 /** Whoever may do the one needs the other for it. */
-const IMPLIED: Partial<Record<Action, Action>> = { deploy: "exec", push: "pull" };
+const IMPLIED: Partial<Record<Action, readonly Action[]>> = {
+  deploy: ["exec", "logs", "read"],
+  exec: ["read"],
+  push: ["pull"],
+};
 
 interface Rule {
   subjects: string[];
@@ -45,10 +52,12 @@ export class Policy {
     return granted;
   }
 
-  allows(identity: Identity, action: Action): boolean {
+  /** `any`: whether there is anything that it is granted. */
+  allows(identity: Identity, action: Action | "any"): boolean {
     if (identity.subject === "") return false;
     if (action === "pull" && !this.restrictsPull) return true;
-    return this.actionsOf(identity).has(action);
+    const granted = this.actionsOf(identity);
+    return action === "any" ? granted.size > 0 : granted.has(action);
   }
 
   #match({ subject, method }: Identity): Set<Action> {
@@ -74,8 +83,7 @@ function rule(value: unknown, place: Place): { rule: Rule; namesPull: boolean } 
   for (const word of words) {
     for (const action of word === "*" ? ACTIONS : [word]) {
       actions.add(action);
-      const implied = IMPLIED[action];
-      if (implied) actions.add(implied);
+      for (const implied of IMPLIED[action] ?? []) actions.add(implied);
     }
   }
   return { rule: { subjects, methods, actions }, namesPull: words.includes("pull") };

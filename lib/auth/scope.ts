@@ -1,7 +1,7 @@
 /** Scopes: what a credential was made for. What its bearer may do within them is the policy's matter. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
-import type { Route } from "../api/route.ts";
+import type { Action, Route } from "../api/route.ts";
 
 export const SCOPES = ["api", "registry:pull", "registry:push", "caretaker", "peer"] as const;
 export type Scope = typeof SCOPES[number];
@@ -48,6 +48,10 @@ export function parseScopes(text: string, what: string): Scope[] {
 
 /** The scope that a route's row asks for; a row that names none is the management API's. */
 export function scopeOf({ scope, action }: Pick<Route, "scope" | "action">): string {
-  if (scope !== undefined) return scope;
+  return scope ?? scopeFor(action);
+}
+
+/** The scope of the rows that ask for an action. */
+export function scopeFor(action: Action | "any" | undefined): string {
   return action === "pull" || action === "push" ? `registry:${action}` : "api";
 }

@@ -28,7 +28,7 @@ export const AUTH_OPTIONS = [
     kind: "string",
     flag: "expires",
     placeholder: "TIME",
-    defaultText: "never",
+    defaultText: "as late as the server lets it",
     help: "Of add: when the key ends, as RFC 3339 or a duration from now.",
     section,
   },

@@ -1,6 +1,7 @@
 /** `svc logs NAME`: each line to the stream it came from. */
 import { parseDuration } from "../base/duration.ts";
 import { SvcError } from "../base/errors.ts";
+import type { Client } from "../client/client.ts";
 import { getDeployment, readLogs } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
@@ -36,6 +37,16 @@ export function parseTail(text: string): number | undefined {
   );
 }
 
+/** Whether lines need their instance's name; whoever may read logs alone is not told. */
+async function isReplicated(client: Client, name: string): Promise<boolean> {
+  try {
+    return (await getDeployment(client, name)).instances.length > 1;
+  } catch (error) {
+    if (error instanceof SvcError && error.code === "denied") return false;
+    throw error;
+  }
+}
+
 export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<number> {
   const { io, values, positionals: [name] } = invocation;
   const query = {
@@ -48,7 +59,7 @@ export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<
   const client = await connect(invocation);
   const json = values.output === "json";
   const several = !json && values.instance === undefined &&
-    (await getDeployment(client, name)).instances.length > 1;
+    await isReplicated(client, name);
   for await (const frame of readLogs(client, name, query)) {
     if (json) {
       await io.stdout.write(JSON.stringify(frame) + "\n");

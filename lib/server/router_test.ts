@@ -8,6 +8,7 @@ import { Router } from "./router.ts";
 const row = (method: Route["method"], path: string): Route => ({
   method,
   path,
+  action: "any",
   help: "",
   handler: () => new Response(),
 });

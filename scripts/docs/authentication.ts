@@ -7,11 +7,14 @@ import { cell, code, table } from "./markdown.ts";
 
 const ACTION_HELP: Record<typeof ACTIONS[number], string> = {
   build: "build images, under any name",
-  deploy: "create, change, power and remove deployments; includes `exec`",
-  exec: "run commands in deployments",
+  deploy: "create, change, power and remove deployments; includes `exec`, `logs` and `read`",
+  exec: "run commands in deployments; includes `read`",
+  logs: "what deployments print",
+  read: "lists and status of deployments, tunnels and storage",
   push: "write to the registry; includes `pull`",
   pull: "read from the registry; asked for only where a rule names it",
   gc: "collect garbage and check the store",
+  admin: "the flight record, and other people's SSH keys",
 };
 
 export function authenticationPage(): string {
@@ -36,6 +39,7 @@ the missing scope or action named.
 What a credential is for. The static token has all, a client certificate \`api\`.
 
 ${narrow("scope", scopes)}
+JWTs need an end (\`exp\`); \`SVC_JWT_ALLOW_NO_EXPIRY\` takes those of the own keys without one.
 Tokens verified by \`SVC_JWT_HS256_SECRET\` or \`SVC_JWT_PUBLIC_KEY\` carry theirs in the claim \`scope\`, as
 text separated by spaces or as a list. Tokens of a key set (\`SVC_JWT_JWKS_FILE\`, \`SVC_JWT_JWKS_URL\`) are
 a third party's: their own \`scope\` is not looked at, the scope map decides.
@@ -66,8 +70,9 @@ does not match.
 
 \`SVC_API_POLICY\` is the path of a YAML or JSON file, or the document itself where the value begins with
 \`{\` or has several lines. Without a policy everybody may do what the scope is for. With one, an action is
-granted by a rule or denied; rows without an action need a credential with the scope only. An identity
-without a name is granted nothing.
+granted by a rule or denied. *any* in [http-api.md](http-api.md) is granted to whoever has an action at all.
+An identity without a name, or one that no rule names, is granted nothing; pulls are the exception, which are
+asked for only where a rule names \`pull\`.
 
 \`\`\`yaml
 rules:
@@ -105,8 +110,13 @@ challenge and its SSHSIG in the namespace \`${SSHSIG_NAMESPACE}\`:
     printf %s "$challenge" | ssh-keygen -Y sign -n ${SSHSIG_NAMESPACE} -f ~/.ssh/id_ed25519
 
 A challenge is good once and for two minutes, and until the server ends; where \`SVC_INSTALLATION_SECRET\` is
-set, at each server that has it. Sessions end with their key. Under a policy somebody whom it does not allow
-everything enrols and removes keys of the own name only; nobody enrols a scope that the own credential lacks.
+set, at each server that has it. Sessions end with their key.
+
+A key that is enrolled through the API may do no more than the credential it was enrolled with: neither in
+scope nor by what the policy grants its name with the method \`ssh-key\`. It lasts \`SVC_AUTH_KEY_MAX_AGE\` at
+most, which is also what it gets unless less is asked for; enrolling it again does not lengthen that, removing
+it first does. Under a policy everybody sees, enrols and removes keys of the own name only, with the action
+\`admin\` other people's too.
 
 ## Token exchange
 

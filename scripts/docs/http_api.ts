@@ -45,7 +45,7 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
 
 const row = (route: Route): string[] => [
   code(`${route.method} ${route.path}`),
-  route.open ? "open" : route.action ?? route.scope ?? "",
+  route.open ? "open" : route.action,
   // Help is written as markdown already.
   cell(route.help),
 ];
@@ -55,7 +55,8 @@ export function httpApiPage(): string {
   const { management, auth, registry } = routes();
   return "# HTTP API\n\n" +
     "One listener serves the management API and the registry. *Needs* is the action that a policy has " +
-    "to grant once authentication is configured; *open* is never asked for a credential. HEAD is " +
+    "to grant once authentication is configured, *any* that it has to grant something; *open* is never " +
+    "asked for a credential. HEAD is " +
     "answered wherever GET is. A failure after a streamed 200 has begun is the stream's last event. " +
     "Errors are described in [errors.md](errors.md).\n\n" +
     "## Management API\n\n" + table(head, management.map(row)) +

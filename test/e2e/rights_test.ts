@@ -4,6 +4,8 @@ import { join } from "node:path";
 import { SignJWT } from "jose";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { withContext } from "./build_helpers.ts";
+import type { EnrolledKey, KeyList } from "../../lib/api/auth.ts";
+import { sshSign, testKey } from "../../lib/auth/ssh/testing.ts";
 import { e2eTest, type RunOutput, runTool, type Server, startServer } from "./harness.ts";
 
 const SECRET = "hs256-secret-of-the-rights-tests-0123456789";
@@ -19,6 +21,8 @@ const POLICY = `rules:
   - {subjects: builder, actions: [build, deploy]}
   - {subjects: enroller, methods: [jwt], actions: [push]}
   - {subjects: enroller, methods: [ssh-key], actions: [build, deploy]}
+  - {subjects: watcher, actions: read}
+  - {subjects: listener, actions: logs}
 `;
 
 const ENV = { SVC_AUTH_TOKEN: TOKEN, SVC_JWT_HS256_SECRET: SECRET, SVC_API_POLICY: POLICY };
@@ -141,4 +145,166 @@ e2eTest("a builder reads for its caller no more than the caller may", NEEDS, asy
     const built = await server.svc(["build", "-t", "team/own:v1", folder], env(token));
     assert.equal(built.code, 0, built.stderr);
   });
+});
+
+const API = "/.svc/v1";
+
+function asker(server: Server) {
+  return async (path: string, token: string, init: RequestInit = {}) => {
+    const headers = { authorization: token.includes(" ") ? token : `Bearer ${token}` };
+    const response = await fetch(server.url + path, { ...init, headers });
+    return { status: response.status, text: await response.text() };
+  };
+}
+
+e2eTest(
+  "an identity that no rule names, or without a name, reads nothing; read and logs are granted each",
+  {},
+  async () => {
+    await using server = await startServer({ env: { ...ENV, SVC_AUTH_KEYSTORE: "file" } });
+    const ask = asker(server);
+    const lists = ["deployments", "deployments/web", "storage", "tunnels"].map((path) =>
+      `${API}/${path}`
+    );
+    const logs = `${API}/deployments/web/logs`;
+    const admin = `${API}/activity`;
+    const all = [`${API}/info`, ...lists, logs, admin, `${API}/auth/keys`];
+    for (const name of ["stranger", ""]) {
+      const token = await jwt(name);
+      for (const path of all) {
+        const { status, text } = await ask(path, token);
+        assert.equal(status, 403, `${path} of ${JSON.stringify(name)}: ${text}`);
+        assert.match(text, /no rule allows/);
+      }
+    }
+    const statuses = async (name: string, paths: string[]) => {
+      const token = await jwt(name);
+      return await Promise.all(paths.map(async (path) => (await ask(path, token)).status));
+    };
+    assert.deepEqual(await statuses("watcher", [...lists, logs, admin]), [
+      200,
+      404,
+      200,
+      200,
+      403,
+      403,
+    ]);
+    assert.deepEqual(await statuses("listener", [...lists, logs, admin]), [
+      403,
+      403,
+      403,
+      403,
+      404,
+      403,
+    ]);
+    assert.deepEqual(await statuses("builder", [...lists, logs, admin]), [
+      200,
+      404,
+      200,
+      200,
+      404,
+      403,
+    ]);
+    assert.equal((await ask(admin, TOKEN)).status, 200);
+  },
+);
+
+e2eTest(
+  "who enrols a key gets no more with it than without, nor for longer than the server lets it",
+  {},
+  async () => {
+    await using server = await startServer({
+      env: { ...ENV, SVC_AUTH_KEYSTORE: "file", SVC_AUTH_KEY_MAX_AGE: "2h" },
+    });
+    const ask = asker(server);
+    const key = testKey("ed25519");
+    const enrol = async (token: string, body: Record<string, string>) =>
+      await ask(`${API}/auth/keys`, token, {
+        method: "POST",
+        body: JSON.stringify({ publicKey: `${key.line} enroller`, ...body }),
+      });
+    const pusher = await jwt("enroller");
+    const denied = await enrol(pusher, {});
+    assert.equal(denied.status, 403, denied.text);
+    assert.match(denied.text, /the policy allows to build/);
+    assert.equal((await enrol(pusher, { name: "token" })).status, 403);
+    const late = new Date(Date.now() + 3 * 3_600_000).toISOString();
+    const scope = "registry:push";
+    assert.equal((await enrol(pusher, { scope, expiresAt: late })).status, 400);
+    const enrolled = await enrol(pusher, { scope });
+    assert.equal(enrolled.status, 201, enrolled.text);
+    const { expiresAt, fingerprint } = JSON.parse(enrolled.text) as EnrolledKey;
+    assert(Date.parse(expiresAt!) <= Date.now() + 2 * 3_600_000 + 1000);
+    const file = await Deno.readTextFile(join(server.dataDir, "auth/authorized_keys"));
+    assert.match(file, /scope="registry:push",expiry-time="\d{14}Z" ssh-ed25519/);
+    // Again: the same key, with the end that it has.
+    const again = await enrol(pusher, { scope });
+    assert.equal(again.status, 200);
+    assert.equal(JSON.parse(again.text).expiresAt, expiresAt);
+    const seen = async (token: string) =>
+      (JSON.parse((await ask(`${API}/auth/keys`, token)).text) as KeyList).keys.length;
+    assert.deepEqual([await seen(pusher), await seen(await jwt("watcher")), await seen(TOKEN)], [
+      1,
+      0,
+      1,
+    ]);
+    const path = `${API}/auth/keys/${encodeURIComponent(fingerprint)}`;
+    assert.equal((await ask(path, await jwt("watcher"), { method: "DELETE" })).status, 403);
+    assert.equal((await ask(path, pusher, { method: "DELETE" })).status, 204);
+  },
+);
+
+e2eTest("registry tokens buy no other one, and end with what they were given for", {}, async () => {
+  const key = testKey("ed25519");
+  await using server = await startServer({
+    env: {
+      SVC_AUTH_TOKEN: TOKEN,
+      SVC_JWT_HS256_SECRET: SECRET,
+      SVC_AUTH_KEYSTORE: "file",
+      SVC_REGISTRY_ANONYMOUS_PULL: "1",
+    },
+  });
+  const ask = asker(server);
+  const endpoint = `${API}/auth/registry`;
+  const basic = (password: string) => `Basic ${btoa(`x:${password}`)}`;
+  const buy = async (credential: string) => {
+    const { status, text } = await ask(endpoint, credential);
+    assert.equal(status, 200, text);
+    return JSON.parse(text) as { token: string; expires_in: number };
+  };
+  const uploads = (token: string) => ask("/v2/a/blobs/uploads/", token, { method: "POST" });
+  const { token } = await buy(basic(TOKEN));
+  assert.equal((await uploads(token)).status, 202);
+  assert.equal((await ask(endpoint, token)).status, 401);
+  assert.equal((await buy(basic(token))).token, token);
+
+  const endless = new SignJWT({ sub: "a", scope: "api" }).setProtectedHeader({ alg: "HS256" });
+  const bytes = new TextEncoder().encode(SECRET);
+  assert.equal((await ask(endpoint, await endless.sign(bytes))).status, 401);
+  // Accepted for the minute by which clocks may differ.
+  const brief = await new SignJWT({ sub: "a", scope: "api" }).setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime(Math.floor(Date.now() / 1000) - 50).sign(bytes);
+  assert((await buy(brief)).expires_in <= 10);
+
+  const line = { method: "POST", body: JSON.stringify({ publicKey: `${key.line} me` }) };
+  const { fingerprint } = JSON.parse((await ask(`${API}/auth/keys`, TOKEN, line)).text);
+  const post = async (path: string, body: unknown) =>
+    JSON.parse(
+      (await ask(`${API}/auth/${path}`, "", { method: "POST", body: JSON.stringify(body) })).text,
+    );
+  const { challenge, namespace } = await post("challenge", { fingerprint });
+  const session = await post("session", {
+    challenge,
+    signature: sshSign(key, namespace, challenge),
+  });
+  const login = await buy(basic(session.token));
+  assert.equal((await uploads(login.token)).status, 202);
+  const removed = await ask(`${API}/auth/keys/${encodeURIComponent(fingerprint)}`, TOKEN, {
+    method: "DELETE",
+  });
+  assert.equal(removed.status, 204);
+  for (const credential of [login.token, basic(login.token)]) {
+    assert.equal((await uploads(credential)).status, 401);
+    assert.equal((await ask(endpoint, credential)).status, 401);
+  }
 });

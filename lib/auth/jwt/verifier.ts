@@ -20,6 +20,8 @@ export interface JwtOptions {
   scopeMap?: ScopeMap;
   /** Of tokens that no rule matches. */
   defaultScopes?: readonly string[];
+  /** Tokens by keys of this installation need no `exp`. */
+  allowNoExpiry?: boolean;
   now?: () => number;
 }
 
@@ -92,8 +94,8 @@ export class JwtVerifier implements Verifier {
       audience,
       clockTolerance: LEEWAY_S,
       currentDate: new Date(now()),
-      // Whoever runs another installation's issuer may sign tokens without an end; we do not take them.
-      requiredClaims: source.own ? [] : ["exp"],
+      // Whoever runs another installation's issuer may sign tokens without an end; we never take them.
+      requiredClaims: source.own && this.#options.allowNoExpiry ? [] : ["exp"],
     });
     return {
       identity: { ...this.#identity(payload, source), method: "jwt" },

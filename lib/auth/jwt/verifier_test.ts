@@ -66,10 +66,23 @@ Deno.test("jwt: HS256, RS256 and ES256 with their own scopes", async () => {
   assert.deepEqual(signed?.identity.scopes, ["registry:pull"]);
   const curve = verifier([publicKey(pem(ec.publicKey), "ec.pem")]);
   assert.equal((await curve(await mint(ec.privateKey)))?.identity.subject, "alice");
-  const open = await curve(await mint(ec.privateKey, { exp: null, claims: { scope: [] } }));
-  assert.deepEqual(open?.identity.scopes, []);
+  const none = await curve(await mint(ec.privateKey, { claims: { scope: [] } }));
+  assert.deepEqual(none?.identity.scopes, []);
   assert.equal(await check("opaque-token"), undefined);
   assert.equal(await check("a.b.c"), undefined);
+});
+
+Deno.test("jwt: one without an end is refused, by whatever key, unless it is allowed for the own ones", async () => {
+  const keys = [sharedSecret(SECRET), publicKey(pem(ec.publicKey), "ec.pem")];
+  const endless = [
+    await mint(SECRET, { alg: "HS256", exp: null }),
+    await mint(ec.privateKey, { exp: null }),
+  ];
+  for (const token of endless) {
+    await refuses(verifier(keys)(token), /no valid end/);
+    const verified = await verifier(keys, { allowNoExpiry: true })(token);
+    assert.equal(verified?.identity.subject, "alice");
+  }
 });
 
 Deno.test("jwt: forged, expired, early, for others: refused, and why", async () => {
@@ -157,10 +170,10 @@ Deno.test("jwt: keys of a third party get their scopes from the map, never from 
   const plain = await withDefault(await mint(ec.privateKey, { kid: "k1" }));
   assert.deepEqual(plain?.identity.scopes, ["registry:pull"]);
   await refuses(token({}, "k2"), /key is not known/);
-  await refuses(
-    (async () => await check(await mint(ec.privateKey, { kid: "k1", exp: null })))(),
-    /no valid end/,
-  );
+  for (const allowNoExpiry of [false, true]) {
+    const endless = await mint(ec.privateKey, { kid: "k1", exp: null });
+    await refuses(verifier([source], { scopeMap, allowNoExpiry })(endless), /no valid end/);
+  }
 
   // Rotation: what the old key signed is good no more, cached or not; rubbish changes nothing.
   const cache = new TokenCache();

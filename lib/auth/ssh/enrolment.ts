@@ -1,9 +1,10 @@
 /** Who may enrol and remove which key. */
 import type { EnrolKeyRequest, EnrolledKey } from "../../api/auth.ts";
-import type { Identity } from "../../api/route.ts";
+import type { Action, Identity } from "../../api/route.ts";
+import { formatDuration } from "../../base/duration.ts";
 import { SvcError } from "../../base/errors.ts";
 import { ACTIONS, type Policy } from "../policy.ts";
-import { grantsScope, parseScopes } from "../scope.ts";
+import { grantsScope, parseScopes, scopeFor } from "../scope.ts";
 import { type AuthorizedKey, checkName, parseAuthorizedKey } from "./authorized_keys.ts";
 import type { StoredKey } from "./key_store.ts";
 import { Malformed } from "./wire.ts";
@@ -15,8 +16,8 @@ function invalid(why: string, cause?: unknown): SvcError {
   });
 }
 
-/** A request as the key it asks for. Throws `argument_invalid`. */
-export function requestedKey(request: EnrolKeyRequest): AuthorizedKey {
+/** A request as the key it asks for, with an end within `maxAgeMs`. Throws `argument_invalid`. */
+export function requestedKey(request: EnrolKeyRequest, maxAgeMs: number): AuthorizedKey {
   const { publicKey, name, scope, expiresAt } = request;
   if (/[\r\n]/.test(publicKey.trim())) throw invalid("it has several lines");
   let parsed: AuthorizedKey;
@@ -28,38 +29,80 @@ export function requestedKey(request: EnrolKeyRequest): AuthorizedKey {
     throw error;
   }
   if (scope !== undefined) parsed = { ...parsed, scopes: parseScopes(scope, "scope") };
-  if (expiresAt === undefined) return parsed;
-  const expires = Math.floor(Date.parse(expiresAt) / 1000) * 1000;
+  // As the file has it: whole seconds.
+  const last = Math.ceil((Date.now() + maxAgeMs) / 1000) * 1000;
+  const expires = expiresAt === undefined
+    ? parsed.expires ?? last
+    : Math.floor(Date.parse(expiresAt) / 1000) * 1000;
   if (Number.isNaN(expires)) throw invalid("expiresAt is not a time as RFC 3339 has it");
-  if (expires <= Date.now()) throw invalid("expiresAt is over");
-  return { ...parsed, expires };
+  if (expires <= Date.now()) throw invalid("its end is over");
+  if (expires <= last) return { ...parsed, expires };
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot enrol the key: the server lets a key last ${formatDuration(maxAgeMs)} at most`,
+    { help: "ask for an earlier end, or leave it out; SVC_AUTH_KEY_MAX_AGE is the bound" },
+  );
+}
+
+/** What somebody may do: what the policy grants, as far as the own scopes reach. */
+function rightsOf(policy: Policy, identity: Identity): Action[] {
+  return ACTIONS.filter((action) =>
+    grantsScope(identity.scopes, scopeFor(action)) && policy.allows(identity, action)
+  );
+}
+
+/** Under a policy the keys of the own name, with `admin` everybody's. */
+export function mayManageKeysOf(name: string, identity: Identity, policy?: Policy): boolean {
+  return !policy || policy.allows(identity, "admin") ||
+    identity.subject !== "" && identity.subject === name;
+}
+
+/** Throws `denied`. */
+export function requireKeysOf(name: string, identity: Identity, policy?: Policy): void {
+  if (mayManageKeysOf(name, identity, policy)) return;
+  throw new SvcError(
+    "denied",
+    `Cannot manage keys of ${JSON.stringify(name)}: no rule allows ` +
+      `${JSON.stringify(identity.subject)} to admin`,
+    {
+      help: "use the own name, or ask somebody whom the policy grants the action admin",
+      detail: { action: "admin" },
+    },
+  );
 }
 
 /**
- * A key is as good as its identity: under a policy, whoever may not do everything manages keys of the own
- * name only, and nobody gives a key a scope that the own credential has not. Throws `denied`.
+ * A key is as good as its identity: nobody enrols one that could do what the own credential cannot, in scope
+ * or by what the policy grants that name with a key. Throws `denied`.
  */
-export function mayManage(
-  { subject, scopes }: Identity,
-  key: Pick<AuthorizedKey, "name" | "scopes">,
-  granted: ReturnType<Policy["actionsOf"]> | undefined,
+export function mayEnrol(
+  identity: Identity,
+  { name, scopes }: Pick<AuthorizedKey, "name" | "scopes">,
+  policy?: Policy,
 ): void {
-  const everything = granted === undefined || ACTIONS.every((action) => granted.has(action));
-  if (!everything && (subject === "" || subject !== key.name)) {
+  requireKeysOf(name, identity, policy);
+  const missing = scopes.find((scope) => !grantsScope(identity.scopes, scope));
+  if (missing !== undefined) {
     throw new SvcError(
       "denied",
-      `Cannot manage keys of ${JSON.stringify(key.name)}: the policy does not allow ` +
-        `${JSON.stringify(subject)} every action`,
-      { help: "use the own name, or ask somebody whom the policy allows everything" },
+      `Cannot enrol a key with the scope ${missing}: the own credential lacks it`,
+      { detail: { scope: missing } },
     );
   }
-  const missing = key.scopes.find((scope) => !grantsScope(scopes, scope));
-  if (missing === undefined) return;
+  if (!policy) return;
+  const own = rightsOf(policy, identity);
+  const action = rightsOf(policy, { subject: name, scopes, method: "ssh-key" })
+    .find((action) => !own.includes(action));
+  if (action === undefined) return;
   throw new SvcError(
     "denied",
-    `Cannot manage a key with the scope ${missing}: the own credential lacks it`,
+    `Cannot enrol a key of ${
+      JSON.stringify(name)
+    }: with it the policy allows to ${action}, which ` +
+      "the own credential may not",
     {
-      detail: { scope: missing },
+      help: `ask somebody who may ${action} to enrol it, or give the key a narrower scope`,
+      detail: { action },
     },
   );
 }

@@ -87,7 +87,7 @@ export class KeyStore implements Disposable {
   add(key: AuthorizedKey): Promise<boolean> {
     return this.#change(async (file) => {
       const { fingerprint } = key.key;
-      const before = this.#declared.get(fingerprint) ?? this.#enrolled.get(fingerprint);
+      const before = this.find(fingerprint) ?? this.#declared.get(fingerprint);
       if (before) {
         if (formatAuthorizedKey(before) === formatAuthorizedKey(key)) return false;
         throw new SvcError(
@@ -96,7 +96,11 @@ export class KeyStore implements Disposable {
           { help: "remove it first with `svc auth keys rm`" },
         );
       }
-      await this.#write(file, [...this.#enrolled.values(), { ...key, source: "enrolled" }]);
+      // One whose end has come is enrolled anew.
+      const others = [...this.#enrolled.values()].filter((one) =>
+        one.key.fingerprint !== fingerprint
+      );
+      await this.#write(file, [...others, { ...key, source: "enrolled" }]);
       return true;
     });
   }

@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { join } from "node:path";
 import { SSHSIG_NAMESPACE } from "../../api/auth.ts";
-import type { Action } from "../../api/route.ts";
 import { SvcError } from "../../base/errors.ts";
 import { silent } from "../../base/log.ts";
 import { presentedToken } from "../credential.ts";
 import { InstallationSecret, loadInstallationSecret } from "../installation_secret.ts";
 import { OwnTokens } from "../own_tokens.ts";
+import { parsePolicy } from "../policy.ts";
 import { parseAuthorizedKey } from "./authorized_keys.ts";
-import { mayManage, requestedKey } from "./enrolment.ts";
+import { mayEnrol, requestedKey, requireKeysOf } from "./enrolment.ts";
 import { KeyStore } from "./key_store.ts";
 import { Sessions } from "./sessions.ts";
 import { sshSign, testKey, testSecurityKey } from "./testing.ts";
@@ -195,18 +195,53 @@ Deno.test("keys: a path in the place of keys is told apart from a bad line", asy
   assert.match((await helpOf("ssh-ed25519 /rubbish"))!, /correct the line/);
 });
 
-Deno.test("keys: under a policy the own name only, and no scope that one has not", async () => {
+const DAY = 24 * 3_600_000;
+
+Deno.test("keys: one that could do more than its enroller is refused", async () => {
+  const policy = await parsePolicy(
+    `rules:
+  - {subjects: [bob, carl], methods: [jwt], actions: [build, push]}
+  - {subjects: bob, methods: [ssh-key], actions: push}
+  - {subjects: carl, methods: [ssh-key], actions: [push, deploy]}
+  - {subjects: keeper, actions: admin}
+  - {subjects: root, actions: "*"}
+`,
+    "policy",
+  );
   const key = (name: string, scope = "api") =>
-    requestedKey({ publicKey: `${bob.line} ${name}`, scope });
-  const me = { subject: "bob", scopes: ["api"], method: "jwt" };
-  const some = new Set<Action>(["build", "push"]);
-  const all = new Set<Action>(["build", "deploy", "exec", "push", "pull", "gc"]);
-  mayManage(me, key("anybody"), undefined);
-  mayManage(me, key("anybody"), all);
-  mayManage(me, key("bob"), some);
-  await refuses("denied", () => mayManage(me, key("alice"), some), /keys of "alice"/);
-  await refuses("denied", () => mayManage({ ...me, subject: "" }, key("x"), some));
-  await refuses("denied", () => mayManage(me, key("bob", "peer"), all), /scope peer/);
+    requestedKey({ publicKey: `${bob.line} ${name}`, scope }, DAY);
+  const as = (subject: string, ...scopes: string[]) => ({
+    subject,
+    scopes: scopes.length > 0 ? scopes : ["api"],
+    method: "jwt",
+  });
+  mayEnrol(as("bob"), key("anybody"));
+  mayEnrol(as("root"), key("carl"), policy);
+  mayEnrol(as("bob"), key("bob"), policy);
+  await refuses("denied", () => mayEnrol(as("bob"), key("carl"), policy), /keys of "carl"/);
+  await refuses("denied", () => mayEnrol(as(""), key("x"), policy));
+  await refuses("denied", () => mayEnrol(as("root"), key("bob", "peer"), policy), /scope peer/);
+  // The policy grants the name more with a key than with what the caller has.
+  await refuses("denied", () => mayEnrol(as("carl"), key("carl"), policy), /allows to deploy/);
+  await refuses("denied", () => mayEnrol(as("keeper"), key("carl"), policy), /allows to/);
+  // A narrower key cannot use it.
+  mayEnrol(as("carl"), key("carl", "registry:push"), policy);
+  await refuses(
+    "denied",
+    () => mayEnrol(as("carl", "registry:pull"), key("carl"), policy),
+    /scope/,
+  );
+  requireKeysOf("carl", as("keeper"), policy);
+  await refuses("denied", () => requireKeysOf("carl", as("bob"), policy), /keys of "carl"/);
+});
+
+Deno.test("keys: they end within the server's bound", async () => {
+  const ends = (expiresAt?: string) =>
+    requestedKey({ publicKey: bob.line, expiresAt }, DAY).expires! - Date.now();
+  assert(Math.abs(ends() - DAY) < 5000);
+  assert(ends(new Date(Date.now() + DAY / 2).toISOString()) < DAY / 2 + 1000);
+  const late = new Date(Date.now() + DAY + 60_000).toISOString();
+  await refuses("argument_invalid", () => ends(late), /lets a key last 24h/);
 });
 
 Deno.test("keys: a request that is no key of one line is refused", async () => {
@@ -220,12 +255,11 @@ Deno.test("keys: a request that is no key of one line is refused", async () => {
     { publicKey: alice.line, expiresAt: "tomorrow" },
     { publicKey: alice.line, expiresAt: "2020-01-01T00:00:00Z" },
   ];
-  for (const request of bad) await refuses("argument_invalid", () => requestedKey(request));
+  for (const request of bad) await refuses("argument_invalid", () => requestedKey(request, DAY));
   const good = requestedKey({
     publicKey: alice.line,
     name: " ",
-    expiresAt: "2999-01-01T00:00:00Z",
-  });
+  }, DAY);
   assert.equal(good.name, fingerprint(alice.line));
 });
 

@@ -1,6 +1,6 @@
 /** SPEC "Authentication", and the flight record of "Limits". */
 import { SvcError } from "../../base/errors.ts";
-import { invalid, notNegative, oneOf, urlOf } from "../checks.ts";
+import { invalid, notNegative, oneOf, positive, urlOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
@@ -103,6 +103,18 @@ export const AUTH = [
       "the identity. They cannot be changed through the API.",
   },
   {
+    key: "authKeyMaxAge",
+    kind: "duration",
+    env: ["SVC_AUTH_KEY_MAX_AGE"],
+    default: 2160 * 3_600_000,
+    placeholder: "DURATION",
+    section,
+    help:
+      "How long an SSH key that is enrolled through the API lasts at most, and unless asked otherwise. " +
+      "Its end stands in its line of <data-dir>/auth/authorized_keys.",
+    check: positive,
+  },
+  {
     key: "jwtIssuer",
     kind: "string",
     env: ["SVC_JWT_ISSUER"],
@@ -168,6 +180,16 @@ export const AUTH = [
     env: ["SVC_JWT_DEFAULT_SCOPE"],
     section,
     help: "Scope of JWTs that no rule of the scope map matched, such as api.",
+  },
+  {
+    key: "jwtAllowNoExpiry",
+    kind: "bool",
+    env: ["SVC_JWT_ALLOW_NO_EXPIRY"],
+    default: false,
+    section,
+    help:
+      "Accepts JWTs without `exp`, which are good until the key is changed. Only those verified by " +
+      "SVC_JWT_HS256_SECRET or SVC_JWT_PUBLIC_KEY; tokens of a key set always need an end.",
   },
   {
     key: "apiPolicy",

@@ -28,6 +28,9 @@ const AUTH = "/.svc/v1/auth/";
 /** The first half of a login, as open as it is harmless. */
 const QUIET = new Set([`${AUTH}challenge`]);
 
+/** Actions whose GETs move nothing. */
+const READS = new Set(["auth", "any", "read", "logs", "admin"]);
+
 /** What pulls and pushes ask on their way: the requests that move something are enough. */
 function isStep({ path, method, action }: Route, status: number, asked: string): boolean {
   if (!path.startsWith("/v2")) return false;
@@ -66,9 +69,9 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
     status === 401 && !credentials && !request.headers.has("authorization") &&
     !connection.certificate
   ) return undefined;
-  const action = route.action ?? (credentials ? "auth" : denied ? "read" : undefined);
+  const action = credentials ? "auth" : route.action;
   if (action === undefined || QUIET.has(route.path)) return undefined;
-  if (action === "auth" && route.method === "GET" && !denied) return undefined;
+  if (READS.has(action) && route.method === "GET" && !denied) return undefined;
   if (!denied && isStep(route, status, request.method)) return undefined;
   const whole = ended.whole || context.untilGone;
   const outcome = context.outcome ?? (whole ? undefined : "cancelled");

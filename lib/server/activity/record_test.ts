@@ -139,7 +139,7 @@ Deno.test("activity: requests that move or change something, and those refused, 
     const row = (
       method: Route["method"],
       path: string,
-      action?: Route["action"],
+      action: Route["action"] = "read",
       handler: Route["handler"] = () => new Response("x"),
     ): Route => ({ method, path, action, help: "", handler });
     const failing = (context: Context) => {

@@ -103,7 +103,7 @@ export async function configureAuth(
   if (jwt) routes.push(...exchangeRoutes({ authenticator, tokens, policy }));
   if (keys) {
     const sessions = new Sessions({ secret, keys, tokens });
-    routes.push(...keyRoutes({ keys, sessions, policy }));
+    routes.push(...keyRoutes({ keys, sessions, policy, keyMaxAge: config.authKeyMaxAge }));
   }
   return {
     access: new ConfiguredAccess({

@@ -80,9 +80,10 @@ export async function jwtVerifier(
   warn(config, log);
   if (jwtJwksFile !== undefined) sources.push(await keySetFile(jwtJwksFile, { log }));
   if (jwtJwksUrl !== undefined) sources.push(new KeySetUrl(jwtJwksUrl, { log }));
-  const { jwtIssuer: issuer, jwtAudience: audience } = config;
+  const { jwtIssuer: issuer, jwtAudience: audience, jwtAllowNoExpiry: allowNoExpiry } = config;
+  const rules = { issuer, audience, scopeMap, defaultScopes, allowNoExpiry };
   return {
-    verifier: new JwtVerifier({ sources, issuer, audience, scopeMap, defaultScopes }),
+    verifier: new JwtVerifier({ sources, ...rules }),
     sources,
   };
 }

@@ -9,10 +9,17 @@ import type {
 import { ANONYMOUS_PULLER, NOBODY } from "../../auth/access.ts";
 import type { Authenticator } from "../../auth/authenticator.ts";
 import { ExchangeRefused, exchangeToken } from "../../auth/exchange.ts";
-import type { OwnTokens } from "../../auth/own_tokens.ts";
+import { presentedToken, refusedCredential, tokenOf } from "../../auth/credential.ts";
+import { OWN_TOKEN_PREFIX, type OwnTokens } from "../../auth/own_tokens.ts";
 import type { Policy } from "../../auth/policy.ts";
 import { registryToken } from "../../auth/registry_tokens.ts";
-import { enrolledKey, mayManage, requestedKey } from "../../auth/ssh/enrolment.ts";
+import {
+  enrolledKey,
+  mayEnrol,
+  mayManageKeysOf,
+  requestedKey,
+  requireKeysOf,
+} from "../../auth/ssh/enrolment.ts";
 import type { KeyStore } from "../../auth/ssh/key_store.ts";
 import type { Sessions } from "../../auth/ssh/sessions.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -72,10 +79,18 @@ export function registryTokenRoutes({ authenticator, tokens }: RegistryTokenDeps
     open: true,
     help:
       "Token for the registry, as docker asks for one when pulls need no credential: with `Basic` or " +
-      "`Bearer` for what that credential may do, without for pulls.",
+      "`Bearer` for what that credential may do, and no longer than it; without for pulls. A token of this " +
+      "server buys no other: as the password it is given back, as `Bearer` it is refused.",
     handler: async ({ request, connection }) => {
-      const identity = await authenticator.identify(request, connection, true);
-      const answer = registryToken(tokens, identity ?? ANONYMOUS_PULLER);
+      const header = request.headers.get("authorization");
+      const token = header === null ? undefined : presentedToken(tokenOf(header, true));
+      const known = token && await authenticator.verify(token);
+      if (token?.text.startsWith(OWN_TOKEN_PREFIX) && /^bearer /i.test(header!)) {
+        throw refusedCredential("a token of this server buys no other");
+      }
+      const identity = known?.identity ??
+        await authenticator.identify(request, connection, true) ?? ANONYMOUS_PULLER;
+      const answer = registryToken(tokens, { ...known, token, identity });
       return json(answer, { headers: NO_STORE });
     },
   }];
@@ -118,9 +133,11 @@ export interface KeyDeps {
   keys: KeyStore;
   sessions: Sessions;
   policy?: Policy;
+  /** Milliseconds that an enrolled key lasts at most. */
+  keyMaxAge: number;
 }
 
-export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
+export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route[] {
   return [
     {
       method: "POST",
@@ -157,16 +174,21 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
     {
       method: "GET",
       path: `${PATH}/keys`,
-      help: "SSH keys that may open sessions.",
-      handler: () =>
-        json({ keys: keys.list().map(enrolledKey), enrolment: keys.enrolment } satisfies KeyList),
+      action: "any",
+      help:
+        "SSH keys that may open sessions: the caller's own, with the action `admin` everybody's.",
+      handler: ({ identity }) => {
+        const shown = keys.list().filter(({ name }) => mayManageKeysOf(name, identity, policy));
+        return json({ keys: shown.map(enrolledKey), enrolment: keys.enrolment } satisfies KeyList);
+      },
     },
     {
       method: "POST",
       path: `${PATH}/keys`,
+      action: "any",
       help:
-        "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`. Under a policy for the own name, or " +
-        "by whom it allows everything.",
+        "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`; it may do no more than the caller, and " +
+        "lasts SVC_AUTH_KEY_MAX_AGE at most. Another name than the own one needs the action `admin`.",
       handler: async (context) => {
         const { request, identity, log } = context;
         const wanted = await readTexts<EnrolKeyRequest>(request, "key", ["publicKey"], [
@@ -174,9 +196,12 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
           "scope",
           "expiresAt",
         ]);
-        const key = requestedKey(wanted);
-        context.about = `${key.key.fingerprint} ${key.name}`;
-        mayManage(identity, key, policy?.actionsOf(identity));
+        const asked = requestedKey(wanted, keyMaxAge);
+        context.about = `${asked.key.fingerprint} ${asked.name}`;
+        mayEnrol(identity, asked, policy);
+        // Asked for again without an end, it keeps the one it has.
+        const before = wanted.expiresAt === undefined && keys.find(asked.key.fingerprint);
+        const key = before ? { ...asked, expires: before.expires } : asked;
         const added = await keys.add(key);
         const { key: { fingerprint }, name } = key;
         if (added) log.info("enrolled a key", { fingerprint, name, by: identity.subject });
@@ -186,10 +211,13 @@ export function keyRoutes({ keys, sessions, policy }: KeyDeps): Route[] {
     {
       method: "DELETE",
       path: `${PATH}/keys/{fingerprint}`,
-      help: "Removes an enrolled SSH key, which ends its sessions.",
+      action: "any",
+      help:
+        "Removes an enrolled SSH key, which ends its sessions; somebody else's needs the action " +
+        "`admin`.",
       handler: async ({ params: { fingerprint }, identity, log }) => {
         const found = keys.list().find(({ key }) => key.fingerprint === fingerprint);
-        if (found) mayManage(identity, { ...found, scopes: [] }, policy?.actionsOf(identity));
+        if (found) requireKeysOf(found.name, identity, policy);
         await keys.remove(fingerprint);
         log.info("removed a key", { fingerprint, by: identity.subject });
         return new Response(null, { status: 204 });

@@ -24,7 +24,7 @@ export interface CallOptions {
   body?: BodyInit;
 }
 
-const row = (method: Route["method"], path: string, action?: Action): Route => ({
+const row = (method: Route["method"], path: string, action: Action): Route => ({
   method,
   path,
   action,

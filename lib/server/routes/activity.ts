@@ -47,6 +47,7 @@ export function activityRoutes({ record, lifecycle }: ActivityDeps): Route[] {
   return [{
     method: "GET",
     path: `${API_PREFIX}/activity`,
+    action: "admin",
     help:
       "The flight record: who did what to which name, from where, with which result; entries (NDJSON), " +
       `oldest first. Query: \`${PARAMETERS.join(" ")}\`.`,

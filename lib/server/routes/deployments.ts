@@ -125,12 +125,14 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
     {
       method: "GET",
       path: PATH,
+      action: "read",
       help: "Every deployment's status, by name.",
       handler: list,
     },
     {
       method: "GET",
       path: `${PATH}/{name}`,
+      action: "read",
       help: "One deployment's status.",
       handler: status,
     },

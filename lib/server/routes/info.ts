@@ -22,6 +22,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
   return [{
     method: "GET",
     path: `${API_PREFIX}/info`,
+    action: "any",
     help:
       "Version, registry host for deploy targets, backend and its abilities, limits, the caller.",
     handler: async ({ identity }) => {

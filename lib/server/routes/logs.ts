@@ -84,6 +84,7 @@ export function logRoutes(deps: ManagementDeps): Route[] {
   return [{
     method: "GET",
     path: `${API_PREFIX}/deployments/{name}/logs`,
+    action: "logs",
     help:
       "Lines that a deployment printed: frames (NDJSON), or `text/plain` where Accept asks for it. " +
       `Query: \`${PARAMETERS.join(" ")}\`.`,

@@ -70,6 +70,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
     {
       method: "GET",
       path: `${API_PREFIX}/storage`,
+      action: "read",
       help: "What the content store and the build cache hold: numbers and bytes; and how far " +
         "SVC_STORAGE_SCRUB is, with what it found damaged.",
       handler: async ({ signal }) => {

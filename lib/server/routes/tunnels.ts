@@ -187,6 +187,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     {
       method: "GET",
       path: PATH,
+      action: "read",
       help: "The open tunnels.",
       handler: ({ url }) => {
         new Query(url, []);
@@ -196,6 +197,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     {
       method: "GET",
       path: `${PATH}/{id}`,
+      action: "read",
       help: "One tunnel.",
       handler: (context) => json(find(context).status),
     },
