@@ -11,14 +11,21 @@ export interface HostsOptions {
   peers?: { ip: string; names: string[] }[];
 }
 
+/** A qualified name, and its first label as a short one. */
+function withShort(hostname: string): string {
+  const [short, ...domain] = hostname.split(".");
+  return domain.length > 0 ? `${hostname} ${short}` : hostname;
+}
+
 export function hostsFile(options: HostsOptions): string {
   const lines = [
     "127.0.0.1\tlocalhost",
     "::1\tlocalhost ip6-localhost ip6-loopback",
-    "fe00::0\tip6-localnet",
+    "fe00::\tip6-localnet",
+    "ff00::\tip6-mcastprefix",
     "ff02::1\tip6-allnodes",
     "ff02::2\tip6-allrouters",
-    `${options.ip ?? "127.0.1.1"}\t${options.hostname}`,
+    `${options.ip ?? "127.0.1.1"}\t${withShort(options.hostname)}`,
   ];
   for (const [name, address] of Object.entries(options.extra ?? {})) {
     const ip = address === "host-gateway" ? options.gateway ?? "127.0.0.1" : address;
@@ -53,7 +60,10 @@ export function resolvConf(host: string, options: ResolvOptions): string {
   const { gateway } = options;
   const servers = options.servers ??
     (gateway ? [gateway, ...(options.internal ? [] : own)].slice(0, MOST_SERVERS) : own);
-  const search = options.search ?? values("search").at(-1)?.slice(1) ?? [];
+  // "." is how a caller asks for none (docker's meaning).
+  const search = (options.search ?? values("search").at(-1)?.slice(1) ?? []).filter((name) =>
+    name !== "."
+  );
   const extra = options.options ?? values("options").flatMap((row) => row.slice(1));
   return [
     ...servers.map((address) => `nameserver ${address}`),

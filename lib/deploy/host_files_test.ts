@@ -15,10 +15,16 @@ Deno.test("hosts: own name, extra hosts, gateway and peers", () => {
   ) assert.ok(text.split("\n").includes(line), line);
 });
 
+Deno.test("hosts: a qualified hostname has its short form too", () => {
+  const text = hostsFile({ hostname: "web.example.org", ip: "10.4.0.2" });
+  assert.match(text, /^10\.4\.0\.2\tweb\.example\.org web$/m);
+});
+
 Deno.test("resolv.conf: loopback resolvers stay on the host, given lists replace", () => {
   const host = "nameserver 127.0.0.53\nnameserver 10.0.0.2\nsearch lan\noptions edns0\n";
   assert.equal(resolvConf(host, {}), "nameserver 10.0.0.2\nsearch lan\noptions edns0\n");
   assert.match(resolvConf(host, { hostNetwork: true }), /127\.0\.0\.53/);
+  assert.equal(resolvConf(host, { search: ["."] }), "nameserver 10.0.0.2\noptions edns0\n");
   assert.equal(
     resolvConf(host, { servers: ["1.2.3.4"], search: [], options: ["ndots:1"] }),
     "nameserver 1.2.3.4\noptions ndots:1\n",

@@ -94,9 +94,9 @@ export function deviceMounts(options: RuntimeSpecOptions, facts: HostFacts): Mou
     system.push(
       entry("/dev/shm", "tmpfs", "shm", "nosuid", "noexec", "nodev", "mode=1777", `size=${size}`),
     );
-    if (facts.filesystems.has("mqueue")) {
-      system.push(entry("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"));
-    }
+  }
+  if (facts.filesystems.has("mqueue")) {
+    system.push(entry("/dev/mqueue", "mqueue", "mqueue", "nosuid", "noexec", "nodev"));
   }
   const wanted = new Map<string, MountEntry>();
   for (const mount of options.mounts ?? []) wanted.set(mount.target, userMount(mount));

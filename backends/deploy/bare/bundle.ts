@@ -130,8 +130,10 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
   } else if (spec.init) {
     warnings.push("init: no static init on this host (apt-get install tini)");
   }
-  const env = [...plan.env, `HOSTNAME=${record.hostname}`];
-  if (!env.some((entry) => entry.startsWith("HOME="))) env.push(`HOME=${user.home}`);
+  const env = [...plan.env];
+  for (const [name, value] of [["HOSTNAME", record.hostname], ["HOME", user.home]]) {
+    if (!env.some((entry) => entry.startsWith(`${name}=`))) env.push(`${name}=${value}`);
+  }
   const security = spec.securityOpt ?? [];
   const generated = runtimeSpec({
     rootfs,

@@ -39,12 +39,17 @@ async function processOf(instance: Instance, request: ExecRequest): Promise<Proc
     env: [...env.values()],
   };
   if (request.user !== undefined) {
-    const user = await resolveUser(rootOf(instance), request.user);
+    const user = await resolveUser(rootOf(instance), request.user, instance.spec.groupAdd);
     const held = user.uid === 0 ? process.capabilities.bounding : [];
     result.user = processUser(user);
     result.capabilities = { ...process.capabilities, effective: held, permitted: held };
-    env.set("HOME", `HOME=${user.home}`);
-    result.env = [...env.values()];
+    // One that the image, the spec or the caller gave stays.
+    const { plan } = instance.record;
+    const given = plan.env.some((entry) => entry.startsWith("HOME=")) ||
+      request.env?.HOME !== undefined;
+    if (!given) {
+      result.env = [...env.set("HOME", `HOME=${user.home}`).values()];
+    }
   }
   return result;
 }

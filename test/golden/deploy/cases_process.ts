@@ -1,0 +1,166 @@
+/** Arguments, environment, user, folder, names, terminal. */
+import type { Case } from "./case.ts";
+
+const ENV: Case[] = [
+  { name: "env", spec: { env: { A: "1", B: "two words", EMPTY: "" } } },
+  { name: "env-image", image: { Env: ["PATH=/bin", "A=image", "B=image"] } },
+  {
+    name: "env-over-image",
+    image: { Env: ["PATH=/bin", "A=image", "B=image"] },
+    spec: { env: { A: "spec" } },
+  },
+  { name: "env-equals", spec: { env: { A: "x=y=z", B: "=" } } },
+  { name: "env-newline", spec: { env: { A: "one\ntwo", B: "tab\there" } } },
+  { name: "env-utf8", spec: { env: { A: "čśķ ☃", B: 'quote"\\back' } } },
+  { name: "env-dollar", spec: { env: { A: "$HOME ${PATH} `id`" } } },
+  {
+    name: "env-large-number",
+    spec: { env: { A: "x:9007199254740991", B: "18446744073709551615" } },
+  },
+  { name: "env-path", spec: { env: { PATH: "/bin:/own" } } },
+  { name: "env-no-path", image: { Env: [] } },
+  { name: "env-home", spec: { env: { HOME: "/elsewhere" } } },
+  { name: "env-home-of-user", spec: { user: "user", env: { HOME: "/elsewhere" } } },
+  { name: "env-home-image", image: { Env: ["PATH=/bin", "HOME=/of-image"] } },
+  { name: "env-hostname", spec: { env: { HOSTNAME: "spec" } } },
+  { name: "env-hostname-image", image: { Env: ["PATH=/bin", "HOSTNAME=image"] } },
+  { name: "env-hostname-and-name", spec: { hostname: "named", env: { HOSTNAME: "spec" } } },
+  { name: "env-term", spec: { tty: true, env: { TERM: "vt100" } } },
+  {
+    name: "env-many",
+    spec: { env: Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`V${i}`, `${i}`])) },
+  },
+];
+
+const ARGUMENTS: Case[] = [
+  { name: "command", spec: { command: ["one", "two words", ""] } },
+  { name: "command-image", image: { Cmd: ["of", "image"] } },
+  { name: "command-over-image", image: { Cmd: ["of", "image"] }, spec: { command: ["own"] } },
+  { name: "entrypoint", spec: { entrypoint: ["/bin/sh", "/probe", "own"] } },
+  {
+    name: "entrypoint-drops-command",
+    image: { Cmd: ["of", "image"] },
+    spec: { entrypoint: ["/bin/sh", "/probe"] },
+  },
+  {
+    name: "entrypoint-and-command",
+    image: { Cmd: ["of", "image"] },
+    spec: { entrypoint: ["/bin/sh", "/probe"], command: ["own"] },
+  },
+  { name: "entrypoint-by-path", spec: { entrypoint: ["sh", "/probe"] } },
+  { name: "entrypoint-image-none", image: { Entrypoint: [], Cmd: ["/probe", "x"] } },
+  { name: "argument-odd", spec: { command: ["--", "-x", "$HOME", "a'b", "é"] } },
+  { name: "no-command", image: { Entrypoint: [] }, fails: true },
+  { name: "no-such-command", spec: { entrypoint: ["/nothing"] }, fails: true },
+  { name: "command-is-folder", spec: { entrypoint: ["/srv"] }, fails: true },
+  { name: "command-not-executable", spec: { entrypoint: ["/etc/passwd"] }, fails: true },
+];
+
+const USERS: Case[] = [
+  ...[
+    "user",
+    "1000",
+    "root",
+    "0",
+    "user:extra",
+    "1000:50",
+    "1234",
+    "lost",
+    "7777",
+    ":50",
+    "user:0",
+    "0:1000",
+    "7777:8888",
+  ]
+    .map((user): Case => ({ name: `user-${user.replaceAll(":", "-")}`, spec: { user } })),
+  { name: "user-image", image: { User: "user" } },
+  { name: "user-image-group", image: { User: "user:staff" } },
+  { name: "user-over-image", image: { User: "user" }, spec: { user: "0" } },
+  { name: "user-unknown", spec: { user: "nobody-here" }, fails: true },
+  { name: "group-unknown", spec: { user: "user:no-group" }, fails: true },
+  { name: "user-negative", spec: { user: "-1" }, fails: true },
+  { name: "user-huge", spec: { user: "4294967296" }, fails: true },
+  { name: "groups", spec: { groupAdd: ["50", "disk", "9999"] } },
+  { name: "groups-of-user", spec: { user: "user", groupAdd: ["disk"] } },
+  { name: "groups-of-number", spec: { user: "7777", groupAdd: ["50"] } },
+  { name: "groups-same", spec: { user: "user:staff", groupAdd: ["staff", "50"] } },
+  { name: "groups-unknown", spec: { groupAdd: ["no-group"] }, fails: true },
+];
+
+const PLACES: Case[] = [
+  { name: "folder", spec: { workingDir: "/srv" } },
+  { name: "folder-image", image: { WorkingDir: "/etc" } },
+  { name: "folder-over-image", image: { WorkingDir: "/etc" }, spec: { workingDir: "/tmp" } },
+  { name: "folder-made", spec: { workingDir: "/made/here" } },
+  { name: "folder-made-by-user", spec: { user: "user", workingDir: "/made/here" } },
+  { name: "folder-dots", spec: { workingDir: "/srv/../etc/." } },
+  { name: "folder-relative", spec: { workingDir: "srv" }, fails: true },
+  { name: "folder-file", spec: { workingDir: "/etc/passwd" }, fails: true },
+  { name: "hostname", spec: { hostname: "named" } },
+  { name: "hostname-long", spec: { hostname: "named.example.org" } },
+  { name: "hostname-upper", spec: { hostname: "Named" } },
+  { name: "extra-hosts", spec: { extraHosts: { one: "10.1.2.3", "two.example": "10.1.2.4" } } },
+  { name: "extra-hosts-ipv6", spec: { extraHosts: { six: "fd00::1" } } },
+  { name: "extra-hosts-gateway", spec: { extraHosts: { outside: "host-gateway" } } },
+  { name: "extra-hosts-no-address", spec: { extraHosts: { bad: "" } }, fails: true },
+  { name: "extra-hosts-bad-address", spec: { extraHosts: { bad: "no-address" } }, fails: true },
+  { name: "dns", spec: { dnsServers: ["10.9.8.7", "10.9.8.6"] } },
+  { name: "dns-search", spec: { dnsServers: ["10.9.8.7"], dnsSearch: ["a.example", "b.example"] } },
+  { name: "dns-options", spec: { dnsServers: ["10.9.8.7"], dnsOptions: ["ndots:3", "rotate"] } },
+  { name: "dns-search-none", spec: { dnsServers: ["10.9.8.7"], dnsSearch: ["."] } },
+];
+
+const TERMINALS: Case[] = [
+  { name: "tty", spec: { tty: true } },
+  { name: "tty-user", spec: { tty: true, user: "user" } },
+  { name: "stdin", spec: { stdinOpen: true } },
+  { name: "tty-stdin", spec: { tty: true, stdinOpen: true } },
+  { name: "init", spec: { init: true } },
+];
+
+const EXECS: Case[] = [
+  { name: "exec", exec: {} },
+  {
+    name: "exec-env",
+    spec: { env: { A: "spec", B: "spec" } },
+    exec: { env: { A: "exec", C: "exec" } },
+  },
+  { name: "exec-user", exec: { user: "user" } },
+  { name: "exec-user-number", exec: { user: "7777" } },
+  { name: "exec-user-group", exec: { user: "user:staff" } },
+  { name: "exec-root", spec: { user: "user" }, exec: { user: "0" } },
+  { name: "exec-as-user", spec: { user: "user" }, exec: {} },
+  { name: "exec-folder", spec: { workingDir: "/srv" }, exec: { workingDir: "/etc" } },
+  { name: "exec-folder-of-spec", spec: { workingDir: "/srv" }, exec: {} },
+  { name: "exec-home", spec: { env: { HOME: "/own" } }, exec: {} },
+  { name: "exec-home-user", spec: { env: { HOME: "/own" } }, exec: { user: "user" } },
+  {
+    name: "exec-home-image-user",
+    image: { Env: ["PATH=/bin", "HOME=/own"] },
+    exec: { user: "user" },
+  },
+  { name: "exec-home-env", exec: { user: "user", env: { HOME: "/exec" } } },
+  { name: "exec-groups", spec: { groupAdd: ["50", "9999"] }, exec: {} },
+  { name: "exec-groups-user", spec: { groupAdd: ["disk", "9999"] }, exec: { user: "user" } },
+  { name: "exec-groups-number", spec: { groupAdd: ["9999"] }, exec: { user: "7777" } },
+  { name: "exec-tty", exec: { tty: true } },
+  { name: "exec-tty-of-tty", spec: { tty: true }, exec: { tty: true } },
+  { name: "exec-caps", spec: { capAdd: ["NET_ADMIN"], capDrop: ["CHOWN"] }, exec: {} },
+  { name: "exec-caps-user", spec: { capAdd: ["NET_ADMIN"] }, exec: { user: "user" } },
+  { name: "exec-caps-of-user", spec: { user: "user", capAdd: ["NET_ADMIN"] }, exec: {} },
+  { name: "exec-no-new", spec: { securityOpt: ["no-new-privileges"] }, exec: {} },
+  { name: "exec-ulimit", spec: { ulimits: [{ name: "nofile", soft: 100, hard: 200 }] }, exec: {} },
+  { name: "exec-ulimit-none", spec: { ulimits: [{ name: "core", soft: -1, hard: -1 }] }, exec: {} },
+  { name: "exec-large-number", spec: { env: { A: "x:9007199254740991" } }, exec: {} },
+  { name: "exec-hostname", spec: { env: { HOSTNAME: "spec" } }, exec: {} },
+  { name: "exec-privileged", spec: { privileged: true }, exec: {} },
+];
+
+export const PROCESS_CASES: Case[] = [
+  ...ENV,
+  ...ARGUMENTS,
+  ...USERS,
+  ...PLACES,
+  ...TERMINALS,
+  ...EXECS,
+];
