@@ -80,6 +80,8 @@ export interface HostFacts {
   filesystems: ReadonlySet<string>;
   /** This process is root in a user namespace only: what is the host's cannot be mounted or raised. */
   userNamespace?: boolean;
+  /** Memory and swap together can be limited by a cgroup. */
+  limitsSwap?: boolean;
   /** A container's processes can be counted by a cgroup of its own. */
   countsProcesses?: boolean;
   /** "x86_64", "aarch64". */
@@ -129,6 +131,13 @@ async function countsProcesses(cgroup2: boolean, own: string): Promise<boolean> 
   return !await exists(`${parent}/cgroup.type`) || (await words("cgroup.procs"))[0] === "";
 }
 
+function limitsSwap(cgroup2: boolean, own: string): Promise<boolean> {
+  if (!cgroup2) return exists(`${CGROUPS}/memory/memory.memsw.limit_in_bytes`);
+  const path = /^0::(.*)$/m.exec(own)?.[1] ?? "/";
+  // The root has no limits: the first process of systemd has a cgroup of its own.
+  return exists(`${CGROUPS}${path === "/" ? "/init.scope" : path}/memory.swap.max`);
+}
+
 let known: Promise<HostFacts> | undefined;
 
 /** The facts of this process and kernel, read once. */
@@ -146,6 +155,7 @@ export function hostFacts(): Promise<HostFacts> {
     return {
       ...facts,
       userNamespace,
+      limitsSwap: await limitsSwap(cgroup2, own),
       countsProcesses: !userNamespace && await countsProcesses(cgroup2, own),
     };
   })();

@@ -1,152 +1,150 @@
 /**
- * The default seccomp filter: system calls that reach outside a container or into rarely needed parts of
- * the kernel answer EPERM, unless a capability that was granted stands for them. A filter of what is
- * refused, not of what is allowed: new harmless calls work, and each refused family is named here.
+ * The default system call filter: docker's. What it does not name answers EPERM; a capability that was
+ * granted opens the calls that it stands for. The tables are facts of docker 28's profile.
  */
 
-/** Refused whatever the capabilities: obsolete, or a way around the other rules. */
-const ALWAYS = [
-  "_sysctl",
-  "add_key",
-  "create_module",
-  "get_kernel_syms",
-  "io_uring_enter",
-  "io_uring_register",
-  "io_uring_setup",
-  "keyctl",
-  "nfsservctl",
-  "query_module",
-  "request_key",
-  "sysfs",
-  "userfaultfd",
-  "uselib",
-  "ustat",
-  "vm86",
-  "vm86old",
-];
+/** For every container, on every architecture that has them. */
+const ALLOWED = `
+  accept accept4 access adjtimex alarm bind brk cachestat capget capset chdir chmod chown
+  chown32 clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime
+  clock_gettime64 clock_nanosleep clock_nanosleep_time64 close close_range connect
+  copy_file_range creat dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_ctl_old
+  epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old eventfd eventfd2 execve execveat exit
+  exit_group faccessat faccessat2 fadvise64 fadvise64_64 fallocate fanotify_mark fchdir fchmod
+  fchmodat fchmodat2 fchown fchown32 fchownat fcntl fcntl64 fdatasync fgetxattr flistxattr flock
+  fork fremovexattr fsetxattr fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate
+  ftruncate64 futex futex_requeue futex_time64 futex_wait futex_waitv futex_wake futimesat
+  get_robust_list get_thread_area getcpu getcwd getdents getdents64 getegid getegid32 geteuid
+  geteuid32 getgid getgid32 getgroups getgroups32 getitimer getpeername getpgid getpgrp getpid
+  getppid getpriority getrandom getresgid getresgid32 getresuid getresuid32 getrlimit getrusage
+  getsid getsockname getsockopt gettid gettimeofday getuid getuid32 getxattr getxattrat
+  inotify_add_watch inotify_init inotify_init1 inotify_rm_watch io_cancel io_destroy
+  io_getevents io_pgetevents io_pgetevents_time64 io_setup io_submit ioctl ioprio_get ioprio_set
+  ipc kill landlock_add_rule landlock_create_ruleset landlock_restrict_self lchown lchown32
+  lgetxattr link linkat listen listmount listxattr listxattrat llistxattr _llseek lremovexattr
+  lseek lsetxattr lstat lstat64 madvise map_shadow_stack membarrier memfd_create memfd_secret
+  mincore mkdir mkdirat mknod mknodat mlock mlock2 mlockall mmap mmap2 mprotect mq_getsetattr
+  mq_notify mq_open mq_timedreceive mq_timedreceive_time64 mq_timedsend mq_timedsend_time64
+  mq_unlink mremap mseal msgctl msgget msgrcv msgsnd msync munlock munlockall munmap
+  name_to_handle_at nanosleep newfstatat _newselect open openat openat2 pause pidfd_open
+  pidfd_send_signal pipe pipe2 pkey_alloc pkey_free pkey_mprotect poll ppoll ppoll_time64 prctl
+  pread64 preadv preadv2 prlimit64 process_mrelease process_vm_readv process_vm_writev pselect6
+  pselect6_time64 ptrace pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv recv
+  recvfrom recvmmsg recvmmsg_time64 recvmsg remap_file_pages removexattr removexattrat rename
+  renameat renameat2 restart_syscall riscv_hwprobe rmdir rseq rt_sigaction rt_sigpending
+  rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
+  rt_sigtimedwait_time64 rt_tgsigqueueinfo sched_get_priority_max sched_get_priority_min
+  sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_rr_get_interval
+  sched_rr_get_interval_time64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler
+  sched_yield seccomp select semctl semget semop semtimedop semtimedop_time64 send sendfile
+  sendfile64 sendmmsg sendmsg sendto set_robust_list set_thread_area set_tid_address setfsgid
+  setfsgid32 setfsuid setfsuid32 setgid setgid32 setgroups setgroups32 setitimer setpgid
+  setpriority setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid
+  setreuid32 setrlimit setsid setsockopt setuid setuid32 setxattr setxattrat shmat shmctl shmdt
+  shmget shutdown sigaltstack signalfd signalfd4 sigprocmask sigreturn socketcall socketpair
+  splice stat stat64 statfs statfs64 statmount statx symlink symlinkat sync sync_file_range
+  syncfs sysinfo tee tgkill time timer_create timer_delete timer_getoverrun timer_gettime
+  timer_gettime64 timer_settime timer_settime64 timerfd_create timerfd_gettime timerfd_gettime64
+  timerfd_settime timerfd_settime64 times tkill truncate truncate64 ugetrlimit umask uname
+  unlink unlinkat uretprobe utime utimensat utimensat_time64 utimes vfork vmsplice wait4 waitid
+  waitpid write writev
+`;
 
-/** Refused unless one of the capabilities is granted. */
-const UNLESS: { capabilities: string[]; names: string[] }[] = [
-  {
-    capabilities: ["CAP_SYS_ADMIN"],
-    names: [
-      "fsconfig",
-      "fsmount",
-      "fsopen",
-      "fspick",
-      "fanotify_init",
-      "lookup_dcookie",
-      "mount",
-      "mount_setattr",
-      "move_mount",
-      "open_tree",
-      "pivot_root",
-      "quotactl",
-      "quotactl_fd",
-      "setns",
-      "swapoff",
-      "swapon",
-      "umount",
-      "umount2",
-      "unshare",
-    ],
+/** By the machine's architecture, beside the above. */
+const ALLOWED_ON: Record<string, { profiles: string[]; names: string }> = {
+  x86_64: {
+    profiles: ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+    names: "arch_prctl modify_ldt",
   },
-  { capabilities: ["CAP_SYS_ADMIN", "CAP_BPF"], names: ["bpf"] },
-  { capabilities: ["CAP_SYS_ADMIN", "CAP_PERFMON"], names: ["perf_event_open"] },
-  { capabilities: ["CAP_DAC_READ_SEARCH"], names: ["open_by_handle_at"] },
-  { capabilities: ["CAP_SYS_BOOT"], names: ["kexec_file_load", "kexec_load", "reboot"] },
-  {
-    capabilities: ["CAP_SYS_MODULE"],
-    names: ["delete_module", "finit_module", "init_module"],
+  aarch64: {
+    profiles: ["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
+    names: "arm_fadvise64_64 arm_sync_file_range breakpoint cacheflush set_tls sync_file_range2",
   },
-  {
-    capabilities: ["CAP_SYS_NICE"],
-    names: [
-      "get_mempolicy",
-      "mbind",
-      "migrate_pages",
-      "move_pages",
-      "set_mempolicy",
-      "set_mempolicy_home_node",
-    ],
-  },
-  { capabilities: ["CAP_SYS_PACCT"], names: ["acct"] },
-  { capabilities: ["CAP_SYS_PTRACE"], names: ["kcmp", "pidfd_getfd"] },
-  { capabilities: ["CAP_SYS_RAWIO"], names: ["ioperm", "iopl"] },
-  {
-    capabilities: ["CAP_SYS_TIME"],
-    names: ["clock_adjtime", "clock_settime", "settimeofday", "stime"],
-  },
-  { capabilities: ["CAP_SYS_TTY_CONFIG"], names: ["vhangup"] },
-  { capabilities: ["CAP_SYSLOG"], names: ["syslog"] },
-];
+};
+
+/** For containers that hold the capability. */
+const ALLOWED_WITH: Record<string, string> = {
+  CAP_BPF: "bpf",
+  CAP_DAC_READ_SEARCH: "open_by_handle_at",
+  CAP_PERFMON: "perf_event_open",
+  CAP_SYSLOG: "syslog",
+  CAP_SYS_ADMIN: `
+    bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie lsm_get_self_attr
+    lsm_list_modules lsm_set_self_attr mount mount_setattr move_mount open_tree perf_event_open
+    quotactl quotactl_fd setdomainname sethostname setns syslog umount umount2 unshare`,
+  CAP_SYS_BOOT: "reboot",
+  CAP_SYS_CHROOT: "chroot",
+  CAP_SYS_MODULE: "delete_module finit_module init_module",
+  CAP_SYS_NICE: "get_mempolicy mbind set_mempolicy set_mempolicy_home_node",
+  CAP_SYS_PACCT: "acct",
+  CAP_SYS_PTRACE: "kcmp pidfd_getfd process_madvise",
+  CAP_SYS_RAWIO: "ioperm iopl",
+  CAP_SYS_TIME: "clock_settime clock_settime64 settimeofday stime",
+  CAP_SYS_TTY_CONFIG: "vhangup",
+};
+
+/** What personality(2) may be asked for: Linux, its 32 bits, each under an old version's number; or nothing. */
+const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
 
 /** Flags of clone(2) that make namespaces: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. */
-const NAMESPACE_FLAGS = [
-  0x00020000,
-  0x02000000,
-  0x04000000,
-  0x08000000,
-  0x10000000,
-  0x20000000,
-  0x40000000,
-];
+const NAMESPACE_FLAGS = 0x7e020000;
 
+/** The way to a hypervisor: not divided by network namespaces. */
 const AF_VSOCK = 40;
 
 const EPERM = 1;
 const ENOSYS = 38;
 
-const ARCHITECTURES: Record<string, string[]> = {
-  x86_64: ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
-  aarch64: ["SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM"],
-};
+const words = (text: string) => text.trim().split(/\s+/);
 
 export interface SeccompRule {
   names: string[];
   action: string;
-  errnoRet: number;
+  errnoRet?: number;
   args?: { index: number; value: number; valueTwo?: number; op: string }[];
 }
 
 export interface SeccompProfile {
   defaultAction: string;
+  defaultErrnoRet: number;
   architectures: string[];
   syscalls: SeccompRule[];
 }
+
+/** Allowed where the first argument compares so with the value. */
+const allowIf = (name: string, op: string, value: number, valueTwo?: number): SeccompRule => ({
+  names: [name],
+  action: "SCMP_ACT_ALLOW",
+  args: [{ index: 0, value, ...(valueTwo !== undefined && { valueTwo }), op }],
+});
 
 /** The filter for a container with these capabilities; undefined for an architecture it does not know. */
 export function defaultSeccomp(
   capabilities: ReadonlySet<string>,
   architecture: string,
 ): SeccompProfile | undefined {
-  const architectures = ARCHITECTURES[architecture];
-  if (!architectures) return undefined;
-  const refused = [...ALWAYS];
-  for (const rule of UNLESS) {
-    if (!rule.capabilities.some((name) => capabilities.has(name))) refused.push(...rule.names);
+  const own = ALLOWED_ON[architecture];
+  if (!own) return undefined;
+  const names = new Set([...words(ALLOWED), ...words(own.names)]);
+  for (const [capability, opened] of Object.entries(ALLOWED_WITH)) {
+    if (capabilities.has(capability)) { for (const name of words(opened)) names.add(name); }
   }
   const syscalls: SeccompRule[] = [
-    { names: refused.sort(), action: "SCMP_ACT_ERRNO", errnoRet: EPERM },
-    // The way to a hypervisor: not divided by network namespaces.
-    {
-      names: ["socket"],
-      action: "SCMP_ACT_ERRNO",
-      errnoRet: EPERM,
-      args: [{ index: 0, value: AF_VSOCK, op: "SCMP_CMP_EQ" }],
-    },
+    { names: [...names], action: "SCMP_ACT_ALLOW" },
+    allowIf("socket", "SCMP_CMP_NE", AF_VSOCK),
+    ...PERSONALITIES.map((value) => allowIf("personality", "SCMP_CMP_EQ", value)),
   ];
-  if (!capabilities.has("CAP_SYS_ADMIN")) {
-    for (const flag of NAMESPACE_FLAGS) {
-      syscalls.push({
-        names: ["clone"],
-        action: "SCMP_ACT_ERRNO",
-        errnoRet: EPERM,
-        args: [{ index: 0, value: flag, valueTwo: flag, op: "SCMP_CMP_MASKED_EQ" }],
-      });
-    }
-    // clone3 hides its flags in memory a filter cannot read; C libraries fall back on ENOSYS.
-    syscalls.push({ names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS });
+  if (!names.has("clone")) {
+    syscalls.push(
+      allowIf("clone", "SCMP_CMP_MASKED_EQ", NAMESPACE_FLAGS, 0),
+      // It hides its flags in memory a filter cannot read; C libraries fall back on clone at ENOSYS.
+      { names: ["clone3"], action: "SCMP_ACT_ERRNO", errnoRet: ENOSYS },
+    );
   }
-  return { defaultAction: "SCMP_ACT_ALLOW", architectures, syscalls };
+  return {
+    defaultAction: "SCMP_ACT_ERRNO",
+    defaultErrnoRet: EPERM,
+    architectures: own.profiles,
+    syscalls,
+  };
 }

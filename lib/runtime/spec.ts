@@ -221,10 +221,12 @@ function clampRlimits(limits: Rlimit[], facts: HostFacts, warnings: string[]) {
   });
 }
 
-function linuxResources(resources: Resources, devices: DeviceRule[]) {
+function linuxResources(resources: Resources, devices: DeviceRule[], facts: HostFacts) {
   const period = 100_000;
   const memory = {
     ...(resources.memory !== undefined && { limit: resources.memory }),
+    // As much swap again, as docker has it: without a limit the host's swap would take what is over.
+    ...(resources.memory !== undefined && facts.limitsSwap && { swap: 2 * resources.memory }),
     ...(resources.memoryReservation !== undefined && { reservation: resources.memoryReservation }),
   };
   const cpu = {
@@ -309,7 +311,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       mounts: deviceMounts(options, facts),
       linux: {
         namespaces,
-        resources: linuxResources(options.resources ?? {}, devices),
+        resources: linuxResources(options.resources ?? {}, devices, facts),
         ...(options.cgroupPath && { cgroupsPath: options.cgroupPath }),
         ...(Object.keys(sysctl).length > 0 && { sysctl }),
         ...(extra.length > 0 && {
