@@ -215,6 +215,20 @@ Deno.test("server options: bind sources take colons and commas", () => {
   assert.deepEqual(config.allowBindSources, ["/a", "/b", "/c"]);
 });
 
+Deno.test("server options: privileges are all, none or kinds by name", () => {
+  const kinds = (text: string) =>
+    loadServerConfig([], { SVC_ALLOW_PRIVILEGED: text }).config.allowPrivileged;
+  assert.deepEqual(loadServerConfig([], {}).config.allowPrivileged, []);
+  assert.deepEqual(["0", "false"].map(kinds), [[], []]);
+  assert.deepEqual(kinds("capAdd, devices"), ["capAdd", "devices"]);
+  for (const all of ["1", "true"]) assert.ok(kinds(all).includes("privileged"));
+  refuses(
+    { env: { SVC_ALLOW_PRIVILEGED: "capadd" } },
+    "config_invalid",
+    /SVC_ALLOW_PRIVILEGED: "capadd" is not one of .*did you mean capAdd/,
+  );
+});
+
 Deno.test("server options: build concurrency falls back to the number of CPUs", () => {
   assert.deepEqual(
     ["3", " 3 ", undefined, "", "0", "-1", "two", "1.5"].map((text) => buildConcurrency(text, 8)),

@@ -12,6 +12,10 @@ export interface BackendSettings {
   cniBinDir: string;
   cniSubnetBase: string;
   allowBindSources: readonly string[];
+  /** Kinds of lib/deploy/privileges.ts. */
+  allowPrivileged: readonly string[];
+  /** 0: none. */
+  workloadPidsLimit: number;
   hostNetwork?: string;
 }
 

@@ -2,10 +2,11 @@
  * Generator of config.json (OCI Runtime Specification 1.0). Defaults are those of a docker container;
  * what the host cannot grant (limits, capabilities) is reduced and reported, not left to fail.
  */
+import { capabilityName, DEFAULT_CAPABILITIES, isCapability } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
 import type { DeviceNode } from "./device_node.ts";
 import { UNLIMITED } from "./document.ts";
-import { CAPABILITIES, type HostFacts } from "./host_facts.ts";
+import type { HostFacts } from "./host_facts.ts";
 import { deviceMounts, type SpecMount } from "./mounts.ts";
 import { defaultSeccomp, type SeccompProfile } from "./seccomp.ts";
 
@@ -81,24 +82,6 @@ export interface RuntimeSpecOptions {
   annotations?: Record<string, string>;
 }
 
-/** What every docker container may do. */
-const DEFAULT_CAPABILITIES = [
-  "CAP_AUDIT_WRITE",
-  "CAP_CHOWN",
-  "CAP_DAC_OVERRIDE",
-  "CAP_FOWNER",
-  "CAP_FSETID",
-  "CAP_KILL",
-  "CAP_MKNOD",
-  "CAP_NET_BIND_SERVICE",
-  "CAP_NET_RAW",
-  "CAP_SETFCAP",
-  "CAP_SETGID",
-  "CAP_SETPCAP",
-  "CAP_SETUID",
-  "CAP_SYS_CHROOT",
-];
-
 const MASKED = [
   "/proc/acpi",
   "/proc/asound",
@@ -171,12 +154,8 @@ export interface GeneratedSpec {
 }
 
 function capability(name: string): string {
-  const upper = name.toUpperCase();
-  const full = upper.startsWith("CAP_") ? upper : `CAP_${upper}`;
-  if (full !== "CAP_ALL" && !(CAPABILITIES as readonly string[]).includes(full)) {
-    throw new SvcError("argument_invalid", `Cannot use capability ${name}: no such capability`);
-  }
-  return full;
+  if (isCapability(name)) return capabilityName(name);
+  throw new SvcError("argument_invalid", `Cannot use capability ${name}: no such capability`);
 }
 
 /** Docker's rules: ALL in one list is the base from which the other list takes or to which it adds. */

@@ -57,6 +57,7 @@ export function bareEdges(
   });
 
   test("system calls that reach out are refused, unless it is privileged", async () => {
+    await under.reopen(undefined, ["privileged"]);
     for (const privileged of [false, true]) {
       await backend().apply(quickSpec("calls", image, { privileged }));
       try {
@@ -70,6 +71,7 @@ export function bareEdges(
         await backend().delete("calls");
       }
     }
+    await under.reopen();
   });
 
   withName(

@@ -30,6 +30,26 @@ export function bareSettings(
     await backend().apply(quickSpec(name, image, { networks: ["front"] }));
   });
 
+  withName("processes are counted, memory is limited with its swap", "limits", async (name) => {
+    const resources = { memoryLimit: "64Mi" };
+    await backend().apply(quickSpec(name, image, { resources }));
+    const [{ pid }] = (await backend().status(name))!.instances;
+    const groups = await Deno.readTextFile(`/proc/${pid}/cgroup`);
+    const limit = async (controller: string, one: string, two: string) => {
+      const line = new RegExp(`^\\d+:(?:[\\w,]*\\b${controller}\\b[\\w,]*|):(.*)$`, "m").exec(
+        groups,
+      )!;
+      const text = await Deno.readTextFile(`/sys/fs/cgroup/${controller}${line[1]}/${one}`).catch(
+        () => Deno.readTextFile(`/sys/fs/cgroup${line[1]}/${two}`),
+      );
+      return Number(text);
+    };
+    assert.equal(await limit("pids", "pids.max", "pids.max"), 99);
+    // Version 1 has the sum, version 2 the swap alone.
+    const swap = await limit("memory", "memory.memsw.limit_in_bytes", "memory.swap.max");
+    assert.ok([64, 128].includes(swap / 1024 ** 2), String(swap));
+  });
+
   withName("numbers of 64 bits survive the start, exec and health checks", "wide", async (name) => {
     const env = { WIDE: "x:9007199254740991" };
     const healthcheck = { test: "true", interval: "1h" };

@@ -11,9 +11,9 @@ export interface DeployBackendUnderTest {
   backend: () => DeployBackend;
   /**
    * A restart of the server: lets go of the workloads and opens the same data again. `between` is run
-   * while there is no server.
+   * while there is no server; the next one permits these kinds of privilege, none if absent.
    */
-  reopen: (between?: () => Promise<void>) => Promise<void>;
+  reopen: (between?: () => Promise<void>, permitted?: readonly string[]) => Promise<void>;
   /** Name of an image whose command serves HTTP on 8080; it has a shell. */
   image: string;
 }

@@ -14,6 +14,7 @@ import { bareDetails, type BareUnderTest } from "./bare_backend.ts";
 import { bareEdges } from "./bare_edges.ts";
 import { bareSettings } from "./bare_settings.ts";
 import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
+import { deployPrivileges } from "./deploy_privileges.ts";
 
 const { ignore } = requireTools({
   root: true,
@@ -35,6 +36,7 @@ Deno.test({
       await writeBaseLayout(join(dataDir, "layout"), "base");
       const log = silent;
       const root = join(dataDir, "build/snapshots");
+      let permitted: readonly string[] = [];
       const open = () =>
         createBareBackend({
           dataDir,
@@ -45,6 +47,8 @@ Deno.test({
             cniSubnetBase: subnet,
             dns: true,
             allowBindSources: [allowed],
+            allowPrivileged: permitted,
+            pidsLimit: 99,
             runDir: join(dataDir, "run"),
           },
           snapshotter: () => createSnapshotter({ root, driver: "auto", log }),
@@ -55,7 +59,8 @@ Deno.test({
       let backend = await open();
       const under: DeployBackendUnderTest = {
         backend: () => backend,
-        reopen: async (between) => {
+        reopen: async (between, next = []) => {
+          permitted = next;
           await backend[Symbol.asyncDispose]();
           await between?.();
           backend = await open();
@@ -64,6 +69,7 @@ Deno.test({
       };
       const tests: [string, () => Promise<void>][] = [];
       deployBackendContract((title, fn) => tests.push([title, fn]), under);
+      deployPrivileges((title, fn) => tests.push([title, fn]), under);
       const bare: BareUnderTest = {
         ...under,
         dataDir,

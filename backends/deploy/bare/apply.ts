@@ -7,6 +7,7 @@ import type { ApplyAction, PublishedPort } from "../../../lib/api/deployment.ts"
 import type { ApplyProgress } from "../../../lib/deploy/backend.ts";
 import { containerPlan, imageWarnings } from "../../../lib/deploy/container_config.ts";
 import { refuseIfStrict } from "../../../lib/deploy/honour.ts";
+import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { choosePorts, requireFree } from "../../../lib/deploy/host_ports.ts";
 import type { ResolvedImage } from "../../../lib/oci/resolver.ts";
 import { bindMounts } from "./bundle.ts";
@@ -118,6 +119,7 @@ export async function applySpec(
   context: ApplyContext,
 ): Promise<ApplyAction> {
   const { host, onProgress, signal } = context;
+  requirePermitted(spec, host.config.allowPrivileged);
   const warnings = bareWarnings(spec);
   refuseIfStrict(spec, warnings);
   checkTimes(spec);

@@ -134,6 +134,10 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
   for (const [name, value] of [["HOSTNAME", record.hostname], ["HOME", user.home]]) {
     if (!env.some((entry) => entry.startsWith(`${name}=`))) env.push(`${name}=${value}`);
   }
+  const { pidsLimit } = host.config;
+  if (pidsLimit && !facts.countsProcesses) {
+    warnings.push("SVC_WORKLOAD_PIDS_LIMIT: this host's cgroups cannot count processes");
+  }
   const security = spec.securityOpt ?? [];
   const generated = runtimeSpec({
     rootfs,
@@ -155,6 +159,7 @@ export async function makeBundle(host: Host, input: BundleInput): Promise<string
       memory: spec.resources?.memoryLimit,
       memoryReservation: spec.resources?.reservedMemory,
       cpus: spec.resources?.cpuLimit,
+      pids: pidsLimit && facts.countsProcesses ? pidsLimit : undefined,
       cpuShares: spec.resources?.reservedCpu && Math.round(spec.resources.reservedCpu * 1024),
     },
     rlimits: spec.ulimits,

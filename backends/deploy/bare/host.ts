@@ -22,6 +22,10 @@ export interface BareConfig {
   /** SVC_BARE_DNS. */
   dns: boolean;
   allowBindSources: readonly string[];
+  /** Kinds of lib/deploy/privileges.ts. */
+  allowPrivileged: readonly string[];
+  /** SVC_WORKLOAD_PIDS_LIMIT; 0: none. */
+  pidsLimit: number;
   /** Folder that a reboot empties; default /run/svc. */
   runDir?: string;
 }

@@ -8,6 +8,7 @@ import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { InstanceStatus } from "../../../lib/api/deployment.ts";
 import { listensOn } from "../../../lib/runtime/listening.ts";
 import { HealthMonitor } from "../../../lib/deploy/health.ts";
+import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { Supervisor } from "../../../lib/deploy/supervisor.ts";
 import { type BundleInput, bundlePath, makeBundle, mountRoot, unmountRoot } from "./bundle.ts";
 import { createContainer, monitorEnded } from "./conmon.ts";
@@ -160,6 +161,8 @@ export class Instance {
 
   async #startAgain(): Promise<void> {
     const { key } = this.record;
+    // What is permitted may be less than when it was made.
+    requirePermitted(this.spec, this.#host.config.allowPrivileged);
     const { runtime } = await this.#host.tools();
     await runtime.delete(key, { force: true });
     await monitorEnded(this.bundle, key);

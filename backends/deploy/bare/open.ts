@@ -27,6 +27,8 @@ export function open({ settings, runDir, ...parts }: BackendParts): Promise<Depl
       cniSubnetBase: settings.cniSubnetBase,
       dns: settings.bareDns,
       allowBindSources: settings.allowBindSources,
+      allowPrivileged: settings.allowPrivileged,
+      pidsLimit: settings.workloadPidsLimit,
       runDir,
     },
   });

@@ -1,6 +1,19 @@
 /** After the server's start: what is on disk and what runs are brought together again. */
+import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import type { Deployment } from "./deployment.ts";
 import type { Host } from "./host.ts";
+
+/** What runs goes on: whoever tightens the policy decides what becomes of it, and is told. */
+function warnIfRefused(host: Host, { name, record }: Deployment): void {
+  try {
+    requirePermitted(record.spec, host.config.allowPrivileged);
+  } catch (error) {
+    host.log.warn("a deployment runs that would be refused now: it is not started again", {
+      deployment: name,
+      error,
+    });
+  }
+}
 
 /**
  * Takes one deployment over. Half-made and replaced instances go; running ones are watched again; those
@@ -25,6 +38,7 @@ export async function reconcile(host: Host, deployment: Deployment): Promise<boo
       if (runs && record.stopped) await one.stop();
       else if (record.stopped) await one.release();
       else {
+        if (runs) warnIfRefused(host, deployment);
         one.supervise();
         host.log.info(runs ? "instance taken over" : "instance had ended", { instance: one.id });
       }

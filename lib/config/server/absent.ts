@@ -51,7 +51,6 @@ const TABLES: [section: string, absent: string, rows: Row[]][] = [
     ["SVC_SNAPSHOTTER_TRACE", "bool", "Traces the remote snapshotter.", off],
   ]],
   ["Companions and egress", "egress and companions", [
-    ["SVC_ALLOW_PRIVILEGED", "bool", "Allows privileged workloads on kubernetes.", off],
     ["SVC_EGRESS_POLICY", "string", "Which egress gateway routes are permitted."],
     ["SVC_EGRESS_GATEWAY", "bool", "Marks this server as an egress gateway.", off],
     ["SVC_CREDENTIALS_URL", "string", "Endpoint of generic credential delivery."],

@@ -1,5 +1,5 @@
 /** SPEC "Deploy backend (common)" and "Bare backend", as far as this build has them. */
-import { invalid, oneOf, pathPrefixes } from "../checks.ts";
+import { invalid, notNegative, oneOf, pathPrefixes } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 function subnetBase(value: string, source: string): string {
@@ -12,6 +12,19 @@ function subnetBase(value: string, source: string): string {
     `${JSON.stringify(value)} is not the start of a subnet; expected two numbers, such as 10.4`,
   );
 }
+
+/** Those of lib/deploy/privileges.ts, which says what each of them is. */
+export const PRIVILEGED_KINDS: readonly string[] = [
+  "privileged",
+  "pidMode",
+  "ipcMode",
+  "networks",
+  "devices",
+  "capAdd",
+  "securityOpt",
+  "sysctls",
+  "volumes",
+];
 
 /** Milliseconds. */
 const MAX_GRACE = 24 * 3_600_000;
@@ -31,6 +44,35 @@ export const DEPLOY = [
     help: "Host-path prefixes, separated by colons or commas, that bind mounts may take their " +
       "source from.",
     check: pathPrefixes,
+  },
+  {
+    key: "allowPrivileged",
+    kind: "list",
+    env: ["SVC_ALLOW_PRIVILEGED"],
+    default: [],
+    defaultText: "deny",
+    section: common,
+    help:
+      "What workloads may ask for that can amount to root on the host: 1 for all of it, or a list of " +
+      `kinds, named as the spec's fields: ${
+        PRIVILEGED_KINDS.join(", ")
+      }. It holds for every start by ` +
+      "this server: a workload that runs already goes on, and is not started again.",
+    check: (value, source) => {
+      if (value.length === 1 && ["1", "true"].includes(value[0])) return [...PRIVILEGED_KINDS];
+      if (value.length === 1 && ["0", "false"].includes(value[0])) return [];
+      for (const word of value) oneOf(PRIVILEGED_KINDS)(word, source);
+      return value;
+    },
+  },
+  {
+    key: "workloadPidsLimit",
+    kind: "int",
+    env: ["SVC_WORKLOAD_PIDS_LIMIT"],
+    default: 4096,
+    section: common,
+    help: "Processes and threads that one instance may have at once. 0: no limit but the host's.",
+    check: notNegative,
   },
   {
     key: "sessionGrace",
