@@ -204,7 +204,7 @@ export interface DeploySpec {
   dnsSearch?: string[];
   dnsOptions?: string[];
   ulimits?: UlimitSpec[];
-  /** "/path[:option,…]". */
+  /** "/path[:option,…]"; nosuid, nodev and noexec unless an option says otherwise. */
   tmpfs?: string[];
   /** "/dev/host[:/dev/inside[:rwm]]". */
   devices?: string[];

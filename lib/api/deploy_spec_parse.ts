@@ -41,7 +41,9 @@ function check(value: unknown, subject: string, locate?: Locate): DeploySpec {
   const result = deploySpecSchema.safeParse(value);
   if (result.success) return result.data;
   const issues = result.error.issues.map((issue): SpecIssue => {
-    const missing = issue.code !== "unrecognized_keys" && issue.path.length > 0 &&
+    // A rule of our own speaks of what is there, if only in a shorthand.
+    const own = issue.code === "unrecognized_keys" || issue.code === "custom";
+    const missing = !own && issue.path.length > 0 &&
       valueAt(value, issue.path) === undefined;
     const object = issue.code === "invalid_type" && issue.expected === "object";
     return {

@@ -1,10 +1,36 @@
 /** The zod schema of {@linkcode DeploySpec}. Import it where it is used: zod takes its time to load. */
 import { z } from "zod";
-import { parseBytes } from "../base/bytes.ts";
-import { parseDuration } from "../base/duration.ts";
-import { suggestion } from "../base/nearest.ts";
 import { signalNumber } from "../base/signals.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
+import {
+  absolute,
+  address,
+  alias,
+  bool,
+  capabilities,
+  command,
+  cpus,
+  duration,
+  expanded,
+  hostName,
+  int,
+  label,
+  list,
+  listOf,
+  map,
+  mapOf,
+  nonEmpty,
+  port,
+  prose,
+  proseMap,
+  record,
+  resource,
+  size,
+  text,
+  tmpfs,
+  words,
+} from "./deploy_spec_parts.ts";
+import { checkRules } from "./deploy_spec_rules.ts";
 import {
   expandList,
   expandMap,
@@ -13,90 +39,15 @@ import {
   expandRestart,
   expandUlimits,
   expandVolume,
-  Issue,
-  shellWords,
 } from "./deploy_spec_shorthand.ts";
-
-/** An object without other members; the nearest known name is suggested for one that is unknown. */
-function record<S extends z.ZodRawShape>(shape: S) {
-  return z.strictObject(shape, {
-    error: (issue) => {
-      if (issue.code !== "unrecognized_keys") return undefined;
-      return issue.keys.map((key: string) =>
-        `unknown field ${JSON.stringify(key)}${suggestion(key, Object.keys(shape))}`
-      ).join("; ");
-    },
-  });
-}
-
-/** Shorthand first, then the schema; a malformed shorthand is reported at the field's path. */
-function expanded<T extends z.ZodType>(expand: (value: unknown) => unknown, schema: T) {
-  return z.preprocess((value, context) => {
-    try {
-      return value === undefined ? value : expand(value);
-    } catch (error) {
-      if (!(error instanceof Issue)) throw error;
-      context.addIssue({ code: "custom", message: error.message });
-      return z.NEVER;
-    }
-  }, schema);
-}
-
-const text = z.string("expected text");
-const bool = z.boolean("expected true or false");
-const words = z.array(text, "expected a list of texts");
-const list = expanded(expandList, words);
-const map = expanded(expandMap("=", "NAME=VALUE"), z.record(text, text, "expected a map"));
-
-function int(least: number, most: number = Number.MAX_SAFE_INTEGER) {
-  const message = most === Number.MAX_SAFE_INTEGER
-    ? `expected a whole number from ${least}`
-    : `expected ${least}..${most}`;
-  return z.int(message).min(least, message).max(most, message);
-}
-
-const nonEmpty = text.min(1, "expected a text that is not empty");
-const absolute = text.regex(/^\//, "expected an absolute path");
-const port = int(1, 65535);
-
-const address = text.refine(
-  (value) => /^(\d{1,3}\.){3}\d{1,3}$/.test(value) || /^[0-9a-f:.]*:[0-9a-f:.]*$/i.test(value),
-  "expected an IP address",
-);
-
-/** A Go duration, kept as text. */
-const duration = z.preprocess((value) => value === 0 ? "0s" : value, text).refine((value) => {
-  try {
-    return parseDuration(value) >= 0;
-  } catch {
-    return false;
-  }
-}, "expected a duration such as 300ms, 10s or 1m30s");
-
-const sizeMessage = "expected bytes or a size such as 64Mi";
-const size = expanded((value) => {
-  if (typeof value !== "string") return value;
-  try {
-    return parseBytes(value);
-  } catch {
-    throw new Issue(sizeMessage);
-  }
-}, z.int(sizeMessage).min(0, sizeMessage));
-
-const cpuMessage = "expected a number of processors such as 0.5, 2 or 500m";
-const cpus = expanded((value) => {
-  if (typeof value !== "string") return value;
-  const match = /^(\d+(?:\.\d+)?)(m?)$/.exec(value);
-  if (!match) throw new Issue(cpuMessage);
-  return Number(match[1]) / (match[2] ? 1000 : 1);
-}, z.number(cpuMessage).positive(cpuMessage));
-
-/** A command line: a list, or one text split as a shell splits it. */
-const command = expanded((value) => typeof value === "string" ? shellWords(value) : value, words);
-
-const label = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-const resourceName = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
-const resource = text.regex(resourceName, "expected letters, digits, '_', '.' and '-'");
+import {
+  HOST_NAME,
+  isAddress,
+  isReservedName,
+  RESOLVER_OPTION,
+  SEARCH_DOMAIN,
+  SYSCTL,
+} from "./deploy_spec_text.ts";
 
 const portSpec = record({
   host: int(0, 65535).optional(),
@@ -129,7 +80,7 @@ const networkSpec = record({
   name: resource,
   driver: text.optional(),
   driverOpts: map.optional(),
-  aliases: list.optional(),
+  aliases: expanded(expandList, z.array(alias, "expected a list of names")).optional(),
   default: bool.optional(),
   ip: address.optional(),
   subnet: text.optional(),
@@ -148,7 +99,7 @@ const testKinds = ["CMD", "CMD-SHELL", "NONE"];
 const healthcheck = record({
   test: expanded(
     (value) => typeof value === "string" ? ["CMD-SHELL", value] : value,
-    words.refine(
+    z.array(prose, "expected a list of texts").refine(
       (value) => testKinds.includes(value[0]) && (value[0] === "NONE" || value.length > 1),
       `expected a text, or a list that begins with ${testKinds.join(", ")}`,
     ),
@@ -182,11 +133,14 @@ const git = record({
 export const deploySpecSchema = z.preprocess(
   expandRestart,
   record({
-    name: text.regex(label, "expected a DNS label: a-z, 0-9 and '-', at most 63 characters"),
+    name: text.regex(label, "expected a DNS label: a-z, 0-9 and '-', at most 63 characters").refine(
+      (value) => !isReservedName(value),
+      "this name is reserved",
+    ),
     image: nonEmpty,
     command: command.optional(),
     entrypoint: command.optional(),
-    env: map.default({}),
+    env: mapOf(/^[^=\p{Cc}]+$/u, "expected a name without '='", prose).default({}),
     ports: expanded(
       (value) => Array.isArray(value) ? value.flatMap(expandPort) : value,
       z.array(portSpec, "expected a list of ports"),
@@ -258,12 +212,12 @@ export const deploySpecSchema = z.preprocess(
     user: expanded((value) => typeof value === "number" ? String(value) : value, text).optional(),
     workingDir: absolute.optional(),
     hostname: text.regex(/^[a-zA-Z0-9][a-zA-Z0-9.-]{0,62}$/, "expected a host name").optional(),
-    labels: map.optional(),
+    labels: proseMap.optional(),
     origin: record({
-      project: text.optional(),
-      host: text.optional(),
-      user: text.optional(),
-      directory: text.optional(),
+      project: prose.optional(),
+      host: prose.optional(),
+      user: prose.optional(),
+      directory: prose.optional(),
       git: git.optional(),
       subject: text.optional(),
     }).optional(),
@@ -279,29 +233,38 @@ export const deploySpecSchema = z.preprocess(
     tty: bool.optional(),
     stdinOpen: bool.optional(),
     readOnly: bool.optional(),
-    capAdd: list.optional(),
-    capDrop: list.optional(),
+    capAdd: capabilities.optional(),
+    capDrop: capabilities.optional(),
     securityOpt: list.optional(),
     groupAdd: expanded(
       (value) => Array.isArray(value) ? value.map(String) : expandList(value),
       words,
     ).optional(),
-    sysctls: map.optional(),
-    extraHosts: expanded(
+    sysctls: mapOf(SYSCTL, "expected a name such as net.core.somaxconn", text).optional(),
+    extraHosts: mapOf(
+      HOST_NAME,
+      hostName,
+      text.refine(
+        (value) => value === "host-gateway" || isAddress(value),
+        "expected an IP address or host-gateway",
+      ),
       expandMap(":=", "name:address"),
-      z.record(text, text, "expected a map of host name to address"),
     ).optional(),
     dnsServers: expanded(expandList, z.array(address, "expected a list of addresses")).optional(),
-    dnsSearch: list.optional(),
-    dnsOptions: list.optional(),
+    dnsSearch: listOf(SEARCH_DOMAIN, "expected a domain").optional(),
+    dnsOptions: listOf(RESOLVER_OPTION, "expected an option such as ndots:2").optional(),
     ulimits: expanded(
       expandUlimits,
       z.array(
-        record({ name: nonEmpty, soft: int(-1), hard: int(-1) }),
+        record({
+          name: text.regex(/^(RLIMIT_)?[a-z]+$/i, "expected a limit such as nofile"),
+          soft: int(-1),
+          hard: int(-1),
+        }),
         "expected a list of limits",
       ),
     ).optional(),
-    tmpfs: expanded(expandList, z.array(absolute, "expected a list of paths")).optional(),
+    tmpfs: expanded(expandList, z.array(tmpfs, "expected a list of paths")).optional(),
     devices: expanded(expandList, z.array(absolute, "expected a list of devices")).optional(),
     shmSize: size.optional(),
     pidMode: text.optional(),
@@ -311,7 +274,7 @@ export const deploySpecSchema = z.preprocess(
       proxies: map.optional(),
       rules: z.array(record({ pattern: nonEmpty, route: nonEmpty }), "expected a list of rules")
         .optional(),
-      script: text.optional(),
+      script: prose.optional(),
       default: text.optional(),
       listenPort: port.optional(),
     }).optional(),
@@ -327,7 +290,7 @@ export const deploySpecSchema = z.preprocess(
       ).optional(),
       port: port.optional(),
       className: text.optional(),
-      annotations: map.optional(),
+      annotations: proseMap.optional(),
       tls: z.union([bool, record({ secretName: text.optional(), hosts: list.optional() })])
         .optional(),
     }).optional(),
@@ -349,9 +312,11 @@ export const deploySpecSchema = z.preprocess(
       metrics: bool.optional(),
       logs: bool.optional(),
       serviceName: text.optional(),
-      attributes: map.optional(),
+      attributes: proseMap.optional(),
     }).optional(),
     shells: list.optional(),
     strict: bool.optional(),
-  }),
+  }).superRefine((spec, context) =>
+    checkRules(spec, (path, message) => context.addIssue({ code: "custom", path, message }))
+  ),
 ) satisfies z.ZodType<DeploySpec>;

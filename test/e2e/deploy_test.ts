@@ -308,6 +308,7 @@ e2eTest("bad input: clear words, right exit codes, nothing half-made", NEEDS, as
         /ports\[0\]\.container: expected 1\.\.65535/,
       );
       await refused({ ...base, mounts: ["/etc:/mnt"] }, 1, /not allowed.*|SVC_ALLOW_BIND_SOURCES/s);
+      await refused({ ...base, privileged: true }, 1, /privileged.*SVC_ALLOW_PRIVILEGED/s);
       await refused({ ...base, egress: { mode: "x" }, strict: true }, 1, /egress/);
       await refused({ ...base, command: ["/no/such"] }, 1, /no\/such/);
       await refused({ ...base, user: "nobody-here" }, 2, /nobody-here/);

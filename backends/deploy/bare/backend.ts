@@ -18,6 +18,7 @@ import { execIn } from "./exec.ts";
 import { ExitWatcher } from "./exits.ts";
 import { type BareOptions, barePaths, type Host, type Tools } from "./host.ts";
 import type { Instance } from "./instance.ts";
+import { requireFreeAliases } from "./names.ts";
 import { NetworkTable, withdraw } from "./networks.ts";
 import { findTools } from "./preflight.ts";
 import { reconcile } from "./reconcile.ts";
@@ -212,6 +213,7 @@ class BareBackend implements DeployBackend {
       deployment.joining = spec.networks.map((network) => network.name);
       this.#deployments.set(spec.name, deployment);
       try {
+        requireFreeAliases(spec, [...this.#deployments.values()].map(({ record }) => record.spec));
         const action = await applySpec(deployment, !known, spec, context);
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };

@@ -1,7 +1,7 @@
 /** A container's folder: mounted root, config.json, and the files that are mounted into it. */
 import { join } from "node:path";
-import { parseBytes } from "../../../lib/base/bytes.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
+import { parseTmpfs } from "../../../lib/api/deploy_spec_text.ts";
 import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
 import { hostResolvConf, hostsFile } from "../../../lib/deploy/host_files.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
@@ -41,19 +41,7 @@ export async function unmountRoot(host: Host, key: string): Promise<void> {
   await snapshotter.remove(id);
 }
 
-/** `/path[:size=64m,mode=1777,ro]` */
-function parseTmpfs(text: string): SpecMount {
-  const [target, list = ""] = text.split(":");
-  const mount: SpecMount = { type: "tmpfs", target, options: [] };
-  for (const option of list.split(",").filter(Boolean)) {
-    const [name, value] = option.split("=");
-    if (name === "ro") mount.readOnly = true;
-    else if (name === "size") mount.size = parseBytes(value ?? "");
-    else if (name === "mode") mount.mode = value;
-    else if (name !== "rw") mount.options!.push(option);
-  }
-  return mount;
-}
+const tmpfsMount = (text: string): SpecMount => ({ type: "tmpfs", ...parseTmpfs(text) });
 
 /** Checked before anything is made. Throws `denied`. */
 export async function bindMounts(host: Host, spec: DeploySpec): Promise<SpecMount[]> {
@@ -84,7 +72,7 @@ async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
   const { spec, record, binds, signal } = input;
   const bundle = bundlePath(host, record.key);
   const rootfs = rootfsPath(host, record.key);
-  const mounts: SpecMount[] = [...binds, ...(spec.tmpfs ?? []).map(parseTmpfs)];
+  const mounts: SpecMount[] = [...binds, ...(spec.tmpfs ?? []).map(tmpfsMount)];
   for (const volume of spec.volumes) {
     const seed = locate(rootfs, volume.target).host;
     const source = await host.volumes.ensure(volume.name, seed, signal);
