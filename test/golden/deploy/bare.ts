@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { createBareBackend } from "../../../backends/deploy/bare/backend.ts";
 import { silent } from "../../../lib/base/log.ts";
 import { run } from "../../../lib/base/process.ts";
+import { PRIVILEGED_KINDS } from "../../../lib/deploy/privileges.ts";
 import { BridgeRules } from "../../../lib/runtime/bridge_rules.ts";
 import { bridgeNetwork } from "../../../lib/runtime/network.ts";
 import { createSnapshotter } from "../../../lib/snapshot/create.ts";
@@ -33,6 +34,9 @@ export async function withBare(
         cniSubnetBase: subnet,
         dns: true,
         allowBindSources: [],
+        allowPrivileged: PRIVILEGED_KINDS,
+        // Docker has none by default.
+        pidsLimit: 0,
         runDir: join(dataDir, "run"),
       },
       snapshotter: () =>
