@@ -34,6 +34,7 @@ export const CATALOGUE = {
   conflict: entry(409, 1, "try again when the other operation has ended"),
   too_large: entry(413, 1, "send less, or raise the limit"),
   unauthorized: entry(401, 1, "log in, or set SVC_TOKEN", "UNAUTHORIZED"),
+  misdirected: entry(421, 1, "use a name or an address of the server's own", "DENIED"),
   denied: entry(403, 1, "ask for the missing permission", "DENIED"),
   cancelled: entry(499, 1, "the caller went away before the operation ended"),
   // what this build, this backend or this machine cannot do

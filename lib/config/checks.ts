@@ -72,3 +72,13 @@ export function pathPairs(value: string[], source: string): string[] {
   }
   return value;
 }
+
+/** What an `Authorization` field can carry. */
+export function visible(value: string, source: string): string {
+  if (/^[!-~]{1,8192}$/.test(value)) return value;
+  throw invalid(
+    source,
+    "a token has visible ASCII characters only, without spaces, and at most 8192 of them",
+    "generate one, for example with `openssl rand -hex 32`",
+  );
+}

@@ -1,6 +1,7 @@
 /** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import type { ServerConfig } from "../config/server_options.ts";
 
 /** A privileged container that builds (SPEC "Builder delegation behaviour", rules 3 to 6). */
 export interface BuilderContainer {
@@ -11,6 +12,8 @@ export interface BuilderContainer {
 export interface DelegationOptions {
   /** SVC_BUILDER_URL. */
   url?: string;
+  /** SVC_BUILDER_TOKEN; else the URL's own password, or user, is the token. */
+  token?: string;
   /** SVC_BUILDER_AUTO. */
   auto: boolean;
   /** True where the engine of this process can run: found out by doing what it does, not by who it is. */
@@ -26,7 +29,7 @@ export interface DelegationOptions {
 
 export interface Delegation {
   /**
-   * The builder that builds go to; undefined: the engine of this process. Throws `prerequisite_missing`
+   * The builder that builds go to, its token as the URL's password; undefined: the engine of this process. Throws `prerequisite_missing`
    * where neither can be, and what stood in the way of a container; the next call tries again.
    */
   target(): Promise<URL | undefined>;
@@ -55,8 +58,12 @@ class Delegate implements Delegation {
   }
 
   async #find(): Promise<URL | undefined> {
-    const { url, auto, canBuild, container, log, root, refused } = this.#options;
-    if (url !== undefined) return new URL(url);
+    const { url, token, auto, canBuild, container, log, root, refused } = this.#options;
+    if (url !== undefined) {
+      const target = new URL(url);
+      if (token !== undefined) target.password = encodeURIComponent(token);
+      return target;
+    }
     if (await canBuild()) return undefined;
     if (!auto || !container) throw cannotMount(root, auto, refused);
     log.info("build engine cannot mount(2) as this user; using a containerized builder");
@@ -89,10 +96,13 @@ async function canBuild(): Promise<boolean> {
 
 /** As the server's options have it; `root` is the build engine's folder. */
 export function serverDelegation(
-  { builderUrl, builderAuto }: { builderUrl?: string; builderAuto: boolean },
+  { builderUrl: url, builderToken: token, builderAuto: auto }: Pick<
+    ServerConfig,
+    "builderUrl" | "builderToken" | "builderAuto"
+  >,
   root: string,
   log: Logger,
   refused?: string,
 ): Delegation {
-  return createDelegation({ url: builderUrl, auto: builderAuto, canBuild, root, log, refused });
+  return createDelegation({ url, token, auto, canBuild, root, log, refused });
 }

@@ -31,21 +31,36 @@ export function ownNames({ hostname, advertised }: OwnNamesOptions): IsOwnName {
     isLoopback(name) || /^\d+\.\d+\.\d+\.\d+$/.test(name) || name.includes(":") || names.has(name);
 }
 
-/** Throws `denied`. Absent `isOwnName`: a credential is asked for, which other pages have not. */
-export function refuseForeignPage(request: Request, isOwnName: IsOwnName = () => true): void {
-  const origin = request.headers.get("origin");
-  if (origin === null) return;
-  const host = URL.canParse(origin) ? new URL(origin).host : "";
-  if (host === "" || host !== request.headers.get("host")) {
+/** Of all Sec-Fetch fields programs on Node send the mode alone; browsers send these with it. */
+const BROWSERS_ONLY = ["origin", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user"];
+
+/** A GET of a page's own origin carries none: what else browsers send tells it from a program's. */
+function fromBrowser(headers: Headers): boolean {
+  return BROWSERS_ONLY.some((name) => headers.has(name)) ||
+    headers.get("user-agent")?.startsWith("Mozilla/") === true;
+}
+
+/**
+ * Throws `denied` for a page of another site, `misdirected` for a browser that knows this server by a name
+ * which is none of its own. Absent `isOwnName`: a credential is asked for, which other pages have not.
+ */
+export function refuseForeignPage(
+  { headers }: Request,
+  isOwnName: IsOwnName = () => true,
+): void {
+  const host = headers.get("host") ?? "";
+  const origin = headers.get("origin");
+  if (origin !== null && (!URL.canParse(origin) || host === "" || new URL(origin).host !== host)) {
     throw new SvcError("denied", `Cannot answer a page of ${origin}: it is another site`, {
       help: "ask from the server's own pages, or from a program",
     });
   }
+  if (!fromBrowser(headers)) return;
   const { name } = splitHost(host);
   if (isOwnName(name)) return;
   throw new SvcError(
-    "denied",
-    `Cannot answer a page of ${origin}: ${name} is no name of this server`,
+    "misdirected",
+    `Cannot answer a browser under ${JSON.stringify(host)}: it is no name of this server`,
     {
       help:
         "use the server's address, set SVC_ADVERTISE_REGISTRY to the name, or set up authentication",

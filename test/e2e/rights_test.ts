@@ -6,7 +6,14 @@ import { writeBaseLayout } from "../peers/base_image.ts";
 import { withContext } from "./build_helpers.ts";
 import type { EnrolledKey, KeyList } from "../../lib/api/auth.ts";
 import { sshSign, testKey } from "../../lib/auth/ssh/testing.ts";
-import { e2eTest, type RunOutput, runTool, type Server, startServer } from "./harness.ts";
+import {
+  baseImage,
+  e2eTest,
+  type RunOutput,
+  runTool,
+  type Server,
+  startServer,
+} from "./harness.ts";
 
 const SECRET = "hs256-secret-of-the-rights-tests-0123456789";
 const TOKEN = "e2e-static-token-of-the-rights";
@@ -307,4 +314,43 @@ e2eTest("registry tokens buy no other one, and end with what they were given for
     assert.equal((await uploads(credential)).status, 401);
     assert.equal((await ask(endpoint, credential)).status, 401);
   }
+});
+
+e2eTest("a browser is answered under the server's own names alone, programs under any", {
+  commands: ["curl", "skopeo"],
+  files: ["/bin/busybox"],
+}, async () => {
+  await using server = await startServer();
+  const image = await baseImage(server, "team/base:v1");
+  const rebound = ["--connect-to", `evil.example:${server.port}:127.0.0.1:${server.port}`];
+  const get = async (path: string, ...more: string[]) => {
+    const url = `http://evil.example:${server.port}${path}`;
+    const { stdout } = await runTool("curl", [
+      "-s",
+      "-w",
+      "\\n%{http_code}",
+      ...rebound,
+      ...more,
+      url,
+    ]);
+    return stdout;
+  };
+  const paths = [
+    "/v2/_catalog",
+    "/v2/team/base/manifests/v1",
+    `${API}/deployments`,
+    `${API}/activity`,
+  ];
+  for (const path of paths) {
+    for (const header of ["User-Agent: Mozilla/5.0", "Sec-Fetch-Site: same-origin"]) {
+      const answer = await get(path, "-H", header);
+      assert.match(answer, /421$/);
+      assert.match(answer, /SVC_ADVERTISE_REGISTRY|no name of this server/);
+      assert(!answer.includes('team/base"'));
+    }
+    assert.match(await get(path), /200$/);
+  }
+  const own = await runTool("curl", ["-s", "-A", "Mozilla/5.0", `${server.url}/v2/_catalog`]);
+  assert.match(own.stdout, /team\/base/);
+  await runTool("skopeo", ["inspect", "--tls-verify=false", `docker://${image.name}`]);
 });

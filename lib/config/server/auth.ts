@@ -1,19 +1,9 @@
 /** SPEC "Authentication", and the flight record of "Limits". */
 import { SvcError } from "../../base/errors.ts";
-import { invalid, notNegative, oneOf, positive, urlOf } from "../checks.ts";
+import { notNegative, oneOf, positive, urlOf, visible } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
-
-/** What an `Authorization` field can carry. */
-function visible(value: string, source: string): string {
-  if (/^[!-~]{1,8192}$/.test(value)) return value;
-  throw invalid(
-    source,
-    "a token has visible ASCII characters only, without spaces, and at most 8192 of them",
-    "generate one, for example with `openssl rand -hex 32`",
-  );
-}
 
 export const TLS = [
   {

@@ -1,7 +1,7 @@
 /** SPEC "General and listener". */
 import { LOG_LEVELS } from "../../base/log.ts";
 import { parseAddress } from "../address.ts";
-import { oneOf, pathPairs, registryHost, urlOf } from "../checks.ts";
+import { oneOf, pathPairs, registryHost, urlOf, visible } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "General and listener";
@@ -51,8 +51,20 @@ export const GENERAL = [
     env: ["SVC_BUILDER_URL"],
     placeholder: "URL",
     section,
-    help: "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process.",
+    help:
+      "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process. " +
+      "A token that it asks for may stand before an @, as SVC_BUILDER_TOKEN.",
     check: urlOf("ws", "wss"),
+  },
+  {
+    key: "builderToken",
+    kind: "string",
+    env: ["SVC_BUILDER_TOKEN"],
+    section,
+    help:
+      "This server's bearer token at the builder of SVC_BUILDER_URL, where that asks for a credential. " +
+      "Its identity there needs the action build.",
+    check: visible,
   },
   {
     key: "builderAuto",

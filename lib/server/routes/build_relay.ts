@@ -6,6 +6,7 @@ import {
   readLogins,
   REGISTRY_HEADER,
 } from "../../api/build_logins.ts";
+import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { isLoopback } from "../hosts.ts";
@@ -28,6 +29,35 @@ function unreachable(target: URL, cause: unknown): SvcError {
     `Cannot build: the builder at ${target.host} does not answer`,
     { cause, help: "check SVC_BUILDER_URL, and that the builder runs" },
   );
+}
+
+/**
+ * The builder will not have this server: no caller can do anything about that. Undefined for another answer,
+ * which is the caller's, one about images that the builder itself may not read among them.
+ */
+async function refusal(target: URL, response: Response): Promise<SvcError | undefined> {
+  const { status } = response;
+  if (status !== 401 && status !== 403) return undefined;
+  const problem: Partial<Problem> = await response.clone().json().catch(() => ({}));
+  if (problem.info?.action === "pull") return undefined;
+  await response.body?.cancel();
+  return new SvcError(
+    "upstream_failed",
+    `Cannot build: the builder at ${target.host} ${
+      status === 401 ? "asks this server for a credential" : "does not let this server build"
+    }${problem.detail ? `: ${problem.detail}` : ""}`,
+    {
+      help:
+        "set SVC_BUILDER_TOKEN on the server to a token that the builder accepts; the caller's own is not " +
+        "asked for there",
+    },
+  );
+}
+
+/** This server's own credential at the builder. */
+function credential({ username, password }: URL): Record<string, string> {
+  const token = decodeURIComponent(password || username);
+  return token === "" ? {} : { authorization: `Bearer ${token}` };
 }
 
 /** The place of a request at the builder: path and query as they came. */
@@ -73,6 +103,7 @@ function addedHeaders(
   const reachable = isLoopback(target.host) || !isLoopback(own);
   const registry = request.headers.get(REGISTRY_HEADER) ?? (reachable ? own : undefined);
   return {
+    ...credential(target),
     ...registry !== undefined && { [REGISTRY_HEADER]: registry },
     ...Object.keys(logins).length > 0 && { [LOGINS_HEADER]: loginsHeader(logins) },
   };
@@ -112,6 +143,8 @@ export async function relayRequest(
     signal.throwIfAborted();
     throw failure ?? unreachable(target, error);
   }
+  const refused = await refusal(target, response);
+  if (refused) throw refused;
   return new Response(response.body, {
     status: response.status,
     headers: pick(response.headers, RESPONSE_HEADERS),
@@ -175,7 +208,15 @@ async function dial(
   } catch (error) {
     socket.close();
     context.signal.throwIfAborted();
-    throw unreachable(target, error);
+    // Why the handshake failed is for requests to learn.
+    const answer = await fetch(place(target, context, "http"), {
+      headers: credential(target),
+      redirect: "manual",
+      signal: context.signal,
+    }).catch(() => undefined);
+    const refused = answer && await refusal(target, answer);
+    await answer?.body?.cancel().catch(() => {/* read already */});
+    throw refused ?? unreachable(target, error);
   } finally {
     context.signal.removeEventListener("abort", abort);
   }

@@ -2,8 +2,11 @@ import assert from "node:assert/strict";
 import type { BuildResult } from "../../api/build.ts";
 import { ATTACH_VERSION, CONTEXT_EXPORT } from "../../api/build_session.ts";
 import { LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
+import { ConfiguredAccess } from "../../auth/access.ts";
+import { Authenticator } from "../../auth/authenticator.ts";
 import { InstallationSecret } from "../../auth/installation_secret.ts";
 import { InternalCredentials } from "../../auth/internal.ts";
+import { staticToken } from "../../auth/static_token.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { BuildRequest } from "../../build/builder.ts";
 import { createLogger, silent } from "../../base/log.ts";
@@ -283,4 +286,69 @@ Deno.test("delegation: by URL, in process where it can build, else by a containe
     ["build engine cannot mount(2) as this user; using a containerized builder", undefined],
     ["delegating builds to containerized builder", "ws://127.0.0.1:7777"],
   ]);
+});
+
+Deno.test("relay: a builder that asks for a credential gets this server's own; its refusal blames no caller", async () => {
+  const authenticator = new Authenticator({
+    verifiers: [staticToken("the%builder/token")],
+    methods: ["token"],
+  });
+  await using back = await startTestServer({
+    deps: { access: new ConfiguredAccess({ authenticator }) },
+    builder: async ({ context }) => {
+      await new Response(context as ReadableStream<Uint8Array<ArrayBuffer>>).arrayBuffer();
+      return RESULT;
+    },
+  });
+  const { host } = new URL(back.base);
+  const front = (options: Partial<DelegationOptions>) =>
+    startTestServer({ deps: { delegation: delegation(options) } });
+  const token = "the%builder/token";
+  const good = [
+    { url: `ws://${host}`, token },
+    { url: `ws://any:${encodeURIComponent(token)}@${host}` },
+    { url: `ws://${encodeURIComponent(token)}@${host}` },
+    { url: `ws://any:other@${host}`, token },
+  ];
+  for (const options of good) {
+    await using server = await front(options);
+    const response = await post(server.base, "", "x");
+    assert.equal(response.status, 200);
+    assert.deepEqual(await collect(jsonLines(response)), [{ type: "result", result: RESULT }]);
+  }
+  const bad = [{ url: `ws://${host}` }, { url: `ws://${host}`, token: "other" }];
+  for (const options of bad) {
+    await using server = await front(options);
+    const upgrade = { headers: { upgrade: "websocket", connection: "upgrade" } };
+    for (const init of [{ method: "POST", body: "x" }, upgrade]) {
+      const path = "body" in init ? "build" : "build/attach";
+      const response = await fetch(`${server.base}/.svc/v1/${path}`, {
+        ...init,
+        headers: { ...("headers" in init && init.headers), authorization: "Bearer of-the-caller" },
+      });
+      assert.equal(response.status, 502);
+      const { detail, help } = await response.json();
+      assert(
+        detail.startsWith(`Cannot build: the builder at ${host} asks this server for a credential`),
+      );
+      assert.match(help, /SVC_BUILDER_TOKEN/);
+      assert(!detail.includes("other"));
+    }
+  }
+  const narrow = new Authenticator({
+    verifiers: [{
+      verify: () => ({ identity: { subject: "front", scopes: ["registry:pull"], method: "jwt" } }),
+    }],
+    methods: ["jwt"],
+  });
+  await using strict = await startTestServer({
+    deps: { access: new ConfiguredAccess({ authenticator: narrow }) },
+  });
+  await using server = await front({ url: strict.base.replace("http", "ws"), token: "x" });
+  const response = await post(server.base, "", "x");
+  assert.equal(response.status, 502);
+  assert.match(
+    (await response.json()).detail,
+    /does not let this server build: .*lacks the scope api/,
+  );
 });
