@@ -209,7 +209,9 @@ async function runServer(
   const images = lazy(() => imageResolver(outside, store, listener.address));
   const parts = { config, host, snapshotter: snapshotter.get, images: images.get, log };
   const worker = lazy(() => buildWorker(parts));
-  const builder = lazy(() => openBuilder({ ...parts, worker: worker.get }));
+  const builder = lazy(() =>
+    openBuilder({ ...parts, worker: worker.get, checkedFetches: edge.access.methods.length > 0 })
+  );
   const ingress = new ServerIngress({ config, backend: () => backend.get(), log });
   const backend: Lazy<DeployBackend> = lazy(async () =>
     await ingress.over(await openBackend(selected, parts))

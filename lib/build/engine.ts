@@ -47,6 +47,8 @@ export interface BuilderDeps {
   keepCacheBytes?: number;
   /** What requests may ask for with `allow`; default nothing. */
   entitlements?: readonly Entitlement[];
+  /** What builds fetch comes from addresses that do not lead back to this host. */
+  checkedFetches?: boolean;
   /** Further things that are kept between builds. */
   shelves?: Shelf[];
   /** Folders of CDI files, for RUN --device; absent: the usual ones. */
@@ -128,12 +130,13 @@ class LocalBuilder implements Builder {
     // What this build finds in the cache stays there until it has ended.
     using _use = this.#engine.snapshotter.use();
     using _kept = this.cache.pin();
-    const { images, entitlements } = this.#deps;
+    const { images, entitlements, checkedFetches } = this.#deps;
     const { contexts, archives } = this;
     const one = new OneBuild({
       engine: this.#engine,
       images,
       entitlements,
+      checkedFetches,
       contexts,
       archives,
       request,

@@ -79,6 +79,8 @@ export interface BuildParts {
   images: ImageResolver;
   /** What requests may ask for with `allow`. */
   entitlements?: readonly Entitlement[];
+  /** What is fetched comes from addresses that do not lead back here, but for builds with network.host. */
+  checkedFetches?: boolean;
   contexts: KeptContexts;
   archives: Spool;
   request: BuildRequest;
@@ -137,7 +139,12 @@ export class OneBuild {
     const { workspace, records, cacheMounts, maxDownloadBytes: maxBytes, maxUnpackedBytes } =
       engine;
     const { secrets, ssh, noCache } = request;
-    const trees = new Trees({ workspace, records, ssh, signal, maxBytes, maxUnpackedBytes });
+    const checked = this.#parts.checkedFetches &&
+      !allowedOf(this.#parts).includes("network.host");
+    const trees = new Trees({
+      ...{ workspace, records, ssh, signal, maxBytes, maxUnpackedBytes },
+      checked,
+    });
     this.#used.push(trees);
     const { context, dockerfile, plans } = await this.#begin(trees, platforms);
     for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);

@@ -45,8 +45,10 @@ export interface EngineParts {
 }
 
 export async function openBuilder(
-  { config, host, snapshotter, worker, images, log }: EngineParts & {
+  { config, host, snapshotter, worker, images, checkedFetches, log }: EngineParts & {
     worker: () => Promise<BuildWorker>;
+    /** A credential is asked for: what builds fetch is not to lead back here. */
+    checkedFetches: boolean;
   },
 ): Promise<Builder> {
   const [{ createBuilder }, { unpackImage }] = await Promise.all([
@@ -72,6 +74,7 @@ export async function openBuilder(
     lazyReading: lazyReading(config.lazy9p),
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
+    checkedFetches,
     entitlements: config.buildEntitlements as Entitlement[] | undefined,
     unpack: (image, options) =>
       unpackImage(shared, image, { ...options, maxBytes: maxUnpackedBytes }),

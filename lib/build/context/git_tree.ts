@@ -5,6 +5,7 @@ import { readNames } from "../../sys/directory.ts";
 import { chmod, lstat, S_IFDIR, S_IFLNK, S_IFMT, setTimes } from "../../sys/files.ts";
 import type { OpenTree } from "../inputs.ts";
 import type { Material, TreeSource, TreeTools } from "../plan/graph.ts";
+import { CheckedProxy } from "./checked_proxy.ts";
 import type { GitSource } from "./git_url.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 import { downloadTooLarge, downloadTooSlow, PATIENCE_MS, withoutCredentials } from "./download.ts";
@@ -40,6 +41,21 @@ const FOREIGN = [
   "SSH_ASKPASS",
 ];
 
+/** Those that would lead git past the proxy that checks addresses. */
+const PROXIES = [
+  ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "no_proxy"],
+  "GIT_PROXY_COMMAND",
+];
+
+/** For all hosts that no line before names: submodules may lead anywhere. */
+const NO_SSH = "Host *\n  ProxyCommand false\n";
+
+/** The host that ssh is to connect to, of `ssh://[user@]host[:port]/path` or `[user@]host:path`. */
+function sshHost(remote: string): string {
+  if (/^ssh:/i.test(remote)) return new URL(remote).hostname.replace(/^\[(.*)\]$/, "$1");
+  return remote.slice(remote.indexOf("@") + 1).split(":")[0];
+}
+
 /** One repository's work with git: of this machine's settings only PATH and proxies count. */
 class Git {
   constructor(
@@ -48,6 +64,8 @@ class Git {
     readonly agent: string | undefined,
     readonly limits: { patienceMs: number; maxBytes?: number },
     readonly signal: AbortSignal,
+    /** What connects for it, where addresses are checked. */
+    readonly proxy?: CheckedProxy,
   ) {}
 
   #env(): Record<string, string> {
@@ -58,8 +76,15 @@ class Git {
       GIT_CONFIG_GLOBAL: "/dev/null",
       GIT_TERMINAL_PROMPT: "0",
       // A repository's submodules may not lead to commands or to files of this host.
-      GIT_ALLOW_PROTOCOL: "http:https:git:ssh",
-      GIT_SSH_COMMAND: "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=accept-new " +
+      GIT_ALLOW_PROTOCOL: this.proxy ? "http:https:ssh" : "http:https:git:ssh",
+      ...this.proxy &&
+        Object.fromEntries(
+          ["http_proxy", "https_proxy", "all_proxy"].map((name) => [name, this.proxy!.url]),
+        ),
+      GIT_SSH_COMMAND:
+        `ssh -F ${
+          this.proxy ? `'${this.home}/ssh_config'` : "/dev/null"
+        } -o BatchMode=yes -o StrictHostKeyChecking=accept-new ` +
         `-o UserKnownHostsFile='${this.home}/known_hosts'`,
       ...(this.agent && { SSH_AUTH_SOCK: this.agent }),
     };
@@ -67,7 +92,8 @@ class Git {
 
   async try(...args: string[]): Promise<GroupResult> {
     const { patienceMs, maxBytes } = this.limits;
-    const foreign = this.agent ? FOREIGN : [...FOREIGN, "SSH_AUTH_SOCK"];
+    const foreign = [...FOREIGN, ...this.agent ? [] : ["SSH_AUTH_SOCK"]];
+    if (this.proxy) foreign.push(...PROXIES);
     const unset = foreign.flatMap((name) => ["-u", name]);
     // A file beyond the limit is refused by the kernel, whatever git thinks of it.
     const bound = maxBytes === undefined ? "unlimited" : String(Math.ceil(maxBytes / BLOCK));
@@ -91,6 +117,7 @@ class Git {
   async ok(...args: string[]): Promise<string> {
     const { code, stdout, stderr } = await this.try(...args);
     if (code === 0) return stdout;
+    if (this.proxy?.refusal) throw this.proxy.refusal;
     const words = stderr.trim().split(/[\r\n]+/).slice(-3).join("; ");
     throw new SvcError(
       "upstream_failed",
@@ -159,10 +186,44 @@ class GitTree implements TreeSource {
     const home = held.use(await tools.temporary());
     const ssh = !/^(https?|git):/i.test(this.source.remote);
     const agent = ssh && tools.agent ? held.use(await tools.agent()) : undefined;
-    const { signal, maxBytes } = tools;
+    const { signal, maxBytes, checked } = tools;
     const { patienceMs = PATIENCE_MS } = this.options;
+    const proxy = checked ? held.use(new CheckedProxy({ signal })) : undefined;
+    if (proxy) await this.#checkRemote(proxy, home.path);
     const limits = { patienceMs, ...maxBytes !== undefined && { maxBytes } };
-    return await work(new Git(this.source, home.path, agent?.path, limits, signal));
+    return await work(new Git(this.source, home.path, agent?.path, limits, signal, proxy));
+  }
+
+  /** What goes past the proxy: ssh is told the address of the one host that it may connect to. */
+  async #checkRemote(proxy: CheckedProxy, home: string): Promise<void> {
+    const { remote } = this.source;
+    if (/^https?:/i.test(remote)) {
+      return void await Deno.writeTextFile(`${home}/ssh_config`, NO_SSH);
+    }
+    if (/^git:/i.test(remote)) {
+      throw new SvcError(
+        "denied",
+        `Cannot fetch ${remote}: where git:// connects to cannot be checked`,
+        { help: "use https:// or ssh://, or ask for --allow network.host" },
+      );
+    }
+    const host = sshHost(remote);
+    let addresses: string[];
+    try {
+      addresses = await proxy.addressesOf(host);
+    } catch (error) {
+      if (error instanceof SvcError) throw error;
+      throw new SvcError("upstream_failed", `Cannot fetch ${remote}: ${(error as Error).message}`, {
+        cause: error,
+        help: "check the address, and that this server can reach it",
+      });
+    }
+    await Deno.writeTextFile(
+      `${home}/ssh_config`,
+      `Host ${host}\n  HostName ${
+        addresses[0]
+      }\n  HostKeyAlias ${host}\n  ProxyCommand none\n${NO_SSH}`,
+    );
   }
 
   #resolve(git: Git): Promise<Resolved> {

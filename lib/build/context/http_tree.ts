@@ -7,6 +7,7 @@ import { setTimes } from "../../sys/files.ts";
 import type { Material, TreeSource, TreeTools } from "../plan/graph.ts";
 import type { OpenTree } from "../inputs.ts";
 import { isArchive, plainBytes } from "./archive_kind.ts";
+import { CheckedProxy } from "./checked_proxy.ts";
 import { Download, withoutCredentials } from "./download.ts";
 import { Extractor } from "./extract.ts";
 
@@ -34,7 +35,7 @@ export function fileNameOf(url: string): string {
 }
 
 /** An answer, and the watch over what is still to come of it. */
-interface Fetched {
+interface Fetched extends Disposable {
   response: Response;
   download: Download;
 }
@@ -87,8 +88,8 @@ class HttpTree implements TreeSource {
     const fetched = await this.#request(headers, tools);
     const { response } = fetched;
     if (known && response.status === 304) {
-      fetched.download[Symbol.dispose]();
       await response.body?.cancel();
+      fetched[Symbol.dispose]();
       this.#take(known.identity.split(" ")[1]);
       return known.identity;
     }
@@ -123,26 +124,35 @@ class HttpTree implements TreeSource {
   }
 
   async #request(headers: Headers, tools: TreeTools): Promise<Fetched> {
-    const { signal, maxBytes } = tools;
+    const { signal, maxBytes, checked } = tools;
     const { patienceMs } = this.options;
-    const download = new Download({ url: this.url, signal, maxBytes, patienceMs });
-    try {
-      return { response: await this.#answer(headers, download, signal), download };
-    } catch (error) {
-      download[Symbol.dispose]();
-      throw error;
-    }
+    using held = new DisposableStack();
+    const download = held.use(new Download({ url: this.url, signal, maxBytes, patienceMs }));
+    const proxy = checked ? held.use(new CheckedProxy({ signal: download.signal })) : undefined;
+    const response = await this.#answer(headers, download, signal, proxy);
+    const all = held.move();
+    return { response, download, [Symbol.dispose]: () => all.dispose() };
   }
 
-  async #answer(headers: Headers, download: Download, signal: AbortSignal): Promise<Response> {
+  async #answer(
+    headers: Headers,
+    download: Download,
+    signal: AbortSignal,
+    proxy: CheckedProxy | undefined,
+  ): Promise<Response> {
     let response: Response;
     // What the server says the bytes are encoded with is part of the file: `.tar.gz` stays compressed.
     headers.set("accept-encoding", "identity");
     try {
-      response = await fetch(this.url, { headers, signal: download.signal });
+      response = await fetch(this.url, {
+        headers,
+        signal: download.signal,
+        ...proxy && { client: proxy.client },
+      });
     } catch (error) {
       signal.throwIfAborted();
       if (download.failure) throw download.failure;
+      if (proxy?.refusal) throw proxy.refusal;
       throw new SvcError(
         "upstream_failed",
         `Cannot fetch ${this.url}: ${error instanceof Error ? error.message : String(error)}`,
@@ -152,6 +162,7 @@ class HttpTree implements TreeSource {
     if (response.ok || response.status === 304 && headers.has("if-none-match")) return response;
     if (response.status === 304 && headers.has("if-modified-since")) return response;
     await response.body?.cancel();
+    if (proxy?.refusal) throw proxy.refusal;
     throw new SvcError(
       response.status === 404 ? "build_failed" : "upstream_failed",
       `Cannot fetch ${this.url}: the server answered ${response.status}`,
@@ -159,8 +170,9 @@ class HttpTree implements TreeSource {
     );
   }
 
-  async #store({ response, download }: Fetched, tools: TreeTools): Promise<OpenTree> {
-    using _watched = download;
+  async #store(fetched: Fetched, tools: TreeTools): Promise<OpenTree> {
+    using _held = fetched;
+    const { response, download } = fetched;
     const folder = await tools.temporary();
     try {
       const name = fileNameOf(this.url);

@@ -64,6 +64,8 @@ export interface TreeTools {
   /** Bytes of one download, at most, and of what one archive unpacks to. */
   maxBytes?: number;
   maxUnpackedBytes?: number;
+  /** What is fetched comes from addresses that do not lead back to this host. */
+  checked?: boolean;
   signal: AbortSignal;
 }
 

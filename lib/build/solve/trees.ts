@@ -16,6 +16,8 @@ export interface TreesDeps {
   /** Bytes of one download, at most, and of what one archive unpacks to. */
   maxBytes?: number;
   maxUnpackedBytes?: number;
+  /** As {@linkcode TreeTools} has it. */
+  checked?: boolean;
   /** Ends what fetches when the build ends. */
   signal: AbortSignal;
 }
@@ -56,10 +58,11 @@ export class Trees implements AsyncDisposable {
   }
 
   #tools(vertex: Fetching, reporter: Reporter): TreeTools {
-    const { workspace, records, ssh, maxBytes, maxUnpackedBytes, signal } = this.#deps;
+    const { workspace, records, ssh, maxBytes, maxUnpackedBytes, checked, signal } = this.#deps;
     return {
       ...(maxBytes !== undefined && { maxBytes }),
       ...(maxUnpackedBytes !== undefined && { maxUnpackedBytes }),
+      ...(checked && { checked }),
       temporary: () => workspace.temporary(),
       notes: {
         get: (key) => records.link(noteKey(key)),

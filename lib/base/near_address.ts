@@ -1,0 +1,64 @@
+/** Addresses that lead back to this host, or to nobody in particular: what others name is not fetched there. */
+import { BlockList, isIP } from "node:net";
+
+const KINDS: readonly [what: string, ...networks: string[]][] = [
+  ["a loopback address", "127.0.0.0/8", "::1/128"],
+  ["an unspecified address", "0.0.0.0/8", "::/128"],
+  ["a link-local address", "169.254.0.0/16", "fe80::/10"],
+  ["a multicast address", "224.0.0.0/4", "ff00::/8"],
+  ["a reserved address", "240.0.0.0/4", "fec0::/10"],
+];
+
+const lists = KINDS.map(([what, ...networks]) => {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address, bits] = network.split("/");
+    list.addSubnet(address, Number(bits), address.includes(":") ? "ipv6" : "ipv4");
+  }
+  return { what, list };
+});
+
+/** The eight parts of an IPv6 address. */
+function parts(address: string): number[] {
+  const [text] = address.split("%");
+  // The canonical form has no dotted end.
+  const canonical = new URL(`http://[${text}]`).hostname.slice(1, -1);
+  const [head, tail] = canonical.split("::");
+  const read = (side = "") => side === "" ? [] : side.split(":").map((part) => parseInt(part, 16));
+  const [first, last] = [read(head), read(tail)];
+  const gap = tail === undefined ? 0 : 8 - first.length - last.length;
+  return [...first, ...new Array(gap).fill(0), ...last];
+}
+
+const dotted = (high: number, low: number) =>
+  [high >> 8, high & 255, low >> 8, low & 255].join(".");
+
+/** The IPv4 address that packets to an IPv6 one end at: mapped, compatible, translated or 6to4. */
+function within(address: string): string | undefined {
+  const all = parts(address);
+  const zeros = (from: number, to: number) => all.slice(from, to).every((part) => part === 0);
+  if (all[0] === 0x2002) return dotted(all[1], all[2]);
+  const mapped = zeros(0, 5) && all[5] === 0xffff;
+  const compatible = zeros(0, 6) && all[6] !== 0;
+  const siit = zeros(0, 4) && all[4] === 0xffff && all[5] === 0;
+  const nat64 = all[0] === 0x64 && all[1] === 0xff9b;
+  return mapped || compatible || siit || nat64 ? dotted(all[6], all[7]) : undefined;
+}
+
+const same = (a: string, b: string) =>
+  isIP(a) === isIP(b) && (isIP(a) === 4 ? a === b : parts(a).join() === parts(b).join());
+
+/**
+ * What is wrong with an address, in words: loopback, link-local, one of `own`, and what stands for such a one
+ * in IPv6. Undefined for all others. Throws TypeError for what is no address.
+ */
+export function nearAddress(address: string, own: readonly string[]): string | undefined {
+  const family = isIP(address);
+  if (family === 0) throw new TypeError(`${address} is no address`);
+  const plain = address.split("%")[0];
+  const kind = lists.find(({ list }) => list.check(plain, family === 4 ? "ipv4" : "ipv6"));
+  if (kind) return kind.what;
+  if (own.some((one) => same(one.split("%")[0], plain))) return "an address of this server";
+  const inner = family === 6 ? within(plain) : undefined;
+  return inner === undefined ? undefined : nearAddress(inner, own);
+}

@@ -1,0 +1,224 @@
+/**
+ * What the server fetches for a build goes through a proxy of its own, which looks a name up once, checks what
+ * it found and connects to just that: no redirect, no second answer of a name server and no program that
+ * fetches leads back to this host. One for each fetch, on loopback, with a password.
+ */
+import { SvcError } from "../../base/errors.ts";
+import { isIP } from "node:net";
+import { nearAddress } from "../../base/near_address.ts";
+
+/** Bytes of a request's head, at most. */
+const MAX_HEAD = 64 * 1024;
+
+export type Resolve = (host: string) => Promise<string[]>;
+
+/** What the system's resolver knows, /etc/hosts included. */
+const systemResolve: Resolve = async (host) => {
+  const { lookup } = await import("node:dns/promises");
+  return (await lookup(host, { all: true })).map(({ address }) => address);
+};
+
+/** Of every interface, now. */
+export const ownAddresses = (): string[] => Deno.networkInterfaces().map(({ address }) => address);
+
+export interface CheckOptions {
+  signal: AbortSignal;
+  resolve?: Resolve;
+  own?: () => string[];
+}
+
+interface Head {
+  method: string;
+  target: string;
+  /** Without the proxy's own lines. */
+  lines: string[];
+  authorization?: string;
+  rest: Uint8Array;
+}
+
+const decoder = new TextDecoder("latin1");
+
+/** The head of a request; undefined where none comes. */
+async function readHead(conn: Deno.Conn): Promise<Head | undefined> {
+  let bytes = new Uint8Array();
+  const buffer = new Uint8Array(16 * 1024);
+  while (bytes.length < MAX_HEAD) {
+    const end = decoder.decode(bytes).indexOf("\r\n\r\n");
+    if (end >= 0) {
+      const [first, ...lines] = decoder.decode(bytes.subarray(0, end)).split("\r\n");
+      const [method, target] = first.split(" ");
+      const authorization = lines.find((line) => /^proxy-authorization:/i.test(line));
+      return {
+        method,
+        target,
+        lines: lines.filter((line) => !/^(proxy-[\w-]+|connection|keep-alive):/i.test(line)),
+        authorization: authorization?.slice(authorization.indexOf(":") + 1).trim(),
+        rest: bytes.subarray(end + 4),
+      };
+    }
+    const got = await conn.read(buffer);
+    if (got === null) return undefined;
+    const more = new Uint8Array(bytes.length + got);
+    more.set(bytes);
+    more.set(buffer.subarray(0, got), bytes.length);
+    bytes = more;
+  }
+  return undefined;
+}
+
+async function writeAll(conn: Deno.Conn, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length;) at += await conn.write(bytes.subarray(at));
+}
+
+const say = (conn: Deno.Conn, text: string) => writeAll(conn, new TextEncoder().encode(text));
+
+/** A client takes NO_PROXY as it is when it is made, and goes past its proxy to what stands there. */
+function withoutExceptions<T>(make: () => T): T {
+  const kept = ["NO_PROXY", "no_proxy"].map((name) => [name, Deno.env.get(name)] as const);
+  for (const [name] of kept) Deno.env.delete(name);
+  try {
+    return make();
+  } finally {
+    for (const [name, value] of kept) if (value !== undefined) Deno.env.set(name, value);
+  }
+}
+
+export class CheckedProxy implements Disposable {
+  /** Why something was not fetched; undefined where nothing was in the way. */
+  refusal: SvcError | undefined;
+  #listener: Deno.TcpListener;
+  #secret = crypto.randomUUID();
+  #options: CheckOptions;
+  #open = new Set<Deno.Conn>();
+  #client: Deno.HttpClient | undefined;
+
+  constructor(options: CheckOptions) {
+    this.#options = options;
+    this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    this.#accept();
+  }
+
+  /** For programs that take a proxy by its address. */
+  get url(): string {
+    return `http://svc:${this.#secret}@127.0.0.1:${this.#listener.addr.port}`;
+  }
+
+  /** For fetch. */
+  get client(): Deno.HttpClient {
+    return this.#client ??= withoutExceptions(() =>
+      Deno.createHttpClient({
+        proxy: {
+          url: `http://127.0.0.1:${this.#listener.addr.port}`,
+          basicAuth: { username: "svc", password: this.#secret },
+        },
+      })
+    );
+  }
+
+  /** Addresses of a host that may be connected to. Throws `denied` where one of them leads back here. */
+  async addressesOf(host: string): Promise<string[]> {
+    const { resolve = systemResolve, own = ownAddresses } = this.#options;
+    const bare = host.replace(/^\[(.*)\]$/, "$1");
+    const found = isIP(bare) ? [bare] : await resolve(bare);
+    const mine = own();
+    for (const address of found) {
+      const why = nearAddress(address, mine);
+      if (why === undefined) continue;
+      const named = address === bare ? bare : `${bare} (${address})`;
+      throw this.refusal ??= new SvcError(
+        "denied",
+        `Cannot connect to ${named} for a build: it is ${why}`,
+        {
+          help: "fetch from another host, or have the server grant network.host " +
+            "(SVC_BUILD_ENTITLEMENTS) and ask for it with --allow network.host",
+        },
+      );
+    }
+    return found;
+  }
+
+  [Symbol.dispose](): void {
+    this.#listener.close();
+    this.#client?.close();
+    for (const conn of this.#open) this.#close(conn);
+  }
+
+  #close(conn: Deno.Conn): void {
+    if (!this.#open.delete(conn)) return;
+    try {
+      conn.close();
+    } catch {
+      // It broke.
+    }
+  }
+
+  async #accept(): Promise<void> {
+    try {
+      for await (const conn of this.#listener) {
+        this.#open.add(conn);
+        this.#serve(conn).catch(() => {/* it broke */}).finally(() => this.#close(conn));
+      }
+    } catch {
+      // Closed.
+    }
+  }
+
+  async #serve(conn: Deno.Conn): Promise<void> {
+    const head = await readHead(conn);
+    if (!head) return;
+    if (head.authorization !== `Basic ${btoa(`svc:${this.#secret}`)}`) {
+      return await say(
+        conn,
+        'HTTP/1.1 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm="svc"\r\n' +
+          "Content-Length: 0\r\nConnection: close\r\n\r\n",
+      );
+    }
+    const tunnel = head.method === "CONNECT";
+    const address = tunnel ? `http://${head.target}` : head.target;
+    if (!URL.canParse(address)) {
+      return await say(conn, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    }
+    const url = new URL(address);
+    const port = Number(url.port) || (tunnel && !/:80$/.test(head.target) ? 443 : 80);
+    let far: Deno.Conn;
+    try {
+      far = await this.#connect(url.hostname, port);
+    } catch {
+      const status = this.refusal ? "403 Forbidden" : "502 Bad Gateway";
+      return await say(
+        conn,
+        `HTTP/1.1 ${status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+      );
+    }
+    this.#open.add(far);
+    try {
+      if (tunnel) await say(conn, "HTTP/1.1 200 Connection established\r\n\r\n");
+      else {
+        // One request to a connection: the next may be to another host.
+        const path = `${url.pathname}${url.search}`;
+        const lines = [`${head.method} ${path} HTTP/1.1`, ...head.lines, "Connection: close"];
+        await say(far, `${lines.join("\r\n")}\r\n\r\n`);
+      }
+      await writeAll(far, head.rest);
+      const up = conn.readable.pipeTo(far.writable).catch(() => {/* the far side has ended */});
+      await far.readable.pipeTo(conn.writable).catch(() => {/* it is no longer wanted */});
+      this.#close(far);
+      this.#close(conn);
+      await up;
+    } finally {
+      this.#close(far);
+    }
+  }
+
+  async #connect(host: string, port: number): Promise<Deno.Conn> {
+    let failure: unknown = new Error("no address");
+    for (const hostname of await this.addressesOf(host)) {
+      try {
+        return await Deno.connect({ hostname, port, signal: this.#options.signal });
+      } catch (error) {
+        failure = error;
+      }
+    }
+    throw failure;
+  }
+}
