@@ -172,7 +172,15 @@ async function runServer(
   // What is opened here is released in the opposite order, however this ends.
   await using cleanup = new AsyncDisposableStack();
   const tunnels = cleanup.use(createTunnels(config, DEFAULT_TUNNEL_BACKEND, log));
-  cleanup.use(await openDataDir(dir));
+  const opened = cleanup.use(await openDataDir(dir));
+  if (!opened.closed) {
+    log.warn(
+      "other users of this machine may read the data directory: its mode cannot be changed",
+      {
+        dataDir: dir,
+      },
+    );
+  }
   const objects = await openStorage(storage, env);
   if (config.registryRedirect && !objects.signedUrl) {
     log.warn("blobs are not redirected: this storage has no addresses", { storage: storage.shown });

@@ -11,7 +11,7 @@
  */
 import { dirname, join, resolve } from "node:path";
 import { SvcError, systemCode } from "../../lib/base/errors.ts";
-import { ensureDir, readJson, syncDir, writeFileAtomic } from "../../lib/base/fs.ts";
+import { closeToOthers, ensureDir, readJson, syncDir, writeFileAtomic } from "../../lib/base/fs.ts";
 import type { ByteRange } from "../../lib/oci/image.ts";
 import {
   type CallOptions,
@@ -88,7 +88,8 @@ async function lock(root: string): Promise<Deno.FsFile> {
 export async function openFsStore(path: string): Promise<ObjectStore> {
   const root = resolve(path);
   try {
-    await ensureDir(root);
+    await ensureDir(dirname(root));
+    await ensureDir(root, 0o700);
   } catch (error) {
     throw new SvcError(
       "data_dir_foreign",
@@ -99,6 +100,8 @@ export async function openFsStore(path: string): Promise<ObjectStore> {
   const held = await lock(root);
   try {
     await claim(root);
+    // Images are for those whom the registry lets pull. A volume that is another user's stays as it is.
+    await closeToOthers(root);
     // Nobody else writes here while the lock is held: what is in tmp is of a server that was killed.
     await Deno.remove(join(root, "tmp"), { recursive: true }).catch((error) => {
       if (!isMissing(error)) throw error;

@@ -172,3 +172,19 @@ Deno.test({
       await run("umount", disk);
     }
   }));
+
+Deno.test("fs: the folder is for its owner alone, one that was open too", () =>
+  inFolder(async (folder) => {
+    const root = join(folder, "store");
+    const mode = async (path: string) => (await Deno.stat(path)).mode! & 0o777;
+    await (await openFsStore(root))[Symbol.asyncDispose]();
+    assert.equal(await mode(root), 0o700);
+    await Deno.chmod(root, 0o755);
+    await (await openFsStore(root))[Symbol.asyncDispose]();
+    assert.equal(await mode(root), 0o700);
+    const foreign = join(folder, "foreign");
+    await Deno.mkdir(foreign, { mode: 0o755 });
+    await Deno.writeTextFile(join(foreign, "thesis"), "mine");
+    await assert.rejects(openFsStore(foreign), { code: "data_dir_foreign" });
+    assert.equal(await mode(foreign), 0o755);
+  }));

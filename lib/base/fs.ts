@@ -1,4 +1,5 @@
 /** Durable file operations: what they acknowledge is on disk, and a torn write is never visible. */
+import { systemCode } from "./errors.ts";
 import { dirname } from "./path.ts";
 
 /** True where `path` exists (following links). */
@@ -14,8 +15,9 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** fsyncs a directory, so that a rename or creation in it survives a crash. */
+/** fsyncs a directory, so that a rename or creation in it survives a crash. Windows has no such call. */
 export async function syncDir(path: string): Promise<void> {
+  if (Deno.build.os === "windows") return;
   using dir = await Deno.open(path);
   await dir.sync();
 }
@@ -33,6 +35,22 @@ export async function ensureDir(path: string, mode = 0o755): Promise<void> {
     });
   }
   await syncDir(dirname(path));
+}
+
+/**
+ * Takes everybody else's access to a directory away, and so to all that is in it. False: that cannot be
+ * done, since it is another user's or its file system knows no modes.
+ */
+export async function closeToOthers(path: string): Promise<boolean> {
+  const { mode } = await Deno.stat(path);
+  if (mode === null || (mode & 0o077) === 0) return true;
+  try {
+    await Deno.chmod(path, 0o700);
+  } catch (error) {
+    if (["EPERM", "EROFS", "ENOTSUP", "ENOSYS"].includes(systemCode(error) ?? "")) return false;
+    throw error;
+  }
+  return ((await Deno.stat(path)).mode! & 0o077) === 0;
 }
 
 let counter = 0;

@@ -1,7 +1,7 @@
 /** The server's data directory: ours alone, of a known format, used by one server at a time. */
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
-import { ensureDir, writeFileAtomic } from "../base/fs.ts";
+import { closeToOthers, ensureDir, writeFileAtomic } from "../base/fs.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
 
 /** Raised when an older svc would misread what a newer one writes. */
@@ -13,6 +13,8 @@ const NEUTRAL = new Set(["lock", "lost+found"]);
 
 export interface DataDir extends Disposable {
   readonly path: string;
+  /** False where other users' access could not be taken away. */
+  readonly closed: boolean;
 }
 
 /** Where the data directory is unless `--data-dir` says (DESIGN.md section 7). */
@@ -85,7 +87,9 @@ async function checkEmpty(path: string): Promise<void> {
   const foreign: string[] = [];
   for await (const { name } of Deno.readDir(path)) {
     // A marker whose first write was torn off by a crash leaves its temporary file.
-    if (!NEUTRAL.has(name) && !name.startsWith(`${MARKER}.tmp-`)) foreign.push(name);
+    if (NEUTRAL.has(name) || name.startsWith(`${MARKER}.tmp-`)) continue;
+    if (name === "auth" && await holdsKeysAlone(join(path, name))) continue;
+    foreign.push(name);
   }
   if (foreign.length === 0) return;
   const shown = foreign.sort().slice(0, 3).join(", ");
@@ -97,15 +101,25 @@ async function checkEmpty(path: string): Promise<void> {
   );
 }
 
+/** True of the folder in which an operator puts keys before the first start. */
+async function holdsKeysAlone(path: string): Promise<boolean> {
+  if (!(await Deno.lstat(path)).isDirectory) return false;
+  for await (const { name } of Deno.readDir(path)) if (name !== "authorized_keys") return false;
+  return true;
+}
+
 /**
- * Opens `path` (absolute), made if missing, and locks it until disposed. Nothing is written into a
+ * Opens `path` (absolute), made if missing, and locks it until disposed. It is closed to other users, one
+ * of an older svc too: nothing in it need be looked at for that. Nothing is written into a
  * directory that is not ours. Throws `data_dir_foreign`, `data_dir_locked`, `storage_full` or
  * `config_invalid`.
  */
 export async function openDataDir(path: string): Promise<DataDir> {
   let lock: FileLock | undefined;
+  let closed = true;
   try {
-    await ensureDir(path, 0o711);
+    await ensureDir(dirname(path));
+    await ensureDir(path, 0o700);
     if (!(await Deno.stat(path)).isDirectory) {
       throw Object.assign(new Error("not a directory"), { code: "ENOTDIR" });
     }
@@ -115,11 +129,12 @@ export async function openDataDir(path: string): Promise<DataDir> {
       const marker = { format: FORMAT, created: new Date().toISOString() };
       await writeFileAtomic(join(path, MARKER), JSON.stringify(marker) + "\n");
     }
+    closed = await closeToOthers(path);
   } catch (error) {
     lock?.[Symbol.dispose]();
     throw refused(path, error);
   }
-  return { path, [Symbol.dispose]: () => lock[Symbol.dispose]() };
+  return { path, closed, [Symbol.dispose]: () => lock[Symbol.dispose]() };
 }
 
 async function lockDir(path: string): Promise<FileLock> {

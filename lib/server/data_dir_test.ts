@@ -85,3 +85,34 @@ Deno.test("data dir: the platform's own place", () => {
   assert.equal(at("linux", 1000, { HOME: "/home/a", XDG_DATA_HOME: "/d" }), "/d/svc");
   assert.equal(at("darwin", 501, { HOME: "/Users/a" }), "/Users/a/Library/Application Support/svc");
 });
+
+Deno.test("data dir: for its owner alone, one that was open too", {
+  ignore: Deno.build.os === "windows",
+}, () =>
+  scratch(async (dir) => {
+    const mode = async (path: string) => (await Deno.stat(path)).mode! & 0o777;
+    const path = `${dir}/a/b`;
+    (await openDataDir(path))[Symbol.dispose]();
+    assert.equal(await mode(path), 0o700);
+    await Deno.chmod(path, 0o755);
+    using opened = await openDataDir(path);
+    assert.equal(await mode(path), 0o700);
+    assert.equal(opened.closed, true);
+    // What is refused is left as it is.
+    const foreign = `${dir}/foreign`;
+    await Deno.mkdir(foreign, { mode: 0o755 });
+    await Deno.writeTextFile(`${foreign}/thesis.txt`, "mine");
+    await refuses(foreign, "data_dir_foreign", /other files/);
+    assert.equal(await mode(foreign), 0o755);
+  }));
+
+Deno.test("data dir: keys that an operator put there before the first start", () =>
+  scratch(async (dir) => {
+    await Deno.mkdir(`${dir}/auth`);
+    await Deno.writeTextFile(`${dir}/auth/authorized_keys`, "ssh-ed25519 AAAA\n");
+    (await openDataDir(dir))[Symbol.dispose]();
+    const other = `${dir}/other`;
+    await Deno.mkdir(`${other}/auth`, { recursive: true });
+    await Deno.writeTextFile(`${other}/auth/tokens.db`, "another program's");
+    await refuses(other, "data_dir_foreign", /other files \(auth\)/);
+  }));
