@@ -16,6 +16,12 @@ export interface PortSpec {
   hostIP?: string;
 }
 
+/** A port that is declared and not published: port-forward, sessions and ingress find it. */
+export interface ExposedPort {
+  container: number;
+  protocol: "tcp" | "udp" | "sctp";
+}
+
 export interface MountSpec {
   /** Path on the deploy target's host. */
   source: string;
@@ -166,6 +172,7 @@ export interface DeploySpec {
   entrypoint?: string[];
   env: Record<string, string>;
   ports: PortSpec[];
+  expose?: ExposedPort[];
   mounts: MountSpec[];
   volumes: VolumeSpec[];
   networks: NetworkSpec[];

@@ -130,3 +130,18 @@ Deno.test("several mistakes are reported together and as data", () => {
     return true;
   });
 });
+
+Deno.test("exposed ports: numbers, ranges and protocols, and none of the host's", () => {
+  const { expose, ports } = validateDeploySpec({ ...base, expose: [80, "53/udp", "9000-9001"] });
+  assert.deepEqual(expose, [
+    { container: 80, protocol: "tcp" },
+    { container: 53, protocol: "udp" },
+    { container: 9000, protocol: "tcp" },
+    { container: 9001, protocol: "tcp" },
+  ]);
+  assert.deepEqual(ports, []);
+  assert.deepEqual(validateDeploySpec({ ...base, expose }).expose, expose);
+  assert.match(refusal({ expose: ["8080:80"] }), /^expose: .*what is published stands in ports/);
+  assert.match(refusal({ expose: [{ container: 80, host: 8080 }] }), /^expose\[0\]/);
+  assert.match(refusal({ expose: [{ container: 70000 }] }), /^expose\[0\]\.container: expected 1\.\.65535/);
+});

@@ -32,6 +32,7 @@ import {
 } from "./deploy_spec_parts.ts";
 import { checkRules } from "./deploy_spec_rules.ts";
 import {
+  expandExposed,
   expandList,
   expandMap,
   expandMount,
@@ -55,6 +56,8 @@ const portSpec = record({
   protocol: z.enum(["tcp", "udp", "sctp"], "expected tcp, udp or sctp").default("tcp"),
   hostIP: address.optional(),
 });
+
+const exposedPort = record({ container: port, protocol: portSpec.shape.protocol });
 
 const mountSpec = record({
   source: nonEmpty,
@@ -145,6 +148,10 @@ export const deploySpecSchema = z.preprocess(
       (value) => Array.isArray(value) ? value.flatMap(expandPort) : value,
       z.array(portSpec, "expected a list of ports"),
     ).default([]),
+    expose: expanded(
+      (value) => Array.isArray(value) ? value.flatMap(expandExposed) : value,
+      z.array(exposedPort, "expected a list of ports"),
+    ).optional(),
     mounts: expanded(
       (value) => Array.isArray(value) ? value.map(expandMount) : value,
       z.array(mountSpec, "expected a list of mounts"),

@@ -81,6 +81,16 @@ export function expandPort(value: unknown): unknown[] {
   }));
 }
 
+/** `container[/protocol]`, the port possibly a range. */
+export function expandExposed(value: unknown): unknown[] {
+  if (typeof value !== "string" || !value.includes(":")) return expandPort(value);
+  throw new Issue(
+    `expected container[/protocol], got ${
+      JSON.stringify(value)
+    }; what is published stands in ports`,
+  );
+}
+
 function flags(text: string | undefined, known: Record<string, Json>, whole: string): Json {
   const result: Json = {};
   for (const flag of (text ?? "").split(",").filter(Boolean)) {

@@ -1,4 +1,5 @@
 /** What the management API says of deployments (DESIGN.md section 6, "Lifecycle"). */
+import type { ExposedPort } from "./deploy_spec.ts";
 import type { IngressEndpoint } from "./ingress.ts";
 import type { Problem } from "./problem.ts";
 
@@ -44,6 +45,8 @@ export interface DeploymentStatus {
   /** Digest of the manifest that runs. */
   imageDigest?: string;
   ports: PublishedPort[];
+  /** Declared and not published; absent: none. */
+  exposed?: ExposedPort[];
   /** Hosts and paths that lead here; absent: none. */
   ingress?: IngressEndpoint[];
   instances: InstanceStatus[];

@@ -92,12 +92,12 @@ interface Running {
 /** The conduit, and where it leads from. */
 async function show(
   { client, target, view, ingress }: Running,
-  { deployment: { name, ports, ingress: routes } }: ApplyResult,
+  { deployment: { name, ports, exposed = [], ingress: routes } }: ApplyResult,
 ): Promise<Conduit> {
   const conduit = await openConduit({
     mode: target.conduit.value,
     services: servicesOf(client),
-    deployments: [{ name, ports, ingress: routes }],
+    deployments: [{ name, ports: [...ports, ...exposed], ingress: routes }],
     settings: target.settings.conduit ?? {},
     ingress,
     warn: (text) => view.notice(`warning: ${text}`),

@@ -49,7 +49,7 @@ export function parseWanted(text: string): WantedPort {
 /** Every port that the deployment declares, each once. Throws where there is none. */
 export function declaredPorts(status: DeploymentStatus): WantedPort[] {
   const found = new Map<string, WantedPort>();
-  for (const { container, protocol } of status.ports) {
+  for (const { container, protocol } of [...status.ports, ...status.exposed ?? []]) {
     // Nothing forwards SCTP.
     if (protocol === "sctp") continue;
     const key = `${container}/${protocol}`;

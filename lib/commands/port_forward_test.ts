@@ -4,6 +4,7 @@ import { svcFake } from "../../test/fixtures/cli.ts";
 import type { DeploymentStatus, PublishedPort } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import { interruption } from "../base/terminal.ts";
+import { formatPorts } from "./ps.ts";
 import { declaredPorts, parseWanted } from "./port_forward.ts";
 
 const port = (container: number, protocol: PublishedPort["protocol"] = "tcp"): PublishedPort => ({
@@ -43,6 +44,16 @@ Deno.test("port-forward: without ports every one that the deployment declares, o
     "80/tcp",
     "53/udp",
   ]);
+  const exposed = [{ container: 80, protocol: "tcp" as const }, {
+    container: 90,
+    protocol: "tcp" as const,
+  }];
+  const all = declaredPorts({ ...status([port(80)]), exposed });
+  assert.deepEqual(all.map(({ remote }) => remote), [80, 90]);
+  assert.equal(
+    formatPorts({ ...status([port(80)]), exposed }),
+    "0.0.0.0:30080->80/tcp, 90/tcp",
+  );
   assert.throws(() => declaredPorts(status([])), { code: "argument_invalid" });
   assert.throws(() => declaredPorts(status([], "exited")), { code: "conflict" });
 });

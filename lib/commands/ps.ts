@@ -12,6 +12,13 @@ export function formatPort(port: PublishedPort): string {
   return `${host}:${port.host}->${port.container}/${port.protocol}`;
 }
 
+/** Published ones, then those that are declared alone: "80/tcp". */
+export function formatPorts({ ports, exposed = [] }: DeploymentStatus): string {
+  const published = new Set(ports.map((port) => `${port.container}/${port.protocol}`));
+  const alone = exposed.map((port) => `${port.container}/${port.protocol}`);
+  return [...ports.map(formatPort), ...alone.filter((port) => !published.has(port))].join(", ");
+}
+
 /** Its address at the server's front door; without one, the host and path that tunnels lead to. */
 export function formatIngress({ url, host, path }: IngressEndpoint): string {
   return url ?? `${host}${path === "/" ? "" : path}`;
@@ -37,7 +44,7 @@ export async function run(invocation: Invocation): Promise<number> {
     d.image,
     d.state,
     formatInstances(d),
-    d.ports.map(formatPort).join(", "),
+    formatPorts(d),
     formatAge(now - Date.parse(d.createdAt)),
   ]);
   await io.stdout.write(

@@ -4,7 +4,7 @@ import { formatAge, renderTable } from "../base/table.ts";
 import { getDeployment } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
-import { formatIngress, formatInstances, formatPort } from "./ps.ts";
+import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
 
 function facts(status: DeploymentStatus, now: number): string {
   const rows: [string, string][] = [
@@ -12,7 +12,7 @@ function facts(status: DeploymentStatus, now: number): string {
     ["State", status.state],
     ["Image", status.image],
     ["Digest", status.imageDigest ?? ""],
-    ["Ports", status.ports.map(formatPort).join(", ")],
+    ["Ports", formatPorts(status)],
     ["Ingress", (status.ingress ?? []).map(formatIngress).join(", ")],
     ["Instances", formatInstances(status)],
     ["Age", formatAge(now - Date.parse(status.createdAt))],

@@ -94,12 +94,13 @@ function enforce(spec: DeploySpec, hosts: string[], defaults: IngressDefaults): 
 }
 
 function portOf(spec: DeploySpec, ingress: IngressSpec): number {
-  const port = ingress.port ?? spec.ports.find(({ protocol }) => protocol === "tcp")?.container;
+  const declared = [...spec.ports, ...spec.expose ?? []];
+  const port = ingress.port ?? declared.find(({ protocol }) => protocol === "tcp")?.container;
   if (port !== undefined) return port;
   throw refusal(
     spec,
     "ingress has no port: the spec has no TCP port that requests could go to",
-    "set ingress.port, or declare the container's port in ports",
+    "set ingress.port, or declare the container's port in expose or ports",
   );
 }
 

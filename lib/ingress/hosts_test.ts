@@ -51,6 +51,12 @@ Deno.test("hosts: an empty block is name.domain, port of the container, everythi
   }]);
 });
 
+Deno.test("hosts: a port that is only exposed takes requests", () => {
+  const exposed = spec({}, { ports: [], expose: [{ container: 9090, protocol: "tcp" }] });
+  assert.equal(ingressRoutes(exposed, { domain })[0].port, 9090);
+  refuses(() => ingressRoutes(spec({}, { ports: [] }), { domain }), "spec_invalid", /no TCP port/);
+});
+
 Deno.test("hosts: hosts, wildcards, @, subdomain and domain", () => {
   const cases: [IngressSpec, IngressDefaults, string[]][] = [
     [{ hosts: ["a.test", "*.b.test"] }, {}, ["a.test", "*.b.test"]],

@@ -56,6 +56,20 @@ export function bareEdges(
     assert.equal((await looked(name))!.length, 1);
   });
 
+  withName(
+    "what is exposed is published nowhere; a port without a host's is",
+    "open",
+    async (name) => {
+      const expose = [{ container: 7070, protocol: "tcp" as const }];
+      const ports = [{ container: 7071, protocol: "tcp" as const }];
+      const { deployment } = await backend().apply(quickSpec(name, image, { ports, expose }));
+      assert.deepEqual(deployment.ports.map(({ container }) => container), [7071]);
+      assert.ok(deployment.ports[0].host > 0);
+      assert.deepEqual(deployment.exposed, expose);
+      assert.deepEqual(deployment.warnings, []);
+    },
+  );
+
   test("system calls that reach out are refused, unless it is privileged", async () => {
     await under.reopen(undefined, ["privileged"]);
     for (const privileged of [false, true]) {

@@ -101,6 +101,7 @@ export class Deployment {
       image: record.image,
       ...(record.imageDigest && { imageDigest: record.imageDigest }),
       ports: this.ready.flatMap((instance) => instance.record.ports),
+      ...(record.spec.expose && { exposed: record.spec.expose }),
       instances: this.ready.map((instance) => instance.status()),
       createdAt: record.createdAt,
       updatedAt: record.updatedAt,
