@@ -143,5 +143,8 @@ Deno.test("exposed ports: numbers, ranges and protocols, and none of the host's"
   assert.deepEqual(validateDeploySpec({ ...base, expose }).expose, expose);
   assert.match(refusal({ expose: ["8080:80"] }), /^expose: .*what is published stands in ports/);
   assert.match(refusal({ expose: [{ container: 80, host: 8080 }] }), /^expose\[0\]/);
-  assert.match(refusal({ expose: [{ container: 70000 }] }), /^expose\[0\]\.container: expected 1\.\.65535/);
+  assert.match(
+    refusal({ expose: [{ container: 70000 }] }),
+    /^expose\[0\]\.container: expected 1\.\.65535/,
+  );
 });
