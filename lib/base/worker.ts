@@ -5,12 +5,16 @@
  *
  * Each worker module is listed in `WORKERS`; `scripts/compile.ts` makes an entry of each.
  */
+import { Worker as BoundedWorker } from "node:worker_threads";
+
+export type { BoundedWorker };
 
 /** Name → module, relative to the repository's root. */
 export const WORKERS = {
   context: "lib/build/context/context_worker.ts",
   intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
+  plan: "lib/build/plan/plan_worker.ts",
   scan: "backends/store/fs/scan_worker.ts",
   tree: "lib/snapshot/tree_worker.ts",
 } as const satisfies Record<string, string>;
@@ -24,10 +28,21 @@ export function setBuiltWorkers(root: URL): void {
   builtRoot = root;
 }
 
-/** Starts a worker. The caller terminates it. */
-export function startWorker(name: WorkerName): Worker {
-  const url = builtRoot
+function urlOf(name: WorkerName): URL {
+  return builtRoot
     ? new URL(`./worker-${name}.js`, builtRoot)
     : new URL(`../../${WORKERS[name]}`, import.meta.url);
-  return new Worker(url, { type: "module", name });
+}
+
+/** Starts a worker. The caller terminates it. */
+export function startWorker(name: WorkerName): Worker {
+  return new Worker(urlOf(name), { type: "module", name });
+}
+
+/** One whose memory is bounded: it ends with an error where it needs more. The caller terminates it. */
+export function startBoundedWorker(name: WorkerName, maxMegabytes: number): BoundedWorker {
+  return new BoundedWorker(urlOf(name), {
+    name,
+    resourceLimits: { maxOldGenerationSizeMb: maxMegabytes },
+  });
 }

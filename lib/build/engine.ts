@@ -15,6 +15,7 @@ import type { LazyReading } from "./context/lazy_mount.ts";
 import type { Executor } from "./executor.ts";
 import { Spool } from "./export/spool.ts";
 import { OneBuild } from "./one_build.ts";
+import { Planners } from "./plan/planners.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
 import { CopiedFolders } from "./solve/copied_folders.ts";
 import type { Engine, Unpack } from "./solve/engine_context.ts";
@@ -113,6 +114,7 @@ class LocalBuilder implements Builder {
     this.#stop.abort(reason);
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
     await this.#engine.flights.idle();
+    this.#engine.planners[Symbol.dispose]();
     this.#engine.workspace.close();
     this.archives[Symbol.dispose]();
   }
@@ -197,6 +199,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     executor,
     records,
     workspace,
+    planners: new Planners(),
     copied,
     cacheMounts,
     flights: new Flights(),

@@ -24,7 +24,7 @@ import { LayersAhead } from "./export/layers_ahead.ts";
 import type { Spool } from "./export/spool.ts";
 import { requireDevices } from "./devices.ts";
 import { type BuildPlan, chain, isStep, type TreeSource } from "./plan/graph.ts";
-import { allowedOf, type Plans, type PlansInput, plansOf, toldText } from "./plans.ts";
+import { allowedOf, type PlansInput, plansOf, toldText } from "./plans.ts";
 import { parsePlatforms, requireRunnable, thisMachine } from "./platforms.ts";
 import { keepBase, type OwnPlace } from "./solve/base_keeper.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
@@ -146,7 +146,8 @@ export class OneBuild {
       checked,
     });
     this.#used.push(trees);
-    const { context, dockerfile, plans } = await this.#begin(trees, platforms);
+    const { context, plans } = await this.#begin(trees, platforms);
+    const file = request.dockerfile;
     for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);
     // What cannot be delivered or run is refused before any work is done.
     const delivery = deliveryOf(request, images, archives);
@@ -154,9 +155,9 @@ export class OneBuild {
     checkAttestations(delivery.attest, delivery.outputs);
     const machine = thisMachine(() => workspace.temporary());
     for (const { vertices } of plans) {
-      await requireRunnable(vertices, dockerfile.file, machine);
+      await requireRunnable(vertices, file, machine);
       await requireDevices(vertices, {
-        file: dockerfile.file,
+        file,
         asked: allowedOf(this.#parts),
         permitted: this.#parts.entitlements ?? [],
         folders: engine.cdiFolders,
@@ -175,7 +176,6 @@ export class OneBuild {
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
     const views = new Views(workspace);
     this.#used.push(views);
-    const { file } = dockerfile;
     const state = { file, context, trees, views, secrets, ssh, noCache, imported };
     await using ahead = await LayersAhead.open(engine, {
       packings: packingsOf(delivery.outputs),
@@ -204,18 +204,18 @@ export class OneBuild {
   async #begin(
     trees: Trees,
     platforms: PlansInput["platforms"],
-  ): Promise<Plans & { context: Context }> {
-    const { signal } = this.#parts;
+  ): Promise<{ plans: BuildPlan[]; context: Context }> {
+    const { engine: { planners }, signal } = this.#parts;
     const failed = new AbortController();
     const told = toldText(this.#parts.request);
-    const input = { ...this.#parts, platforms };
+    const input = { ...this.#parts, planners, platforms };
     const early = told &&
       plansOf(told, { ...input, signal: AbortSignal.any([signal, failed.signal]) });
     early?.catch(() => {/* told where it is waited for */});
     try {
       const context = await this.#receive(trees);
       this.#used.push(context);
-      return { context, ...await (early ?? plansOf(context, input)) };
+      return { context, plans: await (early ?? plansOf(context, input)) };
     } catch (error) {
       failed.abort(error);
       throw error;

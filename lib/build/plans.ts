@@ -7,9 +7,8 @@ import type { Platform } from "../oci/types.ts";
 import type { BuildRequest } from "./builder.ts";
 import { planContexts } from "./named_contexts.ts";
 import { type Ignore, parseIgnore } from "./parse/ignore.ts";
-import { parseDockerfile } from "./parse/parse.ts";
 import type { BuildPlan } from "./plan/graph.ts";
-import { planBuild } from "./plan/plan.ts";
+import type { Planners } from "./plan/planners.ts";
 
 /** Of a context, what a plan is made of. */
 export interface PlannedText {
@@ -20,17 +19,13 @@ export interface PlannedText {
 }
 
 export interface PlansInput {
+  planners: Planners;
   images: ImageResolver;
   /** What requests may ask for with `allow`. */
   entitlements?: readonly Entitlement[];
   request: BuildRequest;
   platforms: readonly Platform[];
   signal: AbortSignal;
-}
-
-export interface Plans {
-  dockerfile: ReturnType<typeof parseDockerfile>;
-  plans: BuildPlan[];
 }
 
 /** What of a context its caller tells in advance. */
@@ -57,14 +52,12 @@ function nameByPlatform(plan: BuildPlan): void {
   }
 }
 
-/** Throws `dockerfile_invalid` where there is no Dockerfile, too. */
+/** One plan for each platform. Throws `dockerfile_invalid` where there is no Dockerfile, too. */
 export async function plansOf(
   { dockerfile: text, ignore }: PlannedText,
   input: PlansInput,
-): Promise<
-  Plans
-> {
-  const { images, request, platforms, signal } = input;
+): Promise<BuildPlan[]> {
+  const { planners, images, request, platforms, signal } = input;
   const { dockerfile: file, target, buildArgs, labels, addHosts, pull, network } = request;
   if (text === undefined) {
     throw new SvcError(
@@ -73,29 +66,24 @@ export async function plansOf(
       { help: "name the Dockerfile with -f, relative to the context" },
     );
   }
-  const dockerfile = parseDockerfile(text, { file });
-  const checks = { text, ignore: typeof ignore === "string" ? parseIgnore(ignore) : ignore };
+  const rules = typeof ignore === "string" ? parseIgnore(ignore) : ignore;
   const contexts = planContexts(request.contexts);
-  const allow = allowedOf(input);
-  const plans: BuildPlan[] = [];
-  for (const platform of platforms) {
-    const plan = await planBuild({
-      dockerfile,
-      checks,
-      target,
-      buildArgs,
-      labels,
-      platform,
-      images,
-      contexts,
-      addHosts,
-      network,
-      allow,
-      pull,
-      signal,
-    });
-    if (platforms.length > 1) nameByPlatform(plan);
-    plans.push(plan);
-  }
-  return { dockerfile, plans };
+  const plans = await planners.plan({
+    text,
+    file,
+    ignore: { patterns: rules.patterns, ...rules.file !== undefined && { file: rules.file } },
+    target,
+    buildArgs,
+    labels,
+    platforms,
+    contexts: [...contexts].map(([name, context]) => [
+      name,
+      "image" in context ? context : { label: context.label },
+    ]),
+    addHosts,
+    network,
+    allow: allowedOf(input),
+  }, { images, contexts, pull, signal });
+  if (platforms.length > 1) plans.forEach(nameByPlatform);
+  return plans;
 }

@@ -10,6 +10,7 @@ import { isArchive, plainBytes } from "./archive_kind.ts";
 import { CheckedProxy } from "./checked_proxy.ts";
 import { Download, withoutCredentials } from "./download.ts";
 import { Extractor } from "./extract.ts";
+import { fileNameOf, parseChecksum } from "./http_url.ts";
 
 export interface HttpTreeOptions {
   /** "sha256:…" or "sha512:…", what the bytes have to be. */
@@ -18,20 +19,6 @@ export interface HttpTreeOptions {
   unpack?: boolean;
   /** How long next to nothing may come. */
   patienceMs?: number;
-}
-
-export const isHttpUrl = (source: string): boolean => /^https?:\/\//i.test(source);
-
-/** The name that ADD gives the file. */
-export function fileNameOf(url: string): string {
-  let path = new URL(url).pathname;
-  try {
-    path = decodeURIComponent(path);
-  } catch {
-    // Not what it stands for in UTF-8: the name stays as it is written.
-  }
-  const name = path.slice(path.lastIndexOf("/") + 1);
-  return /^\.{0,2}$|\0/.test(name) ? "index" : name;
 }
 
 /** An answer, and the watch over what is still to come of it. */
@@ -56,17 +43,6 @@ function parseNote(note: string): Validators | undefined {
   } catch {
     return undefined;
   }
-}
-
-function parseChecksum(checksum: string, url: string): { algorithm: string; hex: string } {
-  const [, algorithm, hex] = /^(sha256|sha384|sha512):([0-9a-f]+)$/.exec(checksum) ?? [];
-  if (hex === undefined) {
-    throw new SvcError(
-      "dockerfile_invalid",
-      `Cannot add ${url}: --checksum=${checksum} is not of the form sha256:HEX`,
-    );
-  }
-  return { algorithm, hex };
 }
 
 class HttpTree implements TreeSource {

@@ -10,6 +10,8 @@ export interface ParseOptions {
   file?: string;
   /** What the warnings may go by beside the text. */
   known?: KnownFacts;
+  /** Which line is looked at now. */
+  onLine?: (line: number) => void;
 }
 
 /** What only a planned build knows. */

@@ -14,6 +14,12 @@ interface Rule {
   components?: (PathPattern | undefined)[];
 }
 
+/** A line of a `.dockerignore`, or an `--exclude` (without a line). */
+export interface IgnorePattern {
+  pattern: string;
+  line?: number;
+}
+
 /** Names of the file that holds the patterns, in order of preference, for a Dockerfile at `dockerfile`. */
 export function ignoreFiles(dockerfile: string): string[] {
   return [`${dockerfile}.dockerignore`, ".dockerignore"];
@@ -41,7 +47,7 @@ export class Ignore {
   /** There are `!` patterns. */
   readonly hasExceptions: boolean;
 
-  constructor(patterns: { pattern: string; line?: number }[], file?: string) {
+  constructor(readonly patterns: IgnorePattern[], readonly file?: string) {
     for (const { pattern, line } of patterns) {
       const rule = compileRule(pattern);
       if (rule === "malformed") {

@@ -27,6 +27,9 @@ export interface LintInput {
   known?: KnownFacts;
 }
 
+/** Names of variables that all stages hand on. */
+const MOST_NAMES = 200_000;
+
 export function lintFile(input: LintInput, linter: Linter): void {
   for (const { instruction, logical } of input.seen) {
     linter.instruction(instruction.line, logical.comments);
@@ -45,8 +48,12 @@ export function lintFile(input: LintInput, linter: Linter): void {
   lintFrom(input, linter);
   for (const arg of input.globalArgs) lintArg(arg, linter);
   const named = new Map<string, StageFacts>();
+  let names = 0;
   for (const stage of input.stages) {
     const facts = lintStage(stage, input, named, linter);
+    names += facts.variables?.size ?? 0;
+    // What stages hand on is copied: of too many names nothing is known.
+    if (names > MOST_NAMES) delete facts.variables;
     if (stage.name !== undefined) named.set(stage.name, facts);
   }
   for (const { rule, line, message } of input.known?.found ?? []) linter.warn(rule, line, message);

@@ -11,12 +11,10 @@ import type {
 import { parseDirectives } from "./directives.ts";
 import { parseInstruction } from "./instruction.ts";
 import { parseError } from "./line.ts";
+import { LIMITS, tooMuch } from "./limits.ts";
 import { lintFile, type Seen } from "./lint.ts";
 import { Linter } from "./lint_rules.ts";
 import { type LogicalLine, Source } from "./source.ts";
-
-/** A Dockerfile is written by people; anything above is something else. */
-const MAX_LENGTH = 4 << 20;
 
 /**
  * Parses a Dockerfile. Throws `dockerfile_invalid` for the first thing that is wrong, its message naming line and
@@ -24,10 +22,8 @@ const MAX_LENGTH = 4 << 20;
  */
 export function parseDockerfile(text: string, options: ParseOptions = {}): Dockerfile {
   const file = options.file ?? "Dockerfile";
-  if (text.length > MAX_LENGTH) {
-    throw new SvcError("dockerfile_invalid", `Cannot parse ${file}: it is larger than 4 MiB`, {
-      detail: { line: 1, file },
-    });
+  if (text.length > LIMITS.dockerfile) {
+    throw tooMuch(file, 1, `the file is larger than ${LIMITS.dockerfile >> 20} MiB`);
   }
   const { directives, lines } = parseDirectives(text, file);
   const source = new Source(text, directives.escape, lines);
@@ -36,11 +32,18 @@ export function parseDockerfile(text: string, options: ParseOptions = {}): Docke
   const seen: Seen[] = [];
   const linter = new Linter(directives.check);
   for (let logical = source.next(); logical !== undefined; logical = source.next()) {
+    options.onLine?.(logical.line);
     const { instruction, keyword } = parseInstruction(source, logical, {
       file,
       escape: directives.escape,
     });
     seen.push({ keyword, instruction, logical });
+    if (seen.length > LIMITS.instructions) {
+      throw tooMuch(file, logical.line, `there are more than ${LIMITS.instructions} instructions`);
+    }
+    if (stages.length > LIMITS.stages) {
+      throw tooMuch(file, logical.line, `there are more than ${LIMITS.stages} stages`);
+    }
     const stage = stages.at(-1);
     if (instruction.kind === "from") stages.push(newStage(stages.length, instruction, logical));
     else if (stage !== undefined) stage.instructions.push(instruction);

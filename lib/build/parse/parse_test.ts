@@ -92,7 +92,7 @@ Deno.test("check=skip=all silences every rule, error=true is kept for the builde
 
 const ports = (text: string) => {
   const parsed = parsePorts(text);
-  return "reason" in parsed ? parsed.reason : parsed.ports;
+  return "reason" in parsed ? parsed.reason : parsed.ports();
 };
 
 Deno.test("ports: single, range, protocol", () => {

@@ -1,8 +1,10 @@
 /** EXPOSE's port specifications. */
 
 export interface ExposedPorts {
+  /** How many it names. */
+  count: number;
   /** "8080/tcp", one for each port of a range. */
-  ports: string[];
+  ports(): string[];
   /** The protocol as written, if it was. */
   protocol?: string;
   /** An address or host port stood before it: accepted and ignored, as docker does. */
@@ -25,6 +27,11 @@ export function parsePorts(text: string): ExposedPorts | { reason: string } {
   const last = Number(match[2] ?? match[1]);
   if (first > 65535 || last > 65535) return reason("ports go up to 65535");
   if (last < first) return reason("the range ends before it starts");
-  const ports = Array.from({ length: last - first + 1 }, (_, i) => `${first + i}/${lower}`);
-  return { ports, hostPart: colon !== -1, ...(protocol === undefined ? {} : { protocol }) };
+  const count = last - first + 1;
+  return {
+    count,
+    ports: () => Array.from({ length: count }, (_, i) => `${first + i}/${lower}`),
+    hostPart: colon !== -1,
+    ...(protocol === undefined ? {} : { protocol }),
+  };
 }

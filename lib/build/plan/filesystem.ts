@@ -8,9 +8,8 @@ import type {
   RunInstruction,
   WorkdirInstruction,
 } from "../parse/ast.ts";
-import { gitTree } from "../context/git_tree.ts";
 import { parseGitUrl } from "../context/git_url.ts";
-import { fileNameOf, httpTree, isHttpUrl } from "../context/http_tree.ts";
+import { fileNameOf, isHttpUrl, parseChecksum } from "../context/http_url.ts";
 import { type Entitlement, parseEntitlement } from "../../api/build_entitlements.ts";
 import { heredocText } from "../parse/ast.ts";
 import { expandHeredoc } from "../parse/expand.ts";
@@ -27,6 +26,8 @@ import {
   type TreeVertex,
   type Vertex,
 } from "./graph.ts";
+import { checkLayers, type Usage } from "../parse/limits.ts";
+import { PlannedTree } from "./planned_tree.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand, proxyEnv } from "./scope.ts";
 import { absolute, shellOf, type StageState, stepName } from "./stage.ts";
@@ -45,6 +46,7 @@ export interface FilesystemTools {
   /** Of RUN that says nothing else. */
   network: RunVertex["network"];
   allow: readonly Entitlement[];
+  usage: Usage;
 }
 
 /** True where an instruction becomes a vertex of its own. */
@@ -53,7 +55,15 @@ export function makesVertex(instruction: Instruction): boolean {
 }
 
 /** Puts `vertex` on top of the stage. */
-function append(state: StageState, vertex: Vertex, created_by: string): void {
+function append(
+  state: StageState,
+  vertex: Vertex,
+  created_by: string,
+  { file, usage }: FilesystemTools,
+): void {
+  const line = vertex.line ?? state.stage.line;
+  checkLayers(file, line, ++state.layers);
+  usage.add("expanded", created_by.length, line);
   state.root = vertex;
   state.history.push({ entry: { created_by }, vertex });
 }
@@ -89,14 +99,21 @@ export function planWorkdir(
       user: state.config.User ?? "",
     },
     `WORKDIR ${path}`,
+    tools,
   );
 }
 
-function inlineFile(state: StageState, heredoc: Heredoc, file: string): InlineFile {
+function inlineFile(
+  state: StageState,
+  heredoc: Heredoc,
+  { file, usage }: FilesystemTools,
+): InlineFile {
   if (/^\.{0,2}$|\//.test(heredoc.name)) {
     throw atLine(file, heredoc.line, `<<${heredoc.name}: it cannot be the name of a file`);
   }
-  return { name: heredoc.name, data: expandHeredoc(heredoc, state.scope, { file }).value };
+  const data = expandHeredoc(heredoc, state.scope, { file }).value;
+  usage.add("expanded", data.length, heredoc.line);
+  return { name: heredoc.name, data };
 }
 
 /** A source of ADD that is fetched. */
@@ -110,9 +127,15 @@ function remotePart(
   const git = parseGitUrl(source);
   if (!git && !isHttpUrl(source)) return undefined;
   const name = git ? "/" : fileNameOf(source);
-  const tree = git
-    ? gitTree({ ...git, checksum, keepGitDir: instruction.keepGitDir ?? git.keepGitDir })
-    : httpTree(source, { checksum });
+  if (!git && checksum !== undefined) parseChecksum(checksum, source);
+  const tree = new PlannedTree(
+    git
+      ? {
+        kind: "git",
+        source: { ...git, checksum, keepGitDir: instruction.keepGitDir ?? git.keepGitDir },
+      }
+      : { kind: "http", url: source, checksum },
+  );
   const text = `${git ? "git" : "http"} ${source}`;
   const vertex: TreeVertex = {
     kind: "tree",
@@ -206,7 +229,7 @@ export async function planCopy(
     parts: kind === "copy"
       ? await copyParts(instruction, sources, tools)
       : addParts(state, instruction, sources, tools),
-    inline: instruction.files.map((heredoc) => inlineFile(state, heredoc, tools.file)),
+    inline: instruction.files.map((heredoc) => inlineFile(state, heredoc, tools)),
     destination: target,
     parents: kind === "copy" && instruction.parents,
     exclude: instruction.exclude.map(value),
@@ -220,7 +243,7 @@ export async function planCopy(
     vertex.chmod === undefined ? "" : `--chmod=${vertex.chmod} `,
   ].join("");
   const names = [...sources, ...vertex.inline.map((inline) => `<<${inline.name}`)].join(" ");
-  append(state, vertex, `${keyword} ${flags}${names} ${destination} # buildkit`);
+  append(state, vertex, `${keyword} ${flags}${names} ${destination} # buildkit`, tools);
 }
 
 async function planMounts(
@@ -322,6 +345,7 @@ export async function planRun(
   if (args.length === 0) throw atLine(tools.file, line, "RUN: there is no command");
   const visible = state.scope.visibleArgs();
   const env = state.scope.stepEnv();
+  tools.usage.add("expanded", env.reduce((sum, entry) => sum + entry.length, 0), line);
   if (!env.some((entry) => entry.startsWith("PATH="))) env.push(`PATH=${DEFAULT_PATH}`);
   const vertex: RunVertex = {
     ...common(state, instruction, tools),
@@ -341,5 +365,5 @@ export async function planRun(
   };
   if (script) vertex.script = script;
   const prefix = visible.length > 0 ? `|${visible.length} ${visible.join(" ")} ` : "";
-  append(state, vertex, `RUN ${prefix}${args.join(" ")} # buildkit`);
+  append(state, vertex, `RUN ${prefix}${args.join(" ")} # buildkit`, tools);
 }

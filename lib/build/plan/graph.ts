@@ -259,11 +259,16 @@ export function chain(source: Source): Vertex[] {
 /** Everything `root` needs, inputs first, each once. */
 export function closure(root: Source): Vertex[] {
   const found = new Set<Vertex>();
+  // By hand: a graph may be deeper than calls can be.
+  const open: { vertex: Vertex; left: Vertex[] }[] = [];
   const visit = (vertex: Vertex) => {
-    if (found.has(vertex)) return;
-    for (const input of inputs(vertex)) visit(input);
-    found.add(vertex);
+    if (!found.has(vertex)) open.push({ vertex, left: inputs(vertex).reverse() });
   };
   if (isVertex(root)) visit(root);
+  for (let at = open.at(-1); at; at = open.at(-1)) {
+    const next = at.left.pop();
+    if (next) visit(next);
+    else found.add(open.pop()!.vertex);
+  }
   return [...found];
 }

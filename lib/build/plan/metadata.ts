@@ -5,6 +5,7 @@ import type { ContainerConfig } from "../../oci/types.ts";
 import type { Command, HealthcheckInstruction, Instruction } from "../parse/ast.ts";
 import { expandWords } from "../parse/expand.ts";
 import { parsePorts } from "../parse/ports.ts";
+import type { Usage } from "../parse/limits.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand } from "./scope.ts";
 import { shellOf, type StageState } from "./stage.ts";
@@ -13,6 +14,7 @@ export interface MetadataTools {
   expand: Expand;
   escape: "\\" | "`";
   file: string;
+  usage: Usage;
 }
 
 /** Go's `%q` of a list, as BuildKit's histories have it. */
@@ -154,15 +156,15 @@ export function applyMetadata(
       const words = instruction.ports.flatMap((word) =>
         expandWords(word, scope, { escape: tools.escape, file: tools.file }).values
       );
+      tools.usage.add("expanded", words.join("").length, instruction.line);
       const ports = words.flatMap((word) => {
         const found = parsePorts(word);
         if ("reason" in found) throw fail(`EXPOSE: ${found.reason}`);
-        return found.ports;
+        tools.usage.add("ports", found.count, instruction.line);
+        return found.ports();
       });
-      config.ExposedPorts = {
-        ...config.ExposedPorts,
-        ...Object.fromEntries(ports.map((port) => [port, {}])),
-      };
+      config.ExposedPorts ??= {};
+      for (const port of ports) config.ExposedPorts[port] = {};
       note(`EXPOSE [${[...new Set(ports)].sort().join(" ")}]`);
       return true;
     }

@@ -25,6 +25,7 @@ import {
 } from "./graph.ts";
 import { parseHosts } from "./hosts.ts";
 import { applyMetadata } from "./metadata.ts";
+import { Usage } from "../parse/limits.ts";
 import { atLine } from "./refusal.ts";
 import { type Expand, expander, GlobalScope, platformArgs } from "./scope.ts";
 import { beginStage, type StageState } from "./stage.ts";
@@ -40,7 +41,7 @@ export interface PlanRequest {
   labels: Record<string, string>;
   /** Default the host's. */
   platform?: Platform;
-  images: ImageResolver;
+  images: Pick<ImageResolver, "resolve">;
   /** Named contexts by {@linkcode contextName}: an image's name, or a tree. */
   contexts?: ReadonlyMap<string, PlannedContext>;
   /** As in a build request. */
@@ -50,6 +51,8 @@ export interface PlanRequest {
   allow?: readonly Entitlement[];
   /** Asks for images by tag again. */
   pull?: boolean;
+  /** Which line is looked at now. */
+  onLine?: (line: number) => void;
   signal?: AbortSignal;
 }
 
@@ -80,13 +83,15 @@ class Planner {
   #environments = new Map<number, string[]>();
   #otherPlatforms: Parameters<typeof warningsOf>[1]["otherPlatforms"][number][] = [];
   #hosts: RunVertex["hosts"];
+  #usage: Usage;
   #ids = 0;
 
   constructor(request: PlanRequest) {
     this.#request = request;
     const { dockerfile } = request;
     this.#file = dockerfile.file;
-    this.#expand = expander(dockerfile.directives.escape, dockerfile.file);
+    this.#usage = new Usage(dockerfile.file);
+    this.#expand = expander(dockerfile.directives.escape, dockerfile.file, this.#usage);
     this.#platform = request.platform ?? this.#build;
     this.#hosts = parseHosts(request.addHosts ?? []);
     this.#global = new GlobalScope(
@@ -344,6 +349,8 @@ class Planner {
 
   async #readStage(stage: Stage): Promise<StageState> {
     const state = await this.#begin(stage);
+    // A stage has a copy of what it begins with.
+    this.#usage.add("expanded", JSON.stringify(state.config).length, stage.line);
     this.#environments.set(stage.index, state.scope.names());
     const instructions = [...this.#triggers(state), ...stage.instructions];
     state.steps = instructions.filter(makesVertex).length;
@@ -355,14 +362,17 @@ class Planner {
       hosts: this.#hosts,
       network: this.#request.network ?? "default",
       allow: this.#request.allow ?? [],
+      usage: this.#usage,
     };
     const metadata = {
       expand: this.#expand,
       escape: this.#request.dockerfile.directives.escape,
       file: this.#file,
+      usage: this.#usage,
     };
     for (const instruction of instructions) {
       this.#request.signal?.throwIfAborted();
+      this.#request.onLine?.(instruction.line);
       if (applyMetadata(state, instruction, metadata)) continue;
       if (instruction.kind === "workdir") planWorkdir(state, instruction, tools);
       else if (instruction.kind === "run") await planRun(state, instruction, tools);

@@ -3,13 +3,18 @@ import { type Platform } from "../../oci/types.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { ArgInstruction, Scope, Word } from "../parse/ast.ts";
 import { expand } from "../parse/expand.ts";
+import type { Usage } from "../parse/limits.ts";
 import { PROXY_ARGS } from "../parse/predefined.ts";
 
 /** How a word becomes its value; bound to the file's escape character and name. */
 export type Expand = (word: Word, scope: Scope) => string;
 
-export function expander(escape: "\\" | "`", file: string): Expand {
-  return (word, scope) => expand(word, scope, { escape, file }).value;
+export function expander(escape: "\\" | "`", file: string, usage: Usage): Expand {
+  return (word, scope) => {
+    const { value } = expand(word, scope, { escape, file });
+    usage.add("expanded", value.length, word.line);
+    return value;
+  };
 }
 
 /** BUILD… and TARGET… of the reference, "Automatic platform ARGs in the global scope". */
@@ -82,15 +87,20 @@ export class StageScope implements Scope {
   #values = new Map<string, string>();
   /** Names that an ARG declared, in order. */
   #args = new Set<string>();
+  /** Where a name stands in {@linkcode env}. */
+  #places = new Map<string, number>();
 
   constructor(
     readonly global: GlobalScope,
     /** `NAME=value` of the image config; the stage changes it. */
     readonly env: string[],
   ) {
-    for (const entry of env) {
+    for (const [at, entry] of env.entries()) {
       const equals = entry.indexOf("=");
-      if (equals > 0) this.#values.set(entry.slice(0, equals), entry.slice(equals + 1));
+      if (equals <= 0) continue;
+      const name = entry.slice(0, equals);
+      this.#values.set(name, entry.slice(equals + 1));
+      if (!this.#places.has(name)) this.#places.set(name, at);
     }
   }
 
@@ -104,9 +114,9 @@ export class StageScope implements Scope {
   }
 
   setEnv(name: string, value: string): void {
-    const at = this.env.findIndex((candidate) => candidate.startsWith(`${name}=`));
-    if (at < 0) this.env.push(`${name}=${value}`);
-    else this.env[at] = `${name}=${value}`;
+    const at = this.#places.get(name) ?? this.env.length;
+    this.#places.set(name, at);
+    this.env[at] = `${name}=${value}`;
     this.#values.set(name, value);
   }
 

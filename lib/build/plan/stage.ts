@@ -20,6 +20,8 @@ export interface StageState {
   scope: StageScope;
   /** A CMD stood in this stage: ENTRYPOINT then leaves it alone. */
   ownCommand: boolean;
+  /** Of the file system so far. */
+  layers: number;
   /** Steps named so far, and all that will be: "2/5". */
   step: number;
   steps: number;
@@ -58,6 +60,7 @@ export function beginStage(
     history: [],
     scope: new StageScope(global, config.Env),
     ownCommand: false,
+    layers: 0,
     step: 0,
     steps: 0,
   };
@@ -65,11 +68,13 @@ export function beginStage(
   if (from && "parent" in from) {
     state.root = from.parent.root;
     state.base = from.parent.base;
+    state.layers = from.parent.layers;
     state.history = [...from.parent.history];
     state.scope.inherit(from.parent.scope);
   } else if (from) {
     state.root = from.vertex;
     state.base = from.image;
+    state.layers = from.image.config.rootfs.diff_ids.length;
   }
   return state;
 }

@@ -8,6 +8,7 @@ import type { ImportedCache } from "../cache/import.ts";
 import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
 import type { ImageStore } from "../worker.ts";
+import type { Planners } from "../plan/planners.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { KeptImage } from "./base_keeper.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
@@ -27,6 +28,7 @@ export interface Engine {
   executor: Executor;
   records: CacheRecords;
   workspace: Workspace;
+  planners: Planners;
   copied: CopiedFolders;
   cacheMounts: CacheMounts;
   flights: Flights<Outcome, StepEvent>;

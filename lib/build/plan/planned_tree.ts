@@ -1,0 +1,23 @@
+/** What a plan says of files from outside, where it is made: in a Worker, which fetches nothing. */
+import { SvcError } from "../../base/errors.ts";
+import type { GitSource } from "../context/git_url.ts";
+import type { TreeSource } from "./graph.ts";
+
+export type TreeSpec =
+  | { kind: "git"; source: GitSource }
+  | { kind: "http"; url: string; checksum?: string }
+  /** A named context of the request. */
+  | { kind: "named"; name: string };
+
+/** Stands for the tree until the plan is where it is carried out. */
+export class PlannedTree implements TreeSource {
+  constructor(readonly spec: TreeSpec) {}
+
+  identity(): Promise<string | undefined> {
+    throw new SvcError("internal", "Cannot read a tree that is only planned");
+  }
+
+  open(): never {
+    throw new SvcError("internal", "Cannot read a tree that is only planned");
+  }
+}

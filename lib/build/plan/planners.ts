@@ -1,0 +1,212 @@
+/** Plans made off the event loop, in Workers with bounds on their time and memory. */
+import { asSvcError, SvcError } from "../../base/errors.ts";
+import { type BoundedWorker, startBoundedWorker } from "../../base/worker.ts";
+import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
+import { gitTree } from "../context/git_tree.ts";
+import { httpTree } from "../context/http_tree.ts";
+import { LIMITS, tooMuch } from "../parse/limits.ts";
+import type { BuildPlan, TreeSource } from "./graph.ts";
+import type { PlannedContext } from "./plan.ts";
+import { type FromPlanWorker, type PlanJob, type ToPlanWorker, wireError } from "./plan_wire.ts";
+import type { PlannedTree } from "./planned_tree.ts";
+
+export interface PlanningOptions {
+  images: Pick<ImageResolver, "resolve">;
+  /** The trees of the job's named contexts. */
+  contexts: ReadonlyMap<string, PlannedContext>;
+  /** Asks for images by tag again. */
+  pull?: boolean;
+  signal: AbortSignal;
+}
+
+export class Planners implements Disposable {
+  /** One that waits for work, as long as the engine lives: starting one takes longer than most plans. */
+  #idle: BoundedWorker | undefined;
+  #closed = false;
+  readonly #limits: { time: number; megabytes: number };
+
+  constructor(limits: { time: number; megabytes: number } = LIMITS) {
+    this.#limits = limits;
+  }
+
+  /**
+   * One plan for each platform. Throws what `planBuild` does, and `dockerfile_invalid` with the line where
+   * planning takes more time or memory than it may.
+   */
+  async plan(job: PlanJob, options: PlanningOptions): Promise<BuildPlan[]> {
+    const worker = this.#idle ?? startBoundedWorker("plan", this.#limits.megabytes);
+    this.#idle = undefined;
+    worker.ref();
+    const planning = new Planning(worker, job, options, this.#limits);
+    try {
+      const plans = await planning.done;
+      this.#give(worker);
+      return plans;
+    } catch (error) {
+      if (planning.ended) this.#give(worker);
+      else await worker.terminate();
+      throw error;
+    } finally {
+      planning[Symbol.dispose]();
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#closed = true;
+    this.#idle?.terminate();
+    this.#idle = undefined;
+  }
+
+  #give(worker: BoundedWorker): void {
+    if (this.#idle || this.#closed) return void worker.terminate();
+    this.#idle = worker;
+    worker.unref();
+  }
+}
+
+/** One job of a Worker. */
+class Planning implements Disposable {
+  #worker: BoundedWorker;
+  #job: PlanJob;
+  #options: PlanningOptions;
+  #answer = Promise.withResolvers<BuildPlan[]>();
+  /** The answer of the Worker itself is in: it is free. */
+  ended = false;
+  #line = new Int32Array(new SharedArrayBuffer(4));
+  /** Images that were asked for, by the number of the question. */
+  #images = new Map<number, ResolvedImage>();
+  #open = 0;
+  #left: number;
+  #since = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    worker: BoundedWorker,
+    job: PlanJob,
+    options: PlanningOptions,
+    limits: { time: number },
+  ) {
+    this.#worker = worker;
+    this.#job = job;
+    this.#options = options;
+    this.#left = limits.time;
+    // It may fail before anybody waits for it.
+    this.#answer.promise.catch(() => {});
+    worker.on("message", this.#receive);
+    worker.on("error", this.#failed);
+    const { signal } = options;
+    if (signal.aborted) this.#abort();
+    signal.addEventListener("abort", this.#abort, { once: true });
+    this.#post({ type: "plan", job, line: this.#line.buffer as SharedArrayBuffer });
+    this.#run();
+  }
+
+  get done(): Promise<BuildPlan[]> {
+    return this.#answer.promise;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+    this.#options.signal.removeEventListener("abort", this.#abort);
+    this.#worker.off("message", this.#receive);
+    this.#worker.off("error", this.#failed);
+  }
+
+  #abort = () => this.#answer.reject(this.#options.signal.reason);
+
+  #post(message: ToPlanWorker): void {
+    this.#worker.postMessage(message);
+  }
+
+  /** The clock runs while the Worker waits for nobody. */
+  #run(): void {
+    this.#since = performance.now();
+    this.#timer = setTimeout(() => {
+      // A Worker without memory says nothing more, too.
+      this.#answer.reject(this.#tooMuch());
+    }, this.#left);
+  }
+
+  #rest(): void {
+    clearTimeout(this.#timer);
+    this.#left = Math.max(1, this.#left - (performance.now() - this.#since));
+  }
+
+  #tooMuch(): SvcError {
+    const line = Math.max(1, Atomics.load(this.#line, 0));
+    return tooMuch(this.#job.file, line, "reading it takes too long, or too much memory");
+  }
+
+  #failed = (error: Error) => {
+    this.#answer.reject(
+      /memory limit/i.test(error.message)
+        ? this.#tooMuch()
+        : new SvcError("internal", `Cannot plan the build: the worker failed: ${error.message}`, {
+          cause: error,
+        }),
+    );
+  };
+
+  #receive = (message: FromPlanWorker) => {
+    switch (message.type) {
+      case "resolve":
+        return void this.#resolve(message);
+      case "planned":
+        this.ended = true;
+        try {
+          for (const plan of message.plans) this.#complete(plan);
+          this.#answer.resolve(message.plans);
+        } catch (error) {
+          this.#answer.reject(error);
+        }
+        return;
+      case "failed": {
+        this.ended = true;
+        const { code, message: text, help, detail } = message.error;
+        this.#answer.reject(new SvcError(code, text, { help, detail }));
+      }
+    }
+  };
+
+  async #resolve(
+    { ask, name, platform }: Extract<FromPlanWorker, { type: "resolve" }>,
+  ): Promise<void> {
+    if (this.#open++ === 0) this.#rest();
+    const { images, pull, signal } = this.#options;
+    try {
+      const image = await images.resolve(name, { platform, ...(pull && { pull }), signal });
+      this.#images.set(ask, image);
+      this.#post({ type: "image", ask, name: image.name, config: image.config });
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#post({ type: "noImage", ask, error: wireError(asSvcError(error)) });
+    } finally {
+      if (--this.#open === 0 && !signal.aborted) this.#run();
+    }
+  }
+
+  /** Puts what the Worker only knew by number and name in its place. */
+  #complete(plan: BuildPlan): void {
+    for (const vertex of plan.vertices) {
+      if (vertex.kind === "image") vertex.image = this.#imageOf(vertex.image);
+      else if (vertex.kind === "tree") vertex.tree = this.#treeOf(vertex.tree as PlannedTree);
+    }
+    if (plan.base) plan.base = this.#imageOf(plan.base);
+  }
+
+  #imageOf(planned: ResolvedImage): ResolvedImage {
+    const { ask } = planned as unknown as { ask?: number };
+    // Two vertices may be of one image, and a plan's base is one of theirs.
+    return ask === undefined ? planned : this.#images.get(ask)!;
+  }
+
+  #treeOf({ spec }: PlannedTree): TreeSource {
+    if (spec.kind === "git") return gitTree(spec.source);
+    if (spec.kind === "http") return httpTree(spec.url, { checksum: spec.checksum });
+    const context = this.#options.contexts.get(spec.name);
+    if (!context || !("tree" in context)) {
+      throw new SvcError("internal", `Cannot find the build context ${spec.name}`);
+    }
+    return context.tree;
+  }
+}
