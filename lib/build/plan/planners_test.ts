@@ -172,7 +172,10 @@ Deno.test("planning has a time limit, and what a registry takes is no part of it
   const names = Array.from({ length: 200_000 }, (_, i) => `V${i}=1`).join(" ");
   await assert.rejects(plan(planners, `FROM base\nENV ${names}\n`), (error: SvcError) => {
     assert.equal(error.code, "dockerfile_invalid");
-    assert.match(error.message, /^Cannot build Dockerfile: line [12]: reading it takes too long, or/);
+    assert.match(
+      error.message,
+      /^Cannot build Dockerfile: line [12]: reading it takes too long, or/,
+    );
     return true;
   });
   using patient = new Planners({ time: 5_000, megabytes: 256 });
