@@ -5,7 +5,7 @@
  *
  * Each worker module is listed in `WORKERS`; `scripts/compile.ts` makes an entry of each.
  */
-import { Worker as BoundedWorker } from "node:worker_threads";
+import type { Worker as BoundedWorker } from "node:worker_threads";
 
 export type { BoundedWorker };
 
@@ -40,8 +40,12 @@ export function startWorker(name: WorkerName): Worker {
 }
 
 /** One whose memory is bounded: it ends with an error where it needs more. The caller terminates it. */
-export function startBoundedWorker(name: WorkerName, maxMegabytes: number): BoundedWorker {
-  return new BoundedWorker(urlOf(name), {
+export async function startBoundedWorker(
+  name: WorkerName,
+  maxMegabytes: number,
+): Promise<BoundedWorker> {
+  const { Worker } = await import("node:worker_threads");
+  return new Worker(urlOf(name), {
     name,
     resourceLimits: { maxOldGenerationSizeMb: maxMegabytes },
   });

@@ -34,8 +34,9 @@ export class Planners implements Disposable {
    * planning takes more time or memory than it may.
    */
   async plan(job: PlanJob, options: PlanningOptions): Promise<BuildPlan[]> {
-    const worker = this.#idle ?? startBoundedWorker("plan", this.#limits.megabytes);
+    const waiting = this.#idle;
     this.#idle = undefined;
+    const worker = waiting ?? await startBoundedWorker("plan", this.#limits.megabytes);
     worker.ref();
     const planning = new Planning(worker, job, options, this.#limits);
     try {
