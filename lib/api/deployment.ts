@@ -1,5 +1,5 @@
 /** What the management API says of deployments (DESIGN.md section 6, "Lifecycle"). */
-import type { ExposedPort } from "./deploy_spec.ts";
+import type { ExposedPort, OriginSpec } from "./deploy_spec.ts";
 import type { IngressEndpoint } from "./ingress.ts";
 import type { Problem } from "./problem.ts";
 
@@ -50,6 +50,8 @@ export interface DeploymentStatus {
   /** Hosts and paths that lead here; absent: none. */
   ingress?: IngressEndpoint[];
   instances: InstanceStatus[];
+  /** Where it was last deployed from, and by whom; absent: nobody said. */
+  origin?: OriginSpec;
   createdAt: string;
   updatedAt: string;
   /** Spec fields that this backend does not honour, as "path: reason". */
@@ -77,6 +79,10 @@ export interface LogFrame {
   time: string;
   instance: string;
   stream: "stdout" | "stderr";
-  /** One line without its newline. */
+  /** One line without its newline, as text: what is no UTF-8 stands as U+FFFD. */
   line: string;
+  /** The bytes of the line, in base64: there where they are no UTF-8. */
+  base64?: string;
+  /** No newline follows: the output ended here, or the line goes on in the next frame of its stream. */
+  partial?: true;
 }

@@ -1,5 +1,6 @@
 /** `svc deploy --session`: a deployment that lives as long as the command. */
 import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
+import { LinePrefixer } from "../api/log_bytes.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
 import { type Conduit, type Endpoint, openConduit } from "../client/conduit/conduit.ts";
 import type { PreparedIngress } from "../client/conduit/ingress.ts";
@@ -49,8 +50,8 @@ class View {
     return this.#broken.promise;
   }
 
-  write(stream: "stdout" | "stderr", text: string): void {
-    this.attend(this.#io[stream].write(text));
+  write(stream: "stdout" | "stderr", data: string | Uint8Array): void {
+    this.attend(this.#io[stream].write(data));
   }
 
   /** Of what writes by itself. */
@@ -114,8 +115,9 @@ async function follow(
   over: AbortSignal,
 ): Promise<void> {
   const several = instances.length > 1;
-  for await (const { instance, stream, line } of sessionLogs(client, name, { over, signal })) {
-    view.write(stream, `${several ? `${instance} | ` : ""}${line}\n`);
+  const lines = new LinePrefixer();
+  for await (const frame of sessionLogs(client, name, { over, signal })) {
+    view.write(frame.stream, lines.print(frame, several ? `${frame.instance} | ` : ""));
   }
 }
 

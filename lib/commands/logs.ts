@@ -1,4 +1,5 @@
 /** `svc logs NAME`: each line to the stream it came from. */
+import { LinePrefixer } from "../api/log_bytes.ts";
 import { parseDuration } from "../base/duration.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
@@ -60,6 +61,7 @@ export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<
   const json = values.output === "json";
   const several = !json && values.instance === undefined &&
     await isReplicated(client, name);
+  const lines = new LinePrefixer();
   for await (const frame of readLogs(client, name, query)) {
     if (json) {
       await io.stdout.write(JSON.stringify(frame) + "\n");
@@ -67,7 +69,7 @@ export async function run(invocation: Invocation<typeof LOGS_OPTIONS>): Promise<
     }
     const prefix = (several ? `${frame.instance} | ` : "") +
       (values.timestamps ? `${frame.time} ` : "");
-    await io[frame.stream].write(`${prefix}${frame.line}\n`);
+    await io[frame.stream].write(lines.print(frame, prefix));
   }
   return 0;
 }

@@ -6,6 +6,18 @@ import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
 import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
 
+/** "shop main@1a2b3c4 by ci", of what is known. */
+function formatOrigin({ origin = {} }: DeploymentStatus): string {
+  const { project, directory, git, user, host, subject } = origin;
+  const commit = git?.commit && `${git.commit.slice(0, 7)}${git.dirty ? "+" : ""}`;
+  const by = subject ?? (user && host ? `${user}@${host}` : user ?? host);
+  return [
+    project ?? directory,
+    [git?.branch, commit].filter(Boolean).join("@"),
+    by && `by ${by}`,
+  ].filter(Boolean).join(" ");
+}
+
 function facts(status: DeploymentStatus, now: number): string {
   const rows: [string, string][] = [
     ["Name", status.name],
@@ -15,6 +27,7 @@ function facts(status: DeploymentStatus, now: number): string {
     ["Ports", formatPorts(status)],
     ["Ingress", (status.ingress ?? []).map(formatIngress).join(", ")],
     ["Instances", formatInstances(status)],
+    ["Origin", formatOrigin(status)],
     ["Age", formatAge(now - Date.parse(status.createdAt))],
     ["Error", status.error ?? ""],
   ];

@@ -30,47 +30,93 @@ export function normalTime(text: string): string {
   return `${utc}.${fraction.padEnd(9, "0")}Z`;
 }
 
+const decoder = new TextDecoder();
+/** Says whether it is UTF-8, and keeps a mark of byte order. */
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Time, stream and tag of a log line are no longer than this. */
+const LONGEST_HEAD = 64;
+
+/** What stands before the text, and where that begins; undefined where it is no log line. */
+function headOf(line: Uint8Array) {
+  const head = decoder.decode(line.subarray(0, LONGEST_HEAD));
+  const match = /^(\S+) (stdout|stderr) ([FP])(?: |$)/.exec(head);
+  if (!match) return undefined;
+  const [{ length }, time, stream, tag] = match;
+  return { time, stream: stream as LogFrame["stream"], whole: tag === "F", text: length };
+}
+
+function concat(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+interface Begun {
+  time: string;
+  parts: Uint8Array[];
+  size: number;
+}
+
 /** Puts parts together; one per file sequence. */
 class Assembler {
   #instance: string;
-  #parts: Record<string, string> = {};
-  #last = "";
+  #begun = new Map<LogFrame["stream"], Begun>();
 
   constructor(instance: string) {
     this.#instance = instance;
   }
 
   /** The frame that this line completes, if it does. What is no log line is skipped. */
-  push(line: string): LogFrame | undefined {
-    const match = /^(\S+) (stdout|stderr) ([FP]) ?(.*)$/s.exec(line);
-    if (!match) return undefined;
-    const [, time, stream, tag, text] = match;
-    this.#last = time;
-    const whole = (this.#parts[stream] ?? "") + text;
-    if (tag === "P" && whole.length < LONGEST_LINE) {
-      this.#parts[stream] = whole;
+  push(line: Uint8Array): LogFrame | undefined {
+    const head = headOf(line);
+    if (!head) return undefined;
+    const { time, stream, whole } = head;
+    const text = line.subarray(head.text);
+    const begun = this.#begun.get(stream) ?? { parts: [], size: 0 };
+    const parts: Uint8Array[] = begun.parts;
+    parts.push(text);
+    const size = begun.size + text.length;
+    if (!whole && size < LONGEST_LINE) {
+      this.#begun.set(stream, { time, parts, size });
       return undefined;
     }
-    delete this.#parts[stream];
-    return this.#frame(time, stream, whole);
+    this.#begun.delete(stream);
+    return this.#frame(time, stream, parts, whole);
   }
 
   /** What was begun and will not be completed: output that ended without a newline. */
   flush(): LogFrame[] {
-    const frames = Object.entries(this.#parts).map(([stream, text]) =>
-      this.#frame(this.#last, stream, text)
+    const frames = [...this.#begun].map(([stream, { time, parts }]) =>
+      this.#frame(time, stream, parts, false)
     );
-    this.#parts = {};
+    this.#begun.clear();
     return frames;
   }
 
-  #frame(time: string, stream: string, text: string): LogFrame {
-    return {
+  #frame(
+    time: string,
+    stream: LogFrame["stream"],
+    parts: Uint8Array[],
+    whole: boolean,
+  ): LogFrame {
+    const bytes = parts.length === 1 ? parts[0] : concat(parts);
+    const frame: LogFrame = {
       time: normalTime(time),
       instance: this.#instance,
-      stream: stream as LogFrame["stream"],
-      line: text.endsWith("\r") ? text.slice(0, -1) : text,
+      stream,
+      line: "",
+      ...(!whole && { partial: true }),
     };
+    try {
+      return { ...frame, line: strict.decode(bytes) };
+    } catch {
+      return { ...frame, line: decoder.decode(bytes), base64: bytes.toBase64() };
+    }
   }
 }
 
@@ -79,7 +125,6 @@ class LineReader {
   readonly file: Deno.FsFile;
   readonly inode: number | null;
   #rest = new Uint8Array(0);
-  #decoder = new TextDecoder();
 
   private constructor(file: Deno.FsFile, inode: number | null) {
     this.file = file;
@@ -98,7 +143,7 @@ class LineReader {
   }
 
   /** The complete lines that are there now; empty at the end of the file. */
-  async next(): Promise<string[]> {
+  async next(): Promise<Uint8Array[]> {
     const block = new Uint8Array(BLOCK);
     for (;;) {
       const count = await this.file.read(block);
@@ -112,7 +157,13 @@ class LineReader {
         continue;
       }
       this.#rest = bytes.slice(end + 1);
-      return this.#decoder.decode(bytes.subarray(0, end)).split("\n");
+      const lines: Uint8Array[] = [];
+      for (let from = 0; from <= end;) {
+        const to = bytes.indexOf(10, from);
+        lines.push(bytes.subarray(from, to));
+        from = to + 1;
+      }
+      return lines;
     }
   }
 
@@ -152,7 +203,7 @@ async function lastFrames(
       for (const line of lines) {
         // Begun in the middle: the first line, and the parts that belong to it, are not whole.
         if (first) {
-          first = !/^\S+ (stdout|stderr) F /.test(line);
+          first = !headOf(line)?.whole;
           continue;
         }
         const frame = assembler.push(line);

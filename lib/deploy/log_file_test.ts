@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { LogFrame } from "../api/deployment.ts";
+import { printedBytes } from "../api/log_bytes.ts";
 import { mergeLogs, normalTime, readLog, type ReadLogOptions, rotateLog } from "./log_file.ts";
 
 const time = (second: number) =>
@@ -45,6 +46,53 @@ Deno.test("output that ends without a newline is the last frame", () =>
     assert.deepEqual(await texts(path), ["a", "b", "cut"]);
     assert.deepEqual(await texts(path, { tail: 2 }), ["b", "cut"]);
     assert.deepEqual(await texts(path, { follow: true, ended: () => true }), ["a", "b", "cut"]);
+  }));
+
+const printed = async (path: string, options?: ReadLogOptions) => {
+  const frames = await Array.fromAsync(readLog(path, "a-0", options));
+  return await new Blob(frames.map(printedBytes)).bytes();
+};
+
+Deno.test("frames give back the bytes that were printed", () =>
+  withLog(async (path) => {
+    const encoder = new TextEncoder();
+    // As a monitor writes it: in parts that end anywhere, in the middle of a character too.
+    const written = new Uint8Array([
+      ...encoder.encode("\ufeffmark\r\n☃☃☃\n\n"),
+      ...[0, 255, 254, 13, 10, 0xc3],
+    ]);
+    for (const size of [1, 2, 5, 1000]) {
+      let at = 0;
+      const rows: Uint8Array[] = [];
+      while (at < written.length) {
+        const newline = written.indexOf(10, at);
+        const end = Math.min(at + size, newline < 0 ? written.length : newline);
+        const whole = end === newline;
+        rows.push(
+          encoder.encode(`${time(1)} stdout ${whole ? "F" : "P"} `),
+          written.subarray(at, end),
+          encoder.encode("\n"),
+        );
+        at = whole ? end + 1 : end;
+      }
+      await Deno.writeFile(path, new Uint8Array(rows.flatMap((row) => [...row])));
+      assert.deepEqual(await printed(path), written, `parts of ${size}`);
+      assert.deepEqual(await printed(path, { tail: 99 }), written);
+      const [first, snow, , odd, last] = await Array.fromAsync(readLog(path, "a-0"));
+      assert.equal(first.line, "\ufeffmark\r");
+      assert.deepEqual([snow.line, snow.base64, snow.partial], ["☃☃☃", undefined, undefined]);
+      assert.equal(odd.base64, btoa("\0\xff\xfe\r"));
+      assert.deepEqual([last.base64, last.partial], [btoa("\xc3"), true]);
+    }
+  }));
+
+Deno.test("a line too long for one frame goes on in the next", () =>
+  withLog(async (path) => {
+    const part = "☃".repeat(2730);
+    await Deno.writeTextFile(path, line(1, part, "P").repeat(200) + line(1, "end"));
+    const frames = await Array.fromAsync(readLog(path, "a-0"));
+    assert.deepEqual(frames.map(({ partial }) => partial), [true, undefined]);
+    assert.equal(new TextDecoder().decode(await printed(path)), `${part.repeat(200)}end\n`);
   }));
 
 Deno.test("tail, since and until, across the rotated file", () =>

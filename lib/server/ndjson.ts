@@ -56,7 +56,7 @@ export function pushEvents<T>(
 /** Items of `source` as they are asked for; `format` absent: NDJSON. */
 export function pullEvents<T>(
   source: AsyncIterable<T>,
-  options: StreamOptions & { format?: (item: T) => string },
+  options: StreamOptions & { format?: (item: T) => Uint8Array<ArrayBuffer> },
 ): Response {
   const iterator = source[Symbol.asyncIterator]();
   const { format } = options;
@@ -68,7 +68,7 @@ export function pullEvents<T>(
         // Nobody is left to tell.
         if (!open) return;
         if (done) controller.close();
-        else controller.enqueue(format ? encoder.encode(format(value)) : line(value));
+        else controller.enqueue(format ? format(value) : line(value));
       } catch (error) {
         if (!open) return;
         const known = options.describe(error);

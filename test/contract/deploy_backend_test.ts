@@ -15,6 +15,7 @@ import { bareEdges } from "./bare_edges.ts";
 import { bareSettings } from "./bare_settings.ts";
 import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
+import { deployDetails } from "./deploy_details.ts";
 
 const { ignore } = requireTools({
   root: true,
@@ -70,6 +71,7 @@ Deno.test({
       const tests: [string, () => Promise<void>][] = [];
       deployBackendContract((title, fn) => tests.push([title, fn]), under);
       deployPrivileges((title, fn) => tests.push([title, fn]), under);
+      deployDetails((title, fn) => tests.push([title, fn]), under);
       const bare: BareUnderTest = {
         ...under,
         dataDir,

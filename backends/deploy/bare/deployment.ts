@@ -103,6 +103,7 @@ export class Deployment {
       ports: this.ready.flatMap((instance) => instance.record.ports),
       ...(record.spec.expose && { exposed: record.spec.expose }),
       instances: this.ready.map((instance) => instance.status()),
+      ...(record.spec.origin && { origin: record.spec.origin }),
       createdAt: record.createdAt,
       updatedAt: record.updatedAt,
       warnings: record.warnings,

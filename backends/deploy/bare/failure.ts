@@ -11,7 +11,7 @@ export async function failure(
   what: string,
 ): Promise<SvcError> {
   const frames = await Array.fromAsync(readLog(logPath, id, { tail: LAST_LINES }));
-  const lines = frames.map((frame) => frame.line);
+  const lines = frames.map(({ line }) => line.replace(/\r$/, ""));
   const log = lines.length > 0
     ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
     : "; it logged nothing";

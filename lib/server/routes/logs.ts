@@ -1,5 +1,6 @@
 /** `GET /.svc/v1/deployments/{name}/logs`. */
 import type { LogFrame } from "../../api/deployment.ts";
+import { LinePrefixer } from "../../api/log_bytes.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { pullEvents } from "../ndjson.ts";
@@ -74,10 +75,11 @@ export function logRoutes(deps: ManagementDeps): Route[] {
     );
     const accept = request.headers.get("accept") ?? "";
     const text = accept.includes("text/plain") && !accept.includes("ndjson");
+    const lines = new LinePrefixer();
     return pullEvents(untilStopped(frames, deps.lifecycle.stopping), {
       describe: (error) => describeError(error, context),
       onCancel: () => closed.abort(new DOMException("the client went away", "AbortError")),
-      format: text ? (frame) => `${timestamps ? `${frame.time} ` : ""}${frame.line}\n` : undefined,
+      format: text ? (frame) => lines.print(frame, timestamps ? `${frame.time} ` : "") : undefined,
     });
   }
 
@@ -86,7 +88,9 @@ export function logRoutes(deps: ManagementDeps): Route[] {
     path: `${API_PREFIX}/deployments/{name}/logs`,
     action: "logs",
     help:
-      "Lines that a deployment printed: frames (NDJSON), or `text/plain` where Accept asks for it. " +
+      "Lines that a deployment printed: frames (NDJSON), or `text/plain` where Accept asks for it: then " +
+      "exactly the bytes. A frame whose bytes are no UTF-8 has them in `base64`; one with `partial` is " +
+      "followed by no newline. " +
       `Query: \`${PARAMETERS.join(" ")}\`.`,
     handler: logs,
   }];

@@ -54,6 +54,22 @@ Deno.test("logs: frames or text, chosen streams, checked query", async () => {
   await missing.body?.cancel();
 });
 
+Deno.test("logs: as text they are the bytes that were printed", async () => {
+  const { server } = await logServer(async function* () {
+    yield { ...frame("stdout", "cr\r"), partial: true };
+    yield { ...frame("stdout", "\ufffd"), base64: btoa("\xff") };
+    yield { ...frame("stdout", "end"), partial: true };
+  });
+  await using _ = server;
+  const get = (query: string) =>
+    fetch(`${server.base}${API}/web/logs${query}`, { headers: { accept: "text/plain" } });
+  const bytes = await (await get("")).bytes();
+  assert.equal(String.fromCharCode(...bytes), "one\ntwo\ncr\r\xff\nend");
+  const dated = await (await get("?timestamps=1&stdout=1")).bytes();
+  const time = "2026-01-01T00:00:00.000000001Z";
+  assert.equal(String.fromCharCode(...dated), `${time} one\n${time} cr\r\xff\n${time} end`);
+});
+
 Deno.test("logs: a failure in mid-stream is the last line", async () => {
   const { server } = await logServer(async function* () {
     yield frame("stdout", "three");

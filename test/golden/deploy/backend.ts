@@ -10,7 +10,7 @@ async function output(backend: DeployBackend, name: string, count?: number): Pro
   const options: LogOptions = { follow: count !== undefined, signal: stop };
   let text = "", ends = 0;
   for await (const { line } of backend.logs(name, options)) {
-    text += `${line.replace(/\r?\n?$/, "")}\n`;
+    text += `${line}\n`;
     if (line.startsWith("@@ end") && ++ends === count) break;
   }
   if (count !== undefined && ends < count) throw new Error(`${name}: no report\n${text}`);
@@ -19,7 +19,8 @@ async function output(backend: DeployBackend, name: string, count?: number): Pro
 
 async function steps(backend: DeployBackend, test: Case): Promise<Outcome> {
   const name = nameOf(test);
-  const parts = async (count?: number) => (await output(backend, name, count)).split(/^@@ end$/m);
+  const parts = async (count?: number) =>
+    (await output(backend, name, count)).split(/^@@ end\r?$/m);
   const outcome: Outcome = { report: (await parts(1))[0] };
   if (test.exec) {
     const request = { ...test.exec, command: ["/probe", "-e"] };

@@ -1,0 +1,58 @@
+/** What every DeployBackend gives back as it was given: bytes of logs, where it came from, names. */
+import assert from "node:assert/strict";
+import { printedBytes } from "../../lib/api/log_bytes.ts";
+import { type DeployBackendUnderTest, execute, quickSpec } from "./deploy_backend.ts";
+
+/** Prints every byte, lines longer than any buffer, in a script of three-byte characters, and no last newline. */
+const PRINT = String.raw`printf '\000\001\002\377\376\r\n\r\n\n'
+i=0; while [ $i -lt 12000 ]; do printf '☃'; i=$((i+1)); done
+printf '\r\nend'`;
+
+export function deployDetails(
+  test: (title: string, fn: () => Promise<void>) => void,
+  under: DeployBackendUnderTest,
+): void {
+  const { backend } = under;
+  const withNames = (title: string, names: string[], fn: () => Promise<void>) =>
+    test(title, async () => {
+      try {
+        await fn();
+      } finally {
+        for (const name of names) await backend().delete(name);
+      }
+    });
+
+  withNames("logs are the bytes that were printed", ["bytes"], async () => {
+    await backend().apply(
+      quickSpec("bytes", under.image, { command: ["sh", "-c", PRINT], restart: "no" }),
+    );
+    const expected = new Blob([
+      new Uint8Array([0, 1, 2, 255, 254, 13, 10, 13, 10, 10]),
+      "☃".repeat(12000),
+      "\r\nend",
+    ]);
+    for (const follow of [true, false]) {
+      const frames = await Array.fromAsync(backend().logs("bytes", { follow }));
+      assert.deepEqual(await new Blob(frames.map(printedBytes)).bytes(), await expected.bytes());
+    }
+  });
+
+  withNames("where it was deployed from comes back", ["from"], async () => {
+    const origin = { project: "shop", git: { branch: "main", dirty: true }, subject: "ci" };
+    const { deployment } = await backend().apply(quickSpec("from", under.image, { origin }));
+    assert.deepEqual(deployment.origin, origin);
+    const later = { project: "shop", subject: "other" };
+    await backend().apply(quickSpec("from", under.image, { origin: later }));
+    await under.reopen();
+    assert.deepEqual((await backend().status("from"))?.origin, later);
+    assert.deepEqual((await backend().list())[0].origin, later);
+  });
+
+  withNames("names and homes that a spec gives stay", ["given"], async () => {
+    const env = { HOSTNAME: "given", HOME: "/given" };
+    await backend().apply(quickSpec("given", under.image, { env, groupAdd: ["77"] }));
+    const command = ["sh", "-c", "echo $HOSTNAME $HOME $(id -G)"];
+    const asked = await execute(backend(), "given", { command, user: "user" });
+    assert.equal(asked.stdout, "given /given 1000 77\n");
+  });
+}
