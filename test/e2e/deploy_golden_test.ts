@@ -46,7 +46,6 @@ const BARE: Allowance[] = [
 /** Not yet as docker does it. */
 const PENDING: Allowance[] = [
   { key: /call\.(adjtimex|swapoff)$/, why: "the system call filter" },
-  { key: /memory\.memsw/, why: "memory and swap together" },
   { key: /^(again\.)?(mount|tree|write)\./, cases: /volume-image|image-volume/, why: "VOLUME" },
   {
     key: "fails",
