@@ -43,6 +43,12 @@ function checkLimits({ ulimits = [] }: DeploySpec, report: Report): void {
   }
 }
 
+function checkMemory({ resources }: DeploySpec, report: Report): void {
+  const { memoryLimit = Infinity, reservedMemory = 0 } = resources ?? {};
+  if (reservedMemory <= memoryLimit) return;
+  report(["resources", "reservedMemory"], `expected at most the limit of ${memoryLimit}`);
+}
+
 function checkNetworks({ networks }: DeploySpec, report: Report): void {
   for (const [i, { name }] of networks.entries()) {
     if (networks.findIndex((other) => other.name === name) < i) {
@@ -53,5 +59,7 @@ function checkNetworks({ networks }: DeploySpec, report: Report): void {
 
 /** Tells `report` everything that does not fit together. */
 export function checkRules(spec: DeploySpec, report: Report): void {
-  for (const check of [checkName, checkTargets, checkLimits, checkNetworks]) check(spec, report);
+  for (const check of [checkName, checkTargets, checkLimits, checkMemory, checkNetworks]) {
+    check(spec, report);
+  }
 }

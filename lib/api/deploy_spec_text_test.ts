@@ -103,6 +103,8 @@ Deno.test("what does not fit together is refused", () => {
   refuses({ ulimits: ["nofile=9:8"] }, /ulimits\[0\]\.soft: expected at most the hard limit of 8/);
   refuses({ ulimits: { core: { soft: -1, hard: 5 } } }, /ulimits\[0\]\.soft/);
   accepts({ ulimits: { core: -1, nofile: { soft: 5, hard: -1 } } });
+  const resources = { memoryLimit: "64Mi", reservedMemory: "65Mi" };
+  refuses({ resources }, /resources\.reservedMemory: expected at most the limit of 67108864/);
   refuses({ networks: ["a", "a"] }, /networks\[1\]\.name: it is attached already/);
   refuses({ extraHosts: ["db"] }, /extraHosts: expected name:address/);
   refuses({ extraHosts: ["db:"] }, /extraHosts\.db: expected an IP address or host-gateway/);

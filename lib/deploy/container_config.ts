@@ -1,4 +1,5 @@
 /** What a container runs: the image's config with the spec on top, by docker's rules. */
+import { posix } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import { parseDuration } from "../base/duration.ts";
@@ -29,6 +30,8 @@ export interface ContainerPlan {
   /** Milliseconds. */
   stopGrace: number;
   health?: HealthPlan;
+  /** Folders that the image asks to have outside its own tree; absent in records of older versions. */
+  volumes?: string[];
 }
 
 /** Later lists win by name; the order is that of first appearance. */
@@ -91,5 +94,7 @@ export function containerPlan(spec: DeploySpec, image: ContainerConfig): Contain
     stopSignal: stopSignal(spec, image),
     stopGrace: spec.stopGracePeriod === undefined ? 10_000 : parseDuration(spec.stopGracePeriod),
     health: healthPlan(spec, image),
+    volumes: Object.keys(image.Volumes ?? {}).map((path) => posix.resolve("/", path))
+      .filter((path) => path !== "/"),
   };
 }

@@ -56,6 +56,11 @@ Deno.test("an image's unknown stop signal is told, and SIGTERM sent", () => {
   assert.equal(containerPlan(spec({ stopSignal: "rtmin+3" }), image).stopSignal, "37");
 });
 
+Deno.test("volumes of the image, by their whole paths", () => {
+  const image = { Cmd: ["c"], Volumes: { "/data": {}, "/a/../b/": {}, "c": {}, "/": {} } };
+  assert.deepEqual(containerPlan(spec(), image).volumes, ["/data", "/b", "/c"]);
+});
+
 Deno.test("health checks: spec over image, shell form, NONE", () => {
   const image = { Cmd: ["c"], Healthcheck: { Test: ["CMD", "/ok"], Interval: 2e9, Retries: 5 } };
   assert.deepEqual(containerPlan(spec(), image).health, {

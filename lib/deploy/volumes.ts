@@ -1,9 +1,58 @@
-/** Named volumes of a host: folders that outlive deployments, filled from the image when first used. */
+/** Volumes of a host: folders that are filled from the image; those with a name outlive deployments. */
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { ensureDir, exists, removeTree, temporaryName } from "../base/fs.ts";
 import { KeyedMutex } from "../base/mutex.ts";
 import { runOk } from "../base/process.ts";
+
+/** Undefined where there is no such folder. */
+async function isEmpty(folder: string): Promise<boolean | undefined> {
+  try {
+    for await (const _ of Deno.readDir(folder)) return false;
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+const copy = (from: string, to: string, signal?: AbortSignal) =>
+  runOk(`Cannot fill volume ${to}`, "cp", [
+    "--archive",
+    "--reflink=auto",
+    "--no-target-directory",
+    from,
+    to,
+  ], { signal });
+
+/**
+ * Makes a volume's folder where it is missing. A new or an empty one becomes a copy of `seed` (a folder on the
+ * host, with owners, modes and attributes), where that exists; in a new one a copy that was cut short is never
+ * seen. One that has anything in it is left alone.
+ */
+export async function fillFolder(
+  folder: string,
+  seed?: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const empty = await isEmpty(folder);
+  const hasSeed = seed !== undefined &&
+    (await Deno.stat(seed).catch(() => undefined))?.isDirectory === true;
+  if (empty === false || empty && !hasSeed) return;
+  const temporary = temporaryName(folder);
+  try {
+    if (hasSeed) await copy(seed!, temporary, signal);
+    else await Deno.mkdir(temporary, { mode: 0o755 });
+    if (empty === undefined) return await Deno.rename(temporary, folder);
+    // In place: other workloads may have it mounted.
+    for await (const { name } of Deno.readDir(temporary)) {
+      await Deno.rename(join(temporary, name), join(folder, name));
+    }
+    await copy(temporary, folder, signal);
+  } finally {
+    await removeTree(temporary);
+  }
+}
 
 export class NamedVolumes {
   readonly root: string;
@@ -20,36 +69,13 @@ export class NamedVolumes {
     return join(this.root, name);
   }
 
-  /**
-   * The volume's folder. A new one is a copy of `seed` (a folder on the host, with owners, modes and
-   * attributes), where that exists; a copy that was cut short is never seen.
-   */
+  /** The volume's folder, filled from `seed` as {@linkcode fillFolder} does. */
   ensure(name: string, seed?: string, signal?: AbortSignal): Promise<string> {
     const path = this.#path(name);
     return this.#locks.run(name, async () => {
       const data = join(path, "_data");
-      if (await exists(data)) return data;
       await ensureDir(path);
-      const temporary = temporaryName(data);
-      try {
-        const isFolder = seed !== undefined &&
-          (await Deno.stat(seed).catch(() => undefined))?.isDirectory;
-        if (isFolder) {
-          await runOk(`Cannot fill volume ${name}`, "cp", [
-            "--archive",
-            "--reflink=auto",
-            "--no-target-directory",
-            seed!,
-            temporary,
-          ], { signal });
-        } else {
-          await Deno.mkdir(temporary, { mode: 0o755 });
-        }
-        await Deno.rename(temporary, data);
-      } catch (error) {
-        await removeTree(temporary);
-        throw error;
-      }
+      await fillFolder(data, seed, signal);
       return data;
     });
   }

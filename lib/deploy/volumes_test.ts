@@ -21,6 +21,13 @@ Deno.test("a new volume is filled from the image once and keeps its content", as
     await volumes.ensure("db", seed);
     assert.equal(await Deno.readTextFile(join(path, "a")), "2");
     await volumes.ensure("empty", join(dir, "missing"));
+    const { ino } = await Deno.stat(await volumes.ensure("empty"));
+    const filled = await volumes.ensure("empty", seed);
+    assert.equal(await Deno.readTextFile(join(filled, "a")), "1", "an empty one is filled too");
+    const after = await Deno.stat(filled);
+    assert.deepEqual([after.ino, (after.mode ?? 0) & 0o777], [ino, 0o750], "in place");
+    const left = await Array.fromAsync(Deno.readDir(join(dir, "volumes/empty")));
+    assert.deepEqual(left.map(({ name }) => name), ["_data"]);
     assert.deepEqual(await volumes.list(), ["db", "empty"]);
     assert.throws(() => volumes.ensure("../x"), { code: "argument_invalid" });
   } finally {

@@ -106,6 +106,36 @@ export function bareSettings(
     },
   );
 
+  withName("a volume of the image lives as long as its instance", "state", async (name) => {
+    const kept = () => see(name, "grep -c ' /var/state ' /proc/self/mounts; cat /var/state/*");
+    await backend().apply(quickSpec(name, image));
+    assert.equal(await kept(), "1\nfrom the image");
+    await see(name, "echo mine > /var/state/own");
+    await backend().power(name, "restart");
+    assert.equal(await kept(), "1\nmine\nfrom the image");
+    await backend().apply(quickSpec(name, image, { env: { CHANGED: "1" } }));
+    assert.equal(await kept(), "1\nfrom the image");
+    const tmpfs = ["/var/state/"];
+    await backend().apply(quickSpec(name, image, { tmpfs }));
+    assert.equal(await see(name, "ls -A /var/state"), "", "what the spec mounts there wins");
+  });
+
+  withName("an alias is never another deployment's name", "alias", async (name) => {
+    const on = (...aliases: string[]) => ({ networks: [{ name: "front", aliases }] });
+    await backend().apply(quickSpec(name, image, on("db")));
+    try {
+      await backend().apply(quickSpec("db", image, on()));
+      const [{ ip }] = (await backend().status("db"))!.instances;
+      assert.match(await see(name, "cat /etc/hosts"), new RegExp(`^${ip}\tdb db-0$`, "m"));
+      assert.doesNotMatch(await see("db", "cat /etc/hosts"), new RegExp(`${name}-0 .*db`));
+      await assert.rejects(backend().apply(quickSpec(name, image, on("db", "db-0"))), {
+        code: "conflict",
+      });
+    } finally {
+      await backend().delete("db");
+    }
+  });
+
   withName("the error of an unhealthy instance says what the probe did", "ill", async (name) => {
     const test = "echo no database; exit 4";
     const healthcheck = { test, interval: "50ms", retries: 1 };

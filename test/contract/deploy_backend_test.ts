@@ -34,7 +34,10 @@ Deno.test({
     const allowed = join(dataDir, "allowed");
     try {
       await Deno.mkdir(allowed);
-      await writeBaseLayout(join(dataDir, "layout"), "base");
+      await writeBaseLayout(join(dataDir, "layout"), "base", {
+        layers: [{ "var/state/seed": "from the image" }],
+        volumes: ["/var/state"],
+      });
       const log = silent;
       const root = join(dataDir, "build/snapshots");
       let permitted: readonly string[] = [];

@@ -43,29 +43,11 @@ const BARE: Allowance[] = [
   { key: "fails", cases: ["stop-large"], why: "refused at once; docker finds out when it stops" },
 ];
 
-/** Not yet as docker does it. */
-const PENDING: Allowance[] = [
-  { key: /call\.(adjtimex|swapoff)$/, why: "the system call filter" },
-  { key: /^(again\.)?(mount|tree|write)\./, cases: /volume-image|image-volume/, why: "VOLUME" },
-  {
-    key: "fails",
-    cases: [
-      "extra-hosts-no-address",
-      "extra-hosts-bad-address",
-      "memory-reserve-above",
-      "ulimit-nofile-300-200",
-      "volume-same-target",
-      "volume-and-tmpfs",
-    ],
-    why: "not refused",
-  },
-];
-
 Deno.test({
   name: "deployments on bare are what docker makes of them",
   ignore,
   // The snapshotter's workers and pidless watchers live as long as the process.
   sanitizeOps: false,
   sanitizeResources: false,
-  fn: (t) => withBare(CASES, (runner) => deployGolden(t, runner, [...BARE, ...PENDING])),
+  fn: (t) => withBare(CASES, (runner) => deployGolden(t, runner, BARE)),
 });

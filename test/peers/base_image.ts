@@ -20,6 +20,8 @@ export interface BaseImageOptions {
   /** Default: busybox httpd on port 8080 serving /srv. */
   cmd?: string[];
   env?: string[];
+  /** Folders that the image declares as volumes. */
+  volumes?: string[];
   /** When the image says it was made; default 1970. */
   created?: string;
   /** Default "amd64" or "arm64", as the host is. */
@@ -83,6 +85,7 @@ export async function writeBaseLayout(
         Env: options.env ?? ["PATH=/bin:/usr/bin:/sbin"],
         Cmd: options.cmd ?? ["/bin/httpd", "-f", "-v", "-p", "8080", "-h", "/srv"],
         WorkingDir: "/",
+        Volumes: Object.fromEntries((options.volumes ?? []).map((path) => [path, {}])),
         // The default command is process 1 and handles no signal: nobody should wait for it to.
         ...(options.cmd ? {} : { StopSignal: "SIGKILL" }),
       },

@@ -1,9 +1,10 @@
 /** A container's folder: mounted root, config.json, and the files that are mounted into it. */
-import { join } from "node:path";
+import { dirname, join, posix } from "node:path";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import { parseTmpfs } from "../../../lib/api/deploy_spec_text.ts";
 import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
 import { hostResolvConf, hostsFile } from "../../../lib/deploy/host_files.ts";
+import { fillFolder } from "../../../lib/deploy/volumes.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
 import { locate } from "../../../lib/sys/rooted.ts";
 import { encodeDocument } from "../../../lib/runtime/document.ts";
@@ -77,6 +78,15 @@ async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
     const seed = locate(rootfs, volume.target).host;
     const source = await host.volumes.ensure(volume.name, seed, signal);
     mounts.push({ type: "bind", source, target: volume.target, readOnly: volume.readOnly });
+  }
+  const taken = new Set(mounts.map(({ target }) => posix.resolve(target)));
+  const anonymous = (record.plan.volumes ?? []).filter((target) => !taken.has(target));
+  for (const [index, target] of anonymous.entries()) {
+    // It goes with the instance's folder.
+    const source = join(bundle, "volumes", String(index));
+    await Deno.mkdir(dirname(source), { recursive: true });
+    await fillFolder(source, locate(rootfs, target).host, signal);
+    mounts.push({ type: "bind", source, target });
   }
   for (const file of ["hosts", "resolv.conf", "hostname"]) {
     const target = `/etc/${file}`;
