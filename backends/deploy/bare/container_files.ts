@@ -26,6 +26,18 @@ export function resolvText(
   });
 }
 
+/** A file that is there, in place and by one call: who reads it meanwhile finds it neither empty nor mixed. */
+async function overwrite(path: string, text: string): Promise<void> {
+  using file = await Deno.open(path, { write: true });
+  const { size } = await file.stat();
+  const bytes = new TextEncoder().encode(text);
+  // Empty lines cover the rest of a longer text until that is cut off.
+  const padded = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
+  padded.set(bytes);
+  await file.write(padded);
+  await file.truncate(bytes.length);
+}
+
 export class ContainerFiles {
   #host: Host;
   #written = new WeakMap<Instance, Record<string, string>>();
@@ -54,7 +66,7 @@ export class ContainerFiles {
     const written = this.#written.get(instance) ?? {};
     if (written[file] === text) return;
     try {
-      await Deno.writeTextFile(join(instance.bundle, file), text, { create: false });
+      await overwrite(join(instance.bundle, file), text);
       written[file] = text;
       this.#written.set(instance, written);
     } catch (error) {
