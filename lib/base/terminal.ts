@@ -7,7 +7,7 @@ export interface TerminalSize {
 
 export interface Output {
   /**
-   * Writes all of it, in the order of calls. A reader that has gone away: throws
+   * Writes all of it, in the order of calls: text as {@linkcode harmless} has it, bytes as they are. A reader that has gone away: throws
    * {@linkcode BrokenPipe} on standard output, is ignored on standard error.
    */
   write(data: string | Uint8Array): Promise<void>;
@@ -55,6 +55,23 @@ export function interruption(signal: Interruption): DOMException & { exitCode: n
 
 const encoder = new TextEncoder();
 
+// deno-lint-ignore no-control-regex -- exactly what a terminal obeys, but for new lines and tabs
+const OBEYED = /\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
+
+/**
+ * Names, messages and last lines come from servers, images and workloads: what a terminal would obey is
+ * shown as JSON writes it, so that JSON stays the same.
+ */
+export function harmless(text: string): string {
+  return text.replace(
+    OBEYED,
+    (found) => found === "\r\n" ? found : `\\u${found.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** Text that draws, or that is handed on as it came. */
+export const asIs = (text: string): Uint8Array => encoder.encode(text);
+
 function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean): Output {
   let gone = false;
   let last: Promise<void> = Promise.resolve();
@@ -70,7 +87,7 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
   };
   return {
     write(data) {
-      const bytes = typeof data === "string" ? encoder.encode(data) : data;
+      const bytes = typeof data === "string" ? encoder.encode(harmless(data)) : data;
       const done = last.then(() => writeAll(bytes));
       last = done.catch(() => {/* the caller of that write was told */});
       return done;

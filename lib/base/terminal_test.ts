@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { interruption } from "./terminal.ts";
+import { harmless, interruption } from "./terminal.ts";
 
 const MODULE = new URL("./terminal.ts", import.meta.url).href;
 
@@ -54,4 +54,18 @@ Deno.test("an interruption carries the exit code a shell would give", () => {
     ],
     [130, 143, "AbortError"],
   );
+});
+
+Deno.test("text obeys nobody; JSON stays the same value", () => {
+  const escapes = "a\x1b[31mb\x1b]0;title\x07\x9b2J\rc\x7f";
+  const shown = harmless(escapes);
+  // deno-lint-ignore no-control-regex -- what must not be there
+  assert(!/[\x00-\x1f\x7f-\x9f]/.test(shown));
+  assert.equal(shown, "a\\u001b[31mb\\u001b]0;title\\u0007\\u009b2J\\u000dc\\u007f");
+  assert.equal(
+    harmless("one\ttwo\r\nthree — ünï \u{1f600}\n"),
+    "one\ttwo\r\nthree — ünï \u{1f600}\n",
+  );
+  const value = { message: `${escapes}\\`, [escapes]: 1 };
+  assert.deepEqual(JSON.parse(harmless(JSON.stringify(value))), value);
 });

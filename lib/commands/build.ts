@@ -4,7 +4,7 @@ import { parseEntitlement } from "../api/build_entitlements.ts";
 import { toProblem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { writeFileAtomic } from "../base/fs.ts";
-import type { Io } from "../base/terminal.ts";
+import { asIs, type Io } from "../base/terminal.ts";
 import { problemError } from "../client/client.ts";
 import { parseReference } from "../oci/reference.ts";
 import { addCaches, cachesOf, storeCaches } from "./build/caches.ts";
@@ -104,7 +104,7 @@ async function openProgress(
   return {
     async event(event) {
       const text = plain.lines(event).map((line) => line + "\n").join("");
-      if (text) await io.stderr.write(text);
+      if (text) await io.stderr.write(asIs(text));
     },
     [Symbol.asyncDispose]: nothing,
   };

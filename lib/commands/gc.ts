@@ -1,4 +1,5 @@
 /** `svc gc`: collects the server's garbage. */
+import { asIs, harmless } from "../base/terminal.ts";
 import type { GcResult } from "../api/storage.ts";
 import { formatBytes } from "../base/bytes.ts";
 import { formatDuration } from "../base/duration.ts";
@@ -36,11 +37,15 @@ export async function run(invocation: Invocation<typeof GC_OPTIONS>): Promise<nu
       if (!live) return;
       shown = true;
       await io.stderr.write(
-        `\r\x1b[K${progress.phase}: ${progress.blobs} blobs, ${progress.blobsDeleted} deleted`,
+        asIs(
+          `\r\x1b[K${
+            harmless(progress.phase)
+          }: ${progress.blobs} blobs, ${progress.blobsDeleted} deleted`,
+        ),
       );
     },
   );
-  if (shown) await io.stderr.write("\r\x1b[K");
+  if (shown) await io.stderr.write(asIs("\r\x1b[K"));
   await io.stdout.write(
     values.output === "json" ? JSON.stringify(result) + "\n" : gcText(result, dryRun),
   );

@@ -1,4 +1,5 @@
 /** `svc storage usage` and `svc storage verify`. */
+import { asIs } from "../base/terminal.ts";
 import type { BuildCacheUsage, ScrubStatus, StorageUsage, VerifyEvent } from "../api/storage.ts";
 import { formatBytes } from "../base/bytes.ts";
 import { formatDuration } from "../base/duration.ts";
@@ -105,11 +106,11 @@ async function verify(invocation: Call): Promise<number> {
   for await (const event of verifyStorage(await connect(invocation), values)) {
     if (event.type === "result") problems = event.result.problems;
     if (live) {
-      await io.stderr.write(
+      await io.stderr.write(asIs(
         event.type === "progress"
           ? `\r\x1b[K${event.blobs} blobs, ${formatBytes(event.bytes)}`
           : "\r\x1b[K",
-      );
+      ));
     }
     await io.stdout.write(
       values.output === "json" ? JSON.stringify(event) + "\n" : verifyText(event),

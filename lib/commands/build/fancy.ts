@@ -1,7 +1,7 @@
 /** Progress on a terminal: what is done scrolls up, what runs is redrawn in place below it. */
 import { styleText } from "node:util";
 import type { BuildEvent } from "../../api/build.ts";
-import type { Output, TerminalSize } from "../../base/terminal.ts";
+import { asIs, type Output, type TerminalSize } from "../../base/terminal.ts";
 import { fit, heading, type Line, regionLines, widthOf, withTime } from "./region.ts";
 import { type BuildState, seconds, type Vertex, warningText } from "./state.ts";
 
@@ -99,7 +99,7 @@ export class FancyProgress implements AsyncDisposable {
       text = HIDE_CURSOR + text;
     }
     if (text === "") return;
-    this.#writing = this.#out.write(text).catch(() => {
+    this.#writing = this.#out.write(asIs(text)).catch(() => {
       // The terminal is gone; the build goes on without being watched.
     });
   }

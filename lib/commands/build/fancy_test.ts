@@ -29,7 +29,7 @@ Deno.test("the region is redrawn in place and leaves only what is done", async (
     isTerminal: true,
     size: () => ({ columns: 40, rows: 8 }),
     write: (data: string | Uint8Array) => {
-      text += data;
+      text += typeof data === "string" ? data : new TextDecoder().decode(data);
       return Promise.resolve();
     },
   };
@@ -130,7 +130,7 @@ Deno.test("a terminal that becomes narrow, or has no size, is redrawn where it w
     isTerminal: true,
     size: () => size,
     write: (data: string | Uint8Array) => {
-      text += data;
+      text += typeof data === "string" ? data : new TextDecoder().decode(data);
       return Promise.resolve();
     },
   };

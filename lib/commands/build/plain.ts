@@ -1,9 +1,10 @@
 /** Progress line by line, for logs and pipes: `#5 [build 2/4] RUN make`, `#5 0.512 output`, `#5 DONE`. */
 import type { BuildEvent } from "../../api/build.ts";
 import { formatBytes } from "../../base/bytes.ts";
+import { harmless } from "../../base/terminal.ts";
 import { type BuildState, type Vertex, warningText } from "./state.ts";
 
-/** Takes an event and its effect on the state; the lines to print. */
+/** Takes an event and its effect on the state; the lines to print: what steps say as they said it. */
 export class PlainProgress {
   readonly #state: BuildState;
   /** Vertices whose name was printed. */
@@ -18,7 +19,7 @@ export class PlainProgress {
   lines(event: BuildEvent): string[] {
     const { vertex, lines } = this.#state.apply(event);
     if (event.type === "warning") {
-      return [warningText(event)];
+      return [harmless(warningText(event))];
     }
     // A vertex is named when something happens to it: those of one graph become known all at once.
     if (!vertex || event.type === "vertex") return [];
@@ -30,7 +31,7 @@ export class PlainProgress {
   #name(vertex: Vertex): string[] {
     if (this.#named.has(vertex.id)) return [];
     this.#named.add(vertex.id);
-    return [`#${vertex.number} ${vertex.name}`];
+    return [harmless(`#${vertex.number} ${vertex.name}`)];
   }
 
   #clock(vertex: Vertex): string {
@@ -46,7 +47,7 @@ export class PlainProgress {
       case "done":
         return [`${mark} DONE ${(event.durationMs / 1000).toFixed(1)}s`, ""];
       case "failed":
-        return [`${mark} ERROR: ${event.message}`, ""];
+        return [harmless(`${mark} ERROR: ${event.message}`), ""];
       case "progress":
         return this.#transfer(event, vertex);
       default:
@@ -63,6 +64,6 @@ export class PlainProgress {
     if (quarter <= (this.#quarters.get(key) ?? 0)) return [];
     this.#quarters.set(key, quarter);
     const amounts = `${formatBytes(event.current)} / ${formatBytes(event.total)}`;
-    return [`#${vertex.number} ${event.label} ${amounts}`];
+    return [harmless(`#${vertex.number} ${event.label} ${amounts}`)];
   }
 }

@@ -2,7 +2,7 @@
 import { styleText } from "node:util";
 import { formatBytes } from "../../base/bytes.ts";
 import type { SvcError } from "../../base/errors.ts";
-import type { Output } from "../../base/terminal.ts";
+import { asIs, type Output } from "../../base/terminal.ts";
 import type { Descriptor } from "../../oci/types.ts";
 import { fit } from "../build/region.ts";
 import { planText, type Reporter, shortDigest, WORDS, writer } from "./events.ts";
@@ -48,7 +48,7 @@ export class FancyReporter implements Reporter {
   constructor(out: Output, intervalMs = 100, now: () => number = () => performance.now()) {
     this.#out = out;
     this.#now = now;
-    this.#writer = writer((text) => out.write(text));
+    this.#writer = writer((text) => out.write(asIs(text)));
     this.#timer = setInterval(() => this.draw(), intervalMs);
   }
 

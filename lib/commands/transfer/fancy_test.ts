@@ -38,7 +38,7 @@ Deno.test("bars with amount and speed, done blobs above, no line wider than the 
     isTerminal: true,
     size: () => ({ columns: 60, rows: 10 }),
     write: (data: string | Uint8Array) => {
-      text += data;
+      text += typeof data === "string" ? data : new TextDecoder().decode(data);
       return Promise.resolve();
     },
   };
