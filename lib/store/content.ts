@@ -26,6 +26,8 @@ export interface ContentStoreOptions {
   idleMs?: number;
   /** Of a shared store: how long another process's removal is waited for. */
   patienceMs?: number;
+  /** Of a shared store: a publication's claim without a sign of life for so long is a dead process's. */
+  aliveMs?: number;
   /** Of a shared store: milliseconds of a clock that never jumps; default the process's. */
   now?: () => number;
 }

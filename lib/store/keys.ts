@@ -10,6 +10,7 @@
  *     mirror/<name>/<tag>                      digests that a mirror gave the tag, newest first
  *     rescued/<alg>:<hex>/<id>                 another copy of a blob (gc/guard.ts)
  *     claims/<id>, condemned/<id>              what pushes and collections tell each other (gc/guard.ts)
+ *     beats/<id>                               signs of life of a claim (gc/guard.ts)
  *     gc/clock                                 rewritten to learn the store's time
  *     damaged/<key, "/" as "%2F">              damage that is still in its place
  *     quarantine/<key, "/" as "%2F">           damage that was moved aside
@@ -60,6 +61,8 @@ export const BLOBS = "blobs/";
 export const RESCUED = "rescued/";
 export const CLAIMS = "claims/";
 export const CONDEMNED = "condemned/";
+/** Signs of life of a claim. */
+export const beatKey = (claim: string): string => `beats/${claim.slice(CLAIMS.length)}`;
 /** Rewritten to learn the store's time. */
 export const CLOCK = "gc/clock";
 export const QUARANTINE = "quarantine/";
@@ -71,6 +74,12 @@ export function digestOfKey(key: string): Digest | undefined {
   const [root, first, second, third] = key.split("/");
   if (root === "blobs" && third) return `${first}:${third}`;
   return root === "rescued" && second ? first : undefined;
+}
+
+/** What a holder claims for a key that a remover condemns: a blob is claimed by its first place. */
+export function claimedAs(key: string): string {
+  const digest = digestOfKey(key);
+  return digest === undefined ? key : blobKey(digest);
 }
 
 export const quarantineKey = (key: string): string => QUARANTINE + key.replaceAll("/", "%2F");

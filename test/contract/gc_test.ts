@@ -295,15 +295,67 @@ Deno.test("gc: a publication of a dead process is given up once it was seen for 
   const deleted = async (of = store) => (await of.upkeep.collect()).blobsDeleted;
   wait(60);
   assert.equal(await deleted(), 0, "it is seen for the first time");
-  wait(4);
+  wait(0.05);
   assert.equal(await deleted(), 0);
   // What one process has seen is no other's knowledge.
   const other = open();
   assert.equal(await deleted(other), 0);
-  wait(1);
+  wait(0.05);
   assert.equal(await deleted(other), 0);
   assert.equal(await deleted(), 1);
   assert.equal(await objects.stat("claims/of-the-dead"), undefined);
   await pushImage(store, "app", image, ["v1"]);
   await assertSound(store);
+});
+
+Deno.test("gc: a delete waits for a dead server's claim, and no longer than to see that it is dead", async () => {
+  const objects = openMemStore();
+  const open = () =>
+    createContentStore(wrapStore(objects, { exclusive: false }), {
+      log: silent,
+      patienceMs: 20,
+      aliveMs: 150,
+    });
+  const image = smallImage("x", ["layer"]);
+  await pushImage(open(), "app", image, ["v1"]);
+  const keys = [manifestKey("app", image.digest)];
+  await objects.put("claims/of-the-dead", encode(JSON.stringify({ kind: "intent", keys })));
+  await objects.put("beats/of-the-dead", new Uint8Array());
+  const began = performance.now();
+  assert.equal(await open().deleteManifest("app", image.digest), true);
+  assert.ok(performance.now() - began < 3_000);
+  assert.equal(await objects.stat("claims/of-the-dead"), undefined);
+  assert.equal(await objects.stat("beats/of-the-dead"), undefined);
+});
+
+Deno.test("gc: a push that lasts keeps its claim, and a delete says so", async () => {
+  const objects = openMemStore();
+  const go = Promise.withResolvers<void>();
+  const reached = Promise.withResolvers<void>();
+  const options = { log: silent, patienceMs: 20, aliveMs: 150 };
+  const image = smallImage("slow", ["layer"]);
+  const slow = createContentStore(
+    wrapStore(objects, {
+      exclusive: false,
+      before: async ({ name, key }) => {
+        if (name !== "put" || key !== "tags/app/v2") return;
+        reached.resolve();
+        await go.promise;
+      },
+    }),
+    options,
+  );
+  const other = createContentStore(wrapStore(objects, { exclusive: false }), options);
+  await pushImage(other, "app", image, ["v1"]);
+  const pushing = slow.publish("app", MEDIA.manifest, image.bytes, { tags: ["v2"] });
+  await reached.promise;
+  for (const _ of ["once", "and again"]) {
+    await assert.rejects(other.deleteManifest("app", image.digest), { code: "unavailable" });
+  }
+  go.resolve();
+  await pushing;
+  await assertImage(other, "app", image, "v2");
+  assert.equal(await other.deleteManifest("app", image.digest), true);
+  await slow[Symbol.asyncDispose]();
+  assert.deepEqual(await Array.fromAsync(objects.list("beats/")), []);
 });

@@ -17,6 +17,7 @@
  *
  *     claims/<process>-<n>   keys that a holder relies on. Written before it looks at anything.
  *     condemned/<run>-<n>    keys that a remover is about to delete. Written before it looks.
+ *     beats/<process>-<n>    signs of life of a claim whose publication lasts.
  *
  *     holder                                remover
  *     h1 write the claim                    r1 list what there is: choose the keys
@@ -59,7 +60,9 @@
  *
  * Clocks: no two are compared. A lease's claim is old by the times that the store itself wrote down. A
  * publication's is given up by observation: a remover that has seen the same claim stand there for
- * {@linkcode INTENT_MS} of its own steady clock. Neither matters to an acknowledged push, as above. A
+ * {@linkcode ALIVE_MS} of its own steady clock, without a sign of life: while a publication lasts, its
+ * holder rewrites an object under `beats/`, often enough. So a client whose DELETE meets the claim of a
+ * server that crashed waits that long, and no longer. Neither matters to an acknowledged push, as above. A
  * condemnation is taken away by a remover that has seen it stand there for {@linkcode DEAD_MS} of its
  * steady clock, or after {@linkcode RETIRE_MS} by the store's. Its writer has by then stopped deleting for
  * long by its own ({@linkcode FENCE_MS}, counted from r2); where its clock stood still with its machine, it
@@ -73,8 +76,8 @@ import type { CallOptions } from "../object_store.ts";
 export const IDLE_MS = 3_600_000;
 /** A remover deletes nothing more than so long after it wrote its condemnation. */
 export const FENCE_MS = 5 * 60_000;
-/** A publication whose claim a remover saw stand there for so long is taken as given up. */
-export const INTENT_MS = 5 * 60_000;
+/** A publication whose claim a remover saw stand there for so long, without a beat, is taken as given up. */
+export const ALIVE_MS = 6_000;
 /** A condemnation that a remover saw stand there for so long is a dead remover's. */
 export const DEAD_MS = 60 * 60_000;
 /** Condemnations of dead processes that nobody saw, and leases that nobody needs, go after this. */
@@ -127,7 +130,7 @@ export interface Guard {
   secure(digest: Digest, options?: CallOptions): Promise<void>;
   /**
    * A removal that a client asked for: it waits for publications that rely on the keys, and ends leases.
-   * Throws `conflict` where publications do not end. `work` calls `begin` before it deletes anything.
+   * Throws `unavailable` where publications do not end. `work` calls `begin` before it deletes anything.
    */
   withdraw<T>(
     keys: string[],

@@ -4,14 +4,15 @@ import type { Logger } from "../../base/log.ts";
 import { sleep } from "../../base/sleep.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { BlobPlaces } from "../blob_places.ts";
-import { blobKey, CLAIMS, CONDEMNED, digestOfKey } from "../keys.ts";
+import { claimedAs, CLAIMS, CONDEMNED, digestOfKey } from "../keys.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
+import { Beats } from "./beats.ts";
 import {
+  ALIVE_MS,
   DEAD_MS,
   FENCE_MS,
   type Guard,
   IDLE_MS,
-  INTENT_MS,
   type PublishStep,
   RETIRE_MS,
   type SweepOptions,
@@ -37,6 +38,8 @@ export interface SharedGuardOptions {
   log: Logger;
   idleMs?: number;
   patienceMs?: number;
+  /** A claim without a sign of life for so long is a dead process's. */
+  aliveMs?: number;
   /** Milliseconds of a clock that never jumps. */
   now?: () => number;
 }
@@ -52,12 +55,6 @@ class ClaimLost extends SvcError {
   }
 }
 
-/** What a holder claims for a key that a remover condemns: a blob is claimed by its first place. */
-function claimedAs(key: string): string {
-  const digest = digestOfKey(key);
-  return digest === undefined ? key : blobKey(digest);
-}
-
 export class SharedGuard implements Guard {
   readonly shared = true;
   #leases: LeaseTable;
@@ -71,6 +68,7 @@ export class SharedGuard implements Guard {
   #background = new Set<Promise<unknown>>();
   /** Claims of publications that run in this process. */
   #intents = new Set<string>();
+  #beats: Beats;
   #log: Logger;
   #patienceMs: number;
   #now: () => number;
@@ -86,6 +84,7 @@ export class SharedGuard implements Guard {
     this.#condemned = new Notes(objects, CONDEMNED, this.#now);
     this.#log = options.log;
     this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+    this.#beats = new Beats(objects, options.aliveMs ?? ALIVE_MS, options.log);
   }
 
   async lease(repository: string, key: string, options: CallOptions = {}): Promise<boolean> {
@@ -222,6 +221,7 @@ export class SharedGuard implements Guard {
   ): Promise<T> {
     const claim = await this.#claims.write({ kind: "intent", keys }, call);
     this.#intents.add(claim);
+    const endBeats = this.#beats.begin(claim);
     const confirm = async () => {
       if (!await this.#claims.written(claim, call)) throw new ClaimLost();
     };
@@ -232,13 +232,16 @@ export class SharedGuard implements Guard {
       return result;
     } finally {
       this.#intents.delete(claim);
-      this.#later(this.#claims.remove(claim));
+      this.#later(Promise.all([this.#claims.remove(claim), endBeats()]));
     }
   }
 
   /** A claim that could not be dropped is a dead process's to everyone else. */
-  #later(work: Promise<void>): Promise<void> {
-    const done = work.catch((error) => this.#log.warn("a claim could not be dropped", { error }))
+  #later(work: Promise<unknown>): Promise<void> {
+    const done = work.then(
+      () => {},
+      (error) => this.#log.warn("a claim was not dropped", { error }),
+    )
       .finally(() => this.#background.delete(done));
     this.#background.add(done);
     return done;
@@ -249,11 +252,15 @@ export class SharedGuard implements Guard {
     work: (begin: () => void) => Promise<T>,
     call: CallOptions = {},
   ): Promise<T> {
-    const until = performance.now() + this.#patienceMs;
+    // Long enough to tell a claim of the dead from one of the living.
+    const until = performance.now() + this.#patienceMs + 2 * this.#beats.aliveMs;
     for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
       const name = await this.#condemned.write({ keys }, call);
       const now = await this.#condemned.written(name, call) ?? new Date();
-      const claimed = await this.#claimedKeys({ now, idleMs: 0, intentMs: INTENT_MS }, call).catch(
+      const claimed = await this.#claimedKeys(
+        { now, idleMs: 0, intentMs: this.#beats.aliveMs },
+        call,
+      ).catch(
         async (error) => {
           await this.#condemned.remove(name);
           throw error;
@@ -272,7 +279,9 @@ export class SharedGuard implements Guard {
       // Given up before waiting: who publishes waits for this to go.
       await this.#condemned.remove(name);
       if (performance.now() > until) {
-        throw new SvcError("conflict", `Cannot delete ${keys[0]}: a push is using it`);
+        throw new SvcError("unavailable", `Cannot delete ${keys[0]}: a push is using it`, {
+          help: "try again when the push has ended",
+        });
       }
       await sleep(wait, call.signal);
     }
@@ -292,7 +301,7 @@ export class SharedGuard implements Guard {
 
   /**
    * r3. Leases count for `idleMs` of the store's clock. Publications count until this process has seen
-   * their claim stand there for `intentMs`; then the claim goes, before anything relies on its being gone.
+   * their claim stand there for `intentMs` without a beat; then the claim goes, before anything relies on its being gone.
    */
   async #claimedKeys(
     { now, idleMs, intentMs }: { now: Date; idleMs: number; intentMs: number },
@@ -303,9 +312,13 @@ export class SharedGuard implements Guard {
       const { name, modified, kind, keys } = note;
       const age = now.getTime() - modified.getTime();
       const intent = kind === "intent";
-      const abandoned = intent && !this.#intents.has(name) && this.#now() - note.seen >= intentMs;
-      if (age > RETIRE_MS || abandoned) await this.#claims.remove(name, call);
-      else if (intent || age < idleMs) { for (const key of keys) claimed.add(key); }
+      const quiet = intent && !this.#intents.has(name) && this.#now() - note.seen >= intentMs;
+      const lives = quiet && await this.#beats.lives(name, call);
+      if (lives) note.seen = this.#now();
+      if (age > RETIRE_MS || quiet && !lives) {
+        await this.#claims.remove(name, call);
+        await this.#beats.forget(name, call);
+      } else if (intent || age < idleMs) { for (const key of keys) claimed.add(key); }
     }
     return claimed;
   }
@@ -328,7 +341,7 @@ export class SharedGuard implements Guard {
       const now = await this.#stillCondemned(name, call);
       await this.#retire(now, call);
       const { idleMs } = options;
-      const intentMs = Math.min(idleMs, INTENT_MS);
+      const intentMs = Math.min(idleMs, this.#beats.aliveMs);
       const claimed = await this.#claimedKeys({ now, idleMs, intentMs }, call);
       const free = keys.filter((key) => !claimed.has(claimedAs(key)));
       const doomed = await options.recheck(free);
