@@ -6,24 +6,28 @@ export type Entitlement =
   /** What every build has: steps share the server's network. Callers that ask BuildKit for it may ask here. */
   | "network.host"
   | "device"
-  | `device=${string}`;
+  | `device=${string}`
+  /** Cache mounts that all callers share, on a server whose policy gives each its own. */
+  | "cache.shared";
 
 export interface EntitlementSpec {
-  right: "security.insecure" | "network.host" | "device";
+  right: "security.insecure" | "network.host" | "cache.shared" | "device";
   /** The devices, named as RUN --device does; absent: any. */
   device?: string;
   /** What the Dockerfile calls them. */
   alias?: string;
 }
 
-/** `security.insecure`, `network.host`, `device`, `device=NAME` or `device=NAME,alias=NAME`. Throws `argument_invalid`. */
+const RIGHTS = ["security.insecure", "network.host", "cache.shared", "device"] as const;
+
+/** `security.insecure`, `network.host`, `cache.shared`, `device`, `device=NAME` or `device=NAME,alias=NAME`. Throws `argument_invalid`. */
 export function parseEntitlement(text: string): EntitlementSpec {
-  if (text === "security.insecure" || text === "network.host" || text === "device") {
-    return { right: text };
-  }
+  const right = RIGHTS.find((one) => one === text);
+  if (right !== undefined) return { right };
   const [, device, alias] = /^device=([^\s,]+)(?:,alias=([^\s,]+))?$/.exec(text) ?? [];
   if (device !== undefined) return { right: "device", device, ...alias !== undefined && { alias } };
   throw new SvcError("argument_invalid", `Cannot allow ${JSON.stringify(text)}: it is not known`, {
-    help: "write security.insecure, network.host, device, device=NAME or device=NAME,alias=NAME",
+    help:
+      "write security.insecure, network.host, cache.shared, device, device=NAME or device=NAME,alias=NAME",
   });
 }

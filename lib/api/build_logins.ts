@@ -37,6 +37,14 @@ export function checkLogins(value: unknown): ReadonlyMap<string, Login> | undefi
   throw new SvcError("argument_invalid", "Cannot read the logins of the build: they are malformed");
 }
 
+/** Whose cache mounts a build uses: what a server that delegates tells its builder. */
+export const CALLER_HEADER = "x-svc-build-caller";
+
+/** Undefined where there is no header. */
+export function readCaller(headers: Headers): string | undefined {
+  return headers.get(CALLER_HEADER) ?? undefined;
+}
+
 /** Undefined where there is no header. Throws `argument_invalid`. */
 export function readLogins(header: string | null): ReadonlyMap<string, Login> | undefined {
   if (header === null) return undefined;

@@ -85,6 +85,10 @@ export class ConfiguredAccess {
     });
   }
 
+  get perIdentity(): boolean {
+    return this.#options.policy !== undefined;
+  }
+
   /** What a policy says besides; without one the scopes that `authorize` looked at are all there is. */
   allows(identity: Identity, action: Action): boolean {
     const { policy } = this.#options;

@@ -16,6 +16,8 @@ export interface BuildCaller {
   subject: string;
   /** False: images of this server's registry are not for the caller to read. */
   mayPull: boolean;
+  /** Whose cache mounts the build uses; absent: everybody's. */
+  cacheOwner?: string;
 }
 
 export interface BuildRequest extends BuildDelivery {

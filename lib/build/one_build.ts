@@ -6,7 +6,7 @@ import type { Logger } from "../base/log.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import { Attestations, checkAttestations } from "./attest/attest.ts";
 import type { BuildRequest } from "./builder.ts";
-import { mountIds } from "./cache/export.ts";
+import { mountNames } from "./cache/export.ts";
 import { openImports } from "./cache/places.ts";
 import { fetchedContext, fetchedSource } from "./context/fetched.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
@@ -167,7 +167,7 @@ export class OneBuild {
       images,
       spool: archives,
       cacheMounts,
-      mountIds: mountIds(plans),
+      mountNames: mountNames(plans),
       reporter,
       signal,
     });

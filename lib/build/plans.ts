@@ -52,6 +52,34 @@ function nameByPlatform(plan: BuildPlan): void {
   }
 }
 
+/**
+ * Where callers are told apart, cache mounts are the caller's own, unless it asks for those that all share
+ * and the server permits it. Throws `denied`.
+ */
+function ownCaches(plans: readonly BuildPlan[], input: PlansInput): void {
+  const { request: { caller, dockerfile, allow } } = input;
+  const owner = caller?.cacheOwner;
+  if (owner === undefined || allowedOf(input).includes("cache.shared")) return;
+  for (const { line, ...vertex } of plans.flatMap(({ vertices }) => vertices)) {
+    for (const mount of vertex.kind === "run" ? vertex.mounts : []) {
+      if (mount.type !== "cache") continue;
+      if (allow?.includes("cache.shared")) {
+        throw new SvcError(
+          "denied",
+          `Cannot build ${dockerfile}: line ${line}: the server does not permit shared cache mounts`,
+          {
+            help:
+              "leave --allow cache.shared out, and the mount is your own; or ask for cache.shared " +
+              "in SVC_BUILD_ENTITLEMENTS",
+            detail: { line, file: dockerfile },
+          },
+        );
+      }
+      mount.owner = owner;
+    }
+  }
+}
+
 /** One plan for each platform. Throws `dockerfile_invalid` where there is no Dockerfile, too. */
 export async function plansOf(
   { dockerfile: text, ignore }: PlannedText,
@@ -84,6 +112,7 @@ export async function plansOf(
     network,
     allow: allowedOf(input),
   }, { images, contexts, pull, signal });
+  ownCaches(plans, input);
   if (platforms.length > 1) plans.forEach(nameByPlatform);
   return plans;
 }

@@ -15,6 +15,8 @@ export interface Access {
   ): Promise<Identity> | Identity | undefined;
   /** Throws `denied` naming the missing scope or action. */
   authorize(route: Route, identity: Identity, request: Request): void;
+  /** A policy tells identities apart: what a build writes for later ones is for its own caller's. */
+  readonly perIdentity?: boolean;
   /** Whether an action that another one brings along is granted too. */
   allows(identity: Identity, action: Action): boolean;
   /** `WWW-Authenticate` of a 401 answered to this request. */

@@ -3,6 +3,7 @@ import { parseAttest } from "../api/build_attest.ts";
 import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { parseOutput } from "../api/build_output.ts";
+import { readCaller } from "../api/build_logins.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildCaller, BuildRequest } from "../build/builder.ts";
 import type { NamedContext } from "../build/inputs.ts";
@@ -44,8 +45,25 @@ function namedContext(name: string, value: string): NamedContext {
   );
 }
 
-export function buildCaller(access: Access, identity: Identity): BuildCaller {
-  return { subject: identity.subject, mayPull: access.allows(identity, "pull") };
+/** Who asks, as a name for what is its own; undefined where a server tells nobody apart. */
+export function cacheOwner(
+  { perIdentity }: Access,
+  { method = "", subject }: Identity,
+  headers: Headers,
+): string | undefined {
+  const own = perIdentity ? [encodeURIComponent(`${method} ${subject}`)] : [];
+  // A server that delegates names its caller; it is one caller here.
+  const names = [...own, readCaller(headers)].filter((name) => name !== undefined);
+  return names.length > 0 ? names.join(" ") : undefined;
+}
+
+export function buildCaller(access: Access, identity: Identity, headers: Headers): BuildCaller {
+  const owner = cacheOwner(access, identity, headers);
+  return {
+    subject: identity.subject,
+    mayPull: access.allows(identity, "pull"),
+    ...(owner !== undefined && { cacheOwner: owner }),
+  };
 }
 
 const NETWORKS = ["default", "none", "host"] as const;

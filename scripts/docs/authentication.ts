@@ -89,6 +89,17 @@ issuer or a certificate authority is not yours. A rule that names \`pull\` wins 
 \`SVC_REGISTRY_ANONYMOUS_PULL\`. The server's own traffic is bounded by the scope of its credentials, not by
 the policy.
 
+### What builds share
+
+Builds of everybody use one cache of steps: whoever may build gets the result of a step that somebody else ran
+with the same inputs and the same command, and learns from \`CACHED\` that it was run. Cache mounts
+(\`RUN --mount=type=cache\`), in which steps find what others left, are an identity's own once there is a
+policy, by method and name; so are the results of steps that mount one, and what \`--cache-to\` and
+\`--cache-from\` write and read of them. A build that asks for it (\`--allow cache.shared\`) uses those that all
+share, on a server that permits it (\`SVC_BUILD_ENTITLEMENTS=cache.shared\`); elsewhere it is refused. Without a
+policy they are everybody's. A server that hands builds on (\`SVC_BUILDER_URL\`) tells the builder whose they
+are; whoever may call the builder itself can name anybody.
+
 ## SSH keys
 
 Keys whose holders may open sessions stand in \`SVC_AUTHORIZED_KEYS\`, or are enrolled with \`svc auth keys\`

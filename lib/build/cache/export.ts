@@ -4,6 +4,7 @@ import { lstat } from "../../sys/files.ts";
 import { MEDIA } from "../../oci/types.ts";
 import type { BuildPlan } from "../plan/graph.ts";
 import { chain, type Vertex } from "../plan/graph.ts";
+import type { MountName } from "../solve/cache_mounts.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import { blobOf, type ContentBlob, documentOf, encodeDocument } from "../export/content.ts";
 import type { ImageContent } from "../export/content.ts";
@@ -87,13 +88,15 @@ async function steps(
   return { records, blobs, links: [...links].map(([from, to]) => ({ from, to })) };
 }
 
-/** Ids of the cache mounts that a build's steps name. */
-export function mountIds(plans: readonly BuildPlan[]): Set<string> {
-  return new Set(
+/** The cache mounts that a build's steps name, by id. */
+export function mountNames(plans: readonly BuildPlan[]): Map<string, MountName> {
+  return new Map(
     plans.flatMap(({ vertices }) =>
       vertices.flatMap((vertex) =>
         vertex.kind === "run"
-          ? vertex.mounts.flatMap((mount) => mount.type === "cache" ? [mount.id] : [])
+          ? vertex.mounts.flatMap((mount) =>
+            mount.type === "cache" ? [[mount.id, mount] as const] : []
+          )
           : []
       )
     ),
@@ -110,9 +113,9 @@ export async function cacheImage(
   const { records, blobs, links } = await steps(engine, known, layers, form);
   const mounts: CachedMount[] = [];
   if (form.mounts) {
-    for (const id of mountIds(known.map(({ plan }) => plan))) {
+    for (const [id, name] of mountNames(known.map(({ plan }) => plan))) {
       for (const folder of MOUNT_FOLDERS) {
-        using borrowed = await engine.cacheMounts.borrow(id, folder);
+        using borrowed = await engine.cacheMounts.borrow(name, folder);
         if (!borrowed) continue;
         const { mode, uid, gid } = lstat(borrowed.path);
         const archive = await layers.folder(borrowed.path, form.packing);

@@ -5,7 +5,7 @@ import { openArchive } from "../../oci/archive.ts";
 import { openLayout } from "../../oci/layout.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { Spool } from "../export/spool.ts";
-import type { CacheMounts } from "../solve/cache_mounts.ts";
+import type { CacheMounts, MountName } from "../solve/cache_mounts.ts";
 import type { Reporter } from "../solve/reporter.ts";
 import { ImportedCache } from "./import.ts";
 
@@ -14,8 +14,8 @@ export interface ImportOptions {
   /** Holds what clients sent. */
   spool: Spool;
   cacheMounts: CacheMounts;
-  /** Ids of the cache mounts that the build names. */
-  mountIds: ReadonlySet<string>;
+  /** The cache mounts that the build names, by id. */
+  mountNames: ReadonlyMap<string, MountName>;
   reporter: Reporter;
   signal: AbortSignal;
 }
@@ -50,7 +50,7 @@ export async function openImports(
   options: ImportOptions,
 ): Promise<{ cache: ImportedCache } & AsyncDisposable | undefined> {
   if (specs.length === 0) return undefined;
-  const { reporter, signal, cacheMounts, mountIds } = options;
+  const { reporter, signal, cacheMounts, mountNames } = options;
   const cache = new ImportedCache();
   const held = new AsyncDisposableStack();
   for (const [index, spec] of specs.entries()) {
@@ -70,9 +70,14 @@ export async function openImports(
     reporter.done(vertex.id, "ran", false);
   }
   for (const { mount, archive } of cache.mounts()) {
-    if (!mountIds.has(mount.id)) continue;
+    const name = mountNames.get(mount.id);
+    if (!name) continue;
     try {
-      await cacheMounts.restore(mount, () => archive.open(signal), signal);
+      await cacheMounts.restore(
+        { ...mount, owner: name.owner },
+        () => archive.open(signal),
+        signal,
+      );
     } catch (error) {
       if (signal.aborted) {
         await held.disposeAsync();

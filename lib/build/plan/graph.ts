@@ -126,6 +126,8 @@ export type RunMount =
   | {
     type: "cache";
     id: string;
+    /** Whose it is; absent: everybody's. */
+    owner?: string;
     /** What an empty cache begins with. */
     from: Source;
     source: string;

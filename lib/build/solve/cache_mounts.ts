@@ -3,6 +3,7 @@
  *
  *     <id hash>/shared            the folder that is taken where nobody has it for himself
  *     <id hash>/private-<n>       others, for steps that run at the same time as a `private` one
+ *     own-<hash>/…                the same of one caller, on a server whose policy tells callers apart
  *     <id hash>/<folder>.used     empty; its time is that of the last use
  *     trash/                      what is being removed
  */
@@ -17,6 +18,9 @@ import { copyOffLoop } from "../context/worker_client.ts";
 import type { RunMount } from "../plan/graph.ts";
 
 export type CacheMount = Extract<RunMount, { type: "cache" }>;
+
+/** What a cache mount is known by. */
+export type MountName = Pick<CacheMount, "id" | "owner">;
 
 export interface HeldCache extends Disposable {
   path: string;
@@ -68,7 +72,7 @@ export class CacheMounts implements Shelf {
    * a folder that no other step has at the same time, used again later.
    */
   async hold(mount: CacheMount, seed: CacheSeed | undefined): Promise<HeldCache> {
-    const id = hashOf(mount.id);
+    const id = hashOf(mount);
     const folder = this.#folders.get(id) ?? { busy: new Set<string>(), locked: new Mutex() };
     this.#folders.set(id, folder);
     const used = (name: string) => this.#users.has(`${this.#root}/${id}/${name}`);
@@ -121,8 +125,8 @@ export class CacheMounts implements Shelf {
   }
 
   /** A folder that no step uses now, kept from being removed until it is given back. */
-  async borrow(mountId: string, name: string): Promise<HeldCache | undefined> {
-    const path = `${this.#root}/${hashOf(mountId)}/${name}`;
+  async borrow(mount: MountName, name: string): Promise<HeldCache | undefined> {
+    const path = `${this.#root}/${hashOf(mount)}/${name}`;
     if (this.#users.has(path)) return undefined;
     const leave = this.#enter(path);
     if (await exists(path)) return { path, [Symbol.dispose]: leave };
@@ -132,11 +136,11 @@ export class CacheMounts implements Shelf {
 
   /** Makes a folder from an archive; where there is one already it stays, and the answer is false. */
   async restore(
-    mount: Pick<CacheMount, "id" | "mode" | "uid" | "gid"> & { folder: string },
+    mount: Pick<CacheMount, "id" | "owner" | "mode" | "uid" | "gid"> & { folder: string },
     archive: () => Promise<ReadableStream<Uint8Array>>,
     signal?: AbortSignal,
   ): Promise<boolean> {
-    const path = `${this.#root}/${hashOf(mount.id)}/${mount.folder}`;
+    const path = `${this.#root}/${hashOf(mount)}/${mount.folder}`;
     const leave = this.#enter(path);
     try {
       return await this.#locks.run(path, async () => {
@@ -245,7 +249,11 @@ export class CacheMounts implements Shelf {
   }
 }
 
-const hashOf = (id: string) => createHash("sha256").update(id).digest("hex");
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** No id of a shared one is the name of somebody's own. */
+const hashOf = ({ id, owner }: MountName) =>
+  owner === undefined ? sha256(id) : `own-${sha256(JSON.stringify([owner, id]))}`;
 
 /** The file's time is what counts. */
 async function noteUse(path: string): Promise<void> {

@@ -95,7 +95,14 @@ export function runKey(
         return ["bind", mount.target, mount.source, contentOf(mount)];
       case "cache":
         // What a cache holds is no input: it makes a step fast, not different.
-        return ["cache", mount.target, mount.id, mount.readOnly];
+        return [
+          "cache",
+          mount.target,
+          mount.id,
+          mount.readOnly,
+          // But what a step took out of somebody's own is for nobody else.
+          ...mount.owner === undefined ? [] : [mount.owner],
+        ];
       case "secret":
         // Its value is nobody's business: a changed secret does not make a step run again.
         return [

@@ -191,7 +191,8 @@ export const INPUT_OPTIONS = [
     help:
       "Let the Dockerfile use RUN --security=insecure (security.insecure), or RUN --device with devices " +
       "that are not free for every build: device any, device=NAME those of that name, " +
-      "device=NAME,alias=OTHER those for what the Dockerfile calls OTHER. SVC_BUILD_ENTITLEMENTS has to " +
+      "device=NAME,alias=OTHER those for what the Dockerfile calls OTHER; or the cache mounts that all " +
+      "callers share, where a policy gives each its own (cache.shared). SVC_BUILD_ENTITLEMENTS has to " +
       "permit it. network.host is taken and changes nothing: RUN --network=host needs no right.",
     section: "Inputs",
   },

@@ -82,11 +82,14 @@ export const BUILD = [
       "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
       "all rights of the server, which is root on its host for whoever may build; device gives RUN " +
       "--device any device that the host's CDI files describe, device=NAME those that RUN " +
-      "--device=NAME means: device=vendor.example/gpu=0, or =* for all of a kind.",
+      "--device=NAME means: device=vendor.example/gpu=0, or =* for all of a kind; cache.shared lets builds " +
+      "use the cache mounts that all callers share, where SVC_API_POLICY gives each caller its own.",
     check: (value, source) => {
-      const wrong = value.find((text) => !/^(security\.insecure|device(=[^\s,]+)?)$/.test(text));
+      const wrong = value.find((text) =>
+        !/^(security\.insecure|cache\.shared|device(=[^\s,]+)?)$/.test(text)
+      );
       if (wrong === undefined) return value;
-      const known = "security.insecure, device or device=NAME";
+      const known = "security.insecure, cache.shared, device or device=NAME";
       throw invalid(source, `${JSON.stringify(wrong)} is not one of ${known}`);
     },
   },

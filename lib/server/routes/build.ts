@@ -36,7 +36,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     const registry = readRegistry(context.request.headers.get(REGISTRY_HEADER));
     const options = {
       ...buildRequest(context.url),
-      caller: buildCaller(deps.access, context.identity),
+      caller: buildCaller(deps.access, context.identity, context.request.headers),
       ...(logins && { logins }),
       ...(registry !== undefined && { registry }),
     };

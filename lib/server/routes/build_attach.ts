@@ -178,7 +178,8 @@ class AttachedBuild {
           headers: this.#context.request.headers,
         });
         const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
-        const who = buildCaller(this.#deps.access, this.#context.identity);
+        const { identity, request: { headers } } = this.#context;
+        const who = buildCaller(this.#deps.access, identity, headers);
         return await builder.build({ ...request, caller: who, maxContextBytes }, {
           onEvent,
           signal,

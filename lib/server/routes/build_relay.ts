@@ -1,5 +1,6 @@
 /** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
 import {
+  CALLER_HEADER,
   type Logins,
   LOGINS_HEADER,
   loginsHeader,
@@ -8,6 +9,7 @@ import {
 } from "../../api/build_logins.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
+import { cacheOwner } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { isLoopback } from "../hosts.ts";
 import type { Context, Route } from "../route.ts";
@@ -102,8 +104,10 @@ function addedHeaders(
   // On another machine "localhost" would be the builder itself: SVC_ADVERTISE_REGISTRY gives a name for both.
   const reachable = isLoopback(target.host) || !isLoopback(own);
   const registry = request.headers.get(REGISTRY_HEADER) ?? (reachable ? own : undefined);
+  const owner = cacheOwner(access, identity, request.headers);
   return {
     ...credential(target),
+    ...owner !== undefined && { [CALLER_HEADER]: owner },
     ...registry !== undefined && { [REGISTRY_HEADER]: registry },
     ...Object.keys(logins).length > 0 && { [LOGINS_HEADER]: loginsHeader(logins) },
   };
