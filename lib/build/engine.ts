@@ -1,6 +1,7 @@
 /** The build engine: {@linkcode Builder} on this machine (DESIGN.md section 9). */
 import type { BuildResult } from "../api/build.ts";
 import type { Entitlement } from "../api/build_entitlements.ts";
+import { deadline } from "../base/deadline.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -19,6 +20,7 @@ import { Planners } from "./plan/planners.ts";
 import { CacheMounts } from "./solve/cache_mounts.ts";
 import { CopiedFolders } from "./solve/copied_folders.ts";
 import type { Engine, Unpack } from "./solve/engine_context.ts";
+import { tooLong } from "./solve/failure.ts";
 import { Flights } from "./solve/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
 import { Reporter } from "./solve/reporter.ts";
@@ -38,6 +40,9 @@ export interface BuilderDeps {
   concurrency: number;
   /** Processes of one step at once, at most; undefined: as many as the host allows. */
   stepProcesses?: number;
+  /** Milliseconds that one step, and one build, may take; undefined: any. */
+  stepTimeoutMs?: number;
+  buildTimeoutMs?: number;
   /** Bytes that one ADD of a URL or a fetched context may have; undefined: any number. */
   maxDownloadBytes?: number;
   /** Bytes that one archive, or one imported layer, may have unpacked; undefined: any number. */
@@ -85,8 +90,14 @@ class LocalBuilder implements Builder {
   }
 
   async build(request: BuildRequest, options: BuildOptions): Promise<BuildResult> {
+    const { buildTimeoutMs } = this.#deps;
     const signals = [this.#stop.signal, ...options.signal ? [options.signal] : []];
-    const work = this.#build(request, options, AbortSignal.any(signals));
+    using limit = deadline(
+      buildTimeoutMs,
+      () => tooLong("the build", "SVC_BUILD_TIMEOUT", buildTimeoutMs!),
+      AbortSignal.any(signals),
+    );
+    const work = this.#build(request, options, limit.signal);
     this.#keep(work);
     try {
       return await work;
@@ -207,6 +218,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
     imageStore,
     cdiFolders: deps.cdiFolders,
     stepProcesses: deps.stepProcesses,
+    stepTimeoutMs: deps.stepTimeoutMs,
     maxDownloadBytes: deps.maxDownloadBytes,
     maxUnpackedBytes: deps.maxUnpackedBytes,
     unpack,

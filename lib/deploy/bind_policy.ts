@@ -1,26 +1,48 @@
 /** SVC_ALLOW_BIND_SOURCES: which host paths a workload may mount. Without a prefix: none. */
 import { resolve } from "node:path";
 import { SvcError } from "../base/errors.ts";
+import { SystemError } from "../sys/errno.ts";
+import { close, open } from "../sys/fd.ts";
+import { O } from "../sys/files.ts";
+import { openBelow, RESOLVE } from "../sys/rooted_file.ts";
+
+const under = (path: string, prefix: string) =>
+  prefix === "/" || path === prefix || path.startsWith(`${prefix}/`);
 
 /**
- * The real path of a bind source that the policy allows. Links are followed first, so that a link inside
- * an allowed folder cannot lead out of it. Throws `denied`, or `not_found` for a missing source.
+ * Those that are not below another one: a workload that may write to the other could make a link of them, and
+ * what that leads to would be permitted.
  */
-export async function allowedSource(
+function outermost(prefixes: readonly string[]): string[] {
+  const all = [...new Set(prefixes.map((prefix) => resolve("/", prefix)))];
+  return all.filter((one) => !all.some((other) => other !== one && under(one, other)));
+}
+
+/** An open bind source. */
+export interface OpenSource extends Disposable {
+  /** Of O_PATH: what is mounted, whatever its path leads to by then. */
+  fd: number;
+}
+
+/**
+ * Opens a bind source that the policy allows. Its links are followed first, and what they lead to is then
+ * opened below the permitted folder without following any: a link in an allowed folder cannot lead out of it,
+ * nor can one that is put there meanwhile. Throws `denied`, or `not_found` for a missing source.
+ */
+export async function openSource(
   source: string,
   prefixes: readonly string[],
   field: string,
-): Promise<string> {
-  const refuse = (path: string) =>
-    new SvcError("denied", `Cannot mount ${path} (${field}): its source is not allowed`, {
+): Promise<OpenSource> {
+  const refuse = (path: string, why = "its source is not allowed") =>
+    new SvcError("denied", `Cannot mount ${path} (${field}): ${why}`, {
       help: prefixes.length > 0
         ? `SVC_ALLOW_BIND_SOURCES allows ${prefixes.join(", ")}`
         : "set SVC_ALLOW_BIND_SOURCES on the server to the folders that may be mounted",
     });
-  const under = (path: string, prefix: string) =>
-    prefix === "/" || path === prefix || path.startsWith(`${prefix}/`);
   const written = resolve("/", source);
-  if (!prefixes.some((prefix) => under(written, resolve("/", prefix)))) throw refuse(source);
+  const permitted = outermost(prefixes);
+  if (!permitted.some((prefix) => under(written, prefix))) throw refuse(source);
   let real: string;
   try {
     real = await Deno.realPath(written);
@@ -31,8 +53,27 @@ export async function allowedSource(
     });
   }
   const roots = await Promise.all(
-    prefixes.map((prefix) => Deno.realPath(prefix).catch(() => resolve("/", prefix))),
+    permitted.map((prefix) => Deno.realPath(prefix).catch(() => prefix)),
   );
-  if (!roots.some((root) => under(real, root))) throw refuse(source);
-  return real;
+  const root = roots.find((root) => under(real, root));
+  if (root === undefined) throw refuse(real);
+  try {
+    const fd = openInside(root, real);
+    return { fd, [Symbol.dispose]: () => close(fd) };
+  } catch (error) {
+    if (!(error instanceof SystemError)) throw error;
+    throw refuse(source, `its path changed meanwhile (${error.code})`);
+  }
+}
+
+/** `path` is `root` or below it, and neither goes through a link. */
+function openInside(root: string, path: string): number {
+  const inside = path.slice(root.length).replace(/^\/+/, "");
+  const folder = inside === "" ? undefined : open(root, O.PATH | O.DIRECTORY | O.NOFOLLOW);
+  if (folder === undefined) return open(root, O.PATH | O.NOFOLLOW);
+  try {
+    return openBelow(folder, inside, O.PATH | O.NOFOLLOW, RESOLVE.BENEATH | RESOLVE.NO_SYMLINKS);
+  } finally {
+    close(folder);
+  }
 }

@@ -1,28 +1,74 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { allowedSource } from "./bind_policy.ts";
+import { openSource } from "./bind_policy.ts";
 
-Deno.test("sources: denied by default, allowed below a prefix, links cannot lead out", async () => {
-  const root = await Deno.makeTempDir();
+/** Where the source that is opened is. */
+async function opened(source: string, prefixes: string[]): Promise<string> {
+  using open = await openSource(source, prefixes, "mounts[0]");
+  return Deno.readLinkSync(`/proc/self/fd/${open.fd}`);
+}
+
+async function folder(use: (root: string) => Promise<void>): Promise<void> {
+  const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-binds-" }));
   try {
-    const inside = join(root, "ok");
-    await Deno.mkdir(inside);
-    await Deno.mkdir(join(root, "okay"));
-    await Deno.symlink("/etc", join(inside, "out"));
-    const denied = { code: "denied" };
-    await assert.rejects(allowedSource(inside, [], "mounts[0]"), {
-      ...denied,
-      help: /SVC_ALLOW_BIND_SOURCES/,
-    });
-    assert.equal(await allowedSource(inside, [inside], "mounts[0]"), await Deno.realPath(inside));
-    await assert.rejects(allowedSource(join(root, "okay"), [inside], "mounts[0]"), denied);
-    await assert.rejects(allowedSource(`${inside}/../okay`, [inside], "mounts[0]"), denied);
-    await assert.rejects(allowedSource(join(inside, "out"), [inside], "mounts[0]"), denied);
-    await assert.rejects(allowedSource(join(inside, "none"), [inside], "mounts[0]"), {
-      code: "not_found",
-    });
-    assert.equal(await allowedSource("/etc", ["/"], "mounts[0]"), "/etc");
+    await use(root);
   } finally {
     await Deno.remove(root, { recursive: true });
   }
-});
+}
+
+const denied = { code: "denied" };
+
+Deno.test("sources: denied by default, allowed below a prefix, links cannot lead out", () =>
+  folder(async (root) => {
+    const inside = join(root, "ok");
+    await Deno.mkdir(inside);
+    await Deno.mkdir(join(inside, "deep"));
+    await Deno.mkdir(join(root, "okay"));
+    await Deno.symlink("/etc", join(inside, "out"));
+    await Deno.symlink(join(inside, "deep"), join(inside, "in"));
+    await assert.rejects(opened(inside, []), { ...denied, help: /SVC_ALLOW_BIND_SOURCES/ });
+    assert.equal(await opened(inside, [inside]), inside);
+    assert.equal(await opened(join(inside, "in"), [inside]), join(inside, "deep"));
+    await assert.rejects(opened(join(root, "okay"), [inside]), denied);
+    await assert.rejects(opened(`${inside}/../okay`, [inside]), denied);
+    await assert.rejects(opened(join(inside, "out"), [inside]), denied);
+    await assert.rejects(opened(join(inside, "none"), [inside]), { code: "not_found" });
+    assert.equal(await opened("/etc", ["/"]), "/etc");
+  }));
+
+Deno.test("a prefix below another one permits nothing that the other does not", () =>
+  folder(async (root) => {
+    await Deno.symlink("/etc", join(root, "data"));
+    const prefixes = [root, join(root, "data")];
+    await assert.rejects(opened(join(root, "data", "hostname"), prefixes), denied);
+    await assert.rejects(opened(join(root, "data"), prefixes), denied);
+  }));
+
+Deno.test("a folder that is swapped for a link all the time never leads out", () =>
+  folder(async (root) => {
+    await Deno.mkdir(join(root, "ok/a/data"), { recursive: true });
+    await Deno.mkdir(join(root, "secret/data"), { recursive: true });
+    await Deno.symlink("../../secret", join(root, "ok/link"));
+    // The folder above the source and a link that leads out change places.
+    const script =
+      'cd "$1/ok"; while :; do mv -T a was; mv -T link a; mv -T a link; mv -T was a; done';
+    const swapper = new Deno.Command("sh", {
+      args: ["-c", script, "sh", root],
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    const found = new Map<string, number>();
+    try {
+      for (let i = 0; i < 1500; i++) {
+        const where = await opened(join(root, "ok/a/data"), [join(root, "ok")])
+          .catch((error) => error.code as string);
+        found.set(where, (found.get(where) ?? 0) + 1);
+        if (where.includes("/secret/")) break;
+      }
+    } finally {
+      swapper.kill("SIGKILL");
+      await swapper.status;
+    }
+    assert.ok(![...found.keys()].some((where) => where.includes("/secret/")), `${[...found]}`);
+  }));

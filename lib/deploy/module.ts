@@ -16,6 +16,8 @@ export interface BackendSettings {
   allowPrivileged: readonly string[];
   /** 0: none. */
   workloadPidsLimit: number;
+  /** Milliseconds. */
+  workloadStartTimeout: number;
   hostNetwork?: string;
 }
 

@@ -100,8 +100,8 @@ export async function createRuntime(options: RuntimeOptions): Promise<Runtime> {
       if (await gone(id)) return undefined;
       throw failed(`read the state of container ${id}`, result);
     },
-    async start(id) {
-      const result = await call("start", id);
+    async start(id, signal) {
+      const result = await run(options.binary, [...globals, "start", id], { signal });
       if (result.code !== 0) throw failed(`start container ${id}`, result);
     },
     async kill(id, signal, { all } = {}) {

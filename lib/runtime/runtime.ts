@@ -21,7 +21,7 @@ export interface Runtime {
   readonly root: string;
   /** Missing: undefined. */
   state(id: string): Promise<RuntimeState | undefined>;
-  start(id: string): Promise<void>;
+  start(id: string, signal?: AbortSignal): Promise<void>;
   /** A container that is gone already is fine. */
   kill(id: string, signal: string | number, options?: { all?: boolean }): Promise<void>;
   /** `force` kills first. Missing is fine. */

@@ -72,6 +72,8 @@ export async function openBuilder(
     maxDownloadBytes: config.maxBuildDownloadBytes || undefined,
     maxUnpackedBytes,
     lazyReading: lazyReading(config.lazy9p),
+    stepTimeoutMs: config.buildStepTimeout || undefined,
+    buildTimeoutMs: config.buildTimeout || undefined,
     stepProcesses: config.buildPidsLimit || undefined,
     keepCacheBytes: config.buildCacheKeepBytes,
     checkedFetches,

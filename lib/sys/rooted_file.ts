@@ -25,7 +25,13 @@ import { address, cstring, errno, libc } from "./libc.ts";
 
 /** linux/openat2.h; the number of the call is the same on each machine. */
 export const SYS_openat2 = 437n;
-export const RESOLVE = { NO_XDEV: 1n, NO_MAGICLINKS: 2n, BENEATH: 8n, IN_ROOT: 16n } as const;
+export const RESOLVE = {
+  NO_XDEV: 1n,
+  NO_MAGICLINKS: 2n,
+  NO_SYMLINKS: 4n,
+  BENEATH: 8n,
+  IN_ROOT: 16n,
+} as const;
 
 const ENOENT = 2;
 const EAGAIN = 11;

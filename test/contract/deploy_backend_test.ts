@@ -12,6 +12,7 @@ import { removeServerData } from "../peers/cleanup.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { bareDetails, type BareUnderTest } from "./bare_backend.ts";
 import { bareEdges } from "./bare_edges.ts";
+import { bareUntrusted } from "./bare_untrusted.ts";
 import { bareSettings } from "./bare_settings.ts";
 import { deployBackendContract, type DeployBackendUnderTest } from "./deploy_backend.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
@@ -53,6 +54,7 @@ Deno.test({
             allowBindSources: [allowed],
             allowPrivileged: permitted,
             pidsLimit: 99,
+            startMs: 5_000,
             runDir: join(dataDir, "run"),
           },
           snapshotter: () => createSnapshotter({ root, driver: "auto", log }),
@@ -84,6 +86,7 @@ Deno.test({
       };
       bareSettings((title, fn) => tests.push([title, fn]), bare);
       bareEdges((title, fn) => tests.push([title, fn]), bare);
+      bareUntrusted((title, fn) => tests.push([title, fn]), bare);
       // Looks at the end for what is left of all of them.
       bareDetails((title, fn) => tests.push([title, fn]), bare);
       for (const [title, fn] of tests) await t.step(title, fn);

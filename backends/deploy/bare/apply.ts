@@ -10,7 +10,7 @@ import { refuseIfStrict } from "../../../lib/deploy/honour.ts";
 import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { choosePorts, requireFree } from "../../../lib/deploy/host_ports.ts";
 import type { ResolvedImage } from "../../../lib/oci/resolver.ts";
-import { bindMounts } from "./bundle.ts";
+import { checkBinds } from "./binds.ts";
 import type { Deployment } from "./deployment.ts";
 import type { BareOptions, Host } from "./host.ts";
 import type { Instance } from "./instance.ts";
@@ -123,7 +123,7 @@ export async function applySpec(
   const warnings = bareWarnings(spec);
   refuseIfStrict(spec, warnings);
   checkTimes(spec);
-  const binds = await bindMounts(host, spec);
+  await checkBinds(host, spec);
   onProgress(`resolving ${spec.image}`);
   const [image] = await Promise.all([
     context.images.resolve(spec.image, { signal }),
@@ -169,9 +169,7 @@ export async function applySpec(
     if (fresh) Object.assign(record, { spec, hash, image: image.name });
     await deployment.save();
     const reports = await allOrFirstError(
-      made.map((instance) =>
-        instance.create({ parent, binds, signal }, { publish: fresh, signal })
-      ),
+      made.map((instance) => instance.create({ parent, signal }, { publish: fresh, signal })),
     );
     for (const warning of reports.flat()) if (!warnings.includes(warning)) warnings.push(warning);
     refuseIfStrict(spec, warnings);

@@ -2,7 +2,6 @@
 import { dirname, join, posix } from "node:path";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import { parseTmpfs } from "../../../lib/api/deploy_spec_text.ts";
-import { allowedSource } from "../../../lib/deploy/bind_policy.ts";
 import { hostResolvConf, hostsFile } from "../../../lib/deploy/host_files.ts";
 import { fillFolder } from "../../../lib/deploy/volumes.ts";
 import { hostFacts } from "../../../lib/runtime/host_facts.ts";
@@ -10,6 +9,7 @@ import { locate } from "../../../lib/sys/rooted.ts";
 import { encodeDocument } from "../../../lib/runtime/document.ts";
 import { type NetworkMode, runtimeSpec, type SpecMount } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
+import { bindMounts } from "./binds.ts";
 import { resolvText } from "./container_files.ts";
 import { hostDevices, parseDevice } from "./devices.ts";
 import type { Host } from "./host.ts";
@@ -44,23 +44,11 @@ export async function unmountRoot(host: Host, key: string): Promise<void> {
 
 const tmpfsMount = (text: string): SpecMount => ({ type: "tmpfs", ...parseTmpfs(text) });
 
-/** Checked before anything is made. Throws `denied`. */
-export async function bindMounts(host: Host, spec: DeploySpec): Promise<SpecMount[]> {
-  const mounts: SpecMount[] = [];
-  for (const [index, mount] of spec.mounts.entries()) {
-    const field = `mounts[${index}].source`;
-    const source = await allowedSource(mount.source, host.config.allowBindSources, field);
-    mounts.push({ type: "bind", source, target: mount.target, readOnly: mount.readOnly });
-  }
-  return mounts;
-}
-
 export interface BundleInput {
   spec: DeploySpec;
   record: InstanceRecord;
   /** Committed snapshot of the image. */
   parent: string;
-  binds: SpecMount[];
   signal?: AbortSignal;
 }
 
@@ -70,10 +58,13 @@ function networkMode(host: Host, input: BundleInput): NetworkMode {
 }
 
 async function mountsOf(host: Host, input: BundleInput): Promise<SpecMount[]> {
-  const { spec, record, binds, signal } = input;
+  const { spec, record, signal } = input;
   const bundle = bundlePath(host, record.key);
   const rootfs = rootfsPath(host, record.key);
-  const mounts: SpecMount[] = [...binds, ...(spec.tmpfs ?? []).map(tmpfsMount)];
+  const mounts: SpecMount[] = [
+    ...bindMounts(host, record.key, spec),
+    ...(spec.tmpfs ?? []).map(tmpfsMount),
+  ];
   for (const volume of spec.volumes) {
     const seed = locate(rootfs, volume.target).host;
     const source = await host.volumes.ensure(volume.name, seed, signal);

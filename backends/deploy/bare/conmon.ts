@@ -9,6 +9,8 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
+import { killTree } from "../../../lib/sys/process_tree.ts";
+import { startLimit } from "./begin.ts";
 import type { Host } from "./host.ts";
 
 const SYNC_FD = 3;
@@ -70,7 +72,15 @@ export async function createContainer(host: Host, options: MonitorOptions): Prom
     });
     const sync = child.stdio[SYNC_FD] as Readable;
     const failed = new Promise<never>((_, reject) => child.once("error", reject));
-    const answer = await Promise.race([firstLine(sync), failed]);
+    using limit = startLimit(host, `container ${key}`);
+    const late = new Promise<never>((_, reject) =>
+      limit.signal.addEventListener("abort", () => reject(limit.signal.reason))
+    );
+    const answer = await Promise.race([firstLine(sync), failed, late]).catch((error) => {
+      if (child.pid !== undefined) killTree(child.pid);
+      sync.destroy();
+      throw error;
+    });
     sync.destroy();
     child.unref();
     const message: SyncMessage = answer ? JSON.parse(answer) : {};

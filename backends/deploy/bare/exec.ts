@@ -2,15 +2,18 @@
 import { posix } from "node:path";
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
+import { exists } from "../../../lib/base/fs.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
 import { S_IFMT, S_IFREG } from "../../../lib/sys/files.ts";
+import { killTree } from "../../../lib/sys/process_tree.ts";
 import { runOnTerminal } from "../../../lib/sys/pty.ts";
 import { modeInRunning } from "../../../lib/sys/rooted_elsewhere.ts";
 import { decodeDocument, encodeDocument } from "../../../lib/runtime/document.ts";
 import { type ProcessSpec, processUser, type RuntimeSpec } from "../../../lib/runtime/spec.ts";
 import { resolveUser } from "../../../lib/runtime/user.ts";
 import type { ProbeResult } from "../../../lib/deploy/health.ts";
+import { notBegun } from "./begin.ts";
 import type { Host } from "./host.ts";
 import type { Instance } from "./instance.ts";
 
@@ -93,13 +96,14 @@ function refused({ code, message }: { code: number; message: string }): ExecSess
 
 /** The runtime's own process. */
 interface Started extends Pick<ExecSession, "stdin" | "stdout" | "stderr" | "resize"> {
+  pid: number;
   ended: Promise<number>;
 }
 
 function onPipes(command: string, args: string[]): Started {
   const options = { args, stdin: "piped", stdout: "piped", stderr: "piped" } as const;
-  const { stdin, stdout, stderr, status } = new Deno.Command(command, options).spawn();
-  return { stdin, stdout, stderr, ended: status.then(({ code }) => code) };
+  const { pid, stdin, stdout, stderr, status } = new Deno.Command(command, options).spawn();
+  return { pid, stdin, stdout, stderr, ended: status.then(({ code }) => code) };
 }
 
 /**
@@ -113,11 +117,18 @@ async function onTerminal(
   args: string[],
   size: TerminalSize,
 ): Promise<Started> {
-  const { input, output, exit, resize } = await runOnTerminal(command, args, {
+  const { pid, input, output, exit, resize } = await runOnTerminal(command, args, {
     size,
     rawKeys: true,
   });
-  return { stdin: input, stdout: output, stderr: ReadableStream.from([]), ended: exit, resize };
+  return {
+    pid,
+    stdin: input,
+    stdout: output,
+    stderr: ReadableStream.from([]),
+    ended: exit,
+    resize,
+  };
 }
 
 /** Throws `conflict` where the instance does not run. */
@@ -157,8 +168,17 @@ export async function execIn(
     await remove();
     throw error;
   }
-  const { ended, ...streams } = started;
+  const { pid: runtimePid, ended, ...streams } = started;
+  // The runtime reads the container's passwd and group first, which nobody may come to the end of.
+  let late = false;
+  const unstarted = setTimeout(async () => {
+    if (await exists(pidFile)) return;
+    late = true;
+    killTree(runtimePid);
+  }, host.config.startMs);
   const kill = async (name: string) => {
+    // Nothing that waits before the command begins may go on.
+    if (name === "SIGKILL" && !await exists(pidFile)) return killTree(runtimePid);
     // The runtime passes signals on, but cannot pass SIGKILL: the command itself is its child.
     const pid = await waitForPid(pidFile, ended);
     if (pid === undefined) return;
@@ -174,10 +194,13 @@ export async function execIn(
   signal?.addEventListener("abort", onAbort, { once: true });
   if (signal?.aborted) onAbort();
   const exit = ended.then(async (code) => {
+    clearTimeout(unstarted);
     signal?.removeEventListener("abort", onAbort);
     await remove();
-    return code;
+    if (!late) return code;
+    throw notBegun(`${request.command[0]} in ${instance.id}`, host.config.startMs);
   });
+  exit.catch(() => {/* told to who waits for it */});
   return {
     ...streams,
     exit,

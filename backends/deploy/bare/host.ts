@@ -26,6 +26,8 @@ export interface BareConfig {
   allowPrivileged: readonly string[];
   /** SVC_WORKLOAD_PIDS_LIMIT; 0: none. */
   pidsLimit: number;
+  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
+  startMs: number;
   /** Folder that a reboot empties; default /run/svc. */
   runDir?: string;
 }
@@ -44,6 +46,8 @@ export interface Paths {
   spares: string;
   exits: string;
   volumes: string;
+  /** Where bind sources are mounted while a container is made. */
+  binds: string;
   networks: string;
   /** Below the run folder: what a reboot must empty. */
   runtime: string;
@@ -63,6 +67,7 @@ export function barePaths(dataDir: string, runDir = "/run/svc"): Paths {
     volumes: join(root, "volumes"),
     networks: join(root, "networks.json"),
     runtime: join(runDir, own, "runtime"),
+    binds: join(runDir, own, "binds"),
     // Shared by every server of this host: two of them may use one bridge.
     leases: join(runDir, "leases"),
   };

@@ -10,6 +10,8 @@ import { listensOn } from "../../../lib/runtime/listening.ts";
 import { HealthMonitor } from "../../../lib/deploy/health.ts";
 import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { Supervisor } from "../../../lib/deploy/supervisor.ts";
+import { beginContainer } from "./begin.ts";
+import { placeBinds } from "./binds.ts";
 import { type BundleInput, bundlePath, makeBundle, mountRoot, unmountRoot } from "./bundle.ts";
 import { createContainer, monitorEnded } from "./conmon.ts";
 import { failure } from "./failure.ts";
@@ -180,6 +182,7 @@ export class Instance {
   async #createContainer(): Promise<number> {
     const { bundle, logPath: log, record: { key }, spec: { tty, stdinOpen } } = this;
     await this.#host.exits.forget(key);
+    await using _binds = await placeBinds(this.#host, key, this.spec, bundle);
     return await createContainer(this.#host, { key, bundle, log, tty, stdinOpen });
   }
 
@@ -190,7 +193,7 @@ export class Instance {
     if (!record.process) {
       throw new SvcError("deploy_failed", `Cannot start ${this.id}: it ended before its start`);
     }
-    await runtime.start(record.key);
+    await beginContainer(this.#host, runtime, record.key);
     record.startedAt = new Date().toISOString();
     delete record.finishedAt;
     delete record.exitCode;

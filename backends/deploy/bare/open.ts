@@ -29,6 +29,7 @@ export function open({ settings, runDir, ...parts }: BackendParts): Promise<Depl
       allowBindSources: settings.allowBindSources,
       allowPrivileged: settings.allowPrivileged,
       pidsLimit: settings.workloadPidsLimit,
+      startMs: settings.workloadStartTimeout,
       runDir,
     },
   });

@@ -36,6 +36,8 @@ export interface Engine {
   slots: Semaphore;
   /** Processes of one step at once, at most. */
   stepProcesses?: number;
+  /** Milliseconds of one step, at most. */
+  stepTimeoutMs?: number;
   /** Bytes of one download, at most. */
   maxDownloadBytes?: number;
   /** Bytes that one archive, or one image's layers, may have unpacked. */

@@ -1,5 +1,6 @@
 /** Errors of steps: line, instruction, command and last output (`build_failed`). */
 import { asSvcError, isAbort, SvcError } from "../../base/errors.ts";
+import { formatDuration } from "../../base/duration.ts";
 import type { RunVertex, Vertex } from "../plan/graph.ts";
 
 /** Bytes of a step's last output that an error carries. */
@@ -38,6 +39,13 @@ function detail(file: string, vertex: Vertex): Record<string, unknown> {
     instruction: vertex.text,
     ...(vertex.stage !== undefined && { stage: vertex.stage }),
   };
+}
+
+/** Of a deadline that has passed. */
+export function tooLong(what: string, variable: string, ms: number): SvcError {
+  return new SvcError("timeout", `${what} took longer than ${formatDuration(ms)} (${variable})`, {
+    help: `see what it waits for, or raise ${variable} on the server`,
+  });
 }
 
 export function commandFailed(

@@ -2,6 +2,7 @@
  * Solves a plan: keys first, records next, work last. Independent vertices run at the same time; the
  * first failure cancels the rest of the build.
  */
+import { deadline } from "../../base/deadline.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { UnpackProgress } from "../../snapshot/unpack.ts";
@@ -21,7 +22,7 @@ import {
 import { ContentKeys } from "./content_keys.ts";
 import { runWorkdir } from "./copy_step.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
-import { stepFailed } from "./failure.ts";
+import { stepFailed, tooLong } from "./failure.ts";
 import type { Flight } from "./flights.ts";
 import { copyKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import type { Reporter, StepEvent } from "./reporter.ts";
@@ -257,7 +258,10 @@ export class Solver {
     if (late) return late;
     return await this.#engine.slots.run(async () => {
       emit({ type: "start" });
-      return await this.#execute(vertex, key, signal, emit);
+      const { stepTimeoutMs } = this.#engine;
+      const late = () => tooLong("the step", "SVC_BUILD_STEP_TIMEOUT", stepTimeoutMs!);
+      using limit = deadline(stepTimeoutMs, late, signal);
+      return await this.#execute(vertex, key, limit.signal, emit);
     }, signal);
   }
 

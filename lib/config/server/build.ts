@@ -62,6 +62,31 @@ export const BUILD = [
     check: notNegative,
   },
   {
+    key: "buildStepTimeout",
+    kind: "duration",
+    env: ["SVC_BUILD_STEP_TIMEOUT"],
+    default: 4 * 3_600_000,
+    defaultText: "4h",
+    placeholder: "DURATION",
+    section,
+    help:
+      "How long one step of a build may take; then it is ended, and the build fails. 0: any time.",
+    check: notNegative,
+  },
+  {
+    key: "buildTimeout",
+    kind: "duration",
+    env: ["SVC_BUILD_TIMEOUT"],
+    default: 12 * 3_600_000,
+    defaultText: "12h",
+    placeholder: "DURATION",
+    section,
+    help:
+      "How long one build may take from its context to its result, the wait for its turn not counted; " +
+      "then it is ended. 0: any time.",
+    check: notNegative,
+  },
+  {
     key: "buildCacheKeepBytes",
     kind: "bytes",
     env: ["SVC_BUILD_CACHE_KEEP_BYTES"],

@@ -1,5 +1,5 @@
 /** SPEC "Deploy backend (common)" and "Bare backend", as far as this build has them. */
-import { invalid, notNegative, oneOf, pathPrefixes } from "../checks.ts";
+import { invalid, notNegative, oneOf, pathPrefixes, positive } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 function subnetBase(value: string, source: string): string {
@@ -64,6 +64,19 @@ export const DEPLOY = [
       for (const word of value) oneOf(PRIVILEGED_KINDS)(word, source);
       return value;
     },
+  },
+  {
+    key: "workloadStartTimeout",
+    kind: "duration",
+    env: ["SVC_WORKLOAD_START_TIMEOUT"],
+    default: 60_000,
+    defaultText: "1m",
+    placeholder: "DURATION",
+    section: common,
+    help:
+      "How long the runtime may take to have a container's own process, or a command of exec or of a " +
+      "health check, begin; then it is ended. What has begun runs as long as it likes.",
+    check: positive,
   },
   {
     key: "workloadPidsLimit",

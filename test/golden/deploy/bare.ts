@@ -37,6 +37,7 @@ export async function withBare(
         allowPrivileged: PRIVILEGED_KINDS,
         // Docker has none by default.
         pidsLimit: 0,
+        startMs: 60_000,
         runDir: join(dataDir, "run"),
       },
       snapshotter: () =>

@@ -1,0 +1,28 @@
+/** Processes below a process, as the kernel has them. */
+
+function children(pid: number): number[] {
+  const found: number[] = [];
+  try {
+    // Each thread has those that it began.
+    for (const { name } of Deno.readDirSync(`/proc/${pid}/task`)) {
+      const text = Deno.readTextFileSync(`/proc/${pid}/task/${name}/children`);
+      found.push(...text.split(" ").filter(Boolean).map(Number));
+    }
+  } catch {
+    // It has ended.
+  }
+  return found;
+}
+
+/** Kills a process and all below it, the last first: none of them may begin another meanwhile. */
+export function killTree(pid: number): void {
+  const all = [pid];
+  for (const one of all) all.push(...children(one));
+  for (const one of all.reverse()) {
+    try {
+      Deno.kill(one, "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  }
+}
