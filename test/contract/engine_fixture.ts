@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
-import { createBuilder } from "../../lib/build/engine.ts";
+import { type BuilderDeps, createBuilder } from "../../lib/build/engine.ts";
 import type { Entitlement } from "../../lib/api/build_entitlements.ts";
 import type { ImageStore } from "../../lib/build/worker.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
@@ -27,6 +27,7 @@ export async function openEngine(
   keepCacheBytes?: number,
   entitlements?: Entitlement[],
   imageStore?: ImageStore,
+  limits: Pick<BuilderDeps, "stepTimeoutMs" | "buildTimeoutMs"> = {},
 ): Promise<EngineFixture> {
   const known = images ?? await imagesWithBase(folder);
   const runtime = await createRuntime({ binary: "runc", root: `${folder}/state` });
@@ -45,6 +46,7 @@ export async function openEngine(
     ...(keepCacheBytes !== undefined && { keepCacheBytes }),
     entitlements,
     imageStore,
+    ...limits,
     cdiFolders: [`${folder}/cdi`],
     unpack: (image, options) => unpackImage(snapshotter, image, options),
   });
