@@ -63,9 +63,17 @@ async function keyAuthOf(
 
 /** Loads nothing of authentication where none is configured. Throws `config_invalid`. */
 export async function openServerAuth(options: ServerAuthOptions): Promise<ServerAuth> {
-  const { config, dataDir } = options;
-  const keyAuth = await keyAuthOf(config, dataDir);
+  const { dataDir, log } = options;
+  const keyAuth = await keyAuthOf(options.config, dataDir);
+  const config = { ...options.config };
+  const { authTokenFile } = config;
+  if (config.authToken === undefined && authTokenFile !== undefined) {
+    const make = !keyAuth &&
+      ASKING.every((key) => key === "apiPolicy" || config[key] === undefined);
+    const { tokenFromFile } = await import("./auth/token_file.ts");
+    config.authToken = await tokenFromFile(authTokenFile, config, { make, log });
+  }
   if (!keyAuth && ASKING.every((key) => config[key] === undefined)) return OPEN;
   const { configureAuth } = await import("./auth/configured.ts");
-  return await configureAuth(options, keyAuth);
+  return await configureAuth({ ...options, config }, keyAuth);
 }

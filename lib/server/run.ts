@@ -1,8 +1,9 @@
 /** Binding, serving and ending: what stands between a composed server and its process. */
 import type { Logger } from "../base/log.ts";
 import { formatAddress, type ListenAddress } from "../config/address.ts";
-import type { Access } from "./access.ts";
+import { type Access, openAccess } from "./access.ts";
 import type { Answered } from "./activity/entry.ts";
+import { isLoopback } from "./hosts.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { IsOwnName } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
@@ -34,6 +35,12 @@ export async function startServer(options: StartOptions): Promise<Listener> {
   const onRefused = (open: number) =>
     log.warn("connections are closed as they come: no more fit the limit of open files", { open });
   const listener = await listen({ ...address, label, tls: tls?.material, onRefused }, handler);
+  if (access === openAccess && (address.hostname === undefined || !isLoopback(label))) {
+    log.warn(
+      `whoever reaches ${label} may build, deploy and run commands here: no credential is asked for`,
+      { help: "set SVC_AUTH_TOKEN, or listen on this machine alone with SVC_ADDR=127.0.0.1:5000" },
+    );
+  }
   tls?.follow((material) => listener.setTls?.(material));
   return listener;
 }

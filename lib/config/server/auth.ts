@@ -1,6 +1,6 @@
 /** SPEC "Authentication", and the flight record of "Limits". */
 import { SvcError } from "../../base/errors.ts";
-import { notNegative, oneOf, positive, urlOf, visible } from "../checks.ts";
+import { absolutePath, notNegative, oneOf, positive, urlOf, visible } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
 
 const section = "Authentication";
@@ -61,6 +61,17 @@ export const AUTH = [
     help:
       "Static bearer token accepted as a credential, with every scope; its identity is `token`.",
     check: visible,
+  },
+  {
+    key: "authTokenFile",
+    kind: "string",
+    env: ["SVC_AUTH_TOKEN_FILE"],
+    placeholder: "FILE",
+    section,
+    help:
+      "File with the token, where SVC_AUTH_TOKEN is not set. A file that is missing is made with a " +
+      "random token, for its owner alone, unless another credential is configured.",
+    check: absolutePath,
   },
   {
     key: "installationSecret",

@@ -99,6 +99,39 @@ Deno.test("auth: a policy, inline and from a file; a pull rule closes anonymous 
   assert.equal(await nobody.status("GET", INFO), 403);
 });
 
+Deno.test("auth: a token file is made where nothing else is configured, for its owner alone, and read again", async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc-token-" });
+  const SVC_AUTH_TOKEN_FILE = `${folder}/auth/token`;
+  const use = `svc login --token - < ${SVC_AUTH_TOKEN_FILE}`;
+  const read = async () => (await Deno.readTextFile(SVC_AUTH_TOKEN_FILE)).trim();
+  // Another credential, or the token itself, takes its place.
+  const others: Record<string, string>[] = [
+    { SVC_AUTH_TOKEN: "t" },
+    { SVC_JWT_HS256_SECRET: "x".repeat(32) },
+  ];
+  for (const other of others) {
+    await using server = await start({ SVC_AUTH_TOKEN_FILE, ...other });
+    assert(!server.log().includes(use));
+    await assert.rejects(read());
+  }
+  {
+    await using server = await start({ SVC_AUTH_TOKEN_FILE });
+    assert(server.log().includes(use) && !server.log().includes(await read()));
+    assert.equal((await Deno.stat(SVC_AUTH_TOKEN_FILE)).mode! & 0o777, 0o600);
+    assert.equal(await server.status("GET", INFO), 401);
+    assert.equal(await server.status("GET", INFO, { token: await read() }), 200);
+  }
+  const token = await read();
+  await using server = await start({ SVC_AUTH_TOKEN_FILE });
+  assert.equal(await server.status("GET", INFO, { token }), 200);
+  assert(!server.log().includes(use));
+  for (const bad of ["", "two words"]) {
+    await Deno.writeTextFile(SVC_AUTH_TOKEN_FILE, bad);
+    await assert.rejects(start({ SVC_AUTH_TOKEN_FILE }), /SVC_AUTH_TOKEN_FILE/);
+  }
+  await Deno.remove(folder, { recursive: true });
+});
+
 const jsonBody = (value: unknown): CallOptions => ({ body: JSON.stringify(value) });
 
 Deno.test("auth: sessions with SSH keys, enrolled by whoever may", async () => {
