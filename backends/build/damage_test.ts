@@ -38,7 +38,8 @@ Deno.test({
       ].join("\n"),
       f: "text\n",
     };
-    const { result } = await build(first.builder, files);
+    const reproducible = { reproducible: true };
+    const { result } = await build(first.builder, files, reproducible);
     let now: EngineFixture = first;
     for (const [how, damage] of Object.entries(DAMAGES)) {
       for (const running of [true, false]) {
@@ -49,7 +50,7 @@ Deno.test({
         assert.ok(kept.length >= 4, kept.join());
         for (const path of kept) damage(path);
         if (!running) now = await now.again();
-        const again = await build(now.builder, files);
+        const again = await build(now.builder, files, reproducible);
         assert.equal(again.result.digest, result.digest, `${how}, running: ${running}`);
       }
     }

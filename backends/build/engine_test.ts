@@ -43,17 +43,18 @@ Deno.test({
     await using fixture = await openNewEngine();
     const { builder, images, folder } = fixture;
     const files = { Dockerfile: "FROM base\nRUN echo a > /a\nRUN echo b > /b\n" };
-    const { result } = await build(builder, files);
+    const reproducible = { reproducible: true };
+    const { result } = await build(builder, files, reproducible);
     // The registry lost the layers: they are packed again from the snapshots.
     const { manifest } = await images.image("result");
     for (const { digest } of manifest.layers.slice(1)) images.blobs.delete(digest);
-    const pushed = await build(builder, files);
+    const pushed = await build(builder, files, reproducible);
     assert.deepEqual([pushed.result.ran, pushed.result.digest], [0, result.digest]);
     assert.ok(manifest.layers.every(({ digest }) => images.blobs.has(digest)));
     for (const { name } of Deno.readDirSync(`${folder}/build/cache/steps`)) {
       await Deno.writeTextFile(`${folder}/build/cache/steps/${name}`, "{torn");
     }
-    const rebuilt = await build(builder, files);
+    const rebuilt = await build(builder, files, reproducible);
     assert.deepEqual([rebuilt.result.ran, rebuilt.result.digest], [2, result.digest]);
     await fixture.assertClean();
   },

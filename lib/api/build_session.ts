@@ -27,7 +27,7 @@ import type { Problem } from "./problem.ts";
 export const ATTACH_PATH = "/build/attach";
 
 /** Of this protocol; the server refuses others. */
-export const ATTACH_VERSION = 1;
+export const ATTACH_VERSION = 2;
 
 /** A folder of the caller's. */
 export interface FolderExport {
@@ -76,13 +76,17 @@ export type Ask =
   | { service: "secret"; id: string }
   | { service: "ssh"; id: string };
 
-/** Path, kind, permission bits, bytes, milliseconds since 1970, stamp, and where a link leads. */
+/**
+ * Path, kind, permission bits, bytes, seconds since 1970 and the nanoseconds above them, stamp; of a link
+ * where it leads, of a file the path of one before it that is the same file (a hard link).
+ */
 export type ListedEntry = [
   path: string,
   kind: "f" | "d" | "l",
   mode: number,
   size: number,
   mtime: number,
+  mtimeNs: number,
   stamp: string,
   link?: string,
 ];

@@ -31,6 +31,11 @@ export interface BuildRequest extends BuildDelivery {
   buildArgs: Record<string, string>;
   labels: Record<string, string>;
   noCache: boolean;
+  /**
+   * No time in the image is later than SOURCE_DATE_EPOCH; where that is no build argument, than the newest
+   * file of the context, or the commit of a repository. Default: times are what they are.
+   */
+  reproducible?: boolean;
   /** "os/arch[/variant]", several separated by commas; default the host's. */
   platform?: string;
   /**

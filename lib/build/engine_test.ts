@@ -236,7 +236,6 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
     "A=1",
     "HTTP_PROXY=http://proxy",
     "http_proxy=http://proxy",
-    "SOURCE_DATE_EPOCH=0",
   ]);
   assert.deepEqual([step.user, step.network, step.workingDir], ["app:1", "none", "/"]);
   const own = step.mounts.filter(({ target }) => !target.startsWith("/etc/"));
@@ -252,6 +251,8 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
   const dated = await build(builder, files, { buildArgs: { SOURCE_DATE_EPOCH: "1000" } });
   assert.equal(dated.result.ran, 1);
   assert.ok(steps[1].env.includes("SOURCE_DATE_EPOCH=1000"));
+  const reproducible = await build(builder, files, { reproducible: true });
+  assert.equal(reproducible.result.ran, 0, "nothing was given that the step could see");
 });
 
 Deno.test("what another build broke is tried again, what a command decided is not", async () => {

@@ -11,6 +11,7 @@ import { openImports } from "./cache/places.ts";
 import { fetchedContext, fetchedSource } from "./context/fetched.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
+import { latestTime } from "./context/tree.ts";
 import type { SolvedPlan } from "./export/assemble.ts";
 import {
   checkExport,
@@ -146,7 +147,10 @@ export class OneBuild {
       checked,
     });
     this.#used.push(trees);
-    const { context, plans } = await this.#begin(trees, platforms);
+    const begun = await this.#begin(trees, platforms);
+    const { context } = begun;
+    const given = begun.plans[0].epoch;
+    const plans = await this.#dated(begun);
     const file = request.dockerfile;
     for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);
     // What cannot be delivered or run is refused before any work is done.
@@ -176,7 +180,7 @@ export class OneBuild {
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
     const views = new Views(workspace);
     this.#used.push(views);
-    const state = { file, context, trees, views, secrets, ssh, noCache, imported };
+    const state = { file, context, trees, views, secrets, ssh, noCache, imported, epoch: given };
     await using ahead = await LayersAhead.open(engine, {
       packings: packingsOf(delivery.outputs),
       foreign: imported && ((digest) => imported.blob(digest)),
@@ -222,10 +226,22 @@ export class OneBuild {
     }
   }
 
+  /** Plans of a reproducible build have an epoch; where none is given, the newest time in the context. */
+  async #dated(
+    { context, plans }: { context: Context; plans: BuildPlan[] },
+  ): Promise<BuildPlan[]> {
+    const { request: { reproducible }, signal } = this.#parts;
+    if (!reproducible || plans[0].epoch !== undefined) return plans;
+    // Of a repository all files have the commit's.
+    const whole = [{ path: "", name: "", directory: true }];
+    const newest = await latestTime(context.tree, whole, { signal });
+    return plans.map((plan) => ({ ...plan, epoch: Math.max(0, newest) }));
+  }
+
   /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */
   async #solve(
     plans: readonly BuildPlan[],
-    state: Omit<BuildState, "epoch" | "keep">,
+    state: Omit<BuildState, "keep">,
     { ahead, place, wholeRoot }: { ahead: LayersAhead; place?: OwnPlace; wholeRoot: boolean },
   ): Promise<SolvedPlan[]> {
     const { engine, reporter, signal } = this.#parts;
@@ -233,14 +249,14 @@ export class OneBuild {
     const both = AbortSignal.any([signal, abort.signal]);
     const solved = await Promise.allSettled(plans.map(async (plan) => {
       const keep = keeping(plan, place, engine.log);
-      const solver = new Solver(engine, { ...state, keep, epoch: plan.epoch }, reporter, both);
+      const solver = new Solver(engine, { ...state, keep }, reporter, both);
       this.#solvers.push(solver);
       try {
         const layers = chain(plan.root);
         const own = layers.filter((vertex) => vertex.kind !== "image");
         const wanted = wholeRoot && own.length === 0 ? layers : own;
         const outcomes = await solver.solve(wanted, (vertex, outcome) => {
-          if (isStep(vertex)) ahead.begin(outcome);
+          if (isStep(vertex)) ahead.begin(outcome, plan.epoch);
         });
         // What the cache made unnecessary is as good as cached.
         for (const vertex of plan.vertices) {

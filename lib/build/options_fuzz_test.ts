@@ -95,7 +95,7 @@ Deno.test("options: read or refused, and the server reads what the client wrote"
 Deno.test("cache documents: whatever they hold, only what is sound of them is used", () => {
   const step = {
     key: "a".repeat(64),
-    reference: 1,
+    created: 1,
     diffID: `sha256:${"b".repeat(64)}`,
     packing: "gzip-4",
   };
@@ -109,7 +109,7 @@ Deno.test("cache documents: whatever they hold, only what is sound of them is us
       fc.constant(step),
       fc.record({
         key: fc.oneof(fc.constant(step.key), fc.string()),
-        reference: fc.oneof(fc.integer(), anything),
+        created: fc.oneof(fc.integer(), anything),
         diffID: fc.oneof(fc.constant(step.diffID), fc.string()),
         packing: fc.oneof(fc.constant("zstd-3"), fc.string()),
         digest: anything,

@@ -62,14 +62,19 @@ export async function exportFolder(
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
   });
-  const entryOf = (path: string, { kind, mode, size, mtime, stamp }: NodeStat): ListedEntry => {
-    const bits = mode & 0o7777;
+  const entryOf = (path: string, stat: NodeStat, first?: string): ListedEntry => {
+    const { kind, mode, size, mtime, mtimeNs, stamp } = stat;
     const bytes = kind === "file" ? size : 0;
-    if (kind !== "symlink") return [path, KINDS[kind], bits, bytes, mtime, stamp];
-    const target = linkTarget(folder.readlink(path.split("/")));
-    return [path, KINDS[kind], bits, bytes, mtime, stamp, target];
+    const link = kind === "symlink" ? linkTarget(folder.readlink(path.split("/"))) : first;
+    const entry = [path, KINDS[kind], mode & 0o7777, bytes, mtime, mtimeNs, stamp] as const;
+    return link === undefined ? [...entry] : [...entry, link];
   };
-  function* visit(path: string[], pending: ListedEntry[]): Generator<ListedEntry[]> {
+  /** `inodes`: first path of each file with several names. */
+  function* visit(
+    path: string[],
+    pending: ListedEntry[],
+    inodes: Map<string, string>,
+  ): Generator<ListedEntry[]> {
     const prefix = path.map((part) => `${part}/`).join("");
     const entries = folder.list(path, (name, info) => {
       const shown = prefix + name;
@@ -88,13 +93,17 @@ export async function exportFolder(
     for (const { name, stat } of entries) {
       const inside = prefix + name;
       const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside);
-      const entry = entryOf(inside, stat);
+      const several = stat.kind === "file" && stat.nlink > 1 && stat.ino !== 0;
+      const inode = several ? `${stat.dev}:${stat.ino}` : "";
+      const first = inodes.get(inode);
+      if (several && first === undefined) inodes.set(inode, inside);
+      const entry = entryOf(inside, stat, first);
       const below = left ? [...pending, entry] : pending;
       if (!left) some.push(...pending.splice(0), entry);
       if (stat.kind !== "directory") continue;
       if (some.length > 0) yield some;
       some = [];
-      for (const found of visit([...path, name], below)) {
+      for (const found of visit([...path, name], below, inodes)) {
         // What `below` held came out in front of it.
         if (left) pending.length = 0;
         yield found;
@@ -104,7 +113,7 @@ export async function exportFolder(
   }
   async function* list(signal: AbortSignal): AsyncGenerator<ListedEntry[]> {
     let began = performance.now();
-    for (const some of visit([], [])) {
+    for (const some of visit([], [], new Map())) {
       yield some;
       if (performance.now() - began < TURN_MS) continue;
       signal.throwIfAborted();

@@ -4,7 +4,7 @@ import { sha256 } from "../base/hash.ts";
 import { Ahead, changedLines } from "./build_listing.ts";
 
 const entries = (names: string): ListedEntry[] =>
-  [...names].map((name) => [name, "f", 0o644, 1, 2, "s"]);
+  [...names].map((name) => [name, "f", 0o644, 1, 2, 3, "s"]);
 
 async function* one<T>(item: T): AsyncGenerator<T> {
   yield item;

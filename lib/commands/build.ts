@@ -52,6 +52,7 @@ function buildQuery(
   if (values.target !== undefined) params.set("target", values.target);
   if (values.platform !== undefined) params.set("platform", values.platform);
   if (values.noCache) params.set("nocache", "true");
+  if (values.reproducible) params.set("reproducible", "true");
   const pairs = (texts: readonly string[] | undefined, flag: string) =>
     Object.entries(parsePairs(texts, flag, env)).map(([key, value]) => `${key}=${value}`);
   // As buildx has it: a time that this shell's other tools go by is the build's too.

@@ -129,6 +129,15 @@ export const BUILD_OPTIONS = [
     section,
   },
   {
+    key: "reproducible",
+    kind: "bool",
+    flag: "reproducible",
+    help: "The same inputs give the same digests: no time in the image is later than " +
+      "SOURCE_DATE_EPOCH, or where that is not given than the newest file of the context, or the " +
+      "commit of a repository. Otherwise files have the times at which the steps wrote them.",
+    section,
+  },
+  {
     key: "progress",
     kind: "string",
     flag: "progress",

@@ -1,7 +1,7 @@
 /**
  * The layer tar of what a tree changed, synchronously: the work of a Worker. The order is that of the
  * names' bytes, depth first, so the same tree gives the same archive. Times are whole seconds (rounded
- * down): drivers and file systems differ below that, digests must not.
+ * down), as in the layers of other builders: a fraction would double each header.
  */
 import { compareRaw } from "../base/raw_string.ts";
 import { SvcError } from "../base/errors.ts";
@@ -47,6 +47,8 @@ export interface DiffSource {
   /** What it lies on: overlay's lower folders, topmost first, or the parent's whole tree. */
   lower: string[];
   overlay: boolean;
+  /** Seconds since 1970: the latest time that the archive has. */
+  epoch?: number;
 }
 
 const TYPES: Record<number, TarType> = {
@@ -227,7 +229,7 @@ class Walker {
       mode: stat.mode & 0o7777,
       uid: stat.uid,
       gid: stat.gid,
-      mtime: stat.mtime,
+      mtime: Math.min(stat.mtime, this.#source.epoch ?? Infinity),
       devMajor: device ? stat.rdevMajor : 0,
       devMinor: device ? stat.rdevMinor : 0,
       xattrs: attributes ? layerXattrs(host) : undefined,

@@ -110,11 +110,6 @@ export interface PrepareOptions {
 
 export interface CommitOptions {
   /**
-   * Modification times of changed files later than this (seconds since 1970) are set to this, in the
-   * snapshot itself: the same step then gives the same tree, the same layer and the same digest.
-   */
-  clamp?: number;
-  /**
    * Do not wait for the disk: the snapshot is visible at once, and a machine that crashes before the next
    * `sync` or other commit has it whole or not at all.
    */
@@ -123,5 +118,10 @@ export interface CommitOptions {
 }
 
 export interface DiffOptions {
+  /**
+   * Seconds since 1970: a modification time later than this is this one in the archive. The snapshot keeps
+   * its own.
+   */
+  epoch?: number;
   signal?: AbortSignal;
 }

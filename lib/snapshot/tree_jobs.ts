@@ -1,10 +1,10 @@
-/** Heavy work on trees, handed to Workers: apply, diff, finish, copy. What is little is done at once. */
+/** Heavy work on trees, handed to Workers: apply, diff, count, copy. What is little is done at once. */
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
 import { giveWorker, takeWorker } from "../base/worker_pool.ts";
 import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
 import type { ApplyResult, ApplyTarget } from "./apply_tree.ts";
 import { type DiffSource, diffTree } from "./diff_tree.ts";
-import { finishTree } from "./finish_tree.ts";
+import { treeSize } from "./finish_tree.ts";
 import { isSmallTree } from "./small_tree.ts";
 import type { ApplyOptions } from "./snapshotter.ts";
 
@@ -19,7 +19,7 @@ export type TreeJob =
   | { kind: "apply"; target: ApplyTarget; file?: LayerFile; maxBytes?: number }
   | { kind: "diff"; source: DiffSource }
   | { kind: "blocks"; source: DiffSource }
-  | { kind: "finish"; source: DiffSource; clamp?: number }
+  | { kind: "size"; root: string }
   | { kind: "copy"; from: string; to: string }
   | { kind: "times"; from: string; to: string };
 
@@ -34,7 +34,7 @@ export interface JobResults {
   apply: AppliedLayer;
   diff: undefined;
   blocks: undefined;
-  finish: { size: number };
+  size: number;
   copy: undefined;
   times: undefined;
 }
@@ -109,24 +109,23 @@ const failed = (
   { code, message, help }: Pick<SvcError, "code" | "message" | "help">,
 ) => new SvcError(code, `${attempted}: ${message}`, { help });
 
-/** Times and size of what is to be frozen ({@linkcode finishTree}). */
-export async function finishChanges(
-  source: DiffSource & { clamp?: number },
+/** Bytes on disk of a tree. */
+export async function sizeOfTree(
+  root: string,
   attempted: string,
   signal?: AbortSignal,
-): Promise<{ size: number }> {
-  const { clamp, ...rest } = source;
+): Promise<number> {
   signal?.throwIfAborted();
   try {
-    if (isSmallTree(source.root, { contents: false })) return finishTree(source);
+    if (isSmallTree(root, { contents: false })) return treeSize(root);
   } catch (error) {
     throw failed(attempted, asSvcError(error));
   }
-  return await runTreeJob<"finish">({ kind: "finish", source: rest, clamp }, attempted, signal);
+  return await runTreeJob<"size">({ kind: "size", root }, attempted, signal);
 }
 
 /** Runs a job that needs no stream. */
-export function runTreeJob<K extends "finish" | "copy" | "times">(
+export function runTreeJob<K extends "size" | "copy" | "times">(
   job: Extract<TreeJob, { kind: K }>,
   attempted: string,
   signal?: AbortSignal,

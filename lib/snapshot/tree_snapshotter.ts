@@ -24,8 +24,8 @@ import {
   applyLayer,
   diffBlocks,
   diffLayer,
-  finishChanges,
   type LayerFile,
+  sizeOfTree,
 } from "./tree_jobs.ts";
 
 export class TreeSnapshotter implements Snapshotter {
@@ -132,8 +132,8 @@ export class TreeSnapshotter implements Snapshotter {
     }
     if (this.#records.find(name)) return await this.#dropActive(entry, name);
     const place = this.#place(entry);
-    const { size } = await finishChanges(
-      { ...this.#driver.source(place), clamp: options.clamp },
+    const size = await sizeOfTree(
+      this.#driver.source(place).root,
       `Cannot commit snapshot ${active.id}`,
       options.signal,
     );
@@ -230,17 +230,17 @@ export class TreeSnapshotter implements Snapshotter {
   }
 
   diff(name: string, options: DiffOptions = {}): ReadableStream<Uint8Array> {
-    return diffLayer(this.#changes(name), options);
+    return diffLayer(this.#changes(name, options), options);
   }
 
   diffBlocks(name: string, options: DiffOptions = {}): AsyncIterable<ArchivePart> {
-    return diffBlocks(this.#changes(name), options);
+    return diffBlocks(this.#changes(name, options), options);
   }
 
-  #changes(name: string): DiffSource {
+  #changes(name: string, { epoch }: DiffOptions): DiffSource {
     const entry = this.#records.find(name);
     if (!entry) throw missing("pack", name);
-    return this.#driver.source(this.#place(this.#ask(entry)));
+    return { ...this.#driver.source(this.#place(this.#ask(entry))), epoch };
   }
 
   async *list(): AsyncIterable<SnapshotInfo> {

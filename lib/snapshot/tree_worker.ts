@@ -9,7 +9,7 @@ import { close, open, read, seek } from "../sys/fd.ts";
 import { O } from "../sys/files.ts";
 import { applyError, LayerApplier } from "./apply_tree.ts";
 import { type DiffSource, diffTree } from "./diff_tree.ts";
-import { copyFolderTimes, copyTree, finishTree } from "./finish_tree.ts";
+import { copyFolderTimes, copyTree, treeSize } from "./finish_tree.ts";
 import type { AppliedLayer, FromWorker, LayerFile, ToWorker, TreeJob } from "./tree_jobs.ts";
 
 const scope = self as unknown as {
@@ -52,8 +52,8 @@ async function result(job: TreeJob): Promise<unknown> {
   switch (job.kind) {
     case "apply":
       return await apply(job);
-    case "finish":
-      return finishTree({ ...job.source, clamp: job.clamp });
+    case "size":
+      return treeSize(job.root);
     case "copy":
       return copyTree(job.from, job.to);
     case "times":

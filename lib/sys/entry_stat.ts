@@ -10,9 +10,13 @@ export interface EntryStat {
   size: number;
   nlink: number;
   ino: number;
-  /** Milliseconds since 1970. */
+  /** Of the device that it is on. */
+  dev: number;
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   ctime: number;
+  ctimeNs: number;
 }
 
 export interface Entry {
@@ -27,10 +31,9 @@ const STATX_BASIC_STATS = 0x7ff;
 /** struct statx (linux/stat.h), in words of 32 bits. */
 const words = new Uint32Array(64);
 const bytes = new Uint8Array(words.buffer);
-const NLINK = 4, MODE = 7, INO = 8, SIZE = 10, CTIME = 24, MTIME = 28;
+const NLINK = 4, MODE = 7, INO = 8, SIZE = 10, CTIME = 24, MTIME = 28, DEV = 34;
 
 const u64 = (at: number) => words[at] + words[at + 1] * 2 ** 32;
-const ms = (at: number) => u64(at) * 1000 + Math.floor(words[at + 2] / 1e6);
 
 /** `name` ends with a NUL. */
 function entryStat(folder: number, name: Uint8Array<ArrayBuffer>): EntryStat | undefined {
@@ -42,11 +45,20 @@ function entryStat(folder: number, name: Uint8Array<ArrayBuffer>): EntryStat | u
     nlink: words[NLINK],
     mode: words[MODE] & 0xffff,
     ino: u64(INO),
+    dev: words[DEV] * 2 ** 20 + words[DEV + 1],
     size: u64(SIZE),
-    ctime: ms(CTIME),
-    mtime: ms(MTIME),
+    ctime: u64(CTIME),
+    ctimeNs: words[CTIME + 2],
+    mtime: u64(MTIME),
+    mtimeNs: words[MTIME + 2],
   };
 }
+
+const AT_FDCWD = -100;
+
+/** Of one path; as of a folder's entries. */
+export const entryAt = (path: string): EntryStat | undefined =>
+  entryStat(AT_FDCWD, new TextEncoder().encode(`${path}\0`));
 
 const BUFFER = 64 * 1024;
 /** Of struct linux_dirent64: inode 8, offset 8, record length 2, type 1, the name with its NUL. */

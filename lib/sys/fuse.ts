@@ -12,8 +12,9 @@ export interface FuseNode {
   /** Permission bits. */
   mode: number;
   size: number;
-  /** Milliseconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   link?: string;
   /** Of a folder: numbers of its entries by name. */
   children?: Map<string, number>;
@@ -100,11 +101,11 @@ class Reply {
   }
 
   attributes(at: number, number: number, node: FuseNode): void {
-    const seconds = Math.max(0, Math.floor(node.mtime / 1000));
     this.u64(at, number);
     this.u64(at + 8, node.size);
     this.u64(at + 16, Math.ceil(node.size / 512));
-    for (const time of [24, 32, 40]) this.u64(at + time, seconds);
+    for (const time of [24, 32, 40]) this.u64(at + time, Math.max(0, node.mtime));
+    for (const time of [48, 52, 56]) this.u32(at + time, node.mtimeNs);
     this.u32(at + 60, TYPE_BITS[node.kind] | node.mode);
     this.u32(at + 64, node.kind === "directory" ? 2 : 1);
     this.u32(at + 80, 4096);

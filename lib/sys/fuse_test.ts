@@ -18,20 +18,20 @@ Deno.test({
     const many = new Map(
       Array.from({ length: 3000 }, (_, index) => [`a-name-of-some-length-${index}`, 3]),
     );
-    const mtime = 1_700_000_000_000;
+    const time = { mtime: 1_700_000_000, mtimeNs: 987_654_321 };
     const nodes: FuseNode[] = [
       {
         kind: "directory",
         mode: 0o755,
         size: 0,
-        mtime,
+        ...time,
         children: new Map([["dir", 2], ["file", 3], ["link", 4], ["large", 5], ["broken", 6]]),
       },
-      { kind: "directory", mode: 0o750, size: 0, mtime, children: many },
-      { kind: "file", mode: 0o644, size: 11, mtime },
-      { kind: "symlink", mode: 0o777, size: 4, mtime, link: "file" },
-      { kind: "file", mode: 0o600, size: large.length, mtime },
-      { kind: "file", mode: 0o600, size: 10, mtime },
+      { kind: "directory", mode: 0o750, size: 0, ...time, children: many },
+      { kind: "file", mode: 0o644, size: 11, ...time },
+      { kind: "symlink", mode: 0o777, size: 4, ...time, link: "file" },
+      { kind: "file", mode: 0o600, size: large.length, ...time },
+      { kind: "file", mode: 0o600, size: 10, ...time },
     ];
     const contents: Record<number, Uint8Array> = {
       3: new TextEncoder().encode("hello fuse\n"),

@@ -4,7 +4,7 @@ import { dirname } from "node:path";
 import type { BuildEvent } from "../../lib/api/build.ts";
 import { runCli } from "../../cli.ts";
 import type { Io } from "../../lib/base/terminal.ts";
-import { ATTACH_PATH, type AttachRequest } from "../../lib/api/build_session.ts";
+import { ATTACH_PATH, ATTACH_VERSION, type AttachRequest } from "../../lib/api/build_session.ts";
 import { createClient } from "../../lib/client/client.ts";
 import { writeLine } from "../../lib/wire/lines.ts";
 import { socketLink } from "../../lib/wire/socket_link.ts";
@@ -12,6 +12,7 @@ import { readAll } from "../../lib/wire/testing.ts";
 import { YamuxSession } from "../../lib/wire/yamux/session.ts";
 import type { YamuxStream } from "../../lib/wire/yamux/stream.ts";
 import { startTestServer, type TestOptions } from "../../lib/server/testing.ts";
+import { setTimes } from "../../lib/sys/files.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { layerEntries } from "./builder.ts";
 import { type EngineFixture, openNewEngine } from "./engine_fixture.ts";
@@ -175,6 +176,50 @@ const large = (bytes: number) => {
   return data;
 };
 
+test("files keep their own times to the nanosecond, and the names of one file stay one", async (at) => {
+  const many = Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`d/m/${n}`, `${n}`]));
+  await at.write({
+    Dockerfile: "FROM base\nCOPY d /d\nRUN stat -c '%n %y %h %i' /d /d/a /d/m/b /d/m/0\n",
+    "d/a": "one",
+    ...many,
+  });
+  await Deno.link(`${at.folder}/d/a`, `${at.folder}/d/m/b`);
+  setTimes(`${at.folder}/d/a`, 1_500_000_000, 123_456_789);
+  setTimes(`${at.folder}/d`, 1_400_000_000, 987_654_321);
+  const layer = async () => {
+    const { manifest } = await at.engine.images.image("result");
+    return layerEntries(at.engine.images, manifest.layers[1].digest);
+  };
+  const look = async () => {
+    const output = outputOf(good(await at.svc(["--no-cache"])));
+    const [, folder, a, b, other] = /^(.*)\n(.*)\n(.*)\n(.*)\n$/.exec(output)!;
+    assert.match(folder, /^\/d 2014-05-13 16:53:20\.987654321 /);
+    assert.match(a, /^\/d\/a 2017-07-14 02:40:00\.123456789 \+0000 2 /);
+    assert.deepEqual(a.split(" ").slice(1), b.split(" ").slice(1));
+    assert.match(other, / 1 \d+$/);
+    const link = (await layer()).get("d/m/b")!;
+    assert.deepEqual([link.type, link.linkpath], ["hardlink", "d/a"]);
+  };
+  await look();
+  // Also where it is no new folder, and where the file was fetched before.
+  await at.write({ "d/a": "changed" });
+  setTimes(`${at.folder}/d/a`, 1_500_000_000, 123_456_789);
+  setTimes(`${at.folder}/d`, 1_400_000_000, 987_654_321);
+  await look();
+  assert.equal((await layer()).get("d/a")!.text, "changed");
+  // Two files, where they are no longer one; to the cache they are the same, as to BuildKit's.
+  await Deno.remove(`${at.folder}/d/m/b`);
+  await at.write({ "d/m/b": "changed" });
+  good(await at.svc(["--no-cache"]));
+  assert.equal((await layer()).get("d/m/b")!.type, "file");
+  // A copy of a few is made without a worker.
+  await Deno.remove(`${at.folder}/d/m`, { recursive: true });
+  await Deno.link(`${at.folder}/d/a`, `${at.folder}/d/c`);
+  await at.write({ Dockerfile: "FROM base\nCOPY d /d\n" });
+  good(await at.svc([]));
+  assert.equal((await layer()).get("d/c")!.linkpath, "d/a");
+});
+
 test("only what steps copy crosses the wire, and only what changed does again", async (at) => {
   await at.write({
     Dockerfile: "FROM base\nCOPY app /app\n",
@@ -325,9 +370,9 @@ async function hostileCaller(
         if (ask.includes("changes")) return stream.reset();
         if (!ask.includes("list")) return await answer(ask, stream, socket);
         const listing = [
-          ["loop", "l", 0o777, 0, 0, "s", "loop"],
-          ["file", "f", 0o644, 5_000_000, 0, "s"],
-          ["small", "f", 0o644, 5, 0, "s"],
+          ["loop", "l", 0o777, 0, 0, 0, "s", "loop"],
+          ["file", "f", 0o644, 5_000_000, 0, 0, "s"],
+          ["small", "f", 0o644, 5, 0, 0, "s"],
           { end: 3 },
         ];
         for (const line of listing) await writeLine(stream, line);
@@ -338,7 +383,7 @@ async function hostileCaller(
     await writeLine(
       control,
       {
-        version: 1,
+        version: ATTACH_VERSION,
         query: "",
         context: { kind: "folder", identity: "h", dockerfile: at.dockerfile, ignore: "" },
       } satisfies AttachRequest,

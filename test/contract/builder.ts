@@ -155,30 +155,79 @@ export function builderContract(suite: BuilderSuite): void {
     assert.equal(same.result.digest, changed.result.digest);
   });
 
-  contract("the same input gives the same digests", async ({ builder, images }) => {
+  contract(
+    "a reproducible build: the same input gives the same digests",
+    async ({ builder, images }) => {
+      const files: Files = {
+        Dockerfile: [
+          "FROM base",
+          "COPY f /f",
+          "RUN mkdir /d && date > /dev/null && echo x > /d/x && ln -s x /d/l && rm /srv/index.html",
+          "COPY <<EOF /inline",
+          "text",
+          "EOF",
+          "FROM scratch",
+          "COPY --from=0 / /all/",
+        ].join("\n"),
+        f: "content",
+      };
+      const began = Date.now();
+      const reproducible = { reproducible: true };
+      const first = await build(builder, files, reproducible);
+      await new Promise((resolve) => setTimeout(resolve, 1100));
+      const again = await build(builder, files, { ...reproducible, noCache: true });
+      assert.equal(again.result.ran, 4);
+      assert.equal(again.result.digest, first.result.digest);
+      const created = async () => (await images.image("result")).config.created;
+      assert.equal(await created(), "1970-01-01T00:00:00Z", "the context's newest file");
+      const given = { buildArgs: { SOURCE_DATE_EPOCH: "1234567890" } };
+      const dated = await build(builder, files, { ...reproducible, ...given });
+      assert.notEqual(dated.result.digest, first.result.digest);
+      assert.equal(await created(), "2009-02-13T23:31:30Z");
+      assert.equal((await build(builder, files, given)).result.digest, dated.result.digest);
+      // Else times are what they are, and the cache gives the same again.
+      const real = await build(builder, files);
+      assert.ok(Date.parse((await created())!) >= began);
+      const cached = await build(builder, files);
+      assert.deepEqual([cached.result.ran, cached.result.digest], [0, real.result.digest]);
+      const anew = await build(builder, files, { noCache: true });
+      assert.notEqual(anew.result.digest, real.result.digest);
+    },
+  );
+
+  contract("files keep the times at which steps wrote them", async ({ builder, images }) => {
     const files: Files = {
       Dockerfile: [
         "FROM base",
         "COPY f /f",
-        "RUN mkdir /d && date > /dev/null && echo x > /d/x && ln -s x /d/l && rm /srv/index.html",
-        "COPY <<EOF /inline",
-        "text",
-        "EOF",
-        "FROM scratch",
-        "COPY --from=0 / /all/",
+        "RUN echo 1 > /in && sleep 0.05 && cp /in /out",
+        "RUN stat -c %y /in /out && echo 2 > /in",
+        'RUN stat -c %y /out /in && test -z "$SOURCE_DATE_EPOCH"',
       ].join("\n"),
       f: "content",
     };
-    const first = await build(builder, files);
-    await new Promise((resolve) => setTimeout(resolve, 1100));
-    const again = await build(builder, files, { noCache: true });
-    assert.equal(again.result.ran, 4);
-    assert.equal(again.result.digest, first.result.digest);
-    const { config } = await images.image("result");
-    assert.equal(config.created, "1970-01-01T00:00:00Z");
-    const dated = await build(builder, files, { buildArgs: { SOURCE_DATE_EPOCH: "1234567890" } });
-    assert.notEqual(dated.result.digest, first.result.digest);
-    assert.equal((await images.image("result")).config.created, "2009-02-13T23:31:30Z");
+    const began = Math.floor(Date.now() / 1000);
+    const plain = await build(builder, files);
+    const times = plain.output.match(/^\d{4}-.*$/mg)!;
+    assert.deepEqual(times.length, 4);
+    assert.deepEqual([...new Set(times)], times.toSorted().filter((_, at) => at !== 1));
+    assert.equal(times[1], times[2], "the later step sees it as it was");
+    const entry = async (path: string) => {
+      const layers = await ownLayers(images);
+      return layers.findLast((layer) => layer.has(path))!.get(path)!;
+    };
+    assert.equal((await entry("f")).mtime, 0, "its own");
+    assert.ok((await entry("in")).mtime >= began && (await entry("out")).mtime >= began);
+    // The same snapshots with other times in the layers: no step runs for that.
+    const dated = await build(builder, files, { reproducible: true });
+    assert.equal(dated.result.ran, 0);
+    assert.equal((await entry("in")).mtime, 0);
+    // Nor do steps that build on them see the layers' times.
+    const more = { ...files, Dockerfile: `${files.Dockerfile}\nRUN stat -c %y /out` };
+    for (const options of [{}, { reproducible: true }]) {
+      const again = await build(builder, more, { ...options, noCache: false });
+      assert.ok(again.result.ran === 0 || again.output.includes(times[1]));
+    }
   });
 
   contract("a failing step: line, command, output, exit code", async ({ builder }) => {

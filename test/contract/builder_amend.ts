@@ -37,7 +37,7 @@ export function amendedContract(suite: BuilderSuite): void {
       };
       table.set("src/d1/new", { type: "file", text: "new\n" });
       assert.match(await build(), /^file 1\nnew\n/);
-      table.set("src/d1/f1", { text: "changed\n", mtime: (EARLY + 50) * 1000 });
+      table.set("src/d1/f1", { text: "changed\n", mtime: EARLY + 50 });
       for (let n = 12; n < 250; n += 10) table.remove(`src/d2/f${n}`);
       const output = await build();
       assert.match(output, /^changed\nnew\nf2\n227\n/);

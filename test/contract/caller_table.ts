@@ -20,7 +20,8 @@ export class Table implements RemoteTree {
     const type = entry.type ?? before?.type ?? "file";
     this.entriesByPath.set(path, {
       mode: type === "directory" ? 0o755 : 0o644,
-      mtime: EARLY * 1000,
+      mtime: EARLY,
+      mtimeNs: 0,
       ...before,
       ...entry,
       type,

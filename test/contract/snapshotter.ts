@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import type { ActiveSnapshot, Snapshotter } from "../../lib/snapshot/snapshotter.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
-import { lstat, setTimes } from "../../lib/sys/files.ts";
+import { readTar } from "../../lib/oci/tar_read.ts";
+import { readNames } from "../../lib/sys/directory.ts";
+import { lstat, S_IFDIR, S_IFMT, setTimes } from "../../lib/sys/files.ts";
 import { write } from "./snapshot_trees.ts";
 
 export interface SnapshotterUnderTest {
@@ -43,17 +45,35 @@ export async function edit(
   }
 }
 
-/** A committed snapshot with `change` made to `parent`. */
+function dateOne(path: string, latest: number): void {
+  const { mtime, mtimeNs } = lstat(path);
+  if (mtime > latest || mtime === latest && mtimeNs > 0) setTimes(path, latest);
+}
+
+/** Sets times that are later than `latest` to it: else two of the same changes have not the same layer. */
+export function date(root: string, latest: number): void {
+  for (const name of readNames(root)) {
+    const path = `${root}/${name}`;
+    if ((lstat(path).mode & S_IFMT) === S_IFDIR) date(path, latest);
+    else dateOne(path, latest);
+  }
+  dateOne(root, latest);
+}
+
+/** A committed snapshot with `change` made to `parent`; `latest`: no time in it is later. */
 export async function make(
   { snapshotter, folder }: SnapshotterUnderTest,
   name: string,
   parent: string | undefined,
   change: (root: string) => void,
-  clamp?: number,
+  latest?: number,
 ): Promise<void> {
   const active = await snapshotter.prepare(`make-${name}`, parent);
-  await edit(active, folder, change);
-  await snapshotter.commit(active, name, { clamp });
+  await edit(active, folder, (root) => {
+    change(root);
+    if (latest !== undefined) date(root, latest);
+  });
+  await snapshotter.commit(active, name);
 }
 
 /** Calls `look` with a read-only view. */
@@ -240,25 +260,38 @@ export function snapshotterContract(test: SnapshotterTest): void {
     assert.equal((await look(under, "top", names)).length, 9);
   });
 
-  test("clamping sets later times in the snapshot, and leaves what did not change", async (under) => {
+  test("times are kept to the nanosecond; an epoch is the latest in a layer alone", async (under) => {
+    const times: Record<string, [number, number]> = {
+      late: [2_000_000_000, 7],
+      later: [2_000_000_000, 8],
+      early: [1_000_000_000, 5],
+    };
     await make(under, "base", undefined, (root) => {
-      write(`${root}/old`, "");
-      setTimes(`${root}/old`, 2_000_000_000);
-      // Else the clock may show the same for both.
-      setTimes(root, 1_600_000_000);
+      for (const [name, [seconds, nanoseconds]] of Object.entries(times)) {
+        write(`${root}/${name}`, name);
+        setTimes(`${root}/${name}`, seconds, nanoseconds);
+      }
     });
-    const clamp = 1_500_000_000;
-    await make(under, "child", "base", (root) => {
-      write(`${root}/new`, "");
-      write(`${root}/early`, "");
-      setTimes(`${root}/early`, 1_000_000_000, 5);
-    }, clamp);
+    await make(under, "child", "base", (root) => write(`${root}/new`, ""));
+    const began = Date.now() / 1000 - 60;
+    const layerTimes = async (name: string, epoch?: number) => {
+      const found: Record<string, number> = {};
+      for await (const { header } of readTar(under.snapshotter.diff(name, { epoch }))) {
+        found[header.path] = header.mtime;
+      }
+      return found;
+    };
+    const epoch = 1_500_000_000;
+    assert.deepEqual(await layerTimes("base", epoch), { late: epoch, later: epoch, early: 1e9 });
+    assert.deepEqual(await layerTimes("base"), { late: 2e9, later: 2e9, early: 1e9 });
+    assert.equal((await layerTimes("child", epoch)).new, epoch);
+    assert.ok((await layerTimes("child")).new >= began);
     await look(under, "child", (root) => {
-      assert.equal(lstat(`${root}/new`).mtime, clamp);
-      assert.equal(lstat(`${root}/new`).mtimeNs, 0);
-      assert.equal(lstat(`${root}/early`).mtime, 1_000_000_000);
-      assert.equal(lstat(`${root}/old`).mtime, 2_000_000_000);
-      assert.equal(lstat(root).mtime, clamp);
+      for (const [name, time] of Object.entries(times)) {
+        const { mtime, mtimeNs } = lstat(`${root}/${name}`);
+        assert.deepEqual([mtime, mtimeNs], time);
+      }
+      assert.ok(lstat(`${root}/new`).mtime >= began);
     });
   });
 

@@ -6,6 +6,7 @@ import { removeTreeSync } from "../../lib/sys/directory.ts";
 import * as files from "../../lib/sys/files.ts";
 import { change, describe, populate, setTreeTimes, write } from "./snapshot_trees.ts";
 import {
+  date,
   edit,
   look,
   make,
@@ -14,7 +15,7 @@ import {
   throwsCode,
 } from "./snapshotter.ts";
 
-const CLAMP = 1_650_000_000;
+const LATEST = 1_650_000_000;
 
 /** Changes of each kind to what {@linkcode change} left. */
 function changeAgain(root: string): void {
@@ -39,11 +40,14 @@ function changeAgain(root: string): void {
 /** On "base": "first" with {@linkcode change}, and `name`, which amends it. */
 async function amended(under: SnapshotterUnderTest, name: string): Promise<void> {
   const { snapshotter, folder } = under;
-  await make(under, "base", undefined, populate, CLAMP);
-  await make(under, "first", "base", change, CLAMP);
+  await make(under, "base", undefined, populate, LATEST);
+  await make(under, "first", "base", change, LATEST);
   const active = await snapshotter.prepare("amending", "base", { amend: "first" });
-  await edit(active, folder, changeAgain);
-  await snapshotter.commit(active, name, { clamp: CLAMP });
+  await edit(active, folder, (root) => {
+    changeAgain(root);
+    date(root, LATEST);
+  });
+  await snapshotter.commit(active, name);
 }
 
 /** Every entry of the layer, a line each with all that it says. */
@@ -66,7 +70,7 @@ export function amendContract(test: SnapshotterTest): void {
     await make(under, "at-once", "base", (root) => {
       change(root);
       changeAgain(root);
-    }, CLAMP);
+    }, LATEST);
     assert.deepEqual(
       await look(under, "second", describe),
       await look(under, "at-once", describe),
@@ -85,18 +89,21 @@ export function amendContract(test: SnapshotterTest): void {
     const { snapshotter, folder } = under;
     await amended(under, "second");
     const again = await snapshotter.prepare("again", "base", { amend: "second" });
-    await edit(again, folder, (root) => write(`${root}/etc/deep/config`, "4"));
-    await snapshotter.commit(again, "third", { clamp: CLAMP });
+    await edit(again, folder, (root) => {
+      write(`${root}/etc/deep/config`, "4");
+      date(root, LATEST);
+    });
+    await snapshotter.commit(again, "third");
     await make(under, "child", "third", (root) => {
       assert.equal(Deno.readTextFileSync(`${root}/etc/deep/third`), "3");
       assert.equal(Deno.readTextFileSync(`${root}/etc/deep/config`), "4");
       files.unlink(`${root}/etc/deep/third`);
-    }, CLAMP);
+    }, LATEST);
     await make(under, "at-once", "base", (root) => {
       change(root);
       changeAgain(root);
       write(`${root}/etc/deep/config`, "4");
-    }, CLAMP);
+    }, LATEST);
     assert.deepEqual(await layerOf(under, "third"), await layerOf(under, "at-once"));
     const child = (await layerOf(under, "child")).join("\n");
     assert.ok(child.includes("etc/deep/.wh.third"));
@@ -112,27 +119,24 @@ export function amendContract(test: SnapshotterTest): void {
     assert.equal((await snapshotter.stat("other"))?.parent, "first");
   });
 
-  test("amended: times later than the clamp are the clamp, what the base has is left", async (under) => {
+  test("amended: an epoch is the latest time in all of its layer", async (under) => {
     const { snapshotter, folder } = under;
     await make(under, "base", undefined, populate);
     await make(under, "first", "base", (root) => {
       files.mkdir(`${root}/made`);
       write(`${root}/made/file`, "1");
-      setTreeTimes(`${root}/made`, CLAMP + 5);
-    }, CLAMP + 10);
-    const active = await snapshotter.prepare("amending", "base", { amend: "first" });
-    await edit(active, folder, (root) => {
-      write(`${root}/made/other`, "2");
-      write(`${root}/etc/deep/other`, "3");
-      files.setTimes(`${root}/made`, CLAMP + 5);
+      setTreeTimes(`${root}/made`, LATEST + 5);
     });
-    await snapshotter.commit(active, "second", { clamp: CLAMP });
-    const times = (root: string) =>
-      ["made", "made/other", "etc", "etc/deep", "bin"].map((name) =>
-        files.lstat(`${root}/${name}`).mtime
-      );
-    const before = 1_600_000_000;
-    assert.deepEqual(await look(under, "second", times), [CLAMP, CLAMP, before, CLAMP, before]);
+    const active = await snapshotter.prepare("amending", "base", { amend: "first" });
+    await edit(active, folder, (root) => write(`${root}/made/other`, "2"));
+    await snapshotter.commit(active, "second");
+    const times: Record<string, number> = {};
+    for await (const { header } of readTar(snapshotter.diff("second", { epoch: LATEST }))) {
+      times[header.path] = header.mtime;
+    }
+    assert.deepEqual(times, { made: LATEST, "made/file": LATEST, "made/other": LATEST });
+    const kept = await look(under, "second", (root) => files.lstat(`${root}/made/file`).mtime);
+    assert.equal(kept, LATEST + 5);
   });
 
   test("amended: only what lies on the same parent; it stays while others lie on it", async (under) => {

@@ -51,10 +51,10 @@ const paths = async (layer: Uint8Array) => {
 /** All but the root folder itself, which is in a layer only when its owner or mode changed. */
 const contents = (root: string) => describe(root).slice(1);
 
-const CLAMP = 1_650_000_000;
+const LATEST = 1_650_000_000;
 
 export function layersContract(test: SnapshotterTest): void {
-  const base = (under: SnapshotterUnderTest) => make(under, "base", undefined, populate, CLAMP);
+  const base = (under: SnapshotterUnderTest) => make(under, "base", undefined, populate, LATEST);
 
   test("diff and apply give the same tree again: first layer", async (under) => {
     await base(under);
@@ -67,7 +67,7 @@ export function layersContract(test: SnapshotterTest): void {
 
   test("diff and apply give the same tree again: changes, white-outs, opaque", async (under) => {
     await base(under);
-    await make(under, "changed", "base", change, CLAMP);
+    await make(under, "changed", "base", change, LATEST);
     const layer = await collect(under.snapshotter.diff("changed"));
     const inside = await paths(layer);
     assert.ok(inside.includes(".wh.gone"), inside.join());
@@ -83,8 +83,8 @@ export function layersContract(test: SnapshotterTest): void {
   test("the same changes give the same layer, byte for byte", async (under) => {
     const layers: Uint8Array[] = [];
     for (const round of ["one", "two"]) {
-      await make(under, `base-${round}`, undefined, populate, CLAMP);
-      await make(under, `changed-${round}`, `base-${round}`, change, CLAMP);
+      await make(under, `base-${round}`, undefined, populate, LATEST);
+      await make(under, `changed-${round}`, `base-${round}`, change, LATEST);
       layers.push(
         await collect(under.snapshotter.diff(`base-${round}`)),
         await collect(under.snapshotter.diff(`changed-${round}`)),
@@ -220,7 +220,7 @@ export function layersContract(test: SnapshotterTest): void {
       Deno.chmodSync(`${root}/usr/lib`, 0o2750);
       Deno.symlinkSync("/usr/lib", `${root}/lib`);
       write(`${root}/usr/lib/first`, "first");
-    }, CLAMP);
+    }, LATEST);
     const layer: Entries = [
       { path: "lib/second", type: "file", body: bytes("second") },
       { path: "lib/third", type: "hardlink", linkpath: "lib/first" },
@@ -232,7 +232,7 @@ export function layersContract(test: SnapshotterTest): void {
       assert.equal(Deno.readTextFileSync(`${root}/usr/lib/third`), "first");
       const { mode, uid, gid, mtime } = Deno.lstatSync(`${root}/usr/lib`);
       assert.deepEqual([mode! & 0o7777, uid, gid], [0o2750, 5, 6]);
-      assert.equal(mtime!.getTime() / 1000, CLAMP);
+      assert.equal(mtime!.getTime() / 1000, LATEST);
     });
   });
 
@@ -341,7 +341,7 @@ export function layersContract(test: SnapshotterTest): void {
     await make(under, "base", undefined, (root) => {
       populate(root);
       Deno.writeFileSync(`${root}/big`, new Uint8Array(2_500_000).fill(7));
-    }, CLAMP);
+    }, LATEST);
     const layer = await collect(under.snapshotter.diff("base"));
     const parts = await Array.fromAsync(under.snapshotter.diffBlocks("base"));
     const end = parts.pop();

@@ -97,7 +97,8 @@ e2eTest("build: an image lands in the registry; again it is cached", NEEDS, asyn
   await using server = await startServer();
   const base = await baseImage(server, "base:1");
   await withContext(APP(base.name), async (directory) => {
-    const args = ["build", "--build-arg", "WHO=me", "-t", "app:v1", "-t", "app:latest", directory];
+    const names = ["-t", "app:v1", "-t", "app:latest"];
+    const args = ["build", "--reproducible", "--build-arg", "WHO=me", ...names, directory];
     const first = await server.svc(args);
     assert.equal(first.code, 0, first.stderr);
     const { Digest, Layers } = await inspect(server, "app:v1");

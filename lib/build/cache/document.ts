@@ -22,8 +22,8 @@ export interface CacheDocument {
 export interface CachedStep {
   /** sha256 in hex. */
   key: string;
-  /** Seconds since 1970. */
-  reference: number;
+  /** Milliseconds since 1970. */
+  created: number;
   /** Of the layer's archive: what tells which layer it is. */
   diffID: Digest;
   /** Of the layer as it is packed; absent inline, where the image's layers say it. */
@@ -50,12 +50,15 @@ const isKey = (value: unknown): value is string =>
   typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
 const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0;
+/** The end of the year 9999: later times cannot be told in an image's config. */
+const LAST = 253_402_300_799_999;
 const isPacking = (value: unknown): value is string =>
   typeof value === "string" && /^(gzip|zstd)(-blocks)?-\d{1,2}$|^uncompressed$/.test(value);
 
 function isStep(value: unknown): value is CachedStep {
   const step = value as Partial<CachedStep> | null;
-  return isKey(step?.key) && isCount(step.reference) && isDigest(String(step.diffID)) &&
+  return isKey(step?.key) && isCount(step.created) && step.created <= LAST &&
+    isDigest(String(step.diffID)) &&
     isPacking(step.packing) && (step.digest === undefined || isDigest(String(step.digest)));
 }
 

@@ -58,8 +58,8 @@ async function results(
 async function earlier(engine: Engine, key: string): Promise<Outcome | undefined> {
   const record = await engine.records.find(key);
   if (!record) return undefined;
-  const { snapshot, reference } = record;
-  return { key, snapshot, reference, record, ran: false };
+  const { snapshot, created } = record;
+  return { key, snapshot, created, record, ran: false };
 }
 
 async function steps(
@@ -76,11 +76,12 @@ async function steps(
     for (const [key, outcome] of await results(engine, one, mode)) {
       if (seen.has(key)) continue;
       seen.add(key);
+      // With the times of the step, whatever the image's layers have: others build on it.
       const layer = await layers.own(outcome, packing);
       const { digest } = layer.descriptor;
       const { diffID } = layer;
-      const { reference } = outcome;
-      records.push({ key, reference, diffID, digest, packing: packingKey(packing) });
+      const { created } = outcome;
+      records.push({ key, created, diffID, digest, packing: packingKey(packing) });
       blobs.push(layer);
     }
     for (const [from, to] of one.links) links.set(from, to);

@@ -17,6 +17,7 @@ export type CopiedEntry = [
   mode: number,
   size: number,
   mtime: number,
+  mtimeNs: number,
   content: string,
 ];
 
@@ -27,11 +28,9 @@ export interface CopiedFolder {
   fresh: boolean;
   /** Folders, on the way to the destination or it, that were written to and have the time of that. */
   touched: string[];
-  /** The step's reference time: what is later has this time. Seconds since 1970. */
-  reference: number;
 }
 
-const PATH = 0, KIND = 1, MODE = 2, SIZE = 3, MTIME = 4, CONTENT = 5;
+const PATH = 0, KIND = 1, MODE = 2, SIZE = 3, MTIME = 4, MTIME_NS = 5, CONTENT = 6;
 
 /** Entries looked at before other work gets its turn. */
 const TURN = 1000;
@@ -47,25 +46,21 @@ export async function listFolder(
   if (!tree.known || tree.ownersKept) return undefined;
   const entries: CopiedEntry[] = [];
   for (
-    const { path: below, inside, kind, mode, size, mtime, link } of tree.known.walk(path, exclude)
+    const { path: below, inside, kind, mode, size, mtime, mtimeNs, link } of tree.known.walk(
+      path,
+      exclude,
+    )
   ) {
+    // Of one inode with several names not one alone can be copied again.
+    if (tree.names?.has(inside)) return undefined;
     const content = kind === "file" ? tree.digests?.get(inside) : link ?? "";
     if (content === undefined) return undefined;
-    entries.push([below, kind, mode, kind === "file" ? size : 0, mtime, content]);
+    entries.push([below, kind, mode, kind === "file" ? size : 0, mtime, mtimeNs, content]);
     if (entries.length % TURN) continue;
     signal.throwIfAborted();
     await turn();
   }
   return entries;
-}
-
-/** Latest time of what is no folder, as {@linkcode latestTime} has it. */
-export function latestOf(entries: readonly CopiedEntry[]): number {
-  let latest = 0;
-  for (const entry of entries) {
-    if (entry[KIND] !== "directory" && entry[MTIME] > latest) latest = entry[MTIME];
-  }
-  return latest;
 }
 
 /** Bytes of the files. */
@@ -92,14 +87,12 @@ const KEPT_PART = 3 / 4;
 const SPARE_BYTES = 1 << 20;
 
 /**
- * What has to be done to `before` so that `entries` with the reference time `reference` come of it.
- * Undefined where that is so much that copying all is as well, or where it takes more than these lists
+ * What has to be done to `before` so that `entries` come of it. Undefined where that is so much that copying all is as well, or where it takes more than these lists
  * to tell what copying would give.
  */
 export function changesOf(
   before: CopiedFolder,
   entries: readonly CopiedEntry[],
-  reference: number,
 ): FolderChanges | undefined {
   const old = new Map(before.entries.map((entry) => [entry[PATH], entry]));
   const changes: FolderChanges = { removed: [], added: [], changed: [], retimed: [] };
@@ -112,8 +105,7 @@ export function changesOf(
     }
     if (isFolder(entry) !== isFolder(was)) return undefined;
     const timed = !isFolder(entry) || entry[PATH] !== "" || before.fresh;
-    const sameTime = !timed ||
-      Math.min(entry[MTIME], reference) === Math.min(was[MTIME], before.reference);
+    const sameTime = !timed || entry[MTIME] === was[MTIME] && entry[MTIME_NS] === was[MTIME_NS];
     // Of the folder itself nothing but its time is copied.
     const same = entry[PATH] === "" ||
       entry[KIND] === was[KIND] && entry[MODE] === was[MODE] && entry[SIZE] === was[SIZE] &&
@@ -235,11 +227,16 @@ export async function amendFolder(
   await copyFiles([...files.values()], bytesOf([...added, ...changed]), target);
   for (const entry of entries) {
     if (!isFolder(entry) || !written.has(entry[PATH])) continue;
-    if (entry[PATH] !== "" || before.fresh) setTimes(at(entry[PATH]), entry[MTIME]);
+    if (entry[PATH] !== "" || before.fresh) {
+      setTimes(at(entry[PATH]), entry[MTIME], entry[MTIME_NS]);
+    }
   }
-  // Later than any reference time, which then takes its place.
-  const now = Math.floor(Date.now() / 1000);
-  for (const path of before.touched) setTimes(path === "" ? root : `${root}/${path}`, now);
+  // As if they were written to now.
+  const now = Date.now();
+  const [seconds, ms] = [Math.floor(now / 1000), now % 1000];
+  for (const path of before.touched) {
+    setTimes(path === "" ? root : `${root}/${path}`, seconds, ms * 1e6);
+  }
   signal?.throwIfAborted();
   return true;
 }

@@ -7,6 +7,7 @@ import { SvcError } from "../../base/errors.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
 import {
   chmod,
+  type FileStat,
   lchown,
   link,
   mkdir,
@@ -47,9 +48,11 @@ export interface CopyOptions {
  * any more: the same files in less time, and by several threads. The folder's time is set when they are there.
  */
 export interface RestOfFolder extends FileBatch {
-  /** Seconds since 1970. */
-  mtime: number;
+  time: Time;
 }
+
+/** Seconds since 1970, rounded down, and the nanoseconds above them. */
+type Time = Pick<FileStat, "mtime" | "mtimeNs">;
 
 class Copier {
   #options: CopyOptions;
@@ -60,7 +63,7 @@ class Copier {
   #folderMode: number;
   #exclude: Ignore | undefined;
   /** Folders that this source made, and their times: it names nothing in them twice. */
-  #fresh = new Map<string, number>();
+  #fresh = new Map<string, Time>();
   /** Of those folders, what is left for later. */
   readonly rest = new Map<string, RestOfFolder>();
   #files: FileCopier;
@@ -145,9 +148,11 @@ class Copier {
       if (entry.kind === "directory") {
         this.#folder(entry, wanted, host, folders);
         if (entry.path !== "") known.set(wanted, host.slice(root.length + 1));
-      } else await this.#leaf(entry, host);
+      } else await this.#leaf(entry, host, inodeOf(tree, selection, entry));
     }
-    for (const [host, entry] of folders.reverse()) setTimes(host, entry.stat.mtime);
+    for (const [host, entry] of folders.reverse()) {
+      setTimes(host, entry.stat.mtime, entry.stat.mtimeNs);
+    }
   }
 
   /** Folders of a name that `--parents` keeps below `folder`, as the source has them. Where the last one is. */
@@ -173,7 +178,7 @@ class Copier {
       const existing = link ? `${root}/${wanted}` : locate(root, wanted).host;
       if (!link && isDirectory(existing)) return;
       this.makeFolders(wanted);
-      if (!link) this.#fresh.set(existing, entry.stat.mtime);
+      if (!link) this.#fresh.set(existing, timeOf(entry));
       times.push([existing, entry]);
       return;
     }
@@ -187,7 +192,7 @@ class Copier {
         );
       }
       mkdir(host, 0o755);
-      this.#fresh.set(host, entry.stat.mtime);
+      this.#fresh.set(host, timeOf(entry));
     }
     this.#writer.attributes(entry, host);
     times.push([host, entry]);
@@ -198,7 +203,8 @@ class Copier {
     return this.#fresh.has(host.slice(0, host.lastIndexOf("/")));
   }
 
-  async #leaf(entry: TreeEntry, host: string): Promise<void> {
+  /** `inode`: of one with several names. */
+  async #leaf(entry: TreeEntry, host: string, inode: string | undefined): Promise<void> {
     const { stat, kind } = entry;
     const fresh = this.#isFresh(host);
     if (!fresh && this.#options.link && isDirectory(host)) removeTreeSync(host);
@@ -210,12 +216,11 @@ class Copier {
       );
     }
     if (there) unlink(host);
-    const inode = `${stat.devMajor}:${stat.devMinor}:${stat.ino}`;
-    const first = stat.nlink > 1 ? this.#links.get(inode) : undefined;
+    const first = inode === undefined ? undefined : this.#links.get(inode);
     if (first !== undefined && tryLstat(first)) return link(first, host);
-    if (stat.nlink > 1) this.#links.set(inode, host);
+    if (inode !== undefined) this.#links.set(inode, host);
     if (kind === "file") {
-      if (fresh && this.#defer && stat.nlink === 1) return this.#later(entry, host);
+      if (fresh && this.#defer && inode === undefined) return this.#later(entry, host);
       return await this.#files.copy(stat, entry.host, host);
     }
     this.#writer.make(entry, host);
@@ -233,12 +238,21 @@ class Copier {
           from: entry.host.slice(0, entry.host.lastIndexOf("/")),
           to: `${upper}${folder.slice(root.length)}`,
           names: [],
-          mtime: this.#fresh.get(folder)!,
+          time: this.#fresh.get(folder)!,
         },
       );
     }
     rest.names.push(host.slice(slash + 1));
   }
+}
+
+const timeOf = ({ stat: { mtime, mtimeNs } }: TreeEntry): Time => ({ mtime, mtimeNs });
+
+/** Names a file that has several names: what its tree says, or its file system. */
+function inodeOf({ names }: Tree, { path }: Selection, { path: below, stat }: TreeEntry) {
+  const inside = [path, below].filter((part) => part !== "").join("/");
+  const { nlink, devMajor, devMinor, ino } = stat;
+  return names?.get(inside) ?? (nlink > 1 ? `${devMajor}:${devMinor}:${ino}` : undefined);
 }
 
 /** Path inside the root, without a slash at either end. */

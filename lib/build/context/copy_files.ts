@@ -74,7 +74,7 @@ export class FileCopier implements Disposable {
             if (isCopied(key)) setXattr(to, key, value);
           }
         }
-        setTimesFd(target, stat.mtime, 0, to);
+        setTimesFd(target, stat.mtime, stat.mtimeNs, to);
       } finally {
         close(target);
       }

@@ -24,7 +24,7 @@ export class EntryWriter {
       mknod(host, stat.mode, stat.rdevMajor, stat.rdevMinor);
       this.attributes(entry, host);
     }
-    setTimes(host, stat.mtime);
+    setTimes(host, stat.mtime, stat.mtimeNs);
   }
 
   /** Owner first: it takes away setuid bits and capabilities. */

@@ -65,8 +65,6 @@ export class Extractor implements TarHandler {
   #file: OpenFile | undefined;
   /** Times of folders, set when nothing is written into them any more. */
   #folders = new Map<string, TarHeader>();
-  /** Latest modification time seen, in seconds. */
-  latest = 0;
 
   constructor(options: ExtractOptions) {
     this.#options = options;
@@ -82,7 +80,6 @@ export class Extractor implements TarHandler {
     const name = path.slice(slash + 1);
     const host = `${parent.host}/${name}`;
     const inside = parent.inside === "" ? name : `${parent.inside}/${name}`;
-    this.latest = Math.max(this.latest, header.mtime);
     if (header.type === "directory") return this.#directory(header, host);
     if (tryLstat(host)) {
       if (isDirectory(host)) removeTreeSync(host);
@@ -104,7 +101,7 @@ export class Extractor implements TarHandler {
       case "symlink":
         symlink(header.linkpath, host);
         this.#own(host, header);
-        return setTimes(host, header.mtime);
+        return setTimes(host, header.mtime, header.mtimeNs);
       default:
         return this.#device(header, host);
     }
@@ -142,7 +139,7 @@ export class Extractor implements TarHandler {
       this.#own(host, header);
       chmodFd(fd, header.mode & 0o7777, header.path);
       this.#attributes(host, header);
-      setTimesFd(fd, header.mtime, 0, header.path);
+      setTimesFd(fd, header.mtime, header.mtimeNs, header.path);
     } finally {
       close(fd);
     }
@@ -152,7 +149,7 @@ export class Extractor implements TarHandler {
   /** Sets the times of folders. */
   finish(): void {
     for (const [host, header] of this.#folders) {
-      if (isDirectory(host)) setTimes(host, header.mtime);
+      if (isDirectory(host)) setTimes(host, header.mtime, header.mtimeNs);
     }
   }
 
@@ -250,7 +247,7 @@ export class Extractor implements TarHandler {
     mknod(host, type | (header.mode & 0o7777), header.devMajor, header.devMinor);
     this.#own(host, header);
     chmod(host, header.mode & 0o7777);
-    setTimes(host, header.mtime);
+    setTimes(host, header.mtime, header.mtimeNs);
   }
 
   #own(host: string, header: TarHeader): void {

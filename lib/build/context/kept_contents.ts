@@ -5,7 +5,6 @@ import { Semaphore } from "../../base/mutex.ts";
 import { chmodFd, close, open, writeAll } from "../../sys/fd.ts";
 import { O, setTimes, setTimesFd, unlink } from "../../sys/files.ts";
 import type { Ignore } from "../parse/ignore.ts";
-import { seconds } from "./listed_tree.ts";
 import { MAX_BULK_FILE, type RemoteEntry, type RemoteTree } from "./remote.ts";
 import type { KnownTree, Selection } from "./tree.ts";
 
@@ -180,7 +179,7 @@ export class KeptContents {
 
   #finish(entry: Kept, fd: number, host: string): void {
     chmodFd(fd, entry.mode, host);
-    setTimesFd(fd, seconds(entry.mtime), 0, host);
+    setTimesFd(fd, entry.mtime, entry.mtimeNs, host);
   }
 
   #note(entry: Kept, digest: string): void {
@@ -201,6 +200,6 @@ export class KeptContents {
 
   #timesOf(folder: string): void {
     const entry = this.#files.entries.get(folder);
-    if (entry) setTimes(`${this.#files.root}/${folder}`, seconds(entry.mtime));
+    if (entry) setTimes(`${this.#files.root}/${folder}`, entry.mtime, entry.mtimeNs);
   }
 }

@@ -42,7 +42,7 @@ export class Caller implements RemoteTree {
 
   entry(path: string, content: Content): RemoteEntry {
     const stamp = String(this.stamps.get(path) ?? 0);
-    const common = { path, stamp, mtime: 1_700_000_000_000 };
+    const common = { path, stamp, mtime: 1_700_000_000, mtimeNs: 123_456_789 };
     if (content === null) return { ...common, type: "directory", mode: 0o755, size: 0 };
     if (typeof content !== "string") {
       return { ...common, type: "symlink", mode: 0o777, size: 0, link: content.link };
@@ -85,9 +85,9 @@ export class Caller implements RemoteTree {
     const entries = Object.entries(this.files).map(([path, content]) => this.entry(path, content));
     const listed = async function* () {
       yield entries.map((entry): ListedEntry => {
-        const { path, type, mode, size, mtime, stamp, link } = entry;
+        const { path, type, mode, size, mtime, mtimeNs, stamp, link } = entry;
         const kind = type === "symlink" ? "l" : type === "file" ? "f" : "d";
-        const fields = [path, kind, mode, size, mtime, stamp] as const;
+        const fields = [path, kind, mode, size, mtime, mtimeNs, stamp] as const;
         return link === undefined ? [...fields] : [...fields, link];
       });
     };

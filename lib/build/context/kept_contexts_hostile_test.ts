@@ -56,6 +56,13 @@ test("listings that are no tree are refused", async (at) => {
     [entry("a", { type: "symlink", link: "nul\0" })],
     [entry("a", { stamp: undefined })],
     [entry("a", { mtime: Infinity })],
+    [entry("a", { mtimeNs: 1e9 })],
+    [entry("a", { mtimeNs: -1 })],
+    [entry("a", { link: "b" })],
+    [entry("a", { link: "a" })],
+    [entry("a"), entry("b", { link: "a" }), entry("c", { link: "b" })],
+    [folder("a"), entry("b", { link: "a" })],
+    [entry("a"), { ...folder("b"), link: "a" }],
   ];
   for (const listing of listings) {
     const remote: RemoteTree = {

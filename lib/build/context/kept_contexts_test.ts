@@ -44,7 +44,7 @@ test("small files are read together, and again where they changed", async (at) =
   for (const [path, mode] of [["a", 0o755], ["a/one", 0o640], ["a/two", 0o640]] as const) {
     const info = await Deno.lstat(`${tree.root}/${path}`);
     const facts = [info.mode! & 0o7777, info.mtime!.getTime()];
-    assert.deepEqual(facts, [mode, 1_700_000_000_000], path);
+    assert.deepEqual(facts, [mode, 1_700_000_000_123], path);
   }
   // Two steps that want the same at once have it read once.
   caller.identity = "another";
@@ -121,7 +121,7 @@ test("what went is gone, what became something else is that", async (at) => {
     "link",
   ]);
   const info = await Deno.lstat(`${tree.root}/c`);
-  assert.deepEqual([info.mode! & 0o7777, info.mtime!.getTime()], [0o755, 1_700_000_000_000]);
+  assert.deepEqual([info.mode! & 0o7777, info.mtime!.getTime()], [0o755, 1_700_000_000_123]);
 });
 
 test("links that lead out stay inside", async (at) => {

@@ -23,7 +23,7 @@ import {
 } from "../../sys/files.ts";
 import { type Kept, KeptContents } from "./kept_contents.ts";
 import { LazyMount, type LazyOptions } from "./lazy_mount.ts";
-import { ListedTree, seconds } from "./listed_tree.ts";
+import { ListedTree } from "./listed_tree.ts";
 import type { KeptPart, Listing } from "./listing.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { Tree } from "./tree.ts";
@@ -32,7 +32,7 @@ import type { Tree } from "./tree.ts";
 const TURN = 500;
 const UNCHANGED = 10;
 
-const STATE_VERSION = 3;
+const STATE_VERSION = 4;
 
 const TYPES = { file: S_IFREG, directory: S_IFDIR, symlink: S_IFLNK };
 
@@ -123,12 +123,11 @@ export class KeptTree {
   /** Kinds, and of contents that were fetched size and time: as they were left. */
   async #isWhole(entries: readonly Kept[]): Promise<boolean> {
     let steps = 0;
-    for (const { path, type, size, mtime, digest } of entries) {
+    for (const { path, type, size, mtime, mtimeNs, digest } of entries) {
       const stat = tryLstat(`${this.#root}/${path}`);
       if (!stat || (stat.mode & S_IFMT) !== TYPES[type]) return false;
-      if (digest !== undefined && (stat.size !== size || stat.mtime !== seconds(mtime))) {
-        return false;
-      }
+      const same = stat.size === size && stat.mtime === mtime && stat.mtimeNs === mtimeNs;
+      if (digest !== undefined && !same) return false;
       if (++steps % TURN === 0) await turn();
     }
     return true;
@@ -182,7 +181,7 @@ export class KeptTree {
       const entry = this.#entries.get(path);
       if (entry?.type !== "directory") continue;
       chmod(`${this.#root}/${path}`, entry.mode);
-      setTimes(`${this.#root}/${path}`, seconds(entry.mtime));
+      setTimes(`${this.#root}/${path}`, entry.mtime, entry.mtimeNs);
     }
     // In the order of the listing: its parts are told by how many entries they have.
     const ordered = Array.from(listing.keys(), (path) => this.#entries.get(path)!);
@@ -200,10 +199,12 @@ export class KeptTree {
       else if (type === "symlink") symlink(entry.link!, host);
       else mknod(host, S_IFREG | 0o600);
     }
-    if (type === "symlink") setTimes(host, seconds(entry.mtime));
+    if (type === "symlink") setTimes(host, entry.mtime, entry.mtimeNs);
     const same = old?.stamp === entry.stamp && old.size === entry.size &&
-      old.mode === entry.mode && old.mtime === entry.mtime;
+      old.mode === entry.mode && old.mtime === entry.mtime && old.mtimeNs === entry.mtimeNs &&
+      old.link === entry.link;
     if (same) return false;
+    if (old?.link !== entry.link) this.#known = undefined;
     const stale = old?.type === "file" && (old.digest !== undefined || old.stale === true);
     this.#entries.set(path, { ...entry, ...stale && { stale } });
     this.#digests.delete(path);
@@ -226,6 +227,7 @@ export class KeptTree {
       root: this.#root,
       digests: this.#digests,
       known,
+      ...known.names.size > 0 && { names: known.names },
       keys: this.#keys,
       ownersKept: false,
       fill: async (selections, { exclude }) => {

@@ -42,17 +42,25 @@ class ListedTree implements FuseTree {
       mode: 0o755,
       size: 0,
       mtime: 0,
+      mtimeNs: 0,
       children: new Map(),
     };
     folders.set("", root);
     this.#nodes.push({ node: root });
     for (const entry of entries) {
-      const { path, type, mode, size, mtime, link } = entry;
+      const { path, type: kind, mode, size, mtime, mtimeNs, link } = entry;
       const slash = path.lastIndexOf("/");
       const folder = folders.get(slash < 0 ? "" : path.slice(0, slash));
-      const node: FuseNode = { kind: type, mode, size, mtime, ...link !== undefined && { link } };
-      if (type === "symlink") node.size = new TextEncoder().encode(link).length;
-      if (type === "directory") {
+      const node: FuseNode = {
+        kind,
+        mode,
+        size,
+        mtime,
+        mtimeNs,
+        ...link !== undefined && { link },
+      };
+      if (kind === "symlink") node.size = new TextEncoder().encode(link).length;
+      if (kind === "directory") {
         node.children = new Map();
         folders.set(path, node);
       }

@@ -24,7 +24,7 @@ async function mounted(reading: LazyReading): Promise<Mounted> {
   const lines: string[] = [];
   const log = createLogger({ level: "info", format: "text", write: (line) => lines.push(line) });
   let fetched = 0;
-  const common = { mtime: 1_700_000_000_000, stamp: "s" };
+  const common = { mtime: 1_700_000_000, mtimeNs: 5, stamp: "s" };
   const entries: RemoteEntry[] = [
     { path: "sub", type: "directory", mode: 0o755, size: 0, ...common },
     { path: "sub/file", type: "file", mode: 0o644, size: TEXT.length, ...common },

@@ -5,19 +5,19 @@ import type { Ignore } from "../parse/ignore.ts";
 import type { RemoteEntry } from "./remote.ts";
 import type { KnownEntry, KnownTree } from "./tree.ts";
 
-/** Time of an entry as it is on disk: seconds. */
-export const seconds = (ms: number) => Math.max(0, Math.floor(ms / 1000));
-
 /** Links have no permissions of their own. */
 const LINK_MODE = 0o777;
 
 export class ListedTree implements KnownTree {
+  /** Of files with several names the first one's path, by path. */
+  readonly names = new Map<string, string>();
   #names = new Map<string, string[]>();
   #sorted = new Set<string>();
 
   /** `entries` do not change as long as this is used; folders come before what is in them. */
   constructor(readonly root: string, readonly entries: ReadonlyMap<string, RemoteEntry>) {
-    for (const path of entries.keys()) {
+    for (const { path, type, link } of entries.values()) {
+      if (type === "file" && link !== undefined) this.names.set(path, link).set(link, link);
       const slash = path.lastIndexOf("/");
       const parent = slash < 0 ? "" : path.slice(0, slash);
       const name = path.slice(slash + 1);
@@ -33,12 +33,12 @@ export class ListedTree implements KnownTree {
       const inside = at === "" ? path : path === "" ? at : `${path}/${at}`;
       const entry = this.#entry(inside);
       if (!entry) continue;
-      const { type: kind, size, mtime, link } = entry;
+      const { type: kind, size, mtime, mtimeNs, link } = entry;
       if (at !== "" && exclude?.excludes(at)) {
         if (kind !== "directory" || exclude.canSkipDir(at)) continue;
       }
       const mode = kind === "symlink" ? LINK_MODE : entry.mode;
-      yield { path: at, inside, kind, mode, size, mtime: seconds(mtime), link };
+      yield { path: at, inside, kind, mode, size, mtime, mtimeNs, link };
       if (kind !== "directory") continue;
       const names = this.#namesOf(inside);
       for (let index = names.length - 1; index >= 0; index--) {
@@ -47,13 +47,11 @@ export class ListedTree implements KnownTree {
     }
   }
 
-  #entry(
-    inside: string,
-  ): Pick<RemoteEntry, "type" | "mode" | "size" | "mtime" | "link"> | undefined {
+  #entry(inside: string): Omit<RemoteEntry, "path" | "stamp"> | undefined {
     if (inside !== "") return this.entries.get(inside);
     // The folder itself is not listed: it is as it was made here.
-    const { mode, mtime } = lstat(this.root);
-    return { type: "directory", mode: mode & 0o7777, size: 0, mtime: mtime * 1000 };
+    const { mode, mtime, mtimeNs } = lstat(this.root);
+    return { type: "directory", mode: mode & 0o7777, size: 0, mtime, mtimeNs };
   }
 
   #namesOf(folder: string): string[] {

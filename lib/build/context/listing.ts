@@ -51,23 +51,26 @@ function isPath(path: string): boolean {
 }
 
 function checked(entry: RemoteEntry): RemoteEntry {
-  const { path, type, mode, size, mtime, stamp, link } = entry;
+  const { path, type, mode, size, mtime, mtimeNs, stamp, link } = entry;
   const shown = () => JSON.stringify(path);
   if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown()} is no path inside it`);
-  const typed = type === "file" || type === "directory" ||
-    type === "symlink" && typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
-      !link.includes("\0");
-  if (!typed || !whole(size) || !whole(mode) || !Number.isFinite(mtime)) {
+  const linked = typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
+    !link.includes("\0");
+  const typed = type === "symlink" ? linked : link === undefined && type === "directory" ||
+    (link === undefined || linked) && type === "file";
+  const timed = Number.isSafeInteger(mtime) && whole(mtimeNs) && mtimeNs < 1e9;
+  if (!typed || !timed || !whole(size) || !whole(mode)) {
     throw invalid(`what is said of ${shown()} makes no sense`);
   }
   if (typeof stamp !== "string") throw invalid(`${shown()} has no stamp`);
-  return { path, type, mode: mode & 0o7777, size, mtime, stamp, ...link && { link } };
+  return { path, type, mode: mode & 0o7777, size, mtime, mtimeNs, stamp, ...link && { link } };
 }
 
 /** The line of an entry: the same on both sides. */
-function lineOf({ path, type, mode, size, mtime, stamp, link }: RemoteEntry): string {
+function lineOf({ path, type, mode, size, mtime, mtimeNs, stamp, link }: RemoteEntry): string {
   const kind = type === "symlink" ? "l" : type[0];
-  const fields = [path, kind, mode, size, mtime, stamp, ...link === undefined ? [] : [link]];
+  const fields = [path, kind, mode, size, mtime, mtimeNs, stamp];
+  if (link !== undefined) fields.push(link);
   return JSON.stringify(fields) + "\n";
 }
 
@@ -95,6 +98,12 @@ class Reading {
     const slash = path.lastIndexOf("/");
     if (slash >= 0 && this.found.get(path.slice(0, slash))?.type !== "directory") {
       throw invalid(`${shown()} is listed without its folder`);
+    }
+    const first = entry.type === "file" && entry.link !== undefined
+      ? this.found.get(entry.link)
+      : entry;
+    if (first?.type !== entry.type || first !== entry && first.link !== undefined) {
+      throw invalid(`${shown()} is said to be a file that is not listed before it`);
     }
     this.found.set(path, entry);
   }

@@ -9,11 +9,12 @@ export interface RemoteEntry {
   mode: number;
   /** Bytes of a file, as listed: what it has more of is not read. */
   size: number;
-  /** Milliseconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   /** The same as long as nobody wrote to the file; only compared for equality. */
   stamp: string;
-  /** Where a symlink leads. */
+  /** Where a symlink leads; of a file, the path of one before it that is the same file. */
   link?: string;
 }
 

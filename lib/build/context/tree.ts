@@ -33,6 +33,8 @@ export interface Tree {
   known?: KnownTree;
   /** Keys of selections of what is known: kept by whoever knows when something changes, and forgets them. */
   keys?: Map<string, string>;
+  /** Of files with several names the first one's path, by path, where the tree's own files do not tell it. */
+  names?: ReadonlyMap<string, string>;
   /** Owners are part of the content: true for the trees of images, false for the context. */
   ownersKept: boolean;
   /**
@@ -54,8 +56,9 @@ export interface KnownEntry {
   /** Permission bits. */
   mode: number;
   size: number;
-  /** Seconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   /** Where a symlink leads. */
   link?: string;
 }

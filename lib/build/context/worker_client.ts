@@ -140,8 +140,8 @@ export async function copyOffLoop(
   const { signal, ...rest } = options;
   signal?.throwIfAborted();
   await using worker = new ContextWorker(signal);
-  const { root, ownersKept } = tree;
-  worker.post({ type: "copy", tree: { root, ownersKept }, selections, options: rest });
+  const { root, ownersKept, names } = tree;
+  worker.post({ type: "copy", tree: { root, ownersKept, names }, selections, options: rest });
   const answer = await worker.answer;
   if (answer.type !== "copied") throw new SvcError("internal", "Cannot copy: wrong answer");
   return answer.rest;
@@ -175,7 +175,7 @@ export async function copyRest(
 ): Promise<void> {
   if (rest.length === 0) return;
   await copyBatches(rest, options);
-  for (const { to, mtime } of rest) setTimes(to, mtime);
+  for (const { to, time } of rest) setTimes(to, time.mtime, time.mtimeNs);
 }
 
 /** Copies files in Workers. */

@@ -63,7 +63,7 @@ async function layersOf(
       { length: count },
       (_, index) => () => layers.base(base!, index, packing, forceCompression),
     ),
-    ...own.map((vertex) => () => layers.own(outcomes.get(vertex)!, packing)),
+    ...own.map((vertex) => () => layers.own(outcomes.get(vertex)!, packing, plan.epoch)),
   ];
   return await inOrder(work, AT_ONCE, (make) => make());
 }
@@ -84,7 +84,7 @@ async function makeOne(
   const diffIDs = all.map(({ diffID }) => diffID);
   const config = blobOf(
     dockerTypes ? MEDIA.dockerConfig : MEDIA.config,
-    encodeDocument(imageConfig(plan, diffIDs, (vertex) => outcomes.get(vertex)!.reference, {
+    encodeDocument(imageConfig(plan, diffIDs, (vertex) => outcomes.get(vertex)!.created, {
       ...(inlineOf && { [INLINE_MEMBER]: await inlineOf(solved) }),
     })),
   );

@@ -166,7 +166,7 @@ class Exporter {
     const key = JSON.stringify([form, docker]);
     let image = this.#images.get(key);
     if (!image) {
-      const inline = this.#request.cacheTo.some(({ type }) => type === "inline");
+      const inline = this.#inline(solved);
       image = assemble(solved, this.#layers, form, {
         ...(!docker && extrasOf && { extrasOf: (images) => extrasOf(images, form) }),
         ...(inline && {
@@ -199,6 +199,17 @@ class Exporter {
     const names = namesOf(output, this.#request);
     const { id, size } = await spool.put(imageArchive(image, type, names, signal), signal);
     return { index, type, id, size };
+  }
+
+  /** Whether the image carries a cache: the steps that build on it are to see the times of files. */
+  #inline(solved: readonly SolvedPlan[]): boolean {
+    if (!this.#request.cacheTo.some(({ type }) => type === "inline")) return false;
+    if (solved[0].plan.epoch === undefined) return true;
+    this.#request.onWarning(
+      "cache type=inline is left out: the image's layers do not have the times of the steps; " +
+        "export it with type=registry",
+    );
+    return false;
   }
 
   async #caches(): Promise<BuiltCache[]> {
@@ -242,6 +253,8 @@ class Exporter {
   /** A deploy of the image finds its layers unpacked under the names it looks for. */
   async #nameChains(image: ImageContent): Promise<void> {
     for (const [at, { plan, outcomes }] of this.#request.solved.entries()) {
+      // Their layers have other times than the snapshots.
+      if (plan.epoch !== undefined) continue;
       const own = chain(plan.root).filter((vertex) => vertex.kind !== "image");
       const { diffIDs } = image.platforms[at];
       const chains = chainIDs(diffIDs).slice(diffIDs.length - own.length);

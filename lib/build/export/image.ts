@@ -9,27 +9,36 @@ import {
   type Platform,
 } from "../../oci/types.ts";
 import type { BuildPlan, Vertex } from "../plan/graph.ts";
-import { createdSeconds } from "../solve/solver.ts";
 
 const COMMENT = "buildkit.dockerfile.v0";
 
-const isoTime = (seconds: number) => new Date(seconds * 1000).toISOString().replace(".000Z", "Z");
+const isoTime = (ms: number) => new Date(ms).toISOString().replace(".000Z", "Z");
 
 /**
- * Times are the steps' reference times, so that the same input gives the same document. `referenceOf`
- * gives a vertex's, in seconds.
+ * `createdOf` gives when a step came about, in milliseconds since 1970: with everything from the cache the
+ * document is the same again. An epoch is the time of all that this build adds, and the latest of any.
  */
 export function imageConfig(
   plan: BuildPlan,
   diffIDs: Digest[],
-  referenceOf: (vertex: Vertex) => number,
+  createdOf: (vertex: Vertex) => number,
   more: Record<string, unknown> = {},
 ): ImageConfig {
   const base = plan.base?.config;
-  let time = plan.epoch ?? createdSeconds(base?.created);
+  const latest = plan.epoch === undefined ? Infinity : plan.epoch * 1000;
   const history: HistoryEntry[] = structuredClone(base?.history ?? []);
+  for (const entry of history) {
+    if (Date.parse(entry.created ?? "") > latest) entry.created = isoTime(latest);
+  }
+  // Lines before the first new layer have its time: the base image's is another's.
+  const steps = plan.history.flatMap(({ vertex }) => vertex ?? []);
+  const last = Date.parse(
+    history.findLast(({ created }) => created)?.created ?? base?.created ?? "",
+  );
+  let time = steps.length > 0 ? createdOf(steps[0]) : Number.isNaN(last) ? 0 : last;
+  if (plan.epoch !== undefined) time = latest;
   for (const { entry, vertex } of plan.history) {
-    if (vertex) time = Math.max(time, referenceOf(vertex));
+    if (vertex && plan.epoch === undefined) time = createdOf(vertex);
     history.push({
       created: isoTime(time),
       ...entry,

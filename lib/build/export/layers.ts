@@ -19,6 +19,15 @@ export interface Layer extends ContentBlob {
 /** One whose bytes are in a file. */
 type PackedBlob = Layer & Required<Pick<Layer, "file">>;
 
+/** What makes two layers of one snapshot different. */
+interface LayerForm {
+  packing: Packing;
+  epoch?: number;
+}
+
+const formKey = ({ packing, epoch }: LayerForm): string =>
+  epoch === undefined ? packingKey(packing) : `${packingKey(packing)} until ${epoch}`;
+
 export interface LayersOptions {
   /** Folder for packed layers; lives as long as what they are delivered from. */
   folder: string;
@@ -64,16 +73,17 @@ export class Layers {
     this.#options = options;
   }
 
-  /** A step's layer. */
-  own(outcome: Outcome, packing: Packing): Promise<Layer> {
-    return this.#once(`${outcome.snapshot} ${packingKey(packing)}`, async () => {
-      const known = outcome.record?.blobs?.[packingKey(packing)];
-      if (!known) return await this.#packed(outcome, packing);
+  /** A step's layer; `epoch`: the latest time that is in it, seconds since 1970. */
+  own(outcome: Outcome, packing: Packing, epoch?: number): Promise<Layer> {
+    const form = { packing, epoch };
+    return this.#once(`${outcome.snapshot} ${formKey(form)}`, async () => {
+      const known = outcome.record?.blobs?.[formKey(form)];
+      if (!known) return await this.#packed(outcome, form);
       // Known from an earlier build: packed again only for who does not have it.
       const foreign = this.#options.foreign?.(known.descriptor.digest);
       const { descriptor, diffID } = known;
       if (foreign) return { descriptor, diffID, open: foreign.open };
-      const file = () => this.#repacked(outcome, packing, known);
+      const file = () => this.#repacked(outcome, form, known);
       const open = async (signal: AbortSignal) =>
         await this.#stored(descriptor, signal) ?? await opened(await file());
       return { descriptor, diffID, file, open };
@@ -133,14 +143,15 @@ export class Layers {
     return made;
   }
 
-  async #packed(outcome: Outcome, packing: Packing): Promise<PackedBlob> {
+  async #packed(outcome: Outcome, form: LayerForm): Promise<PackedBlob> {
     const { signal } = this.#options;
+    const { packing, epoch } = form;
     const snapshot = outcome.snapshot!;
-    const archive = this.#engine.snapshotter.diffBlocks(snapshot, { signal });
+    const archive = this.#engine.snapshotter.diffBlocks(snapshot, { epoch, signal });
     const packed = await this.#pack(archive, packing);
     const { descriptor, diffID } = packed;
     const blob = { descriptor, diffID };
-    await this.#engine.records.setBlob(outcome.key, snapshot, packingKey(packing), blob);
+    await this.#engine.records.setBlob(outcome.key, snapshot, formKey(form), blob);
     return packed;
   }
 
@@ -161,10 +172,10 @@ export class Layers {
   }
 
   /** The same snapshot packs to the same bytes. */
-  async #repacked(outcome: Outcome, packing: Packing, known: LayerBlob): Promise<string> {
-    const key = `${outcome.snapshot} ${packingKey(packing)}`;
+  async #repacked(outcome: Outcome, form: LayerForm, known: LayerBlob): Promise<string> {
+    const key = `${outcome.snapshot} ${formKey(form)}`;
     let packed = this.#again.get(key);
-    if (!packed) this.#again.set(key, packed = this.#packed(outcome, packing));
+    if (!packed) this.#again.set(key, packed = this.#packed(outcome, form));
     const again = await packed;
     if (again.descriptor.digest === known.descriptor.digest) {
       return await again.file(this.#options.signal);

@@ -40,9 +40,9 @@ export class LayersAhead implements AsyncDisposable {
   }
 
   /** A step of the result is done. What goes wrong is told to who asks for its layer. */
-  begin(outcome: Outcome): void {
+  begin(outcome: Outcome, epoch: number | undefined): void {
     for (const packing of this.#packings) {
-      const packed = this.layers.own(outcome, packing);
+      const packed = this.layers.own(outcome, packing, epoch);
       packed.catch(() => {});
       this.#begun.push(packed);
     }

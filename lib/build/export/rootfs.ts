@@ -30,5 +30,7 @@ export async function* rootfsArchive(
     }
     root = folder.path;
   } else root = held.use(await engine.workspace.view(topOf(solved[0])?.snapshot)).root;
-  yield* diffLayer({ root, lower: [], overlay: false }, { signal });
+  // The same for all platforms of a build.
+  const { epoch } = solved[0].plan;
+  yield* diffLayer({ root, lower: [], overlay: false, epoch }, { signal });
 }

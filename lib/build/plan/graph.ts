@@ -215,7 +215,10 @@ export interface BuildPlan {
   author?: string;
   /** What comes after the base image's own history. */
   history: PlannedHistory[];
-  /** SOURCE_DATE_EPOCH given as a build argument, in seconds: every time in the image. */
+  /**
+   * Seconds since 1970: the latest time in the image's layers, and that of its documents. SOURCE_DATE_EPOCH
+   * as a build argument, or what a reproducible build has in its place.
+   */
   epoch?: number;
   warnings: { message: string; line?: number; rule?: string }[];
 }

@@ -385,7 +385,7 @@ class Planner {
 }
 
 function parseEpoch(text: string): number {
-  if (!/^\d{1,12}$/.test(text)) {
+  if (!/^\d{1,11}$/.test(text)) {
     throw new SvcError(
       "argument_invalid",
       `Cannot use SOURCE_DATE_EPOCH=${text}: expected whole seconds since 1970`,

@@ -255,8 +255,9 @@ export class Caller {
     const { files, root } = await this.#root(name);
     const fid = await files.walk(root, entry.path.split("/"));
     const { size, mtime, mtimeNs } = await files.getattr(fid);
-    const ms = Number(mtime) * 1000 + Math.round(mtimeNs / 1e6);
-    if (Number(size) !== entry.size || ms !== entry.mtime) {
+    const same = Number(size) === entry.size && Number(mtime) === entry.mtime &&
+      mtimeNs === entry.mtimeNs;
+    if (!same) {
       throw unreadable(`${entry.path} changed while the build read it`);
     }
     await files.open(fid);
@@ -348,13 +349,16 @@ function isPart(line: ListedEntry | SameParts | ListEnd | null): boolean {
   return Array.isArray(line) || typeof line === "object" && line !== null && "same" in line;
 }
 
-function entryOf([path, kind, mode, size, mtime, stamp, link]: ListedEntry): RemoteEntry {
+function entryOf(
+  [path, kind, mode, size, mtime, mtimeNs, stamp, link]: ListedEntry,
+): RemoteEntry {
   return {
     path,
     type: KINDS[kind],
     mode,
     size,
     mtime,
+    mtimeNs,
     stamp,
     ...link !== undefined && { link },
   };

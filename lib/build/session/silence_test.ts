@@ -33,7 +33,7 @@ async function drain(items: AsyncIterable<unknown>): Promise<void> {
 }
 
 const entry = (path: string) =>
-  ({ path, type: "file", mode: 0o644, size: 9, mtime: 0, stamp: "s" }) as const;
+  ({ path, type: "file", mode: 0o644, size: 9, mtime: 0, mtimeNs: 0, stamp: "s" }) as const;
 
 Deno.test("a caller that answers nothing: each question ends with a reason", async () => {
   const caller = callerOf();

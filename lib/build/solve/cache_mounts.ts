@@ -239,11 +239,8 @@ export class CacheMounts implements Shelf {
   async #size(path: string, signal?: AbortSignal): Promise<number> {
     const known = this.#sizes.get(path);
     if (known !== undefined) return known;
-    const { size } = await runTreeJob<"finish">(
-      { kind: "finish", source: { root: path, lower: [], overlay: false } },
-      `Cannot count ${path}`,
-      signal,
-    );
+    const attempted = `Cannot count ${path}`;
+    const size = await runTreeJob<"size">({ kind: "size", root: path }, attempted, signal);
     if (!this.#users.has(path)) this.#sizes.set(path, size);
     return size;
   }

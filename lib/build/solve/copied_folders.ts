@@ -88,7 +88,7 @@ async function readSound(path: string): Promise<KeptFolder | undefined> {
     const folder = await readJson<KeptFolder>(path);
     const sound = folder?.version === 1 && typeof folder.snapshot === "string" &&
       Array.isArray(folder.entries) && folder.entries.every(Array.isArray) &&
-      Array.isArray(folder.touched) && typeof folder.reference === "number";
+      Array.isArray(folder.touched);
     return sound ? folder : undefined;
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof Deno.errors.IsADirectory) return undefined;

@@ -10,7 +10,7 @@ import { Extractor } from "../context/extract.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { hasWildcard } from "../parse/path_pattern.ts";
 import { locate } from "../../sys/rooted.ts";
-import { contentKey, latestTime, select, type Selection, type Tree } from "../context/tree.ts";
+import { contentKey, select, type Selection, type Tree } from "../context/tree.ts";
 import type { RestOfFolder } from "../context/copy.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import { type CopyPart, type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";
@@ -79,13 +79,13 @@ export async function ownerOf(
   return { uid, gid };
 }
 
-/** Unpacks an archive below the destination. The latest time of its entries, in seconds. */
+/** Unpacks an archive below the destination. */
 async function unpackArchive(
   tree: Tree,
   path: string,
   { destination, link }: CopyVertex,
   { root, owner, maxUnpackedBytes, signal }: CopyTarget,
-): Promise<number> {
+): Promise<void> {
   const tooLarge = (limit: number) => unpackedTooLarge(limit, path.split("/").pop());
   makeFolders(root, destination, owner, link);
   const extractor = new Extractor({
@@ -105,7 +105,6 @@ async function unpackArchive(
   } finally {
     extractor.abandon();
   }
-  return extractor.latest;
 }
 
 /** Where a COPY or ADD writes, and how. */
@@ -119,47 +118,36 @@ export interface CopyTarget {
   signal?: AbortSignal;
 }
 
-export interface Copied {
-  /** The latest modification time of the files, in seconds. */
-  latest: number;
-  rest: RestOfFolder[];
-}
-
-/** Carries out a part of COPY or ADD. */
+/** Carries out a part of COPY or ADD, but for what it gives. */
 export async function runCopyPart(
   vertex: CopyVertex,
   part: CopyPart,
   tree: Tree,
   target: CopyTarget,
-): Promise<Copied> {
+): Promise<RestOfFolder[]> {
   const { root, upper, owner, signal } = target;
   const left: RestOfFolder[] = [];
   const { chmod, exclude, destination, parents, link } = vertex;
   const picked = pick(tree, vertex, part);
-  let latest = await latestTime(tree, picked.flatMap(({ selections }) => selections), {
-    exclude: excludeOf(vertex),
-    signal,
-  });
   for (const { selections } of picked) {
     const rest: Selection[] = [];
     for (const selection of selections) {
       const host = `${tree.root}/${selection.path}`;
       const unpack = part.unpack && !selection.directory && isFile(host);
       if (unpack && await isArchive(tree.root, selection.path)) {
-        const found = await unpackArchive(tree, selection.path, vertex, target);
-        latest = Math.max(latest, found);
+        await unpackArchive(tree, selection.path, vertex, target);
       } else rest.push(selection);
     }
     const last = selections === picked.at(-1)!.selections;
     const options = { root, destination, owner, chmod, exclude, parents, link, signal };
     left.push(...await copyOffLoop(tree, rest, { ...options, upper: last ? upper : undefined }));
   }
-  return { latest, rest: left };
+  return left;
 }
 
 const isFile = (host: string) => ((tryLstat(host)?.mode ?? 0) & S_IFMT) === S_IFREG;
 
-/** Heredocs become files. They have no time of their own: the step's reference becomes theirs. */
+/** Heredocs become files, with the time of the step. */
 export async function runInline(
   vertex: CopyVertex,
   folder: string,

@@ -65,7 +65,7 @@ export interface BuildState {
   imported?: ImportedCache;
   /** For the base image of the result, where that goes to the own registry. */
   keep?: (image: ResolvedImage, signal: AbortSignal) => KeptImage | undefined;
-  /** SOURCE_DATE_EPOCH as a build argument. */
+  /** SOURCE_DATE_EPOCH where it was given: RUN sees it. */
   epoch?: number;
 }
 
@@ -74,8 +74,8 @@ export interface Outcome {
   key: string;
   /** Committed snapshot; absent: an empty root. */
   snapshot?: string;
-  /** Seconds since 1970. */
-  reference: number;
+  /** When it came about; milliseconds since 1970. */
+  created: number;
   record?: CacheRecord;
   /** False where the cache answered. */
   ran: boolean;

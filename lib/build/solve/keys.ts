@@ -11,7 +11,7 @@ import type {
 } from "../plan/graph.ts";
 
 /** Changed where the meaning of a step changes, so that older results are not taken for new ones. */
-const GENERATION = 2;
+const GENERATION = 3;
 
 function keyOf(kind: string, ...definition: unknown[]): string {
   return createHash("sha256").update(JSON.stringify([GENERATION, kind, ...definition])).digest(
@@ -28,13 +28,13 @@ export function imageKey(vertex: ImageVertex): string {
   return top === undefined ? SCRATCH_KEY : keyOf("image", top);
 }
 
-export function workdirKey(vertex: WorkdirVertex, base: string, epoch?: number): string {
-  return keyOf("workdir", base, vertex.path, vertex.user, epoch);
+export function workdirKey(vertex: WorkdirVertex, base: string): string {
+  return keyOf("workdir", base, vertex.path, vertex.user);
 }
 
 /** `content`: the key of what is copied. */
-export function copyKey(vertex: CopyVertex, base: string, content: string, epoch?: number): string {
-  return keyOf("copy", base, content, ...copyDefinition(vertex), epoch);
+export function copyKey(vertex: CopyVertex, base: string, content: string): string {
+  return keyOf("copy", base, content, ...copyDefinition(vertex));
 }
 
 /** Known before the source is: leads to the content's key once that was found. */
@@ -54,13 +54,8 @@ export function noteKey(name: string): string {
 }
 
 /** A COPY of one folder, whatever the folder holds. `path`: where it is in its tree. */
-export function folderKey(
-  vertex: CopyVertex,
-  base: string,
-  path: string,
-  epoch?: number,
-): string {
-  return keyOf("folder", base, path, vertex.exclude, ...copyDefinition(vertex), epoch);
+export function folderKey(vertex: CopyVertex, base: string, path: string): string {
+  return keyOf("folder", base, path, vertex.exclude, ...copyDefinition(vertex));
 }
 
 /** Content of several places together. */
@@ -80,7 +75,7 @@ function copyDefinition(vertex: CopyVertex): unknown[] {
   ];
 }
 
-/** `contentOf` gives the key of what a mount binds. */
+/** `contentOf` gives the key of what a mount binds; `epoch` is what the step sees as SOURCE_DATE_EPOCH. */
 export function runKey(
   vertex: RunVertex,
   base: string,

@@ -25,9 +25,9 @@ export interface CacheRecord {
   key: string;
   /** Name of the committed snapshot. */
   snapshot: string;
-  /** The step's reference time, seconds since 1970. */
-  reference: number;
-  /** By the packing's key (lib/build/export/packer_wire.ts). */
+  /** When the step had been carried out, here or elsewhere; milliseconds since 1970. */
+  created: number;
+  /** By the key of their packing (lib/build/export/layers.ts). */
   blobs?: Record<string, LayerBlob>;
 }
 

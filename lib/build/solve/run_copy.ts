@@ -7,7 +7,6 @@ import {
   changesOf,
   type CopiedEntry,
   FolderTarget,
-  latestOf,
   listFolder,
 } from "../context/copied_folder.ts";
 import type { RestOfFolder } from "../context/copy.ts";
@@ -34,13 +33,6 @@ export interface CopyRun {
   signal: AbortSignal;
 }
 
-/** A step's committed snapshot. */
-export interface Made {
-  snapshot: string;
-  /** Seconds since 1970. */
-  reference: number;
-}
-
 /** A COPY of nothing but one folder, what is in which is known. */
 interface OneFolder {
   key: string;
@@ -48,21 +40,21 @@ interface OneFolder {
   /** Inside the tree. */
   path: string;
   entries: CopiedEntry[];
-  reference: number;
 }
 
 /** Fewer entries, and bytes, are copied without a thought. */
 const FEW_ENTRIES = 200;
 const FEW_BYTES = 2 << 20;
 
-export async function runCopy(run: CopyRun): Promise<Made> {
+/** The name of the committed snapshot. */
+export async function runCopy(run: CopyRun): Promise<string> {
   const folder = await oneFolder(run);
   const before = folder && await run.engine.copied.find(folder.key);
   return before && await amend(run, folder, before) || await copyAll(run, folder);
 }
 
 async function oneFolder(
-  { build, vertex, base, baseKey, signal }: CopyRun,
+  { build, vertex, baseKey, signal }: CopyRun,
 ): Promise<OneFolder | undefined> {
   const { parts: [part], parts, inline, parents, link } = vertex;
   const one = parts.length === 1 && inline.length === 0 && !parents && !link;
@@ -77,19 +69,17 @@ async function oneFolder(
     if (!entries || entries.length <= FEW_ENTRIES && bytesOf(entries) <= FEW_BYTES) {
       return undefined;
     }
-    const key = folderKey(vertex, baseKey, path, build.epoch);
-    const reference = build.epoch ?? Math.max(base?.reference ?? 0, latestOf(entries));
-    return { key, tree, path, entries, reference };
+    return { key: folderKey(vertex, baseKey, path), tree, path, entries };
   });
 }
 
 /** Undefined where it has to be copied after all. */
 async function amend(
   { engine, vertex, base, signal }: CopyRun,
-  { key, tree, path, entries, reference }: OneFolder,
+  { key, tree, path, entries }: OneFolder,
   before: KeptFolder,
-): Promise<Made | undefined> {
-  const changes = changesOf(before, entries, reference);
+): Promise<string | undefined> {
+  const changes = changesOf(before, entries);
   if (!changes) return undefined;
   const { workspace, log } = engine;
   try {
@@ -100,8 +90,7 @@ async function amend(
     const { root } = mounted;
     const target = { root, destination, owner, chmod, base: viewed, signal };
     const done = await amendFolder(tree, path, before, entries, changes, target);
-    if (!done) return undefined;
-    return { snapshot: await mounted.commit(reference, signal), reference };
+    return done ? await mounted.commit(signal) : undefined;
   } catch (error) {
     signal.throwIfAborted();
     // It is gone since, or its base was made anew.
@@ -121,31 +110,29 @@ async function ownerIn(viewed: AmendTarget["base"], chown: string) {
   return await ownerOf(base.root, chown);
 }
 
-async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<Made> {
-  const { engine, build, vertex, base, signal } = run;
+async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<string> {
+  const { engine, vertex, base, signal } = run;
   await using mounted = await engine.workspace.writable(base?.snapshot);
   const target = folder && new FolderTarget(mounted.root, vertex.destination);
-  const { latest, rest } = await copyParts(run, mounted);
+  const rest = await copyParts(run, mounted);
   const touched = target?.touched();
   signal.throwIfAborted();
-  const reference = build.epoch ?? Math.max(base?.reference ?? 0, latest);
-  const snapshot = await mounted.commit(reference, signal, rest);
+  const snapshot = await mounted.commit(signal, rest);
   if (folder) {
     const { key, entries } = folder;
     const { fresh } = target!;
-    await engine.copied.keep(key, { snapshot, entries, fresh, touched: touched!, reference });
+    await engine.copied.keep(key, { snapshot, entries, fresh, touched: touched! });
   }
-  return { snapshot, reference };
+  return snapshot;
 }
 
 async function copyParts(
   { engine, build, vertex, resultOf, signal }: CopyRun,
   { root, upper }: MountedRoot,
-): Promise<{ latest: number; rest: () => Promise<void> }> {
+): Promise<() => Promise<void>> {
   const owner = await ownerOf(root, vertex.chown);
   const { maxUnpackedBytes } = engine;
   const target = { root, owner, maxUnpackedBytes, signal };
-  let latest = 0;
   const rest: RestOfFolder[] = [];
   for (const part of vertex.parts) {
     const from = await resultOf(part.from);
@@ -154,13 +141,11 @@ async function copyParts(
     const later = last && (part.from === "context" || isTree(part.from));
     const copy = (tree: Tree) =>
       runCopyPart(vertex, part, tree, { ...target, ...later && { upper } });
-    const copied = await withSource(build, part.from, from?.snapshot, copy);
-    latest = Math.max(latest, copied.latest);
-    rest.push(...copied.rest);
+    rest.push(...await withSource(build, part.from, from?.snapshot, copy));
   }
   if (vertex.inline.length > 0) {
     await using folder = await engine.workspace.temporary();
     await runInline(vertex, folder.path, target);
   }
-  return { latest, rest: () => copyRest(rest, { owner, chmod: vertex.chmod, signal }) };
+  return () => copyRest(rest, { owner, chmod: vertex.chmod, signal });
 }

@@ -35,11 +35,8 @@ const HOSTS = "/etc/hosts";
 
 const encoder = new TextEncoder();
 
-export interface RunInputs {
-  /** Result of a mount's source that is a vertex. */
-  outcomeOf: (from: Source) => Outcome | undefined;
-  reference: number;
-}
+/** Result of a mount's source that is a vertex. */
+export type OutcomeOf = (from: Source) => Outcome | undefined;
 
 /** Everything that has to be let go when the step has ended, last one first. */
 type Held = AsyncDisposableStack;
@@ -58,7 +55,7 @@ class RunStep {
     readonly engine: Engine,
     readonly build: BuildState,
     readonly vertex: RunVertex,
-    readonly inputs: RunInputs,
+    readonly outcomeOf: OutcomeOf,
     readonly held: Held,
     readonly signal: AbortSignal,
   ) {}
@@ -172,7 +169,7 @@ class RunStep {
   async #tree(from: Source): Promise<Tree> {
     if (from === "context") return this.build.context.tree;
     if (isTree(from)) return await this.build.trees.open(from);
-    const outcome = this.inputs.outcomeOf(from);
+    const outcome = this.outcomeOf(from);
     return { root: await this.build.views.root(outcome?.snapshot), ownersKept: true };
   }
 
@@ -216,15 +213,15 @@ class RunStep {
   }
 }
 
-/** What a shell gets to see of the step's time; not part of the image. */
-function stepEnv(vertex: RunVertex, own: string[], reference: number): string[] {
+/** `epoch`: as it was given for the build; the image's own, or an ARG's, goes before it. */
+function stepEnv(vertex: RunVertex, own: string[], epoch: number | undefined): string[] {
   // Proxies stand before what the image says of them.
   const last = [...vertex.hiddenEnv, ...own];
   const names = new Set(last.map((entry) => entry.slice(0, entry.indexOf("="))));
   const env = vertex.env.filter((entry) => !names.has(entry.slice(0, entry.indexOf("="))));
   env.push(...last);
-  const given = env.some((entry) => entry.startsWith("SOURCE_DATE_EPOCH="));
-  return given ? env : [...env, `SOURCE_DATE_EPOCH=${reference}`];
+  const known = env.some((entry) => entry.startsWith("SOURCE_DATE_EPOCH="));
+  return known || epoch === undefined ? env : [...env, `SOURCE_DATE_EPOCH=${epoch}`];
 }
 
 /**
@@ -236,12 +233,12 @@ export async function runCommand(
   build: BuildState,
   vertex: RunVertex,
   root: string,
-  inputs: RunInputs,
+  outcomeOf: OutcomeOf,
   emit: (event: StepEvent) => void,
   signal: AbortSignal,
 ): Promise<void> {
   await using held = new AsyncDisposableStack();
-  const run = new RunStep(engine, build, vertex, inputs, held, signal);
+  const run = new RunStep(engine, build, vertex, outcomeOf, held, signal);
   await run.prepare();
   signal.throwIfAborted();
   const points = makeMountPoints(root, run.points);
@@ -252,7 +249,7 @@ export async function runCommand(
     id: `build-${crypto.randomUUID()}`,
     rootfs: root,
     args: vertex.args,
-    env: stepEnv(vertex, run.env, inputs.reference),
+    env: stepEnv(vertex, run.env, build.epoch),
     workingDir: vertex.workingDir,
     user: vertex.user,
     mounts: run.binds,

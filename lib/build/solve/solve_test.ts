@@ -173,7 +173,7 @@ Deno.test("records: a missing snapshot or a torn file is a miss, the sweep keeps
       },
     } as unknown as Snapshotter;
     const records = await CacheRecords.open(folder, snapshotter);
-    const record = { version: 1 as const, key: "k1", snapshot: "build-kept", reference: 5 };
+    const record = { version: 1 as const, key: "k1", snapshot: "build-kept", created: 5 };
     await records.put(record);
     await records.put({ ...record, key: "k2", snapshot: "build-gone" });
     const blob = {
@@ -199,7 +199,7 @@ Deno.test("records: what a power cut leaves of one is a miss, with the server ru
     } as unknown as Snapshotter;
     const open = () => CacheRecords.open(folder, snapshotter);
     const key = (digit: string) => digit.repeat(64);
-    const record = { version: 1 as const, key: key("1"), snapshot: "build-one", reference: 5 };
+    const record = { version: 1 as const, key: key("1"), snapshot: "build-one", created: 5 };
     const step = `${folder}/steps/${record.key}`, link = `${folder}/links/${key("3")}`;
     const other = { ...record, key: key("2"), snapshot: "build-other" };
     let records = await open();

@@ -26,16 +26,10 @@ import { stepFailed, tooLong } from "./failure.ts";
 import type { Flight } from "./flights.ts";
 import { copyKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import type { Reporter, StepEvent } from "./reporter.ts";
-import { type Made, runCopy } from "./run_copy.ts";
+import { runCopy } from "./run_copy.ts";
 import { runCommand } from "./run_step.ts";
 
 type Emit = (event: StepEvent) => void;
-
-/** Seconds of an image's `created`; 0 where it has none, or one before 1970. */
-export function createdSeconds(created: string | undefined): number {
-  const ms = Date.parse(created ?? "");
-  return Number.isNaN(ms) ? 0 : Math.max(0, Math.floor(ms / 1000));
-}
 
 export class Solver {
   #engine: Engine;
@@ -195,18 +189,17 @@ export class Solver {
   }
 
   async #makeKey(vertex: Vertex): Promise<string> {
-    const { epoch } = this.#build;
     switch (vertex.kind) {
       case "image":
         return imageKey(vertex);
       case "workdir":
-        return workdirKey(vertex, await this.#sourceKey(vertex.base), epoch);
+        return workdirKey(vertex, await this.#sourceKey(vertex.base));
       case "copy": {
         const [base, content] = await Promise.all([
           this.#sourceKey(vertex.base),
           this.#content.ofCopy(vertex),
         ]);
-        return copyKey(vertex, base, content, epoch);
+        return copyKey(vertex, base, content);
       }
       case "run":
         return await this.#runKey(vertex);
@@ -227,17 +220,12 @@ export class Solver {
 
   async #lookup(vertex: Vertex, key: string): Promise<Outcome | undefined> {
     if (vertex.kind === "image") {
-      if (key === SCRATCH_KEY) return { key, reference: this.#imageTime(vertex), ran: false };
-      return undefined;
+      return key === SCRATCH_KEY ? { key, created: 0, ran: false } : undefined;
     }
     if (this.#build.noCache) return undefined;
     const record = await this.#engine.records.find(key);
     return record &&
-      { key, snapshot: record.snapshot, reference: record.reference, record, ran: false };
-  }
-
-  #imageTime(vertex: ImageVertex): number {
-    return this.#build.epoch ?? createdSeconds(vertex.image.config.created);
+      { key, snapshot: record.snapshot, created: record.created, record, ran: false };
   }
 
   /** What a finished input gave; only called for inputs that were awaited. */
@@ -293,9 +281,10 @@ export class Solver {
       }
       emit({ type: "progress", label: short(digest), current: size, total: size });
       const blobs = { [step.packing]: { descriptor: layer.descriptor, diffID } };
-      const record = { version: 1 as const, key, snapshot, reference: step.reference, blobs };
+      const { created } = step;
+      const record = { version: 1 as const, key, snapshot, created, blobs };
       await records.put(record);
-      return { key, snapshot, reference: step.reference, record, ran: false };
+      return { key, snapshot, created, record, ran: false };
     } catch (error) {
       signal.throwIfAborted();
       this.#reporter.warning(
@@ -324,7 +313,8 @@ export class Solver {
     const kept = this.#build.keep?.(vertex.image, signal);
     const unpacking = this.#engine.unpack(kept?.image ?? vertex.image, { onProgress, signal });
     const snapshot = await unpacking.finally(() => kept?.settled());
-    return { key, snapshot, reference: this.#imageTime(vertex), ran: fetched };
+    // Whose time is in its own history.
+    return { key, snapshot, created: 0, ran: fetched };
   }
 
   async #execute(
@@ -334,7 +324,7 @@ export class Solver {
     emit: Emit,
   ): Promise<Outcome> {
     const base = await this.#resultOf(vertex.base);
-    const { snapshot, reference } = vertex.kind === "copy"
+    const snapshot = vertex.kind === "copy"
       ? await runCopy({
         engine: this.#engine,
         build: this.#build,
@@ -345,9 +335,10 @@ export class Solver {
         signal,
       })
       : await this.#change(vertex, base, signal, emit);
-    const record = { version: 1 as const, key, snapshot, reference };
+    const created = Date.now();
+    const record = { version: 1 as const, key, snapshot, created };
     await this.#engine.records.put(record);
-    return { key, snapshot, reference, record, ran: true };
+    return { key, snapshot, created, record, ran: true };
   }
 
   async #change(
@@ -355,22 +346,19 @@ export class Solver {
     base: Outcome | undefined,
     signal: AbortSignal,
     emit: Emit,
-  ): Promise<Made> {
+  ): Promise<string> {
     await using mounted = await this.#engine.workspace.writable(base?.snapshot);
-    let reference = base?.reference ?? this.#build.epoch ?? 0;
     if (vertex.kind === "workdir") await runWorkdir(vertex, mounted.root);
     else {
       const outcomes = new Map<Source, Outcome | undefined>();
       for (const mount of vertex.mounts.filter(hasSource)) {
-        const outcome = await this.#resultOf(mount.from);
-        outcomes.set(mount.from, outcome);
-        if (mount.type === "bind") reference = Math.max(reference, outcome?.reference ?? 0);
+        outcomes.set(mount.from, await this.#resultOf(mount.from));
       }
-      const run = { outcomeOf: (from: Source) => outcomes.get(from), reference };
-      await runCommand(this.#engine, this.#build, vertex, mounted.root, run, emit, signal);
+      const outcomeOf = (from: Source) => outcomes.get(from);
+      await runCommand(this.#engine, this.#build, vertex, mounted.root, outcomeOf, emit, signal);
     }
     signal.throwIfAborted();
-    return { snapshot: await mounted.commit(reference, signal), reference };
+    return await mounted.commit(signal);
   }
 }
 

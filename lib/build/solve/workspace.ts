@@ -30,7 +30,7 @@ export interface MountedRoot {
   /** Where its changes are, for who changes them when it is not mounted; not every kind has such a place. */
   upper?: string;
   /** Unmounts and freezes, after `rest` of the work; the name of the committed snapshot. */
-  commit(clamp: number, signal?: AbortSignal, rest?: () => Promise<void>): Promise<string>;
+  commit(signal?: AbortSignal, rest?: () => Promise<void>): Promise<string>;
   /** Unmounts and throws it away, unless committed. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -174,11 +174,11 @@ export class Workspace {
       id,
       root,
       ...active.upper !== undefined && { upper: active.upper },
-      commit: async (clamp, signal, rest) => {
+      commit: async (signal, rest) => {
         await close();
         await rest?.();
         const name = SNAPSHOT_PREFIX + crypto.randomUUID();
-        await this.#snapshotter.commit(active, name, { clamp, lazy: true, signal });
+        await this.#snapshotter.commit(active, name, { lazy: true, signal });
         open = false;
         return name;
       },

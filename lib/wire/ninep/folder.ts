@@ -23,10 +23,12 @@ export interface NodeStat {
   /** With the type's bits, as Linux has them. */
   mode: number;
   size: number;
-  /** Milliseconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   nlink: number;
   ino: number;
+  dev: number;
   /** Changes whenever the file is written to or replaced. */
   stamp: string;
 }
@@ -91,6 +93,13 @@ function readUpTo(fd: number, most: number): Uint8Array {
   }
 }
 
+/** What the runtime tells has milliseconds. */
+function timesOf({ mtime }: Deno.FileInfo): Pick<NodeStat, "mtime" | "mtimeNs"> {
+  const ms = mtime?.getTime() ?? 0;
+  const seconds = Math.floor(ms / 1000);
+  return { mtime: seconds, mtimeNs: (ms - seconds * 1000) * 1e6 };
+}
+
 export class ConfinedFolder implements Disposable {
   #root: string;
   /** Held open, so that the root stays the same folder. */
@@ -111,8 +120,11 @@ export class ConfinedFolder implements Disposable {
 
   /** Throws ENOENT for what is not there, hidden, or neither file, folder nor link. */
   stat(path: readonly string[]): NodeStat {
-    const stat = this.#at(path, (host) => Deno.lstatSync(host));
-    return this.#shown(path, stat);
+    return this.#at(path, (host) => {
+      const known = hostFiles().entry?.(host);
+      const stat = known && this.#entry(known, path.join("/"));
+      return stat ?? this.#shown(path, Deno.lstatSync(host));
+    });
   }
 
   /** Entries that are shown, in the order of their names' UTF-16 units; `others` gets what never is. */
@@ -209,7 +221,7 @@ export class ConfinedFolder implements Disposable {
 
   /** What most entries are, in a fraction of the time; undefined for the others. */
   #entry(found: EntryStat, path: string): NodeStat | undefined {
-    const { mode, size, mtime, ctime, nlink, ino } = found;
+    const { mode, size, mtime, mtimeNs, ctime, ctimeNs, nlink, ino, dev } = found;
     const kind = KIND_OF[mode & TYPE_MASK];
     if (!kind || !this.#visible(path, kind === "directory")) return undefined;
     return {
@@ -217,9 +229,12 @@ export class ConfinedFolder implements Disposable {
       mode,
       size: kind === "directory" ? 4096 : size,
       mtime,
+      mtimeNs,
       nlink,
       ino,
-      stamp: `${mtime}.${ctime}.${ino}`,
+      dev,
+      // Whoever sets another time sets this one to the clock.
+      stamp: `${ctime}.${ctimeNs}.${ino}`,
     };
   }
 
@@ -239,9 +254,10 @@ export class ConfinedFolder implements Disposable {
       kind,
       mode: TYPE_BITS[kind] | ((info.mode ?? (kind === "directory" ? 0o755 : 0o644)) & 0o7777),
       size: kind === "directory" ? 4096 : info.size,
-      mtime: info.mtime?.getTime() ?? 0,
+      ...timesOf(info),
       nlink: info.nlink ?? 1,
       ino: info.ino ?? 0,
+      dev: info.dev,
       stamp: [info.mtime, info.ctime].map((time) => time?.getTime() ?? 0).join(".") +
         `.${info.ino}`,
     };

@@ -4,7 +4,7 @@
  */
 import type NodeFs from "node:fs";
 import { SvcError } from "../../base/errors.ts";
-import { type Entry, listEntries } from "../../sys/entry_stat.ts";
+import { type Entry, entryAt, type EntryStat, listEntries } from "../../sys/entry_stat.ts";
 import { close, open, read, seek } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import { libcListing, libcReading } from "../../sys/libc.ts";
@@ -18,6 +18,8 @@ export interface HostFiles {
   read(fd: number, bytes: Uint8Array, offset?: number): number;
   /** Of a folder; undefined where this cannot tell. Follows where `path` leads. */
   entries?(path: string): Entry[] | undefined;
+  /** As `entries` has it; not followed where it is a link. */
+  entry?(path: string): EntryStat | undefined;
   stat(fd: number): { isFile: boolean; size: number; ino: number | null; dev: number };
   close(fd: number): void;
 }
@@ -33,10 +35,8 @@ const linux: HostFiles = {
     if (offset !== undefined) seek(fd, offset);
     return read(fd, bytes);
   },
-  entries(path) {
-    listing ??= loads(libcListing);
-    return listing ? listEntries(path) : undefined;
-  },
+  entries: (path) => lists() ? listEntries(path) : undefined,
+  entry: (path) => lists() ? entryAt(path) : undefined,
   // Of what is open, not of what a path leads to.
   stat: (fd) => Deno.statSync(`/proc/self/fd/${fd}`),
   close,
@@ -60,6 +60,7 @@ function portable(): HostFiles {
 let found: HostFiles | undefined;
 /** An old C library has no statx(2) or getdents64(2). */
 let listing: boolean | undefined;
+const lists = () => listing ??= loads(libcListing);
 
 export function hostFiles(): HostFiles {
   return found ??= Deno.build.os === "linux" && loads(libcReading) ? linux : portable();

@@ -35,8 +35,9 @@ export interface ListedNode {
   /** Permission bits. */
   mode: number;
   size: number;
-  /** Milliseconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
   link?: string;
   /** Of a folder: numbers of its entries by name. */
   children?: Map<string, number>;
@@ -220,13 +221,14 @@ class ListedConnection {
 
   #getattr(request: Reader, reply: Writer): void {
     const fid = this.#fids.get(request.u32());
-    const { kind, mode, size, mtime } = this.#node(fid);
+    const { kind, mode, size, mtime, mtimeNs } = this.#node(fid);
     answerAttributes(reply, {
       qid: this.#qid(fid.number),
       mode: KINDS[kind].bits | mode,
       nlink: kind === "directory" ? 2 : 1,
       size,
       mtime,
+      mtimeNs,
     });
   }
 

@@ -5,12 +5,19 @@ import { type ListedNode, type ListedNodes, serveListed } from "./listed.ts";
 import { ERRNO, MessageReader, NO_FID, RLERROR, T, VERSION, Writer } from "./messages.ts";
 
 const LARGE = pattern(300_000);
-const file = (size: number): ListedNode => ({ kind: "file", mode: 0o640, size, mtime: 1500 });
+const file = (size: number): ListedNode => ({
+  kind: "file",
+  mode: 0o640,
+  size,
+  mtime: 1,
+  mtimeNs: 500_000_000,
+});
 const folder = (children: Record<string, number>): ListedNode => ({
   kind: "directory",
   mode: 0o755,
   size: 0,
-  mtime: 2000,
+  mtime: 2,
+  mtimeNs: 0,
   children: new Map(Object.entries(children)),
 });
 
@@ -22,7 +29,7 @@ class Nodes implements ListedNodes {
     folder({ deep: 3 }),
     file(LARGE.length),
     file(1),
-    { kind: "symlink", mode: 0o777, size: 8, mtime: 0, link: "sub/deep" } as ListedNode,
+    { kind: "symlink", mode: 0o777, size: 8, mtime: 0, mtimeNs: 0, link: "sub/deep" } as ListedNode,
     folder(Object.fromEntries(Array.from({ length: 4000 }, (_, n) => [`name-${n}`, 3]))),
   ];
 

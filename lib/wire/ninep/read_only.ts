@@ -138,19 +138,18 @@ export interface Attributes {
   mode: number;
   nlink: number;
   size: number;
-  /** Milliseconds since 1970. */
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
+  mtimeNs: number;
 }
 
 /** All files are root's. */
 export function answerAttributes(reply: Writer, attributes: Attributes): void {
-  const { qid, mode, nlink, size, mtime } = attributes;
-  // Before 1970 they are negative: two's complement, as file systems have it.
-  const seconds = Math.floor(mtime / 1000);
-  const nanoseconds = Math.round((mtime - seconds * 1000) * 1e6);
+  const { qid, mode, nlink, size, mtime, mtimeNs } = attributes;
   reply.u64(GETATTR_BASIC).qid(qid).u32(mode).u32(0).u32(0);
   reply.u64(nlink).u64(0).u64(size).u64(4096).u64(Math.ceil(size / 512));
-  for (let time = 0; time < 3; time++) reply.u64(seconds).u64(nanoseconds);
+  // Before 1970 they are negative: two's complement, as file systems have it.
+  for (let time = 0; time < 3; time++) reply.u64(mtime).u64(mtimeNs);
   reply.u64(0).u64(0).u64(0).u64(0);
 }
 

@@ -54,8 +54,9 @@ export interface ServeOptions {
   onRead?: (bytes: number) => void;
 }
 
-function qidOf({ kind, mtime, ino }: NodeStat): Qid {
-  return { type: KINDS[kind].qid, version: Math.floor(mtime) >>> 0, path: BigInt(ino) };
+function qidOf({ kind, mtime, mtimeNs, ino }: NodeStat): Qid {
+  const version = mtime * 1000 + Math.floor(mtimeNs / 1e6);
+  return { type: KINDS[kind].qid, version: version >>> 0, path: BigInt(ino) };
 }
 
 class Connection {
