@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract } from "../../test/contract/builder.ts";
 import { amendedContract } from "../../test/contract/builder_amend.ts";
+import { timesContract } from "../../test/contract/builder_times.ts";
 import { build } from "../../test/contract/builder_fixture.ts";
 import { openNewEngine } from "../../test/contract/engine_fixture.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
@@ -10,6 +11,7 @@ const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/
 
 builderContract({ name: "engine on runc", ignore, open: openNewEngine });
 amendedContract({ name: "engine on runc", ignore, open: openNewEngine });
+timesContract({ name: "engine on runc", ignore, open: openNewEngine });
 
 Deno.test({
   name: "engine: a later one clears what a crash left and keeps the cache",

@@ -12,6 +12,7 @@ import { unmount } from "../../lib/sys/mount.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
 import { builderContract, type BuilderFixture } from "../contract/builder.ts";
 import { amendedContract } from "../contract/builder_amend.ts";
+import { timesContract } from "../contract/builder_times.ts";
 import { imagesWithBase } from "../contract/builder_fixture.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { type ContainerdPeer, removeGroups, startContainerd } from "../peers/containerd.ts";
@@ -88,6 +89,7 @@ async function openEngine(): Promise<BuilderFixture> {
 
 builderContract({ name: "engine on containerd", ignore, open: openEngine });
 amendedContract({ name: "engine on containerd", ignore, open: openEngine });
+timesContract({ name: "engine on containerd", ignore, open: openEngine });
 
 const serve = (env: Record<string, string> = {}) =>
   startServer({
