@@ -1,22 +1,74 @@
-/** Which TCP ports are listened on in a process's network namespace, without connecting to any. */
+/** What a process's network namespace listens on and is busy with, without connecting to it. */
+import { run } from "../base/process.ts";
 
-/** State of a listening socket in /proc/PID/net/tcp (include/net/tcp_states.h). */
-const LISTEN = "0A";
+export interface SocketPort {
+  container: number;
+  protocol: "tcp" | "udp" | "sctp";
+}
 
-/** Ports of the listening sockets in the text of /proc/PID/net/tcp or tcp6. */
-export function listeningPorts(text: string): number[] {
+/** States in /proc/PID/net/tcp and udp (include/net/tcp_states.h): of UDP, a socket without a peer is closed. */
+const OPEN = { tcp: "0A", udp: "07" };
+const LOOPBACK = /^(0100007F|00000000000000000000000001000000):/;
+
+/** Ports that are open to others in the text of /proc/PID/net/tcp, tcp6, udp or udp6. */
+export function openPorts(text: string, protocol: "tcp" | "udp"): number[] {
   return text.split("\n").slice(1).flatMap((line) => {
     const [, local, , state] = line.trim().split(/\s+/);
-    return state === LISTEN ? [parseInt(local.slice(local.lastIndexOf(":") + 1), 16)] : [];
+    if (state !== OPEN[protocol] || LOOPBACK.test(local)) return [];
+    return [parseInt(local.slice(local.lastIndexOf(":") + 1), 16)];
   });
 }
 
-/** True where all of `ports`, at least one, are listened on; false where the process is gone. */
-export async function listensOn(pid: number, ports: readonly number[]): Promise<boolean> {
-  if (ports.length === 0) return false;
-  const texts = await Promise.all(
-    ["tcp", "tcp6"].map((name) => Deno.readTextFile(`/proc/${pid}/net/${name}`).catch(() => "")),
-  );
-  const open = new Set(texts.flatMap(listeningPorts));
-  return ports.every((port) => open.has(port));
+/** Those of `ports` that are listened on, which of SCTP is never known; none where the process is gone. */
+export async function listenedOn<T extends SocketPort>(
+  pid: number,
+  ports: readonly T[],
+): Promise<T[]> {
+  const open = new Set<string>();
+  for (const protocol of ["tcp", "udp"] as const) {
+    if (!ports.some((port) => port.protocol === protocol)) continue;
+    const texts = await Promise.all(
+      [protocol, `${protocol}6`].map((name) =>
+        Deno.readTextFile(`/proc/${pid}/net/${name}`).catch(() => "")
+      ),
+    );
+    for (const text of texts) {
+      for (const port of openPorts(text, protocol)) open.add(`${port}/${protocol}`);
+    }
+  }
+  return ports.filter(({ container, protocol }) => open.has(`${container}/${protocol}`));
+}
+
+/** A connection on which something came or went within so many milliseconds is not idle. */
+const LIVELY_MS = 200;
+
+/**
+ * How many connections that came in are waiting for an answer, or carry one just now, in the output of
+ * `ss -tinHO`. A connection on which the last word was ours is kept for later requests: nobody waits.
+ */
+export function busyConnections(text: string, listening: ReadonlySet<number>): number {
+  return text.split("\n").filter((line) => {
+    const local = /^\S+\s+\d+\s+\d+\s+(\S+):(\d+)\s/.exec(line);
+    if (!local || !listening.has(Number(local[2]))) return false;
+    const since = (name: string) => Number(new RegExp(` ${name}:(\\d+)`).exec(line)?.[1] ?? 0);
+    const [sent, received] = [since("lastsnd"), since("lastrcv")];
+    // A first request may have come with the connection: then the two times are equal.
+    const unanswered = received < sent ||
+      !line.includes(" bytes_sent:") && since("bytes_received") > 0;
+    return unanswered || Math.min(sent, received) < LIVELY_MS;
+  }).length;
+}
+
+/** The same for the namespace of a process; 0 where it is gone. */
+export async function inFlight(pid: number, signal?: AbortSignal): Promise<number> {
+  const listening = new Set<number>();
+  for (const name of ["tcp", "tcp6"]) {
+    const text = await Deno.readTextFile(`/proc/${pid}/net/${name}`).catch(() => "");
+    for (const port of openPorts(text, "tcp")) listening.add(port);
+  }
+  if (listening.size === 0) return 0;
+  const states = ["state", "established", "state", "close-wait"];
+  const namespace = ["-t", String(pid), "-n", "ss", "-tinHO", ...states];
+  const { code, stdout } = await run("nsenter", namespace, { signal });
+  return code === 0 ? busyConnections(stdout, listening) : 0;
 }

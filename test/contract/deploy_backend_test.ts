@@ -55,6 +55,7 @@ Deno.test({
             allowPrivileged: permitted,
             pidsLimit: 99,
             startMs: 5_000,
+            takeOverMs: 6000,
             runDir: join(dataDir, "run"),
           },
           snapshotter: () => createSnapshotter({ root, driver: "auto", log }),

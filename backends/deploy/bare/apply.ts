@@ -12,10 +12,12 @@ import { choosePorts, requireFree } from "../../../lib/deploy/host_ports.ts";
 import type { ResolvedImage } from "../../../lib/oci/resolver.ts";
 import { checkBinds } from "./binds.ts";
 import type { Deployment } from "./deployment.ts";
+import { portsToTakeOver } from "./gate.ts";
 import type { BareOptions, Host } from "./host.ts";
 import type { Instance } from "./instance.ts";
 import { publish, withdraw } from "./networks.ts";
 import type { InstanceRecord } from "./record.ts";
+import { drained, settled } from "./trial.ts";
 import { bareWarnings } from "./unhonoured.ts";
 
 /**
@@ -25,6 +27,8 @@ import { bareWarnings } from "./unhonoured.ts";
 const FIRST_WINDOW = 100;
 /** The same where it takes another's place. */
 const REPLACE_WINDOW = 1000;
+/** How long it may take to listen on the ports that the one before it answers on. */
+const TAKE_OVER_MS = 5 * 60_000;
 
 /** Runs alone, with the ports that other deployments publish; what it marks as published is then taken. */
 export type Reserve = <T>(
@@ -97,7 +101,7 @@ export async function ensureRunning(
     await Promise.all(idle.map(async (instance) => {
       await instance.start();
       if (hidden.includes(instance)) await publish(host, instance.record);
-      await instance.settled(FIRST_WINDOW, { orListening: true, signal });
+      await settled(instance, { window: FIRST_WINDOW, orListening: true, signal });
     }));
   } catch (error) {
     record.error = (error as Error).message;
@@ -174,12 +178,21 @@ export async function applySpec(
     for (const warning of reports.flat()) if (!warnings.includes(warning)) warnings.push(warning);
     refuseIfStrict(spec, warnings);
     if (made.some((instance) => instance.record.plan.health)) onProgress("waiting until healthy");
-    const window = fresh ? FIRST_WINDOW : REPLACE_WINDOW;
-    await allOrFirstError(
-      made.map((instance) => instance.settled(window, { orListening: fresh, signal })),
-    );
-    // The old rules win until they are withdrawn: there is no moment without an answer.
-    if (!fresh) await allOrFirstError(made.map(({ record }) => publish(host, record)));
+    if (fresh) {
+      await allOrFirstError(
+        made.map((one) => settled(one, { window: FIRST_WINDOW, orListening: true, signal })),
+      );
+    } else {
+      const ports = made.flatMap((instance) => instance.record.ports);
+      const config = image.config.config ?? {};
+      const takesOver = await portsToTakeOver(old, { spec, ports, image: config });
+      const limit = host.config.takeOverMs ?? TAKE_OVER_MS;
+      await allOrFirstError(
+        made.map((one) => settled(one, { window: REPLACE_WINDOW, takesOver, limit, signal })),
+      );
+      // The old rules win until they are withdrawn: there is no moment without an answer.
+      await allOrFirstError(made.map(({ record }) => publish(host, record)));
+    }
   } catch (error) {
     await discard(deployment, made);
     if (!fresh) {
@@ -202,6 +215,7 @@ export async function applySpec(
   delete record.error;
   await deployment.save();
   for (const instance of made) instance.supervise();
+  await deployment.moved();
   if (old.length > 0) {
     onProgress("removing the old instances");
     await retire(host, deployment, old);
@@ -210,10 +224,13 @@ export async function applySpec(
   return fresh ? "created" : "replaced";
 }
 
-/** Rules first, so that the new instances answer; then the containers. */
+/** Rules first, so that the new instances answer; then the containers, when they have answered too. */
 export async function retire(host: Host, deployment: Deployment, old: Instance[]): Promise<void> {
   for (const instance of old) await withdraw(host, instance.record);
-  await Promise.all(old.map((instance) => instance.end()));
+  await Promise.all(old.map(async (instance) => {
+    await drained(instance);
+    await instance.end();
+  }));
   deployment.instances = deployment.instances.filter((instance) => !old.includes(instance));
   await deployment.save();
 }

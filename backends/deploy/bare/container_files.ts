@@ -85,7 +85,9 @@ function hosts(instance: Instance, all: readonly Instance[]): string {
     gateway: record.networks[0]?.gateway,
     extra: spec.extraHosts,
     peers: record.networks.flatMap(({ network }) =>
-      namesOn(network.name, all).filter((peer) => peer.instance !== instance)
+      namesOn(network.name, all).filter(({ instance: peer, names }) =>
+        peer !== instance && names.length > 0
+      )
     ),
   });
 }

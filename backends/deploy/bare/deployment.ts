@@ -47,6 +47,11 @@ export class Deployment {
     });
   }
 
+  /** What its names lead to has changed. */
+  moved(): Promise<void> {
+    return this.#hooks.moved();
+  }
+
   /** Puts the record on disk, one write after the other. */
   save(): Promise<void> {
     return this.#saving.run(async () => {

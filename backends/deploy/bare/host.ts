@@ -28,6 +28,8 @@ export interface BareConfig {
   pidsLimit: number;
   /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
   startMs: number;
+  /** Milliseconds in which a replacement has to listen where the one before it does; default 5 minutes. */
+  takeOverMs?: number;
   /** Folder that a reboot empties; default /run/svc. */
   runDir?: string;
 }

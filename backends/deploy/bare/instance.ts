@@ -6,7 +6,6 @@ import { Mutex } from "../../../lib/base/mutex.ts";
 import { SIGKILL, signalNumber, SIGTERM } from "../../../lib/base/signals.ts";
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { InstanceStatus } from "../../../lib/api/deployment.ts";
-import { listensOn } from "../../../lib/runtime/listening.ts";
 import { HealthMonitor } from "../../../lib/deploy/health.ts";
 import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { Supervisor } from "../../../lib/deploy/supervisor.ts";
@@ -14,7 +13,6 @@ import { beginContainer } from "./begin.ts";
 import { placeBinds } from "./binds.ts";
 import { type BundleInput, bundlePath, makeBundle, mountRoot, unmountRoot } from "./bundle.ts";
 import { createContainer, monitorEnded } from "./conmon.ts";
-import { failure } from "./failure.ts";
 import { runProbe } from "./exec.ts";
 import type { ContainerExit } from "./exits.ts";
 import type { Host } from "./host.ts";
@@ -24,14 +22,10 @@ import type { InstanceRecord } from "./record.ts";
 import { statusOf } from "./status.ts";
 import { within } from "./within.ts";
 
-/** How long a killed container may take to be gone, in milliseconds. */
+/** Milliseconds that a killed container may take to be gone. */
 const KILL_PATIENCE = 10_000;
-/** How long what is under way with an instance may hold up the server's end, in milliseconds. */
+/** Milliseconds that what is under way with an instance may hold up the server's end. */
 const RELEASE_PATIENCE = 10_000;
-/** How soon an abort is noticed while waiting for an instance. */
-const SIGNAL_MS = 250;
-/** How often its sockets are looked at. */
-const LISTEN_MS = 3;
 
 export interface InstanceHooks {
   /** Puts the record on disk. */
@@ -89,9 +83,34 @@ export class Instance {
     return this.#exit !== undefined;
   }
 
+  /** How well a name may lead to it; undefined: not at all. */
+  get readiness(): "ready" | "running" | "trial" | undefined {
+    if (!this.running || this.record.phase === "leaving") return undefined;
+    if (this.record.phase === "creating") return "trial";
+    const health = this.#health?.state ?? "healthy";
+    return health === "healthy" ? "ready" : "running";
+  }
+
   /** False once nothing more is to be expected of it. */
   get active(): boolean {
     return this.running || this.#supervisor.due !== undefined;
+  }
+
+  get health(): Pick<HealthMonitor, "state" | "lastFailure"> | undefined {
+    return this.#health;
+  }
+
+  /** Of its last end. */
+  get lastCode(): number | undefined {
+    return this.#lastExit?.code ?? this.record.exitCode;
+  }
+
+  /** Resolves when it ends or its health changes, or at once where it does not run. */
+  changed(): Promise<unknown> {
+    const health = new Promise<void>((resolve) => {
+      this.#healthChanged = resolve;
+    });
+    return Promise.race([this.#exit?.promise, health]);
   }
 
   status(): InstanceStatus {
@@ -211,15 +230,26 @@ export class Instance {
       this.#health = new HealthMonitor({
         plan: health,
         probe: (command, signal) => runProbe(this.#host, this, command, signal),
-        onChange: () => this.#healthChanged?.(),
+        onChange: () => {
+          this.#healthChanged?.();
+          this.#named();
+        },
       });
       this.#health.start();
     }
+    this.#named();
     await this.#host.exits.watch(this.record.key, this.record.process!, (exit) => {
       this.#ended(exit).catch((error) =>
         this.#host.log.error("an instance's end was not handled", { instance: this.id, error })
       );
     });
+  }
+
+  /** Names lead to it from now on, or no more. */
+  #named(): void {
+    this.#hooks.moved().catch((error) =>
+      this.#host.log.warn("names were not written", { instance: this.id, error })
+    );
   }
 
   async #ended(exit: ContainerExit): Promise<void> {
@@ -236,6 +266,7 @@ export class Instance {
     const waiting = this.#exit;
     this.#exit = undefined;
     waiting?.resolve(exit);
+    this.#named();
     this.#host.log.info("instance ended", { instance: this.id, code: exit.code });
     if (this.#wanted && this.#supervised) this.#supervisor.exited(this.#lastExit);
     await this.#hooks.save();
@@ -261,48 +292,6 @@ export class Instance {
     if (this.#supervised) return;
     this.#supervised = true;
     if (this.#wanted && this.#lastExit && !this.running) this.#supervisor.exited(this.#lastExit);
-  }
-
-  /**
-   * Waits until it is healthy, or where it has no health check until it has run for `window`
-   * milliseconds, or with `orListening` listens on all TCP ports it publishes. Throws `deploy_failed`
-   * with the last log lines. A task that ended with 0 and is not to be restarted is fine.
-   */
-  async settled(
-    window: number,
-    { orListening = false, signal }: { orListening?: boolean; signal?: AbortSignal } = {},
-  ): Promise<void> {
-    const until = Date.now() + window;
-    const ports = orListening
-      ? this.record.ports.filter(({ protocol }) => protocol === "tcp").map((one) => one.container)
-      : [];
-    for (;;) {
-      signal?.throwIfAborted();
-      if (!this.running) {
-        const code = this.#lastExit?.code ?? this.record.exitCode;
-        const task = this.spec.restart === "no" || this.spec.restart === "on-failure";
-        if (code === 0 && task) return;
-        const why = this.record.message ? ` (${this.record.message})` : "";
-        throw await failure(this, `exited with code ${code}${why}`);
-      }
-      const health = this.#health?.state;
-      const left = until - Date.now();
-      if (health === "healthy" || health === undefined && left <= 0) return;
-      const { process } = this.record;
-      if (health === undefined && process && await listensOn(process.pid, ports)) return;
-      if (health === "unhealthy") {
-        const why = `is unhealthy: its last health check ${this.#health!.lastFailure}`;
-        throw await failure(this, why);
-      }
-      const changed = new Promise<void>((resolve) => {
-        this.#healthChanged = resolve;
-      });
-      // In short waits: the signal is looked at in between.
-      await within(
-        Promise.race([this.#exit!.promise, changed]),
-        health !== undefined ? SIGNAL_MS : Math.min(left, ports.length > 0 ? LISTEN_MS : SIGNAL_MS),
-      );
-    }
   }
 
   /** Ends it on purpose: the stop signal, then after the grace period SIGKILL. Idempotent. */

@@ -6,13 +6,24 @@ import type { Instance } from "./instance.ts";
 export interface NamedAddress {
   instance: Instance;
   ip: string;
-  /** The deployment's, the instance's own, and its aliases there. */
+  /** Which lead here: the deployment's, the instance's own, its hostname, its aliases there. */
   names: string[];
+  /** Those that are known, and lead elsewhere or nowhere at the moment. */
+  away: string[];
 }
 
+/** The first that any instance of a name has is what the name leads to. */
+const STANDING = ["ready", "running", "trial"] as const;
+
+/** "db.example.org" is called db too. */
+const hostnames = ({ record: { hostname } }: Instance): string[] =>
+  hostname ? [hostname, hostname.split(".")[0]] : [];
+
 /**
- * Everybody on the network of that name, but for those that are being replaced. A deployment's name is its
- * own there, and so are its instances': whoever has it as an alias goes without.
+ * Everybody on the network of that name. A name leads to the instances that are ready; where none of its
+ * instances is, to those that run; and to those that are on trial only where there is nobody else. A
+ * deployment's name is its own there, and so are its instances': whoever has it as an alias or a hostname
+ * goes without.
  */
 export function namesOn(network: string, all: readonly Instance[]): NamedAddress[] {
   const there = all.filter(({ record }) => record.phase !== "leaving").flatMap((instance) =>
@@ -22,13 +33,31 @@ export function namesOn(network: string, all: readonly Instance[]): NamedAddress
   const owners = new Map<string, string>();
   for (const { instance: { id, deployment } } of there) owners.set(id, deployment);
   for (const { instance: { deployment } } of there) owners.set(deployment, deployment);
-  return there.map(({ instance, attachment: { ip, aliases } }) => ({
-    instance,
-    ip,
-    names: [instance.deployment, instance.id, ...aliases].filter((name) =>
-      (owners.get(name.toLowerCase()) ?? instance.deployment) === instance.deployment
-    ),
-  }));
+  const named = there.map(({ instance, attachment: { ip, aliases } }) => {
+    const { deployment, id, readiness } = instance;
+    const names = new Set([deployment, id, ...hostnames(instance), ...aliases]);
+    return {
+      instance,
+      ip,
+      rank: readiness === undefined ? STANDING.length : STANDING.indexOf(readiness),
+      names: [...names].filter((name) =>
+        (owners.get(name.toLowerCase()) ?? deployment) === deployment
+      ),
+    };
+  });
+  const best = new Map<string, number>();
+  for (const { rank, names } of named) {
+    for (const name of names) best.set(name, Math.min(rank, best.get(name) ?? rank));
+  }
+  return named.map(({ instance, ip, rank, names }) => {
+    const leads = (name: string) => rank < STANDING.length && rank === best.get(name);
+    return {
+      instance,
+      ip,
+      names: names.filter(leads),
+      away: names.filter((name) => !leads(name)),
+    };
+  });
 }
 
 /**

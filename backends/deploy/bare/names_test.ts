@@ -25,6 +25,7 @@ Deno.test("a name leads to the deployment that is called so, whoever had it as a
     ({
       deployment,
       id: `${deployment}-0`,
+      readiness: "ready",
       record: { phase: "ready", networks: [{ network: { name: "front" }, ip, aliases }] },
     }) as unknown as Instance;
   const all = [

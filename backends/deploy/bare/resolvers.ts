@@ -45,12 +45,15 @@ export function answerFor(
     const ours = address !== undefined && seen.some((one) => isOn(one, address));
     if (ours) return { authoritative: true, rcode: Rcode.nameError };
   }
-  const found = known.filter(({ names }) =>
-    names.some((name) => name.toLowerCase() === question.name)
-  );
+  const asked = (names: string[]) => names.some((name) => name.toLowerCase() === question.name);
+  const found = known.filter(({ names }) => asked(names));
   if (found.length > 0) {
     const addresses = [...new Set(found.map(({ ip }) => ip))];
     return { authoritative: true, addresses: question.type === RecordType.A ? addresses : [] };
+  }
+  // Ours, and nobody is there: it is nobody else's either.
+  if (known.some(({ away }) => asked(away))) {
+    return { authoritative: true, rcode: Rcode.nameError };
   }
   // From an internal network nothing gets out, by way of names neither.
   return seen.every(({ internal }) => internal) ? { rcode: Rcode.nameError } : "forward";

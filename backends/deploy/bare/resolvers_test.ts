@@ -17,7 +17,8 @@ function instance(
 ): Instance {
   const attachments = networks.map(([network, ip, aliases = []]) => ({ network, ip, aliases }));
   const record = { phase, networks: attachments };
-  return { deployment: name, id: `${name}-${replica}`, record } as unknown as Instance;
+  const readiness = phase === "ready" ? "ready" : undefined;
+  return { deployment: name, id: `${name}-${replica}`, readiness, record } as unknown as Instance;
 }
 
 const all = [
