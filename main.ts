@@ -265,7 +265,7 @@ async function runServer(
   const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
-  await takeOver(selected, config, backend.get, log);
+  await takeOver(selected, config, backend.get, { host, log });
   // Steps that a crashed server left running are ended now, not when somebody builds next.
   if (await holdsEntries(`${host.buildState}.bundles`)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
@@ -334,6 +334,7 @@ async function buildWorker({ config, host, log }: EngineParts): Promise<BuildWor
     root: join(host.dataDir, "build"),
     binary: config.bareRuntime,
     state: host.buildState,
+    runDir: host.runDir,
     containerd: {
       address: config.containerdAddress,
       namespace: config.containerdNamespace,

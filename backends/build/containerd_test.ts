@@ -219,6 +219,7 @@ Deno.test({ name: "containerd: what is missing is told", ignore }, async () => {
       root,
       binary: "runc",
       state: `${root}/state`,
+      runDir: `${root}/run`,
       containerd: { address: `${root}/none.sock`, namespace: "svc", snapshotter: "overlayfs" },
       log: silent,
     };

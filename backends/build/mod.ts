@@ -1,9 +1,11 @@
 /** The build workers, by the name that SVC_BUILD_WORKER gives. */
 import { createHash } from "node:crypto";
 import { SvcError } from "../../lib/base/errors.ts";
+import { ensureDir } from "../../lib/base/fs.ts";
 import type { Logger } from "../../lib/base/log.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
 import type { BuildWorker } from "../../lib/build/worker.ts";
+import { proven } from "../../lib/runtime/proof.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 
 export interface WorkerSettings {
@@ -13,6 +15,8 @@ export interface WorkerSettings {
   binary: string;
   /** Where the runtime keeps its state; of this engine alone, on a file system that a reboot empties. */
   state: string;
+  /** Folder that a reboot empties, of all servers of this user. */
+  runDir: string;
   containerd: {
     /** Path of the socket. */
     address: string;
@@ -35,14 +39,19 @@ export const WORKERS = {
     help: "in this process, each step in an OCI runtime on this host",
     load: async () => {
       const { createRuncExecutor } = await import("./runc.ts");
-      return async ({ binary, state, signal }: WorkerSettings) => ({
-        executor: createRuncExecutor({
-          runtime: await createRuntime({ binary, root: state, signal }),
-          // A step's environment may hold secrets: it is not written to the data directory.
-          bundles: `${state}.bundles`,
-        }),
-        [Symbol.asyncDispose]: async () => {},
-      });
+      return async ({ root, binary, state, runDir, signal }: WorkerSettings) => {
+        const runtime = await createRuntime({ binary, root: state, signal });
+        await ensureDir(root, 0o700);
+        await proven(runtime, { folder: root, runDir });
+        return {
+          executor: createRuncExecutor({
+            runtime,
+            // A step's environment may hold secrets: it is not written to the data directory.
+            bundles: `${state}.bundles`,
+          }),
+          [Symbol.asyncDispose]: async () => {},
+        };
+      };
     },
   },
   containerd: {

@@ -45,6 +45,7 @@ Deno.test("build workers are chosen by name", async () => {
     root: "/nonexistent",
     binary: "/nonexistent/runc",
     state: "/nonexistent",
+    runDir: "/nonexistent",
     containerd: { address: "/nonexistent/socket", namespace: "svc", snapshotter: "overlayfs" },
     log: silent,
   };

@@ -64,6 +64,8 @@ export interface DeployCaps {
 export interface DeployBackend extends AsyncDisposable {
   readonly name: string;
   readonly caps: DeployCaps;
+  /** Throws what stands in the way of any deployment; absent: nothing can. Cheap once it has passed. */
+  ready?(): Promise<void>;
   /**
    * Makes it so; resolves when every instance runs (and is healthy where a healthcheck is set).
    * Idempotent: an unchanged spec and image change nothing. A replacement that does not come up leaves

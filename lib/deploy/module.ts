@@ -43,7 +43,11 @@ export interface BackendParts {
 export interface BackendModule {
   open: (parts: BackendParts) => Promise<DeployBackend>;
   /** What ends the server's start instead of the first deploy. */
-  validate?: (settings: BackendSettings, log: Logger) => Promise<void>;
+  validate?: (
+    settings: BackendSettings,
+    log: Logger,
+    place: { dataDir: string; runDir: string },
+  ) => Promise<void>;
   /** Workloads outlive the server: it is opened at the start, to take them over. */
   takesOver: boolean;
 }

@@ -113,14 +113,14 @@ export async function takeOver(
   selected: ChosenBackend,
   config: ServerConfig,
   backend: () => Promise<DeployBackend>,
-  log: Logger,
+  { host, log }: { host: ServerHost; log: Logger },
 ): Promise<void> {
   if (!selected.inBuild) return;
   const { validate, takesOver } = await selected.load();
-  await validate?.(config, log);
+  await validate?.(config, log, host);
   if (!takesOver) return;
   try {
-    await backend();
+    await (await backend()).ready?.();
   } catch (error) {
     if (!(error instanceof SvcError) || error.code === "internal") throw error;
     log.warn("cannot deploy yet", { error, help: error.help });

@@ -53,6 +53,7 @@ async function openEngine(): Promise<BuilderFixture> {
     root: `${folder}/build`,
     binary: "runc",
     state: `${folder}/state`,
+    runDir: `${folder}/run`,
     containerd: { address: peer.address, namespace: "svc", snapshotter: "overlayfs" },
     log: silent,
   });

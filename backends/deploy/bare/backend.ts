@@ -71,7 +71,9 @@ class BareBackend implements DeployBackend {
     this.#options = options;
     this.#records = new RecordStore(paths.deployments);
     const snapshotter: () => Promise<Snapshotter> = once(options.snapshotter);
-    const tools: () => Promise<Tools> = once(() => findTools(config, paths));
+    const tools: () => Promise<Tools> = once(() =>
+      findTools(config, paths, { folder: dataDir, runDir: config.runDir ?? "/run/svc" })
+    );
     const host: Omit<Host, "spares"> = {
       paths,
       config,
@@ -98,6 +100,11 @@ class BareBackend implements DeployBackend {
         return await execIn(this.#host, instance, request, signal);
       },
     };
+  }
+
+  async ready(): Promise<void> {
+    await this.#host.tools();
+    await this.#host.bridges.preflight();
   }
 
   async open(): Promise<void> {

@@ -8,8 +8,13 @@ import { validateBareRuntime } from "./preflight.ts";
 export const takesOver = true;
 
 /** SPEC "Bare backend": the runtime is validated at startup. */
-export async function validate(settings: BackendSettings, log: Logger): Promise<void> {
-  await validateBareRuntime(settings.bareRuntime);
+export async function validate(
+  settings: BackendSettings,
+  log: Logger,
+  { dataDir, runDir }: { dataDir: string; runDir: string },
+): Promise<void> {
+  const { bareRuntime: runtime, bareSystemdCgroup: systemdCgroup } = settings;
+  await validateBareRuntime({ runtime, systemdCgroup }, { folder: dataDir, runDir });
   if (settings.hostNetwork === "0") {
     log.warn("published ports are reachable inside this server's container only", {
       reason: "SVC_HOST_NETWORK=0",

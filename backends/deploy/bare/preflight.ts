@@ -1,22 +1,10 @@
 /** Finds the programs the backend drives; what is missing is named with its package. */
 import { SvcError } from "../../../lib/base/errors.ts";
-import { run } from "../../../lib/base/process.ts";
-import { createRuntime, runtimeVersion } from "../../../lib/runtime/runc.ts";
+import { locate } from "../../../lib/base/locate.ts";
+import { hostFacts } from "../../../lib/runtime/host_facts.ts";
+import { type ProofPlace, proven } from "../../../lib/runtime/proof.ts";
+import { createRuntime } from "../../../lib/runtime/runc.ts";
 import type { BareConfig, Paths, Tools } from "./host.ts";
-
-const FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-
-/** Absolute path of a program, by PATH and then the usual folders. */
-async function locate(name: string): Promise<string | undefined> {
-  const { stdout } = await run("sh", ["-c", 'command -v -- "$1"', "sh", name]);
-  const path = stdout.trim();
-  if (path.startsWith("/")) return path;
-  for (const folder of FOLDERS) {
-    const info = await Deno.stat(`${folder}/${name}`).catch(() => undefined);
-    if (info?.isFile) return `${folder}/${name}`;
-  }
-  return undefined;
-}
 
 async function require(name: string, packageName: string): Promise<string> {
   const path = await locate(name);
@@ -27,23 +15,41 @@ async function require(name: string, packageName: string): Promise<string> {
 }
 
 /** SPEC: a runtime that does not validate is a startup error. */
-export async function validateBareRuntime(binary: string): Promise<void> {
+export async function validateBareRuntime(
+  { runtime, systemdCgroup }: Pick<BareConfig, "runtime" | "systemdCgroup">,
+  place: ProofPlace,
+): Promise<void> {
+  const root = await Deno.makeTempDir({ prefix: "svc-runtime-" });
   try {
-    await runtimeVersion(await locate(binary) ?? binary);
+    const binary = await locate(runtime) ?? runtime;
+    await proven(await createRuntime({ binary, root, systemdCgroup }), place);
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
     throw new SvcError("config_invalid", `Cannot use SVC_BARE_RUNTIME: ${error.message}`, {
       cause: error,
       help: error.help,
     });
+  } finally {
+    await Deno.remove(root, { recursive: true });
   }
 }
 
-export async function findTools(config: BareConfig, paths: Paths): Promise<Tools> {
+export async function findTools(
+  config: BareConfig,
+  paths: Paths,
+  place: ProofPlace,
+): Promise<Tools> {
   if (Deno.uid() !== 0) {
     throw new SvcError("prerequisite_missing", "Cannot run containers: svc does not run as root", {
       help: "start `svc serve` as root, or choose another SVC_DEPLOY_BACKEND",
     });
+  }
+  if (!(await hostFacts()).capabilities.has("CAP_SYS_ADMIN")) {
+    throw new SvcError(
+      "prerequisite_missing",
+      "Cannot run containers: this process may not mount file systems (CAP_SYS_ADMIN)",
+      { help: "start `svc serve` as the host's root, or in a privileged container" },
+    );
   }
   const [runtimePath, conmon, , , init] = await Promise.all([
     locate(config.runtime),
@@ -58,6 +64,7 @@ export async function findTools(config: BareConfig, paths: Paths): Promise<Tools
     root: paths.runtime,
     systemdCgroup: config.systemdCgroup,
   });
+  await proven(runtime, place);
   return { runtime, runtimePath: runtime.binary, conmon, init };
 }
 

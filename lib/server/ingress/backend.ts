@@ -7,12 +7,14 @@ import type { ServerIngress } from "./ingress.ts";
 export class IngressBackend implements DeployBackend {
   readonly name: string;
   readonly caps: DeployBackend["caps"];
+  readonly ready?: DeployBackend["ready"];
   readonly #inner: DeployBackend;
   readonly #ingress: ServerIngress;
 
   constructor(inner: DeployBackend, ingress: ServerIngress) {
     this.name = inner.name;
     this.caps = inner.caps;
+    if (inner.ready) this.ready = () => inner.ready!();
     this.#inner = inner;
     this.#ingress = ingress;
   }

@@ -7,10 +7,12 @@ import type { Route } from "../route.ts";
 import { API_PREFIX } from "./health.ts";
 
 export function infoRoutes(deps: ManagementDeps): Route[] {
-  /** Asking constructs the backend: only that tells whether its prerequisites are there. */
+  /** Asking constructs the backend, and asks it: only that tells whether its prerequisites are there. */
   async function deployInfo(): Promise<ServerInfo["deploy"]> {
     try {
-      const { name, caps } = await deps.deploy.backend();
+      const backend = await deps.deploy.backend();
+      await backend.ready?.();
+      const { name, caps } = backend;
       const abilities = Object.entries(caps).filter(([, value]) => value !== undefined);
       return { backend: name, available: true, caps: abilities.map(([ability]) => ability).sort() };
     } catch (error) {
