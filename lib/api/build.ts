@@ -11,6 +11,8 @@ export type BuildEvent =
   | { type: "progress"; id: string; label: string; current: number; total?: number }
   | { type: "done"; id: string; durationMs: number }
   | { type: "failed"; id: string; message: string }
+  /** It waits for others: its place in the queue of the server's builds, from 1. */
+  | { type: "queued"; place: number }
   | { type: "warning"; message: string; line?: number; rule?: string }
   | { type: "result"; result: BuildResult }
   | { type: "error"; error: Problem };

@@ -37,13 +37,18 @@ export class KeyedMutex {
 /** At most `limit` holders at once; first come, first served. */
 export class Semaphore {
   #free: number;
-  #waiting: (() => void)[] = [];
+  #waiting: { grant: () => void; onPlace?: (place: number) => void }[] = [];
 
   constructor(limit: number) {
     this.#free = limit;
   }
 
-  async run<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  /** `onPlace`: hears the place in the queue, from 1, where there is one, and every other it gets. */
+  async run<T>(
+    work: () => Promise<T>,
+    signal?: AbortSignal,
+    onPlace?: (place: number) => void,
+  ): Promise<T> {
     if (this.#free > 0) this.#free--;
     else {
       await new Promise<void>((resolve, reject) => {
@@ -51,21 +56,30 @@ export class Semaphore {
           signal?.removeEventListener("abort", abort);
           resolve();
         };
+        const waiter = { grant, onPlace };
         const abort = () => {
-          this.#waiting.splice(this.#waiting.indexOf(grant), 1);
+          this.#leave(this.#waiting.indexOf(waiter));
           reject(signal!.reason);
         };
         if (signal?.aborted) return reject(signal.reason);
         signal?.addEventListener("abort", abort, { once: true });
-        this.#waiting.push(grant);
+        this.#waiting.push(waiter);
+        onPlace?.(this.#waiting.length);
       });
     }
     try {
       return await work();
     } finally {
-      const next = this.#waiting.shift();
-      if (next) next();
-      else this.#free++;
+      const next = this.#waiting[0];
+      if (next) {
+        this.#leave(0);
+        next.grant();
+      } else this.#free++;
     }
+  }
+
+  #leave(at: number): void {
+    this.#waiting.splice(at, 1);
+    for (let i = at; i < this.#waiting.length; i++) this.#waiting[i].onPlace?.(i + 1);
   }
 }

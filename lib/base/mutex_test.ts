@@ -42,9 +42,14 @@ Deno.test("Semaphore: bounded, and an aborted waiter leaves the queue", async ()
   const running = [semaphore.run(work), semaphore.run(work), semaphore.run(work)];
   const abort = new AbortController();
   const waiting = semaphore.run(work, abort.signal);
+  const places: number[] = [];
+  const last = semaphore.run(work, undefined, (place) => places.push(place));
   abort.abort();
   await rejects(waiting, { name: "AbortError" });
+  deepEqual(places, [3, 2], "its place changes as others leave");
   gate.resolve();
+  await last;
+  deepEqual(places, [3, 2, 1]);
   await Promise.all(running);
   equal(most, 2);
   equal(await semaphore.run(() => Promise.resolve(1)), 1);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { BuildEvent } from "../../api/build.ts";
 import { FancyProgress } from "./fancy.ts";
+import { PlainProgress } from "./plain.ts";
 import { fit, regionLines } from "./region.ts";
 import { BuildState } from "./state.ts";
 
@@ -148,4 +149,17 @@ Deno.test("a terminal that becomes narrow, or has no size, is redrawn where it w
   assert.ok(text.startsWith("\x1b[8A\r\x1b[J"), JSON.stringify(text.slice(0, 20)));
   assert.ok(!text.includes("\x1b[1m") && !text.includes("\x1b[90m"), "no colours");
   await progress[Symbol.asyncDispose]();
+});
+
+Deno.test("a build that waits shows its place, as long as it waits", () => {
+  const state = new BuildState(() => 0);
+  const plain = new PlainProgress(state);
+  const shown = () => regionLines(state, { columns: 80, rows: 8 }).map(({ text }) => text);
+  for (const place of [2, 1]) {
+    const text = `Waiting for other builds to end: place ${place} in the server's queue`;
+    assert.deepEqual(plain.lines({ type: "queued", place }), [text]);
+    assert.equal(shown()[1], ` => ${text}`);
+  }
+  plain.lines({ type: "vertex", id: "a", name: "[1/1] FROM base" });
+  assert.equal(shown().length, 1);
 });

@@ -2,7 +2,7 @@
 import type { BuildEvent } from "../../api/build.ts";
 import { formatBytes } from "../../base/bytes.ts";
 import { harmless } from "../../base/terminal.ts";
-import { type BuildState, type Vertex, warningText } from "./state.ts";
+import { type BuildState, queuedText, type Vertex, warningText } from "./state.ts";
 
 /** Takes an event and its effect on the state; the lines to print: what steps say as they said it. */
 export class PlainProgress {
@@ -21,6 +21,7 @@ export class PlainProgress {
     if (event.type === "warning") {
       return [harmless(warningText(event))];
     }
+    if (event.type === "queued") return [queuedText(event.place)];
     // A vertex is named when something happens to it: those of one graph become known all at once.
     if (!vertex || event.type === "vertex") return [];
     const said = lines.map((line) => `#${vertex.number} ${this.#clock(vertex)} ${line}`);

@@ -1,7 +1,7 @@
 /** The live part of the screen: what runs, how long, how far, and the last it said. */
 import { formatBytes } from "../../base/bytes.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
-import { type BuildState, seconds, type Vertex } from "./state.ts";
+import { type BuildState, queuedText, seconds, type Vertex } from "./state.ts";
 
 /** Lines of output shown under a running step, where there is room. */
 const SHOWN = 4;
@@ -96,6 +96,9 @@ export function regionLines(state: BuildState, { columns, rows }: TerminalSize):
     }
   }
   const lines: Line[] = [{ text: fit(heading(state), columns), style: "bold" }];
+  if (state.queued !== undefined) {
+    lines.push({ text: fit(` => ${queuedText(state.queued)}`, columns), style: "plain" });
+  }
   for (const [at, vertex] of shown.entries()) {
     const since = state.now() - (vertex.startedAt ?? state.now());
     lines.push({ text: withTime(` => ${vertex.name}`, seconds(since), columns), style: "plain" });

@@ -28,6 +28,8 @@ export class BuildState {
   failed?: Vertex;
   result?: BuildResult;
   error?: Problem;
+  /** Its place in the server's queue, as long as it waits there. */
+  queued?: number;
   warnings: { message: string; line?: number; rule?: string }[] = [];
   /** Local milliseconds at which the build began. */
   readonly begun: number;
@@ -66,6 +68,7 @@ export class BuildState {
    */
   apply(event: BuildEvent): { vertex?: Vertex; lines: string[] } {
     let lines: string[] = [];
+    this.queued = event.type === "queued" ? event.place : undefined;
     if (event.type === "warning") this.warnings.push(event);
     else if (event.type === "result") this.result = event.result;
     else if (event.type === "error") this.error = event.error;
@@ -129,6 +132,10 @@ function lastOfLine(line: string): string {
 
 /** 1.2s, 65.0s: seconds with one decimal. */
 export const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)}s`;
+
+/** Of a build that waits for its turn. */
+export const queuedText = (place: number): string =>
+  `Waiting for other builds to end: place ${place} in the server's queue`;
 
 /** "WARNING: StageNameCasing: line 3: …". */
 export function warningText(

@@ -50,15 +50,20 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let emit = (event: BuildEvent) => {
       held.push(event);
-      if (body.settled()) timer ??= setTimeout(begun.resolve, HOLD_MS);
+      // Whoever waits is told, though nothing of the context is read before its turn.
+      if (event.type === "queued" || body.settled()) timer ??= setTimeout(begun.resolve, HOLD_MS);
     };
-    const running = slots.run(async () => {
-      const builder = await deps.builder();
-      return await builder.build({ ...options, ...limits, context: body.stream }, {
-        onEvent: (event) => emit(event),
-        signal,
-      });
-    }, signal).finally(body.discard);
+    const running = slots.run(
+      async () => {
+        const builder = await deps.builder();
+        return await builder.build({ ...options, ...limits, context: body.stream }, {
+          onEvent: (event) => emit(event),
+          signal,
+        });
+      },
+      signal,
+      (place) => emit({ type: "queued", place }),
+    ).finally(body.discard);
     try {
       await Promise.race([begun.promise, running]);
     } catch (error) {

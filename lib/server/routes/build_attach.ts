@@ -171,20 +171,24 @@ class AttachedBuild {
       const attach = checkRequest(value);
       if (attach.version !== ATTACH_VERSION) throw otherVersion(attach.version);
       this.#context.about = new URLSearchParams(attach.query).getAll("t").join(" ") || undefined;
-      const result = await this.#slots.run(async () => {
-        const builder = await this.#deps.builder();
-        const request = requestOf(attach, caller, builder, {
-          lazy: this.#deps.limits.lazyBuild ?? false,
-          headers: this.#context.request.headers,
-        });
-        const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
-        const { identity, request: { headers } } = this.#context;
-        const who = buildCaller(this.#deps.access, identity, headers);
-        return await builder.build({ ...request, caller: who, maxContextBytes }, {
-          onEvent,
-          signal,
-        });
-      }, signal);
+      const result = await this.#slots.run(
+        async () => {
+          const builder = await this.#deps.builder();
+          const request = requestOf(attach, caller, builder, {
+            lazy: this.#deps.limits.lazyBuild ?? false,
+            headers: this.#context.request.headers,
+          });
+          const maxContextBytes = this.#deps.limits.maxBuildContextBytes;
+          const { identity, request: { headers } } = this.#context;
+          const who = buildCaller(this.#deps.access, identity, headers);
+          return await builder.build({ ...request, caller: who, maxContextBytes }, {
+            onEvent,
+            signal,
+          });
+        },
+        signal,
+        (place) => onEvent({ type: "queued", place }),
+      );
       await told();
       return { type: "result", result };
     } catch (error) {

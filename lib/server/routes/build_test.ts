@@ -215,7 +215,7 @@ Deno.test("build: no more at once than allowed, and a client that goes away canc
   await until(2);
   assert.equal(running[0].signal.aborted, true);
   running[1].finish();
-  assert.equal((await collect(jsonLines(await second))).length, 1);
+  assert.equal((await collect(jsonLines(await second))).length, 2, "its place, and the result");
 });
 
 Deno.test("builder: what stands in the way of constructing it is told", async () => {
@@ -225,4 +225,29 @@ Deno.test("builder: what stands in the way of constructing it is told", async ()
   const response = await build(server.base);
   assert.equal(response.status, 503);
   assert.equal((await response.json()).code, "prerequisite_missing");
+});
+
+Deno.test("build: one that waits for its turn is told its place, and every other it gets", async () => {
+  const gates = new Map(["a", "b", "c"].map((tag) => [tag, Promise.withResolvers<void>()]));
+  await using server = await startTestServer({
+    deps: { limits: { buildConcurrency: 1 } },
+    builder: async ({ context, tags: [tag] }) => {
+      await drain(context);
+      await gates.get(tag)!.promise;
+      return RESULT;
+    },
+  });
+  const first = build(server.base, "?t=a");
+  await new Promise((next) => setTimeout(next, 100));
+  const second = await build(server.base, "?t=b");
+  const third = await build(server.base, "?t=c");
+  assert.deepEqual([second.status, third.status], [200, 200], "it hears while it waits");
+  for (const gate of gates.values()) gate.resolve();
+  const types = async (response: Response) =>
+    (await collect(jsonLines<BuildEvent>(response))).map((event) =>
+      event.type === "queued" ? event.place : event.type
+    );
+  assert.deepEqual(await types(await first), ["result"]);
+  assert.deepEqual(await types(second), [1, "result"]);
+  assert.deepEqual(await types(third), [2, 1, "result"]);
 });
