@@ -11,7 +11,7 @@ import {
 } from "../api/build_session.ts";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
-import { connDuplex, type Duplex } from "../wire/duplex.ts";
+import type { Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/ninep/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
@@ -33,7 +33,7 @@ export interface BuildInputs {
   /** By id. */
   secrets: ReadonlyMap<string, () => Promise<Uint8Array>>;
   /** Connections to SSH agents by id. */
-  agents: ReadonlyMap<string, () => Promise<Deno.Conn>>;
+  agents: ReadonlyMap<string, () => Promise<Duplex>>;
   signal: AbortSignal;
 }
 
@@ -144,14 +144,13 @@ class Server {
   async #agent(id: string, stream: Duplex, lines: LineReader): Promise<void> {
     const connect = this.#inputs.agents.get(id);
     if (!connect) return await writeLine(stream, { found: false } satisfies Found);
-    let conn: Deno.Conn;
+    let agent: Duplex;
     try {
-      conn = await connect();
+      agent = await connect();
     } catch (error) {
       const problem = toProblem(asSvcError(error, `Cannot reach SSH agent ${id}`));
       return await writeLine(stream, { found: false, error: problem } satisfies Found);
     }
-    const agent = connDuplex(conn);
     try {
       await writeLine(stream, { found: true } satisfies Found);
       const incoming = pump(after(stream, lines), agent).finally(() => agent.closeWrite());

@@ -22,6 +22,7 @@ import { attestationsOf } from "./build/outputs.ts";
 import { deliver, metadataOf, modeOf, outputsOf, takesStdout, writing } from "./build/outputs.ts";
 import type { BUILD_OPTIONS, OutputMode } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
+import { terminalPrompt } from "./prompt.ts";
 
 type Values = Invocation<typeof BUILD_OPTIONS>["values"];
 
@@ -149,7 +150,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
     contexts: named.folders,
     lazy: values.lazy ?? false,
     secrets: secretsOf(values.secrets, env),
-    agents: agentsOf(values.ssh, env),
+    agents: await agentsOf(values.ssh, env, terminalPrompt(io, env)),
   };
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);

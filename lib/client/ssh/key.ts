@@ -72,14 +72,23 @@ function ecdsaBlob(der: Buffer): Buffer {
   return Buffer.concat([mpint(r.value), mpint(part(r.end).value)]);
 }
 
-/** The signature of `data`, as SSH writes signatures; RSA with SHA-512. */
-export function signWithKey(key: ParsedKey, data: Uint8Array): Buffer {
+export type RsaHash = "sha512" | "sha256" | "sha1";
+
+/** What signatures of an RSA key are called. */
+const RSA_NAMES: Record<RsaHash, string> = {
+  sha512: "rsa-sha2-512",
+  sha256: "rsa-sha2-256",
+  sha1: "ssh-rsa",
+};
+
+/** The signature of `data`, as SSH writes signatures. `hash`: of an RSA key's. */
+export function signWithKey(key: ParsedKey, data: Uint8Array, hash: RsaHash = "sha512"): Buffer {
   const type = new Reader(key.getPublicSSH(), "public key").text();
   const rsa = type === "ssh-rsa";
-  const raw = rsa ? key.sign(data, "sha512") : key.sign(data);
+  const raw = rsa ? key.sign(data, hash) : key.sign(data);
   if (raw instanceof Error) {
     throw new SvcError("unauthorized", "Cannot sign with the SSH key: it refused", { cause: raw });
   }
   const blob = type.startsWith("ecdsa-") ? ecdsaBlob(raw) : raw;
-  return Buffer.concat([string(rsa ? "rsa-sha2-512" : type), string(blob)]);
+  return Buffer.concat([string(rsa ? RSA_NAMES[hash] : type), string(blob)]);
 }

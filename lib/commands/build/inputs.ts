@@ -2,6 +2,9 @@
 import { isAbsolute } from "../../base/path.ts";
 import { parseFields } from "../../base/csv_fields.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
+import type { Prompt } from "../../client/prompt.ts";
+import { connDuplex, type Duplex } from "../../wire/duplex.ts";
+import type { ParsedKey } from "../../wire/ssh/private_key.ts";
 import { inputError } from "../input.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -71,44 +74,71 @@ export function secretsOf(
   return new Map(texts?.map((text) => secretOf(text, env)));
 }
 
-/** `default`, `ID` or `ID=SOCKET`. Throws `argument_invalid` where there is no agent. */
-function agentOf(text: string, env: Environment): [string, () => Promise<Deno.Conn>] {
+type Connect = () => Promise<Duplex>;
+
+/**
+ * `default`, `ID`, `ID=SOCKET` or `ID=KEY[,KEY]`. Throws `argument_invalid` where there is no agent, and what
+ * `loadKey` does where a key cannot be used.
+ */
+async function agentOf(text: string, env: Environment, prompt: Prompt): Promise<[string, Connect]> {
   const equals = text.indexOf("=");
   const id = equals < 0 ? text : text.slice(0, equals);
-  if (!ID.test(id)) throw refused("--ssh", text, "it has no id", "write default, or ID=SOCKET");
-  const path = equals < 0 ? env.SSH_AUTH_SOCK : text.slice(equals + 1);
+  if (!ID.test(id)) {
+    throw refused("--ssh", text, "it has no id", "write default, ID=SOCKET or ID=KEYFILE");
+  }
+  const given = equals < 0 ? [] : text.slice(equals + 1).split(",").filter((path) => path !== "");
+  const [path] = equals < 0 ? [env.SSH_AUTH_SOCK] : given;
   if (!path) {
     throw refused(
       "--ssh",
       text,
       "no agent runs: SSH_AUTH_SOCK is not set",
-      "start ssh-agent, or name its socket",
+      "start ssh-agent, or name its socket or a private key's file",
     );
   }
-  if (Deno.build.os !== "windows") {
-    let info: Deno.FileInfo;
-    try {
-      info = Deno.statSync(path);
-    } catch (error) {
-      throw inputError(path, `SSH agent ${id}`, error);
-    }
-    if (!info.isSocket) {
-      throw refused(
-        "--ssh",
-        text,
-        `${path} is not an agent's socket`,
-        "add the key to an agent: ssh-add FILE",
-      );
-    }
+  const files = given.filter((one) => isKeyFile(one, id));
+  if (files.length === 0 && given.length <= 1) {
+    return [id, async () => connDuplex(await Deno.connect({ transport: "unix", path }))];
   }
-  return [id, () => Deno.connect({ transport: "unix", path })];
+  if (files.length < given.length) {
+    throw refused(
+      "--ssh",
+      text,
+      "it names a socket and something else",
+      "give each an id of its own",
+    );
+  }
+  const { loadKey } = await import("../../client/ssh/key.ts");
+  const { keyAgent } = await import("../../client/ssh/key_agent.ts");
+  const keys: ParsedKey[] = [];
+  for (const file of files) keys.push(await loadKey(file, prompt));
+  return [id, () => Promise.resolve(keyAgent(keys))];
 }
 
-export function agentsOf(
+/** False for what can only be an agent's socket. Throws `argument_invalid` where there is nothing. */
+function isKeyFile(path: string, id: string): boolean {
+  if (Deno.build.os === "windows" && path.startsWith("\\\\.\\pipe\\")) return false;
+  try {
+    const { isFile, isSocket } = Deno.statSync(path);
+    if (isFile || isSocket) return isFile;
+  } catch (error) {
+    throw inputError(path, `SSH agent ${id}`, error);
+  }
+  throw refused("--ssh", path, "it is neither an agent's socket nor a private key's file");
+}
+
+/** `prompt`: asks for the passphrases of keys. */
+export async function agentsOf(
   texts: readonly string[] | undefined,
   env: Environment,
-): Map<string, () => Promise<Deno.Conn>> {
-  return new Map(texts?.map((text) => agentOf(text, env)));
+  prompt: Prompt,
+): Promise<Map<string, Connect>> {
+  const agents = new Map<string, Connect>();
+  for (const text of texts ?? []) {
+    const [id, connect] = await agentOf(text, env, prompt);
+    agents.set(id, connect);
+  }
+  return agents;
 }
 
 export interface NamedContexts {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
+import { NOBODY } from "../../client/prompt.ts";
 import { agentsOf, contextsOf, secretsOf } from "./inputs.ts";
 
 const refused = (pattern: RegExp) => (error: unknown) =>
@@ -53,15 +54,22 @@ Deno.test({
       using agent = Deno.listen({ transport: "unix", path });
       const env = { SSH_AUTH_SOCK: path };
       for (const [spec, id] of [["default", "default"], [`work=${path}`, "work"]]) {
-        const [[found, connect]] = agentsOf([spec], env);
+        const [[found, connect]] = await agentsOf([spec], env, NOBODY);
         assert.equal(found, id);
-        (await connect()).close();
+        (await connect()).reset();
         (await agent.accept()).close();
       }
-      assert.throws(() => agentsOf(["default"], {}), refused(/SSH_AUTH_SOCK is not set/));
-      assert.throws(() => agentsOf([`x=${folder}`], {}), refused(/is not an agent's socket/));
-      assert.throws(() => agentsOf([`x=${folder}/none`], {}), refused(/there is no such file/));
-      assert.throws(() => agentsOf(["=x"], {}), refused(/it has no id/));
+      const fails = (spec: string, why: RegExp) =>
+        assert.rejects(agentsOf([spec], {}, NOBODY), refused(why), spec);
+      await fails("default", /SSH_AUTH_SOCK is not set/);
+      await fails(`x=${folder}`, /neither an agent's socket nor a private key's file/);
+      await fails(`x=${folder}/none`, /there is no such file/);
+      await fails("=x", /it has no id/);
+      await Deno.writeTextFile(`${folder}/file`, "no key\n");
+      await fails(`x=${path},${folder}/file`, /a socket and something else/);
+      await assert.rejects(agentsOf([`x=${folder}/file`], {}, NOBODY), {
+        message: /file: it is no private key/,
+      });
     });
   },
 });

@@ -150,8 +150,10 @@ export const INPUT_OPTIONS = [
     kind: "list",
     flag: "ssh",
     verbatim: true,
-    placeholder: "default|ID[=SOCKET]",
-    help: "SSH agent for RUN --mount=type=ssh, by default that of SSH_AUTH_SOCK. May be repeated.",
+    placeholder: "default|ID[=SOCKET|KEYFILE[,KEYFILE]]",
+    help:
+      "SSH agent for RUN --mount=type=ssh: that of SSH_AUTH_SOCK, of a socket, or one that holds the " +
+      "private keys of these files and nothing else; their passphrases are asked for. May be repeated.",
     section: "Inputs",
   },
   {

@@ -10,6 +10,7 @@ import {
   namedExport,
 } from "../../api/build_session.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { Duplex } from "../../wire/duplex.ts";
 import type { Io } from "../../base/terminal.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
 import { type ExportedFolder, exportFolder } from "../../client/build_export.ts";
@@ -25,7 +26,7 @@ export interface SentBuild {
   contexts: NamedContexts["folders"];
   lazy: boolean;
   secrets: Map<string, () => Promise<Uint8Array>>;
-  agents: Map<string, () => Promise<Deno.Conn>>;
+  agents: Map<string, () => Promise<Duplex>>;
   logins?: Logins;
   io: Io;
 }

@@ -14,6 +14,7 @@ import { readAll } from "../../wire/testing.ts";
 import { YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { collect, startTestServer, type TestOptions } from "../testing.ts";
+import { connDuplex } from "../../wire/duplex.ts";
 
 const RESULT: BuildResult = {
   digest: "sha256:1",
@@ -178,7 +179,8 @@ Deno.test("attach: secrets, agents and archives come from the caller", async () 
       ]),
       agents: new Map([[
         "default",
-        () => Deno.connect({ hostname: "127.0.0.1", port: agent.addr.port }),
+        async () =>
+          connDuplex(await Deno.connect({ hostname: "127.0.0.1", port: agent.addr.port })),
       ]]),
     },
   );
