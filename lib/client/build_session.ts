@@ -21,6 +21,9 @@ import { Ahead, changedLines, listingLines, type SomeLines } from "./build_listi
 import type { Client } from "./client.ts";
 import { openYamux } from "./yamux_socket.ts";
 
+/** A connection to an SSH agent. */
+export type ConnectAgent = () => Promise<Duplex>;
+
 /** What the build may read here, and nothing else. */
 export interface BuildInputs {
   /** By the name of the export. */
@@ -33,7 +36,7 @@ export interface BuildInputs {
   /** By id. */
   secrets: ReadonlyMap<string, () => Promise<Uint8Array>>;
   /** Connections to SSH agents by id. */
-  agents: ReadonlyMap<string, () => Promise<Duplex>>;
+  agents: ReadonlyMap<string, ConnectAgent>;
   signal: AbortSignal;
 }
 

@@ -1,10 +1,12 @@
 /** An SSH agent of this process that holds keys of files (draft-miller-ssh-agent): it tells them and signs. */
 import { Buffer } from "node:buffer";
 import { SvcError } from "../../base/errors.ts";
-import type { Duplex } from "../../wire/duplex.ts";
+import { connDuplex, type Duplex } from "../../wire/duplex.ts";
 import { Reader, string, uint32 } from "../../wire/ssh/packing.ts";
 import type { ParsedKey } from "../../wire/ssh/private_key.ts";
-import { type RsaHash, signWithKey } from "./key.ts";
+import type { ConnectAgent } from "../build_session.ts";
+import type { Prompt } from "../prompt.ts";
+import { loadKey, type RsaHash, signWithKey } from "./key.ts";
 
 const FAILURE = Buffer.from([5]);
 const REQUEST_IDENTITIES = 11;
@@ -96,4 +98,15 @@ export function keyAgent(keys: readonly ParsedKey[]): Duplex {
     },
     reset: end,
   };
+}
+
+/** The agent that listens on a socket. */
+export const socketAgent = (path: string): ConnectAgent => async () =>
+  connDuplex(await Deno.connect({ transport: "unix", path }));
+
+/** One of the keys in these files. Throws as `loadKey` does. */
+export async function fileAgent(files: readonly string[], prompt: Prompt): Promise<ConnectAgent> {
+  const keys: ParsedKey[] = [];
+  for (const file of files) keys.push(await loadKey(file, prompt));
+  return () => Promise.resolve(keyAgent(keys));
 }

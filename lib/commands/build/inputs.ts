@@ -2,9 +2,8 @@
 import { isAbsolute } from "../../base/path.ts";
 import { parseFields } from "../../base/csv_fields.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
+import type { ConnectAgent } from "../../client/build_session.ts";
 import type { Prompt } from "../../client/prompt.ts";
-import { connDuplex, type Duplex } from "../../wire/duplex.ts";
-import type { ParsedKey } from "../../wire/ssh/private_key.ts";
 import { inputError } from "../input.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -74,13 +73,15 @@ export function secretsOf(
   return new Map(texts?.map((text) => secretOf(text, env)));
 }
 
-type Connect = () => Promise<Duplex>;
-
 /**
  * `default`, `ID`, `ID=SOCKET` or `ID=KEY[,KEY]`. Throws `argument_invalid` where there is no agent, and what
  * `loadKey` does where a key cannot be used.
  */
-async function agentOf(text: string, env: Environment, prompt: Prompt): Promise<[string, Connect]> {
+async function agentOf(
+  text: string,
+  env: Environment,
+  prompt: Prompt,
+): Promise<[string, ConnectAgent]> {
   const equals = text.indexOf("=");
   const id = equals < 0 ? text : text.slice(0, equals);
   if (!ID.test(id)) {
@@ -96,9 +97,10 @@ async function agentOf(text: string, env: Environment, prompt: Prompt): Promise<
       "start ssh-agent, or name its socket or a private key's file",
     );
   }
+  const { fileAgent, socketAgent } = await import("../../client/ssh/key_agent.ts");
   const files = given.filter((one) => isKeyFile(one, id));
   if (files.length === 0 && given.length <= 1) {
-    return [id, async () => connDuplex(await Deno.connect({ transport: "unix", path }))];
+    return [id, socketAgent(path)];
   }
   if (files.length < given.length) {
     throw refused(
@@ -108,11 +110,7 @@ async function agentOf(text: string, env: Environment, prompt: Prompt): Promise<
       "give each an id of its own",
     );
   }
-  const { loadKey } = await import("../../client/ssh/key.ts");
-  const { keyAgent } = await import("../../client/ssh/key_agent.ts");
-  const keys: ParsedKey[] = [];
-  for (const file of files) keys.push(await loadKey(file, prompt));
-  return [id, () => Promise.resolve(keyAgent(keys))];
+  return [id, await fileAgent(files, prompt)];
 }
 
 /** False for what can only be an agent's socket. Throws `argument_invalid` where there is nothing. */
@@ -132,8 +130,8 @@ export async function agentsOf(
   texts: readonly string[] | undefined,
   env: Environment,
   prompt: Prompt,
-): Promise<Map<string, Connect>> {
-  const agents = new Map<string, Connect>();
+): Promise<Map<string, ConnectAgent>> {
+  const agents = new Map<string, ConnectAgent>();
   for (const text of texts ?? []) {
     const [id, connect] = await agentOf(text, env, prompt);
     agents.set(id, connect);

@@ -10,11 +10,14 @@ import {
   namedExport,
 } from "../../api/build_session.ts";
 import { SvcError } from "../../base/errors.ts";
-import type { Duplex } from "../../wire/duplex.ts";
 import type { Io } from "../../base/terminal.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
 import { type ExportedFolder, exportFolder } from "../../client/build_export.ts";
-import { type BuildSession, openBuildSession } from "../../client/build_session.ts";
+import {
+  type BuildSession,
+  type ConnectAgent,
+  openBuildSession,
+} from "../../client/build_session.ts";
 import { type Client, EVENTS_TYPE } from "../../client/client.ts";
 import type { SentContext } from "./context.ts";
 import type { NamedContexts } from "./inputs.ts";
@@ -26,7 +29,7 @@ export interface SentBuild {
   contexts: NamedContexts["folders"];
   lazy: boolean;
   secrets: Map<string, () => Promise<Uint8Array>>;
-  agents: Map<string, () => Promise<Duplex>>;
+  agents: Map<string, ConnectAgent>;
   logins?: Logins;
   io: Io;
 }
