@@ -48,7 +48,7 @@ function instanceRow(instance: InstanceStatus, now: number): string[] {
     String(instance.restarts),
     instance.ip ?? "",
     instance.startedAt ? formatAge(now - Date.parse(instance.startedAt)) : "",
-    instance.message ?? "",
+    (instance.message ?? "").replaceAll(/\s*\n\s*/g, " "),
   ];
 }
 

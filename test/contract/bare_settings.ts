@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { BareUnderTest } from "./bare_backend.ts";
-import { execute, quickSpec } from "./deploy_backend.ts";
+import { eventually, execute, quickSpec } from "./deploy_backend.ts";
 
 export function bareSettings(
   test: (title: string, fn: () => Promise<void>) => void,
@@ -134,6 +134,18 @@ export function bareSettings(
     } finally {
       await backend().delete("db");
     }
+  });
+
+  withName("an instance that falls ill says why in its status", "falls", async (name) => {
+    const healthcheck = { test: "echo gone; test ! -e /tmp/ill", interval: "50ms", retries: 1 };
+    await backend().apply(quickSpec(name, image, { healthcheck }));
+    await see(name, "touch /tmp/ill");
+    const instance = async () => (await backend().status(name))!.instances[0];
+    await eventually("unhealthy", async () => (await instance()).state === "unhealthy");
+    assert.equal(
+      (await instance()).message,
+      "its last health check exited with code 1 and printed this:\n  gone",
+    );
   });
 
   withName("the error of an unhealthy instance says what the probe did", "ill", async (name) => {

@@ -118,6 +118,7 @@ export class Instance {
     return statusOf(id, record, {
       running,
       health: this.#health?.state,
+      failed: this.#health?.lastFailure,
       due: this.#supervisor.due,
     });
   }

@@ -3,11 +3,19 @@ import type { InstanceStatus } from "../../../lib/api/deployment.ts";
 import type { Health } from "../../../lib/deploy/health.ts";
 import type { InstanceRecord } from "./record.ts";
 
-/** `due`: when it is started again, in milliseconds since 1970. */
+/**
+ * `due`: when it is started again, in milliseconds since 1970. `failed`: how the last health check that failed
+ * ended, and what it printed.
+ */
 export function statusOf(
   id: string,
   record: InstanceRecord,
-  { running, health, due }: { running: boolean; health?: Health; due?: number },
+  { running, health, failed, due }: {
+    running: boolean;
+    health?: Health;
+    failed?: string;
+    due?: number;
+  },
 ): InstanceStatus {
   const state = running
     ? health === undefined || health === "starting" ? "running" : health
@@ -16,7 +24,9 @@ export function statusOf(
     : record.startedAt === undefined
     ? "created"
     : "failed";
-  const message = due === undefined
+  const message = state === "unhealthy"
+    ? `its last health check ${failed}`
+    : due === undefined
     ? record.message
     : `${record.message ? `${record.message}; ` : ""}restarts at ${new Date(due).toISOString()}`;
   return {
