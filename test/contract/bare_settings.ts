@@ -1,6 +1,7 @@
 /** Settings of a workload on the bare backend, as the workload finds them. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { removeTree } from "../../lib/base/fs.ts";
 import type { BareUnderTest } from "./bare_backend.ts";
 import { eventually, execute, quickSpec } from "./deploy_backend.ts";
 
@@ -24,9 +25,7 @@ export function bareSettings(
   };
 
   withName("the first deployment of a data directory may name a network", "first", async (name) => {
-    await under.reopen(async () => {
-      await Deno.remove(join(dataDir, "bare"), { recursive: true });
-    });
+    await under.reopen(() => removeTree(join(dataDir, "bare")));
     await backend().apply(quickSpec(name, image, { networks: ["front"] }));
   });
 
