@@ -12,6 +12,7 @@ import { type Lazy, lazy } from "./lib/base/lazy.ts";
 import { interruption, systemIo } from "./lib/base/terminal.ts";
 import type { Interruption, Io } from "./lib/base/terminal.ts";
 import type { Logger } from "./lib/base/log.ts";
+import type { Lifecycle } from "./lib/server/lifecycle.ts";
 import type { SelectedBackend } from "./backends/deploy/mod.ts";
 import type { ServerConfig } from "./lib/config/server_options.ts";
 import type { DeployBackend } from "./lib/deploy/backend.ts";
@@ -48,6 +49,12 @@ class Signals {
   /** Aborts with the first signal. */
   get first(): AbortSignal {
     return this.#abort.signal;
+  }
+
+  /** Resolves with the first signal, also where that has come already. */
+  async received(): Promise<void> {
+    if (this.first.aborted) return;
+    await new Promise((stop) => this.first.addEventListener("abort", stop, { once: true }));
   }
 
   /** Aborts with the second one. */
@@ -90,6 +97,13 @@ async function serve(args: string[], env: Environment, io: Io, signals: Signals)
     writer.flush();
     Deno.exit(1);
   };
+  const { endInTime, Lifecycle } = await import("./lib/server/lifecycle.ts");
+  const lifecycle = new Lifecycle();
+  endInTime(lifecycle, { first: signals.first, second: signals.second, graceMs: GRACE_MS }, () => {
+    log.warn("the server ends though not everything in it has ended");
+    writer.flush();
+    Deno.exit(0);
+  });
   addEventListener("error", (event) => fatal("uncaught error", event.error));
   addEventListener("unhandledrejection", (event) => fatal("unhandled rejection", event.reason));
   try {
@@ -103,7 +117,7 @@ async function serve(args: string[], env: Environment, io: Io, signals: Signals)
     const host = await prepareHost({ config, env, log, selected, worker, writer, args: Deno.args });
     // After --rootless has put a new process in this one's place, which says them too.
     for (const warning of warnings) log.warn(warning);
-    return await runServer({ config, env, log, signals, selected, host });
+    return await runServer({ config, env, log, signals, selected, host, lifecycle });
   } finally {
     writer.flush();
   }
@@ -116,10 +130,11 @@ interface ServerRun {
   signals: Signals;
   selected: SelectedBackend;
   host: ServerHost;
+  lifecycle: Lifecycle;
 }
 
 async function runServer(
-  { config, env, log, signals, selected, host }: ServerRun,
+  { config, env, log, signals, selected, host, lifecycle }: ServerRun,
 ): Promise<number> {
   const [
     { formatAddress, parseAddress },
@@ -132,7 +147,6 @@ async function runServer(
     { scheduleGc },
     { serverDelegation },
     { openBackend, openBuilder, openSnapshots, takeOver },
-    { Lifecycle },
     { createOutside },
     { ServerIngress },
     { managementRoutes },
@@ -154,7 +168,6 @@ async function runServer(
     import("./lib/server/gc_schedule.ts"),
     import("./lib/server/delegation.ts"),
     import("./lib/server/engines.ts"),
-    import("./lib/server/lifecycle.ts"),
     import("./lib/server/outside.ts"),
     import("./lib/server/ingress/ingress.ts"),
     import("./lib/server/routes.ts"),
@@ -211,7 +224,6 @@ async function runServer(
   );
   const store = mirror ?? content;
 
-  const lifecycle = new Lifecycle();
   const edge = cleanup.use(await openEdge({ config, dataDir: dir, lifecycle, log }));
   const snapshotter = lazy(() => openSnapshots(config, join(dir, "build"), log));
   const images = lazy(() => imageResolver(outside, store, listener.address));
@@ -265,12 +277,13 @@ async function runServer(
   const listener = await startServer({ ...edge, address, routes, lifecycle, log });
   // Matters where starting fails from here on; not awaited, since a handler may not return.
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
-  await takeOver(selected, config, backend.get, { host, log });
+  // Whoever wants it to end while it starts need not wait for what it would take over.
+  if (!signals.first.aborted) await takeOver(selected, config, backend.get, { host, log });
   // Steps that a crashed server left running are ended now, not when somebody builds next.
-  if (await holdsEntries(`${host.buildState}.bundles`)) {
+  if (!signals.first.aborted && await holdsEntries(`${host.buildState}.bundles`)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
-  await sessions.takeOver();
+  if (!signals.first.aborted) await sessions.takeOver();
   await ingress.open(config.ingressListen, lifecycle);
   lifecycle.serving();
   const bound = formatAddress({ ...address, port: listener.address.port });
@@ -290,7 +303,7 @@ async function runServer(
   await using _scrub = withinMs === undefined
     ? undefined
     : upkeep.scrub({ withinMs, log, refetch: mirror?.refetch });
-  await new Promise((stop) => signals.first.addEventListener("abort", stop, { once: true }));
+  await signals.received();
   clearInterval(housekeeping);
   log.info("shutting down", { reason: signals.first.reason.message });
   await stopServer(listener, lifecycle, { graceMs: GRACE_MS, hurry: signals.second, log });

@@ -51,3 +51,28 @@ export class Lifecycle {
     return done;
   }
 }
+
+/** How long all that comes after the grace may take, in milliseconds. */
+const END_MS = 20_000;
+/** How long a server may take that is starting, or that is told a second time. */
+const PROMPT_MS = 5_000;
+
+export interface EndOptions {
+  first: AbortSignal;
+  second: AbortSignal;
+  /** Milliseconds that requests in flight have. */
+  graceMs: number;
+}
+
+/** From the first signal on `end` is called in time, whatever still hangs: a thread in the kernel, say. */
+export function endInTime(
+  lifecycle: Lifecycle,
+  { first, second, graceMs }: EndOptions,
+  end: () => void,
+): void {
+  const within = (ms: number) => Deno.unrefTimer(setTimeout(end, ms));
+  const after = (signal: AbortSignal, then: () => void) =>
+    signal.aborted ? then() : signal.addEventListener("abort", then, { once: true });
+  after(first, () => within(lifecycle.phase === "starting" ? PROMPT_MS : graceMs + END_MS));
+  after(second, () => within(PROMPT_MS));
+}

@@ -1,0 +1,110 @@
+/** SIGTERM and SIGINT end a server whenever they come, and whatever hangs in it. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { e2eTest, EXECUTABLE, freePort, svc } from "./harness.ts";
+
+const wait = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function withDir(body: (dir: string) => Promise<void>): Promise<void> {
+  const dir = await Deno.makeTempDir({ prefix: "svc-stop-" });
+  try {
+    await body(dir);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+}
+
+/** Milliseconds until the process has ended; undefined where it had to be killed after `patience`. */
+async function ends(child: Deno.ChildProcess, patience: number): Promise<number | undefined> {
+  const began = performance.now();
+  const late = setTimeout(() => child.kill("SIGKILL"), patience);
+  const { signal } = await child.status;
+  clearTimeout(late);
+  return signal === "SIGKILL" ? undefined : performance.now() - began;
+}
+
+e2eTest(
+  "a signal ends a server however soon it comes after the start, once or twice",
+  {},
+  () =>
+    withDir(async (dir) => {
+      // What the first start unpacks is no part of this.
+      await svc(["version"]);
+      for (
+        const [signals, step] of [[["SIGTERM"], 40], [["SIGINT"], 75], [
+          ["SIGTERM", "SIGTERM"],
+          120,
+        ]] as const
+      ) {
+        for (let ms = 0; ms <= 600; ms += step) {
+          const args = [
+            "serve",
+            "--addr",
+            `127.0.0.1:${freePort()}`,
+            "--data-dir",
+            join(dir, "data"),
+          ];
+          const child = new Deno.Command(EXECUTABLE, {
+            args,
+            env: { SVC_DEPLOY_BACKEND: "dockerhost" },
+            stdout: "null",
+            stderr: "null",
+          }).spawn();
+          await wait(ms);
+          for (const signal of signals) {
+            try {
+              child.kill(signal);
+            } catch {
+              // The first one has ended it.
+            }
+            await wait(10);
+          }
+          const took = await ends(child, 10_000);
+          assert.ok(took !== undefined, `${signals} after ${ms} ms did not end it`);
+        }
+      }
+    }),
+);
+
+/** A program whose threads are in the kernel for good: a call of its own, and a Worker's. */
+const STUCK = (lifecycle: string) => `
+import { endInTime, Lifecycle } from ${JSON.stringify(lifecycle)};
+const fifo = new TextEncoder().encode(Deno.args[0] + "\\0");
+const symbols = { open: { parameters: ["buffer", "i32", "u32"], result: "i32" } };
+const elsewhere = { open: { ...symbols.open, nonblocking: true } };
+Deno.dlopen("libc.so.6", elsewhere).symbols.open(fifo, 0, 0);
+const code = "Deno.dlopen('libc.so.6', " + JSON.stringify(symbols) +
+  ").symbols.open(Uint8Array.from(" + JSON.stringify([...fifo]) + "), 0, 0)";
+new Worker("data:text/javascript," + encodeURIComponent(code), { type: "module" });
+const first = new AbortController();
+Deno.addSignalListener("SIGTERM", () => first.abort());
+const { signal } = first;
+endInTime(new Lifecycle(), { first: signal, second: new AbortController().signal, graceMs: 0 },
+  () => Deno.exit(0));
+setTimeout(() => console.log("stuck"), 500);
+setInterval(() => {}, 1000);
+`;
+
+e2eTest(
+  "a signal ends a process whose threads are stuck in the kernel",
+  { commands: ["mkfifo"] },
+  () =>
+    withDir(async (dir) => {
+      const fifo = join(dir, "fifo");
+      await new Deno.Command("mkfifo", { args: [fifo] }).output();
+      const program = join(dir, "stuck.ts");
+      const lifecycle = import.meta.resolve("../../lib/server/lifecycle.ts");
+      await Deno.writeTextFile(program, STUCK(lifecycle));
+      const child = new Deno.Command(Deno.execPath(), {
+        args: ["run", "-A", "--no-check", "--quiet", program, fifo],
+        stdout: "piped",
+        stderr: "inherit",
+      }).spawn();
+      const reader = child.stdout.getReader();
+      await reader.read();
+      child.kill("SIGTERM");
+      const took = await ends(child, 20_000);
+      await reader.cancel();
+      assert.ok(took !== undefined && took < 10_000, `${took}`);
+    }),
+);
