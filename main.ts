@@ -146,7 +146,7 @@ async function runServer(
     { openDataDir },
     { scheduleGc },
     { serverDelegation },
-    { openBackend, openBuilder, openSnapshots, takeOver },
+    { openBackend, openBuilder, openSnapshots, stepNamespaces, takeOver },
     { createOutside },
     { ServerIngress },
     { managementRoutes },
@@ -279,8 +279,10 @@ async function runServer(
   cleanup.defer(() => void listener.close().catch(() => {/* closed already */}));
   // Whoever wants it to end while it starts need not wait for what it would take over.
   if (!signals.first.aborted) await takeOver(selected, config, backend.get, { host, log });
-  // Steps that a crashed server left running are ended now, not when somebody builds next.
-  if (!signals.first.aborted && await holdsEntries(`${host.buildState}.bundles`)) {
+  // Steps that a crashed server left running are ended now, not when somebody builds next; their networks too.
+  const left = [`${host.buildState}.bundles`, stepNamespaces(host.buildState)];
+  const leftovers = await Promise.all(left.map((folder) => holdsEntries(folder)));
+  if (!signals.first.aborted && leftovers.includes(true)) {
     builder.get().catch((error) => log.warn("cannot build yet", { error }));
   }
   if (!signals.first.aborted) await sessions.takeOver();

@@ -3,7 +3,7 @@ import { SvcError } from "../base/errors.ts";
 
 export type Entitlement =
   | "security.insecure"
-  /** What every build has: steps share the server's network. Callers that ask BuildKit for it may ask here. */
+  /** RUN --network=host: all that the server's host reaches, its loopback too. */
   | "network.host"
   | "device"
   | `device=${string}`

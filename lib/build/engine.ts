@@ -14,6 +14,7 @@ import type { Builder, BuildOptions, BuildRequest } from "./builder.ts";
 import { KeptContexts } from "./context/kept_contexts.ts";
 import type { LazyReading } from "./context/lazy_mount.ts";
 import type { Executor } from "./executor.ts";
+import type { StepNetworks } from "./networks.ts";
 import { Spool } from "./export/spool.ts";
 import { OneBuild } from "./one_build.ts";
 import { Planners } from "./plan/planners.ts";
@@ -34,6 +35,8 @@ export interface BuilderDeps {
   root: string;
   snapshotter: Snapshotter;
   executor: Executor;
+  /** The steps'; the builder disposes of them. */
+  networks: StepNetworks;
   images: ImageResolver;
   log: Logger;
   /** Steps that run at once, over all builds. */
@@ -126,6 +129,7 @@ class LocalBuilder implements Builder {
     while (this.#running.size > 0) await Promise.allSettled([...this.#running]);
     await this.#engine.flights.idle();
     this.#engine.planners[Symbol.dispose]();
+    await this.#engine.networks[Symbol.asyncDispose]();
     this.#engine.workspace.close();
     this.archives[Symbol.dispose]();
   }
@@ -181,8 +185,9 @@ class LocalBuilder implements Builder {
  * One per `root`; builds may run at the same time. Dispose of it before the snapshotter.
  */
 export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
-  const { root, snapshotter, executor, imageStore, log, unpack } = deps;
+  const { root, snapshotter, executor, networks, imageStore, log, unpack } = deps;
   await executor.recover();
+  await networks.recover();
   const workspace = await Workspace.open(root, snapshotter, deps);
   const records = await CacheRecords.open(`${root}/cache`, snapshotter);
   const copied = await CopiedFolders.open(`${root}/cache/copied`, snapshotter);
@@ -208,6 +213,7 @@ export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const engine: Engine = {
     snapshotter,
     executor,
+    networks,
     records,
     workspace,
     planners: new Planners(),

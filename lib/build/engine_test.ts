@@ -11,6 +11,7 @@ import { writeTar } from "../oci/tar_write.ts";
 import type { SnapshotInfo, Snapshotter } from "../snapshot/snapshotter.ts";
 import type { Builder } from "./builder.ts";
 import { createBuilder } from "./engine.ts";
+import { stepNetworks } from "./networks.ts";
 import type { Executor, Step } from "./executor.ts";
 
 /** Snapshots as plain copies, "mounted" by moving them: no privilege needed. */
@@ -124,6 +125,7 @@ async function open(
     root: `${folder}/build`,
     snapshotter: snapshots as unknown as Snapshotter,
     executor,
+    networks: stepNetworks("none"),
     images,
     log: silent,
     concurrency,

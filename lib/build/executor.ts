@@ -1,6 +1,7 @@
 /** The only privileged seam of the build engine: running one command in one root file system. */
 
 import type { DeviceAccess } from "../runtime/cdi.ts";
+import type { NetworkMode } from "../runtime/spec.ts";
 
 export interface BindMount {
   source: string;
@@ -22,7 +23,7 @@ export interface Step {
   mounts: BindMount[];
   /** Targets of tmpfs mounts, with sizes in bytes where bounded. */
   tmpfs: { target: string; size?: number }[];
-  network: "default" | "none" | "host";
+  network: NetworkMode;
   /** All that the server itself may do: no filter of system calls, all devices, all capabilities. */
   insecure?: boolean;
   hostname?: string;

@@ -38,7 +38,12 @@ export function allowedOf(
   { entitlements = [], request }: Pick<PlansInput, "entitlements" | "request">,
 ): Entitlement[] {
   const rights = new Set(entitlements.map((text) => parseEntitlement(text).right));
-  return request.allow?.filter((text) => rights.has(parseEntitlement(text).right)) ?? [];
+  // Who says for the whole build what its steps' network is asks for it.
+  const asked: Entitlement[] = [
+    ...request.allow ?? [],
+    ...request.network === "host" ? ["network.host" as const] : [],
+  ];
+  return asked.filter((text) => rights.has(parseEntitlement(text).right));
 }
 
 /** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */

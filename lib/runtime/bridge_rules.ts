@@ -1,15 +1,16 @@
 /**
  * The host's rules of a bridge network: one set for the network, so that attaching a container adds none.
  * They lead out (masquerade), let published ports be reached from the host's loopback and from the network
- * itself, keep containers away from services that listen on the host's loopback only, and let them ask
- * the host's resolver on the bridge.
+ * itself, keep containers away from services that listen on the host's loopback only and from the other
+ * networks, and let them ask the host's resolver on the bridge. What is dropped is dropped in the mangle
+ * table: no rule of the filter table, which others write too, lets it pass before.
  */
 import { Mutex } from "../base/mutex.ts";
 import { run, runOk } from "../base/process.ts";
 import type { BridgeNetwork } from "./network.ts";
 
 interface Rule {
-  table: "nat" | "raw" | "filter";
+  table: "nat" | "raw" | "mangle" | "filter";
   /** Told apart by this comment. */
   mark: string;
   /** Without `-A` and comment. */
@@ -18,26 +19,30 @@ interface Rule {
   first?: boolean;
 }
 
+/** Of the mangle table: what leaves one of the networks comes by here, and none of them lets it in. */
+const APART = "SVC-APART";
+
 const mark = (bridge: string, purpose: string) => `svc:${bridge}:${purpose}`;
 
 /** The host's address on a bridge. */
 export const gatewayOf = ({ subnet }: BridgeNetwork): string => subnet.replace(/0\/24$/, "1");
 
 function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
-  const { bridge, subnet, internal } = network;
+  const { bridge, subnet, internal, apart } = network;
   const rule = (table: Rule["table"], purpose: string, text: string): Rule => ({
     table,
     mark: mark(bridge, purpose),
     rule: text,
   });
-  const ask = (protocol: string): Rule => ({
+  const ask = (table: "mangle" | "filter", protocol: string): Rule => ({
     ...rule(
-      "filter",
-      `dns-${protocol}`,
+      table,
+      `${table === "mangle" ? "host-" : ""}dns-${protocol}`,
       `INPUT -i ${bridge} -d ${gatewayOf(network)} -p ${protocol} --dport 53 -j ACCEPT`,
     ),
     first: true,
   });
+  const drop = (purpose: string, match: string) => rule("mangle", purpose, `${match} -j DROP`);
   const out = `POSTROUTING -s ${subnet} ! -o ${bridge} ! -d 224.0.0.0/4 -j MASQUERADE`;
   return [
     ...(internal ? [] : [rule("nat", "out", out)]),
@@ -51,7 +56,22 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
     ),
     // Routing to loopback is on for the first of these; answers still carry the bridge's address here.
     rule("raw", "guard", `PREROUTING -i ${bridge} -d 127.0.0.0/8 -j DROP`),
-    ...(resolver ? [ask("udp"), ask("tcp")] : []),
+    // What leads back out of a bridge by another way than to its own network is no reply of the host's.
+    drop("source", `PREROUTING -i ${bridge} ! -s ${subnet}`),
+    // Another network's ports are reached where they are published, as by everybody else.
+    rule("mangle", "leave", `FORWARD -i ${bridge} ! -o ${bridge} -j ${APART}`),
+    drop("enter", `${APART} -o ${bridge} -m conntrack ! --ctstate DNAT`),
+    ...(apart ? [drop("among", `FORWARD -i ${bridge} -o ${bridge}`)] : []),
+    ...(internal
+      ? [
+        drop("out-of", `FORWARD -i ${bridge} ! -o ${bridge}`),
+        drop("into", `FORWARD ! -i ${bridge} -o ${bridge}`),
+        // Answers to the host pass, and questions to the resolver, which knows that the network is internal.
+        drop("host", `INPUT -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED`),
+        ...(resolver ? [ask("mangle", "udp"), ask("mangle", "tcp")] : []),
+      ]
+      : []),
+    ...(resolver ? [ask("filter", "udp"), ask("filter", "tcp")] : []),
   ];
 }
 
@@ -81,25 +101,47 @@ export function missingRules(
   network: BridgeNetwork,
   { resolver = false }: { resolver?: boolean } = {},
 ): string {
-  return restoreInput(
-    rulesOf(network, resolver).filter(({ table, mark }) =>
-      !(tables.get(table) ?? []).some((line) => hasMark(line, mark))
-    ).map(({ table, mark, rule, first }): [string, string] => [
+  const missing = rulesOf(network, resolver).filter(({ table, mark }) =>
+    !(tables.get(table) ?? []).some((line) => hasMark(line, mark))
+  );
+  const declared = tables.get("mangle")?.some((line) => line.startsWith(`:${APART} `));
+  const declare = missing.length > 0 && !declared;
+  return restoreInput([
+    ...(declare ? [["mangle", `:${APART} - [0:0]`] as [string, string]] : []),
+    ...missing.map(({ table, mark, rule, first }): [string, string] => [
       table,
       `${first ? "-I" : "-A"} ${rule.replace(" ", ` -m comment --comment ${mark} `)}`,
     ]),
-  );
+  ]);
 }
 
-/** Input of iptables-restore that takes away what is there; empty where nothing is. */
+/** The same that takes away what an internal network has and another has not, or the other way about. */
+export function staleRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
+  const wanted = new Set(rulesOf(network, true).map(({ mark }) => mark));
+  const other = rulesOf({ ...network, internal: !network.internal }, true);
+  return removal(tables, other.map(({ mark }) => mark).filter((mark) => !wanted.has(mark)));
+}
+
+/** The same that takes away what is there of a network. */
 export function presentRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
-  const marks = rulesOf({ ...network, internal: false }, true).map(({ mark }) => mark);
-  return restoreInput(
-    [...tables].flatMap(([table, lines]) =>
-      lines.filter((line) => line.startsWith("-A ") && marks.some((text) => hasMark(line, text)))
-        .map((line): [string, string] => [table, line.replace(/^-A/, "-D")])
-    ),
+  const all = [true, false].flatMap((internal) =>
+    rulesOf({ ...network, internal, apart: true }, true)
   );
+  return removal(tables, all.map(({ mark }) => mark));
+}
+
+function removal(tables: Map<string, string[]>, marks: string[]): string {
+  const gone = (line: string) =>
+    line.startsWith("-A ") && marks.some((text) => hasMark(line, text));
+  const mangle = tables.get("mangle") ?? [];
+  const named = mangle.filter((line) => line.split(" ").includes(APART));
+  const last = named.length > 0 && named.every(gone);
+  return restoreInput([
+    ...[...tables].flatMap(([table, lines]) =>
+      lines.filter(gone).map((line): [string, string] => [table, line.replace(/^-A/, "-D")])
+    ),
+    ...(last ? [["mangle", `-X ${APART}`] as [string, string]] : []),
+  ]);
 }
 
 function restoreInput(changes: [table: string, change: string][]): string {
@@ -126,6 +168,7 @@ export class BridgeRules {
     return this.#lock.run(async () => {
       const tables = await readTables(signal);
       await apply(missingRules(tables, network, this.#options));
+      await apply(staleRules(tables, network));
       return forwardingFiltered(tables);
     });
   }

@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { forwardingFiltered, missingRules, parseTables, presentRules } from "./bridge_rules.ts";
+import {
+  forwardingFiltered,
+  missingRules,
+  parseTables,
+  presentRules,
+  staleRules,
+} from "./bridge_rules.ts";
 import { bridgeNetwork } from "./network.ts";
 
 const network = bridgeNetwork("10.4", 1);
@@ -8,7 +14,13 @@ Deno.test("what is missing is added once; another network's rules are not taken 
   const all = missingRules(new Map(), network);
   assert.equal(
     all,
-    `*nat
+    `*mangle
+:SVC-APART - [0:0]
+-A PREROUTING -m comment --comment svc:svc1:source -i svc1 ! -s 10.4.1.0/24 -j DROP
+-A FORWARD -m comment --comment svc:svc1:leave -i svc1 ! -o svc1 -j SVC-APART
+-A SVC-APART -m comment --comment svc:svc1:enter -o svc1 -m conntrack ! --ctstate DNAT -j DROP
+COMMIT
+*nat
 -A POSTROUTING -m comment --comment svc:svc1:out -s 10.4.1.0/24 ! -o svc1 ! -d 224.0.0.0/4 -j MASQUERADE
 -A POSTROUTING -m comment --comment svc:svc1:loopback -s 127.0.0.0/8 -d 10.4.1.0/24 -j MASQUERADE
 -A POSTROUTING -m comment --comment svc:svc1:hairpin -s 10.4.1.0/24 -d 10.4.1.0/24 -m conntrack --ctstate DNAT -j MASQUERADE
@@ -20,17 +32,55 @@ COMMIT
   );
   const saved = parseTables(all);
   assert.equal(missingRules(saved, network), "");
-  assert.equal(
-    missingRules(saved, bridgeNetwork("10.4", 11)),
-    all.replaceAll(/svc1|\.4\.1\./g, "$&1")
-      .replaceAll(".4.1.1", ".4.11."),
+  const lines = (text: string) => text.split("\n").sort();
+  assert.deepEqual(
+    lines(missingRules(saved, bridgeNetwork("10.4", 11))),
+    lines(
+      all.replace(/^:SVC-APART.*\n/m, "").replaceAll("svc1", "svc11").replaceAll(".4.1.", ".4.11."),
+    ),
   );
   saved.set("raw", []);
   assert.match(missingRules(saved, network), /^\*raw\n.*guard.*\nCOMMIT\n$/);
 });
 
-Deno.test("an internal network is not led out", () => {
-  assert.doesNotMatch(missingRules(new Map(), { ...network, internal: true }), /:out/);
+Deno.test("an internal network is not led out, and the host is let in only; its resolver is asked", () => {
+  const options = { resolver: true };
+  const internal = missingRules(new Map(), { ...network, internal: true }, options);
+  assert.doesNotMatch(internal, /svc1:out /);
+  assert.match(internal, /^-A FORWARD .*svc1:out-of -i svc1 ! -o svc1 -j DROP$/m);
+  assert.match(internal, /^-A FORWARD .*svc1:into ! -i svc1 -o svc1 -j DROP$/m);
+  assert.match(
+    internal,
+    /^-A INPUT .*svc1:host -i svc1 .*! --ctstate RELATED,ESTABLISHED -j DROP$/m,
+  );
+  assert.match(
+    internal,
+    /^-I INPUT .*host-dns-udp -i svc1 -d 10.4.1.1 -p udp --dport 53 -j ACCEPT$/m,
+  );
+});
+
+Deno.test("a network that becomes internal loses its way out, one that ceases to be gets it back", () => {
+  const open = parseTables(missingRules(new Map(), network));
+  assert.match(
+    staleRules(open, { ...network, internal: true }),
+    /^\*nat\n-D .*svc1:out .*\nCOMMIT\n$/,
+  );
+  assert.equal(staleRules(open, network), "");
+  const internal = parseTables(missingRules(new Map(), { ...network, internal: true }));
+  assert.match(staleRules(internal, network), /^\*mangle\n(-D .*\n){3}COMMIT\n$/);
+});
+
+Deno.test("networks of builds: nobody on them reaches another", () => {
+  const apart = missingRules(new Map(), { ...network, apart: true });
+  assert.match(apart, /^-A FORWARD .*svc1:among -i svc1 -o svc1 -j DROP$/m);
+});
+
+Deno.test("the last network takes the chain with it", () => {
+  const one = missingRules(new Map(), network);
+  assert.match(presentRules(parseTables(one), network), /\n-X SVC-APART\nCOMMIT/);
+  const both = parseTables(one + missingRules(parseTables(one), bridgeNetwork("10.4", 2)));
+  both.set("mangle", [...parseTables(one).get("mangle")!, ...both.get("mangle")!]);
+  assert.doesNotMatch(presentRules(both, network), /-X/);
 });
 
 Deno.test("a resolver on the bridge is let in before what the firewall drops", () => {

@@ -13,8 +13,10 @@ export interface BridgeNetwork {
   bridge: string;
   /** "10.4.0.0/24". */
   subnet: string;
-  /** Nothing beyond the bridge is reached: no address translation. */
+  /** Nothing beyond the bridge is reached, the host neither; it reaches what is on the bridge. */
   internal?: boolean;
+  /** What is on the bridge does not reach each other. */
+  apart?: boolean;
   /** Another network of the container has the default route. */
   secondary?: boolean;
   mtu?: number;
@@ -75,7 +77,7 @@ export class BridgeDriver {
       isGateway: true,
       // Rules are the network's, not each container's: BridgeRules.
       ipMasq: false,
-      hairpinMode: true,
+      hairpinMode: !network.apart,
       ...(network.mtu && { mtu: network.mtu }),
       ipam: {
         type: "host-local",
@@ -107,7 +109,8 @@ export class BridgeDriver {
       this.plugins.add({ ...endpoint, config, signal }),
       this.#rules.ensure(network, signal),
     ]);
-    await routeLoopback(network.bridge);
+    await prepareBridge(network);
+    if (network.apart) await keepApart(network, attached);
     this.#looked.set(network.bridge, Date.now());
     const result = filtered
       ? await this.#exempt("add", network, endpoint, attached, signal)
@@ -208,18 +211,42 @@ export class BridgeDriver {
   }
 }
 
-/** Lets what is sent from 127.0.0.1 be translated onto the bridge; BridgeRules guards the other way. */
-async function routeLoopback(bridge: string): Promise<void> {
-  const path = `/proc/sys/net/ipv4/conf/${bridge}/route_localnet`;
-  // Our own: the kernel's switch.
-  if ((await Deno.readTextFile(path)).trim() !== "1") await Deno.writeTextFile(path, "1");
+/**
+ * Lets what is sent from 127.0.0.1 be translated onto the bridge; BridgeRules guards the other way. The
+ * host has no IPv6 address there: no rule is about one.
+ */
+async function prepareBridge({ bridge, apart }: BridgeNetwork): Promise<void> {
+  const set = async (path: string) => {
+    // Our own: the kernel's switch.
+    if ((await Deno.readTextFile(path)).trim() !== "1") await Deno.writeTextFile(path, "1");
+  };
+  if (!apart) await set(`/proc/sys/net/ipv4/conf/${bridge}/route_localnet`);
+  const ipv6 = `/proc/sys/net/ipv6/conf/${bridge}/disable_ipv6`;
+  // A kernel without IPv6 has none to switch off.
+  await set(ipv6).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
 }
+
+/** Frames of such a port go to the bridge itself only, not to another of the kind. */
+async function keepApart({ bridge }: BridgeNetwork, { interfaces }: CniResult): Promise<void> {
+  const port = interfaces?.find(({ name, sandbox }) => !sandbox && name !== bridge)?.name ?? "";
+  const args = ["link", "set", "dev", port, "type", "bridge_slave", "isolated", "on"];
+  await runOk("Cannot keep containers apart", "ip", args);
+}
+
+/** True where the network's bridge is on this host. */
+export const hasBridge = ({ bridge }: BridgeNetwork): Promise<boolean> =>
+  Deno.stat(`/sys/class/net/${bridge}`).then(() => true, () => false);
+
+/** The place of the network that builds have. */
+export const BUILD_NETWORK = 255;
 
 /** The n-th /24 below a two-part base: base "10.4", index 3 is 10.4.3.0/24 on bridge svc3. */
 export function bridgeNetwork(
   base: string,
   index: number,
-  options: { internal?: boolean } = {},
+  options: Pick<BridgeNetwork, "internal" | "apart"> = {},
 ): BridgeNetwork {
   // Another base means another server's networks: its bridges need names of their own.
   const bridge = base === "10.4" ? `svc${index}` : `svc-${base.replace(".", "-")}-${index}`;

@@ -10,6 +10,7 @@ import { openServerAuth } from "./auth.ts";
 import { type IsOwnName, ownNames } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import { refuseOwnNetworks, type RefusePeer } from "./own_networks.ts";
 import type { Route } from "./route.ts";
 import { openServerTls } from "./tls.ts";
 
@@ -26,6 +27,8 @@ export interface Edge extends AsyncDisposable {
   tls?: TlsFiles;
   /** Of a server that asks for no credential: names that its own pages may have. */
   isOwnName?: IsOwnName;
+  /** Of a server that asks for no credential: its own builds and workloads are refused. */
+  refusePeer?: RefusePeer;
   note?: (answered: Answered) => void;
   /** Rows of its own. */
   routes: Route[];
@@ -40,9 +43,13 @@ export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions)
   const auth = cleanup.use(await openServerAuth({ config, dataDir, log }));
   const { note, routes } = cleanup.use(openActivity({ config, dataDir, lifecycle, log }));
   const stack = cleanup.move();
+  const asksNobody = auth.access.methods.length === 0;
   return {
     access: auth.access,
-    isOwnName: auth.access.methods.length > 0 ? undefined : ownNames({
+    refusePeer: asksNobody && config.workloadApi === "refused"
+      ? refuseOwnNetworks(config.cniSubnetBase)
+      : undefined,
+    isOwnName: !asksNobody ? undefined : ownNames({
       hostname: hostname(),
       advertised: [config.advertiseRegistry, config.advertiseUrl],
     }),

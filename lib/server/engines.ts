@@ -7,6 +7,7 @@ import { SvcError } from "../base/errors.ts";
 import type { Entitlement } from "../api/build_entitlements.ts";
 import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
+import type { StepNetworks } from "../build/networks.ts";
 import type { BuildWorker } from "../build/worker.ts";
 import { lazyReading } from "../config/server/build.ts";
 import type { ServerConfig } from "../config/server_options.ts";
@@ -14,6 +15,7 @@ import type { DeployBackend } from "../deploy/backend.ts";
 import type { BackendModule } from "../deploy/module.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
+import { inUserNamespace } from "../sys/userns.ts";
 import type { ServerHost } from "./host.ts";
 
 /** The deploy backend that was chosen. */
@@ -63,6 +65,7 @@ export async function openBuilder(
     root: join(host.dataDir, "build"),
     snapshotter: shared,
     executor,
+    networks: await openStepNetworks(config, host, log),
     images: through?.(known) ?? known,
     shelves,
     imageStore,
@@ -82,6 +85,27 @@ export async function openBuilder(
       unpackImage(shared, image, { ...options, maxBytes: maxUnpackedBytes }),
   });
 }
+
+/** SVC_BUILD_NETWORK. */
+async function openStepNetworks(
+  { buildNetwork, cniBinDir, cniSubnetBase, rootless }: ServerConfig,
+  { buildState, runDir }: ServerHost,
+  log: Logger,
+): Promise<StepNetworks> {
+  const { stepNetworks } = await import("../build/networks.ts");
+  if (buildNetwork === "host" || buildNetwork === "none") return stepNetworks(buildNetwork);
+  const folder = stepNamespaces(buildState);
+  if (rootless && inUserNamespace()) {
+    const { UserNetworks } = await import("../build/user_networks.ts");
+    return stepNetworks(new UserNetworks({ folder, log }));
+  }
+  const { BridgeNetworks } = await import("../build/bridge_networks.ts");
+  const leases = join(runDir, "leases");
+  return stepNetworks(new BridgeNetworks({ cniBinDir, cniSubnetBase, leases, folder, log }));
+}
+
+/** Folder of the namespaces of steps. */
+export const stepNamespaces = (buildState: string): string => `${buildState}.netns`;
 
 export async function openBackend(
   selected: ChosenBackend,

@@ -8,6 +8,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 import type { IsOwnName } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import { listen, type Listener } from "./listener.ts";
+import type { RefusePeer } from "./own_networks.ts";
 import type { Route } from "./route.ts";
 import { Router } from "./router.ts";
 import { createHandler } from "./server.ts";
@@ -22,15 +23,25 @@ export interface StartOptions {
   tls?: TlsFiles;
   /** Absent: pages of any name of this server may ask. */
   isOwnName?: IsOwnName;
+  /** Absent: no peer is refused for where it asks from. */
+  refusePeer?: RefusePeer;
   /** Told of each request that a route answered. */
   note?: (answered: Answered) => void;
 }
 
 /** Binds and answers; `lifecycle.serving()` makes it ready. Throws `address_in_use` or `config_invalid`. */
 export async function startServer(options: StartOptions): Promise<Listener> {
-  const { address, routes, access, lifecycle, log, tls, note, isOwnName } = options;
+  const { address, routes, access, lifecycle, log, tls, note, isOwnName, refusePeer } = options;
   const router = new Router(routes);
-  const handler = createHandler({ router, access, lifecycle, log, note, isOwnName });
+  const handler = createHandler({
+    router,
+    access,
+    lifecycle,
+    log,
+    note,
+    isOwnName,
+    refusePeer,
+  });
   const label = formatAddress(address);
   const onRefused = (open: number) =>
     log.warn("connections are closed as they come: no more fit the limit of open files", { open });

@@ -13,6 +13,7 @@ import type { Lifecycle } from "./lifecycle.ts";
 import type { Handler } from "./listener.ts";
 import { ListenerRequest } from "./http/request.ts";
 import { Reply } from "../api/reply.ts";
+import type { RefusePeer } from "./own_networks.ts";
 import type { Connection, Route } from "./route.ts";
 import { ANONYMOUS } from "./access.ts";
 import type { Router } from "./router.ts";
@@ -24,6 +25,8 @@ export interface ServerOptions {
   log: Logger;
   /** Absent: pages of any name of this server may ask. */
   isOwnName?: IsOwnName;
+  /** Absent: no peer is refused for where it asks from. */
+  refusePeer?: RefusePeer;
   /** Told of each request that a route answered. */
   note?: (answered: Answered) => void;
 }
@@ -107,6 +110,7 @@ export function createHandler(options: ServerOptions): Handler {
       throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
     }
     if (!row.open) {
+      options.refusePeer?.(row, connection.remote);
       refuseForeignPage(request, options.isOwnName);
       const found = access.authenticate(request, connection, row);
       const identity = found instanceof Promise ? await found : found;

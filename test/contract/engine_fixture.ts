@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createRuncExecutor } from "../../backends/build/runc.ts";
 import { silent } from "../../lib/base/log.ts";
 import { type BuilderDeps, createBuilder } from "../../lib/build/engine.ts";
+import { stepNetworks } from "../../lib/build/networks.ts";
 import type { Entitlement } from "../../lib/api/build_entitlements.ts";
 import type { ImageStore } from "../../lib/build/worker.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
@@ -40,6 +41,7 @@ export async function openEngine(
     root: `${folder}/build`,
     snapshotter,
     executor: createRuncExecutor({ runtime, bundles: `${folder}/build/bundles` }),
+    networks: stepNetworks("none"),
     images: known,
     log: silent,
     concurrency: 4,

@@ -141,7 +141,7 @@ export function executorContract(suite: ExecutorSuite): void {
     assert.equal(stdout.trim(), "1");
     // The host's own namespace, whose interfaces come and go.
     const script = "ls -l /proc/self/ns/net";
-    const host = await output(executor, step(root, script, { network: "default" }));
+    const host = await output(executor, step(root, script, { network: "host" }));
     assert.ok(host.stdout.includes(await Deno.readLink("/proc/self/ns/net")), host.stdout);
   });
 

@@ -5,6 +5,7 @@ import { openWorker } from "../../backends/build/mod.ts";
 import { silent } from "../../lib/base/log.ts";
 import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
+import { stepNetworks } from "../../lib/build/networks.ts";
 import { Containers, type SnapshotMessage, Snapshots } from "../../lib/containerd/api.ts";
 import { ContainerdClient } from "../../lib/containerd/client.ts";
 import { unpackImage } from "../../lib/snapshot/unpack.ts";
@@ -62,6 +63,7 @@ async function openEngine(): Promise<BuilderFixture> {
     root: `${folder}/build`,
     snapshotter,
     executor: worker.executor,
+    networks: stepNetworks("none"),
     images: worker.through!(images),
     shelves: worker.shelves,
     imageStore: worker.imageStore,

@@ -10,6 +10,7 @@ import { silent } from "../../lib/base/log.ts";
 import type { Builder } from "../../lib/build/builder.ts";
 import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
+import { stepNetworks } from "../../lib/build/networks.ts";
 import type { NamedContext } from "../../lib/build/inputs.ts";
 import { writeTar } from "../../lib/oci/tar_write.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
@@ -56,6 +57,7 @@ async function listingOf(builder: Builder, images: MemoryImages, test: Case): Pr
     contexts: contextsOf(test),
     addHosts: test.addHosts,
     network: test.network,
+    allow: test.dockerfile.includes("--network=host") ? ["network.host"] : [],
     secrets: {
       get: (id) =>
         Promise.resolve(id in secrets ? new TextEncoder().encode(secrets[id]) : undefined),
@@ -109,6 +111,8 @@ Deno.test({
         root: `${folder}/build`,
         snapshotter,
         executor: createRuncExecutor({ runtime, bundles: `${folder}/build/bundles` }),
+        networks: stepNetworks("none"),
+        entitlements: ["network.host"],
         images,
         log: silent,
         concurrency: 4,

@@ -194,6 +194,8 @@ async function removeBridges(base: string): Promise<void> {
 export interface ServerOptions {
   args?: string[];
   env?: Record<string, string>;
+  /** The address it listens on; default 127.0.0.1. */
+  listen?: string;
   /** A directory that outlives this server; absent: a temporary one, removed with the server. */
   dataDir?: string;
   /** Another build than the one under test. */
@@ -290,7 +292,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     exited = undefined;
     child = new Deno.Command(options.executable ?? EXECUTABLE, {
       args: [
-        ...["serve", "--addr", `127.0.0.1:${port}`, "--data-dir", dataDir],
+        ...["serve", "--addr", `${options.listen ?? "127.0.0.1"}:${port}`, "--data-dir", dataDir],
         ...certificate ? ["--tls-cert", certificate.cert, "--tls-key", certificate.key] : [],
         ...options.args ?? [],
       ],

@@ -1,6 +1,7 @@
 /** `svc serve --rootless` run by an ordinary user: the same images as root's, and what stands in the way. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { answering, get, outside } from "../peers/outside.ts";
 import { until, withContext } from "./build_helpers.ts";
 import {
   baseImage,
@@ -17,6 +18,11 @@ const NEEDS = {
   commands: ["runc", "skopeo", "setpriv", "unshare", "nsenter", "newuidmap", "newgidmap"],
   files: ["/bin/busybox", "/etc/subuid", "/etc/subgid", "/etc/passwd"],
 };
+
+/** What the launcher needs, and the server but for what maps ids. */
+const TOOLS = "sh id ls mktemp tail head gzip tar mkdir mv rm chmod touch unshare nsenter cat runc"
+  .split(" ");
+const MAPPING = ["newuidmap", "newgidmap", "umount", "true"];
 
 /** Of nobody: it is in no file of this machine but those that the test puts over them. */
 const UID = 58123;
@@ -61,12 +67,15 @@ async function withUser(options: UserOptions, work: (user: User) => Promise<void
       await Deno.writeTextFile(join(folder, name), text);
     }
     const mounts = Object.keys(files).map((name) => `mount --bind ${folder}/${name} /etc/${name}`);
+    // As devices are on most machines: for everybody.
+    await runTool("mknod", ["-m", "666", join(folder, "tun"), "c", "10", "200"]);
+    mounts.push(`mount --bind ${folder}/tun /dev/net/tun`);
     let path = "$PATH";
     if (options.path) {
       path = join(folder, "bin");
       await Deno.mkdir(path);
       for (const name of options.path) {
-        const found = await runTool("sh", ["-c", `command -v ${name}`]);
+        const found = await runTool("which", [name]);
         await Deno.symlink(found.stdout.trim(), join(path, name));
       }
     }
@@ -218,6 +227,69 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
   });
 });
 
+for (const program of ["pasta", "slirp4netns"]) {
+  const needs = { ...NEEDS, commands: [...NEEDS.commands, program, "ip"] };
+  e2eTest(
+    `rootless: ${program} gives a step the way out, and none to the host`,
+    needs,
+    async () => {
+      const path = [...TOOLS, ...MAPPING, program, "ip"];
+      await withUser({ path }, async (user) => {
+        await using server = await serve(user);
+        await baseImage(server, "base:1");
+        await using other = await outside();
+        await using loopback = answering("127.0.0.1");
+        await using everywhere = answering("0.0.0.0");
+        const run = async (script: string) => {
+          let built: Awaited<ReturnType<typeof build>>;
+          await withContext(
+            { Dockerfile: `ARG BASE\nFROM $BASE\nRUN ${script}\n` },
+            async (directory) => {
+              built = await build(server, directory, "--no-cache");
+            },
+          );
+          return built!;
+        };
+        const reached = await run(get(other.address, other.port));
+        assert.match(reached.shown, /from outside/);
+        const own = Deno.networkInterfaces().filter(({ family }) => family === "IPv4")
+          .map(({ address }) => address);
+        const gateways = program === "pasta"
+          ? "$(ip route | sed -n 's/default via \\([^ ]*\\).*/\\1/p')"
+          : "10.0.2.2 10.0.2.3";
+        const all = [loopback, everywhere, server].map(({ port }) =>
+          `for a in ${own.join(" ")} ${gateways}; do ${
+            get("$a", port)
+          } && echo REACHED $a ${port}; done`
+        );
+        const tried = await run(`${all.join("; ")}; echo tried`);
+        assert.match(tried.shown, /\btried\n/);
+        assert.doesNotMatch(tried.shown.replace(/.*RUN .*/g, ""), /REACHED \d/);
+        assert.deepEqual([...loopback.paths, ...everywhere.paths], []);
+        await server.kill9();
+        await server.restart();
+        assert.match((await run(get(other.address, other.port))).shown, /from outside/);
+        await server.stop();
+        await until(`the end of ${program}`, () => processesWith(`${program}\0`).length === 0);
+      });
+    },
+  );
+}
+
+e2eTest("rootless: without pasta and slirp4netns RUN says what to install", NEEDS, async () => {
+  const path = [...TOOLS, ...MAPPING];
+  await withUser({ path }, async (user) => {
+    await using server = await serve(user);
+    await baseImage(server, "base:1");
+    await withContext({ Dockerfile: "ARG BASE\nFROM $BASE\nRUN true\n" }, async (directory) => {
+      const refused = await build(server, directory);
+      assert.equal(refused.code, 1);
+      assert.match(refused.shown, /apt-get install passt/);
+      assert.match(refused.shown, /SVC_BUILD_NETWORK/);
+    });
+  });
+});
+
 /** Processes of this host whose command line holds `text`. */
 function processesWith(text: string): string[] {
   return [...Deno.readDirSync("/proc")].map(({ name }) => name).filter((name) => {
@@ -273,11 +345,9 @@ e2eTest("rootless: a client that goes away ends its build", NEEDS, async () => {
 });
 
 e2eTest("rootless: what stands in the way is said, the registry works", NEEDS, async () => {
-  const shell = ["sh", "id", "ls", "mktemp", "tail", "head", "gzip", "tar", "mkdir", "mv", "rm"];
-  const tools = [...shell, "chmod", "touch", "unshare", "nsenter", "cat", "runc"];
   const cases: [UserOptions, RegExp][] = [
     [{ ranges: "somebody:100000:65536\n" }, /\/etc\/subuid gives svc-rootless no range of ids/],
-    [{ path: tools }, /newuidmap is not on PATH; install the package uidmap/],
+    [{ path: TOOLS }, /newuidmap is not on PATH; install the package uidmap/],
   ];
   for (const [options, reason] of cases) {
     await withUser(options, async (user) => {

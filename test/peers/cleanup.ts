@@ -64,7 +64,7 @@ async function processesOf(root: string): Promise<number[]> {
 function runDirsOf(dataDir: string): string[] {
   const id = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
   const build = join("/run/svc/build", id);
-  return [join("/run/svc", id), build, `${build}.bundles`];
+  return [join("/run/svc", id), build, `${build}.bundles`, `${build}.netns`];
 }
 
 /** Kills, unmounts, removes. `dataDir` must be a directory that only the server under test used. */

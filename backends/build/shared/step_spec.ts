@@ -1,8 +1,4 @@
-/**
- * What every executor gives a step: docker's default capabilities, devices and system call filter. Its
- * network is the host's, unless `--network=none`: the builder has no network of its own, and a build
- * reaches what the host reaches.
- */
+/** What every executor gives a step: docker's default capabilities, devices and system call filter. */
 import type { Step } from "../../../lib/build/executor.ts";
 import type { HostFacts } from "../../../lib/runtime/host_facts.ts";
 import { encodeDocument } from "../../../lib/runtime/document.ts";
@@ -58,7 +54,7 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
     ...(step.insecure && { privileged: true }),
     hostname: step.hostname ?? HOSTNAME,
     ...(step.processes !== undefined && limited(step.processes, facts)),
-    network: step.network === "none" ? "none" : "host",
+    network: step.network,
   }, facts);
   return encodeDocument(spec);
 }

@@ -15,8 +15,8 @@ import type { Deployment } from "./deployment.ts";
 import { portsToTakeOver } from "./gate.ts";
 import type { BareOptions, Host } from "./host.ts";
 import type { Instance } from "./instance.ts";
-import { publish, withdraw } from "./networks.ts";
-import type { InstanceRecord } from "./record.ts";
+import { canPublish, publish, withdraw } from "./networks.ts";
+import type { InstanceRecord, NetworkChoice } from "./record.ts";
 import { drained, settled } from "./trial.ts";
 import { bareWarnings } from "./unhonoured.ts";
 
@@ -40,6 +40,8 @@ export interface ApplyContext {
   images: BareOptions["images"];
   unpack: BareOptions["unpack"];
   reserve: Reserve;
+  /** The networks of all instances, and of those of other deployments. */
+  choices: () => { users: NetworkChoice[]; others: NetworkChoice[] };
   onProgress: ApplyProgress;
   signal?: AbortSignal;
 }
@@ -144,9 +146,14 @@ export async function applySpec(
   }
   const old = deployment.ready;
   const before = old.flatMap((instance) => instance.record.ports);
-  const choice = await host.networks.choose(spec.networks);
-  const made = await context.reserve(async (taken) => {
-    const ports = choice.kind === "bridges" ? await choosePorts(spec.ports, { before, taken }) : [];
+  const { choice, made } = await context.reserve(async (taken) => {
+    const choice = await host.networks.choose(spec.networks, context.choices());
+    const publishes = canPublish(choice);
+    if (spec.ports.length > 0 && choice.kind === "bridges" && !publishes) {
+      warnings.push("ports: nothing is published on an internal network");
+      refuseIfStrict(spec, warnings);
+    }
+    const ports = publishes ? await choosePorts(spec.ports, { before, taken }) : [];
     await requireFree(ports, taken);
     const spare = await host.spares.take(choice);
     const instances = Array.from({ length: spec.replicas }, (_, replica) =>
@@ -159,7 +166,7 @@ export async function applySpec(
         }),
       ));
     deployment.instances.push(...instances);
-    return instances;
+    return { choice, made: instances };
   });
   try {
     deployment.transient = "pulling";

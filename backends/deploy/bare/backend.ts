@@ -19,7 +19,7 @@ import { ExitWatcher } from "./exits.ts";
 import { type BareOptions, barePaths, type Host, type Tools } from "./host.ts";
 import type { Instance } from "./instance.ts";
 import { requireFreeAliases } from "./names.ts";
-import { NetworkTable, withdraw } from "./networks.ts";
+import { agreeOnInternal, NetworkTable, withdraw } from "./networks.ts";
 import { findTools } from "./preflight.ts";
 import { reconcile } from "./reconcile.ts";
 import { type DeploymentRecord, RecordStore } from "./record.ts";
@@ -111,6 +111,7 @@ class BareBackend implements DeployBackend {
     for (const record of await this.#records.load()) {
       this.#deployments.set(record.name, this.#deployment(record));
     }
+    agreeOnInternal(this.#instances().map(({ record }) => record.choice));
     await Promise.all(
       [...this.#deployments.values()].map((deployment) =>
         this.#locks.run(deployment.name, async () => {
@@ -131,7 +132,7 @@ class BareBackend implements DeployBackend {
   }
 
   /** A network goes with its last deployment. One that cannot go now goes later. */
-  async #pruneNetworks(): Promise<void> {
+  async #pruneNetworks(options: { atEnd?: boolean } = {}): Promise<void> {
     const { networks, spares, resolvers, bridges, log } = this.#host;
     try {
       await networks.prune(
@@ -148,6 +149,7 @@ class BareBackend implements DeployBackend {
           await resolvers.release(network);
           await bridges.removeNetwork(network);
         },
+        options,
       );
     } catch (error) {
       log.warn("an unused network was not removed", { error });
@@ -194,6 +196,15 @@ class BareBackend implements DeployBackend {
     return (work) => this.#ports.run(() => work(this.#taken(name)));
   }
 
+  #choices(own: string) {
+    const of = (instances: Instance[]) => instances.map(({ record }) => record.choice);
+    const others = [...this.#deployments.values()].filter(({ name }) => name !== own);
+    return {
+      users: of(this.#instances()),
+      others: of(others.flatMap(({ instances }) => instances)),
+    };
+  }
+
   #taken(except: string) {
     return [...this.#deployments.values()].filter(({ name }) => name !== except).flatMap(
       ({ name, published }) => published.map((port) => ({ port, by: name })),
@@ -213,6 +224,7 @@ class BareBackend implements DeployBackend {
         images: images.forCaller?.({ mayPull }) ?? images,
         unpack: this.#options.unpack,
         reserve: this.#reserve(spec.name),
+        choices: () => this.#choices(spec.name),
         onProgress,
         signal,
       };
@@ -352,6 +364,7 @@ class BareBackend implements DeployBackend {
     this.#host.exits.stop();
     await this.#host.spares.stop();
     await this.#host.resolvers.stop();
+    await this.#pruneNetworks({ atEnd: true });
   }
 }
 

@@ -3,10 +3,13 @@ import { SvcError } from "../../../lib/base/errors.ts";
 import { ensureDir, readJson, writeFileAtomic } from "../../../lib/base/fs.ts";
 import { Mutex } from "../../../lib/base/mutex.ts";
 import type { NetworkSpec } from "../../../lib/api/deploy_spec.ts";
-import { createNetns, hasNetns, removeNetns } from "../../../lib/runtime/netns.ts";
+import { makeEndpoint } from "../../../lib/runtime/endpoints.ts";
+import { hasNetns, removeNetns } from "../../../lib/runtime/netns.ts";
 import {
   type BridgeNetwork,
   bridgeNetwork,
+  BUILD_NETWORK,
+  hasBridge,
   type PortMapping,
 } from "../../../lib/runtime/network.ts";
 import { dirname, join } from "node:path";
@@ -35,8 +38,11 @@ export class NetworkTable {
       const used = new Set(Object.values(table));
       let index = 1;
       while (used.has(index)) index++;
-      if (index > 255) {
-        throw new SvcError("conflict", `Cannot make network ${name}: 255 networks exist already`);
+      if (index >= BUILD_NETWORK) {
+        throw new SvcError(
+          "conflict",
+          `Cannot make network ${name}: ${BUILD_NETWORK - 1} networks exist already`,
+        );
       }
       await ensureDir(dirname(this.path), 0o700);
       await writeFileAtomic(this.path, JSON.stringify({ ...table, [name]: index }));
@@ -45,15 +51,19 @@ export class NetworkTable {
   }
 
   /**
-   * Takes away every network that nobody uses; the default one stays. `remove` is run before the name is
-   * forgotten. A name that is asked for meanwhile waits, and is then given a place again.
+   * Takes away every network that nobody uses; the default one goes `atEnd` only, since the next deployment
+   * is prepared for on it. `remove` is run before the name is forgotten. A name that is asked for meanwhile
+   * waits, and is then given a place again.
    */
   prune(
     isUsed: (name: string, network: BridgeNetwork) => boolean,
     remove: (network: BridgeNetwork) => Promise<void>,
+    { atEnd = false }: { atEnd?: boolean } = {},
   ): Promise<void> {
     return this.#lock.run(async () => {
       const table = await readJson<Record<string, number>>(this.path) ?? {};
+      const first = bridgeNetwork(this.base, 0);
+      if (atEnd && !isUsed(DEFAULT_NETWORK, first) && await hasBridge(first)) await remove(first);
       const kept: Record<string, number> = {};
       for (const [name, index] of Object.entries(table)) {
         const network = bridgeNetwork(this.base, index);
@@ -65,8 +75,14 @@ export class NetworkTable {
     });
   }
 
-  /** What a spec's `networks` mean. The one marked default, else the first, has the default route. */
-  async choose(specs: readonly NetworkSpec[]): Promise<NetworkChoice> {
+  /**
+   * What a spec's `networks` mean. The one marked default, else the first, has the default route, unless it
+   * is internal. A network is what it is for all who are on it: `users` and, of other deployments, `others`.
+   */
+  async choose(
+    specs: readonly NetworkSpec[],
+    { users, others }: { users: readonly NetworkChoice[]; others: readonly NetworkChoice[] },
+  ): Promise<NetworkChoice> {
     const special = specs.find((spec) => spec.name === "host" || spec.name === "none");
     if (special && specs.length > 1) {
       throw new SvcError(
@@ -75,19 +91,62 @@ export class NetworkTable {
       );
     }
     if (special) return { kind: special.name as "host" | "none" };
-    const wanted = specs.length > 0 ? [...specs] : [{ name: DEFAULT_NETWORK }];
-    wanted.sort((a: NetworkSpec, b: NetworkSpec) =>
-      Number(b.default ?? false) - Number(a.default ?? false)
-    );
-    const networks = [];
-    for (const [place, spec] of wanted.entries()) {
-      const { aliases = [], internal }: NetworkSpec = spec;
-      const network = bridgeNetwork(this.base, await this.index(spec.name), { internal });
-      networks.push({ network: { ...network, secondary: place > 0 }, aliases });
-    }
-    return { kind: "bridges", networks };
+    const wanted: NetworkSpec[] = specs.length > 0 ? [...specs] : [{ name: DEFAULT_NETWORK }];
+    const networks = await Promise.all(wanted.map(async (spec) => {
+      const network = bridgeNetwork(this.base, await this.index(spec.name));
+      const isInternal = spec.internal ?? onBridge(users, network).some(({ internal }) => internal);
+      requireSame(spec, isInternal, onBridge(others, network));
+      return { spec, network: { ...network, ...(isInternal && { internal: true }) } };
+    }));
+    const last = ({ spec, network }: typeof networks[number]) =>
+      network.internal ? 2 : spec.default ? 0 : 1;
+    networks.sort((a, b) => last(a) - last(b));
+    return {
+      kind: "bridges",
+      networks: networks.map(({ spec: { aliases = [] }, network }, place) => ({
+        network: { ...network, secondary: place > 0 },
+        aliases,
+      })),
+    };
   }
 }
+
+/** The network as those choices have it. */
+const onBridge = (choices: readonly NetworkChoice[], { bridge }: BridgeNetwork) =>
+  choices.flatMap((choice) => choice.kind === "bridges" ? choice.networks : [])
+    .map(({ network }) => network).filter((network) => network.bridge === bridge);
+
+function requireSame(
+  { name }: NetworkSpec,
+  internal: boolean,
+  others: readonly BridgeNetwork[],
+): void {
+  if (name === DEFAULT_NETWORK && internal) {
+    throw new SvcError("spec_invalid", "Cannot make the default network internal", {
+      help: "give the deployment a network of another name",
+    });
+  }
+  if (others.every((network) => (network.internal ?? false) === internal)) return;
+  throw new SvcError(
+    "conflict",
+    `Cannot attach to network ${name} as ${internal ? "an internal one" : "one that leads out"}: ` +
+      `deployments are on it, and to them it ${internal ? "leads out" : "is internal"}`,
+    { help: "leave internal out to take the network as it is, or name another network" },
+  );
+}
+
+/** Internal for one is internal for all: of records that an older server wrote. */
+export function agreeOnInternal(choices: readonly NetworkChoice[]): void {
+  for (const choice of choices) {
+    for (const { network } of choice.kind === "bridges" ? choice.networks : []) {
+      if (onBridge(choices, network).some(({ internal }) => internal)) network.internal = true;
+    }
+  }
+}
+
+/** True where published ports can be reached: nothing is published on internal networks. */
+export const canPublish = (choice: NetworkChoice): boolean =>
+  choice.kind === "bridges" && choice.networks.some(({ network }) => !network.internal);
 
 export const netnsPath = (host: Host, { endpoint, key }: InstanceRecord): string =>
   endpoint ? join(host.paths.spares, endpoint) : join(host.paths.netns, key);
@@ -106,31 +165,6 @@ const endpoint = (host: Host, record: InstanceRecord, ifname: string) => ({
   ifname,
 });
 
-/** A new namespace at `path` with loopback and the networks; `ready` is called once it exists. */
-export async function attachAll(
-  host: Pick<Host, "bridges">,
-  containerId: string,
-  path: string,
-  networks: readonly { network: BridgeNetwork; aliases: string[] }[],
-  { ready, signal }: { ready?: () => void; signal?: AbortSignal } = {},
-): Promise<NetworkAttachment[]> {
-  await createNetns(path, signal);
-  ready?.();
-  const loopback = host.bridges.loopback({ containerId, netns: path }, signal);
-  const attach = async () => {
-    const made: NetworkAttachment[] = [];
-    for (const [place, { network, aliases }] of networks.entries()) {
-      const ifname = `eth${place}`;
-      const end = { containerId, netns: path, ifname };
-      const { ip, gateway, result } = await host.bridges.attach(network, end, signal);
-      made.push({ network, ifname, aliases, ip, gateway, result });
-    }
-    return made;
-  };
-  const [, made] = await Promise.all([loopback, attach()]);
-  return made;
-}
-
 /** The chosen networks, in a new namespace or one made ahead; `ready` is called once it exists. */
 export async function connect(
   host: Host,
@@ -141,8 +175,13 @@ export async function connect(
   const { choice } = record;
   if (choice.kind !== "bridges") return ready();
   if (record.networks.length > 0) return ready();
-  const { containerId, netns } = endpoint(host, record, "");
-  record.networks = await attachAll(host, containerId, netns, choice.networks, { ready, signal });
+  const networks = choice.networks.map(({ network }) => network);
+  const place = endpoint(host, record, "");
+  const made = await makeEndpoint(host.bridges, place, networks, { ready, signal });
+  record.networks = made.map((attached, index) => ({
+    ...attached,
+    aliases: choice.networks[index].aliases,
+  }));
 }
 
 /** Brings the host's rules up to date for what was attached ahead: they may have changed since. */
@@ -169,7 +208,7 @@ function attachments(record: InstanceRecord): Omit<NetworkAttachment, "ip" | "al
 
 /** Leads the host's ports to the instance. The record says so before the rules exist. */
 export async function publish(host: Host, record: InstanceRecord): Promise<void> {
-  const [first] = attachments(record);
+  const first = attachments(record).find(({ network }) => !network.internal);
   if (!first || record.ports.length === 0) return;
   record.published = true;
   await host.bridges.publish(
@@ -182,7 +221,7 @@ export async function publish(host: Host, record: InstanceRecord): Promise<void>
 
 /** Idempotent. */
 export async function withdraw(host: Host, record: InstanceRecord): Promise<void> {
-  const [first] = attachments(record);
+  const first = attachments(record).find(({ network }) => !network.internal);
   if (!record.published || !first) return;
   await host.bridges.withdraw(
     first.network,

@@ -4,15 +4,15 @@
  */
 import type { Logger } from "../../../lib/base/log.ts";
 import { Mutex } from "../../../lib/base/mutex.ts";
-import type { Forwarder, Upstream } from "../../../lib/deploy/dns/forward.ts";
+import type { Forwarder } from "../../../lib/runtime/dns/forward.ts";
 import {
   type Question,
   Rcode,
   RecordType,
   type Reply,
   reverseAddress,
-} from "../../../lib/deploy/dns/message.ts";
-import type { DnsServer } from "../../../lib/deploy/dns/server.ts";
+} from "../../../lib/runtime/dns/message.ts";
+import type { DnsServer } from "../../../lib/runtime/dns/server.ts";
 import { gatewayOf } from "../../../lib/runtime/bridge_rules.ts";
 import type { BridgeNetwork } from "../../../lib/runtime/network.ts";
 import type { Instance } from "./instance.ts";
@@ -99,11 +99,13 @@ export class Resolvers {
     const { log } = this.#options;
     const hostname = gatewayOf(network);
     try {
-      const [{ DnsServer }, { Forwarder }] = await Promise.all([
-        import("../../../lib/deploy/dns/server.ts"),
-        import("../../../lib/deploy/dns/forward.ts"),
+      const [{ DnsServer }, { Forwarder, hostUpstreams }] = await Promise.all([
+        import("../../../lib/runtime/dns/server.ts"),
+        import("../../../lib/runtime/dns/forward.ts"),
       ]);
-      this.#forwarder ??= new Forwarder(() => this.#upstreams());
+      this.#forwarder ??= new Forwarder(() =>
+        hostUpstreams(new Set([...this.#servers.values()].map(({ hostname }) => hostname)))
+      );
       const zone = {
         serves: (from: string) => isOn(network, from),
         resolve: (question: Question, from: string) => this.#turned(question, from, network),
@@ -138,16 +140,6 @@ export class Resolvers {
     const first = this.#turn++ % reply.addresses.length;
     const { addresses } = reply;
     return { ...reply, addresses: [...addresses.slice(first), ...addresses.slice(0, first)] };
-  }
-
-  /** The host's own, those on its loopback too; never ourselves. */
-  async #upstreams(): Promise<Upstream[]> {
-    const text = await Deno.readTextFile("/etc/resolv.conf").catch(() => "");
-    const own = new Set([...this.#servers.values()].map(({ hostname }) => hostname));
-    return text.split("\n").flatMap((line) => {
-      const [keyword, address] = line.trim().split(/\s+/);
-      return keyword === "nameserver" && address && !own.has(address) ? [{ address }] : [];
-    });
   }
 
   /** Before the bridge goes. */

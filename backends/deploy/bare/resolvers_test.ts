@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { silent } from "../../../lib/base/log.ts";
-import { type Question, Rcode, RecordType } from "../../../lib/deploy/dns/message.ts";
+import { type Question, Rcode, RecordType } from "../../../lib/runtime/dns/message.ts";
 import { bridgeNetwork } from "../../../lib/runtime/network.ts";
 import type { Instance } from "./instance.ts";
 import { answerFor, Resolvers } from "./resolvers.ts";

@@ -5,10 +5,10 @@
 import { join } from "node:path";
 import { ensureDir } from "../../../lib/base/fs.ts";
 import { Mutex } from "../../../lib/base/mutex.ts";
-import { hasNetns, removeNetns } from "../../../lib/runtime/netns.ts";
+import { makeEndpoint, removeEndpoint } from "../../../lib/runtime/endpoints.ts";
+import { hasNetns } from "../../../lib/runtime/netns.ts";
 import { type BridgeNetwork, bridgeNetwork } from "../../../lib/runtime/network.ts";
 import type { Host } from "./host.ts";
-import { attachAll } from "./networks.ts";
 import type { InstanceRecord, NetworkAttachment, NetworkChoice } from "./record.ts";
 
 /** How long after the last deploy the next one is prepared for, in milliseconds. */
@@ -84,10 +84,9 @@ export class Spares {
     await ensureDir(this.#host.paths.spares, 0o700);
     const name = nameFor(network);
     try {
-      const [attachment] = await attachAll(this.#host, name, this.#path(name), [
-        { network, aliases: [] },
-      ]);
-      this.#spare = { name, attachment };
+      const place = { containerId: name, netns: this.#path(name) };
+      const [attached] = await makeEndpoint(this.#host.bridges, place, [network]);
+      this.#spare = { name, attachment: { ...attached, aliases: [] } };
     } catch (error) {
       await this.#remove(name, network);
       throw error;
@@ -106,12 +105,9 @@ export class Spares {
 
   /** Whole or half made; what fails is logged, and tried again at the next start. */
   async #remove(name: string, network: BridgeNetwork): Promise<void> {
-    const netns = this.#path(name);
     try {
-      // After a reboot only the file is left, which plugins refuse.
-      if (!await hasNetns(netns)) await removeNetns(netns);
-      await this.#host.bridges.detach(network, { containerId: name, netns, ifname: "eth0" });
-      await removeNetns(netns);
+      const place = { containerId: name, netns: this.#path(name) };
+      await removeEndpoint(this.#host.bridges, place, network);
     } catch (error) {
       this.#host.log.warn("a spare network namespace was not removed", { name, error });
     }

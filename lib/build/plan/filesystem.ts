@@ -297,20 +297,25 @@ function command(state: StageState, run: RunInstruction): { args: string[]; scri
 }
 
 function needsOf(
-  instruction: RunInstruction,
-  { allow, file }: FilesystemTools,
+  { line, security, network }: RunInstruction,
+  { allow, file, network: usual }: FilesystemTools,
 ): Entitlement[] {
-  const { line, security } = instruction;
-  if (security !== "insecure") return [];
-  const needed = "security.insecure";
-  if (allow.includes(needed)) return [needed];
-  throw atLine(
-    file,
-    line,
-    `RUN --security=${security}: the build is not allowed ${needed}; ask for it with ` +
-      `--allow ${needed}, where the server permits it`,
-    "denied",
-  );
+  const asked: [needed: Entitlement, by: string][] = [
+    ...(security === "insecure" ? [["security.insecure", `--security=${security}`] as const] : []),
+    ...((network === "default" ? usual : network) === "host"
+      ? [["network.host", "--network=host"] as const]
+      : []),
+  ].map(([needed, by]) => [needed, by]);
+  return asked.map(([needed, by]) => {
+    if (allow.includes(needed)) return needed;
+    throw atLine(
+      file,
+      line,
+      `RUN ${by}: the build is not allowed ${needed}; ask for it with --allow ${needed}, where the ` +
+        "server permits it (SVC_BUILD_ENTITLEMENTS)",
+      "denied",
+    );
+  });
 }
 
 /** `--device=NAME[,required]`; names that the caller allowed others for are those. */

@@ -2,15 +2,15 @@
 import { isIP } from "node:net";
 import { SvcError } from "../../base/errors.ts";
 
-/** Steps share this host's network: its own address is the loopback's. */
-const GATEWAY = "127.0.0.1";
+/** An address that the step's network tells: this host's. */
+export const HOST_GATEWAY = "host-gateway";
 
 /** "name:address" or "name=address", an IPv6 address with or without brackets. Throws `argument_invalid`. */
 export function parseHosts(lines: string[]): { name: string; address: string }[] {
   return lines.map((line) => {
     const [, name, written] = /^([^:=\s]+)[:=](.+)$/.exec(line) ?? [];
-    const address = written === "host-gateway" ? GATEWAY : written?.replace(/^\[(.*)\]$/, "$1");
-    if (name === undefined || isIP(address) === 0) {
+    const address = written?.replace(/^\[(.*)\]$/, "$1");
+    if (name === undefined || address !== HOST_GATEWAY && isIP(address) === 0) {
       throw new SvcError(
         "argument_invalid",
         `Cannot use --add-host ${line}: expected NAME:ADDRESS, such as db:10.1.2.3 or db:host-gateway`,

@@ -7,6 +7,7 @@ import type { UnpackOptions } from "../../snapshot/unpack.ts";
 import type { ImportedCache } from "../cache/import.ts";
 import type { Context } from "../context/receive.ts";
 import type { Executor } from "../executor.ts";
+import type { StepNetworks } from "../networks.ts";
 import type { ImageStore } from "../worker.ts";
 import type { Planners } from "../plan/planners.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
@@ -26,6 +27,7 @@ export type Unpack = (image: ResolvedImage, options: UnpackOptions) => Promise<s
 export interface Engine {
   snapshotter: Snapshotter;
   executor: Executor;
+  networks: StepNetworks;
   records: CacheRecords;
   workspace: Workspace;
   planners: Planners;

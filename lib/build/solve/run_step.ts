@@ -7,6 +7,7 @@ import { select, type Tree } from "../context/tree.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import { devicesOf } from "../devices.ts";
 import type { BindMount, Step } from "../executor.ts";
+import { resolvConf } from "../networks.ts";
 import {
   isTree,
   type RunMount,
@@ -38,6 +39,16 @@ const encoder = new TextEncoder();
 /** Result of a mount's source that is a vertex. */
 export type OutcomeOf = (from: Source) => Outcome | undefined;
 
+const isInsecure = ({ needs }: RunVertex): boolean => needs.includes("security.insecure");
+
+/** Empty where the host has none. */
+const hostFile = (path: string): Promise<string> =>
+  // Our own: the host's file.
+  Deno.readTextFile(path).catch((error) => {
+    if (error instanceof Deno.errors.NotFound) return "";
+    throw error;
+  });
+
 /** Everything that has to be let go when the step has ended, last one first. */
 type Held = AsyncDisposableStack;
 
@@ -48,6 +59,7 @@ class RunStep {
   /** What secrets, agents and devices put into the environment; no part of the key. */
   readonly env: string[] = [];
   devices?: Step["devices"];
+  network: Step["network"] = "none";
   /** Values that may not be seen in the output. */
   readonly secrets: Uint8Array[] = [];
 
@@ -61,8 +73,7 @@ class RunStep {
   ) {}
 
   async prepare(): Promise<void> {
-    this.#bindHost(RESOLVER);
-    await this.#hosts();
+    await this.#network();
     // Locks are taken in one order, so that two steps never wait for each other.
     const caches = this.vertex.mounts.filter((mount) => mount.type === "cache")
       .sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
@@ -99,16 +110,30 @@ class RunStep {
     }
   }
 
-  async #hosts(): Promise<void> {
-    const { hosts } = this.vertex;
-    if (hosts.length === 0) {
-      this.#bindHost(HOSTS);
-      return;
-    }
+  async #network(): Promise<void> {
+    const { engine, vertex, signal } = this;
+    const trusted = isInsecure(vertex);
+    const { mode, gateway, names } = this.held.use(
+      await engine.networks.take(vertex.network, { trusted, signal }),
+    );
+    this.network = mode;
+    const texts = [
+      [RESOLVER, names && resolvConf(await hostFile(RESOLVER), names.nameservers)],
+      [
+        HOSTS,
+        hostsText(vertex.hosts, { gateway, host: names ? undefined : await hostFile(HOSTS) }),
+      ],
+    ] as const;
     const folder = this.held.use(await this.engine.workspace.temporary());
-    const path = `${folder.path}/hosts`;
-    await writeOwned(path, await hostsText(hosts), { mode: 0o644, uid: 0, gid: 0 });
-    this.#bind(path, HOSTS, true, "file");
+    for (const [target, text] of texts) {
+      if (text === undefined) {
+        this.#bindHost(target);
+        continue;
+      }
+      const path = `${folder.path}/${target.slice("/etc/".length)}`;
+      await writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
+      this.#bind(path, target, true, "file");
+    }
   }
 
   async #devices(): Promise<void> {
@@ -254,10 +279,10 @@ export async function runCommand(
     user: vertex.user,
     mounts: run.binds,
     tmpfs: run.tmpfs,
-    network: vertex.network,
+    network: run.network,
     ...(run.devices && { devices: run.devices }),
     ...(engine.stepProcesses !== undefined && { processes: engine.stepProcesses }),
-    ...(vertex.needs.includes("security.insecure") && { insecure: true }),
+    ...(isInsecure(vertex) && { insecure: true }),
   };
   const masks = { stdout: new Mask(run.secrets), stderr: new Mask(run.secrets) };
   const show = (stream: "stdout" | "stderr", text: string) => {

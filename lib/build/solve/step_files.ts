@@ -4,6 +4,7 @@ import { chmod, lchown, lstat } from "../../sys/files.ts";
 import { mount, mountOverlay, MS, unmount } from "../../sys/mount.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { RunMount, RunVertex } from "../plan/graph.ts";
+import { HOST_GATEWAY } from "../plan/hosts.ts";
 import { AgentSocket } from "./agent_socket.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -127,12 +128,16 @@ export async function agentSocket(
   };
 }
 
-/** The host's names, and those that the build adds. */
-export async function hostsText(hosts: RunVertex["hosts"]): Promise<string> {
-  const own = await Deno.readTextFile("/etc/hosts").catch((error) => {
-    if (error instanceof Deno.errors.NotFound) return "127.0.0.1\tlocalhost\n";
-    throw error;
-  });
-  const end = own === "" || own.endsWith("\n") ? "" : "\n";
-  return own + end + hosts.map(({ name, address }) => `${address}\t${name}\n`).join("");
+const OWN_NAMES = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+
+/** The step's names, or the host's where it has the host's network, and those that the build adds. */
+export function hostsText(
+  hosts: RunVertex["hosts"],
+  { gateway, host = OWN_NAMES }: { gateway: string; host?: string },
+): string {
+  const end = host === "" || host.endsWith("\n") ? "" : "\n";
+  const lines = hosts.map(({ name, address }) =>
+    `${address === HOST_GATEWAY ? gateway : address}\t${name}\n`
+  );
+  return host + end + lines.join("");
 }

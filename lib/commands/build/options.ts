@@ -195,7 +195,7 @@ export const INPUT_OPTIONS = [
       "that are not free for every build: device any, device=NAME those of that name, " +
       "device=NAME,alias=OTHER those for what the Dockerfile calls OTHER; or the cache mounts that all " +
       "callers share, where a policy gives each its own (cache.shared). SVC_BUILD_ENTITLEMENTS has to " +
-      "permit it. network.host is taken and changes nothing: RUN --network=host needs no right.",
+      "permit it. network.host is for RUN --network=host, and what --network=host asks for by itself.",
     section: "Inputs",
   },
   {

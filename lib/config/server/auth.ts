@@ -201,6 +201,18 @@ export const AUTH = [
       "value begins with { or has several lines. The page Authentication has its format.",
   },
   {
+    key: "workloadApi",
+    kind: "string",
+    env: ["SVC_WORKLOAD_API"],
+    choices: ["refused", "open"],
+    default: "refused",
+    section,
+    help:
+      "Of a server that asks nobody for a credential: what comes out of the networks of its own " +
+      "builds and workloads may pull images, and everything else is refused; open takes it as " +
+      "everybody's. With authentication they are asked for a credential as everybody is.",
+  },
+  {
     key: "registryAnonymousPull",
     kind: "bool",
     env: ["SVC_REGISTRY_ANONYMOUS_PULL"],

@@ -105,18 +105,32 @@ export const BUILD = [
     section,
     help:
       "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
-      "all rights of the server, which is root on its host for whoever may build; device gives RUN " +
+      "all rights of the server, which is root on its host for whoever may build; network.host runs RUN " +
+      "--network=host in the host's network, its loopback and abstract sockets included; device gives RUN " +
       "--device any device that the host's CDI files describe, device=NAME those that RUN " +
       "--device=NAME means: device=vendor.example/gpu=0, or =* for all of a kind; cache.shared lets builds " +
       "use the cache mounts that all callers share, where SVC_API_POLICY gives each caller its own.",
     check: (value, source) => {
       const wrong = value.find((text) =>
-        !/^(security\.insecure|cache\.shared|device(=[^\s,]+)?)$/.test(text)
+        !/^(security\.insecure|network\.host|cache\.shared|device(=[^\s,]+)?)$/.test(text)
       );
       if (wrong === undefined) return value;
-      const known = "security.insecure, cache.shared, device or device=NAME";
+      const known = "security.insecure, network.host, cache.shared, device or device=NAME";
       throw invalid(source, `${JSON.stringify(wrong)} is not one of ${known}`);
     },
+  },
+  {
+    key: "buildNetwork",
+    kind: "string",
+    env: ["SVC_BUILD_NETWORK"],
+    choices: ["bridge", "none", "host"],
+    default: "bridge",
+    section,
+    help:
+      "The network of a RUN that names none: bridge, one of its own with the way out that docker's " +
+      "bridge gives, by CNI plugins (SVC_CNI_BIN_DIR), in a rootless server by pasta or slirp4netns; " +
+      "none; or host, where every Dockerfile reaches what the host reaches, its loopback and this " +
+      "server included.",
   },
   {
     key: "buildWorker",

@@ -12,6 +12,20 @@ export interface Upstream {
   port?: number;
 }
 
+/** The host's own, those on its loopback too; not the ones to leave out. */
+export async function hostUpstreams(except: ReadonlySet<string>): Promise<Upstream[]> {
+  const text = await Deno.readTextFile("/etc/resolv.conf").catch(() => "");
+  return nameservers(text).filter((address) => !except.has(address)).map((address) => ({ address }));
+}
+
+/** Addresses that a resolv.conf names. */
+export function nameservers(text: string): string[] {
+  return text.split("\n").flatMap((line) => {
+    const [keyword, address] = line.trim().split(/\s+/);
+    return keyword === "nameserver" && address ? [address] : [];
+  });
+}
+
 /** How long one resolver may take, in milliseconds, and how often all of them are asked. */
 const PATIENCE = 3000;
 const ROUNDS = 2;

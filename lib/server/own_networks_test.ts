@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { refuseOwnNetworks } from "./own_networks.ts";
+import type { Route } from "./route.ts";
+
+const row = (method: Route["method"], path: string): Route => ({
+  method,
+  path,
+  action: "any",
+  help: "",
+  handler: () => new Response(),
+});
+
+const refuse = refuseOwnNetworks("10.4", () => [
+  { name: "svc0", address: "10.4.0.1" },
+  { name: "svc255", address: "10.4.255.1" },
+  { name: "eth0", address: "10.4.9.1" },
+]);
+const deploy = row("PUT", "/.svc/v1/deployments/{name}");
+
+Deno.test("what comes out of an own network is refused, pulls are not", () => {
+  for (const remote of ["10.4.0.7:4000", "10.4.255.2:1", "[::ffff:10.4.0.7]:4000"]) {
+    for (
+      const route of [
+        deploy,
+        row("GET", "/.svc/v1/info"),
+        row("POST", "/v2/{name+}/blobs/uploads/"),
+        row("DELETE", "/v2/{name+}/manifests/{reference}"),
+      ]
+    ) {
+      assert.throws(() => refuse(route, remote), { code: "denied", help: /SVC_WORKLOAD_API/ });
+    }
+    refuse(row("GET", "/v2/{name+}/manifests/{reference}"), remote);
+    refuse(row("HEAD", "/v2/{name+}/blobs/{digest}"), remote);
+    refuse(row("GET", "/v2/"), remote);
+  }
+});
+
+Deno.test("everybody else is not: the host itself, and networks that only have such addresses", () => {
+  for (
+    const remote of [
+      "127.0.0.1:1",
+      "[::1]:1",
+      "10.4.0.1:1",
+      "10.4.9.7:1",
+      "10.40.0.7:1",
+      "10.4.7.7:1",
+    ]
+  ) refuse(deploy, remote);
+});
