@@ -15,7 +15,9 @@ export interface Upstream {
 /** The host's own, those on its loopback too; not the ones to leave out. */
 export async function hostUpstreams(except: ReadonlySet<string>): Promise<Upstream[]> {
   const text = await Deno.readTextFile("/etc/resolv.conf").catch(() => "");
-  return nameservers(text).filter((address) => !except.has(address)).map((address) => ({ address }));
+  return nameservers(text).filter((address) => !except.has(address)).map((address) => ({
+    address,
+  }));
 }
 
 /** Addresses that a resolv.conf names. */
