@@ -1,5 +1,6 @@
 /** Which names the instances have on their networks: for hosts files and for the resolver. */
 import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
+import { HOST_NAME, isReservedName } from "../../../lib/api/deploy_spec_text.ts";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { Instance } from "./instance.ts";
 
@@ -41,6 +42,8 @@ export function namesOn(network: string, all: readonly Instance[]): NamedAddress
       ip,
       rank: readiness === undefined ? STANDING.length : STANDING.indexOf(readiness),
       names: [...names].filter((name) =>
+        // Records of older versions may hold what a spec may ask for no more.
+        HOST_NAME.test(name) && !isReservedName(name) &&
         (owners.get(name.toLowerCase()) ?? deployment) === deployment
       ),
     };

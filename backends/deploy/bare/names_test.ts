@@ -29,7 +29,7 @@ Deno.test("a name leads to the deployment that is called so, whoever had it as a
       record: { phase: "ready", networks: [{ network: { name: "front" }, ip, aliases }] },
     }) as unknown as Instance;
   const all = [
-    instance("web", "10.0.0.2", ["db", "db-0", "cache"]),
+    instance("web", "10.0.0.2", ["db", "db-0", "cache", "localhost", "x\n10.6.6.6\tevil"]),
     instance("db", "10.0.0.3", ["cache"]),
     instance("db-0", "10.0.0.4", []),
   ];
