@@ -1,4 +1,5 @@
 /** mount(2) and friends. Synchronous; throws {@linkcode SystemError}. */
+import { SvcError } from "../base/errors.ts";
 import { SystemError } from "./errno.ts";
 import { close } from "./fd.ts";
 import { address, check, cstring, errno, libc } from "./libc.ts";
@@ -158,8 +159,19 @@ export interface OverlayOptions {
   extra?: string[];
 }
 
-/** Mounts overlayfs at `target`; without `upper` read-only. */
+/** Lower folders that the kernel takes (OVL_MAX_STACK); it answers more with EINVAL. */
+export const MAX_LOWER = 500;
+
+/** Mounts overlayfs at `target`; without `upper` read-only. Throws `unsupported` for too many folders. */
 export function mountOverlay(target: string, options: OverlayOptions): void {
+  const count = options.lower.length;
+  if (count > MAX_LOWER) {
+    throw new SvcError(
+      "unsupported",
+      `Cannot mount a file system of ${count} layers: overlayfs takes at most ${MAX_LOWER}`,
+      { help: "build the image with fewer steps, or from what another stage made (COPY --from)" },
+    );
+  }
   const escape = (path: string) => path.replace(/[\\:,]/g, (c) => `\\${c}`);
   const data = [
     `lowerdir=${options.lower.map(escape).join(":")}`,
