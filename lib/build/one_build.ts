@@ -284,7 +284,7 @@ export class OneBuild {
         const fetching = { ...CONTEXT, text: contextUrl, tree: this.#source };
         const tree = await trees.open(fetching, reporter);
         reporter.done(CONTEXT.id, "ran", false);
-        return fetchedContext(contextUrl, tree, request.dockerfile);
+        return await fetchedContext(contextUrl, tree, request.dockerfile);
       }
       const context = await receiveContext(request.context, {
         directory: engine.workspace.path("contexts"),

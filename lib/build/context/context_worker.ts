@@ -29,7 +29,7 @@ async function handle(message: ToContextWorker): Promise<void> {
       unpacker!.push(message.bytes);
       return port.postMessage({ type: "taken", bytes: message.bytes.length });
     case "end":
-      return answer({ type: "unpacked", result: unpacker!.finish() });
+      return answer({ type: "unpacked", result: await unpacker!.finish() });
     case "copy": {
       const { signal } = stop;
       const options = { ...message.options, signal };

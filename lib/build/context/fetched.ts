@@ -26,8 +26,8 @@ export function fetchedSource(url: string): TreeSource {
  * The tree as a context, its .dockerignore applied. A URL that is no archive is the Dockerfile itself, and
  * there is nothing to copy. Whoever opened the tree disposes of it.
  */
-export function fetchedContext(url: string, tree: Tree, path: string): Context {
-  const { dockerfile, ignore } = applyRules(tree.root, path, new Map());
+export async function fetchedContext(url: string, tree: Tree, path: string): Promise<Context> {
+  const { dockerfile, ignore } = await applyRules(tree.root, path, new Map());
   const text = dockerfile ??
     (parseGitUrl(url) ? undefined : readRootedText(tree.root, fileNameOf(url), MAX_RULES));
   return {

@@ -86,7 +86,7 @@ async function unpack(
   const unpacker = new ContextUnpacker(root, dockerfile);
   try {
     for (const chunk of head) unpacker.push(chunk);
-    return unpacker.finish();
+    return await unpacker.finish();
   } finally {
     unpacker.abandon();
   }

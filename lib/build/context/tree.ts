@@ -20,7 +20,7 @@ import {
 import { OpenFolder } from "../../sys/open_folder.ts";
 import { openRegular } from "../../sys/rooted_file.ts";
 import { listXattrs } from "../../sys/xattr.ts";
-import type { Ignore } from "../parse/ignore.ts";
+import { type Ignore, pathsAtOnce } from "../parse/ignore.ts";
 import { compilePath, type PathPattern } from "../parse/path_pattern.ts";
 import { locate } from "../../sys/rooted.ts";
 
@@ -123,6 +123,7 @@ export async function* walk(
   options: { exclude?: Ignore; signal?: AbortSignal } = {},
 ): AsyncGenerator<TreeEntry> {
   let seen = 0;
+  const turn = pathsAtOnce(TURN, options.exclude);
   /** `above`: the folder that it is in, where it is not where the walk began. */
   const stack: { path: string; host: string; name: string; above?: string }[] = [{
     path: "",
@@ -134,7 +135,7 @@ export async function* walk(
     const { above, name } = at;
     const stat = above === undefined ? tryLstat(at.host) : folder.at(above).tryLstat(name);
     if (!stat) continue;
-    if (++seen % TURN === 0) {
+    if (++seen % turn === 0) {
       options.signal?.throwIfAborted();
       await new Promise<void>((next) => setImmediate(next));
     }
@@ -353,6 +354,7 @@ async function knownKey(
 ): Promise<string> {
   const { root, digests, known } = tree;
   const hash = createHash("sha256");
+  const turn = pathsAtOnce(TURN, exclude);
   let text = "";
   let seen = 0;
   for (const selection of selections) {
@@ -366,7 +368,7 @@ async function knownKey(
         );
       } else if (kind === "symlink") fields.push(link);
       text += JSON.stringify(fields) + "\n";
-      if (++seen % TURN) continue;
+      if (++seen % turn) continue;
       hash.update(text);
       text = "";
       signal?.throwIfAborted();

@@ -2,7 +2,7 @@
 import { TarParser } from "../../oci/tar_parser.ts";
 import { readNames, removeTreeSync } from "../../sys/directory.ts";
 import { Extractor } from "./extract.ts";
-import { type Ignore, ignoreFiles, parseIgnore } from "../parse/ignore.ts";
+import { type Ignore, ignoreFiles, parseIgnore, pathsAtOnce } from "../parse/ignore.ts";
 import { isDirectory } from "../../sys/rooted.ts";
 import { readRootedText } from "../../sys/rooted_file.ts";
 
@@ -14,41 +14,55 @@ export interface UnpackedContext {
   ignore: string;
 }
 
+/** Paths that are looked at before other work gets its turn. */
+const TURN = 500;
+
 /** Removes what is left out; folders that then hold nothing but were left out themselves go too. */
-function applyIgnore(root: string, ignore: Ignore, digests: Map<string, string>): void {
-  const visit = (inside: string) => {
+async function applyIgnore(
+  root: string,
+  ignore: Ignore,
+  digests: Map<string, string>,
+): Promise<void> {
+  const most = pathsAtOnce(TURN, ignore);
+  let seen = 0;
+  const turn = () => new Promise<void>((next) => ++seen % most ? next() : setImmediate(next));
+  const visit = async (inside: string) => {
     for (const name of readNames(inside === "" ? root : `${root}/${inside}`)) {
       const path = inside === "" ? name : `${inside}/${name}`;
       const host = `${root}/${path}`;
+      await turn();
       if (ignore.canSkipDir(path)) removeTreeSync(host);
       else if (isDirectory(host)) {
-        visit(path);
+        await visit(path);
         if (ignore.excludes(path) && readNames(host).length === 0) removeTreeSync(host);
       } else if (ignore.excludes(path)) removeTreeSync(host);
     }
   };
-  visit("");
-  for (const path of digests.keys()) if (ignore.excludes(path)) digests.delete(path);
+  await visit("");
+  for (const path of digests.keys()) {
+    await turn();
+    if (ignore.excludes(path)) digests.delete(path);
+  }
 }
 
 /** Bytes of a Dockerfile, or of an ignore file, at most: far more than anyone writes. */
 export const MAX_RULES = 4 << 20;
 
 /** Reads the Dockerfile, then removes what the rules beside it or in .dockerignore leave out. */
-export function applyRules(
+export async function applyRules(
   root: string,
   path: string,
   digests: Map<string, string>,
-): { dockerfile?: string; ignore: string } {
+): Promise<{ dockerfile?: string; ignore: string }> {
   const dockerfile = readRootedText(root, path, MAX_RULES);
   const rules = ignoreFiles(path).map((file) => readRootedText(root, file, MAX_RULES));
   const text = rules.find((rule) => rule !== undefined) ?? "";
   const ignore = parseIgnore(text);
-  if (!ignore.empty) applyIgnore(root, ignore, digests);
+  if (!ignore.empty) await applyIgnore(root, ignore, digests);
   return { ignore: text, ...(dockerfile !== undefined && { dockerfile }) };
 }
 
-/** Synchronous; every call may throw `context_invalid` or `archive_invalid`. */
+/** Every call may throw `context_invalid` or `archive_invalid`. */
 export class ContextUnpacker {
   #digests = new Map<string, string>();
   #extractor: Extractor;
@@ -69,9 +83,9 @@ export class ContextUnpacker {
     this.#parser.push(chunk);
   }
 
-  finish(): UnpackedContext {
+  async finish(): Promise<UnpackedContext> {
     this.#parser.finish();
-    const { dockerfile, ignore } = applyRules(this.root, this.dockerfile, this.#digests);
+    const { dockerfile, ignore } = await applyRules(this.root, this.dockerfile, this.#digests);
     // The removals above touched the folders' times: only now are they what the archive says.
     this.#extractor.finish();
     return {

@@ -22,7 +22,7 @@ Deno.test("a fetched context whose Dockerfile or ignore file is a FIFO is refuse
       if (name !== "Dockerfile") Deno.writeTextFileSync(`${root}/Dockerfile`, "FROM scratch");
       mknod(`${root}/${name}`, S_IFIFO | 0o644);
     }, (found) =>
-      assert.throws(() => fetchedContext(GIT, found, "Dockerfile"), {
+      assert.rejects(() => fetchedContext(GIT, found, "Dockerfile"), {
         code: "argument_invalid",
         message: `Cannot read ${name}: it is a FIFO, not a regular file`,
       }));
@@ -35,11 +35,13 @@ Deno.test("a fetched context's Dockerfile is not read without end, nor outside o
       Deno.writeTextFileSync(`${root}/Dockerfile`, "");
       Deno.truncateSync(`${root}/Dockerfile`, 20e9);
     },
-    (found) => assert.throws(() => fetchedContext(GIT, found, "Dockerfile"), { code: "too_large" }),
+    (found) =>
+      assert.rejects(() => fetchedContext(GIT, found, "Dockerfile"), { code: "too_large" }),
   );
   await tree(
     (root) => Deno.symlinkSync("/etc/hostname", `${root}/Dockerfile`),
-    (found) => assert.equal(fetchedContext(GIT, found, "Dockerfile").dockerfile, undefined),
+    async (found) =>
+      assert.equal((await fetchedContext(GIT, found, "Dockerfile")).dockerfile, undefined),
   );
 });
 

@@ -4,7 +4,7 @@
  */
 import { posix } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
-import { compilePath, type PathPattern } from "./path_pattern.ts";
+import { compilePath, MOST_TOKENS, type PathPattern } from "./path_pattern.ts";
 
 interface Rule {
   /** `!pattern`: brings back what an earlier one excluded. */
@@ -19,6 +19,13 @@ export interface IgnorePattern {
   pattern: string;
   line?: number;
 }
+
+/** Every path is matched with every rule. */
+const MOST_COST = 16_384;
+
+/** Paths that may be asked about at one go, of this many without rules, before other work gets its turn. */
+export const pathsAtOnce = (most: number, rules: Ignore | undefined): number =>
+  Math.max(1, Math.floor(most / (1 + (rules?.cost ?? 0) / 64)));
 
 /** Names of the file that holds the patterns, in order of preference, for a Dockerfile at `dockerfile`. */
 export function ignoreFiles(dockerfile: string): string[] {
@@ -42,6 +49,8 @@ export function ignorePatterns(patterns: string[]): Ignore {
 /** Decides which paths of a tree are left out. The last rule that matches a path or a folder above it wins. */
 export class Ignore {
   private readonly rules: Rule[] = [];
+  /** Characters of the patterns with wildcards: what a path costs. */
+  readonly cost: number = 0;
   /** For each folder, which rules match it or a folder above it: a walker asks for siblings in a row. */
   private readonly folders = new Map<string, boolean[]>();
   /** There are `!` patterns. */
@@ -54,14 +63,27 @@ export class Ignore {
         const where = line === undefined ? "" : ` on line ${line} of ${file}`;
         throw new SvcError(
           "context_invalid",
-          `Cannot use the pattern ${JSON.stringify(pattern.trim())}${where}: it is malformed`,
+          `Cannot use the pattern ${JSON.stringify(pattern.trim().slice(0, 200))}${where}: ` +
+            "it is malformed, or too long",
           {
-            help: "close its brackets, and put something behind a backslash or an exclamation mark",
+            help:
+              "close its brackets, and put something behind a backslash or an exclamation mark; " +
+              `with wildcards it has at most ${MOST_TOKENS} characters`,
             ...(line === undefined ? {} : { detail: { line, file } }),
           },
         );
       }
-      if (rule !== undefined) this.rules.push(rule);
+      if (rule === undefined) continue;
+      this.rules.push(rule);
+      this.cost += rule.pattern.tokens ?? 0;
+      if (this.cost <= MOST_COST) continue;
+      throw new SvcError(
+        "context_invalid",
+        `Cannot use ${
+          file ?? "the patterns"
+        }: those with wildcards have more than ${MOST_COST} characters`,
+        { help: "leave out whole folders", ...(line && { detail: { line, file } }) },
+      );
     }
     this.hasExceptions = this.rules.some((rule) => rule.negated);
   }
