@@ -16,6 +16,15 @@ export function splitHostPort(text: string): HostPort | undefined {
   return { ...(host !== "" && { host }), ...(port !== undefined && { port }) };
 }
 
+/** Reads "[user@]host[:port]", as `ssh` takes it; undefined for what is none of these. */
+export function splitLogin(text: string): HostPort & { user?: string } | undefined {
+  const at = text.lastIndexOf("@");
+  const address = splitHostPort(text.slice(at + 1));
+  if (at < 0 || !address) return address;
+  const user = text.slice(0, at);
+  return /^[^\s@-][^\s@]*$/.test(user) ? { user, ...address } : undefined;
+}
+
 /** The way back: an IPv6 host in brackets. */
 export function joinHostPort(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;

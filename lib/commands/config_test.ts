@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { join } from "node:path";
+import { join, relative } from "node:path";
+import { writePem } from "../../test/fixtures/pem.ts";
 import { svcFake } from "../../test/fixtures/cli.ts";
 
 async function folder() {
@@ -74,7 +75,8 @@ Deno.test("config set-context keeps comments, order and what it does not name", 
       "    server: https://a.example\n  other:\n    server: http://o\n",
   );
   // What would not be valid is not written.
-  const bad = await at.config(["set-context", "prod", "--tls-client-cert", "c.pem"]);
+  const { cert } = await writePem(at.path);
+  const bad = await at.config(["set-context", "prod", "--tls-client-cert", cert]);
   assert.equal(bad.code, 2);
   assert.match(
     bad.stderr,
@@ -123,8 +125,40 @@ Deno.test("config set-context: the named flags of a cluster profile, --set, --un
   assert.equal(after.conduit, undefined);
 });
 
+Deno.test("config set-context: the path of a PEM file is looked at when it is typed", async () => {
+  await using at = await folder();
+  const { cert, key } = await writePem(at.path);
+  const missing = `${at.path}/nowhere.pem`;
+  const bad: [string[], RegExp][] = [
+    [["--tls-ca-cert", missing], /nowhere\.pem as tls\.ca-cert: there is no such file/],
+    [["--tls-ca-cert", at.path], /it is no file/],
+    [["--tls-ca-cert", key], /it holds no certificate in PEM/],
+    [["--tls-client-cert", cert, "--tls-client-key", cert], /client-key: it holds no key in PEM/],
+    [["--set", `tls.ca-cert=${missing}`], /there is no such file/],
+    [["--set", `conduit.ingress.ca-file=${missing}`], /there is no such file/],
+  ];
+  for (const [args, why] of bad) {
+    const { code, stderr } = await at.config([
+      "set-context",
+      "a",
+      "--server",
+      "https://x",
+      ...args,
+    ]);
+    assert.equal(code, 2, stderr);
+    assert.match(stderr, why);
+  }
+  await assert.rejects(Deno.stat(at.file));
+  const pair = ["--tls-client-cert", cert, "--tls-client-key", key];
+  await good(
+    at.config(["set-context", "a", "--server", "https://x", "--tls-ca-cert", cert, ...pair]),
+  );
+});
+
 Deno.test("config view: redacted, --raw, --export and --from-file, --merge", async () => {
   await using at = await folder();
+  await Deno.mkdir(join(at.path, "svc"), { mode: 0o700 });
+  await writePem(join(at.path, "svc"));
   await good(
     at.config([
       "set-context",
@@ -143,8 +177,12 @@ Deno.test("config view: redacted, --raw, --export and --from-file, --merge", asy
   assert.match(await good(at.config(["view", "--raw"])), /token: s3cret/);
   const exported = await good(at.config(["view", "--export"]));
   assert.match(exported, new RegExp(`ca-cert: ${at.path}/svc/ca.pem`));
-  await good(at.config(["set-context", "cwd", "--tls-ca-cert", "ca.pem"]));
-  assert.match(await good(at.config(["view", "cwd"])), new RegExp(`ca-cert: ${Deno.cwd()}/ca.pem`));
+  const here = relative(Deno.cwd(), join(at.path, "svc/ca.pem"));
+  await good(at.config(["set-context", "cwd", "--tls-ca-cert", here]));
+  assert.match(
+    await good(at.config(["view", "cwd"])),
+    new RegExp(`ca-cert: ${at.path}/svc/ca.pem`),
+  );
 
   await using other = await folder();
   await good(other.config(["set-context", "prod", "--from-file", "-"], { stdin: exported }));

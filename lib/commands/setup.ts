@@ -83,7 +83,7 @@ export async function run(invocation: Invocation): Promise<number> {
   const answers: Answers = {};
   await io.stderr.write("Answer < to go back to the question before.\n");
   for (;;) {
-    await askAll(ask, answers);
+    await askAll(ask, answers, { home: env.HOME ?? env.USERPROFILE });
     const absolute = (context: Context) =>
       absolutePaths(context, Deno.cwd(), env.HOME ?? env.USERPROFILE);
     let context = absolute(contextOf(answers));

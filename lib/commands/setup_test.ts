@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { svcFake } from "../../test/fixtures/cli.ts";
+import { writePem } from "../../test/fixtures/pem.ts";
 import { startKubeStub } from "../../test/peers/kube_stub.ts";
 import type { Context } from "../client/profile/types.ts";
 import { equivalent } from "./setup.ts";
@@ -126,6 +127,11 @@ async function byCommand(command: string, stdin: string): Promise<string> {
 
 const FINGERPRINT = `SHA256:${"A".repeat(43)}`;
 
+const PEM = await writePem(await Deno.makeTempDir({ prefix: "svc-setup-" }), {
+  cert: "my cert.pem",
+});
+addEventListener("unload", () => Deno.removeSync(PEM.folder, { recursive: true }));
+
 /** Answers → the context that they make. */
 const SCENARIOS: [name: string, answers: Answers, context: Context][] = [
   ["local", { scenario: "local", port: "5001", auth: "none" }, { server: "http://localhost:5001" }],
@@ -136,21 +142,21 @@ const SCENARIOS: [name: string, answers: Answers, context: Context][] = [
   ["a CA of its own, a key of the agent", {
     scenario: "remote",
     server: "https://x",
-    ca: "/ca.pem",
+    ca: PEM.cert,
     auth: "agent",
     fingerprint: FINGERPRINT,
   }, {
     server: "https://x",
-    tls: { "ca-cert": "/ca.pem" },
+    tls: { "ca-cert": PEM.cert },
     "key-auth": { "key-fingerprint": FINGERPRINT },
   }],
   ["mTLS", {
     scenario: "remote",
     server: "https://x",
     auth: "certificate",
-    clientCert: "/my cert.pem",
-    clientKey: "/key.pem",
-  }, { server: "https://x", tls: { "client-cert": "/my cert.pem", "client-key": "/key.pem" } }],
+    clientCert: PEM.cert,
+    clientKey: PEM.key,
+  }, { server: "https://x", tls: { "client-cert": PEM.cert, "client-key": PEM.key } }],
   ["an SSH tunnel", {
     scenario: "ssh",
     addr: "lab",
@@ -169,7 +175,7 @@ const SCENARIOS: [name: string, answers: Answers, context: Context][] = [
     sshKey: "/ssh",
     remoteAddr: "127.0.0.1:5000",
     tls: "yes",
-    ca: "/ca.pem",
+    ca: PEM.cert,
     serverName: "svc.example",
     auth: "none",
   }, {
@@ -180,7 +186,7 @@ const SCENARIOS: [name: string, answers: Answers, context: Context][] = [
       "identity-file": "/ssh",
       "remote-tls": true,
     },
-    tls: { "ca-cert": "/ca.pem", "server-name": "svc.example" },
+    tls: { "ca-cert": PEM.cert, "server-name": "svc.example" },
   }],
   ["a cluster", {
     scenario: "cluster",
@@ -278,4 +284,16 @@ Deno.test("setup: defaults of tunnels are asked for where the server can make on
   );
   const none = await setup(["2", "URL", "none", "mine", "", ""], withTunnels);
   assert.deepEqual(parse(none.saved!).contexts.mine, { server: "URL" });
+});
+
+Deno.test("setup: the path of a CA is looked at when it is typed; user@host is an SSH host", async () => {
+  const answers = [
+    ...["ssh", "me@127.0.0.1:9", "", "", "", "yes", "/nonexistent/ca.pem", PEM.key, PEM.cert],
+    ...["svc.example", "none", "", "save"],
+  ];
+  const { stderr, saved } = await setup(answers);
+  assert.match(stderr, /there is no such file\n/);
+  assert.match(stderr, /it holds no certificate in PEM\n/);
+  assert.match(saved!, /addr: me@127\.0\.0\.1:9/);
+  assert(saved!.includes(PEM.cert));
 });

@@ -1,7 +1,7 @@
 /** Which SSH server, as whom, and where it is to listen: the settings, read once. */
 import { userInfo } from "node:os";
 import { SvcError } from "../../../lib/base/errors.ts";
-import { joinHostPort, splitHostPort } from "../../../lib/base/host_port.ts";
+import { joinHostPort, splitHostPort, splitLogin } from "../../../lib/base/host_port.ts";
 import type { TunnelSettings } from "../../../lib/tunnel/module.ts";
 
 export interface SshTarget {
@@ -19,7 +19,7 @@ export interface SshTarget {
 
 export function sshTarget(settings: TunnelSettings): SshTarget {
   const { tunnelSshAddr = "", tunnelSshBind: bindText } = settings;
-  const address = splitHostPort(tunnelSshAddr);
+  const address = splitLogin(tunnelSshAddr);
   const bind = splitHostPort(/^\d+$/.test(bindText) ? `:${bindText}` : bindText);
   if (address?.host === undefined || bind?.port === undefined) {
     throw new SvcError(
@@ -30,7 +30,7 @@ export function sshTarget(settings: TunnelSettings): SshTarget {
   return {
     host: address.host,
     port: address.port ?? 22,
-    user: settings.tunnelSshUser ?? userInfo().username,
+    user: settings.tunnelSshUser ?? address.user ?? userInfo().username,
     // OpenSSH means all addresses by both, and answers with the one that it was asked for.
     bind: { host: bind.host === "*" ? "" : bind.host ?? "", port: bind.port },
     urlTemplate: settings.tunnelSshUrlTemplate,

@@ -1,4 +1,5 @@
 /** What a row of the profile's field tables is. The tables (fields.ts) are data: one record per field. */
+import { splitLogin } from "../../base/host_port.ts";
 
 export interface Field {
   name: string;
@@ -13,6 +14,8 @@ export interface Field {
   choices?: readonly string[];
   /** A file's path: `~/` is the home folder, a relative one starts at the profile file's folder. */
   path?: boolean;
+  /** What the file holds in PEM: looked at when its path is typed. */
+  pem?: "certificate" | "key";
   /** Never shown, except where a person asks for it. */
   secret?: boolean;
   /** What is wrong with the value; undefined where it is good. */
@@ -32,6 +35,13 @@ export function pair(a: string, b: string): NonNullable<Field["together"]> {
 
 export function port(value: number): string | undefined {
   return value >= 1 && value <= 65535 ? undefined : `expected 1..65535, got ${value}`;
+}
+
+/** `[user@]host[:port]`, as `ssh` takes it. */
+export function login(value: string): string | undefined {
+  return splitLogin(value)?.host === undefined
+    ? `${JSON.stringify(value)} is not [user@]host[:port]`
+    : undefined;
 }
 
 /** `host[:port]`, an IPv6 host in brackets. */

@@ -4,7 +4,7 @@
  */
 import { parseDuration } from "../../base/duration.ts";
 import { CONDUIT_FIELDS } from "./fields_conduit.ts";
-import { type Field, hostPort, pair, port } from "./field.ts";
+import { type Field, hostPort, login, pair, port } from "./field.ts";
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -35,6 +35,7 @@ const TLS_FIELDS: readonly Field[] = [
     name: "ca-cert",
     kind: "string",
     path: true,
+    pem: "certificate",
     defaultText: "system trust store",
     help: "PEM CA bundle verifying the server certificate.",
   },
@@ -50,8 +51,14 @@ const TLS_FIELDS: readonly Field[] = [
     defaultText: "false",
     help: "Do not verify the server's certificate (testing only).",
   },
-  { name: "client-cert", kind: "string", path: true, help: "PEM client certificate for mTLS." },
-  { name: "client-key", kind: "string", path: true, help: "Matching PEM client key." },
+  {
+    name: "client-cert",
+    kind: "string",
+    path: true,
+    pem: "certificate",
+    help: "PEM client certificate for mTLS.",
+  },
+  { name: "client-key", kind: "string", path: true, pem: "key", help: "Matching PEM client key." },
 ];
 
 const PORT_FORWARD_FIELDS: readonly Field[] = [
@@ -150,8 +157,8 @@ const SSH_TUNNEL_FIELDS: readonly Field[] = [
   {
     name: "addr",
     kind: "string",
-    check: hostPort,
-    help: "Host alias of ssh_config, or `host[:port]`.",
+    check: login,
+    help: "Host alias of ssh_config, or `[user@]host[:port]`.",
   },
   {
     name: "user",

@@ -4,7 +4,8 @@ import type { Field } from "./field.ts";
 import { CONTEXT_FIELDS } from "./fields.ts";
 import type { Context } from "./types.ts";
 
-function expand(path: string, folder: string, home?: string): string {
+/** A field's path as it is opened. */
+export function expand(path: string, folder: string, home?: string): string {
   if (home && (path === "~" || path.startsWith("~/"))) return join(home, path.slice(1));
   return isAbsolute(path) ? path : resolve(folder, path);
 }
@@ -40,13 +41,16 @@ export function pathsOf(context: Context): string[] {
   return found;
 }
 
-/** True for a field, by its path within a context, that is a file's path. */
-export function isPathField(path: readonly string[]): boolean {
+/** The row of a field, by its path within a context. */
+export function fieldAt(path: readonly string[]): Field | undefined {
   let fields: readonly Field[] = CONTEXT_FIELDS;
   let found: Field | undefined;
   for (const name of path) {
     found = fields.find((field) => field.name === name);
     fields = found?.fields ?? [];
   }
-  return found?.path ?? false;
+  return found;
 }
+
+/** True for a field, by its path within a context, that is a file's path. */
+export const isPathField = (path: readonly string[]): boolean => fieldAt(path)?.path ?? false;

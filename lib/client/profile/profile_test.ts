@@ -83,7 +83,13 @@ const ROWS: Row[] = [
     replace: "a:1",
   }],
   ["conduit.socks5.resolve[].replace", "db:\\1", [NUMBER], { pattern: "a" }],
-  ["ssh-tunnel.addr", "host:2222", [["ssh://x", /is not host\[:port\]/]]],
+  ["ssh-tunnel.addr", "me@host:2222", [["ssh://x", /is not \[user@\]host\[:port\]/], [
+    "@h",
+    /is not/,
+  ], [
+    "-x@h",
+    /is not/,
+  ]]],
   ["ssh-tunnel.user", "root", [NUMBER], ssh],
   ["ssh-tunnel.remote-addr", "127.0.0.1:5000", [["a b", /is not host/]], ssh],
   ["ssh-tunnel.identity-file", "id", [NUMBER], ssh],

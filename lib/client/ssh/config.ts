@@ -22,17 +22,27 @@ export interface SshHost {
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** "host[:port]" or "[v6]:port" of a literal address or an alias. */
-export function splitAddress(addr: string): { host: string; port?: number } {
-  const match = /^(?:\[(.+)\]|([^:]+))(?::(\d+))?$/.exec(addr);
+/** "[user@]host[:port]" or "[v6]:port" of a literal address or an alias. */
+export function splitAddress(addr: string): { user?: string; host: string; port?: number } {
+  const match = /^(?:(.+)@)?(?:\[(.+)\]|([^:@]+))(?::(\d+))?$/.exec(addr);
   if (!match) return { host: addr };
-  const port = match[3] === undefined ? undefined : Number(match[3]);
-  return { host: match[1] ?? match[2], ...(port !== undefined && { port }) };
+  const [, user, address, name, port] = match;
+  return {
+    ...(user !== undefined && { user }),
+    host: address ?? name,
+    ...(port !== undefined && { port: Number(port) }),
+  };
+}
+
+/** Who logs in: the field goes before what stands in the address. */
+function userOf({ addr, user }: SshTunnel): string | undefined {
+  return user ?? splitAddress(addr!).user;
 }
 
 /** Options that the profile's fields are to `ssh` itself. */
 export function sshArguments(settings: SshTunnel): string[] {
   const { host, port } = splitAddress(settings.addr!);
+  const user = userOf(settings);
   if (host.startsWith("-")) {
     throw new SvcError(
       "config_invalid",
@@ -42,7 +52,7 @@ export function sshArguments(settings: SshTunnel): string[] {
   return [
     ...(settings["no-ssh-config"] ? ["-F", "none"] : []),
     ...(port === undefined ? [] : ["-p", String(port)]),
-    ...(settings.user === undefined ? [] : ["-l", settings.user]),
+    ...(user === undefined ? [] : ["-l", user]),
     ...(settings["identity-file"] === undefined
       ? []
       : ["-i", settings["identity-file"], "-o", "IdentitiesOnly=yes"]),
@@ -71,7 +81,7 @@ function defaults(settings: SshTunnel, env: Environment): SshHost {
   return {
     hostname: host,
     port: port ?? 22,
-    user: settings.user ?? env.USER ?? env.LOGNAME ?? env.USERNAME ?? "root",
+    user: userOf(settings) ?? env.USER ?? env.LOGNAME ?? env.USERNAME ?? "root",
     identityFiles: settings["identity-file"]
       ? [settings["identity-file"]]
       : ["id_ed25519", "id_ecdsa", "id_rsa"].map((name) => join(ssh, name)),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { parseSshG, splitAddress } from "./config.ts";
+import type { SshTunnel } from "../profile/types.ts";
+import { parseSshG, splitAddress, sshArguments } from "./config.ts";
 
 Deno.test("ssh -G: what the tunnel needs of it; the profile's fields go first", () => {
   const text =
@@ -32,4 +33,15 @@ Deno.test("addresses: aliases, ports and IPv6", () => {
   assert.deepEqual(splitAddress("lab"), { host: "lab" });
   assert.deepEqual(splitAddress("h:2222"), { host: "h", port: 2222 });
   assert.deepEqual(splitAddress("[::1]:22"), { host: "::1", port: 22 });
+  assert.deepEqual(splitAddress("me@lab"), { user: "me", host: "lab" });
+  assert.deepEqual(splitAddress("me@corp@h:2222"), { user: "me@corp", host: "h", port: 2222 });
+  assert.deepEqual(splitAddress("me@[::1]:22"), { user: "me", host: "::1", port: 22 });
+});
+
+Deno.test("user@host: the user logs in, unless the field names another", () => {
+  const args = (settings: SshTunnel) => sshArguments(settings).join(" ");
+  assert.equal(args({ addr: "me@lab:2222" }), "-p 2222 -l me");
+  assert.equal(args({ addr: "me@lab", user: "other" }), "-l other");
+  assert.equal(args({ addr: "lab" }), "");
+  assert.equal(parseSshG("hostname lab\n", { addr: "me@lab" }, {}).user, "me");
 });

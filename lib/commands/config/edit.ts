@@ -4,7 +4,8 @@ import type { Document } from "yaml";
 import { SvcError } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";
 import { editProfile, parseProfile } from "../../client/profile/file.ts";
-import { absolutePaths, isPathField } from "../../client/profile/paths.ts";
+import { absolutePaths, expand, fieldAt, isPathField } from "../../client/profile/paths.ts";
+import { pemTrouble } from "../../client/profile/pem.ts";
 import type { Context, Profile } from "../../client/profile/types.ts";
 import { checkContext } from "../../client/profile/validate.ts";
 import { overlay } from "../../client/resolve.ts";
@@ -126,10 +127,21 @@ function valueOf(field: readonly string[], value: unknown, token: string | undef
   return isPathField(field) && !path.startsWith("~") ? resolve(path) : value;
 }
 
+/** Throws `config_invalid` for the path of a PEM file that is none. `folder`: where relative ones start. */
+function checkFile(field: readonly string[], value: unknown, folder: string, home?: string): void {
+  const pem = fieldAt(field)?.pem;
+  if (pem === undefined || typeof value !== "string") return;
+  const why = pemTrouble(expand(value, folder, home), pem);
+  if (why === undefined) return;
+  throw new SvcError("config_invalid", `Cannot use ${value} as ${field.join(".")}: ${why}`, {
+    help: "name a PEM file that is there",
+  });
+}
+
 export async function setContext(
   path: string,
   name: string,
-  invocation: Pick<Invocation, "io" | "values" | "sources">,
+  invocation: Pick<Invocation, "io" | "values" | "sources" | "env">,
 ): Promise<{ outcome: "created" | "changed"; context: Context }> {
   const values = invocation.values as unknown as Values;
   const file = values.fromFile as string | undefined;
@@ -143,6 +155,11 @@ export async function setContext(
   const token = values[`${FIELD_KEY}token`] === "-"
     ? (await new Response(invocation.io.stdin.readable as BodyInit).text()).trim()
     : undefined;
+  const home = invocation.env.HOME ?? invocation.env.USERPROFILE;
+  for (const [key, value] of fields) {
+    checkFile(key.slice(FIELD_KEY.length).split("."), value, Deno.cwd(), home);
+  }
+  for (const [field, value] of assignments) checkFile(field, value, dirname(resolve(path)), home);
   let created = false;
   const { contexts } = await editProfile(path, async (document, profile) => {
     const base = ["contexts", name];

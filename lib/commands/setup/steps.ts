@@ -1,4 +1,7 @@
 /** The wizard's questions as data, and the context that the answers make. */
+import type { Field } from "../../client/profile/field.ts";
+import { expand } from "../../client/profile/paths.ts";
+import { pemTrouble } from "../../client/profile/pem.ts";
 import type { Context } from "../../client/profile/types.ts";
 import { checkContext } from "../../client/profile/validate.ts";
 import { type Ask, BACK, type Choice } from "./ask.ts";
@@ -16,6 +19,8 @@ interface Step {
   /** An empty answer is one. */
   optional?: boolean;
   secret?: boolean;
+  /** The path of a file that holds this. */
+  pem?: Field["pem"];
 }
 
 const choice = (value: string, label: string): Choice => ({ value, label });
@@ -42,7 +47,7 @@ const STEPS: readonly Step[] = [
   },
   { key: "port", question: "Its port", when: on("local"), initial: () => "5000" },
   { key: "server", question: "Its URL", when: on("remote"), initial: () => "https://" },
-  { key: "addr", question: "Host: an alias of ssh_config, or host[:port]", when: on("ssh") },
+  { key: "addr", question: "Host: an alias of ssh_config, or [user@]host[:port]", when: on("ssh") },
   {
     key: "remoteAddr",
     question: "The server's address as that host sees it",
@@ -84,6 +89,7 @@ const STEPS: readonly Step[] = [
   },
   {
     key: "ca",
+    pem: "certificate",
     question: "File of its CA certificate (empty: the system's trust)",
     when: secure,
     optional: true,
@@ -93,7 +99,9 @@ const STEPS: readonly Step[] = [
     question: "Name that its certificate is for",
     when: (answers) => secure(answers) && !on("remote")(answers),
     initial: ({ scenario, addr, service, namespace }) =>
-      scenario === "cluster" ? `${service}.${namespace}.svc` : (addr ?? "").replace(/:\d+$/, ""),
+      scenario === "cluster"
+        ? `${service}.${namespace}.svc`
+        : (addr ?? "").replace(/^.*@|:\d+$/g, ""),
   },
   {
     key: "auth",
@@ -124,11 +132,13 @@ const STEPS: readonly Step[] = [
   },
   {
     key: "clientCert",
+    pem: "certificate",
     question: "File of the client certificate",
     when: (answers) => answers.auth === "certificate",
   },
   {
     key: "clientKey",
+    pem: "key",
     question: "File of its private key",
     when: (answers) => answers.auth === "certificate",
   },
@@ -144,7 +154,7 @@ const STEPS: readonly Step[] = [
 
 function nameOf({ scenario, server, addr, service }: Answers): string {
   if (scenario === "remote") return URL.parse(server ?? "")?.hostname || "remote";
-  if (scenario === "ssh") return (addr ?? "").replace(/:\d+$/, "");
+  if (scenario === "ssh") return (addr ?? "").replace(/^.*@|:\d+$/g, "");
   return scenario === "cluster" ? service ?? "cluster" : "local";
 }
 
@@ -214,9 +224,15 @@ export function contextOf(answers: Answers): Context {
 }
 
 /** What is wrong with one answer: what the field that it makes says. */
-function complaint(step: Step, answers: Answers, answer: string): string | undefined {
+function complaint(
+  step: Step,
+  answers: Answers,
+  answer: string,
+  home?: string,
+): string | undefined {
   if (answer === "" && !step.optional) return "an answer is needed here";
   if (step.key === "name" || answer === "") return undefined;
+  if (step.pem) return pemTrouble(expand(answer, Deno.cwd(), home), step.pem);
   try {
     // Only the part that the answer stands in: the rest may not be answered yet.
     const now = { ...answers, [step.key]: answer };
@@ -233,7 +249,11 @@ function complaint(step: Step, answers: Answers, answer: string): string | undef
 }
 
 /** Asks from the first unanswered step on; `from` is where to begin anew. Leaves out what does not apply. */
-export async function askAll(ask: Ask, answers: Answers, from = 0): Promise<Answers> {
+export async function askAll(
+  ask: Ask,
+  answers: Answers,
+  { from = 0, home }: { from?: number; home?: string } = {},
+): Promise<Answers> {
   for (let at = from; at < STEPS.length;) {
     const step = STEPS[at];
     if (step.when && !step.when(answers)) {
@@ -247,7 +267,7 @@ export async function askAll(ask: Ask, answers: Answers, from = 0): Promise<Answ
       : await ask.text(step.question, {
         ...(initial !== undefined && { initial }),
         ...(step.secret && { secret: true }),
-        check: (text) => complaint(step, answers, text),
+        check: (text) => complaint(step, answers, text, home),
       });
     if (answer === BACK) at = before(at, answers);
     else {

@@ -1,5 +1,5 @@
 /** SPEC "Tunnels". */
-import { splitHostPort } from "../../base/host_port.ts";
+import { splitHostPort, splitLogin } from "../../base/host_port.ts";
 import { fillTemplate, unknownPlaceholders } from "../../base/template.ts";
 import { invalid, oneOf } from "../checks.ts";
 import type { AnyOption } from "../load.ts";
@@ -12,9 +12,9 @@ export const DEFAULT_TUNNEL_BACKEND = "ngrok";
 const SAMPLE = { host: "host", port: "1", name: "name", protocol: "http" };
 
 function sshAddress(value: string, source: string): string {
-  const parts = splitHostPort(value);
+  const parts = splitLogin(value);
   if (parts?.host !== undefined && parts.port !== 0 && !parts.host.startsWith("-")) return value;
-  throw invalid(source, `${JSON.stringify(value)} is not host[:port]`);
+  throw invalid(source, `${JSON.stringify(value)} is not [user@]host[:port]`);
 }
 
 function bindAddress(value: string, source: string): string {
@@ -85,14 +85,14 @@ export const TUNNEL = [
     kind: "string",
     env: ["SVC_TUNNEL_SSH_ADDR"],
     section,
-    help: "SSH server of tunnels, host[:port].",
+    help: "SSH server of tunnels, [user@]host[:port].",
     check: sshAddress,
   },
   {
     key: "tunnelSshUser",
     kind: "string",
     env: ["SVC_TUNNEL_SSH_USER"],
-    defaultText: "the user that the server runs as",
+    defaultText: "the one in SVC_TUNNEL_SSH_ADDR, else the user that the server runs as",
     section,
     help: "User to log in there as.",
   },

@@ -1,0 +1,27 @@
+/** A path of a PEM file is looked at while somebody is there to correct it, not when it is first used. */
+import { X509Certificate } from "node:crypto";
+import type { Field } from "./field.ts";
+
+/** What is wrong with the file; undefined where it is good. `path` is absolute. */
+export function pemTrouble(path: string, kind: NonNullable<Field["pem"]>): string | undefined {
+  let text: string;
+  try {
+    if (!Deno.statSync(path).isFile) return "it is no file";
+    text = Deno.readTextFileSync(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return "there is no such file";
+    return (error as Error).message.split(":")[0];
+  }
+  if (kind === "key") {
+    return /-----BEGIN [A-Z ]*PRIVATE KEY-----/.test(text) ? undefined : "it holds no key in PEM";
+  }
+  if (!/-----BEGIN ([A-Z0-9]+ )?CERTIFICATE-----/.test(text)) {
+    return "it holds no certificate in PEM";
+  }
+  try {
+    new X509Certificate(text);
+    return undefined;
+  } catch {
+    return "its certificate cannot be read";
+  }
+}
