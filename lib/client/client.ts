@@ -2,6 +2,7 @@
 import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
 import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
 import { readLines } from "./lines.ts";
+import { isAnswer, isEvent, kindOf, noneOfOurs } from "./ours.ts";
 import { parseServer } from "./server_url.ts";
 
 export const API_PREFIX = "/.svc/v1";
@@ -92,12 +93,7 @@ export async function responseError(response: Response, server: string): Promise
     const problem = parseProblem(text);
     if (problem) return problem;
   }
-  const status = `${response.status} ${response.statusText}`.trim();
-  return new SvcError(
-    "upstream_failed",
-    `Cannot use ${server}: it answered ${status}, not as an svc server does`,
-    { help: "check the URL in --server or SVC_SERVER" },
-  );
+  return noneOfOurs(server, kindOf(response));
 }
 
 /** A code that only a newer server has is shown as what it is: a failure over there. */
@@ -204,7 +200,8 @@ class HttpClient implements Client {
         headers,
         body: (body?.stream ?? call.body) as BodyInit | undefined,
         signal: this.#signal,
-        redirect: "error",
+        // One is told: a credential goes where it was sent to, or nowhere.
+        redirect: "manual",
         client: this.#http,
       });
     } catch (error) {
@@ -254,9 +251,11 @@ class HttpClient implements Client {
   }
 
   async json<T>(method: Method, path: string, call?: Call): Promise<T> {
+    let kind = "";
     const text = await this.#mending(method, async () => {
       const response = await this.request(method, path, call);
       if (response.status === 204) return undefined;
+      kind = kindOf(response);
       try {
         return await response.text();
       } catch (cause) {
@@ -265,25 +264,33 @@ class HttpClient implements Client {
       }
     });
     if (text === undefined) return undefined as T;
+    let value: unknown;
     try {
-      return JSON.parse(text) as T;
+      value = JSON.parse(text);
     } catch (cause) {
-      throw new SvcError("upstream_failed", `Cannot read the answer of ${this.server}: no JSON`, {
-        cause,
-        help: "check the URL in --server or SVC_SERVER",
-      });
+      throw noneOfOurs(this.server, kind, cause);
     }
+    if (isAnswer(method, path, value)) return value as T;
+    throw noneOfOurs(this.server, `${kind} and other JSON`);
   }
 
   async *events<T>(method: Method, path: string, call: Call = {}): AsyncGenerator<T> {
     const response = await this.request(method, path, { accept: EVENTS_TYPE, ...call });
     if (!response.body) return;
+    let known = false;
     try {
       for await (const line of readLines(response.body)) {
-        if (line.trim() !== "") yield JSON.parse(line) as T;
+        if (line.trim() === "") continue;
+        const value = JSON.parse(line);
+        if (!isEvent(value)) throw noneOfOurs(this.server, `${kindOf(response)} and other JSON`);
+        known = true;
+        yield value as T;
       }
     } catch (cause) {
       if (this.#signal?.aborted || cause instanceof SvcError) throw cause;
+      if (cause instanceof SyntaxError && !known) {
+        throw noneOfOurs(this.server, kindOf(response), cause);
+      }
       const why = cause instanceof SyntaxError ? "a line is no JSON" : reason(cause);
       throw new SvcError("upstream_failed", `Cannot read the events of ${this.server}: ${why}`, {
         cause,

@@ -27,7 +27,7 @@ async function svc(args: string[], context: unknown, env: Record<string, string>
 const forward = { "kube-context": "test", service: "svc", "remote-port": 80 };
 
 Deno.test("PortForward rows: kube-context, namespace, service, remote-port by a ready pod and its named port", async () => {
-  await using api = await backend(() => Response.json({ version: "in the cluster" }));
+  await using api = await backend(() => Response.json({ registry: "in the cluster" }));
   await using kube = await startKubeStub(api.port);
   const good = await svc(["info"], { "port-forward": forward }, kube.env);
   assert.equal(good.code, 0, good.stderr);
@@ -81,7 +81,7 @@ Deno.test("PortForward: a forward that breaks is opened again for the next call"
   const client = createClient({ server, way, signal });
   assert.equal(client.resumes, true);
   for (let i = 1; i <= 3; i++) {
-    assert.equal(await client.json("GET", "/info"), i);
+    assert.equal(await client.json("GET", "/calls"), i);
     kube.drop();
   }
 });
@@ -117,7 +117,7 @@ Deno.test("kube-auth's token is what the server is sent; the cluster of port-for
   const seen: (string | null)[] = [];
   await using api = await backend((request) => {
     seen.push(request.headers.get("authorization"));
-    return Response.json({});
+    return Response.json({ identity: {} });
   });
   await using kube = await startKubeStub(api.port);
   const context = { "port-forward": forward, "kube-auth": { "service-account": "ci" } };

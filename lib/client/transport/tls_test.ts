@@ -63,7 +63,7 @@ async function ask(server: string, tls?: TlsSettings): Promise<Answer> {
     prompt: NOBODY,
     signal,
   });
-  return await createClient({ server, way, signal }).json<Answer>("GET", "/info");
+  return await createClient({ server, way, signal }).json<Answer>("GET", "/who");
 }
 
 async function refused(act: Promise<unknown>, why: RegExp, help?: RegExp): Promise<void> {

@@ -1,6 +1,7 @@
 /** Options in, requests answered: everything but the executable. */
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
+import { SignJWT } from "jose";
 import type { ChallengeResponse, EnrolledKey, KeyList, SessionResponse } from "../../api/auth.ts";
 import type { WellKnown } from "../../api/info.ts";
 import { sshSign, testKey } from "../../auth/ssh/testing.ts";
@@ -87,6 +88,21 @@ Deno.test("auth: a policy, inline and from a file; a pull rule closes anonymous 
   const denied = await server.call("POST", "/x/deploy", { token });
   assert.equal(denied.status, 403);
   assert.match((await denied.json()).detail, /no rule allows "token" to deploy/);
+  // A refusal names the path that was asked for.
+  const pushed = await start({
+    SVC_JWT_HS256_SECRET: "x".repeat(32),
+    SVC_API_POLICY: JSON.stringify(rules),
+  });
+  await using _pushed = pushed;
+  const stranger = await new SignJWT({ sub: "a", scope: "api" })
+    .setProtectedHeader({ alg: "HS256" }).setExpirationTime("1m")
+    .sign(new TextEncoder().encode("x".repeat(32)));
+  const refusal = await pushed.call("PUT", "/v2/team/app/manifests/v1", { token: stranger });
+  assert.equal(refusal.status, 403);
+  assert.match(
+    (await refusal.json()).errors[0].message,
+    /^Cannot PUT \/v2\/team\/app\/manifests\/v1: no rule allows "a" to push/,
+  );
   const path = `${server.dataDir}/policy.yaml`;
   await Deno.writeTextFile(path, "rules: [{subjects: '*', actions: deploy}]");
   await using filed = await start({ SVC_AUTH_TOKEN: "the-token", SVC_API_POLICY: path });
