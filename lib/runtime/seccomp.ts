@@ -53,7 +53,8 @@ const ALLOWED = `
 /** By the machine's architecture, beside the above. */
 const ALLOWED_ON: Record<string, { profiles: string[]; names: string }> = {
   x86_64: {
-    profiles: ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"],
+    // Not x32, which kernels do not have or keep off: each architecture costs a container's start 4 ms.
+    profiles: ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"],
     names: "arch_prctl modify_ldt",
   },
   aarch64: {
