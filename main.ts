@@ -339,7 +339,10 @@ async function imageResolver(
     local,
     isOwn: isOwn(address),
     ownHost: () => advertised ?? `localhost:${address.port}`,
-    remote: (host, login) => remote(host, login && { credentials: () => Promise.resolve(login) }),
+    remote: (host, login, via) => {
+      const found = remote(host, login && { credentials: () => Promise.resolve(login) });
+      return via === undefined ? found : found.through(via);
+    },
   });
 }
 

@@ -4,7 +4,7 @@ import type { WellKnown } from "../api/info.ts";
 import type { Action, Connection, Identity, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Authenticator } from "./authenticator.ts";
-import { DELIVER, INTERNAL_METHOD } from "./internal.ts";
+import { DELIVER, INTERNAL_METHOD, MAY_NOT_PULL_VIA } from "./internal.ts";
 import type { Policy } from "./policy.ts";
 import { grantsScope, scopeOf } from "./scope.ts";
 
@@ -71,6 +71,13 @@ export class ConfiguredAccess {
       throw new SvcError("denied", why, { detail: { scope } });
     }
     const { action } = route;
+    const own = request.headers.get("via")?.includes(MAY_NOT_PULL_VIA);
+    if (own && action === "pull" && request.method !== "HEAD") {
+      throw new SvcError("denied", `${attempt()}: it is for a caller whom no rule allows to pull`, {
+        help: "ask for the action pull in the server's policy",
+        detail: { action },
+      });
+    }
     // The server's own traffic is bounded by the scope of its credential.
     if (action === undefined || !policy || identity.method === INTERNAL_METHOD) return;
     if (policy.allows(identity, action)) return;

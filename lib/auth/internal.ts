@@ -2,6 +2,7 @@
  * The server's own credentials for its own registry: what it builds it pushes and what it deploys is
  * pulled, under the same rules as everybody's, with tokens that are good for one purpose and a short time.
  */
+import { randomUUID } from "node:crypto";
 import type { InstallationSecret } from "./installation_secret.ts";
 import { type Minted, OwnTokens } from "./own_tokens.ts";
 
@@ -18,6 +19,12 @@ export const INTERNAL_METHOD = "internal";
 export type InternalPurpose = "pull" | "push" | "deliver";
 
 export const DELIVER = "registry:deliver";
+
+/**
+ * The Via field of what this process asks other registries for a caller who may not pull here: one that turns
+ * out to be this server, by a name that it does not know, refuses its own credentials for it.
+ */
+export const MAY_NOT_PULL_VIA = `1.1 svc-${randomUUID()}`;
 
 /** Milliseconds: a large image over a slow link; asked for again where it was not enough. */
 const LIFETIME_MS = 30 * 60_000;

@@ -8,7 +8,7 @@ import { ConfiguredAccess } from "./access.ts";
 import { Authenticator } from "./authenticator.ts";
 import { presentedToken } from "./credential.ts";
 import { InstallationSecret } from "./installation_secret.ts";
-import { INTERNAL_SUBJECT, InternalCredentials } from "./internal.ts";
+import { INTERNAL_SUBJECT, InternalCredentials, MAY_NOT_PULL_VIA } from "./internal.ts";
 import { OwnTokens } from "./own_tokens.ts";
 import { parsePolicy } from "./policy.ts";
 import { PeerKey, type PeerPublicKey, PeerVerifier } from "./peer.ts";
@@ -67,6 +67,14 @@ Deno.test("internal credentials: for one purpose, for a while, good on every rep
   assert.throws(() => guard.authorize(row("pull"), deliverer, request()), /lacks the scope/);
   const forged = { ...deliverer, method: "jwt" };
   assert.throws(() => guard.authorize(row("push"), forged, request("PUT")), /lacks the scope/);
+  // What this server asks itself, for somebody who may not pull, under a name that it does not know as its own.
+  const circle = new Request("http://alias.example/v2/", {
+    headers: { via: `1.1 proxy, ${MAY_NOT_PULL_VIA}, 1.1 other` },
+  });
+  assert.throws(
+    () => guard.authorize(row("pull"), identity, circle),
+    /whom no rule allows to pull/,
+  );
   now += 21 * 60_000;
   assert.notEqual(own.token("pull"), pull);
   now += 10 * 60_000;

@@ -2,6 +2,7 @@
  * From image names to bytes: names of this server go straight to its content store, others to their
  * registries. A name without a registry part is ours where we have it, else the default upstream's.
  */
+import { MAY_NOT_PULL_VIA } from "../auth/internal.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
 import { hostPlatform, selectPlatform } from "../oci/platform.ts";
@@ -26,8 +27,11 @@ export interface ResolverOptions {
   ownHost: () => string;
   /** Host of another registry that names without one mean; they may be here nevertheless. */
   home?: string;
-  /** Connects lazily; called once per host. `login` takes the place of what the server knows. */
-  remote: (host: string, login?: Login) => Registry;
+  /**
+   * Connects lazily; called once per host. `login` takes the place of what the server knows; `via` is the
+   * Via field of its requests.
+   */
+  remote: (host: string, login?: Login, via?: string) => Registry;
   /** False: what is here is not for the caller to read; publishing is another matter. */
   mayPull?: boolean;
 }
@@ -76,7 +80,10 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
 
   function remote(host: string): Registry {
     let registry = remotes.get(host);
-    if (!registry) remotes.set(host, registry = options.remote(host));
+    if (!registry) {
+      const via = mayPull ? undefined : MAY_NOT_PULL_VIA;
+      remotes.set(host, registry = options.remote(host, undefined, via));
+    }
     return registry;
   }
 
@@ -170,7 +177,9 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
         ...options,
         ...(mayPull === false && { mayPull }),
         ...(registry !== undefined && !isOwn(registry) && { home: registry }),
-        ...(logins && { remote: (host) => options.remote(host, logins.get(host)) }),
+        ...(logins && {
+          remote: (host, login, via) => options.remote(host, logins.get(host) ?? login, via),
+        }),
       }),
 
     async resolve(text, { platform = hostPlatform(), pull, signal } = {}): Promise<ResolvedImage> {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
+import { MAY_NOT_PULL_VIA } from "../auth/internal.ts";
 import { type ErrorCode, SvcError } from "../base/errors.ts";
 import { MEDIA } from "../oci/types.ts";
 import { isLoopback, ownHosts } from "./hosts.ts";
@@ -75,8 +76,8 @@ function setUp() {
     local,
     isOwn: (host) => host === "localhost:5000" || host === "me:5000",
     ownHost: () => "localhost:5000",
-    remote: (host) => {
-      asked.push(host);
+    remote: (host, _login, via) => {
+      asked.push(via === undefined ? host : `${host} via ${via}`);
       const registry = remotes.get(host) ?? new FakeRegistry();
       remotes.set(host, registry);
       return registry;
@@ -291,7 +292,7 @@ Deno.test("hosts: loopback", () => {
 });
 
 Deno.test("images: for a caller who may not pull, nothing of this server is read by any name", async () => {
-  const { local, remote, resolver } = setUp();
+  const { local, remote, resolver, asked } = setUp();
   const { digest } = local.image("linux", "amd64", "team/app:v1");
   remote("docker.io").image("linux", "amd64", "library/debian:12");
   remote("reg.example").image("linux", "amd64", "team/app:v1");
@@ -309,6 +310,14 @@ Deno.test("images: for a caller who may not pull, nothing of this server is read
   for (const name of ["debian:12", "reg.example/team/app:v1"]) {
     await caller.resolve(name, { platform: AMD });
   }
+  // Should one of them be this server after all, it is told for whom it is asked.
+  assert.deepEqual(
+    asked,
+    ["docker.io", "reg.example"].map((host) => `${host} via ${MAY_NOT_PULL_VIA}`),
+  );
+  const logins = new Map([["reg.example", { token: "t" }]]);
+  await caller.forCaller!({ logins }).resolve("reg.example/team/app:v1", { platform: AMD });
+  assert.equal(asked.at(-1), `reg.example via ${MAY_NOT_PULL_VIA}`);
   const target = caller.target("team/app:v2");
   assert.equal(target.sink, local);
   assert.equal(target.own, undefined);

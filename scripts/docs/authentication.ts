@@ -12,7 +12,9 @@ const ACTION_HELP: Record<typeof ACTIONS[number], string> = {
   logs: "what deployments print",
   read: "lists and status of deployments, tunnels and storage",
   push: "write to the registry; includes `pull`",
-  pull: "read from the registry; asked for only where a rule names it",
+  pull:
+    "read from the registry; asked for only where a rule names it, and then also for images of this " +
+    "server that a build or a deployment names",
   gc: "collect garbage and check the store",
   admin: "the flight record, and other people's SSH keys",
 };
