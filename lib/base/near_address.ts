@@ -9,14 +9,19 @@ const KINDS: readonly [what: string, ...networks: string[]][] = [
   ["a reserved address", "240.0.0.0/4", "fec0::/10"],
 ];
 
-const lists = KINDS.map(([what, ...networks]) => {
+function blockList(networks: readonly string[]): BlockList {
   const list = new BlockList();
   for (const network of networks) {
     const [address, bits] = network.split("/");
-    list.addSubnet(address, Number(bits), address.includes(":") ? "ipv6" : "ipv4");
+    const plain = address.split("%")[0];
+    const family = isIP(plain) === 6 ? "ipv6" : "ipv4";
+    if (bits === undefined) list.addAddress(plain, family);
+    else list.addSubnet(plain, Number(bits), family);
   }
-  return { what, list };
-});
+  return list;
+}
+
+const lists = KINDS.map(([what, ...networks]) => ({ what, list: blockList(networks) }));
 
 /** The eight parts of an IPv6 address. */
 function parts(address: string): number[] {
@@ -45,20 +50,18 @@ function within(address: string): string | undefined {
   return mapped || compatible || siit || nat64 ? dotted(all[6], all[7]) : undefined;
 }
 
-const same = (a: string, b: string) =>
-  isIP(a) === isIP(b) && (isIP(a) === 4 ? a === b : parts(a).join() === parts(b).join());
-
 /**
- * What is wrong with an address, in words: loopback, link-local, one of `own`, and what stands for such a one
- * in IPv6. Undefined for all others. Throws TypeError for what is no address.
+ * What is wrong with an address, in words: loopback, link-local, one of `own` (addresses and networks), and
+ * what stands for such a one in IPv6. Undefined for all others. Throws TypeError for what is no address.
  */
 export function nearAddress(address: string, own: readonly string[]): string | undefined {
   const family = isIP(address);
   if (family === 0) throw new TypeError(`${address} is no address`);
   const plain = address.split("%")[0];
-  const kind = lists.find(({ list }) => list.check(plain, family === 4 ? "ipv4" : "ipv6"));
+  const version = family === 4 ? "ipv4" : "ipv6";
+  const kind = lists.find(({ list }) => list.check(plain, version));
   if (kind) return kind.what;
-  if (own.some((one) => same(one.split("%")[0], plain))) return "an address of this server";
+  if (blockList(own).check(plain, version)) return "an address of this server";
   const inner = family === 6 ? within(plain) : undefined;
   return inner === undefined ? undefined : nearAddress(inner, own);
 }

@@ -242,6 +242,9 @@ export const hasBridge = ({ bridge }: BridgeNetwork): Promise<boolean> =>
 /** The place of the network that builds have. */
 export const BUILD_NETWORK = 255;
 
+/** True for names that {@linkcode bridgeNetwork} gives, of any server of this host. */
+export const isOwnBridge = (name: string): boolean => /^svc(\d+|-\d+-\d+-\d+)$/.test(name);
+
 /** The n-th /24 below a two-part base: base "10.4", index 3 is 10.4.3.0/24 on bridge svc3. */
 export function bridgeNetwork(
   base: string,

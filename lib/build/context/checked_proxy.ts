@@ -6,6 +6,8 @@
 import { SvcError } from "../../base/errors.ts";
 import { isIP } from "node:net";
 import { nearAddress } from "../../base/near_address.ts";
+import { isOwnBridge } from "../../runtime/network.ts";
+import { type Upstream, upstreamOf } from "./upstream_proxy.ts";
 
 /** Bytes of a request's head, at most. */
 const MAX_HEAD = 64 * 1024;
@@ -18,13 +20,16 @@ const systemResolve: Resolve = async (host) => {
   return (await lookup(host, { all: true })).map(({ address }) => address);
 };
 
-/** Of every interface, now. */
-export const ownAddresses = (): string[] => Deno.networkInterfaces().map(({ address }) => address);
+/** Of every interface, now; of builds' and workloads' bridges all that is on them. */
+export const ownAddresses = (): string[] =>
+  Deno.networkInterfaces().map(({ name, address, cidr }) => isOwnBridge(name) ? cidr : address);
 
 export interface CheckOptions {
   signal: AbortSignal;
   resolve?: Resolve;
   own?: () => string[];
+  /** Of the server's environment. */
+  upstream?: (secure: boolean, host: string) => Upstream | undefined;
 }
 
 interface Head {
@@ -180,9 +185,11 @@ export class CheckedProxy implements Disposable {
     }
     const url = new URL(address);
     const port = Number(url.port) || (tunnel && !/:80$/.test(head.target) ? 443 : 80);
+    const { upstream: find = upstreamOf } = this.#options;
+    const upstream = find(tunnel, url.hostname);
     let far: Deno.Conn;
     try {
-      far = await this.#connect(url.hostname, port);
+      far = await this.#connect(url.hostname, port, upstream);
     } catch {
       const status = this.refusal ? "403 Forbidden" : "502 Bad Gateway";
       return await say(
@@ -192,11 +199,14 @@ export class CheckedProxy implements Disposable {
     }
     this.#open.add(far);
     try {
-      if (tunnel) await say(conn, "HTTP/1.1 200 Connection established\r\n\r\n");
+      // The other proxy answers for itself.
+      if (tunnel && !upstream) await say(conn, "HTTP/1.1 200 Connection established\r\n\r\n");
       else {
         // One request to a connection: the next may be to another host.
-        const path = `${url.pathname}${url.search}`;
-        const lines = [`${head.method} ${path} HTTP/1.1`, ...head.lines, "Connection: close"];
+        const target = upstream ? head.target : `${url.pathname}${url.search}`;
+        const lines = [`${head.method} ${target} HTTP/1.1`, ...head.lines];
+        if (upstream?.authorization) lines.push(`Proxy-Authorization: ${upstream.authorization}`);
+        if (!tunnel) lines.push("Connection: close");
         await say(far, `${lines.join("\r\n")}\r\n\r\n`);
       }
       await writeAll(far, head.rest);
@@ -210,11 +220,19 @@ export class CheckedProxy implements Disposable {
     }
   }
 
-  async #connect(host: string, port: number): Promise<Deno.Conn> {
+  async #connect(host: string, port: number, upstream?: Upstream): Promise<Deno.Conn> {
+    const { signal } = this.#options;
+    if (upstream) {
+      // It may know names that nobody does here.
+      await this.addressesOf(host).catch((error) => {
+        if (error instanceof SvcError) throw error;
+      });
+      return await Deno.connect({ hostname: upstream.hostname, port: upstream.port, signal });
+    }
     let failure: unknown = new Error("no address");
     for (const hostname of await this.addressesOf(host)) {
       try {
-        return await Deno.connect({ hostname, port, signal: this.#options.signal });
+        return await Deno.connect({ hostname, port, signal });
       } catch (error) {
         failure = error;
       }

@@ -145,3 +145,42 @@ Deno.test("the proxy serves nobody but who made it", async () => {
   await answer.body?.cancel();
   assert.equal(answer.status, 407);
 });
+
+Deno.test("the server's own proxy is used, for what does not lead back here", async () => {
+  const heads: string[] = [];
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const serving = (async () => {
+    for await (const conn of listener) {
+      const buffer = new Uint8Array(4096);
+      const got = await conn.read(buffer);
+      heads.push(new TextDecoder().decode(buffer.subarray(0, got ?? 0)));
+      const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nup";
+      await conn.write(new TextEncoder().encode(answer));
+      conn.close();
+    }
+  })();
+  const names = ["HTTP_PROXY", "NO_PROXY"];
+  const before = names.map((name) => Deno.env.get(name));
+  Deno.env.set("HTTP_PROXY", `http://me:secret@127.0.0.1:${listener.addr.port}`);
+  Deno.env.set("NO_PROXY", "direct.example");
+  try {
+    using proxy = proxied({ local: [["127.0.0.1"]], "direct.example": [["127.0.0.1"]] }, []);
+    const get = (url: string) => fetch(url, { client: proxy.client });
+    assert.equal(await (await get("http://far.example/a")).text(), "up");
+    assert.match(heads[0], /^GET http:\/\/far\.example\/a HTTP\/1\.1\r\n/);
+    assert.ok(heads[0].includes(`Proxy-Authorization: Basic ${btoa("me:secret")}\r\n`));
+    for (const host of ["local", "direct.example", "127.0.0.1"]) {
+      const answer = await get(`http://${host}/`);
+      await answer.body?.cancel();
+      assert.equal(answer.status, 403, host);
+    }
+    assert.equal(heads.length, 1);
+  } finally {
+    for (const [index, name] of names.entries()) {
+      if (before[index] === undefined) Deno.env.delete(name);
+      else Deno.env.set(name, before[index]);
+    }
+    listener.close();
+    await serving;
+  }
+});
