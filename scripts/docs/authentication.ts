@@ -28,7 +28,10 @@ export function authenticationPage(): string {
 
 With nothing of this configured the server asks for no credential. Once something is, every request
 but those marked *open* in [http-api.md](http-api.md) needs one, and what cannot be read at the start
-ends the start. The variables are in [server-options.md](server-options.md).
+ends the start. The variables are in [server-options.md](server-options.md). A server that asks for no
+credential warns at start where others than this machine reach it, and answers browsers under its own names
+alone (addresses, localhost, the host's name, \`SVC_ADVERTISE_REGISTRY\`; 421 under others): whoever owns a
+domain can have its name stand for the server's address.
 
 A credential is sent as \`Authorization: Bearer TOKEN\`, and on \`/v2/\` also as \`Basic\` with any user
 and the token as password (\`docker login -u any -p TOKEN\`). A client certificate that verifies against
@@ -130,6 +133,12 @@ scope nor by what the policy grants its name with the method \`ssh-key\`. It las
 most, which is also what it gets unless less is asked for; enrolling it again does not lengthen that, removing
 it first does. Under a policy everybody sees, enrols and removes keys of the own name only, with the action
 \`admin\` other people's too.
+
+## Registry tokens
+
+Where pulls need no credential, docker and its kin ask \`/.svc/v1/auth/registry\` for a token. It is good for
+five minutes, and no longer than the credential that it is given for. A token of this server's own buys no
+other one: a session's, as the password, is given back as it is, and so ends with its key.
 
 ## Token exchange
 
