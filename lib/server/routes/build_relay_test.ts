@@ -352,3 +352,33 @@ Deno.test("relay: a builder that asks for a credential gets this server's own; i
     /does not let this server build: .*lacks the scope api/,
   );
 });
+
+Deno.test("relay: a builder is told whose cache mounts they are, where a policy tells callers apart", async () => {
+  const owners: (string | undefined)[] = [];
+  const builder = ({ caller }: BuildRequest) => {
+    owners.push(caller?.cacheOwner);
+    return Promise.resolve(RESULT);
+  };
+  for (const perIdentity of [false, true]) {
+    await using at = await chain(builder, {
+      access: {
+        ...openAccess,
+        perIdentity,
+        authenticate: () => ({ subject: "alice", method: "jwt", scopes: ["api"] }),
+      },
+    });
+    await collect(jsonLines(await post(at.base, "", new Uint8Array(1))));
+    const session = await openBuildSession(createClient({ server: at.base }), {
+      folders: new Map(),
+      secrets: new Map(),
+      agents: new Map(),
+      signal: new AbortController().signal,
+    });
+    await collect(session.build({
+      version: ATTACH_VERSION,
+      query: "",
+      context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
+    }));
+  }
+  assert.deepEqual(owners, [undefined, undefined, "jwt%20alice", "jwt%20alice"]);
+});
