@@ -85,7 +85,9 @@ export async function writeBaseLayout(
         Env: options.env ?? ["PATH=/bin:/usr/bin:/sbin"],
         Cmd: options.cmd ?? ["/bin/httpd", "-f", "-v", "-p", "8080", "-h", "/srv"],
         WorkingDir: "/",
-        Volumes: Object.fromEntries((options.volumes ?? []).map((path) => [path, {}])),
+        ...(options.volumes && {
+          Volumes: Object.fromEntries(options.volumes.map((path) => [path, {}])),
+        }),
         // The default command is process 1 and handles no signal: nobody should wait for it to.
         ...(options.cmd ? {} : { StopSignal: "SIGKILL" }),
       },
