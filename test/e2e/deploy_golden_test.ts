@@ -35,11 +35,6 @@ const BARE: Allowance[] = [
     cases: ["pid-unknown", "ipc-unknown"],
     why: "a value that bare does not know is told as a warning, and refused with `strict`",
   },
-  {
-    key: "exec.limit.Max open files",
-    cases: ["exec-ulimit"],
-    why: "docker's command gets the hard limit as its soft one",
-  },
   { key: "fails", cases: ["stop-large"], why: "refused at once; docker finds out when it stops" },
 ];
 

@@ -26,16 +26,17 @@ export function resolvText(
   });
 }
 
-/** A file that is there, in place and by one call: who reads it meanwhile finds it neither empty nor mixed. */
+/**
+ * Gives a file that containers may be reading another content, in place. It never gets shorter: who reads
+ * while a file is cut off sees zero bytes. Empty lines cover the rest of a longer text.
+ */
 async function overwrite(path: string, text: string): Promise<void> {
   using file = await Deno.open(path, { write: true });
   const { size } = await file.stat();
   const bytes = new TextEncoder().encode(text);
-  // Empty lines cover the rest of a longer text until that is cut off.
   const padded = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
   padded.set(bytes);
-  await file.write(padded);
-  await file.truncate(bytes.length);
+  for (let at = 0; at < padded.length;) at += await file.write(padded.subarray(at));
 }
 
 export class ContainerFiles {

@@ -44,6 +44,11 @@ export class Deployment {
     return new Instance(this.#host, spec, record, {
       save: () => this.save(),
       moved: this.#hooks.moved,
+      named: () => {
+        this.#hooks.moved().catch((error) =>
+          this.#host.log.warn("names were not written", { deployment: this.name, error })
+        );
+      },
     });
   }
 

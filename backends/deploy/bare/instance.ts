@@ -32,6 +32,8 @@ export interface InstanceHooks {
   save: () => Promise<void>;
   /** Addresses changed: the containers' files have to follow. */
   moved: () => Promise<void>;
+  /** Names lead to it from now on, or no more: the others' files follow by themselves. */
+  named: () => void;
 }
 
 export class Instance {
@@ -233,24 +235,17 @@ export class Instance {
         probe: (command, signal) => runProbe(this.#host, this, command, signal),
         onChange: () => {
           this.#healthChanged?.();
-          this.#named();
+          this.#hooks.named();
         },
       });
       this.#health.start();
     }
-    this.#named();
+    this.#hooks.named();
     await this.#host.exits.watch(this.record.key, this.record.process!, (exit) => {
       this.#ended(exit).catch((error) =>
         this.#host.log.error("an instance's end was not handled", { instance: this.id, error })
       );
     });
-  }
-
-  /** Names lead to it from now on, or no more. */
-  #named(): void {
-    this.#hooks.moved().catch((error) =>
-      this.#host.log.warn("names were not written", { instance: this.id, error })
-    );
   }
 
   async #ended(exit: ContainerExit): Promise<void> {
@@ -267,7 +262,7 @@ export class Instance {
     const waiting = this.#exit;
     this.#exit = undefined;
     waiting?.resolve(exit);
-    this.#named();
+    this.#hooks.named();
     this.#host.log.info("instance ended", { instance: this.id, code: exit.code });
     if (this.#wanted && this.#supervised) this.#supervisor.exited(this.#lastExit);
     await this.#hooks.save();

@@ -84,7 +84,7 @@ const OTHER: Case[] = [
       capDrop: ["ALL"],
       groupAdd: ["disk"],
       securityOpt: ["no-new-privileges"],
-      ulimits: [{ name: "nofile", soft: 100, hard: 200 }],
+      ulimits: [{ name: "nofile", soft: 200, hard: 200 }],
       resources: { memoryLimit: 64 * 1024 ** 2, cpuLimit: 0.5 },
       volumes: [{ name: "v", target: "/vol" }],
       extraHosts: { one: "10.1.2.3" },

@@ -149,7 +149,7 @@ const EXECS: Case[] = [
   { name: "exec-caps-user", spec: { capAdd: ["NET_ADMIN"] }, exec: { user: "user" } },
   { name: "exec-caps-of-user", spec: { user: "user", capAdd: ["NET_ADMIN"] }, exec: {} },
   { name: "exec-no-new", spec: { securityOpt: ["no-new-privileges"] }, exec: {} },
-  { name: "exec-ulimit", spec: { ulimits: [{ name: "nofile", soft: 100, hard: 200 }] }, exec: {} },
+  { name: "exec-ulimit", spec: { ulimits: [{ name: "nofile", soft: 200, hard: 200 }] }, exec: {} },
   { name: "exec-ulimit-none", spec: { ulimits: [{ name: "core", soft: -1, hard: -1 }] }, exec: {} },
   { name: "exec-large-number", spec: { env: { A: "x:9007199254740991" } }, exec: {} },
   { name: "exec-hostname", spec: { env: { HOSTNAME: "spec" } }, exec: {} },
