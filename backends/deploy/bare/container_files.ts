@@ -27,16 +27,22 @@ export function resolvText(
 }
 
 /**
- * Gives a file that containers may be reading another content, in place. It never gets shorter: who reads
- * while a file is cut off sees zero bytes. Empty lines cover the rest of a longer text.
+ * Gives a file that containers may be reading another content, in place. Empty lines are at its end: they
+ * make room before the text is written, and cover what is left of a longer one. Who reads meanwhile would
+ * see zero bytes of a file that is cut off, and half a line of one that grows.
  */
 async function overwrite(path: string, text: string): Promise<void> {
   using file = await Deno.open(path, { write: true });
   const { size } = await file.stat();
   const bytes = new TextEncoder().encode(text);
-  const padded = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
-  padded.set(bytes);
-  for (let at = 0; at < padded.length;) at += await file.write(padded.subarray(at));
+  const put = async (part: Uint8Array, at: number) => {
+    await file.seek(at, Deno.SeekMode.Start);
+    for (let done = 0; done < part.length;) done += await file.write(part.subarray(done));
+  };
+  const whole = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
+  if (whole.length > size) await put(whole.subarray(size), size);
+  whole.set(bytes);
+  await put(whole, 0);
 }
 
 export class ContainerFiles {
