@@ -39,3 +39,32 @@ Deno.test("a name leads to the deployment that is called so, whoever had it as a
     ["10.0.0.4", "db-0", "db-0-0"],
   ]);
 });
+
+Deno.test("a name leads to the best there is; a hostname is one, but not another deployment's", () => {
+  const instance = (deployment: string, replica: number, readiness?: string, hostname?: string) =>
+    ({
+      deployment,
+      id: `${deployment}-${replica}`,
+      readiness,
+      record: {
+        phase: "ready",
+        hostname: hostname ?? `${deployment}-${replica}`,
+        networks: [{ network: { name: "front" }, ip: `${deployment}-${replica}`, aliases: [] }],
+      },
+    }) as unknown as Instance;
+  const all = [
+    instance("web", 0, "ready", "own.example.org"),
+    instance("web", 1, "running"),
+    instance("web", 0, "trial"),
+    instance("job", 0, "trial", "web"),
+    instance("off", 0),
+  ];
+  assert.deepEqual(namesOn("front", all).map(({ names }) => names), [
+    ["web", "web-0", "own.example.org", "own"],
+    ["web-1"],
+    [],
+    ["job", "job-0"],
+    [],
+  ]);
+  assert.deepEqual(namesOn("front", all).at(-1)!.away, ["off", "off-0"]);
+});
