@@ -15,6 +15,11 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
+/** Permission bits. Files of Windows have none: there everything may be run, as docker's client sends it. */
+export function permissionsOf({ mode }: Pick<Deno.FileInfo, "mode">): number {
+  return Deno.build.os === "windows" || mode === null ? 0o755 : mode & 0o7777;
+}
+
 /** fsyncs a directory, so that a rename or creation in it survives a crash. Windows has no such call. */
 export async function syncDir(path: string): Promise<void> {
   if (Deno.build.os === "windows") return;

@@ -1,6 +1,7 @@
 /** The files of a build context in a fixed order, .dockerignore applied. */
 import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
+import { permissionsOf } from "../../base/fs.ts";
 import { compareRaw } from "../../base/raw_string.ts";
 import type { Ignore } from "../../build/parse/ignore.ts";
 import type { TarFields } from "../../oci/tar_write.ts";
@@ -47,7 +48,7 @@ function fields(path: string, info: Deno.FileInfo, type: TarFields["type"]): Tar
   return {
     path,
     type,
-    mode: (info.mode ?? 0o755) & 0o7777,
+    mode: permissionsOf(info),
     mtime: Math.floor(ms / 1000),
     size: type === "file" ? info.size : 0,
   };

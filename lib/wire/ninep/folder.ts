@@ -5,6 +5,7 @@
  */
 import { join } from "../../base/path.ts";
 import { systemCode } from "../../base/errors.ts";
+import { permissionsOf } from "../../base/fs.ts";
 import type { Entry, EntryStat } from "../../sys/entry_stat.ts";
 import { hostFiles } from "./host_files.ts";
 import { ERRNO } from "./messages.ts";
@@ -252,7 +253,7 @@ export class ConfinedFolder implements Disposable {
     }
     return {
       kind,
-      mode: TYPE_BITS[kind] | ((info.mode ?? (kind === "directory" ? 0o755 : 0o644)) & 0o7777),
+      mode: TYPE_BITS[kind] | permissionsOf(info),
       size: kind === "directory" ? 4096 : info.size,
       ...timesOf(info),
       nlink: info.nlink ?? 1,
