@@ -135,11 +135,8 @@ export class Instance {
   ): Promise<string[]> {
     return this.#lock.run(async () => {
       const { signal } = options;
-      await Promise.all([
-        ensureDir(this.#host.paths.netns, 0o700),
-        ensureDir(this.#host.paths.logs, 0o700),
-        ensureDir(this.#host.paths.exits, 0o700),
-      ]);
+      const { netns, logs, exits } = this.#host.paths;
+      await Promise.all([netns, logs, exits].map((path) => ensureDir(path, 0o700)));
       const namespace = Promise.withResolvers<void>();
       const ahead = this.record.networks.length > 0;
       const network = connect(this.#host, this.record, namespace.resolve, signal);
@@ -343,11 +340,8 @@ export class Instance {
       if (errors.length > 0) throw errors[0];
       await monitorEnded(this.bundle, key);
       await this.#host.exits.forget(key);
-      await Promise.all([
-        removeTree(this.bundle),
-        removeTree(this.logPath),
-        removeTree(`${this.logPath}.1`),
-      ]);
+      const files = [this.bundle, this.logPath, `${this.logPath}.1`];
+      await Promise.all(files.map((path) => removeTree(path)));
     });
   }
 
