@@ -35,7 +35,7 @@ interface Fixture extends AsyncDisposable {
 async function fixture(
   serverOptions: { cert?: string; key?: string } = {},
   answer: (request: Request) => Response | Promise<Response> = () =>
-    Response.json({ version: "through the tunnel" }),
+    Response.json({ version: "through the tunnel", identity: {} }),
 ): Promise<Fixture> {
   const sshd = await startSshd();
   const home = await Deno.makeTempDir({ prefix: "svc-home-" });
@@ -267,7 +267,7 @@ e2eTest(
       const asked = Promise.withResolvers<void>();
       const answer = (request: Request): Response => {
         if (!new URL(request.url).pathname.endsWith("/build/attach")) {
-          return Response.json({ version: "1" });
+          return Response.json({ version: "1", identity: {} });
         }
         const { socket, response } = Deno.upgradeWebSocket(request);
         // The build was asked for, and never gets on.
