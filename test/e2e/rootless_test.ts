@@ -166,7 +166,7 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
     {
       await using root = await startServer({ env: { SVC_DEPLOY_BACKEND: "dockerhost" } });
       await baseImage(root, "base:1");
-      const built = await build(root, directory);
+      const built = await build(root, directory, "--reproducible");
       assert.equal(built.code, 0, built.shown);
       expected = await layersOf(root, "app:v1");
     }
@@ -175,7 +175,7 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
       const status = await Deno.readTextFile(`/proc/${server.pid}/status`);
       assert.match(status, new RegExp(`^Uid:\\s${UID}\\s`, "m"), "the process is the user's");
       await baseImage(server, "base:1");
-      const first = await build(server, directory);
+      const first = await build(server, directory, "--reproducible");
       assert.equal(first.code, 0, `${first.shown}\n${server.log()}`);
       const got = await layersOf(server, "app:v1");
       assert.deepEqual(got.Layers, expected.Layers);
@@ -185,7 +185,7 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
       assert.match(all, /1\/1 .* plain\n/);
       assert.match(all, /0\/0 .* who\n/);
       assert.match(all, /srv\/old\/\.wh\.\.wh\.\.opq\n|srv\/old\/\.wh\.new\n/);
-      const again = await build(server, directory);
+      const again = await build(server, directory, "--reproducible");
       assert.equal(again.code, 0, again.shown);
       assert.match(again.shown, /CACHED/);
       assert.equal((await layersOf(server, "app:v1")).Digest, got.Digest);
@@ -218,7 +218,7 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
         });
       }
       await server.restart();
-      const later = await build(server, directory);
+      const later = await build(server, directory, "--reproducible");
       assert.match(later.shown, /CACHED/);
       assert.equal((await layersOf(server, "app:v1")).Digest, got.Digest);
       const { code, signal } = await server.stop();
@@ -270,7 +270,7 @@ for (const program of ["pasta", "slirp4netns"]) {
         await server.restart();
         assert.match((await run(get(other.address, other.port))).shown, /from outside/);
         await server.stop();
-        await until(`the end of ${program}`, () => processesWith(`${program}\0`).length === 0);
+        await until(`the end of ${program}`, () => processesWith(user.folder).length === 0);
       });
     },
   );
