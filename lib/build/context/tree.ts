@@ -162,7 +162,9 @@ function compile(pattern: string): PathPattern {
   if (compiled) return compiled;
   throw new SvcError(
     "dockerfile_invalid",
-    `Cannot read pattern ${JSON.stringify(pattern)}: a bracket or an escape is not closed`,
+    `Cannot read pattern ${
+      JSON.stringify(pattern)
+    }: a bracket or an escape is not closed, or it is too long`,
   );
 }
 

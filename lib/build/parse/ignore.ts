@@ -23,6 +23,12 @@ export interface IgnorePattern {
 /** Every path is matched with every rule. */
 const MOST_COST = 16_384;
 
+/** Of a rule without wildcards: it is compared at once. */
+const LITERAL_COST = 4;
+
+/** Characters of a file of rules. */
+const LONGEST = 1 << 20;
+
 /** Paths that may be asked about at one go, of this many without rules, before other work gets its turn. */
 export const pathsAtOnce = (most: number, rules: Ignore | undefined): number =>
   Math.max(1, Math.floor(most / (1 + (rules?.cost ?? 0) / 64)));
@@ -34,9 +40,18 @@ export function ignoreFiles(dockerfile: string): string[] {
 
 /** Parses the text of a `.dockerignore`. Throws `context_invalid` with `detail.line` for a malformed pattern. */
 export function parseIgnore(text: string, file = ".dockerignore"): Ignore {
+  if (text.length > LONGEST) {
+    throw new SvcError(
+      "context_invalid",
+      `Cannot use ${file}: it is larger than ${LONGEST >> 20} MiB`,
+      { help: "leave out whole folders" },
+    );
+  }
   const patterns: { pattern: string; line: number }[] = [];
   for (const [index, line] of text.replace(/^\uFEFF/, "").split(/\r?\n/).entries()) {
-    if (!line.startsWith("#")) patterns.push({ pattern: line, line: index + 1 });
+    if (!line.startsWith("#") && line.trim() !== "") {
+      patterns.push({ pattern: line, line: index + 1 });
+    }
   }
   return new Ignore(patterns, file);
 }
@@ -49,7 +64,7 @@ export function ignorePatterns(patterns: string[]): Ignore {
 /** Decides which paths of a tree are left out. The last rule that matches a path or a folder above it wins. */
 export class Ignore {
   private readonly rules: Rule[] = [];
-  /** Characters of the patterns with wildcards: what a path costs. */
+  /** What a path costs: the rules, of those with wildcards their characters. */
   readonly cost: number = 0;
   /** For each folder, which rules match it or a folder above it: a walker asks for siblings in a row. */
   private readonly folders = new Map<string, boolean[]>();
@@ -75,13 +90,13 @@ export class Ignore {
       }
       if (rule === undefined) continue;
       this.rules.push(rule);
-      this.cost += rule.pattern.tokens ?? 0;
+      this.cost += rule.pattern.tokens ?? LITERAL_COST;
       if (this.cost <= MOST_COST) continue;
       throw new SvcError(
         "context_invalid",
         `Cannot use ${
           file ?? "the patterns"
-        }: those with wildcards have more than ${MOST_COST} characters`,
+        }: there are too many, or those with wildcards are too long`,
         { help: "leave out whole folders", ...(line && { detail: { line, file } }) },
       );
     }

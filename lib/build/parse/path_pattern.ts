@@ -24,14 +24,17 @@ export interface PathPattern {
 
 /** Characters of a pattern with wildcards. */
 export const MOST_TOKENS = 1024;
+/** Of a pattern at all: no path is longer. */
+const LONGEST = 4096;
 /** Whose moves are kept. */
 const MOST_CHARACTERS = 512;
 
 /**
  * Compiles a pattern; undefined where it is malformed (an open bracket, nothing behind the escape), or longer
- * than {@linkcode MOST_TOKENS}.
+ * than a path can be, with wildcards than {@linkcode MOST_TOKENS}.
  */
 export function compilePath(pattern: string, doubleStar: boolean): PathPattern | undefined {
+  if (pattern.length > LONGEST) return undefined;
   const tokens = tokenize(pattern, doubleStar);
   if (tokens === undefined) return undefined;
   if (tokens.every((token) => token.kind === "char")) {
