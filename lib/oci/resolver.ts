@@ -15,6 +15,11 @@ export interface ResolvedImage {
   descriptor: Descriptor;
   manifest: Manifest;
   config: ImageConfig;
+  /**
+   * Whoever names it may not read what is here: its layers are its source's to give, and what was unpacked or
+   * built of layers with the same ids is not taken for them.
+   */
+  apart?: true;
 }
 
 export interface ResolveOptions extends ReadOptions {

@@ -187,7 +187,8 @@ export function createImageResolver(options: ResolverOptions): ImageResolver {
       const { descriptor, manifest } = await onPlatform(place, root, platform, signal);
       const config = await readConfig(place, manifest, signal);
       const { name, source, repository } = place;
-      return { name, source, repository, descriptor, manifest, config };
+      const image = { name, source, repository, descriptor, manifest, config };
+      return mayPull ? image : { ...image, apart: true };
     },
 
     place(text) {

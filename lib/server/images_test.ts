@@ -308,7 +308,7 @@ Deno.test("images: for a caller who may not pull, nothing of this server is read
   // A further narrowing, as for its logins, does not take it back.
   await refuses(caller.forCaller!({}).resolve("team/app:v1"), "denied", why);
   for (const name of ["debian:12", "reg.example/team/app:v1"]) {
-    await caller.resolve(name, { platform: AMD });
+    assert.equal((await caller.resolve(name, { platform: AMD })).apart, true);
   }
   // Should one of them be this server after all, it is told for whom it is asked.
   assert.deepEqual(
@@ -318,6 +318,7 @@ Deno.test("images: for a caller who may not pull, nothing of this server is read
   const logins = new Map([["reg.example", { token: "t" }]]);
   await caller.forCaller!({ logins }).resolve("reg.example/team/app:v1", { platform: AMD });
   assert.equal(asked.at(-1), `reg.example via ${MAY_NOT_PULL_VIA}`);
+  assert.equal((await resolver.resolve("team/app:v1", { platform: AMD })).apart, undefined);
   const target = caller.target("team/app:v2");
   assert.equal(target.sink, local);
   assert.equal(target.own, undefined);

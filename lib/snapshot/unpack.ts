@@ -33,11 +33,14 @@ export interface UnpackOptions {
   signal?: AbortSignal;
 }
 
-/** The chain id after each layer: the first is the diff id, then sha256 of "chain diff". */
-export function chainIDs(diffIDs: readonly Digest[]): Digest[] {
+/**
+ * The chain id after each layer: the first is the diff id, then sha256 of "chain diff". `apart`: ids of their own
+ * ({@linkcode ResolvedImage.apart}).
+ */
+export function chainIDs(diffIDs: readonly Digest[], apart = false): Digest[] {
   const chain: Digest[] = [];
   for (const diffID of diffIDs) {
-    const below = chain.at(-1);
+    const below = chain.at(-1) ?? (apart ? "apart" : undefined);
     chain.push(
       below === undefined
         ? diffID
@@ -81,7 +84,7 @@ export async function unpackImage(
     await unpackEmpty(snapshotter);
     return EMPTY_SNAPSHOT;
   }
-  const chain = chainIDs(diffIDs);
+  const chain = chainIDs(diffIDs, image.apart);
   let first = chain.length;
   // The deepest chain that is there makes all below it needless.
   while (first > 0 && (await snapshotter.stat(chain[first - 1]))?.kind !== "committed") first--;

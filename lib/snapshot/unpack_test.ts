@@ -220,3 +220,28 @@ test("an image without layers is an empty snapshot", async (s, folder) => {
 });
 
 Deno.test.afterAll(closeIdleWorkers);
+
+test(
+  "layers whose ids alone are known are not given to who may not read what is here",
+  async (snapshotter, folder) => {
+    const { image: hidden } = await image(["secret", "more"]);
+    await unpackImage(snapshotter, hidden);
+    // Somebody's own registry has layers of the same ids, and none of their bytes.
+    const empty = { get: () => Promise.resolve(undefined) };
+    const claimed = { ...hidden, source: empty as unknown as ResolvedImage["source"] };
+    await assert.rejects(
+      unpackImage(snapshotter, { ...claimed, apart: true }),
+      (error) => error instanceof SvcError && error.code === "blob_unknown",
+    );
+    const { image: lying } = await image(["mine", "more"]);
+    const { rootfs } = hidden.config;
+    await assert.rejects(
+      unpackImage(snapshotter, { ...lying, config: { ...lying.config, rootfs }, apart: true }),
+      (error) => error instanceof SvcError && error.code === "digest_invalid",
+    );
+    // With their bytes it is an image as any other.
+    const name = await unpackImage(snapshotter, { ...hidden, apart: true });
+    assert.deepEqual(await filesOf(snapshotter, name, folder), [["f0", "secret"], ["f1", "more"]]);
+    assert.notEqual(name, chainIDs(rootfs.diff_ids).at(-1));
+  },
+);

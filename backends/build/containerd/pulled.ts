@@ -64,7 +64,7 @@ export class PulledBlobs implements Shelf {
       },
       resolve: async (name, options) => {
         const image = await images.resolve(name, options);
-        return { ...image, source: this.#source(image.source) };
+        return image.apart ? image : { ...image, source: this.#source(image.source) };
       },
       place: (name) => images.place(name),
       target: (name) => images.target(name),

@@ -24,7 +24,8 @@ export const SCRATCH_KEY = keyOf("scratch");
 
 /** Images are what their layers are. */
 export function imageKey(vertex: ImageVertex): string {
-  const top = chainIDs(vertex.image.config.rootfs.diff_ids).at(-1);
+  const { config, apart } = vertex.image;
+  const top = chainIDs(config.rootfs.diff_ids, apart).at(-1);
   return top === undefined ? SCRATCH_KEY : keyOf("image", top);
 }
 
