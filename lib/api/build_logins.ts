@@ -12,6 +12,9 @@ export const LOGINS_HEADER = "x-svc-registry-logins";
  */
 export const REGISTRY_HEADER = "x-svc-registry";
 
+/** Of such builds: there where the caller may read no image of that server; the builder lends none of its own either. */
+export const NO_PULL_HEADER = "x-svc-no-pull";
+
 /** By registry host. */
 export type Logins = Record<string, Login>;
 

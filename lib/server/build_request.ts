@@ -3,7 +3,7 @@ import { parseAttest } from "../api/build_attest.ts";
 import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { parseOutput } from "../api/build_output.ts";
-import { readCaller } from "../api/build_logins.ts";
+import { NO_PULL_HEADER, readCaller } from "../api/build_logins.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildCaller, BuildRequest } from "../build/builder.ts";
 import type { NamedContext } from "../build/inputs.ts";
@@ -62,7 +62,7 @@ export function buildCaller(access: Access, identity: Identity, headers: Headers
   const owner = cacheOwner(access, identity, headers);
   return {
     subject: identity.subject,
-    mayPull: access.allows(identity, "pull"),
+    mayPull: access.allows(identity, "pull") && !headers.has(NO_PULL_HEADER),
     ...(owner !== undefined && { cacheOwner: owner }),
   };
 }

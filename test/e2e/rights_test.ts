@@ -147,7 +147,13 @@ e2eTest("a builder reads for its caller no more than the caller may", NEEDS, asy
     const built = await server.svc(args, env(allowed));
     assert.equal(built.code, 0, built.stderr);
   });
-  await buildAll(server, [...names, `localhost:${server.port}/team/private:v1`], token);
+  // Nor what is the builder's own: without authentication it knows nobody, but is told.
+  const theirs = await baseImage(builder, "their/own:v1");
+  await buildAll(
+    server,
+    [...names, `localhost:${server.port}/team/private:v1`, theirs.name],
+    token,
+  );
   await withContext({ Dockerfile: "FROM scratch\nCOPY Dockerfile /\n" }, async (folder) => {
     const built = await server.svc(["build", "-t", "team/own:v1", folder], env(token));
     assert.equal(built.code, 0, built.stderr);

@@ -4,6 +4,7 @@ import {
   type Logins,
   LOGINS_HEADER,
   loginsHeader,
+  NO_PULL_HEADER,
   readLogins,
   REGISTRY_HEADER,
 } from "../../api/build_logins.ts";
@@ -94,10 +95,10 @@ function addedHeaders(
   const own = registryHost().replace(/^https?:\/\//, "");
   const given = readLogins(request.headers.get(LOGINS_HEADER));
   const logins: Logins = {};
+  const mayPull = access.allows(identity, "pull");
   if (internal) {
     // The builder reads what the caller names: no more than the caller may.
-    const purpose = access.allows(identity, "pull") ? "push" : "deliver";
-    const login = { username: "svc", password: internal.token(purpose) };
+    const login = { username: "svc", password: internal.token(mayPull ? "push" : "deliver") };
     for (const host of [own, url.host]) logins[host] = login;
   }
   for (const [host, login] of given ?? []) logins[host] = login;
@@ -107,6 +108,7 @@ function addedHeaders(
   const owner = cacheOwner(access, identity, request.headers);
   return {
     ...credential(target),
+    ...!mayPull && { [NO_PULL_HEADER]: "1" },
     ...owner !== undefined && { [CALLER_HEADER]: owner },
     ...registry !== undefined && { [REGISTRY_HEADER]: registry },
     ...Object.keys(logins).length > 0 && { [LOGINS_HEADER]: loginsHeader(logins) },
