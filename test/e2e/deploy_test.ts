@@ -340,7 +340,9 @@ e2eTest("bad input: clear words, right exit codes, nothing half-made", NEEDS, as
 });
 
 e2eTest("a missing plugin is named with its package", NEEDS, async () => {
-  await using server = await startServer({ env: { SVC_CNI_BIN_DIR: "/nonexistent" } });
+  await using server = await startServer({
+    env: { SVC_CNI_BIN_DIR: "/nonexistent", SVC_BUILD_NETWORK: "none" },
+  });
   const work = await Deno.makeTempDir({ prefix: "svc-e2e-cni-" });
   try {
     await build(server, work, "app:v1", "hello");
