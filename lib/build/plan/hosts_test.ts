@@ -9,7 +9,7 @@ Deno.test("--add-host: names and addresses", () => {
       { name: "b", address: "::1" },
       { name: "c", address: "::1" },
       { name: "d", address: "fe80::1" },
-      { name: "e.example", address: "127.0.0.1" },
+      { name: "e.example", address: "host-gateway" },
     ],
   );
   for (const line of ["a", "a:", ":10.0.0.1", "a:name", "a b:10.0.0.1", "a:10.0.0.1\nb"]) {
