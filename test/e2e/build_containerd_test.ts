@@ -18,6 +18,7 @@ import { imagesWithBase } from "../contract/builder_fixture.ts";
 import { removeServerData } from "../peers/cleanup.ts";
 import { type ContainerdPeer, removeGroups, startContainerd } from "../peers/containerd.ts";
 import { inspect, until, withContext } from "./build_helpers.ts";
+import { answering, get } from "../peers/outside.ts";
 import { baseImage, e2eTest, requireTools, runTool, startServer } from "./harness.ts";
 
 const NEEDS = {
@@ -176,6 +177,26 @@ e2eTest("containerd: an image as from the other worker; again it is cached", NEE
   assert.deepEqual([containers, active], [[], []]);
   assert.ok(committed >= 5, "the steps' results are containerd's");
 });
+
+e2eTest(
+  "containerd: a step has a network of its own, without the host's loopback",
+  NEEDS,
+  async () => {
+    await using server = await serve({ SVC_CONTAINERD_NAMESPACE: "svc-e2e-network" });
+    const base = await baseImage(server, "base:1");
+    await using loopback = answering("127.0.0.1");
+    const script = `ip -4 -o addr show eth0; readlink /proc/self/ns/net; ` +
+      `${get("127.0.0.1", loopback.port)} || echo not reached`;
+    await withContext({ Dockerfile: `FROM ${base.name}\nRUN ${script}\n` }, async (directory) => {
+      const { code, stderr } = await server.svc(["build", "--progress", "plain", directory]);
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /inet 10\.\d+\.255\.\d+\/24/);
+      assert.match(stderr, / not reached\n/);
+      assert.ok(!stderr.includes(Deno.readLinkSync("/proc/self/ns/net")));
+      assert.deepEqual(loopback.paths, []);
+    });
+  },
+);
 
 e2eTest("containerd: a failing step, and a client that goes away", NEEDS, async () => {
   const namespace = "svc-e2e-fail";
