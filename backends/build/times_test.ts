@@ -94,3 +94,39 @@ test("a file tree that leaves is dated too", async (first, began) => {
   assert.ok((await times({}))! >= began);
   assert.equal(await times(DATED), EPOCH);
 });
+
+/** A dynamic program and its libraries, at their places. */
+async function program(path: string): Promise<Files> {
+  const { stdout } = await new Deno.Command("ldd", { args: [path] }).output();
+  const found = new TextDecoder().decode(stdout).match(/\/\S+/g) ?? [];
+  const files: Files = {};
+  for (const file of [path, ...found]) {
+    files[`root${file}`] = { data: await Deno.readFile(await Deno.realPath(file)), mode: 0o755 };
+  }
+  return files;
+}
+
+Deno.test({
+  name: "times: make builds again what a later step has changed",
+  ignore: requireTools({
+    root: true,
+    commands: ["runc", "ldd"],
+    files: ["/bin/busybox", "/usr/bin/make"],
+  }).ignore,
+  fn: async () => {
+    await using engine = await openNewEngine();
+    const steps = [
+      "FROM base",
+      "COPY root /",
+      'RUN printf "out: in\\n\\tcp in out\\n" > Makefile && echo v1 > in && make',
+      "RUN echo v2 > in",
+      "RUN make && grep v2 out",
+    ];
+    const files = { ...await program("/usr/bin/make"), Dockerfile: steps.join("\n") };
+    for (const request of [{}, { reproducible: true, noCache: true }]) {
+      const { output } = await build(engine.builder, files, request);
+      assert.match(output, /cp in out\n(.*\n)*.*cp in out\n.*v2/);
+    }
+    await engine.assertClean();
+  },
+});

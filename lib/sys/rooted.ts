@@ -13,10 +13,15 @@ export interface Located {
 
 /**
  * Where `path` leads inside `root`. Components that do not exist are kept as written, so the result can
- * be created. `follow: false` leaves the last component as it is. The tree must not change meanwhile.
- * Throws `argument_invalid` for links without end.
+ * be created. `follow: false` leaves the last component as it is. `..` at the root stays there, or with
+ * `confined` is an error. The tree must not change meanwhile. Throws `argument_invalid` for links without
+ * end, and for those that lead out.
  */
-export function locate(root: string, path: string, options: { follow?: boolean } = {}): Located {
+export function locate(
+  root: string,
+  path: string,
+  options: { follow?: boolean; confined?: boolean } = {},
+): Located {
   const pending = path.split("/").reverse();
   const done: string[] = [];
   let links = 0;
@@ -24,7 +29,12 @@ export function locate(root: string, path: string, options: { follow?: boolean }
     const part = pending.pop()!;
     if (part === "" || part === ".") continue;
     if (part === "..") {
-      done.pop();
+      if (done.pop() === undefined && options.confined) {
+        throw new SvcError(
+          "argument_invalid",
+          `Cannot resolve ${path}: a link leads out of its root`,
+        );
+      }
       continue;
     }
     done.push(part);

@@ -24,9 +24,7 @@ export type CopiedEntry = [
 export interface CopiedFolder {
   /** In the order in which they were copied; the first is the folder itself, "". */
   entries: CopiedEntry[];
-  /** Whether the destination came about by the copy. */
-  fresh: boolean;
-  /** Folders, on the way to the destination or it, that were written to and have the time of that. */
+  /** Folders on the way to the destination that were written to and have the time of that. */
   touched: string[];
 }
 
@@ -79,7 +77,6 @@ export interface FolderChanges {
 
 const isFolder = (entry: CopiedEntry) => entry[KIND] === "directory";
 const parentOf = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf("/")));
-const isDirect = (entry: CopiedEntry) => entry[PATH] !== "" && !entry[PATH].includes("/");
 
 /** Of what is left as it is, at least this part has to be there: else all is copied anew. */
 const KEPT_PART = 3 / 4;
@@ -104,8 +101,7 @@ export function changesOf(
       continue;
     }
     if (isFolder(entry) !== isFolder(was)) return undefined;
-    const timed = !isFolder(entry) || entry[PATH] !== "" || before.fresh;
-    const sameTime = !timed || entry[MTIME] === was[MTIME] && entry[MTIME_NS] === was[MTIME_NS];
+    const sameTime = entry[MTIME] === was[MTIME] && entry[MTIME_NS] === was[MTIME_NS];
     // Of the folder itself nothing but its time is copied.
     const same = entry[PATH] === "" ||
       entry[KIND] === was[KIND] && entry[MODE] === was[MODE] && entry[SIZE] === was[SIZE] &&
@@ -120,26 +116,12 @@ export function changesOf(
   if (bytesOf(added) + bytesOf(changed) > bytesOf(entries) * (1 - KEPT_PART) + SPARE_BYTES) {
     return undefined;
   }
-  if (!before.fresh && !sameTouch(before.entries, entries, changes)) return undefined;
   return changes;
 }
 
-/** Whether copying both writes to a destination that was there before, or neither does. */
-function sameTouch(
-  before: readonly CopiedEntry[],
-  entries: readonly CopiedEntry[],
-  { added, removed }: FolderChanges,
-): boolean {
-  const writes = (some: readonly CopiedEntry[]) =>
-    some.some((entry) => isDirect(entry) && !isFolder(entry));
-  if (writes(before) !== writes(entries)) return false;
-  return writes(entries) || ![...added, ...removed].some(isDirect);
-}
-
-/** Where a folder goes in a mounted root, before and after it is copied: for `fresh` and `touched`. */
+/** Where a folder goes in a mounted root, before and after it is copied: for `touched`. */
 export class FolderTarget {
   readonly inside: string;
-  readonly fresh: boolean;
   #root: string;
   #before: Map<string, string | undefined>;
 
@@ -149,14 +131,13 @@ export class FolderTarget {
     const parts = this.inside === "" ? [] : this.inside.split("/");
     const way = ["", ...parts.map((_, index) => parts.slice(0, index + 1).join("/"))];
     this.#before = new Map(way.map((path) => [path, this.#time(path)]));
-    this.fresh = this.#before.get(this.inside) === undefined;
   }
 
   /** Folders that were written to since this was made. */
   touched(): string[] {
     const found: string[] = [];
     for (const [path, time] of this.#before) {
-      if (time !== this.#time(path) && !(this.fresh && path === this.inside)) found.push(path);
+      if (time !== this.#time(path) && path !== this.inside) found.push(path);
     }
     return found;
   }
@@ -227,9 +208,7 @@ export async function amendFolder(
   await copyFiles([...files.values()], bytesOf([...added, ...changed]), target);
   for (const entry of entries) {
     if (!isFolder(entry) || !written.has(entry[PATH])) continue;
-    if (entry[PATH] !== "" || before.fresh) {
-      setTimes(at(entry[PATH]), entry[MTIME], entry[MTIME_NS]);
-    }
+    setTimes(at(entry[PATH]), entry[MTIME], entry[MTIME_NS]);
   }
   // As if they were written to now.
   const now = Date.now();

@@ -10,6 +10,7 @@ import {
   type FileStat,
   lchown,
   link,
+  lstat,
   mkdir,
   S_IFDIR,
   S_IFMT,
@@ -54,6 +55,8 @@ export interface RestOfFolder extends FileBatch {
 /** Seconds since 1970, rounded down, and the nanoseconds above them. */
 type Time = Pick<FileStat, "mtime" | "mtimeNs">;
 
+const S_ISGID = 0o2000;
+
 class Copier {
   #options: CopyOptions;
   /** First copy of a file that has several names, by device and inode. */
@@ -74,7 +77,9 @@ class Copier {
     this.#files = new FileCopier(options);
     this.#writer = new EntryWriter(options);
     const { chmod } = options;
-    this.#folderMode = chmod !== undefined && isOctal(chmod) ? parseChmod(chmod)(0, true) : 0o755;
+    this.#folderMode = chmod !== undefined && isOctal(chmod)
+      ? parseChmod(chmod)(0, true) & 0o755
+      : 0o755;
     if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
   }
 
@@ -95,7 +100,8 @@ class Copier {
       }
       mkdir(host, 0o755);
       if (owner) lchown(host, owner.uid, owner.gid);
-      chmod(host, this.#folderMode);
+      // In a folder with the setgid bit a new one has it too.
+      chmod(host, this.#folderMode | lstat(host).mode & S_ISGID);
     }
     return found.inside;
   }
@@ -169,16 +175,17 @@ class Copier {
   }
 
   /**
-   * The folder that is copied gives its contents, and its time to a destination that was not there.
+   * The folder that is copied gives its contents and its time.
    * Folders below it take on what the source's have; a link in the way is an error, as with docker.
    */
   #folder(entry: TreeEntry, wanted: string, host: string, times: [string, TreeEntry][]): void {
     const { root, link } = this.#options;
     if (entry.path === "") {
       const existing = link ? `${root}/${wanted}` : locate(root, wanted).host;
-      if (!link && isDirectory(existing)) return;
-      this.makeFolders(wanted);
-      if (!link) this.#fresh.set(existing, timeOf(entry));
+      if (link || !isDirectory(existing)) {
+        this.makeFolders(wanted);
+        if (!link) this.#fresh.set(existing, timeOf(entry));
+      }
       times.push([existing, entry]);
       return;
     }

@@ -11,6 +11,7 @@ import { removeTreeSync } from "../../sys/directory.ts";
 import { chmodFd, close, open, skip, truncate, writeAll } from "../../sys/fd.ts";
 import {
   chmod,
+  type FileStat,
   lchown,
   link,
   mkdir,
@@ -19,6 +20,8 @@ import {
   S_IFBLK,
   S_IFCHR,
   S_IFIFO,
+  S_IFLNK,
+  S_IFMT,
   setTimes,
   setTimesFd,
   symlink,
@@ -29,13 +32,11 @@ import { setXattr } from "../../sys/xattr.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 
 export interface ExtractOptions {
-  /** An existing folder. */
+  /** An existing folder: where names begin, and "/" to whatever links it and the archive hold. */
   root: string;
-  /** Where names begin, inside `root`; default the root itself. */
-  below?: string;
   /** Owners as the archive says, all root, or all this one. */
   owners: "archive" | "root" | { uid: number; gid: number };
-  /** Refuses absolute names, "..", devices; otherwise names are confined and devices made. */
+  /** Refuses absolute names, "..", devices; otherwise names that lead out, and devices are made. */
   strict: boolean;
   /** Receives the sha256 of each file's content by its path inside `root`. */
   digests?: Map<string, string>;
@@ -73,9 +74,10 @@ export class Extractor implements TarHandler {
   entry(header: TarHeader): void {
     const path = this.#name(header);
     if (path === "") return;
-    const { root } = this.#options;
+    const { root, strict } = this.#options;
     const slash = path.lastIndexOf("/");
-    const parent = locate(root, slash < 0 ? "" : path.slice(0, slash));
+    const above = slash < 0 ? "" : path.slice(0, slash);
+    const parent = locate(root, above, { confined: !strict });
     this.#makeParents(parent.inside);
     const name = path.slice(slash + 1);
     const host = `${parent.host}/${name}`;
@@ -173,8 +175,13 @@ export class Extractor implements TarHandler {
     }
     const kept: string[] = [];
     for (const part of parts) {
-      if (part === "..") kept.pop();
-      else kept.push(part);
+      if (part !== "..") kept.push(part);
+      else if (kept.pop() === undefined && !header.path.startsWith("/")) {
+        throw new SvcError(
+          "archive_invalid",
+          `Cannot unpack ${JSON.stringify(header.path)}: it leads out of where it is unpacked`,
+        );
+      }
     }
     if (kept.length > MAX_DEPTH || kept.some((part) => Buffer.byteLength(part) > MAX_PART)) {
       throw new SvcError(
@@ -186,8 +193,7 @@ export class Extractor implements TarHandler {
         }`,
       );
     }
-    if (kept.length === 0) return "";
-    return this.#options.below ? `${this.#options.below}/${kept.join("/")}` : kept.join("/");
+    return kept.join("/");
   }
 
   #makeParents(inside: string): void {
@@ -196,6 +202,10 @@ export class Extractor implements TarHandler {
       host += `/${part}`;
       const stat = tryLstat(host);
       if (stat && isDirectory(host)) continue;
+      if (stat && !this.#options.strict) {
+        const shown = JSON.stringify(host.slice(this.#options.root.length + 1));
+        throw new SvcError("archive_invalid", `Cannot unpack below ${shown}: it is no folder`);
+      }
       if (stat) unlink(host);
       mkdir(host, 0o755);
       chmod(host, 0o755);
@@ -204,9 +214,6 @@ export class Extractor implements TarHandler {
 
   #directory(header: TarHeader, host: string): void {
     if (!isDirectory(host)) {
-      // A link to a folder that is there already stays, as docker's own unpacking leaves it.
-      const target = locate(this.#options.root, host.slice(this.#options.root.length + 1));
-      if (!this.#options.strict && isDirectory(target.host)) return;
       if (tryLstat(host)) unlink(host);
       mkdir(host, 0o755);
     }
@@ -218,19 +225,28 @@ export class Extractor implements TarHandler {
 
   #hardlink(header: TarHeader, host: string, inside: string): void {
     const name = this.#name({ ...header, path: header.linkpath });
-    const target = locate(this.#options.root, name, { follow: false });
+    const { strict } = this.#options;
+    const target = locate(this.#options.root, name, { follow: false, confined: !strict });
     const stat = tryLstat(target.host);
     if (!stat || isDirectory(target.host)) {
       throw new SvcError(
-        this.#options.strict ? "context_invalid" : "archive_invalid",
+        strict ? "context_invalid" : "archive_invalid",
         `Cannot unpack ${JSON.stringify(header.path)}: it is a link to ${
           JSON.stringify(header.linkpath)
         }, which is not in the archive before it`,
       );
     }
     link(target.host, host);
+    if (!strict) this.#relabel(header, host, stat);
     const digest = this.#options.digests?.get(target.inside);
     if (digest !== undefined) this.#options.digests!.set(inside, digest);
+  }
+
+  /** A hard link gives the file what its own entry says. */
+  #relabel(header: TarHeader, host: string, { mode }: FileStat): void {
+    this.#own(host, header);
+    if ((mode & S_IFMT) !== S_IFLNK) chmod(host, header.mode & 0o7777);
+    setTimes(host, header.mtime, header.mtimeNs);
   }
 
   #device(header: TarHeader, host: string): void {

@@ -233,7 +233,8 @@ export async function planCopy(
     destination: target,
     parents: kind === "copy" && instruction.parents,
     exclude: instruction.exclude.map(value),
-    link: instruction.link,
+    // A copy whose files get another mode is made as any other.
+    link: instruction.link && instruction.chmod === undefined,
   };
   if (instruction.chown) vertex.chown = value(instruction.chown);
   if (instruction.chmod) vertex.chmod = value(instruction.chmod);

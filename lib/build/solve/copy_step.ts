@@ -89,8 +89,7 @@ async function unpackArchive(
   const tooLarge = (limit: number) => unpackedTooLarge(limit, path.split("/").pop());
   makeFolders(root, destination, owner, link);
   const extractor = new Extractor({
-    root,
-    below: locate(root, destination).inside,
+    root: locate(root, destination).host,
     owners: owner ?? "archive",
     strict: false,
   });

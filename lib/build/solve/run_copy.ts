@@ -120,8 +120,7 @@ async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<str
   const snapshot = await mounted.commit(signal, rest);
   if (folder) {
     const { key, entries } = folder;
-    const { fresh } = target!;
-    await engine.copied.keep(key, { snapshot, entries, fresh, touched: touched! });
+    await engine.copied.keep(key, { snapshot, entries, touched: touched! });
   }
   return snapshot;
 }

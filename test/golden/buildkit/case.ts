@@ -15,6 +15,7 @@ export interface ContextFile {
   mode?: number;
   /** Seconds since 1970; default {@linkcode FILE_TIME}. */
   mtime?: number;
+  mtimeNs?: number;
   xattrs?: Record<string, string>;
 }
 
@@ -84,6 +85,7 @@ export function tarEntries(files: ContextFiles): (TarFields & { body?: Uint8Arra
     const common = {
       path: entry.path,
       mtime: entry.mtime ?? FILE_TIME,
+      mtimeNs: entry.mtimeNs ?? 0,
       mode: modeOf(entry),
       xattrs: new Map(
         Object.entries(entry.xattrs ?? {}).map(([name, value]) => [name, encoder.encode(value)]),
@@ -114,6 +116,6 @@ export async function writeFiles(root: string, files: ContextFiles): Promise<voi
     if (entry.link === undefined) chmod(host, modeOf(entry));
   }
   for (const entry of entries.reverse()) {
-    setTimes(join(root, entry.path), entry.mtime ?? FILE_TIME);
+    setTimes(join(root, entry.path), entry.mtime ?? FILE_TIME, entry.mtimeNs);
   }
 }

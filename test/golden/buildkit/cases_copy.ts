@@ -64,10 +64,6 @@ export const COPY_CASES: Case[] = [
   },
   {
     name: "copy-symlink-in-wildcard",
-    deliberate: {
-      why: "the time of a folder that gets a file and then a folder's contents",
-      paths: ["l"],
-    },
     dockerfile: "FROM base\nCOPY file* linke[d] /l/\nCOPY d/lin* /m/",
     files,
   },
@@ -152,10 +148,6 @@ export const COPY_CASES: Case[] = [
   },
   {
     name: "copy-link",
-    deliberate: {
-      why: "a folder on the way, made for a folder with --chown and --chmod: svc gives it both",
-      paths: ["linked"],
-    },
     dockerfile: "FROM base\nRUN mkdir /real && ln -s /real /alias\nCOPY --link a.txt /linked/x\n" +
       "COPY --link --chown=5:6 --chmod=711 d /linked/d\nCOPY --link run.sh /bin/",
     files,

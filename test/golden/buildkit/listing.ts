@@ -128,11 +128,18 @@ function listTree(tree: Map<string, Node>): Map<string, Listed> {
   return result;
 }
 
+/** A time that no clock gave. */
+function dated(created: string | undefined) {
+  const seconds = Date.parse(created ?? "") / 1000;
+  return seconds > 0 && seconds < CLOCK && { created: new Date(seconds * 1000).toISOString() };
+}
+
 function plainConfig(image: ImageConfig): Record<string, unknown> {
-  const { history = [], author, os, architecture, variant } = image;
+  const { created, history = [], author, os, architecture, variant } = image;
   // The image specification forbids builders to set it; BuildKit does wherever there is a CMD.
   const { ArgsEscaped: _, ...config } = { ArgsEscaped: true, ...image.config };
   return {
+    ...dated(created),
     ...(author !== undefined && { author }),
     platform: [os, architecture, variant].filter(Boolean).join("/"),
     config: Object.fromEntries(
@@ -141,7 +148,7 @@ function plainConfig(image: ImageConfig): Record<string, unknown> {
         [b],
       ) => a < b ? -1 : 1),
     ),
-    history: history.map(({ created: _created, ...entry }) => entry),
+    history: history.map(({ created, ...entry }) => ({ ...dated(created), ...entry })),
   };
 }
 
