@@ -86,7 +86,7 @@ e2eTest("a malformed spec is reported with line and column", NEEDS, async () => 
     assert.match(invalid.stderr, /ports\[0\]\.container: .*\(line 4, column 16\)/);
   }
   const missing = await deploy("name: web\nimage: app:v1\n");
-  assert.equal(missing.code, 1);
+  assert.equal(missing.code, 2);
   assert.match(missing.stderr, /Cannot deploy with dockerhost: .*\n.*SVC_DEPLOY_BACKEND=bare/);
 });
 

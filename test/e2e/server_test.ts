@@ -146,10 +146,10 @@ e2eTest("serve: what cannot be read or is not in this build", {}, () =>
     await refused([], { SVC_DEPLOY_BACKEND: "bar" }, 2, /"bar"; did you mean bare\?/);
     await refused([], { SVC_HOST_NETWORK: "yes" }, 2, /SVC_HOST_NETWORK/);
     await refused([], { SVC_GC_INTERVAL: "0s" }, 2, /SVC_GC_INTERVAL/);
-    await refused([], { SVC_CARETAKER_TOKEN: "t" }, 1, /the caretaker is not in this build yet/);
+    await refused([], { SVC_CARETAKER_TOKEN: "t" }, 2, /the caretaker is not in this build yet/);
     await refused(["--tls-cert", "x.pem"], {}, 2, /--tls-key is not set/);
     await refused(["--storage", "s3://b"], {}, 2, /not a bucket's name/);
-    await refused(["--storage", "gs://b"], {}, 1, /cloudblob/);
+    await refused(["--storage", "gs://b"], {}, 2, /cloudblob/);
     const exclusive = { SVC_REGISTRY_SOURCE: "host-native", SVC_REGISTRY_MIRROR: "reg.example" };
     await refused([], exclusive, 2, /exclude each other/);
     await assert.rejects(Deno.stat(`${dir}/data`), Deno.errors.NotFound);
