@@ -11,7 +11,7 @@ import { openImports } from "./cache/places.ts";
 import { fetchedContext, fetchedSource } from "./context/fetched.ts";
 import type { KeptContexts } from "./context/kept_contexts.ts";
 import { type Context, receiveContext } from "./context/receive.ts";
-import { latestTime } from "./context/tree.ts";
+import { latestTime } from "./context/tree_keys.ts";
 import type { SolvedPlan } from "./export/assemble.ts";
 import {
   checkExport,

@@ -7,7 +7,8 @@ import { copySelections } from "./copy.ts";
 import { receiveContext } from "./receive.ts";
 import { copyOffLoop } from "./worker_client.ts";
 import { locate } from "../../sys/rooted.ts";
-import { contentKey, latestTime, match, select } from "./tree.ts";
+import { match, select } from "./tree.ts";
+import { contentKey, latestTime } from "./tree_keys.ts";
 
 type Item = TarFields & { text?: string };
 

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { chmod, lchown, lstat } from "../../sys/files.ts";
 import { copySelections } from "./copy.ts";
-import { contentKey, select, type Tree } from "./tree.ts";
+import { select, type Tree } from "./tree.ts";
+import { contentKey } from "./tree_keys.ts";
 
 const asRoot = Deno.uid() === 0;
 

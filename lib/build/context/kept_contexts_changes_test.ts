@@ -6,7 +6,8 @@ import { Caller, type Content, files, type Fixture, test } from "./kept_contexts
 import { KeptContexts } from "./kept_contexts.ts";
 import { Fixture as At, LAZY } from "./kept_contexts_fixture_test.ts";
 import type { RemoteEntry } from "./remote.ts";
-import { contentKey, select } from "./tree.ts";
+import { select } from "./tree.ts";
+import { contentKey } from "./tree_keys.ts";
 
 /** Numbers that are the same in each run of the test. */
 function randomOf(seed: number): (below: number) => number {

@@ -5,7 +5,8 @@ import { KeptContexts } from "./kept_contexts.ts";
 import type { ListedEntry, ListingPart, SameParts } from "../../api/build_session.ts";
 import { changedLines } from "../../client/build_listing.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
-import { contentKey, select } from "./tree.ts";
+import { select } from "./tree.ts";
+import { contentKey } from "./tree_keys.ts";
 
 export const LAZY = { reading: { ways: [] }, log: silent };
 

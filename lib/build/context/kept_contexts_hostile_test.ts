@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { type RemoteEntry, type RemoteTree } from "./remote.ts";
-import { contentKey, select } from "./tree.ts";
+import { select } from "./tree.ts";
+import { contentKey } from "./tree_keys.ts";
 
 import { Caller, files, test } from "./kept_contexts_fixture_test.ts";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { KeptContexts } from "./kept_contexts.ts";
 import { ignorePatterns } from "../parse/ignore.ts";
-import { contentKey, latestTime, select } from "./tree.ts";
+import { select } from "./tree.ts";
+import { contentKey, latestTime } from "./tree_keys.ts";
 
 import { Caller, type Content, files, Fixture, LAZY, test } from "./kept_contexts_fixture_test.ts";
 

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { mknod, S_IFIFO } from "../../sys/files.ts";
 import { isArchive } from "./archive_kind.ts";
 import { fetchedContext } from "./fetched.ts";
-import { fileDigest, type Tree } from "./tree.ts";
+import { type Tree } from "./tree.ts";
+import { fileDigest } from "./tree_keys.ts";
 
 async function tree(fill: (root: string) => void, use: (tree: Tree) => unknown): Promise<void> {
   const root = await Deno.makeTempDir({ prefix: "svc-untrusted-" });

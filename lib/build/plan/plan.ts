@@ -10,6 +10,7 @@ import type { Platform } from "../../oci/types.ts";
 import type { Dockerfile, Instruction, Stage, Warning } from "../parse/ast.ts";
 import type { Entitlement } from "../../api/build_entitlements.ts";
 import { parseDockerfile } from "../parse/parse.ts";
+import { parseEpoch } from "./epoch.ts";
 import { type CheckInput, otherPlatform, requireClean, warningsOf } from "./checks.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
 import {
@@ -382,16 +383,6 @@ class Planner {
     }
     return state;
   }
-}
-
-function parseEpoch(text: string): number {
-  if (!/^\d{1,11}$/.test(text)) {
-    throw new SvcError(
-      "argument_invalid",
-      `Cannot use SOURCE_DATE_EPOCH=${text}: expected whole seconds since 1970`,
-    );
-  }
-  return Number(text);
 }
 
 /**

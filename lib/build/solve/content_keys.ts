@@ -1,5 +1,6 @@
 /** Keys of what COPY, ADD and bind mounts take, and the trees they take it from. */
-import { contentKey, select, stampKey, type Tree } from "../context/tree.ts";
+import { select, type Tree } from "../context/tree.ts";
+import { contentKey, stampKey } from "../context/tree_keys.ts";
 import {
   type CopyPart,
   type CopyVertex,

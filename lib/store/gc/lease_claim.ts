@@ -1,4 +1,5 @@
 /** A durable claim that the leases taken at the same moment share. */
+import { SvcError } from "../../base/errors.ts";
 import type { Lease } from "./lease_table.ts";
 
 export class LeaseClaim {
@@ -52,5 +53,16 @@ export class LeaseClaim {
     }
     this.#name.reject(error);
     this.#done.reject(error);
+  }
+}
+
+/** What was done under the claim may have been undone. */
+export class ClaimLost extends SvcError {
+  constructor() {
+    super(
+      "unavailable",
+      "Cannot publish the manifest: it took so long that its claim was given up",
+      { help: "push again" },
+    );
   }
 }

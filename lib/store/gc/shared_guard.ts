@@ -18,7 +18,7 @@ import {
   type SweepOptions,
   type SweepResult,
 } from "./guard.ts";
-import { LeaseClaim } from "./lease_claim.ts";
+import { ClaimLost, LeaseClaim } from "./lease_claim.ts";
 import { type Lease, LeaseTable } from "./lease_table.ts";
 import { type Note, Notes } from "./notes.ts";
 
@@ -42,17 +42,6 @@ export interface SharedGuardOptions {
   aliveMs?: number;
   /** Milliseconds of a clock that never jumps. */
   now?: () => number;
-}
-
-/** What was done under the claim may have been undone. */
-class ClaimLost extends SvcError {
-  constructor() {
-    super(
-      "unavailable",
-      "Cannot publish the manifest: it took so long that its claim was given up",
-      { help: "push again" },
-    );
-  }
 }
 
 export class SharedGuard implements Guard {
