@@ -57,10 +57,10 @@ export function deployPrivileges(
       await assert.rejects(backend().apply(mighty), denied);
       await assert.rejects(backend().power("halted", "start"), denied);
       await assert.rejects(backend().power("mighty", "restart"), denied);
-      assert.notEqual((await backend().status("mighty"))!.state, "running");
+      assert.equal(await pid(), before, "a refused restart stops nothing");
       // Nor by its own restart policy.
       await under.reopen(undefined, PRIVILEGED_KINDS);
-      await backend().power("mighty", "start");
+      await backend().power("mighty", "restart");
       await under.reopen();
       Deno.kill((await pid())!, "SIGKILL");
       await eventually("told", async () => {

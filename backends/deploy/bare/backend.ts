@@ -5,6 +5,7 @@ import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus } from "../../../lib/api/deployment.ts";
 import type { DeployBackend, LogOptions } from "../../../lib/deploy/backend.ts";
 import { mergeLogs, readLog, rotateLog } from "../../../lib/deploy/log_file.ts";
+import { requirePermitted } from "../../../lib/deploy/privileges.ts";
 import { NamedVolumes } from "../../../lib/deploy/volumes.ts";
 import { cniDirs, CniPlugins } from "../../../lib/runtime/cni.ts";
 import { BridgeDriver } from "../../../lib/runtime/network.ts";
@@ -295,6 +296,10 @@ class BareBackend implements DeployBackend {
     this.#get(name);
     return await this.#locks.run(name, async () => {
       const deployment = this.#get(name);
+      // Before anything is stopped: what is refused leaves a workload as it was.
+      if (action === "restart") {
+        requirePermitted(deployment.record.spec, this.#host.config.allowPrivileged);
+      }
       try {
         if (action !== "start") {
           deployment.transient = "stopping";
