@@ -18,6 +18,7 @@ package_of() {
   xz) echo xz-utils ;;
   diodcat | diodls) echo diod ;;
   newuidmap | newgidmap) echo uidmap ;;
+  pasta) echo passt ;;
   *) echo "$1" ;;
   esac
 }

@@ -3,7 +3,7 @@
  * the server's user. To the host those come from the host itself: a step gets no way to its addresses.
  */
 import { spawn } from "node:child_process";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { ensureDir } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
@@ -32,6 +32,12 @@ interface Program {
   /** Serves the namespace; resolves when it does. */
   start(path: string, signal?: AbortSignal): Promise<Endpoint["end"]>;
 }
+
+/**
+ * A namespace's file, in a folder of its own: pasta watches that folder, and looks at the first of several
+ * changes alone. Where namespaces went together it stayed.
+ */
+const NAMESPACE = "net";
 
 /** Of a /30 that no network has. */
 const PASTA_DNS = "169.254.1.1";
@@ -118,7 +124,7 @@ export class UserNetworks implements OwnNetworks {
     const { folder } = this.#options;
     await ensureDir(folder, 0o700);
     for await (const { name } of Deno.readDir(folder)) {
-      await this.#remove({ path: join(folder, name), addresses: "" });
+      await this.#remove({ path: join(folder, name, NAMESPACE), addresses: "" });
     }
     this.#pool.prepare();
   }
@@ -147,10 +153,12 @@ export class UserNetworks implements OwnNetworks {
 
   async #make(signal?: AbortSignal): Promise<Endpoint> {
     const program = await this.#found();
-    const path = join(this.#options.folder, `ready-${crypto.randomUUID().slice(0, 8)}`);
+    const own = join(this.#options.folder, `ready-${crypto.randomUUID().slice(0, 8)}`);
+    const path = join(own, NAMESPACE);
     const addresses = hostAddresses();
     const endpoint: Endpoint = { path, addresses: addresses.join() };
     try {
+      await Deno.mkdir(own, { mode: 0o700 });
       await createNetns(path, signal);
       endpoint.end = await program.start(path, signal);
       const lines = addresses.map((address) => `route add prohibit ${address}`);
@@ -171,6 +179,9 @@ export class UserNetworks implements OwnNetworks {
     try {
       end?.();
       await removeNetns(path);
+      await Deno.remove(dirname(path)).catch((error) => {
+        if (!(error instanceof Deno.errors.NotFound)) throw error;
+      });
     } catch (error) {
       this.#options.log.warn("a network namespace was not removed", { path, error });
     }
