@@ -237,7 +237,7 @@ e2eTest(
       assert.equal(await keyless.end(), 1);
       await keyless.says(/it asks for a key, and none was given/);
       const other = new Held(at, ["tunnel", "web:8080", "--backend", "ngrok", ...key]);
-      assert.equal(await other.end(), 1);
+      assert.equal(await other.end(), 2);
       await other.says(/with ngrok: it is not in this build yet\n.*--backend ssh/);
     });
 
