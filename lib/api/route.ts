@@ -17,6 +17,8 @@ export interface Identity {
 export interface ClientCertificate {
   /** Of a certificate that verifies. */
   commonName?: string;
+  /** Milliseconds since 1970 until which it does. */
+  until?: number;
   /** Why it does not verify. */
   refused?: string;
 }

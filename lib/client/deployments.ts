@@ -33,8 +33,7 @@ export function powerDeployment(
 
 /** Resolves when it is gone. Throws `not_found`. */
 export async function deleteDeployment(client: Client, name: string): Promise<void> {
-  const response = await client.request("DELETE", path(name), { query: { wait: "true" } });
-  await response.body?.cancel();
+  await client.json("DELETE", path(name), { query: { wait: "true" } });
 }
 
 /** What an apply sends: a checked spec under its name, or a spec's text for the server to read. */

@@ -13,10 +13,13 @@ const isObject = (value: unknown): value is Value =>
 const has = (value: unknown, name: string, type: string): boolean =>
   isObject(value) && typeof value[name] === type && value[name] !== null;
 
-const DEPLOYMENT = (value: unknown) => has(value, "name", "string");
+const DEPLOYMENT = (value: unknown) =>
+  has(value, "name", "string") && Array.isArray((value as Value).instances);
 
 /** By method and path below the prefix: what the answers have, each at the least. */
 const ANSWERS: [RegExp, (value: unknown) => boolean][] = [
+  // 204, and nothing in it.
+  [/^DELETE /, () => false],
   [
     /^GET \/info$/,
     (value) =>

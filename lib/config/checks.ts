@@ -33,6 +33,9 @@ export function absolutePath(value: string, source: string): string {
   throw invalid(source, `${JSON.stringify(value)} is not an absolute path`);
 }
 
+/** A URL as it may be shown: a password in it is left out. */
+const withoutSecret = (url: string) => url.replace(/^([^/]*\/\/)?.*@/, "$1…@");
+
 /** A URL of one of these schemes. */
 export function urlOf(...schemes: string[]) {
   return (value: string, source: string): string => {
@@ -40,7 +43,7 @@ export function urlOf(...schemes: string[]) {
     if (url && schemes.includes(url.protocol.slice(0, -1)) && url.hostname !== "") return value;
     throw invalid(
       source,
-      `${JSON.stringify(value)} is not a URL; expected ${
+      `${JSON.stringify(withoutSecret(value))} is not a URL; expected ${
         schemes.map((scheme) => `${scheme}://host[:port]`).join(" or ")
       }`,
     );

@@ -135,6 +135,15 @@ Deno.test("server options: the backend's name", () => {
   refuses({ args: ["--deploy-backend", "bare"] }, "usage", /unknown flag/);
 });
 
+Deno.test("server options: errors about URLs leave their passwords out", () => {
+  const url = "ws://svc:se/cr@et@127.0.0.1:99999";
+  refuses(
+    { env: { SVC_BUILDER_URL: url } },
+    "config_invalid",
+    /"ws:\/\/…@127.0.0.1:99999" is not a URL/,
+  );
+});
+
 Deno.test("server options: malformed values are startup errors", () => {
   const bad: Record<string, string[]> = {
     SVC_ADDR: ["5000", "host", ":99999", "a b:1", "http://x:1", "::1:5000"],

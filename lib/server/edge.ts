@@ -49,7 +49,7 @@ export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions)
     refusePeer: asksNobody && config.workloadApi === "refused"
       ? refuseOwnNetworks(config.cniSubnetBase)
       : undefined,
-    isOwnName: !asksNobody ? undefined : ownNames({
+    isOwnName: ownNames({
       hostname: hostname(),
       advertised: [config.advertiseRegistry, config.advertiseUrl],
     }),

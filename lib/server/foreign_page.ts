@@ -16,7 +16,7 @@ export interface OwnNamesOptions {
 }
 
 /**
- * For a server that asks for no credential. Whoever owns a domain can have its name stand for the address of
+ * For requests that need no credential. Whoever owns a domain can have its name stand for the address of
  * somebody else's machine, and then its pages are of the same origin as what answers there: so a name has
  * to be one that is known. Addresses are nobody's to give.
  */
@@ -42,7 +42,7 @@ function fromBrowser(headers: Headers): boolean {
 
 /**
  * Throws `denied` for a page of another site, `misdirected` for a browser that knows this server by a name
- * which is none of its own. Absent `isOwnName`: a credential is asked for, which other pages have not.
+ * which is none of its own. Absent `isOwnName`: a credential is there, or asked for, which other pages have not.
  */
 export function refuseForeignPage(
   { headers }: Request,

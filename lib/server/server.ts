@@ -14,7 +14,7 @@ import type { Handler } from "./listener.ts";
 import { ListenerRequest } from "./http/request.ts";
 import { Reply } from "../api/reply.ts";
 import type { RefusePeer } from "./own_networks.ts";
-import type { Connection, Route } from "./route.ts";
+import type { Connection, Identity, Route } from "./route.ts";
 import { ANONYMOUS } from "./access.ts";
 import type { Router } from "./router.ts";
 
@@ -23,13 +23,16 @@ export interface ServerOptions {
   access: Access;
   lifecycle: Lifecycle;
   log: Logger;
-  /** Absent: pages of any name of this server may ask. */
+  /** Absent: pages of any name of this server may ask, without a credential too. */
   isOwnName?: IsOwnName;
   /** Absent: no peer is refused for where it asks from. */
   refusePeer?: RefusePeer;
   /** Told of each request that a route answered. */
   note?: (answered: Answered) => void;
 }
+
+/** Who was not asked for a credential. */
+const isAnybody = ({ method }: Identity) => method === undefined || method === "anonymous";
 
 /** Asked for every few seconds by whoever watches: not worth a line. */
 const QUIET = new Set(["/healthz", "/readyz"]);
@@ -111,7 +114,7 @@ export function createHandler(options: ServerOptions): Handler {
     }
     if (!row.open) {
       options.refusePeer?.(row, connection.remote);
-      refuseForeignPage(request, options.isOwnName);
+      refuseForeignPage(request);
       const found = access.authenticate(request, connection, row);
       const identity = found instanceof Promise ? await found : found;
       if (!identity) {
@@ -121,6 +124,8 @@ export function createHandler(options: ServerOptions): Handler {
         );
       }
       exchange.identity = identity;
+      // What nobody is asked for a credential for, other pages can have too.
+      if (isAnybody(identity)) refuseForeignPage(request, options.isOwnName);
       access.authorize(row, identity, request);
     }
     return await row.handler(exchange);

@@ -29,9 +29,10 @@ export function authenticationPage(): string {
 With nothing of this configured the server asks for no credential. Once something is, every request
 but those marked *open* in [http-api.md](http-api.md) needs one, and what cannot be read at the start
 ends the start. The variables are in [server-options.md](server-options.md). A server that asks for no
-credential warns at start where others than this machine reach it, and answers browsers under its own names
-alone (addresses, localhost, the host's name, \`SVC_ADVERTISE_REGISTRY\`; 421 under others): whoever owns a
-domain can have its name stand for the server's address.
+credential warns at start where others than this machine reach it. What needs no credential, pulls where
+\`SVC_REGISTRY_ANONYMOUS_PULL\` opens them among it, browsers get under the server's own names alone (addresses,
+localhost, the host's name, \`SVC_ADVERTISE_REGISTRY\`; 421 under others): whoever owns a domain can have its
+name stand for the server's address.
 
 A credential is sent as \`Authorization: Bearer TOKEN\`, and on \`/v2/\` also as \`Basic\` with any user
 and the token as password (\`docker login -u any -p TOKEN\`). A client certificate that verifies against

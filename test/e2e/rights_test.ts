@@ -359,4 +359,23 @@ e2eTest("a browser is answered under the server's own names alone, programs unde
   const own = await runTool("curl", ["-s", "-A", "Mozilla/5.0", `${server.url}/v2/_catalog`]);
   assert.match(own.stdout, /team\/base/);
   await runTool("skopeo", ["inspect", "--tls-verify=false", `docker://${image.name}`]);
+
+  // Nor where only pulls need no credential; with one it is not told from a program.
+  await using pulls = await startServer({
+    env: { SVC_AUTH_TOKEN: TOKEN, SVC_REGISTRY_ANONYMOUS_PULL: "1" },
+  });
+  const catalog = async (...more: string[]) => {
+    const args = ["-s", "-w", "%{http_code}", ...more, `${pulls.url}/v2/_catalog`];
+    return (await runTool("curl", args)).stdout.slice(-3);
+  };
+  const browser = ["-A", "Mozilla/5.0"];
+  const evil = ["-H", "Host: evil.example"];
+  const bought = await fetch(`${pulls.url}${API}/auth/registry`);
+  const { token } = await bought.json() as { token: string };
+  const bearer = (text: string) => ["-H", `Authorization: Bearer ${text}`];
+  assert.equal(await catalog(...browser, ...evil), "421");
+  assert.equal(await catalog(...browser, ...evil, ...bearer(token)), "421");
+  assert.equal(await catalog(...browser, ...evil, ...bearer(TOKEN)), "200");
+  assert.equal(await catalog(...browser), "200");
+  assert.equal(await catalog(...evil), "200");
 });

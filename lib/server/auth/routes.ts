@@ -90,7 +90,8 @@ export function registryTokenRoutes({ authenticator, tokens }: RegistryTokenDeps
       }
       const identity = known?.identity ??
         await authenticator.identify(request, connection, true) ?? ANONYMOUS_PULLER;
-      const answer = registryToken(tokens, { ...known, token, identity });
+      const expires = known ? known.expires : connection.certificate?.until;
+      const answer = registryToken(tokens, { token, identity, expires });
       return json(answer, { headers: NO_STORE });
     },
   }];

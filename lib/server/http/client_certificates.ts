@@ -65,7 +65,7 @@ export class ClientCertificates {
       const chain = chainOf(presented);
       const until = this.#verify(chain);
       this.#checkHandshake(socket, chain[0]);
-      return { certificate: { commonName: nameOf(presented) }, generation, until };
+      return { certificate: { commonName: nameOf(presented), until }, generation, until };
     } catch (error) {
       // Time may make it a good one, if it was presented too early.
       const refused = (error as Error).message;

@@ -81,6 +81,8 @@ const CASES: Record<string, [text: string, ...statuses: number[]]> = {
   "no host alone": ["GET /v2/ HTTP/1.1\r\n\r\n", 400],
   "two hosts": [`${G}Host: i\r\n\r\n${EVIL}`, 400],
   "a host that is none": [`GET /v2/ HTTP/1.1\r\nHost: a/../b\r\n\r\n${EVIL}`, 400],
+  "an address that is none": ["GET /v2/ HTTP/1.1\r\nHost: 127.999.1.1\r\n\r\n", 400],
+  "a port that is none": ["GET /v2/ HTTP/1.1\r\nHost: h:99999\r\n\r\n", 400],
   "a host that is none alone": ["GET /v2/ HTTP/1.1\r\nHost: u@h\r\n\r\n", 400],
   "a backslash in the path": [`GET /v2\\..\\evil HTTP/1.1\r\nHost: h\r\n\r\n${EVIL}`, 400],
   "a backslash alone": ["POST /v2/a\\blobs/uploads/ HTTP/1.1\r\nHost: h\r\n\r\n", 400],

@@ -80,7 +80,8 @@ const HOST = /^[\w.\-]+(?::\d+)?$|^\[[\da-fA-F:.]+\](?::\d+)?$/;
 
 /** True for a Host field's value (RFC 9112 3.2). */
 export function isHost(text: string): boolean {
-  return HOST.test(text);
+  // It also has to make a URL: ports and addresses have bounds.
+  return HOST.test(text) && URL.canParse(`http://${text}`);
 }
 
 /** The authority that a request names, or undefined where it names none that could be one. */

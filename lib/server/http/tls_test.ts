@@ -88,9 +88,7 @@ Deno.test(
         assert.equal(none.certificate, null);
         assert.match(none.url, /^https:\/\/localhost:\d+\/who$/);
         const alice = await ca.issue("alice");
-        assert.deepEqual((await ask(listener, ca.cert, alice)).certificate, {
-          commonName: "alice",
-        });
+        assert.equal((await ask(listener, ca.cert, alice)).certificate?.commonName, "alice");
         const bad = [
           await foreign.issue("mallory"),
           await ca.issue("late", EXPIRED),

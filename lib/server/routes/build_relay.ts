@@ -10,6 +10,7 @@ import {
 } from "../../api/build_logins.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
+import { kindOf } from "../../client/ours.ts";
 import { cacheOwner } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { isLoopback } from "../hosts.ts";
@@ -34,13 +35,27 @@ function unreachable(target: URL, cause: unknown): SvcError {
   );
 }
 
+/** Whether it can be an svc server's: errors are JSON, and nothing else is a page or a redirect. */
+function isOurs({ ok, status, headers }: Response): boolean {
+  const type = headers.get("content-type") ?? "";
+  return ok ? !type.includes("html") : status >= 400 && type.includes("json");
+}
+
 /**
- * The builder will not have this server: no caller can do anything about that. Undefined for another answer,
- * which is the caller's, one about images that the builder itself may not read among them.
+ * The builder will not have this server, or is none: no caller can do anything about that. Undefined for
+ * another answer, which is the caller's, one about images that the builder itself may not read among them.
  */
 async function refusal(target: URL, response: Response): Promise<SvcError | undefined> {
   const { status } = response;
-  if (status !== 401 && status !== 403) return undefined;
+  if (status !== 401 && status !== 403) {
+    if (isOurs(response)) return undefined;
+    await response.body?.cancel();
+    return new SvcError(
+      "upstream_failed",
+      `Cannot build: what answers at ${target.host} is no builder: it answered ${kindOf(response)}`,
+      { help: "check SVC_BUILDER_URL on the server" },
+    );
+  }
   const problem: Partial<Problem> = await response.clone().json().catch(() => ({}));
   if (problem.info?.action === "pull") return undefined;
   await response.body?.cancel();
