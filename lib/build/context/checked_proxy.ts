@@ -5,6 +5,7 @@
  */
 import { SvcError } from "../../base/errors.ts";
 import { isIP } from "node:net";
+import { lastWords } from "../../remote/transport.ts";
 import { nearAddress } from "../../base/near_address.ts";
 import { isOwnBridge } from "../../runtime/network.ts";
 import { type Upstream, upstreamOf } from "./upstream_proxy.ts";
@@ -91,6 +92,8 @@ function withoutExceptions<T>(make: () => T): T {
 export class CheckedProxy implements Disposable {
   /** Why something was not fetched; undefined where nothing was in the way. */
   refusal: SvcError | undefined;
+  /** Why nothing answered where it connected last: what its client has is an answer of the proxy, a 502. */
+  unreachable: string | undefined;
   #listener: Deno.TcpListener;
   #secret = crypto.randomUUID();
   #options: CheckOptions;
@@ -190,13 +193,15 @@ export class CheckedProxy implements Disposable {
     let far: Deno.Conn;
     try {
       far = await this.#connect(url.hostname, port, upstream);
-    } catch {
+    } catch (error) {
+      this.unreachable = `cannot connect to ${url.host}: ${lastWords(error)}`;
       const status = this.refusal ? "403 Forbidden" : "502 Bad Gateway";
       return await say(
         conn,
         `HTTP/1.1 ${status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
       );
     }
+    this.unreachable = undefined;
     this.#open.add(far);
     try {
       // The other proxy answers for itself.

@@ -68,6 +68,18 @@ Deno.test("a URL that leads back to this host is refused, by whatever name and s
   await using _tree = await httpTree(`http://127.0.0.1:${server.port}/file`).open(free);
 });
 
+Deno.test("a host that does not answer is named, and not blamed for the proxy's own answer", async () => {
+  await using at = await fixture();
+  const refused = {
+    code: "upstream_failed",
+    message: /: cannot connect to gone\.invalid(:443)?: /,
+  };
+  for (const url of ["http://gone.invalid/a", "https://gone.invalid/a"]) {
+    await assert.rejects(httpTree(url).identity(at.tools), refused);
+    await assert.rejects(gitTree({ remote: `${url}.git` }).identity(at.tools), refused);
+  }
+});
+
 Deno.test("NO_PROXY of the server opens no way past the check", async () => {
   await using at = await fixture();
   await using server = inner();

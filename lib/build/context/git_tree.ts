@@ -121,7 +121,7 @@ class Git {
     const words = stderr.trim().split(/[\r\n]+/).slice(-3).join("; ");
     throw new SvcError(
       "upstream_failed",
-      `Cannot fetch ${this.source.remote}: git says: ${words}`,
+      `Cannot fetch ${this.source.remote}: ${this.proxy?.unreachable ?? `git says: ${words}`}`,
       {
         help: "check the address and, for ssh, that the build has an agent (--ssh)",
       },

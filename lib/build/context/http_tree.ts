@@ -129,11 +129,11 @@ class HttpTree implements TreeSource {
       signal.throwIfAborted();
       if (download.failure) throw download.failure;
       if (proxy?.refusal) throw proxy.refusal;
-      throw new SvcError(
-        "upstream_failed",
-        `Cannot fetch ${this.url}: ${error instanceof Error ? error.message : String(error)}`,
-        { cause: error, help: "check the address, and that this server can reach it" },
-      );
+      const why = proxy?.unreachable ?? (error instanceof Error ? error.message : String(error));
+      throw new SvcError("upstream_failed", `Cannot fetch ${this.url}: ${why}`, {
+        cause: error,
+        help: "check the address, and that this server can reach it",
+      });
     }
     if (response.ok || response.status === 304 && headers.has("if-none-match")) return response;
     if (response.status === 304 && headers.has("if-modified-since")) return response;
@@ -141,7 +141,7 @@ class HttpTree implements TreeSource {
     if (proxy?.refusal) throw proxy.refusal;
     throw new SvcError(
       response.status === 404 ? "build_failed" : "upstream_failed",
-      `Cannot fetch ${this.url}: the server answered ${response.status}`,
+      `Cannot fetch ${this.url}: ${proxy?.unreachable ?? `the server answered ${response.status}`}`,
       { help: "check the address" },
     );
   }

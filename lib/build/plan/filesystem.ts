@@ -126,6 +126,9 @@ function remotePart(
 ): CopyPart | undefined {
   const git = parseGitUrl(source);
   if (!git && !isHttpUrl(source)) return undefined;
+  if (!git && !URL.canParse(source)) {
+    throw atLine(tools.file, instruction.line, `ADD ${source}: it is not a valid URL`);
+  }
   const name = git ? "/" : fileNameOf(source);
   if (!git && checksum !== undefined) parseChecksum(checksum, source);
   const tree = new PlannedTree(

@@ -224,6 +224,8 @@ Deno.test("what cannot be done is refused by name and line", async () => {
     ["FROM base\nADD --checksum=sha256:00 file /", /line 2: ADD --checksum: file is no URL/],
     ["FROM base\nADD --checksum=x https://host.example/a /", /--checksum=x is not of the form/],
     ["FROM base\nADD https://host.example/a.git?depth=2 /", /unknown parameter depth/],
+    ["FROM base\nADD http://[bad/x /", /line 2: ADD http:\/\/\[bad\/x: it is not a valid URL/],
+    ["FROM base\nADD https://host:99999/x /", /line 2: ADD https:.*: it is not a valid URL/],
     ["FROM base\nADD git@host.example:a.git#-x /", /begins with a dash/],
     ["FROM base\nADD git@host.example:a.git#:../x /", /leads out of it/],
     [

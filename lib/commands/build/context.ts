@@ -1,4 +1,5 @@
 /** The build context as it is sent: a tar archive made while the folder is walked. */
+import { formatBytes } from "../../base/bytes.ts";
 import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -30,6 +31,8 @@ export interface SentContext {
 }
 
 const CHUNK = 256 * 1024;
+/** No Dockerfile that the server takes is larger. */
+const MAX_DOCKERFILE = 4 << 20;
 const encoder = new TextEncoder();
 
 /** Small pieces together, so that a thousand headers are not a thousand writes. */
@@ -132,6 +135,18 @@ async function contextRoot(directory: string): Promise<string> {
   );
 }
 
+/** What the server would refuse is not sent. Throws `dockerfile_invalid`. */
+async function readDockerfile(path: string, io: Io): Promise<string> {
+  const text = await readInput(path, "Dockerfile", io);
+  if (encoder.encode(text).length <= MAX_DOCKERFILE) return text;
+  const name = path === "-" ? "on standard input" : path;
+  throw new SvcError(
+    "dockerfile_invalid",
+    `Cannot read Dockerfile ${name}: it has more than ${formatBytes(MAX_DOCKERFILE)}`,
+    { help: "make it smaller" },
+  );
+}
+
 interface FoundDockerfile {
   /** Inside the context; undefined where it lies outside or came from standard input. */
   inside?: string;
@@ -148,11 +163,11 @@ async function findDockerfile(
   io: Io,
 ): Promise<FoundDockerfile> {
   if (file === "-") {
-    return { name: "Dockerfile (standard input)", text: await readInput("-", "Dockerfile", io) };
+    return { name: "Dockerfile (standard input)", text: await readDockerfile("-", io) };
   }
   const named = file ?? join(directory, "Dockerfile");
-  const text = await readInput(named, "Dockerfile", io).catch((error) => {
-    throw file === undefined && error instanceof SvcError
+  const text = await readDockerfile(named, io).catch((error) => {
+    throw file === undefined && error instanceof SvcError && error.code !== "dockerfile_invalid"
       ? new SvcError(error.code, error.message, { cause: error, help: "name it with -f" })
       : error;
   });
@@ -168,9 +183,6 @@ async function findDockerfile(
 
 /** A whole header of a tar archive: shorter input is none. */
 const HEADER = 512;
-/** No Dockerfile that the server takes is larger. */
-const MAX_DOCKERFILE = 4 << 20;
-
 /** Neither an archive nor compressed: text has no zero bytes, a header of a tar archive has many. */
 async function isText(head: Uint8Array): Promise<boolean> {
   // What decompresses is slow to load, and hardly ever needed.

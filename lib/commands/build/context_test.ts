@@ -184,3 +184,17 @@ Deno.test("files larger than a chunk, empty ones and names that are not ASCII", 
   assert.equal(sent.text["größe"].length, 700_001);
   assert.equal(sent.text["Dockerfile"], "");
 });
+
+Deno.test("a Dockerfile larger than the server takes is refused by name", async () => {
+  await using made = await tree({
+    Dockerfile: "FROM x\n" + "#\n".repeat(2 << 20),
+    small: "FROM x\n",
+  });
+  const refused = {
+    code: "dockerfile_invalid",
+    message: /^Cannot read Dockerfile .*: it has more than 4\.0 MiB$/,
+  };
+  await assert.rejects(send(made.root), refused);
+  await assert.rejects(send(made.root, join(made.root, "Dockerfile")), refused);
+  assert.equal((await send(made.root, join(made.root, "small"))).dockerfile, "small");
+});

@@ -34,6 +34,9 @@ import { API_PREFIX } from "./health.ts";
 /** How long a caller may take to say what it wants, and to hang up after the end. */
 const PATIENCE_MS = 30_000;
 
+/** The request's line: a Dockerfile of 4 MiB and rules of 1 MiB with JSON's escapes. */
+const MAX_REQUEST = 16 << 20;
+
 function namedContexts(
   { contexts = {} }: AttachRequest,
   caller: Caller,
@@ -120,7 +123,7 @@ class AttachedBuild {
     let caller: Caller | undefined;
     try {
       const control = await this.#control.promise;
-      const lines = new LineReader(control);
+      const lines = new LineReader(control, MAX_REQUEST);
       const value = await lines.line();
       clearTimeout(late);
       // Whoever ends the stream wants nothing more; nothing else comes on it.
