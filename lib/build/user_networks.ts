@@ -168,6 +168,13 @@ export class UserNetworks implements OwnNetworks {
         "-batch",
         "-",
       ], { stdin: ["link set lo up", ...lines, ""].join("\n"), signal });
+      // Link-local addresses are of an interface, and routes without one do not bound them.
+      if (Deno.networkInterfaces().some(({ family }) => family === "IPv6")) {
+        await runOk("Cannot keep a network namespace from the host", "nsenter", [
+          `--net=${path}`,
+          ..."ip -6 rule add to fe80::/10 prohibit".split(" "),
+        ], { signal });
+      }
       return endpoint;
     } catch (error) {
       await this.#remove(endpoint);

@@ -240,6 +240,7 @@ for (const program of ["pasta", "slirp4netns"]) {
         await using other = await outside();
         await using loopback = answering("127.0.0.1");
         await using everywhere = answering("0.0.0.0");
+        await using near = answering("::");
         const run = async (script: string) => {
           let built: Awaited<ReturnType<typeof build>>;
           await withContext(
@@ -262,10 +263,15 @@ for (const program of ["pasta", "slirp4netns"]) {
             get("$a", port)
           } && echo REACHED $a ${port}; done`
         );
-        const tried = await run(`${all.join("; ")}; echo tried`);
+        const local = Deno.networkInterfaces().map(({ address }) => address)
+          .filter((address) => address.startsWith("fe80:"));
+        const link = local.map((address) =>
+          `printf 'GET /link HTTP/1.0\\r\\n\\r\\n' | nc -w 2 ${address}%$(ls /sys/class/net | grep -v lo) ${near.port}`
+        );
+        const tried = await run(`${[...all, ...link].join("; ")}; echo tried`);
         assert.match(tried.shown, /\btried\n/);
         assert.doesNotMatch(tried.shown.replace(/.*RUN .*/g, ""), /REACHED \d/);
-        assert.deepEqual([...loopback.paths, ...everywhere.paths], []);
+        assert.deepEqual([...loopback.paths, ...everywhere.paths, ...near.paths], []);
         await server.kill9();
         await server.restart();
         assert.match((await run(get(other.address, other.port))).shown, /from outside/);
