@@ -11,6 +11,8 @@ export interface Identity {
   scopes: readonly string[];
   /** How it was verified: an `AuthMethod`, or "anonymous"; absent without authentication. */
   method?: string;
+  /** Fingerprint of the SSH key that it was proved with. */
+  key?: string;
 }
 
 /** What a client certificate says, where one was asked for and presented. */

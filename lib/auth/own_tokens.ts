@@ -66,6 +66,6 @@ export class OwnTokens implements Verifier {
     if (key === undefined) return { identity, expires: exp };
     const holds = () => this.#hasKey(key, sub, scp);
     if (!holds()) throw refusedCredential("its key is enrolled no more");
-    return { identity, expires: exp, holds };
+    return { identity: { ...identity, key }, expires: exp, holds };
   }
 }

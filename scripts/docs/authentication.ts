@@ -132,7 +132,7 @@ set, at each server that has it. Sessions end with their key.
 A key that is enrolled through the API may do no more than the credential it was enrolled with: neither in
 scope nor by what the policy grants its name with the method \`ssh-key\`. It lasts \`SVC_AUTH_KEY_MAX_AGE\` at
 most, which is also what it gets unless less is asked for; enrolling it again does not lengthen that, removing
-it first does. Under a policy everybody sees, enrols and removes keys of the own name only, with the action
+it first does. One that is enrolled with a key ends no later than that key. Under a policy everybody sees, enrols and removes keys of the own name only, with the action
 \`admin\` other people's too.
 
 ## Registry tokens

@@ -300,7 +300,8 @@ e2eTest("registry tokens buy no other one, and end with what they were given for
   assert((await buy(brief)).expires_in <= 10);
 
   const line = { method: "POST", body: JSON.stringify({ publicKey: `${key.line} me` }) };
-  const { fingerprint } = JSON.parse((await ask(`${API}/auth/keys`, TOKEN, line)).text);
+  const enrolled = JSON.parse((await ask(`${API}/auth/keys`, TOKEN, line)).text) as EnrolledKey;
+  const { fingerprint } = enrolled;
   const post = async (path: string, body: unknown) =>
     JSON.parse(
       (await ask(`${API}/auth/${path}`, "", { method: "POST", body: JSON.stringify(body) })).text,
@@ -310,6 +311,12 @@ e2eTest("registry tokens buy no other one, and end with what they were given for
     challenge,
     signature: sshSign(key, namespace, challenge),
   });
+  const second = { publicKey: `${testKey("ed25519").line} me` };
+  const heir = await ask(`${API}/auth/keys`, session.token, {
+    method: "POST",
+    body: JSON.stringify(second),
+  });
+  assert.equal((JSON.parse(heir.text) as EnrolledKey).expiresAt, enrolled.expiresAt, heir.text);
   const login = await buy(basic(session.token));
   assert.equal((await uploads(login.token)).status, 202);
   const removed = await ask(`${API}/auth/keys/${encodeURIComponent(fingerprint)}`, TOKEN, {

@@ -16,8 +16,16 @@ function invalid(why: string, cause?: unknown): SvcError {
   });
 }
 
-/** A request as the key it asks for, with an end within `maxAgeMs`. Throws `argument_invalid`. */
-export function requestedKey(request: EnrolKeyRequest, maxAgeMs: number): AuthorizedKey {
+/**
+ * A request as the key it asks for, with an end within `maxAgeMs`, and no later than that of the key that the
+ * caller came with (`ownEnd`, milliseconds since 1970): keys that enrol each other would last for ever. Throws
+ * `argument_invalid`.
+ */
+export function requestedKey(
+  request: EnrolKeyRequest,
+  maxAgeMs: number,
+  ownEnd = Infinity,
+): AuthorizedKey {
   const { publicKey, name, scope, expiresAt } = request;
   if (/[\r\n]/.test(publicKey.trim())) throw invalid("it has several lines");
   let parsed: AuthorizedKey;
@@ -30,13 +38,22 @@ export function requestedKey(request: EnrolKeyRequest, maxAgeMs: number): Author
   }
   if (scope !== undefined) parsed = { ...parsed, scopes: parseScopes(scope, "scope") };
   // As the file has it: whole seconds.
-  const last = Math.ceil((Date.now() + maxAgeMs) / 1000) * 1000;
+  const last = Math.min(Math.ceil((Date.now() + maxAgeMs) / 1000) * 1000, ownEnd);
   const expires = expiresAt === undefined
     ? parsed.expires ?? last
     : Math.floor(Date.parse(expiresAt) / 1000) * 1000;
   if (Number.isNaN(expires)) throw invalid("expiresAt is not a time as RFC 3339 has it");
   if (expires <= Date.now()) throw invalid("its end is over");
   if (expires <= last) return { ...parsed, expires };
+  if (last === ownEnd) {
+    throw new SvcError(
+      "argument_invalid",
+      `Cannot enrol the key: the own key ends ${
+        new Date(ownEnd).toISOString()
+      }, and this one later`,
+      { help: "ask for an earlier end, or leave it out; a later one needs another credential" },
+    );
+  }
   throw new SvcError(
     "argument_invalid",
     `Cannot enrol the key: the server lets a key last ${formatDuration(maxAgeMs)} at most`,

@@ -48,7 +48,9 @@ Deno.test("sessions: a signed challenge opens one, with scope and length as aske
   assert.equal(session.scope, "api");
   assert.equal(session.expiresIn, 3600);
   const verified = tokens.verify(presentedToken(session.token))!;
-  assert.deepEqual(verified.identity, { subject: "alice", scopes: ["api"], method: "ssh-key" });
+  const { key, ...identity } = verified.identity;
+  assert.deepEqual(identity, { subject: "alice", scopes: ["api"], method: "ssh-key" });
+  assert.match(key!, /^SHA256:/);
   const short = sessions.open(prove(alice, { scope: "registry:pull", ttl: "5m" }));
   assert.equal(short.expiresIn, 300);
   assert.deepEqual(
@@ -255,6 +257,10 @@ Deno.test("keys: a request that is no key of one line is refused", async () => {
     { publicKey: alice.line, expiresAt: "tomorrow" },
     { publicKey: alice.line, expiresAt: "2020-01-01T00:00:00Z" },
   ];
+  const soon = Date.now() + 60_000;
+  assert.equal(requestedKey({ publicKey: bob.line }, DAY, soon).expires, soon);
+  const later = { publicKey: bob.line, expiresAt: new Date(soon + 10_000).toISOString() };
+  await refuses("argument_invalid", () => requestedKey(later, DAY, soon), /the own key ends/);
   for (const request of bad) await refuses("argument_invalid", () => requestedKey(request, DAY));
   const good = requestedKey({
     publicKey: alice.line,

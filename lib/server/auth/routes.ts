@@ -189,7 +189,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       action: "any",
       help:
         "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`; it may do no more than the caller, and " +
-        "lasts SVC_AUTH_KEY_MAX_AGE at most. Another name than the own one needs the action `admin`.",
+        "lasts SVC_AUTH_KEY_MAX_AGE at most, and no longer than the key that the caller came with. Another name than the own one needs the action `admin`.",
       handler: async (context) => {
         const { request, identity, log } = context;
         const wanted = await readTexts<EnrolKeyRequest>(request, "key", ["publicKey"], [
@@ -197,7 +197,8 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
           "scope",
           "expiresAt",
         ]);
-        const asked = requestedKey(wanted, keyMaxAge);
+        const own = identity.key === undefined ? undefined : keys.find(identity.key);
+        const asked = requestedKey(wanted, keyMaxAge, own?.expires);
         context.about = `${asked.key.fingerprint} ${asked.name}`;
         mayEnrol(identity, asked, policy);
         // Asked for again without an end, it keeps the one it has.
