@@ -23,7 +23,7 @@ import { requireFreeAliases } from "./names.ts";
 import { agreeOnInternal, NetworkTable, withdraw } from "./networks.ts";
 import { findTools } from "./preflight.ts";
 import { reconcile } from "./reconcile.ts";
-import { type DeploymentRecord, RecordStore } from "./record.ts";
+import { type DeploymentRecord, emptyRecord, RecordStore } from "./record.ts";
 import { Resolvers } from "./resolvers.ts";
 import { Spares } from "./spares.ts";
 
@@ -371,22 +371,4 @@ class BareBackend implements DeployBackend {
     await this.#host.resolvers.stop();
     await this.#pruneNetworks({ atEnd: true });
   }
-}
-
-function emptyRecord(spec: DeploySpec): DeploymentRecord {
-  const now = new Date().toISOString();
-  return {
-    version: 1,
-    name: spec.name,
-    spec,
-    hash: "",
-    image: spec.image,
-    imageDigest: "",
-    stopped: false,
-    deleting: false,
-    createdAt: now,
-    updatedAt: now,
-    warnings: [],
-    instances: [],
-  };
 }

@@ -76,6 +76,25 @@ export interface DeploymentRecord {
   instances: InstanceRecord[];
 }
 
+/** Of a deployment that has nothing yet. */
+export function emptyRecord(spec: DeploySpec): DeploymentRecord {
+  const now = new Date().toISOString();
+  return {
+    version: 1,
+    name: spec.name,
+    spec,
+    hash: "",
+    image: spec.image,
+    imageDigest: "",
+    stopped: false,
+    deleting: false,
+    createdAt: now,
+    updatedAt: now,
+    warnings: [],
+    instances: [],
+  };
+}
+
 export class RecordStore {
   readonly root: string;
 
@@ -87,6 +106,8 @@ export class RecordStore {
     if (!await exists(this.root)) return [];
     const records: DeploymentRecord[] = [];
     for await (const entry of Deno.readDir(this.root)) {
+      // Of a write that a crash cut off: it holds a spec, whose secrets are not to stay behind.
+      if (entry.name.includes(".json.tmp-")) await removeTree(join(this.root, entry.name));
       if (!entry.isFile || !entry.name.endsWith(".json")) continue;
       const record = await readJson<DeploymentRecord>(join(this.root, entry.name));
       if (record) records.push(record);

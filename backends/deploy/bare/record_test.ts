@@ -1,0 +1,17 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { validateDeploySpec } from "../../../lib/api/deploy_spec_parse.ts";
+import { emptyRecord, RecordStore } from "./record.ts";
+
+Deno.test("records: what a crash left of a write is gone at the next start", async () => {
+  const root = await Deno.makeTempDir();
+  try {
+    const store = new RecordStore(root);
+    await store.save(emptyRecord(validateDeploySpec({ name: "web", image: "app:v1" })));
+    await Deno.writeTextFile(join(root, "web.json.tmp-1-0-abcdef12"), '{"spec":{"env":');
+    assert.deepEqual((await store.load()).map(({ name }) => name), ["web"]);
+    assert.deepEqual([...Deno.readDirSync(root)].map(({ name }) => name), ["web.json"]);
+  } finally {
+    await Deno.remove(root, { recursive: true });
+  }
+});
