@@ -85,7 +85,8 @@ export const COMMANDS: readonly Command[] = [
       "With --session the command stays: it shows where the deployment's ports are reached on this machine, " +
       "and its logs, until the deployment ends (svc then ends with its exit code) or an interrupt, and the " +
       "server removes the deployment with it. A connection that is lost is resumed; a client that does not " +
-      "come back is waited for as long as SVC_SESSION_GRACE of the server says.",
+      "come back is waited for as long as SVC_SESSION_GRACE of the server says. " +
+      "docs/reference/deployment-spec.md has every field of a SPEC, and a complete one to begin with.",
     options: options.DEPLOY_OPTIONS,
     positionals: { min: 0, max: 1, names: "IMAGE" },
     examples: [
@@ -141,7 +142,7 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] NAME [[[ADDRESS:]LOCAL:]REMOTE[/udp]...]",
     summary: "Make ports of a deployment answer on this machine, until interrupted.",
     description:
-      "REMOTE is a port inside the deployment's first running instance, published or not. LOCAL is the same " +
+      "REMOTE is a port inside the deployment's instances, which have their turns, published or not. LOCAL is the same " +
       "where it is left out, and a free port where it is empty. Without ports it is every one that the " +
       "deployment declares, with a free local port where the same number is taken. Each connection is " +
       "dialled by itself: a deployment may be replaced meanwhile.",
@@ -161,7 +162,7 @@ export const COMMANDS: readonly Command[] = [
     summary: "Run a local SOCKS5 proxy in front of every workload, until interrupted.",
     description:
       "Hosts that are services, by suffix, by rule or by their bare name, lead to the port of that number " +
-      "inside the deployment's first running instance; every other host is reached straight from this " +
+      "inside the deployment's instances, which have their turns; every other host is reached straight from this " +
       "machine, with its own DNS. Set clients to remote names (socks5h). There is no password: who " +
       "reaches the address reaches the workloads.",
     options: SOCKS5_OPTIONS,

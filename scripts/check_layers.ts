@@ -1,7 +1,7 @@
 /**
  * Checks the layers of DESIGN.md section 2 on the real import graph (`deno info --json`): each place may
  * import only what its row names, a backend never a sibling, and only main.ts composes. And what starts
- * most often loads none of node's modules before it needs one.
+ * most often loads none of node's modules before it needs one, and some places have no circles.
  *
  * Exit code 1 lists each offending import.
  */
@@ -49,7 +49,7 @@ interface Place {
   group: string;
   /** Second part of the path: the layer or kind of backend. */
   name: string;
-  /** Third part for a backend: which one. */
+  /** Third part of a backend's path: its name. */
   member?: string;
 }
 
@@ -66,8 +66,8 @@ export function objection(fromPath: string, toPath: string): string | undefined 
   const from = placeOf(fromPath);
   const to = placeOf(toPath);
   if (["main", "test", "scripts"].includes(from.group)) return undefined;
-  // Text that a command prints; it is no code.
-  if (toPath.endsWith(".md")) return undefined;
+  // Text that commands print and the server sends; not code.
+  if (toPath.startsWith("docs/reference/")) return undefined;
   if (["main", "test", "scripts"].includes(to.group)) return `nothing imports ${to.group}`;
   if (from.group === "cli") return to.group === "lib" ? undefined : "cli.ts imports lib only";
   if (to.group === "cli") return "only main.ts imports cli.ts";
@@ -80,22 +80,28 @@ export function objection(fromPath: string, toPath: string): string | undefined 
       ? undefined
       : `lib/${from.name} may import ${allowed.join(", ") || "nothing"}`;
   }
+  // The option tables of all backends: this module names the kinds, as the composition root does.
+  if (fromPath === "backends/options.ts") {
+    return to.member === "mod" || to.name === "config"
+      ? undefined
+      : "backends/options.ts imports the tables of the kinds";
+  }
   if (!BACKENDS.includes(from.name)) {
     return `backends/${from.name} has no row in scripts/check_layers.ts`;
   }
   if (to.group === "lib") {
-    return to.name === from.name || MAY[from.name]?.includes(to.name)
+    return [from.name, "config", ...MAY[from.name] ?? []].includes(to.name)
       ? undefined
-      : `backends/${from.name} may import lib/${from.name} and what is below it`;
+      : `backends/${from.name} may import lib/${from.name}, what is below it, and lib/config`;
   }
   const same = to.name === from.name && (to.member === from.member || to.member === "shared");
-  // mod.ts is the table of its kind: it alone names the others.
+  // mod.ts is the table of its kind: only this module may import the backends.
   return same || (to.name === from.name && from.member === "mod")
     ? undefined
     : "a backend never imports a sibling";
 }
 
-/** The first of node's modules costs as much time as all else of a start. */
+/** Modules that must start without node's: the first of these takes as long as the rest of a start. */
 const WITHOUT_NODE = [
   "main.ts",
   ...["build", "completion", "deploy", "exec", "info", "logs", "power", "ps", "status", "version"]
@@ -113,11 +119,11 @@ export interface Graph {
   }[];
 }
 
-/** Each of node's modules that `start` loads with itself, and the files by which it comes to that. */
+/** Each of node's modules that `start` loads statically, with the chain of imports that leads to it. */
 export function nodeLoads(graph: Graph, start: string): string[][] {
   const byName = new Map(graph.modules.map((module) => [module.specifier, module]));
   const ways = new Map([[start, [start]]]);
-  // The map grows while it is gone through.
+  // The map grows during this loop.
   for (const [name, way] of ways) {
     for (const { code, isDynamic } of byName.get(name)?.dependencies ?? []) {
       const next = code?.specifier;
@@ -125,6 +131,32 @@ export function nodeLoads(graph: Graph, start: string): string[][] {
     }
   }
   return [...ways.values()].filter((way) => way.at(-1)!.startsWith("node:"));
+}
+
+/** Places whose files must not import each other in a circle. */
+const WITHOUT_CIRCLES = ["lib/deploy/host/"];
+
+/** One circle of imports, types included, as a path that ends where it begins; undefined: there is none. */
+export function circle(imports: ReadonlyMap<string, readonly string[]>): string[] | undefined {
+  const done = new Set<string>();
+  const way: string[] = [];
+  const walk = (file: string): string[] | undefined => {
+    if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    way.push(file);
+    for (const next of imports.get(file) ?? []) {
+      const found = walk(next);
+      if (found) return found;
+    }
+    way.pop();
+    done.add(file);
+    return undefined;
+  };
+  for (const file of imports.keys()) {
+    const found = walk(file);
+    if (found) return found;
+  }
+  return undefined;
 }
 
 async function sources(root: string, dir: string): Promise<string[]> {
@@ -169,6 +201,7 @@ if (import.meta.main) {
     specifier?.startsWith("file:") ? relative(root, fromFileUrl(specifier)) : undefined;
   const wrong = new Set<string>();
   let edges = 0;
+  const inside = WITHOUT_CIRCLES.map((place) => ({ place, imports: new Map<string, string[]>() }));
   for (const module of graph.modules) {
     const from = local(module.specifier);
     if (!from || from.startsWith(".layers-")) continue;
@@ -176,9 +209,17 @@ if (import.meta.main) {
       const to = local(dependency.code?.specifier ?? dependency.type?.specifier);
       if (!to || to.startsWith("..")) continue;
       edges++;
+      for (const { place, imports } of inside) {
+        if (!from.startsWith(place) || !to.startsWith(place)) continue;
+        imports.set(from, [...imports.get(from) ?? [], to]);
+      }
       const why = objection(from, to);
       if (why) wrong.add(`${from} imports ${to}: ${why}`);
     }
+  }
+  for (const { imports } of inside) {
+    const found = circle(imports);
+    if (found) wrong.add(`${found.join(" imports ")}: files there do not import each other`);
   }
   for (const start of WITHOUT_NODE) {
     if (!files.includes(start)) wrong.add(`${start} is named in WITHOUT_NODE, but is not there`);

@@ -1,5 +1,5 @@
 import { deepEqual, equal, match, ok } from "node:assert/strict";
-import { type Graph, nodeLoads, objection } from "./check_layers.ts";
+import { circle, type Graph, nodeLoads, objection } from "./check_layers.ts";
 
 Deno.test("layers: what each place may import", () => {
   equal(objection("lib/build/engine.ts", "lib/oci/types.ts"), undefined);
@@ -40,4 +40,10 @@ Deno.test("layers: what a start loads of node's, by whatever way", () => {
   deepEqual(nodeLoads(graph, "start"), [["start", "a", "c", "node:path"]]);
   deepEqual(nodeLoads(graph, "lazy"), []);
   deepEqual(nodeLoads(graph, "types"), []);
+});
+
+Deno.test("layers: a circle of imports is named from where it begins", () => {
+  const imports = new Map([["a", ["b", "c"]], ["b", ["c"]], ["c", ["d"]]]);
+  equal(circle(imports), undefined);
+  deepEqual(circle(new Map([...imports, ["d", ["b"]]])), ["b", "c", "d", "b"]);
 });

@@ -25,7 +25,7 @@ const READS = [
   /\bO\.(RDONLY|RDWR)\b(?!.*O\.DIRECTORY)/,
 ];
 
-/** What only writes: it makes the file, or asks for nothing else. */
+/** Opens that only write. */
 const WRITES = /createNew: true|\bwrite: true(?!.*read: true)|"w"/;
 
 /** A path of the host's own, written out where it is read; a workload's root is reached through /proc too. */
@@ -33,7 +33,7 @@ const HOSTS = /\(\s*["`]\/(proc|sys|etc|run|dev)\/(?!.*\/root\b)/;
 
 const OWN = /^\s*\/\/ Our own\b/;
 
-/** The numbers of the lines that read what may not be ours. */
+/** Line numbers of reads that may be of foreign trees. */
 export function foreignReads(text: string): number[] {
   const lines = text.split("\n");
   return lines.flatMap((line, index) => {

@@ -70,9 +70,9 @@ function readOptions(args: string[]): Options {
   };
 }
 
-/** Runs `deno compile` over the bundle; undefined where it worked, else what it said. */
+/** Runs `deno compile` on the bundle; undefined where it worked, else its error output. */
 async function tryCompile(bundleDir: string, options: Options): Promise<string | undefined> {
-  // deno compile refuses to replace what it did not make, and writes in place.
+  // deno compile refuses to replace a file that it did not make, and writes in place.
   const fresh = join(dirname(bundleDir), basename(options.output));
   const output = await new Deno.Command(Deno.execPath(), {
     args: [
@@ -94,7 +94,7 @@ async function tryCompile(bundleDir: string, options: Options): Promise<string |
       join(bundleDir, ENTRY),
     ],
     stdin: "null",
-    // The trust that the executable is born with: the machine's certificates beside Deno's list.
+    // The certificates that the executable trusts by default: the machine's beside Deno's list.
     env: { NO_COLOR: "1", DENO_TLS_CA_STORE: "system,mozilla" },
   }).output();
   if (!output.success) return new TextDecoder().decode(output.stderr).trim();
@@ -102,7 +102,7 @@ async function tryCompile(bundleDir: string, options: Options): Promise<string |
   return undefined;
 }
 
-/** Why it was refused, on one line: the cause that says most, without Deno's frames. */
+/** Why `deno compile` failed, on one line: the most telling cause, without Deno's stack frames. */
 function briefly(refusal: string): string {
   const lines = refusal.split("\n").map((line) => line.trim());
   const line = lines.find((line) => /^\d+: error sending request/.test(line)) ??

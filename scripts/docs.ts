@@ -1,13 +1,15 @@
 /**
- * Writes docs/reference from the tables that the program itself runs on: options, routes, errors,
- * commands. With `--check` it writes nothing and exits 1 where a page is stale.
+ * Writes docs/reference from the tables that the program runs on: options, routes, errors, commands. With
+ * `--check` it writes nothing and exits with 1 where a page is stale.
  */
 import { join, resolve } from "node:path";
 import { authenticationPage } from "./docs/authentication.ts";
 import { commandsPage } from "./docs/commands.ts";
+import { deploymentSpecPage } from "./docs/deployment_spec.ts";
 import { errorsPage } from "./docs/errors.ts";
 import { httpApiPage } from "./docs/http_api.ts";
 import { licensesPage } from "./docs/licenses.ts";
+import { openApiPage } from "./docs/openapi.ts";
 import { profilePage } from "./docs/profile.ts";
 import { serverOptionsPage } from "./docs/server_options.ts";
 
@@ -16,9 +18,11 @@ const FOLDER = join(resolve(import.meta.dirname!, ".."), "docs/reference");
 const PAGES: Record<string, () => string | Promise<string>> = {
   "authentication.md": authenticationPage,
   "commands.md": commandsPage,
+  "deployment-spec.md": deploymentSpecPage,
   "errors.md": errorsPage,
   "http-api.md": httpApiPage,
   "licenses.md": licensesPage,
+  "openapi.json": openApiPage,
   "profile.md": profilePage,
   "server-options.md": serverOptionsPage,
 };
@@ -28,11 +32,13 @@ const NOTE = "<!-- Made by `deno task docs`; do not edit. -->\n\n";
 /** File name → content. */
 export async function pages(): Promise<Map<string, string>> {
   const made = new Map<string, string>();
-  for (const [name, page] of Object.entries(PAGES)) made.set(name, NOTE + await page());
+  for (const [name, page] of Object.entries(PAGES)) {
+    made.set(name, (name.endsWith(".md") ? NOTE : "") + await page());
+  }
   return made;
 }
 
-/** Names of the pages whose file differs, and of files that no page is made for. */
+/** Names of the pages that differ from their file, and of files that belong to no page. */
 export async function stale(folder: string, made: ReadonlyMap<string, string>): Promise<string[]> {
   const names: string[] = [];
   for (const [name, text] of made) {

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { API_PREFIX, ENDPOINTS } from "../lib/api/endpoints.ts";
 import { pages, stale } from "./docs.ts";
+import { routes } from "./docs/http_api.ts";
 import { reached } from "./docs/licenses.ts";
 
 Deno.test("docs: every table's rows are on its page", async () => {
@@ -12,6 +14,7 @@ Deno.test("docs: every table's rows are on its page", async () => {
   has("errors.md", "`digest_invalid`", "`DIGEST_INVALID`", "`data_dir_locked`");
   has("licenses.md", "| zod@4", "| ssh2@1", "THE SOFTWARE IS PROVIDED");
   assert(!made.get("licenses.md")!.includes("| fast-check@"), "what only tests use is bundled");
+  has("deployment-spec.md", "## volumes", "| `labels` | map |", "no: the bare backend", "| bare |");
   has("commands.md", "## svc build", "`--build-arg", "## svc serve");
   for (const [name, text] of made) {
     for (const line of text.split("\n").filter((line) => line.startsWith("|"))) {
@@ -19,6 +22,17 @@ Deno.test("docs: every table's rows are on its page", async () => {
       assert(cells >= 4, `${name}: ${line}`);
     }
   }
+});
+
+Deno.test("docs: every route of the management API says what it takes and answers", () => {
+  const { management, auth } = routes();
+  for (const { method, path, answers } of [...management, ...auth]) {
+    assert.ok(answers, `${method} ${path}`);
+    if (path.startsWith(API_PREFIX)) {
+      assert.ok(`${method} ${path.slice(API_PREFIX.length)}` in ENDPOINTS, `${method} ${path}`);
+    }
+  }
+  assert.equal(management.length + auth.length, Object.keys(ENDPOINTS).length + 3);
 });
 
 Deno.test("docs: a changed, a missing and a left-over page are stale", async () => {

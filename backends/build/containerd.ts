@@ -15,28 +15,28 @@ import { specText, startExitCode } from "./shared/step_spec.ts";
 
 export interface ContainerdExecutorOptions {
   client: ContainerdClient;
-  /** Marks this server's containers: `recover` removes all that carry it. `[a-z0-9]`. */
+  /** Marks this server's containers: `recover` removes all with the mark. `[a-z0-9]`. */
   owner: string;
-  /** Folder of the steps' pipes; made if missing, of this executor alone. */
+  /** Folder of the steps' pipes, for this executor alone; made if missing. */
   pipes: string;
 }
 
 const SHIM = "io.containerd.runc.v2";
 const SPEC_TYPE = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 const SIGKILL = 9;
-/** How long a cancelled step may take to be gone. */
+/** Milliseconds that a cancelled step may take to end. */
 const KILL_WITHIN_MS = 10_000;
 const KILL_EVERY_MS = 50;
 
 type OnOutput = (stream: "stdout" | "stderr", chunk: Uint8Array) => void;
 
-/** True where that code says the thing is not there (any more). */
+/** True where the error has one of the codes. */
 const isCode = (error: unknown, ...codes: string[]) =>
   error instanceof SvcError && codes.includes(error.code);
 
 /**
- * One output of a step: a named pipe that the shim writes to. A program of its own reads it, because a
- * pipe can only be opened and read by blocking, and the threads for that are few.
+ * One output of a step: a named pipe that the shim writes to. A separate program reads it, because opening and
+ * reading a pipe blocks a thread, and there are few threads.
  */
 class Output {
   readonly path: string;
@@ -57,7 +57,7 @@ class Output {
     this.done.catch(() => {/* thrown to whoever awaits it */});
   }
 
-  /** For a pipe that nobody will open, or that nobody wants to read on. */
+  /** Ends the reader of a pipe that will not be opened, or not read to its end. */
   stop(): void {
     if (!this.#ended) this.#child.kill("SIGKILL");
   }
@@ -73,7 +73,7 @@ class ContainerdExecutor implements Executor {
   readonly #client: ContainerdClient;
   readonly #owner: string;
   readonly #pipes: string;
-  /** Containers that could not be removed because containerd was away. */
+  /** Containers that could not be removed because containerd did not answer. */
   readonly #left = new Set<string>();
 
   constructor({ client, owner, pipes }: ContainerdExecutorOptions) {
@@ -108,7 +108,7 @@ class ContainerdExecutor implements Executor {
       }, "Cannot make the step's container");
       return await this.#runTask(id, outputs, onOutput, signal);
     } finally {
-      // What went wrong before is the error to see.
+      // An earlier error is the one to report.
       this.#left.add(id);
       await this.#removeLeft();
       for (const output of outputs) output.stop();
@@ -136,14 +136,14 @@ class ContainerdExecutor implements Executor {
       signal?.throwIfAborted();
       await this.#client.call(Tasks.start, { containerId: id }, "Cannot start the step");
       const { exitStatus } = await this.#untilExit(id, exited, signal);
-      // The shim has passed on all output when it has let go of the task.
+      // The shim has passed on all output when it releases the task.
       await this.#deleteTask(id);
       await Promise.all(outputs.map(({ done }) => done));
       return { exitCode: exitStatus };
     } catch (error) {
       signal?.throwIfAborted();
       const message = error instanceof SvcError ? error.message : "";
-      // Other programs that are missing, such as the runtime, are not the command's fault.
+      // Another missing program, such as the runtime, is not the command's fault.
       const exitCode = message.includes("container process") ? startExitCode(message) : undefined;
       if (exitCode === undefined) throw error;
       onOutput("stderr", new TextEncoder().encode(`${message}\n`));
@@ -181,7 +181,7 @@ class ContainerdExecutor implements Executor {
     }
   }
 
-  /** What has ended, or was never started, needs no signal. */
+  /** A process that has ended, or never started, needs no signal. */
   async #kill(id: string): Promise<void> {
     const input = { containerId: id, signal: SIGKILL, all: true };
     await this.#client.call(Tasks.kill, input, "Cannot end the step").catch((error) => {
@@ -196,7 +196,7 @@ class ContainerdExecutor implements Executor {
       });
   }
 
-  /** Removes what is this executor's and runs no more; what cannot be now waits for the next step. */
+  /** Removes this executor's leftover containers; where that fails, the next step tries again. */
   async #removeLeft(): Promise<void> {
     await Promise.all([...this.#left].map(async (id) => {
       try {
@@ -216,7 +216,7 @@ class ContainerdExecutor implements Executor {
         await this.#deleteTask(id);
         break;
       } catch (error) {
-        // It runs still, or somebody else is removing it at the same time.
+        // The container still runs, or another caller removes it at the same time.
         const again = isCode(error, "conflict", "internal") && performance.now() < until;
         if (!again) throw error;
         await this.#kill(id);

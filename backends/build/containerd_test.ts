@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { SvcError } from "../../lib/base/errors.ts";
 import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
+import { loadServerSettings } from "../../lib/config/server_options.ts";
 import { silent } from "../../lib/base/log.ts";
 import { ContainerdClient } from "../../lib/containerd/client.ts";
 import { ownedBy, ownerLabels } from "../../lib/containerd/labels.ts";
@@ -15,7 +16,7 @@ import { layersContract } from "../../test/contract/snapshotter_layers.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
 import { type ContainerdPeer, startContainerd } from "../../test/peers/containerd.ts";
 import { createContainerdExecutor } from "./containerd.ts";
-import { openWorker } from "./mod.ts";
+import { selectWorker, WORKER_TABLES } from "./mod.ts";
 
 const { ignore } = requireTools({
   root: true,
@@ -215,19 +216,15 @@ Deno.test({ name: "containerd: a restarted one is connected to anew", ignore }, 
 Deno.test({ name: "containerd: what is missing is told", ignore }, async () => {
   const root = await Deno.makeTempDir({ prefix: "svc-worker-" });
   try {
-    const settings = {
-      root,
-      binary: "runc",
-      state: `${root}/state`,
-      runDir: `${root}/run`,
-      containerd: { address: `${root}/none.sock`, namespace: "svc", snapshotter: "overlayfs" },
-      log: silent,
+    const parts = { root, state: `${root}/state`, runDir: `${root}/run`, log: silent };
+    const open = ({ address = `${root}/none.sock`, snapshotter = "overlayfs" }) => {
+      const { settings } = loadServerSettings([], {
+        SVC_BUILD_WORKER: "containerd",
+        SVC_CONTAINERD_ADDRESS: address,
+        SVC_CONTAINERD_SNAPSHOTTER: snapshotter,
+      }, WORKER_TABLES);
+      return selectWorker(settings).open(parts);
     };
-    const open = (containerd: Partial<typeof settings.containerd>) =>
-      openWorker("containerd", {
-        ...settings,
-        containerd: { ...settings.containerd, ...containerd },
-      });
     await assert.rejects(open({}), (error: SvcError) => {
       assert.equal(error.code, "prerequisite_missing");
       assert.match(error.message, /none\.sock: there is no such socket$/);

@@ -1,45 +1,40 @@
 /** The build workers, by the name that SVC_BUILD_WORKER gives. */
 import { createHash } from "node:crypto";
-import { SvcError } from "../../lib/base/errors.ts";
 import { ensureDir } from "../../lib/base/fs.ts";
 import type { Logger } from "../../lib/base/log.ts";
-import { suggestion } from "../../lib/base/nearest.ts";
 import type { BuildWorker } from "../../lib/build/worker.ts";
+import { CONTAINERD } from "../../lib/config/server/containerd.ts";
+import { RUNTIME } from "../../lib/config/server/runtime.ts";
+import { type OptionTable, optionTable, reading, type Settings } from "../../lib/config/table.ts";
 import { proven } from "../../lib/runtime/proof.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 
-export interface WorkerSettings {
+export interface WorkerParts {
   /** Folder of the build engine: `<data>/build`. */
   root: string;
-  /** The OCI runtime's binary: a name on PATH or a path. */
-  binary: string;
-  /** Where the runtime keeps its state; of this engine alone, on a file system that a reboot empties. */
+  /** Where the worker keeps its state, for this engine alone; on a file system that a reboot empties. */
   state: string;
-  /** Folder that a reboot empties, of all servers of this user. */
+  /** Folder for all servers of this user; a reboot empties it. */
   runDir: string;
-  containerd: {
-    /** Path of the socket. */
-    address: string;
-    namespace: string;
-    snapshotter: string;
-  };
   log: Logger;
   signal?: AbortSignal;
 }
 
+type OpenWorker = (parts: WorkerParts) => Promise<BuildWorker>;
+
 export interface WorkerBackend {
   help: string;
-  /** It does what only the host's root may do. */
+  /** The worker does what only the host's root may do. */
   needsRoot?: boolean;
-  load: () => Promise<(settings: WorkerSettings) => Promise<BuildWorker>>;
+  load: (settings: Settings) => Promise<OpenWorker>;
 }
 
-export const WORKERS = {
+export const WORKERS: Record<string, WorkerBackend> = {
   runc: {
     help: "in this process, each step in an OCI runtime on this host",
-    load: async () => {
+    load: reading([RUNTIME], async () => {
       const { createRuncExecutor } = await import("./runc.ts");
-      return async ({ root, binary, state, runDir, signal }: WorkerSettings) => {
+      return ({ runtime: binary }): OpenWorker => async ({ root, state, runDir, signal }) => {
         const runtime = await createRuntime({ binary, root: state, signal });
         await ensureDir(root, 0o700);
         await proven(runtime, { folder: root, runDir });
@@ -52,12 +47,12 @@ export const WORKERS = {
           [Symbol.asyncDispose]: async () => {},
         };
       };
-    },
+    }),
   },
   containerd: {
     help: "steps, snapshots and content by the host's containerd",
     needsRoot: true,
-    load: async () => {
+    load: reading([CONTAINERD], async () => {
       const [
         { createContainerdExecutor },
         { openContent },
@@ -69,14 +64,19 @@ export const WORKERS = {
         import("../../lib/containerd/client.ts"),
         import("../../lib/containerd/snapshots.ts"),
       ]);
-      return async ({ root, state, containerd, log }: WorkerSettings) => {
+      return (settings): OpenWorker => async ({ root, state, log }) => {
         const owner = createHash("sha256").update(root).digest("hex").slice(0, 12);
         await using cleanup = new AsyncDisposableStack();
-        const client = cleanup.use(new ContainerdClient(containerd));
+        const client = cleanup.use(
+          new ContainerdClient({
+            address: settings.containerdAddress,
+            namespace: settings.containerdNamespace,
+          }),
+        );
         const snapshotter = cleanup.use(
           await openContainerdSnapshots({
             client,
-            snapshotter: containerd.snapshotter,
+            snapshotter: settings.containerdSnapshotter,
             root: `${root}/snapshots/containerd`,
             owner,
             log,
@@ -91,28 +91,39 @@ export const WORKERS = {
           [Symbol.asyncDispose]: () => opened.disposeAsync(),
         };
       };
-    },
+    }),
   },
-} as const satisfies Record<string, WorkerBackend>;
+};
 
-/** Throws `config_invalid` for an unknown name. */
-export function selectWorker(name: string): WorkerBackend {
-  const entry = Object.entries<WorkerBackend>(WORKERS).find(([known]) => known === name)?.[1];
-  if (!entry) {
-    throw new SvcError(
-      "config_invalid",
-      `Cannot use build worker ${name}: there is none of that name${
-        suggestion(name, Object.keys(WORKERS))
-      }`,
-    );
-  }
-  return entry;
+const CHOICE = optionTable([
+  {
+    key: "buildWorker",
+    kind: "string",
+    env: ["SVC_BUILD_WORKER"],
+    choices: Object.keys(WORKERS),
+    default: "runc",
+    defaultText: "runc: in-process build worker",
+    section: "Build engine",
+    help: "Who runs builds: runc, in this process with SVC_RUNTIME; or containerd, the host's " +
+      "(SVC_CONTAINERD_ADDRESS), which runs the steps, keeps snapshots and pulled layers, and gets each " +
+      "built image under its name (`ctr -n svc images ls`), unless its output says store=false. Its own " +
+      "database holds a step's environment, secrets in it included, while the step runs.",
+  },
+]);
+
+export const WORKER_TABLES: readonly OptionTable[] = [CHOICE];
+
+export interface SelectedWorker {
+  name: string;
+  /** See {@linkcode WorkerBackend}. */
+  needsRoot: boolean;
+  /** Throws `prerequisite_missing` where a runtime or containerd is missing. */
+  open: OpenWorker;
 }
 
-/**
- * Throws `config_invalid` for an unknown name, `prerequisite_missing` for what the worker lacks: a runtime,
- * or containerd.
- */
-export async function openWorker(name: string, settings: WorkerSettings): Promise<BuildWorker> {
-  return await (await selectWorker(name).load())(settings);
+/** The worker that SVC_BUILD_WORKER names. */
+export function selectWorker(settings: Settings): SelectedWorker {
+  const { buildWorker: name } = settings.of(CHOICE);
+  const { needsRoot = false, load } = WORKERS[name];
+  return { name, needsRoot, open: async (parts) => await (await load(settings))(parts) };
 }

@@ -1,6 +1,6 @@
 /** {@linkcode Executor} over an OCI runtime: one foreground container per step. */
 import { SvcError } from "../../lib/base/errors.ts";
-import { ensureDir, removeTree } from "../../lib/base/fs.ts";
+import { ensureDir, removeTree, removeTreeSync } from "../../lib/base/fs.ts";
 import type { Executor, Step } from "../../lib/build/executor.ts";
 import { hostFacts } from "../../lib/runtime/host_facts.ts";
 import type { Runtime } from "../../lib/runtime/runtime.ts";
@@ -8,13 +8,13 @@ import { inUserNamespace } from "../../lib/sys/userns.ts";
 import { specText, startExitCode } from "./shared/step_spec.ts";
 
 export interface RuncExecutorOptions {
-  /** Its root belongs to this executor alone: `recover` removes every container in it. */
+  /** The runtime's root belongs to this executor alone: `recover` removes every container in it. */
   runtime: Runtime;
   /** Folder of the bundles; made if missing. */
   bundles: string;
 }
 
-/** How long a cancelled step may take to be gone before the runtime's own process is killed. */
+/** Milliseconds that a cancelled step may take to end before the runtime's own process is killed. */
 const KILL_WITHIN_MS = 10_000;
 const KILL_EVERY_MS = 50;
 
@@ -68,7 +68,7 @@ class RuncExecutor implements Executor {
       Deno.writeTextFileSync(`${bundle}/config.json`, await specText(step, await hostFacts()));
       return await this.#runBundle(step, bundle, onOutput, signal);
     } finally {
-      await removeTree(bundle);
+      removeTreeSync(bundle);
     }
   }
 
@@ -128,7 +128,7 @@ class RuncExecutor implements Executor {
     }
   }
 
-  /** The container may not be there yet: kills again until the runtime's process has ended. */
+  /** Repeats the kill until the runtime's process has ended: the container may not exist yet. */
   async #kill(id: string, child: Deno.ChildProcess, ended: () => boolean): Promise<void> {
     const until = performance.now() + KILL_WITHIN_MS;
     let exited = false;
@@ -136,9 +136,9 @@ class RuncExecutor implements Executor {
       exited = true;
     });
     while (!exited && !ended() && performance.now() < until) {
-      // A container that is just being made cannot be killed yet; the next round can.
-      // Without a cgroup of its own, as in a user namespace, the runtime knows the first process only: the
-      // kernel ends the others of its process namespace with it.
+      // A container that is just being made cannot be killed yet; the next round can. Without a cgroup, as in a
+      // user namespace, the runtime knows only the first process: the kernel then ends the others in its
+      // process namespace.
       await this.#runtime.kill(id, "KILL", { all: !inUserNamespace() }).catch(() => {});
       await Promise.race([exit, new Promise((next) => setTimeout(next, KILL_EVERY_MS))]);
     }

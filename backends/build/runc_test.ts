@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
+import { loadServerSettings } from "../../lib/config/server_options.ts";
 import { silent } from "../../lib/base/log.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
 import { executorContract } from "../../test/contract/executor.ts";
 import { requireTools } from "../../test/e2e/harness.ts";
-import { openWorker } from "./mod.ts";
+import { selectWorker, WORKER_TABLES } from "./mod.ts";
 import { createRuncExecutor } from "./runc.ts";
 
 /** crun refuses a host where both versions of cgroups have controllers; runc does not mind. */
@@ -41,17 +42,23 @@ for (const binary of ["runc", "crun"]) {
 }
 
 Deno.test("build workers are chosen by name", async () => {
-  const settings = {
+  const select = (env: Record<string, string>) =>
+    selectWorker(loadServerSettings([], env, WORKER_TABLES).settings);
+  assert.throws(() => select({ SVC_BUILD_WORKER: "runk" }), {
+    code: "config_invalid",
+    message: /"runk" is not one of runc, containerd/,
+  });
+  assert.equal(select({ SVC_BUILD_WORKER: "containerd" }).needsRoot, true);
+  const parts = {
     root: "/nonexistent",
-    binary: "/nonexistent/runc",
     state: "/nonexistent",
     runDir: "/nonexistent",
-    containerd: { address: "/nonexistent/socket", namespace: "svc", snapshotter: "overlayfs" },
     log: silent,
   };
-  await assert.rejects(openWorker("runk", settings), (error: Error) => {
-    assert.match(error.message, /did you mean runc\?/);
-    return true;
-  });
-  await assert.rejects(openWorker("runc", settings), { code: "prerequisite_missing" });
+  for (const variable of ["SVC_RUNTIME", "SVC_BARE_RUNTIME"]) {
+    await assert.rejects(select({ [variable]: "/nonexistent/runc" }).open(parts), {
+      code: "prerequisite_missing",
+      message: /\/nonexistent\/runc/,
+    });
+  }
 });

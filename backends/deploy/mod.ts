@@ -1,78 +1,113 @@
-/** The deploy backends, and what a value of SVC_DEPLOY_BACKEND selects. Nothing else lists their names. */
+/** The deploy backends, and which of them a value of SVC_DEPLOY_BACKEND selects. Only this file lists their names. */
 import { SvcError } from "../../lib/base/errors.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
+import { type OptionTable, optionTable, reading, type Settings } from "../../lib/config/table.ts";
+import type { FieldRules } from "../../lib/deploy/fields.ts";
 import type { BackendModule } from "../../lib/deploy/module.ts";
+import { BARE, BARE_READS } from "./bare/options.ts";
+import { CONTAINERD } from "./containerd/options.ts";
+import { DOCKERHOST } from "./dockerhost/options.ts";
+import { INCUS } from "./incus/options.ts";
+import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
+import { PODMAN } from "./podman/options.ts";
 
 export interface DeployBackendEntry {
   help: string;
-  /** Other names of SVC_DEPLOY_BACKEND that mean it. */
+  /** Other values of SVC_DEPLOY_BACKEND that select the backend. */
   aliases: readonly string[];
-  /** Sections of the server's option table that are its own. */
-  options: readonly string[];
-  /** It does on this host what only the host's root may do; a user namespace's root may not. */
+  /** The backend's own options. */
+  options: readonly OptionTable[];
+  /** The backend does what only the host's root may do; a user namespace's root may not. */
   needsRoot?: true;
-  /** Absent where this build does not have it; `missing` then says why. */
-  load?: () => Promise<BackendModule>;
+  /** Absent where this build does not contain the backend; `missing` then gives the reason. */
+  load?: (settings: Settings) => Promise<BackendModule>;
   missing?: string;
+  /** What the backend does with each field of a spec; readable without opening it. Present where `load` is. */
+  fields?: () => Promise<FieldRules>;
 }
 
 export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   dockerhost: {
     help: "a Docker Engine, by DOCKER_HOST",
     aliases: [],
-    options: [],
+    options: [DOCKERHOST],
     missing: "the client of the Docker Engine is not in this build yet",
   },
   podman: {
     help: "podman's API service",
     aliases: [],
-    options: [],
+    options: [PODMAN],
     missing: "the client of podman is not in this build yet",
   },
   kubernetes: {
     help: "a Kubernetes cluster",
     aliases: ["k8s"],
-    options: [],
+    options: [KUBERNETES, KUBERNETES_INGRESS],
     missing: "the client of Kubernetes is not in this build yet",
   },
   containerd: {
     help: "a containerd daemon",
     aliases: [],
-    options: ["Container networks"],
+    options: [CONTAINERD],
     missing: "the client of containerd is not in this build yet",
   },
   bare: {
     help: "this host, through an OCI runtime; no daemon needed",
     aliases: [],
-    options: ["Bare backend", "Container networks"],
+    options: [BARE],
     needsRoot: true,
-    load: () => import("./bare/open.ts"),
+    load: reading(BARE_READS, async () => (await import("./bare/open.ts")).bareModule),
+    fields: async () => (await import("./bare/fields.ts")).BARE_FIELDS,
   },
   incus: {
     help: "an Incus server",
     aliases: [],
-    options: [],
+    options: [INCUS],
     missing: "the client of Incus is not in this build yet",
   },
 };
+
+/** The value of SVC_DEPLOY_BACKEND where it is not set. */
+const DEFAULT = "dockerhost";
 
 /** Every accepted value of SVC_DEPLOY_BACKEND. */
 export function deployBackendNames(): string[] {
   return Object.entries(DEPLOY_BACKENDS).flatMap(([name, { aliases }]) => [name, ...aliases]);
 }
 
+const CHOICE = optionTable([
+  {
+    key: "deployBackend",
+    kind: "string",
+    env: ["SVC_DEPLOY_BACKEND"],
+    default: DEFAULT,
+    section: "General and listener",
+    help:
+      "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
+      "This build has bare.",
+  },
+]);
+
+export const DEPLOY_TABLES: readonly OptionTable[] = [
+  CHOICE,
+  ...Object.values(DEPLOY_BACKENDS).flatMap(({ options }) => options),
+];
+
 export interface SelectedBackend {
-  /** Its own name, whatever alias selected it. */
+  /** The backend's own name, whichever alias selected it. */
   name: string;
   /** Throws `not_in_build`, saying what is missing and what to choose. */
   load: () => Promise<BackendModule>;
   inBuild: boolean;
+  /** True where a setting names the backend, false for the default. */
+  chosen: boolean;
   /** See {@linkcode DeployBackendEntry}. */
   needsRoot: boolean;
 }
 
-/** The backend of that name or alias. Throws `config_invalid` with the nearest name. */
-export function selectDeployBackend(value: string): SelectedBackend {
+/** The backend that SVC_DEPLOY_BACKEND names. Throws `config_invalid` with the nearest name. */
+export function selectDeployBackend(settings: Settings): SelectedBackend {
+  const { deployBackend: value } = settings.of(CHOICE);
   const found = Object.entries(DEPLOY_BACKENDS).find(([name, { aliases }]) =>
     name === value || aliases.includes(value)
   );
@@ -92,5 +127,11 @@ export function selectDeployBackend(value: string): SelectedBackend {
       help: "start the server with SVC_DEPLOY_BACKEND=bare to run containers on this host",
     });
   };
-  return { name, load: load ?? absent, inBuild: load !== undefined, needsRoot };
+  return {
+    name,
+    load: load ? () => load(settings) : absent,
+    inBuild: load !== undefined,
+    chosen: name !== DEFAULT,
+    needsRoot,
+  };
 }

@@ -3,7 +3,7 @@ import { AzureBucket } from "./azure/bucket.ts";
 import { parseAzureLocation } from "./azure/location.ts";
 import type { BucketOptions } from "./shared/bucket.ts";
 
-/** Throws `config_invalid` for what an `azblob://` value gets wrong. The caller closes it. */
+/** Throws `config_invalid` for a malformed `azblob://` value. The caller closes the bucket. */
 export function azureBucket(value: string, options: BucketOptions = {}): AzureBucket {
   return new AzureBucket(parseAzureLocation(value), options);
 }

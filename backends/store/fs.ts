@@ -25,15 +25,14 @@ import { resolveRange } from "../../lib/store/range.ts";
 import { readExactly, readFile, streamOf, writeAll, writeError, writeStream } from "./fs/io.ts";
 import { walk } from "./fs/listing.ts";
 import { DurableFolders } from "./fs/paths.ts";
-import { Scanner } from "./fs/scan.ts";
 import { FsUploads } from "./fs/uploads.ts";
 
 const FORMAT = 1;
 /** Objects (or ranges) up to this many bytes are read at once. */
 const SMALL = 64 * 1024;
-/** Keys remembered as lately looked at, or as lying on the disk. */
+/** Keys remembered as recently read, or as durable. */
 const REMEMBERED = 10_000;
-/** Folders that files are removed from at once. */
+/** Folders that are emptied at once. */
 const REMOVERS = 8;
 const MARKER = "svc-store.json";
 
@@ -54,7 +53,7 @@ async function claim(root: string): Promise<void> {
     );
   }
   for await (const entry of Deno.readDir(root)) {
-    // `lock` is ours, of a first start that ended before the marker; the other is ext4's.
+    // `lock` is left from a first start that ended before the marker; ext4 makes the other folder.
     if (entry.name === "lock" || entry.name === "lost+found") continue;
     throw new SvcError(
       "data_dir_foreign",
@@ -100,9 +99,9 @@ export async function openFsStore(path: string): Promise<ObjectStore> {
   const held = await lock(root);
   try {
     await claim(root);
-    // Images are for those whom the registry lets pull. A volume that is another user's stays as it is.
+    // Only the registry decides who may read images. A volume of another user keeps its mode.
     await closeToOthers(root);
-    // Nobody else writes here while the lock is held: what is in tmp is of a server that was killed.
+    // Nobody else writes here while the lock is held: tmp holds leftovers of a killed server.
     await Deno.remove(join(root, "tmp"), { recursive: true }).catch((error) => {
       if (!isMissing(error)) throw error;
     });
@@ -125,26 +124,18 @@ class FsStore implements ObjectStore {
   #objects: string;
   #temporary: string;
   #folders = new DurableFolders();
-  /** Keys that were looked at or written lately. */
+  /** Keys that were recently read or written. */
   #warm = new Set<string>();
-  /** Keys that were seen to be on the disk: nobody waits for it again. */
+  /** Keys that are known to be durable: no call waits for their sync again. */
   #lasting = new Set<string>();
   #counter = 0;
-  #scanner = new Scanner();
-  readonly scan: ObjectStore["scan"];
   #lock: Deno.FsFile | undefined;
 
   constructor(root: string, held: Deno.FsFile) {
     this.#objects = join(root, "objects");
     this.#temporary = join(root, "tmp");
     this.#lock = held;
-    if (Deno.build.os === "linux") {
-      this.scan = (prefix, options = {}) => {
-        if (prefix !== "") this.#path(prefix.slice(0, -1));
-        return this.#scanner.scan(this.#objects, prefix, options);
-      };
-    }
-    // Over what is there: these bytes were checked, and those may have been damaged.
+    // Replaces an existing object: the new bytes were verified, the old ones may be damaged.
     this.uploads = new FsUploads(join(root, "uploads"), async (path, key) => {
       await this.#publish(key, path, false);
     });
@@ -173,7 +164,7 @@ class FsStore implements ObjectStore {
         file: { path, offset },
       };
       if (size > SMALL) return { ...body, stream: () => readFile(path, offset, size, info) };
-      // Records may be replaced between now and the reading: size and bytes must be of one of them.
+      // Another writer may replace a record before it is read: size and bytes must belong to the same object.
       const bytes = await readExactly(file, offset, size);
       return { ...body, stream: () => streamOf(bytes) };
     } catch (error) {
@@ -185,7 +176,7 @@ class FsStore implements ObjectStore {
   async read(key: string, options: CallOptions = {}): Promise<Uint8Array | undefined> {
     options.signal?.throwIfAborted();
     try {
-      // One call, where an open file takes four.
+      // One system call, where an open file takes four.
       return await Deno.readFile(this.#path(key));
     } catch (error) {
       if (isMissing(error) || systemCode(error) === "EISDIR") return undefined;
@@ -197,7 +188,8 @@ class FsStore implements ObjectStore {
     options.signal?.throwIfAborted();
     try {
       const path = this.#path(key);
-      // The kernel has it at hand, in a tenth of the time that a thread's help takes.
+      // A recently used file is in the kernel's cache: reading here takes a tenth of the time of another
+      // thread.
       const warm = this.#warm.has(key);
       const info = warm ? Deno.statSync(path) : await Deno.stat(path);
       if (!info.isFile) return undefined;
@@ -219,7 +211,7 @@ class FsStore implements ObjectStore {
     const path = this.#path(key);
     if (ifAbsent && await this.stat(key)) {
       if (!(body instanceof Uint8Array)) await body.cancel();
-      // Whoever made it may not have synced yet, and our caller relies on it.
+      // Its writer may not have synced the folder yet, and the caller relies on the object.
       if (!this.#lasting.has(key)) {
         await syncDir(dirname(path)).catch((error) => {
           if (!isMissing(error)) throw error;
@@ -256,7 +248,7 @@ class FsStore implements ObjectStore {
     options.signal?.throwIfAborted();
     const to = this.#path(key);
     try {
-      // No link leads to another file system: better known before the disk is waited for.
+      // A link cannot lead to another file system. Checked first, to save the sync.
       if (Deno.statSync(path).dev !== Deno.statSync(this.#objects).dev) return false;
       {
         using file = await Deno.open(path);
@@ -267,12 +259,12 @@ class FsStore implements ObjectStore {
       try {
         await this.#publish(key, linked, false);
       } finally {
-        // Where both are names of one file already, renaming does nothing.
+        // Where both names already belong to one file, renaming does nothing, and this name is left.
         await Deno.remove(linked).catch(() => {/* it was renamed */});
       }
       return true;
     } catch (error) {
-      // One without links, or a mount of its own.
+      // The file system has no links, or the path is a mount of its own.
       if (["EXDEV", "EPERM", "EMLINK", "ENOTSUP"].includes(systemCode(error) ?? "")) return false;
       throw writeError(error, `store ${key}`);
     }
@@ -282,7 +274,7 @@ class FsStore implements ObjectStore {
     return join(this.#temporary, `${Deno.pid}-${(this.#counter++).toString(36)}`);
   }
 
-  /** Writes a file to the disk while the folder that it is to go to is made. */
+  /** Syncs a file while its target folder is being made. */
   async #sync(file: Deno.FsFile, to: string): Promise<void> {
     const made = this.#folders.ensure(dirname(to)).catch(
       () => {/* tried again where it is needed */},
@@ -291,10 +283,7 @@ class FsStore implements ObjectStore {
     await made;
   }
 
-  /**
-   * Gives a synced file its place. `keep`: an object that is there already stays, and so does the name
-   * that the file had.
-   */
+  /** Moves a synced file to its key. `keep`: an existing object stays, and the file keeps its name. */
   async #publish(key: string, from: string, keep: boolean): Promise<boolean> {
     const to = this.#path(key);
     const folder = dirname(to);
@@ -311,12 +300,12 @@ class FsStore implements ObjectStore {
           created = false;
           break;
         }
-        // A delete that emptied the folder took it away in between.
+        // A concurrent delete emptied and removed the folder.
         if (!isMissing(error) || attempt === 9) throw error;
         this.#folders.forget(folder);
       }
     }
-    // Also where it was there already, as above.
+    // Also where the object existed: its writer may not have synced the folder.
     await syncDir(folder);
     remember(this.#warm, key);
     remember(this.#lasting, key);
@@ -355,7 +344,7 @@ class FsStore implements ObjectStore {
     for (const result of ended) if (result.status === "rejected") throw result.reason;
   }
 
-  /** Takes folders that a removal left empty with it, and makes it durable. */
+  /** Removes folders that a removal left empty, and makes the removal durable. */
   async #prune(folder: string, sync: (folder: string) => Promise<void> = syncDir): Promise<void> {
     for (let at = folder; at.length > this.#objects.length; at = dirname(at)) {
       this.#folders.forget(at);
@@ -367,7 +356,7 @@ class FsStore implements ObjectStore {
         try {
           return await sync(at);
         } catch (error) {
-          // Another delete emptied it in between, and took it away.
+          // A concurrent delete emptied and removed the folder.
           if (!isMissing(error)) throw error;
         }
       }
@@ -385,7 +374,6 @@ class FsStore implements ObjectStore {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.uploads.close();
-    await this.#scanner.close();
     this.#lock?.close();
     this.#lock = undefined;
   }

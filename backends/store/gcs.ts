@@ -3,7 +3,7 @@ import { GcsBucket } from "./gcs/bucket.ts";
 import { parseGcsLocation } from "./gcs/location.ts";
 import type { BucketOptions } from "./shared/bucket.ts";
 
-/** Throws `config_invalid` for what a `gs://` value gets wrong. The caller closes it. */
+/** Throws `config_invalid` for a malformed `gs://` value. The caller closes the bucket. */
 export function gcsBucket(value: string, options: BucketOptions = {}): GcsBucket {
   return new GcsBucket(parseGcsLocation(value), options);
 }

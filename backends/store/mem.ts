@@ -13,7 +13,7 @@ import {
 } from "../../lib/store/object_store.ts";
 import { resolveRange } from "../../lib/store/range.ts";
 
-/** Bytes in the pieces they came in: joining them would need twice the memory. */
+/** An object's bytes in the pieces in which they came: joining them would need twice the memory. */
 interface Held {
   pieces: Uint8Array[];
   size: number;
@@ -29,7 +29,7 @@ function* slices(held: Held, offset: number, size: number): Generator<Uint8Array
       skip -= piece.length;
       continue;
     }
-    // A copy: what a reader does to a chunk (transfer it, change it) must not reach the object.
+    // A copy: a reader that transfers or changes its chunk must not change the object.
     const part = piece.slice(skip, skip + left);
     skip = 0;
     left -= part.length;
@@ -56,7 +56,7 @@ class MemStore implements ObjectStore {
   readonly exclusive = true;
   readonly uploads: UploadStore;
   #objects = new Map<string, Held>();
-  /** Keys in order; undefined after a key came or went. */
+  /** The sorted keys; undefined after a key was added or removed. */
   #sorted: string[] | undefined;
 
   constructor() {

@@ -1,8 +1,9 @@
-/** The storage backends, and what a value of SVC_STORAGE (`--storage`) selects. */
+/** The storage backends, and which of them a value of SVC_STORAGE (`--storage`) selects. */
 import { join } from "node:path";
 import { buildInfo } from "../../lib/base/build_info.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import { suggestion } from "../../lib/base/nearest.ts";
+import { type OptionTable, optionTable, type Settings } from "../../lib/config/table.ts";
 import type { ObjectStore } from "../../lib/store/object_store.ts";
 import { parseAzureLocation } from "./azure/location.ts";
 import { parseGcsLocation } from "./gcs/location.ts";
@@ -15,14 +16,14 @@ type OpenBucket = (location: string, options: BucketOptions) => Bucket;
 
 export interface StoreBackend {
   help: string;
-  /** Schemes of SVC_STORAGE that select it. */
+  /** Schemes of SVC_STORAGE that select the backend. */
   schemes: readonly string[];
-  /** Only builds that were made with this tag have it. */
+  /** Only builds of svc with this tag contain the backend. */
   tag?: string;
   load: () => Promise<(location: string, env: Environment) => Promise<ObjectStore>>;
-  /** Throws `config_invalid` for what can be told without opening it. */
+  /** Throws `config_invalid` for errors that can be found without opening the store. */
   check?: (location: string) => unknown;
-  /** Of those that keep everything in a bucket: what `svc doctor` tries. */
+  /** Only for backends that keep everything in a bucket: `svc doctor` tests it. */
   bucket?: () => Promise<OpenBucket>;
 }
 
@@ -72,13 +73,36 @@ export const STORES = {
   },
 } as const satisfies Record<string, StoreBackend>;
 
+/** SPEC "Storage". */
+const STORAGE = optionTable([
+  {
+    key: "storage",
+    kind: "string",
+    flag: "storage",
+    env: ["SVC_STORAGE"],
+    defaultText: "<data-dir>/registry",
+    placeholder: "PATH|URL",
+    section: "Storage",
+    help: "Where the registry keeps its content: a path or file://PATH (durable), mem:// (lost " +
+      "on restart), or s3://BUCKET[/PREFIX]?region=&endpoint=&path_style=&access_key=&secret_key=. " +
+      "In a build made with the tag cloudblob also gs://BUCKET[/PREFIX]?endpoint= and " +
+      "azblob://CONTAINER[/PREFIX]?account=&endpoint=&access_key=&secret_key= (the account and its " +
+      "key). Credentials that are not given come from the clouds' standard chains: that of AWS; " +
+      "Google's application default credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the " +
+      "machine's); AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with " +
+      "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, else Azure's default credential.",
+  },
+]);
+
+export const STORE_TABLES: readonly OptionTable[] = [STORAGE];
+
 export type StoreName = keyof typeof STORES;
 
 export interface StorageLocation {
   backend: StoreName;
-  /** A path for `fs`; the whole value for the others: it may carry credentials. */
+  /** A path for `fs`, else the whole value, which may carry credentials. */
   location: string;
-  /** The same for people and logs. */
+  /** The location without credentials: for people and logs. */
   shown: string;
 }
 
@@ -94,7 +118,7 @@ function filePath(value: string, text: string): string {
 
 /**
  * Reads a value of SVC_STORAGE; unset means `registry` in the data directory. Throws `not_in_build` for a
- * backend that this build does not have and `config_invalid` for what none of them understands.
+ * backend that this build does not contain, and `config_invalid` for a malformed value.
  */
 export function parseStorage(value: string | undefined, dataDir: string): StorageLocation {
   const folder = (location: string) => ({ backend: "fs" as const, location, shown: location });
@@ -133,15 +157,22 @@ export function parseStorage(value: string | undefined, dataDir: string): Storag
   return { backend: name as StoreName, location: value, shown };
 }
 
-/**
- * Opens what `parseStorage` found. `env` is what credential chains begin with. The caller disposes of it.
- */
+/** Opens the result of `parseStorage`. Credential chains begin with `env`. The caller disposes of the store. */
 export async function openStorage(
   { backend, location }: Pick<StorageLocation, "backend" | "location">,
   env: Environment = {},
 ): Promise<ObjectStore> {
   const entry: StoreBackend = STORES[backend];
   return await (await entry.load())(location, env);
+}
+
+/** The storage that SVC_STORAGE selects. Throws what `parseStorage` does. */
+export function selectStorage(
+  settings: Settings,
+  dataDir: string,
+): { shown: string; open: (env: Environment) => Promise<ObjectStore> } {
+  const location = parseStorage(settings.of(STORAGE).storage, dataDir);
+  return { shown: location.shown, open: (env) => openStorage(location, env) };
 }
 
 /** Tries every operation that svc needs of a bucket. Throws what `parseStorage` does. */

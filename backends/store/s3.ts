@@ -5,12 +5,12 @@ import { parseS3Location } from "./s3/location.ts";
 import type { BucketOptions } from "./shared/bucket.ts";
 import { type BucketStoreOptions, openBucket } from "./shared/store.ts";
 
-/** Throws `config_invalid` for what an `s3://` value gets wrong. The caller closes it. */
+/** Throws `config_invalid` for a malformed `s3://` value. The caller closes the bucket. */
 export function s3Bucket(value: string, options: BucketOptions = {}): S3Bucket {
   return new S3Bucket(parseS3Location(value), options);
 }
 
-/** The store that an `s3://` value names. Throws what `s3Bucket` and `openBucket` do. */
+/** The store of an `s3://` value. Throws as `s3Bucket` and `openBucket` do. */
 export function openS3Store(
   value: string,
   options: BucketOptions & BucketStoreOptions = {},

@@ -5,22 +5,25 @@ import { generateKeyPairSync } from "node:crypto";
 import { join } from "node:path";
 import { silent } from "../../lib/base/log.ts";
 import { SvcError } from "../../lib/base/errors.ts";
-import type { TunnelSettings } from "../../lib/tunnel/module.ts";
+import { loadServerSettings } from "../../lib/config/server_options.ts";
 import type { OpenTunnel, TunnelChange, TunnelRequest } from "../../lib/tunnel/tunnel.ts";
 import type { Duplex } from "../../lib/wire/duplex.ts";
 import { freePort } from "../../test/fixtures/free_port.ts";
 import { newKey, type Relay, startRelay, type Visit } from "../../test/peers/ssh_relay.ts";
-import { createTunnels, loadTunnelBackend, usableTunnelBackends } from "./mod.ts";
+import { createTunnels, loadTunnelBackend, TUNNEL_TABLES, usableTunnelBackends } from "./mod.ts";
 import { create } from "./ssh/open.ts";
+import type { SshSettings } from "./ssh/options.ts";
 
 const PATIENT = { first: 1, most: 20, whole: 120_000 };
 const signal = new AbortController().signal;
 
-function settingsOf(relay: Relay, more: Partial<TunnelSettings> = {}): TunnelSettings {
+function settingsOf(relay: Relay, more: Partial<SshSettings> = {}): SshSettings {
   return {
     tunnelSshAddr: `127.0.0.1:${relay.port}`,
     tunnelSshUser: "me",
     tunnelSshBind: ":0",
+    tunnelSshUrlTemplate: undefined,
+    tunnelSshKnownHosts: undefined,
     tunnelSshUrlFromSession: false,
     tunnelSshHostkey: relay.hostKey,
     tunnelSshInsecure: false,
@@ -44,7 +47,7 @@ interface Opened extends OpenTunnel {
 }
 
 async function open(
-  settings: TunnelSettings,
+  settings: SshSettings,
   request: Partial<TunnelRequest> = {},
   patience = PATIENT,
 ): Promise<Opened> {
@@ -130,7 +133,7 @@ Deno.test("tunnel over ssh: host keys that are pinned, known, new, others, and n
     const known = join(folder, "known_hosts");
     const credential = relay.user.private;
     const other = newKey().public;
-    const way = async (more: Partial<TunnelSettings>) => {
+    const way = async (more: Partial<SshSettings>) => {
       const settings = settingsOf(relay, { tunnelSshHostkey: undefined, ...more });
       await (await open(settings, { credential }))[Symbol.asyncDispose]();
     };
@@ -291,21 +294,26 @@ Deno.test("tunnel over ssh: disposing of it ends its visitors, also while it is 
 });
 
 Deno.test("tunnel backends: what is not in this build, unknown, or lacks a setting, is refused by name", async () => {
-  const bare = { tunnelSshBind: ":0", tunnelSshUrlFromSession: false, tunnelSshInsecure: false };
+  const settings = (env: Record<string, string> = {}) =>
+    loadServerSettings([], env, TUNNEL_TABLES).settings;
   const refused = (name: string, code: string, message: RegExp) =>
-    fails(loadTunnelBackend(name, bare), code, message);
+    fails(loadTunnelBackend(name, settings()), code, message);
   for (const name of ["ngrok", "cloudflare", "tailscale"]) {
     await refused(name, "not_in_build", new RegExp(`with ${name}: it is not in this build yet`));
   }
   await refused("shh", "argument_invalid", /unknown backend "shh"; did you mean ssh\?/);
   await refused("toString", "argument_invalid", /unknown backend/);
   await refused("ssh", "unsupported", /the server has no SVC_TUNNEL_SSH_ADDR/);
-  assert.deepEqual(usableTunnelBackends(bare), []);
+  assert.deepEqual(usableTunnelBackends(settings()), []);
   // The default is chosen by nobody; another one is, and is told of at the start.
-  createTunnels({ ...bare, tunnelBackend: "ngrok" }, "ngrok", silent);
+  createTunnels(settings(), silent);
   assert.throws(
-    () => createTunnels({ ...bare, tunnelBackend: "cloudflare" }, "ngrok", silent),
+    () => createTunnels(settings({ SVC_TUNNEL_BACKEND: "cloudflare" }), silent),
     /^SvcError: Cannot use SVC_TUNNEL_BACKEND: cloudflare is not in this build yet$/,
   );
-  assert.deepEqual(usableTunnelBackends({ ...bare, tunnelSshAddr: "relay" }), ["ssh"]);
+  assert.throws(
+    () => createTunnels(settings({ SVC_TUNNEL_BACKEND: "ssh" }), silent),
+    /SVC_TUNNEL_BACKEND: ssh needs SVC_TUNNEL_SSH_ADDR/,
+  );
+  assert.deepEqual(usableTunnelBackends(settings({ SVC_TUNNEL_SSH_ADDR: "relay" })), ["ssh"]);
 });

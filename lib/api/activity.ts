@@ -2,15 +2,17 @@
 
 /** GET `/.svc/v1/activity`: NDJSON, oldest first; the query parameters are `follow tail since`. */
 export interface ActivityEntry {
-  /** RFC 3339: when it ended, or the first of several alike did. */
+  /** RFC 3339: the time at which the request ended; of several alike requests, the first one's. */
   time: string;
-  /** Identity; empty where none was accepted. */
+  /** The caller's identity; empty where no credential was accepted. */
   subject: string;
-  /** How it was proved: `token`, `jwt`, `mtls`, `ssh-key`, `anonymous`; absent without authentication. */
+  /**
+   * How the identity was proved: `token`, `jwt`, `mtls`, `ssh-key`, `anonymous`; absent without authentication.
+   */
   method?: string;
   /** Address of the peer, without its port. */
   remote: string;
-  /** The route's action, or `auth` for what concerns credentials. */
+  /** The route's action, or `auth` for requests that concern credentials. */
   action: string;
   /** Method and path of the route: `PUT /.svc/v1/deployments/{name}`. */
   operation: string;
@@ -18,15 +20,18 @@ export interface ActivityEntry {
   name?: string;
   result: "ok" | "denied" | "failed";
   status: number;
-  /** Of the error catalogue, where the server knows it. */
+  /** A code of the error catalogue, where the server knows it. */
   code?: string;
   /** Bytes of the answer's body that were sent. */
   bytes: number;
   /** Bytes of the request's body that were read; absent: none. */
   received?: number;
   durationMs: number;
-  /** More than one of them, alike and about the same time: bytes and durations are their sums. */
+  /**
+   * Number of alike requests at about the same time that this entry stands for; bytes and durations are their
+   * sums.
+   */
   count?: number;
-  /** Id of the request, as in the server's log; of the first of several. */
+  /** Id of the request, as in the server's log; of several requests, the first one's. */
   request: string;
 }

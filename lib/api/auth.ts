@@ -28,17 +28,20 @@ export interface ChallengeRequest {
   ttl?: string;
 }
 
-/** Given for any well-formed fingerprint: it does not tell whether the key is enrolled. */
+/** The answer to any well-formed fingerprint: it does not tell whether the key is enrolled. */
 export interface ChallengeResponse {
   /** Opaque; at most 1024 characters of base64url and dots. */
   challenge: string;
   /** `SSHSIG_NAMESPACE` of this server. */
   namespace: string;
-  /** RFC 3339; a minute or so. */
+  /** RFC 3339; about a minute from now. */
   expiresAt: string;
 }
 
-/** POST `/auth/session`. 401 (`unauthorized`) for every proof that is not good, 403 for a scope too many. */
+/**
+ * POST `/auth/session`. 401 (`unauthorized`) for every invalid proof, 403 for a scope that the key does not
+ * have.
+ */
 export interface SessionRequest {
   challenge: string;
   /**
@@ -63,7 +66,10 @@ export interface SessionResponse {
   expiresIn: number;
 }
 
-/** POST `/auth/keys`. Answers 201 with the `EnrolledKey`, 200 where exactly that was enrolled before. */
+/**
+ * POST `/auth/keys`. Answers 201 with the `EnrolledKey`, 200 where the same key was enrolled with the same
+ * settings.
+ */
 export interface EnrolKeyRequest {
   /** A line of OpenSSH's public-key form: `ssh-ed25519 AAAA… comment`. */
   publicKey: string;
@@ -83,7 +89,7 @@ export interface EnrolledKey {
   name: string;
   /** Scopes, separated by spaces. */
   scope: string;
-  /** `declared` keys stand in the server's configuration and cannot be removed here. */
+  /** `declared` keys come from the server's configuration and cannot be removed by the API. */
   source: "declared" | "enrolled";
   expiresAt?: string;
   /** Type and base64, without options and comment. */
@@ -129,7 +135,7 @@ export interface TokenExchangeResponse {
   scope: string;
 }
 
-/** RFC 6749 5.2, with status 400. A subject token that is not good is `invalid_request` (RFC 8693 2.2.2). */
+/** RFC 6749 5.2, with status 400. An invalid subject token is `invalid_request` (RFC 8693 2.2.2). */
 export interface TokenExchangeError {
   error: "invalid_request" | "invalid_scope" | "unsupported_grant_type";
   error_description: string;

@@ -11,7 +11,7 @@ export type BuildEvent =
   | { type: "progress"; id: string; label: string; current: number; total?: number }
   | { type: "done"; id: string; durationMs: number }
   | { type: "failed"; id: string; message: string }
-  /** It waits for others: its place in the queue of the server's builds, from 1. */
+  /** The build waits for others: its place in the queue of the server's builds, from 1. */
   | { type: "queued"; place: number }
   | { type: "warning"; message: string; line?: number; rule?: string }
   | { type: "result"; result: BuildResult }
@@ -20,18 +20,18 @@ export type BuildEvent =
 export interface BuildResult {
   /** Digest of the image's manifest, or of its index; "" where no image was made. */
   digest: string;
-  /** Digest of its config: docker's image id. Of several platforms the first one's. */
+  /** Digest of the image's config: docker's image id. With several platforms, the first one's. */
   imageId: string;
-  /** Of what `digest` stands for; its bytes. */
+  /** Media type of the manifest or index that `digest` names; `descriptorSize` is its size in bytes. */
   mediaType?: string;
   descriptorSize?: number;
-  /** Names it was published under, complete with registry and tag. */
+  /** Complete names, with registry and tag, that the image was published under. */
   names: string[];
   /** Bytes of all layers, compressed. */
   size: number;
-  /** What an index holds. */
+  /** The platforms of an index. */
   platforms?: BuiltPlatform[];
-  /** Archives that wait to be taken (`GET /build/outputs/{id}`). */
+  /** Archives that the client has to download (`GET /build/outputs/{id}`). */
   outputs?: BuildOutput[];
   /** Caches that were stored where `cacheto` says. */
   caches?: BuiltCache[];
@@ -61,12 +61,12 @@ export interface BuildOutput {
 export interface BuiltCache {
   /** Place of the `cacheto` parameter, from 0. */
   index: number;
-  /** Of its manifest. */
+  /** Digest of the cache's manifest. */
   digest: string;
   /** Bytes of its blobs. */
   size: number;
-  /** Where it was pushed to. */
+  /** The name that the cache was pushed to. */
   name?: string;
-  /** An archive of it that waits to be taken (`GET /build/outputs/{id}`). */
+  /** Id of an archive of the cache that the client has to download (`GET /build/outputs/{id}`). */
   id?: string;
 }

@@ -1,4 +1,4 @@
-/** What is attested about an image: `--attest`, `--provenance`, `--sbom` (buildx syntax). */
+/** Attestations of an image: `--attest`, `--provenance`, `--sbom` (buildx syntax). */
 import { formatFields, parseFields } from "../base/csv_fields.ts";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
@@ -6,9 +6,9 @@ import { suggestion } from "../base/nearest.ts";
 export type AttestSpec =
   | {
     type: "provenance";
-    /** max names the build's arguments, its Dockerfile and its steps too. */
+    /** `max` also has the build's arguments, its Dockerfile and its steps. */
     mode: "min" | "max";
-    /** URI of who builds. */
+    /** URI that identifies the builder. */
     builderId?: string;
   }
   | { type: "sbom" };

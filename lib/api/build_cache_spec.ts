@@ -6,13 +6,13 @@ import { LAYER_COMPRESSIONS, type LayerCompression } from "./build_output.ts";
 
 export interface CacheFromSpec {
   type: "registry" | "local";
-  /** Of a registry: a cache, or an image with an inline one. */
+  /** Registry reference of a cache, or of an image with an inline cache. */
   ref?: string;
   /** Folder on the client. The server never sees it. */
   src?: string;
-  /** What the client sent of `src` (`POST /build/caches`). */
+  /** Id under which the client sent `src` (`POST /build/caches`). */
   id?: string;
-  /** Cache mounts too, where this machine has none of their name. */
+  /** Also import cache mounts, unless this machine has a mount of that name. */
   mounts: boolean;
 }
 
@@ -21,13 +21,13 @@ export interface CacheToSpec {
   ref?: string;
   /** Folder on the client. */
   dest?: string;
-  /** min: the result's steps; max: those of other stages too. */
+  /** `min`: the steps of the result; `max`: also those of other stages. */
   mode: "min" | "max";
-  /** The cache mounts that the build names. */
+  /** Also export the cache mounts that the build names. */
   mounts: boolean;
   compression: LayerCompression;
   compressionLevel?: number;
-  /** A cache that cannot be stored is a warning. */
+  /** True: a cache that cannot be stored is a warning instead of an error. */
   ignoreError: boolean;
 }
 
@@ -38,7 +38,7 @@ const invalid = (what: string, text: string, why: string, help?: string) =>
 
 type Fields = Map<string, string | undefined>;
 
-/** Fields by name, those that are not known refused; `ignored` ones have no meaning here. */
+/** Fields by name; unknown ones are refused. `ignored` fields are accepted and have no effect. */
 function fieldsOf(what: string, text: string, known: string[], ignored: string[]): Fields {
   const fields: Fields = new Map();
   for (const [key, value] of parseFields(text, what)) {
@@ -78,7 +78,7 @@ export function parseCacheFrom(text: string): CacheFromSpec {
   const what = "--cache-from";
   if (!/[=,]/.test(text) && text !== "") return { type: "registry", ref: text, mounts: false };
   const known = ["type", "ref", "src", "id", "mounts"];
-  // Which of a folder's caches: there is one.
+  // These fields choose one of a folder's caches; svc's folders hold only one.
   const fields = fieldsOf(what, text, known, ["tag", "digest"]);
   const type = typeOf(what, text, fields, ["registry", "local"]);
   const [ref, src, id] = ["ref", "src", "id"].map((key) => fields.get(key));
@@ -108,7 +108,7 @@ export function parseCacheTo(text: string): CacheToSpec {
   ];
   const bare = !/[=,]/.test(text) && text !== "" && text !== "inline";
   const line = bare ? `type=registry,ref=${text}` : text === "inline" ? "type=inline" : text;
-  // Ours is always an OCI image manifest.
+  // svc always writes an OCI image manifest.
   const ignored = ["image-manifest", "oci-mediatypes", "oci-artifact", "force-compression"];
   const fields = fieldsOf(what, line, known, ignored);
   const type = typeOf(what, text, fields, ["inline", "registry", "local"]);
@@ -145,7 +145,7 @@ export function parseCacheTo(text: string): CacheToSpec {
 
 const yes = (key: string, value: boolean): [string, string][] => value ? [[key, "true"]] : [];
 
-/** What the server is told: no paths of the client. */
+/** The form that is sent to the server, without paths of the client. */
 export function formatCacheFrom({ type, ref, id, mounts }: CacheFromSpec): string {
   return formatFields([
     ["type", type],

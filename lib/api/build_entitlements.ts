@@ -1,18 +1,18 @@
-/** Query parameter `allow` of builds: what they ask for that could harm the host (buildx's `--allow`). */
+/** Query parameter `allow` of builds: permissions that could harm the host (buildx's `--allow`). */
 import { SvcError } from "../base/errors.ts";
 
 export type Entitlement =
   | "security.insecure"
-  /** RUN --network=host: all that the server's host reaches, its loopback too. */
+  /** RUN --network=host: everything that the server's host can reach, its loopback too. */
   | "network.host"
   | "device"
   | `device=${string}`
-  /** Cache mounts that all callers share, on a server whose policy gives each its own. */
+  /** Cache mounts that all callers share, on a server whose policy separates callers' cache mounts. */
   | "cache.shared";
 
 export interface EntitlementSpec {
   right: "security.insecure" | "network.host" | "cache.shared" | "device";
-  /** The devices, named as RUN --device does; absent: any. */
+  /** Names of devices, as in RUN --device; absent: any device. */
   device?: string;
   /** What the Dockerfile calls them. */
   alias?: string;

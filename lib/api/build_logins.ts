@@ -1,24 +1,27 @@
-/** The caller's logins at registries, which go with a build: in a header, or in a session's request. */
+/** The caller's registry logins for a build: sent in a header, or in a session's request. */
 import { SvcError } from "../base/errors.ts";
 import { isRegistry } from "../oci/reference.ts";
 import type { Login } from "../oci/resolver.ts";
 
-/** Of `POST /build`: JSON in base64, {@linkcode Logins}. */
+/** Header of `POST /build`: {@linkcode Logins} as JSON in base64. */
 export const LOGINS_HEADER = "x-svc-registry-logins";
 
 /**
- * Of builds that a server hands on to its builder: the registry of names that have none, which is that
- * server's own and not the builder's.
+ * Header of a build that a server delegates to its builder: the registry for names without one. That is the
+ * server's own registry, not the builder's.
  */
 export const REGISTRY_HEADER = "x-svc-registry";
 
-/** Of such builds: there where the caller may read no image of that server; the builder lends none of its own either. */
+/**
+ * Header of a delegated build. Present where the caller may not read images of the server: the builder must not
+ * lend images of its own either.
+ */
 export const NO_PULL_HEADER = "x-svc-no-pull";
 
-/** By registry host. */
+/** Logins by registry host. */
 export type Logins = Record<string, Login>;
 
-/** Hosts that one build has logins for, at most. */
+/** Hosts with logins in one build, at most. */
 const MOST = 100;
 
 function isLogin(value: unknown): value is Login {
@@ -28,7 +31,7 @@ function isLogin(value: unknown): value is Login {
   return text("token") || text("identityToken") || text("username") && text("password");
 }
 
-/** Throws `argument_invalid`; never with what a login says. */
+/** Throws `argument_invalid`, without quoting the logins. */
 export function checkLogins(value: unknown): ReadonlyMap<string, Login> | undefined {
   if (value === undefined) return undefined;
   const entries = typeof value === "object" && value !== null && !Array.isArray(value)
@@ -40,7 +43,7 @@ export function checkLogins(value: unknown): ReadonlyMap<string, Login> | undefi
   throw new SvcError("argument_invalid", "Cannot read the logins of the build: they are malformed");
 }
 
-/** Whose cache mounts a build uses: what a server that delegates tells its builder. */
+/** Header of a delegated build: the caller whose cache mounts the build uses. */
 export const CALLER_HEADER = "x-svc-build-caller";
 
 /** Undefined where there is no header. */
@@ -55,7 +58,7 @@ export function readLogins(header: string | null): ReadonlyMap<string, Login> | 
   try {
     value = JSON.parse(new TextDecoder().decode(Uint8Array.fromBase64(header)));
   } catch {
-    // Refused below: the parser's words would quote a password.
+    // The JSON parser's message would quote a password: the error is thrown below.
   }
   return checkLogins(value);
 }

@@ -1,4 +1,4 @@
-/** Where the result of a build goes: `--output` and the query parameter `output` (buildx syntax). */
+/** Destinations of a build's result: `--output` and the query parameter `output` (buildx syntax). */
 import { formatFields, parseFields } from "../base/csv_fields.ts";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
@@ -18,26 +18,26 @@ export const LAYER_COMPRESSIONS = ["gzip", "zstd", "uncompressed"] as const;
 export type LayerCompression = typeof LAYER_COMPRESSIONS[number];
 
 export interface OutputSpec {
-  /** `registry` is read as `image` that is pushed. */
+  /** `registry` becomes `image` with `push`. */
   type: Exclude<OutputType, "registry">;
-  /** Names of an image; none: those of the build. */
+  /** Names of the image; empty: the build's names. */
   names: string[];
-  /** Of an image: false means that it is made and goes nowhere. */
+  /** Of an image: false makes the image without publishing it. */
   push: boolean;
-  /** Pushed by its digest alone, without a tag. */
+  /** Push by digest only, without a tag. */
   byDigest: boolean;
-  /** Of an image: false means that the worker's own store, where it has one, is left out. */
+  /** Of an image: false does not add it to the worker's own store, if there is one. */
   store: boolean;
-  /** Path on the client, "-" for its standard output. The server never sees one. */
+  /** Path on the client, "-" for standard output. Not sent to the server. */
   dest?: string;
-  /** Of oci and docker: a folder instead of an archive. Made by the client. */
+  /** Of oci and docker: the client writes a folder instead of an archive. */
   folder: boolean;
   compression: LayerCompression;
-  /** Absent: the engine's own choice. */
+  /** Absent: the compressor's default. */
   compressionLevel?: number;
-  /** The base image's layers too. */
+  /** Also recompress the base image's layers. */
   forceCompression: boolean;
-  /** Docker's media types instead of the OCI's. */
+  /** Use docker's media types instead of OCI's. */
   dockerTypes: boolean;
   /** `annotation…` fields: "[manifest|index|…][platform].key" with its value, see annotations.ts. */
   annotations: string[];
@@ -55,7 +55,7 @@ const invalid = (text: string, why: string, help = "") =>
     ...(help && { help }),
   });
 
-/** A value of true or false; the key alone is true. */
+/** The value "true" or "false"; a key without a value is true. */
 function flag(text: string, key: string, value: string | undefined): boolean {
   if (value === undefined || /^(1|t|true)$/i.test(value)) return true;
   if (/^(0|f|false)$/i.test(value)) return false;
@@ -181,7 +181,7 @@ function check(text: string, spec: OutputSpec): void {
   }
 }
 
-/** What the server is told: everything but where the client puts it. */
+/** The form that is sent to the server: everything except the client's path. */
 export function formatOutput(spec: OutputSpec): string {
   return formatFields([
     ["type", spec.type],

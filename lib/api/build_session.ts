@@ -1,20 +1,20 @@
 /**
- * `GET /.svc/v1/build/attach`: a build whose inputs stay with the caller. A WebSocket carries yamux; the
- * caller is its client.
+ * `GET /.svc/v1/build/attach`: a build whose inputs stay with the caller, on an attached session
+ * (lib/wire/attached/session.ts).
  *
- * Stream 1 is the caller's: one line of JSON, {@linkcode AttachRequest}; back come the lines of
+ * The caller opens the stream `build`: one line of JSON, {@linkcode AttachRequest}; back come the lines of
  * `POST /build`, the last one `result` or `error`. When the caller ends the stream or the connection, the
- * build is cancelled. Every other stream is the server's, and begins with one line, {@linkcode Ask}:
+ * build is cancelled. The server opens all other streams. What the kind's line has besides, and what follows:
  *
- * | service | what follows |
- * |---|---|
- * | `list` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
- * | `changes` | from the caller: as for `list`, with a line {@linkcode SameParts} in the place of what is as it was |
- * | `files` | from the server: lines, each an array of {@linkcode WantedFile}; from the caller: frames |
- * | `9p` | 9P2000.L, the caller the server, `aname` the export; answered in the order of the requests |
- * | `tar` | from the caller: the archive that is the context |
- * | `secret` | from the caller: a line {@linkcode Found}, then the secret |
- * | `ssh` | from the caller: a line {@linkcode Found}; then the agent's protocol, both ways |
+ * | kind | has | what follows |
+ * |---|---|---|
+ * | `list` | `export` | from the caller: a line {@linkcode ListedEntry} for each entry, then {@linkcode ListEnd} |
+ * | `changes` | `export` | from the server: a line of {@linkcode ListingPart}s, those of the last listing in their order; from the caller: as for `list`, with a line {@linkcode SameParts} for each run of unchanged parts |
+ * | `files` | `export` | from the server: lines, each an array of {@linkcode WantedFile}; from the caller: frames |
+ * | `9p` | | 9P2000.L, the caller the server, `aname` the export; requests of one fid are done in their order |
+ * | `tar` | | from the caller: the archive that is the context |
+ * | `secret` | `id` | from the caller: a line {@linkcode Found}, then the secret |
+ * | `ssh` | `id` | from the caller: a line {@linkcode Found}; then the agent's protocol, both ways |
  *
  * A frame of `files` is one file, in the order of the questions: its number on this stream, from 0, and the
  * bytes that follow, both 32 bits, most significant first. A file that became longer comes with one byte
@@ -26,22 +26,18 @@ import type { Problem } from "./problem.ts";
 
 export const ATTACH_PATH = "/build/attach";
 
-/** Of this protocol; the server refuses others. */
-export const ATTACH_VERSION = 2;
-
-/** A folder of the caller's. */
+/** A folder that the caller exports. */
 export interface FolderExport {
   /**
-   * The same for the same folder from build to build. The server keeps the identities of one user apart
-   * from those of others.
+   * Stays the same for the same folder from build to build. The server separates the identities of different
+   * users.
    */
   identity: string;
-  /** Contents are to be read only when something reads them. */
+  /** True: file contents are fetched only when a step reads them. */
   lazy?: boolean;
 }
 
 export interface AttachRequest {
-  version: number;
   /** The query of `POST /build`. */
   query: string;
   context:
@@ -49,36 +45,26 @@ export interface AttachRequest {
       kind: "folder";
       /** Text of the Dockerfile. */
       dockerfile: string;
-      /** The rules that the caller has applied. */
+      /** Text of the ignore rules that the caller has applied. */
       ignore: string;
     }
     | { kind: "tar" };
-  /** Folders by the name of the context that they are. */
+  /** Folders by the name of the build context. */
   contexts?: Record<string, FolderExport>;
   /** Identifiers of secrets and agents that the caller has. */
   secrets?: string[];
   ssh?: string[];
-  /** At registries that the build names. */
+  /** Logins for registries that the build names. */
   logins?: Logins;
 }
 
-/** Export of the build context; that of a named one is `context:NAME`. */
+/** Name of the build context's export; a named context's is `context:NAME`. */
 export const CONTEXT_EXPORT = "context";
 export const namedExport = (name: string): string => `${CONTEXT_EXPORT}:${name}`;
 
-export type Ask =
-  | { service: "list"; export: string }
-  /** `parts`: of the last listing, in their order. A caller that knows no parts resets the stream. */
-  | { service: "changes"; export: string; parts: readonly ListingPart[] }
-  | { service: "files"; export: string }
-  | { service: "9p" }
-  | { service: "tar" }
-  | { service: "secret"; id: string }
-  | { service: "ssh"; id: string };
-
 /**
- * Path, kind, permission bits, bytes, seconds since 1970 and the nanoseconds above them, stamp; of a link
- * where it leads, of a file the path of one before it that is the same file (a hard link).
+ * Path, kind, permission bits, size in bytes, mtime (seconds since 1970 and nanoseconds), stamp. Then, for a
+ * link, its target; for a hard link, the path of an earlier entry that is the same file.
  */
 export type ListedEntry = [
   path: string,
@@ -92,25 +78,25 @@ export type ListedEntry = [
 ];
 
 /**
- * Some lines of a listing in a row: the path of the first one, and sha256 in hex over all of them, line ends
- * too. Of the caller's new listing a part goes from the line with that path to the next one that begins a
- * part, or the end.
+ * A run of lines of a listing: the path of its first line, and the SHA-256 in hex of all its lines, newlines
+ * included. In the caller's new listing a part runs from the line with that path to the line that begins
+ * another part, or to the end.
  */
 export type ListingPart = [path: string, digest: string];
 
-/** `count` parts from number `first` on (from 0) come here, as they were. */
+/** The `count` parts from number `first` on (from 0) follow here unchanged. */
 export interface SameParts {
   same: [first: number, count: number];
 }
 
-/** Path, and the bytes that are wanted of it. */
+/** A path, and the number of bytes wanted. */
 export type WantedFile = [path: string, size: number];
 
-/** Files and their bytes in one question of `files`, at most; bytes in front of each answer. */
+/** Limits of one request of `files`: files, and their bytes. `header`: bytes before each answer. */
 export const BULK = { files: 256, bytes: 1 << 20, header: 8 } as const;
 export const FILE_FAILED = 0xffffffff;
 
-/** `end`: lines before it. */
+/** `end`: number of lines before this one. */
 export type ListEnd = { end: number } | { error: Problem };
 
 export interface Found {

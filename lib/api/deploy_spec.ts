@@ -1,8 +1,8 @@
 /**
- * The deployment spec (DESIGN.md section 6) as every part of svc handles it: checked, shorthand expanded.
- * Types only, so that importing it costs nothing; deploy_spec_parse.ts makes one from text or JSON.
+ * The deployment spec (DESIGN.md section 6) after the check, with shorthand expanded. This module has types
+ * only, so that importing it costs nothing; deploy_spec_parse.ts makes a spec from text or JSON.
  *
- * Durations stay Go duration texts ("1m30s"), sizes are bytes: the JSON of a spec is a valid spec again.
+ * Durations are Go duration texts ("1m30s"), sizes are bytes: the JSON of a spec is again a valid spec.
  */
 
 export type RestartPolicy = "no" | "on-failure" | "always" | "unless-stopped";
@@ -16,7 +16,7 @@ export interface PortSpec {
   hostIP?: string;
 }
 
-/** A port that is declared and not published: port-forward, sessions and ingress find it. */
+/** A declared port that is not published; port-forward, sessions and ingress can reach it. */
 export interface ExposedPort {
   container: number;
   protocol: "tcp" | "udp" | "sctp";
@@ -27,9 +27,9 @@ export interface MountSpec {
   source: string;
   target: string;
   readOnly?: boolean;
-  /** Relabel: shared between workloads, or private to one. */
+  /** SELinux relabelling: shared between workloads, or private to one. */
   selinux?: "shared" | "private";
-  /** The content does not change while mounted: it may be cached without asking. */
+  /** The content does not change while it is mounted: readers may cache it. */
   immutable?: boolean;
   asyncCache?: boolean;
 }
@@ -51,7 +51,7 @@ export interface NetworkSpec {
   driver?: string;
   driverOpts?: Record<string, string>;
   aliases?: string[];
-  /** The one whose gateway is the default route. */
+  /** True for the network whose gateway is the default route. */
   default?: boolean;
   ip?: string;
   subnet?: string;
@@ -117,7 +117,7 @@ export interface OriginSpec {
   user?: string;
   directory?: string;
   git?: { remote?: string; branch?: string; commit?: string; dirty?: boolean };
-  /** Stamped by the server. */
+  /** Set by the server. */
   subject?: string;
 }
 
@@ -165,7 +165,7 @@ export interface TelemetrySpec {
 }
 
 export interface DeploySpec {
-  /** A DNS label: what the deployment is called everywhere. */
+  /** A DNS label; the deployment's name everywhere. */
   name: string;
   image: string;
   command?: string[];
@@ -182,7 +182,7 @@ export interface DeploySpec {
   docker?: { transport?: string; port?: number; socketPath?: string; envVar?: string };
   credentials?: { sources: CredentialSource[] };
   restart: RestartPolicy;
-  /** Attempts of `on-failure`; absent: without end. */
+  /** Attempts of `on-failure`; absent: unlimited. */
   restartMaxAttempts?: number;
   replicas: number;
   privileged?: boolean;
@@ -225,6 +225,6 @@ export interface DeploySpec {
   agentForward?: boolean;
   telemetry?: TelemetrySpec;
   shells?: string[];
-  /** A field that the backend does not honour refuses the deployment instead of warning. */
+  /** True: a field that the backend does not honour is an error instead of a warning. */
   strict?: boolean;
 }

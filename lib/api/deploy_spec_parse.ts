@@ -9,11 +9,11 @@ import { deploySpecSchema } from "./deploy_spec_schema.ts";
 
 type Path = readonly PropertyKey[];
 
-/** One thing that is wrong with a spec; `path` as in "ports[1].container", empty for the whole. */
+/** One error in a spec. `path` is as in "ports[1].container", empty for the whole spec. */
 export interface SpecIssue {
   path: string;
   message: string;
-  /** From 1; where the text was given. */
+  /** Line from 1; present where the spec was text. */
   line?: number;
   column?: number;
 }
@@ -41,7 +41,7 @@ function check(value: unknown, subject: string, locate?: Locate): DeploySpec {
   const result = deploySpecSchema.safeParse(value);
   if (result.success) return result.data;
   const issues = result.error.issues.map((issue): SpecIssue => {
-    // A rule of our own speaks of what is there, if only in a shorthand.
+    // svc's own rules report values that are present, though a shorthand lacks the path of its long form.
     const own = issue.code === "unrecognized_keys" || issue.code === "custom";
     const missing = !own && issue.path.length > 0 &&
       valueAt(value, issue.path) === undefined;

@@ -7,7 +7,7 @@ import { suggestion } from "../base/nearest.ts";
 import { expandList, expandMap, Issue, shellWords } from "./deploy_spec_shorthand.ts";
 import { HOST_NAME, isAddress, isReservedName, parseTmpfs } from "./deploy_spec_text.ts";
 
-/** An object without other members; the nearest known name is suggested for one that is unknown. */
+/** An object that refuses unknown members and suggests the nearest known name. */
 export function record<S extends z.ZodRawShape>(shape: S) {
   return z.strictObject(shape, {
     error: (issue) => {
@@ -19,7 +19,7 @@ export function record<S extends z.ZodRawShape>(shape: S) {
   });
 }
 
-/** Shorthand first, then the schema; a malformed shorthand is reported at the field's path. */
+/** Expands shorthand, then applies the schema; a malformed shorthand is reported at the field's path. */
 export function expanded<T extends z.ZodType>(expand: (value: unknown) => unknown, schema: T) {
   return z.preprocess((value, context) => {
     try {
@@ -32,7 +32,9 @@ export function expanded<T extends z.ZodType>(expand: (value: unknown) => unknow
   }, schema);
 }
 
-/** For people and programs alone: it may have lines. */
+// A title is the word for a form in the reference page and in the API's description.
+
+/** Text that only people and programs read: it may have several lines. */
 export const prose = z.string("expected text").refine(
   (value) => !value.includes("\0"),
   "expected a text without NUL characters",
@@ -79,10 +81,12 @@ export function int(least: number, most: number = Number.MAX_SAFE_INTEGER) {
 }
 
 export const nonEmpty = text.min(1, "expected a text that is not empty");
-export const absolute = text.regex(/^\//, "expected an absolute path");
+export const absolute = text.regex(/^\//, "expected an absolute path").meta({ title: "path" });
 export const port = int(1, 65535);
 
-export const address = text.refine(isAddress, "expected an IP address");
+export const address = text.refine(isAddress, "expected an IP address").meta({
+  title: "IP address",
+});
 
 /** A Go duration, kept as text. */
 export const duration = z.preprocess((value) => value === 0 ? "0s" : value, text).refine(
@@ -94,7 +98,7 @@ export const duration = z.preprocess((value) => value === 0 ? "0s" : value, text
     }
   },
   "expected a duration such as 300ms, 10s or 1m30s",
-);
+).meta({ title: "duration" });
 
 const sizeMessage = "expected bytes or a size such as 64Mi";
 export const size = expanded((value) => {
@@ -104,7 +108,7 @@ export const size = expanded((value) => {
   } catch {
     throw new Issue(sizeMessage);
   }
-}, z.int(sizeMessage).min(0, sizeMessage));
+}, z.int(sizeMessage).min(0, sizeMessage)).meta({ title: "size" });
 
 const cpuMessage = "expected a number of processors such as 0.5, 2 or 500m";
 export const cpus = expanded((value) => {
@@ -112,7 +116,7 @@ export const cpus = expanded((value) => {
   const match = /^(\d+(?:\.\d+)?)(m?)$/.exec(value);
   if (!match) throw new Issue(cpuMessage);
   return Number(match[1]) / (match[2] ? 1000 : 1);
-}, z.number(cpuMessage).positive(cpuMessage));
+}, z.number(cpuMessage).positive(cpuMessage)).meta({ title: "processors" });
 
 /** A command line: a list, or one text split as a shell splits it. */
 export const command = expanded(
@@ -140,7 +144,7 @@ export const capabilities = expanded(
   ),
 );
 
-/** The message of what a parser throws. */
+/** Reports the parser's message. */
 export const tmpfs = text.superRefine((value, context) => {
   try {
     parseTmpfs(value);

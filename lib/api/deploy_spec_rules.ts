@@ -1,4 +1,4 @@
-/** What fields of a deployment spec have to be to each other. */
+/** Rules between several fields of a deployment spec. */
 import { posix } from "node:path";
 import type { DeploySpec } from "./deploy_spec.ts";
 
@@ -6,7 +6,7 @@ type Report = (path: (string | number)[], message: string) => void;
 
 const MOST = 63;
 
-/** Instances are called NAME-NUMBER, which has to be a DNS label and a host name too. */
+/** Instances are named NAME-NUMBER, which must be a DNS label and a host name. */
 function checkName({ name, replicas }: DeploySpec, report: Report): void {
   const suffix = `-${Math.max(0, replicas - 1)}`;
   if (name.length + suffix.length <= MOST) return;
@@ -57,7 +57,7 @@ function checkNetworks({ networks }: DeploySpec, report: Report): void {
   }
 }
 
-/** Tells `report` everything that does not fit together. */
+/** Calls `report` for each rule that the spec breaks. */
 export function checkRules(spec: DeploySpec, report: Report): void {
   for (const check of [checkName, checkTargets, checkLimits, checkMemory, checkNetworks]) {
     check(spec, report);

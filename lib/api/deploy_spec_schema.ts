@@ -1,7 +1,8 @@
-/** The zod schema of {@linkcode DeploySpec}. Import it where it is used: zod takes its time to load. */
+/** The zod schema of {@linkcode DeploySpec}. Import it lazily: zod is slow to load. */
 import { z } from "zod";
 import { signalNumber } from "../base/signals.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
+import type { FieldTable } from "./deploy_spec_fields.ts";
 import {
   absolute,
   address,
@@ -327,3 +328,11 @@ export const deploySpecSchema = z.preprocess(
     checkRules(spec, (path, message) => context.addIssue({ code: "custom", path, message }))
   ),
 ) satisfies z.ZodType<DeploySpec>;
+
+/** A field that is only in the schema or only in the type is a type error here. */
+type Same<A, B extends A> = [A, B];
+type Checked = z.output<typeof deploySpecSchema>;
+export type SameFields = [
+  Same<FieldTable<Checked>, FieldTable>,
+  Same<FieldTable, FieldTable<Checked>>,
+];

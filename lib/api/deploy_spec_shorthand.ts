@@ -1,11 +1,11 @@
 /**
- * Shorthand that docker and compose users write, expanded to the spec's long forms. Each function leaves
- * what it does not recognise as it is: the schema then says what is wrong, with its path. What is
- * recognised and malformed throws an {@linkcode Issue}.
+ * Expands shorthand of docker and compose to the spec's long forms. Each function returns an unknown form
+ * unchanged: the schema then reports the error with its path. A malformed shorthand throws an
+ * {@linkcode Issue}.
  */
 import { nearest } from "../base/nearest.ts";
 
-/** A message without its path: the schema adds it. */
+/** An error message; the schema adds the path. */
 export class Issue extends Error {}
 
 type Json = Record<string, unknown>;

@@ -1,6 +1,6 @@
 /**
- * Texts of a deployment spec that end in files of lines and lists: each has a form here in which nothing of
- * them can begin another line, field or option.
+ * Texts of a deployment spec that are written into files of lines and lists. The patterns make sure that no
+ * text can start another line, field or option.
  */
 import { parseBytes } from "../base/bytes.ts";
 
@@ -23,7 +23,7 @@ export function isAddress(text: string): boolean {
   return /^[0-9a-f:.]*:[0-9a-f:.]*$/i.test(text) && URL.canParse(`http://[${text}]/`);
 }
 
-/** Names that mean something on every host, or that engines give their own host: nobody else may have them. */
+/** True for names that every host has, or that engines give to their own host: no workload may use them. */
 export function isReservedName(name: string): boolean {
   const lower = name.toLowerCase();
   return /^(.*\.)?localhost$|^ip6-/.test(lower) ||
@@ -38,7 +38,7 @@ export interface Tmpfs {
   size?: number;
   /** Octal. */
   mode?: string;
-  /** Further ones, each of a known form. */
+  /** Further options, each in a known form. */
   options: string[];
 }
 
@@ -46,7 +46,7 @@ const FLAGS =
   "exec noexec suid nosuid dev nodev atime noatime diratime nodiratime relatime strictatime sync async dirsync"
     .split(" ");
 
-/** `/path[:option,…]`. Throws an Error that says what is not known. */
+/** `/path[:option,…]`. Throws an Error that names the unknown option. */
 export function parseTmpfs(text: string): Tmpfs {
   const [target, list = "", ...more] = text.split(":");
   if (!target.startsWith("/") || more.length > 0) throw new Error("expected /path[:option,…]");

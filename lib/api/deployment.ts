@@ -1,4 +1,4 @@
-/** What the management API says of deployments (DESIGN.md section 6, "Lifecycle"). */
+/** Deployments in the management API (DESIGN.md section 6, "Lifecycle"). */
 import type { ExposedPort, OriginSpec } from "./deploy_spec.ts";
 import type { IngressEndpoint } from "./ingress.ts";
 import type { Problem } from "./problem.ts";
@@ -42,15 +42,17 @@ export interface DeploymentStatus {
   name: string;
   state: DeploymentState;
   image: string;
-  /** Digest of the manifest that runs. */
+  /** Digest of the manifest that is running. */
   imageDigest?: string;
   ports: PublishedPort[];
-  /** Declared and not published; absent: none. */
+  /** Declared ports that are not published; absent: none. */
   exposed?: ExposedPort[];
   /** Hosts and paths that lead here; absent: none. */
   ingress?: IngressEndpoint[];
   instances: InstanceStatus[];
-  /** Where it was last deployed from, and by whom; absent: nobody said. */
+  /** The labels of the spec; absent: none. */
+  labels?: Record<string, string>;
+  /** Origin of the last deploy, and who did it; absent: not given. */
   origin?: OriginSpec;
   createdAt: string;
   updatedAt: string;
@@ -60,7 +62,7 @@ export interface DeploymentStatus {
   error?: string;
 }
 
-/** What an apply did. */
+/** The result of an apply. */
 export type ApplyAction = "created" | "replaced" | "unchanged";
 
 export interface ApplyResult {
@@ -68,21 +70,43 @@ export interface ApplyResult {
   deployment: DeploymentStatus;
 }
 
-/** Events of an apply: lines for a person, then how it ended. */
+/** Events of an apply: lines for a person, then the outcome. */
 export type ApplyEvent =
   | { type: "progress"; message: string }
   | { type: "result"; result: ApplyResult }
   | { type: "error"; error: Problem };
+
+/** A change of an instance's state. */
+export type InstanceChange =
+  /** `oom` precedes the `died` that it caused. */
+  | { type: "created" | "started" | "healthy" | "unhealthy" | "oom" | "removed" }
+  /** The main process has ended, for whatever reason; a restart by the policy is the next `started`. */
+  | { type: "died"; exitCode: number }
+  /**
+   * Follows `died` where a requested stop, start or restart ended the instance; it stays stopped until the next
+   * such request.
+   */
+  | { type: "stopped" };
+
+export type InstanceEvent = InstanceChange & {
+  /** RFC 3339. */
+  time: string;
+  deployment: string;
+  /** As in the status: "<deployment>-<replica>". A replacement has the same id. */
+  instance: string;
+  /** The engine's own id of the container or pod; never reused. */
+  container: string;
+};
 
 export interface LogFrame {
   /** RFC 3339 with nanoseconds. */
   time: string;
   instance: string;
   stream: "stdout" | "stderr";
-  /** One line without its newline, as text: what is no UTF-8 stands as U+FFFD. */
+  /** One line without its newline, as text; bytes that are not UTF-8 become U+FFFD. */
   line: string;
-  /** The bytes of the line, in base64: there where they are no UTF-8. */
+  /** The line's bytes in base64; present where they are not UTF-8. */
   base64?: string;
-  /** No newline follows: the output ended here, or the line goes on in the next frame of its stream. */
+  /** True: no newline follows. The output ended here, or the next frame of the stream continues the line. */
   partial?: true;
 }

@@ -1,39 +1,36 @@
 /**
- * Frames of `GET /.svc/v1/deployments/{name}/exec`: a WebSocket of binary messages, the first byte of each
- * the channel. Every command and flag travels in the query, so that authorization and the activity
- * record see it before the connection is upgraded.
+ * `GET /.svc/v1/deployments/{name}/exec`: a command in a running instance, on an attached session
+ * (lib/wire/attached/session.ts). Command and flags travel in the query, so that authorization and the activity
+ * record see them before the connection is upgraded.
  *
- * The client sends stdin and `{"eof":true}`, and waits while much of stdin is not acknowledged, since a
- * WebSocket does not make its sender wait. The server sends `{"started":true}`, then `{"ack":bytes}`, stdout,
- * stderr, and as its last message either `{"exit":n}` or `{"error":Problem}`; an error in the place of
- * `started` is of a command that never ran. A socket that closes without one of these is a failure. A
- * client that goes away ends the command.
+ * Once the command is started the server opens three streams. `stdio` carries standard input to the server and
+ * standard output back, `stderr` standard error; the end of each direction is the end of what it carries.
+ * `command` carries lines of JSON: {@linkcode ExecInput} from the client, and as the server's only line
+ * {@linkcode ExecEnd}. Whatever goes wrong is the session's error; one that comes before the streams is of a
+ * command that never ran. A session that ends without an exit code is a failure. A client that goes away ends
+ * the command.
  *
- * On a terminal everything is stdout, end of input is typed (Ctrl-D), and `{"resize":{columns,rows}}` of the
- * client says that the window changed.
+ * On a terminal everything is standard output, and the end of input is typed (Ctrl-D).
  */
 import { SvcError } from "../base/errors.ts";
 import type { TerminalSize } from "../base/terminal.ts";
-import type { Problem } from "./problem.ts";
 
-export const EXEC_CHANNEL = { stdin: 0, stdout: 1, stderr: 2, control: 3 } as const;
+/** The window of the terminal has changed. */
+export interface ExecInput {
+  resize: TerminalSize;
+}
 
-/** `ack` is how many bytes of stdin the command has taken since the last one. */
-export type ExecControl =
-  | { started: true }
-  | { exit: number }
-  | { eof: true }
-  | { ack: number }
-  | { resize: TerminalSize }
-  | { error: Problem };
-
-export type ExecFrame =
-  | { channel: "stdin" | "stdout" | "stderr"; data: Uint8Array<ArrayBuffer> }
-  | { channel: "control"; control: ExecControl };
+/** The command has ended, and all of its output was sent. */
+export interface ExecEnd {
+  exit: number;
+}
 
 /** What to run, as the query says it. */
 export interface ExecQuery {
-  /** Empty, and with a terminal: a shell, the first there is of the workload's own, `shells`, and the usual. */
+  /**
+   * Empty with a terminal: runs a shell, the first that exists of the workload's own, `shells`, and the usual
+   * ones.
+   */
   command: string[];
   /** Command strings, best first. */
   shells?: string[];
@@ -43,42 +40,10 @@ export interface ExecQuery {
   workingDir?: string;
   instance?: string;
   tty?: boolean;
-  /** Of the terminal at the start. */
+  /** Size of the terminal at the start. */
   size?: TerminalSize;
-  /** Without it the command's standard input is at its end from the start. */
+  /** False: the command's standard input is at its end from the start. */
   stdin?: boolean;
-}
-
-/** One binary message. */
-export function encodeExecFrame(frame: ExecFrame): Uint8Array<ArrayBuffer> {
-  const data = frame.channel === "control"
-    ? new TextEncoder().encode(JSON.stringify(frame.control))
-    : frame.data;
-  const message = new Uint8Array(1 + data.length);
-  message[0] = EXEC_CHANNEL[frame.channel];
-  message.set(data, 1);
-  return message;
-}
-
-/** Throws `argument_invalid` for a message that is none of ours. `data` shares the message's memory. */
-export function decodeExecFrame(message: Uint8Array<ArrayBuffer>): ExecFrame {
-  const data = message.subarray(1);
-  for (const channel of ["stdin", "stdout", "stderr"] as const) {
-    if (message[0] === EXEC_CHANNEL[channel]) return { channel, data };
-  }
-  if (message[0] === EXEC_CHANNEL.control) {
-    try {
-      return { channel: "control", control: JSON.parse(new TextDecoder().decode(data)) };
-    } catch (cause) {
-      throw new SvcError("argument_invalid", "Cannot read exec frame: its control is not JSON", {
-        cause,
-      });
-    }
-  }
-  throw new SvcError(
-    "argument_invalid",
-    `Cannot read exec frame: channel ${message[0] ?? "(empty message)"} is unknown`,
-  );
 }
 
 export function encodeExecQuery(query: ExecQuery): URLSearchParams {
@@ -98,7 +63,7 @@ export function encodeExecQuery(query: ExecQuery): URLSearchParams {
   return params;
 }
 
-/** What the other side calls a terminal's size. Throws `argument_invalid` where it is none. */
+/** Parses a terminal's size. Throws `argument_invalid` for an invalid one. */
 export function readTerminalSize(columns: unknown, rows: unknown): TerminalSize {
   for (const count of [columns, rows]) {
     if (Number.isInteger(count) && Number(count) >= 1 && Number(count) <= 0xffff) continue;

@@ -1,15 +1,9 @@
 /**
  * `GET /.svc/v1/deployments/{name}/forward`: a connection to a port inside the deployment's first running
- * instance, on a WebSocket. The server dials before it upgrades, so what stands in the way is an ordinary
- * answer.
- *
- * What travels (lib/wire/socket_stream.ts): binary messages are bytes, an empty one ends its direction and
- * the other one goes on. Text messages are JSON, `{"ack":n}` for n bytes taken, at least after a quarter of
- * the 1 MiB that may be on the way in each direction, and `{"ack":0}` now and then as a sign of life; a side
- * that gives none for two minutes is taken for gone. Close code 1000 is the end of both directions; before
- * close code 4000 a message `{"error":{code,detail,help}}` tells what failed, and the reason has its
- * beginning. Of UDP the bytes are datagrams, each behind its length in two bytes, the higher one first
- * (lib/wire/datagrams.ts); messages may hold several of them, or parts.
+ * instance, on an attached session (lib/wire/attached/session.ts). The server dials before it upgrades, so
+ * what stands in the way is an ordinary answer. Then it opens one stream, `port`, which is the connection: each
+ * direction ends by itself. What breaks it is the session's error. Of UDP the bytes are datagrams, each behind
+ * its length in two bytes, the higher one first (lib/wire/datagrams.ts).
  */
 import { SvcError } from "../base/errors.ts";
 
@@ -21,7 +15,8 @@ export interface ForwardQuery {
   protocol: ForwardProtocol;
 }
 
-export const forwardPath = (name: string) => `/deployments/${encodeURIComponent(name)}/forward`;
+export const forwardPath = (name: string) =>
+  `/deployments/${encodeURIComponent(name)}/forward` as const;
 
 export function encodeForwardQuery({ port, protocol }: ForwardQuery): URLSearchParams {
   return new URLSearchParams({ port: String(port), protocol });

@@ -9,7 +9,7 @@ export interface ServerInfo {
   deploy: {
     /** Name of the selected backend. */
     backend: string;
-    /** False where this build or this server cannot deploy; `reason` says why. */
+    /** False where this build or this server cannot deploy; then `reason` says why. */
     available: boolean;
     reason?: string;
     /** Optional abilities, by the name of the member of `DeployBackend.caps`. */
@@ -19,24 +19,24 @@ export interface ServerInfo {
     enabled: boolean;
     domain?: string;
     enforceDomain?: boolean;
-    /** The front door's address, where it is open. */
+    /** Listen address of the front door, if it is open. */
     listen?: string;
     /** `<namespace>/<service>[:httpPort/httpsPort]` of the cluster's controller, where the backend has one. */
     controller?: string;
   };
-  /** Backends that a public tunnel can be opened with as the server is set up. */
+  /** Tunnel backends that the server is configured for. */
   tunnels: { backends: string[] };
   limits: {
-    /** Builds that run at the same time. */
+    /** Builds that may run at once. */
     buildConcurrency: number;
     /** Bytes of an uploaded build context; absent: unlimited. */
     maxBuildContextBytes?: number;
   };
-  /** The caller. */
+  /** The caller's identity. */
   identity: { subject: string; scopes: string[] };
 }
 
-/** What a client needs before it has a credential; served without one. */
+/** The information that a client needs before it has a credential; served without authentication. */
 export interface WellKnown {
   /** Path prefix of the management API. */
   api: string;

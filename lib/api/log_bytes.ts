@@ -1,9 +1,9 @@
-/** Frames of a log as the bytes that were printed. */
+/** Converts log frames back to the bytes that were printed. */
 import type { LogFrame } from "./deployment.ts";
 
 const encoder = new TextEncoder();
 
-/** Exactly what was printed: the line's bytes, and its newline. */
+/** The bytes that were printed: the line and its newline. */
 export function printedBytes({ line, base64, partial }: LogFrame): Uint8Array<ArrayBuffer> {
   const newline = partial ? "" : "\n";
   if (base64 === undefined) return encoder.encode(line + newline);
@@ -17,7 +17,7 @@ function joined(a: Uint8Array, b: Uint8Array): Uint8Array<ArrayBuffer> {
   return both;
 }
 
-/** Puts something in front of each line, and not in the middle of one that comes in several frames. */
+/** Puts a prefix before each line, but not before a frame that continues a line. */
 export class LinePrefixer {
   #open = new Set<string>();
 

@@ -7,7 +7,7 @@ export interface Problem {
   /** Short name of the kind of error: the catalogue's code in words. */
   title: string;
   status: number;
-  /** What was attempted and what stands in the way. */
+  /** What was attempted, and what stands in the way. */
   detail: string;
   code: ErrorCode;
   /** What to do. */
@@ -27,7 +27,7 @@ export function toProblem(error: SvcError): Problem {
   };
 }
 
-/** The error a server reported, as the client throws it again. */
+/** The server's error, for the client to throw. */
 export function fromProblem(problem: Problem): SvcError {
   return new SvcError(problem.code, problem.detail, { help: problem.help, detail: problem.info });
 }

@@ -1,11 +1,11 @@
-/** Answers that a listener can send as they are. */
+/** Responses whose parts a listener can read directly. */
 import type { BlobBody } from "../oci/image.ts";
 
 export type Fields = Readonly<Record<string, string | undefined>>;
 
 /**
- * A `Response` of known parts. Making one allocates no stream and no header list, which is what most of a
- * small answer's time would go to; a listener reads the parts, everyone else the standard face.
+ * A `Response` that keeps its parts. Making one allocates no stream and no header list, which would take most
+ * of a small answer's time. A listener reads the parts; other code uses the standard members.
  */
 export class Reply implements Response {
   readonly redirected = false;
@@ -16,7 +16,7 @@ export class Reply implements Response {
   #headers: Headers | undefined;
   #whole: Response | undefined;
 
-  /** Fields that are undefined are not sent; a body's length is the caller's to state. */
+  /** Fields with the value undefined are not sent. The caller sets the length of the body. */
   constructor(
     readonly status: number,
     private readonly fields: Fields,
@@ -35,7 +35,7 @@ export class Reply implements Response {
     return this.#headers = headers;
   }
 
-  /** One field, as it was given (names in lower case). */
+  /** The value of one field (name in lower case). */
   field(name: string): string | undefined {
     return this.fields[name];
   }
@@ -47,7 +47,7 @@ export class Reply implements Response {
     return this;
   }
 
-  /** Names and values in turn. */
+  /** Names and values, alternating. */
   pairs(): string[] {
     const list: string[] = [];
     if (this.#headers) { for (const [name, value] of this.#headers) list.push(name, value); }

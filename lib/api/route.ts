@@ -3,35 +3,36 @@
  * (DESIGN.md rule 5).
  */
 import type { Logger } from "../base/log.ts";
+import type { Endpoint } from "./endpoints.ts";
 import type { BlobBody } from "../oci/image.ts";
 
-/** Who asks. Without authentication configured: the anonymous identity, which may do everything. */
+/** The caller. Without configured authentication: the anonymous identity, which may do everything. */
 export interface Identity {
   subject: string;
   scopes: readonly string[];
   /** How it was verified: an `AuthMethod`, or "anonymous"; absent without authentication. */
   method?: string;
-  /** Fingerprint of the SSH key that it was proved with. */
+  /** Fingerprint of the SSH key that proved the identity. */
   key?: string;
 }
 
-/** What a client certificate says, where one was asked for and presented. */
+/** The client certificate, if the server asked for one and the client sent one. */
 export interface ClientCertificate {
-  /** Of a certificate that verifies. */
+  /** Common name of a valid certificate. */
   commonName?: string;
-  /** Milliseconds since 1970 until which it does. */
+  /** Time until which the certificate is valid, in milliseconds since 1970. */
   until?: number;
-  /** Why it does not verify. */
+  /** Why the certificate is not valid. */
   refused?: string;
 }
 
-/** What the listener knows of a connection. */
+/** A connection as the listener sees it. */
 export interface Connection {
   /** "host:port" of the peer. */
   remote: string;
-  /** Only of connections with TLS and a client certificate. */
+  /** Present on TLS connections with a client certificate. */
   readonly certificate?: ClientCertificate;
-  /** Serves a blob body in the way this listener is fastest at; HEAD and ranges are the caller's. */
+  /** Serves a blob in the listener's fastest way; the caller handles HEAD and ranges. */
   blob(body: BlobBody, init: { status: number; headers: Headers }): Response;
   /** Upgrades to a WebSocket; the response must be returned. */
   upgrade(request: Request): { socket: WebSocket; response: Response };
@@ -42,22 +43,22 @@ export interface Context {
   url: URL;
   /** Parameters of the path, decoded. */
   params: Record<string, string>;
-  /** A route that is itself a way to prove who asks sets it. */
+  /** Set by the route where the route itself authenticates the caller. */
   identity: Identity;
   connection: Connection;
-  /** Code of the error that the client was told: an answer that began well may still end with one. */
+  /** Code of the error that was sent to the client, also in the middle of an answer that began well. */
   outcome?: string;
-  /** The answer has no end of its own: a client that goes away has ended it, and cancelled nothing. */
+  /** True for an answer without an end of its own: the client ends it by leaving, which is no cancellation. */
   untilGone?: boolean;
-  /** What it is about, where neither path nor query says so: for the flight record. */
+  /** The name that the request is about, for the flight record; set where path and query do not have it. */
   about?: string;
-  /** Carries the request's id. */
+  /** Logs with the request's id. */
   log: Logger;
   /** Aborts when the client goes away. */
   signal: AbortSignal;
 }
 
-/** What a policy grants. */
+/** The actions that a policy can grant. */
 export type Action =
   | "build"
   | "deploy"
@@ -69,14 +70,14 @@ export type Action =
   | "gc"
   | "admin";
 
-interface Row {
+interface Row extends Endpoint {
   method: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
   /**
    * `/a/{param}/b`. `{name+}` takes several segments (repository names). HEAD is served by GET unless
    * it has a row of its own.
    */
   path: string;
-  /** Scope the credential must have once authentication is configured. */
+  /** Scope that the credential must have, if authentication is configured. */
   scope?: string;
   /** One sentence for the reference page. */
   help: string;
@@ -91,7 +92,7 @@ interface OpenRow extends Row {
 
 interface GuardedRow extends Row {
   open?: undefined;
-  /** Action that a policy must grant; "any": to whoever it grants something, whatever that is. */
+  /** The action that the policy must grant; "any": any action is enough. */
   action: Action | "any";
 }
 

@@ -1,7 +1,7 @@
 /** Garbage collection, usage and verification on the wire. */
 import type { Problem } from "./problem.ts";
 
-/** Answer of `POST /.svc/v1/gc`; of a dry run: what a collection would do. */
+/** Answer of `POST /.svc/v1/gc`. Of a dry run: the result that a collection would have. */
 export interface GcResult {
   blobsDeleted: number;
   /** Bytes of deleted blobs. */
@@ -9,18 +9,18 @@ export interface GcResult {
   manifestsDeleted: number;
   buildCacheBytesReclaimed: number;
   durationMs: number;
-  /** Garbage that stays because a push was told that it exists. */
+  /** Garbage that stays because a client that pushes was told that it exists. */
   blobsLeased: number;
-  /** Partial uploads that nobody went on with. */
+  /** Partial uploads that were not continued. */
   uploadsExpired: number;
 }
 
-/** What the builder keeps for later builds, bytes on disk. */
+/** The builder's caches for later builds; sizes are bytes on disk. */
 export interface BuildCacheUsage {
   bytes: number;
   /** By kind: snapshots, links, copiedFolders, cacheMounts, contexts, archives. */
   kinds: Record<string, { count: number; bytes: number }>;
-  /** The ceiling, where there is one. */
+  /** The limit, if there is one. */
   keepBytes?: number;
 }
 
@@ -32,56 +32,56 @@ export interface StorageUsage {
     tags: number;
     blobs: number;
     blobBytes: number;
-    /** Second copies of blobs, made where a collector that died may still delete the first. */
+    /** Second copies of blobs, made because a collector that died may still delete the first copy. */
     copies: number;
     copyBytes: number;
     uploads: number;
     uploadBytes: number;
-    /** Damaged objects that were moved aside. */
+    /** Damaged objects that were moved to quarantine. */
     quarantined: number;
     quarantinedBytes: number;
   };
-  /** Absent where nothing was built, or the builder is elsewhere. */
+  /** Absent where nothing was built, or builds run on another server. */
   buildCache?: BuildCacheUsage;
-  /** Of SVC_STORAGE_SCRUB; absent where that never ran. */
+  /** Of SVC_STORAGE_SCRUB; absent where no scrub ever ran. */
   scrub?: ScrubStatus;
 }
 
-/** A damaged blob that the walk in the background found. */
+/** A damaged blob that the background scrub found. */
 export interface ScrubDamage {
   key: string;
   message: string;
-  /** Absent: a push counted on it; it is kept from readers in its place. */
+  /** Absent where a push relies on the blob: it stays in place and is hidden from readers. */
   movedTo?: string;
-  /** True where a mirror's upstream has brought it again. */
+  /** True where the mirror's upstream had the blob and it was fetched again. */
   refetched: boolean;
   /** RFC 3339. */
   found: string;
 }
 
-/** How far the walk in the background is that reads every blob again. */
+/** The state of the background scrub, which reads every blob again. */
 export interface ScrubStatus {
   /** When this round began; RFC 3339. */
   began: string;
-  /** Absent: it is under way. */
+  /** Absent: the round is still running. */
   finished?: string;
-  /** A round is done within so long. */
+  /** Milliseconds within which a round ends. */
   withinMs: number;
   blobs: number;
   bytes: number;
-  /** When the round began. */
+  /** Bytes to read, counted when the round began. */
   totalBytes: number;
-  /** The newest, of earlier rounds too. */
+  /** The newest damages, also of earlier rounds. */
   damaged: ScrubDamage[];
 }
 
 /** Something that `svc storage verify` found wrong. */
 export interface StorageProblem {
   kind: "blob" | "manifest" | "tag" | "referrer";
-  /** Of the object that is wrong. */
+  /** Key of the damaged object. */
   key: string;
   message: string;
-  /** Where it was moved to. */
+  /** Key that the object was moved to. */
   movedTo?: string;
 }
 
@@ -91,7 +91,7 @@ export interface VerifyResult {
   manifests: number;
   tags: number;
   problems: number;
-  /** What clients were free to do and may not have meant. */
+  /** Findings that are valid, but probably not intended. */
   warnings: number;
   quarantined: number;
   durationMs: number;
@@ -109,7 +109,7 @@ export type GcEvent =
   | {
     type: "progress";
     phase: "manifests" | "mark" | "sweep";
-    /** Looked at so far. */
+    /** Number of blobs that were checked so far. */
     blobs: number;
     blobsDeleted: number;
   }

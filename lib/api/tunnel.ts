@@ -3,14 +3,14 @@ import type { Problem } from "./problem.ts";
 
 export const TUNNEL_PROTOCOLS = ["http", "tcp"] as const;
 
-/** What is spoken at the public end: it decides the URL's scheme, and what a visitor is told of a failure. */
+/** The protocol at the public end: decides the URL's scheme, and how a visitor is told of a failure. */
 export type TunnelProtocol = typeof TUNNEL_PROTOCOLS[number];
 
 /** How the public host of a tunnel to the ingress maps to the hosts that deployments declare. */
 export const HOST_MODES = ["auto", "passthrough", "alias", "rewrite"] as const;
 export type HostMode = typeof HOST_MODES[number];
 
-/** A host mode as it turned out. */
+/** The host mode that a tunnel uses. */
 export interface IngressAim {
   hostMode: Exclude<HostMode, "auto">;
   /** The declared host that answers (`alias`, `rewrite`), or that is published (`passthrough`). */
@@ -20,19 +20,19 @@ export interface IngressAim {
 /** POST `/.svc/v1/tunnels`: to a deployment's port, or to the ingress. */
 export interface TunnelBody {
   deployment?: string;
-  /** Inside the instance. */
+  /** Port inside the instance. */
   port?: number;
-  /** Default: http. Of the ingress nothing else. */
+  /** Default: http. The ingress supports only http. */
   protocol?: TunnelProtocol;
-  /** In the place of `deployment` and `port`. `hostMode`: default auto. */
+  /** Instead of `deployment` and `port`. `hostMode`: default auto. */
   ingress?: { hostMode?: HostMode; host?: string };
   /** Default: the server's. */
   backend?: string;
-  /** Of the backend; never logged, recorded or told. */
+  /** Credential for the backend; never logged, stored or shown. */
   credential?: string;
 }
 
-/** What a tunnel leads to. */
+/** The destination of a tunnel. */
 export type TunnelAim =
   | { deployment: string; port: number; ingress?: undefined }
   | { ingress: IngressAim; deployment?: undefined; port?: undefined };
@@ -42,26 +42,26 @@ export type TunnelStatus = TunnelAim & {
   protocol: TunnelProtocol;
   backend: string;
   url: string;
-  /** down: the backend is connecting anew. */
+  /** down: the backend is reconnecting. */
   state: "up" | "down";
-  /** Why it is down. */
+  /** Why the tunnel is down. */
   reason?: string;
-  /** It ends with the request that opened it. */
+  /** True: the tunnel ends with the request that opened it. */
   held: boolean;
-  /** Open now. */
+  /** Open connections. */
   connections: number;
-  /** Who opened it. */
+  /** Identity that opened the tunnel. */
   subject: string;
   /** RFC 3339 */
   openedAt: string;
 };
 
-/** What a held tunnel says, one JSON object a line, beginning with `opened`; the last one is `closed` or `error`. */
+/** Events of a held tunnel, one JSON object a line. The first is `opened`, the last `closed` or `error`. */
 export type TunnelEvent =
   | { type: "opened"; tunnel: TunnelStatus }
   | { type: "down"; reason: string }
   | { type: "up"; url: string }
-  /** Nothing happened for a while. */
+  /** Sent when nothing happened for a while. */
   | { type: "alive" }
   | { type: "closed" }
   | { type: "error"; error: Problem };

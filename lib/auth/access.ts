@@ -1,4 +1,4 @@
-/** What a server asks of a request once authentication or a policy is configured. */
+/** The server's access checks where authentication or a policy is configured. */
 import type { AuthMethod } from "../api/auth.ts";
 import type { WellKnown } from "../api/info.ts";
 import type { Action, Connection, Identity, Route } from "../api/route.ts";
@@ -9,17 +9,17 @@ import type { Policy } from "./policy.ts";
 import { grantsScope, scopeOf } from "./scope.ts";
 
 export interface AccessOptions {
-  /** Absent: a policy without authentication, which denies every action. */
+  /** Absent: there is a policy without authentication, which denies every action. */
   authenticator?: Authenticator;
   policy?: Policy;
-  /** SVC_REGISTRY_ANONYMOUS_PULL, and no rule of the policy names `pull`. */
+  /** SVC_REGISTRY_ANONYMOUS_PULL is set, and no rule of the policy names `pull`. */
   anonymousPull?: boolean;
   /** Path of the registry's token endpoint, where the server has one. */
   registryTokens?: string;
   endpoints?: Pick<WellKnown, "tokenEndpoint" | "keyAuth">;
 }
 
-/** Whoever sends no credential where none is needed. */
+/** The identity of a caller without a credential, where none is needed. */
 export const NOBODY: Identity = { subject: "", scopes: [] };
 export const ANONYMOUS_PULLER: Identity = {
   subject: "anonymous",
@@ -42,7 +42,7 @@ export class ConfiguredAccess {
     this.methods = options.authenticator?.methods ?? [];
   }
 
-  /** Undefined: a credential is needed. Throws `unauthorized` for one that is not good. */
+  /** Undefined: the request needs a credential. Throws `unauthorized` for a bad credential. */
   authenticate(
     request: Request,
     connection: Connection,
@@ -52,14 +52,14 @@ export class ConfiguredAccess {
     if (!authenticator) return NOBODY;
     const identity = authenticator.identify(request, connection, route.path.startsWith("/v2"));
     if (identity) return identity;
-    // The first question of docker and podman is answered with the challenge all the same: from it they
-    // learn how to log in before a push.
+    // The first request of docker and podman (`/v2/`) is challenged nevertheless: from the challenge they learn
+    // how to log in before a push.
     return anonymousPull && route.action === "pull" && !isPing(route.path)
       ? ANONYMOUS_PULLER
       : undefined;
   }
 
-  /** Throws `denied` naming what is missing; `unauthorized` where logging in could help. */
+  /** Throws `denied` naming the missing scope or action; `unauthorized` where logging in could help. */
   authorize(route: Route, identity: Identity, request: Request): void {
     const { policy, authenticator } = this.#options;
     const attempt = () => `Cannot ${request.method} ${new URL(request.url).pathname}`;
@@ -78,7 +78,7 @@ export class ConfiguredAccess {
         detail: { action },
       });
     }
-    // The server's own traffic is bounded by the scope of its credential.
+    // The scope of its credential alone limits the server's own traffic.
     if (action === undefined || !policy || identity.method === INTERNAL_METHOD) return;
     if (policy.allows(identity, action)) return;
     if (action === "any") {
@@ -96,7 +96,7 @@ export class ConfiguredAccess {
     return this.#options.policy !== undefined;
   }
 
-  /** What a policy says besides; without one the scopes that `authorize` looked at are all there is. */
+  /** What the policy grants. Without a policy, the scopes that `authorize` checked are enough. */
   allows(identity: Identity, action: Action): boolean {
     const { policy } = this.#options;
     return !policy || identity.method === INTERNAL_METHOD || policy.allows(identity, action);
@@ -107,15 +107,16 @@ export class ConfiguredAccess {
     if (!isRegistry(path)) return 'Bearer realm="svc"';
     const { anonymousPull, registryTokens } = this.#options;
     if (!anonymousPull || registryTokens === undefined) return 'Basic realm="svc"';
-    // With Basic a client that is not logged in gives up; a token it also gets without a login.
+    // A client that is not logged in gives up at a Basic challenge. For Bearer it can get a token without a
+    // login.
     const realm = new URL(registryTokens, request.url);
-    // Behind a proxy that ends TLS; a wrong claim only makes the way safer.
+    // Set by a proxy that ends TLS. A forged value only turns http into https.
     if (request.headers.get("x-forwarded-proto") === "https") realm.protocol = "https:";
     return `Bearer realm="${realm.href}",service="svc"`;
   }
 }
 
-/** True for what delivering needs: writing, and asking before it whether something is there. */
+/** True for requests that a delivery needs: writes, and the existence checks before them. */
 function delivers({ method, scopes }: Identity, { action }: Route, request: Request): boolean {
   return method === INTERNAL_METHOD && scopes.includes(DELIVER) &&
     (action === "push" || action === "pull" && request.method === "HEAD");

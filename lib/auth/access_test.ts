@@ -4,6 +4,7 @@ import { SvcError } from "../base/errors.ts";
 import { type AccessOptions, ConfiguredAccess, NOBODY } from "./access.ts";
 import { Authenticator } from "./authenticator.ts";
 import { MAX_TOKEN } from "./credential.ts";
+import { INTERNAL_METHOD } from "./internal.ts";
 import { parsePolicy } from "./policy.ts";
 import { staticToken } from "./static_token.ts";
 import type { Verifier } from "./verifier.ts";
@@ -182,10 +183,25 @@ Deno.test("access: a policy grants actions by name and method; deploy brings exe
 
 Deno.test("access: a policy without authentication denies every action", async () => {
   const policy = await parsePolicy('{"rules":[{"subjects":"*","actions":"*"}]}', "policy");
+  assert.equal(policy.actionsOf({ subject: "", scopes: ["api"] }).size, 0, "no name, no rule");
   const guard = new ConfiguredAccess({ policy });
   assert.equal(await guard.authenticate(request(), connection(), INFO), NOBODY);
   await refuses("denied", () => guard.authorize(INFO, NOBODY, request()));
   await refuses("denied", () => guard.authorize(DEPLOY, NOBODY, request()));
+});
+
+Deno.test("access: what a caller is granted beyond a route's action", async () => {
+  const policy = await parsePolicy("rules: [{subjects: alice, actions: [pull, build]}]", "policy");
+  const guard = access({ policy });
+  const as = (subject: string, method = "jwt") => ({ subject, scopes: ["api"], method });
+  assert(guard.perIdentity);
+  assert(guard.allows(as("alice"), "build"));
+  assert(!guard.allows(as("alice"), "deploy"));
+  assert(!guard.allows(as("bob"), "pull"));
+  assert(guard.allows(as("svc", INTERNAL_METHOD), "deploy"), "the server's own traffic");
+  const open = access();
+  assert.equal(open.perIdentity, false);
+  assert(open.allows(as("bob"), "deploy"), "without a policy, scopes are enough");
 });
 
 Deno.test("access: pull is enforced where a rule names it", async () => {

@@ -1,4 +1,4 @@
-/** All verifiers of a server as one question: who sends this request? */
+/** All verifiers of a server, tried in order: who sends this request? */
 import type { AuthMethod } from "../api/auth.ts";
 import type { ClientCertificate, Connection, Identity } from "../api/route.ts";
 import { presentedToken, refusedCredential, tokenOf } from "./credential.ts";
@@ -6,9 +6,9 @@ import { TokenCache } from "./token_cache.ts";
 import type { PresentedToken, Verified, Verifier } from "./verifier.ts";
 
 export interface AuthenticatorOptions {
-  /** In this order; the first that knows a token decides. */
+  /** In order; the first verifier that knows a token decides. */
   verifiers: readonly Verifier[];
-  /** What clients are told; `mtls` among them: client certificates identify. */
+  /** The methods that clients are told. With `mtls` among them, client certificates identify callers. */
   methods: readonly AuthMethod[];
   cache?: TokenCache;
 }
@@ -18,7 +18,7 @@ export class Authenticator {
   readonly #verifiers: readonly Verifier[];
   readonly #certificates: boolean;
   readonly #cache: TokenCache;
-  /** By certificate: those of a connection stay the same. */
+  /** Identities by certificate: the requests of one connection share one. */
   readonly #presented = new WeakMap<ClientCertificate, Identity>();
 
   constructor({ verifiers, methods, cache = new TokenCache() }: AuthenticatorOptions) {
@@ -29,9 +29,9 @@ export class Authenticator {
   }
 
   /**
-   * Undefined: the request carries no credential. A token wins over a certificate; one that is presented
-   * and not good is refused, whatever else there is. Answers at once for tokens that are known already.
-   * Throws `unauthorized`, or `upstream_failed` where it could not be told.
+   * The caller's identity. Undefined: the request carries no credential. A token wins over a certificate. A bad
+   * credential is refused even if another one is good. Answers at once for tokens that are already verified.
+   * Throws `unauthorized`, or `upstream_failed` where the credential could not be checked.
    */
   identify(
     request: Request,
@@ -52,7 +52,7 @@ export class Authenticator {
     return identity;
   }
 
-  /** Whose token this is, and until when. Throws as `identify` does. */
+  /** The identity of a token, and until when it holds. Throws as `identify` does. */
   async verify(token: PresentedToken): Promise<Verified> {
     return this.#cache.get(token.text) ?? await this.#verify(token);
   }

@@ -3,13 +3,13 @@ import { Buffer } from "node:buffer";
 import { SvcError } from "../base/errors.ts";
 import type { PresentedToken } from "./verifier.ts";
 
-/** Longer ones are refused unread. Real tokens have a few hundred characters to a few thousand. */
+/** Longer tokens are refused without a check. Real tokens have a few hundred to a few thousand characters. */
 export const MAX_TOKEN = 16 * 1024;
 
-/** Characters of a Bearer credential (RFC 6750 2.1), and what else visible ASCII static tokens may have. */
+/** Visible ASCII: the characters of a Bearer credential (RFC 6750 2.1) and more, for static tokens. */
 const TOKEN = /^[!-~]+$/;
 
-/** Throws `unauthorized` for what can be no token. */
+/** Throws `unauthorized` for a text that cannot be a token. */
 export function presentedToken(text: string): PresentedToken {
   if (text.length > MAX_TOKEN || !TOKEN.test(text)) throw refusedCredential("it is malformed");
   return { text };
@@ -20,9 +20,9 @@ export function refusedCredential(why: string, cause?: unknown): SvcError {
 }
 
 /**
- * The token of an `Authorization` field: `Bearer TOKEN`, and where `basic` is allowed `Basic` with any
- * user and the token as password (`docker login`). Throws `unauthorized` for what is neither. Whether it
- * can be a token at all is `presentedToken`'s to say.
+ * The token of an `Authorization` field: `Bearer TOKEN` or, where `basic` is allowed, `Basic` with any user and
+ * the token as password (`docker login`). Throws `unauthorized` for any other field. `presentedToken` checks
+ * the token's form.
  */
 export function tokenOf(header: string, basic: boolean): string {
   const space = header.indexOf(" ");

@@ -1,20 +1,20 @@
-/** Documents that an operator writes, YAML or JSON, read strictly: a misread rule is a hole. */
+/** Documents that an operator writes in YAML or JSON. They are read strictly: a misread rule is a security hole. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 
-/** Far more than any real policy has. */
+/** Longest document; no real policy is as long. */
 const MAX_CHARACTERS = 1024 * 1024;
 
 export type Fields = Record<string, unknown>;
 
-/** Where in a document something stands; its errors name both. */
-export class Place {
+/** A place in a document. Errors name the document and the place. */
+export class DocumentPath {
   constructor(readonly document: string, readonly path = "") {}
 
-  at(member: string | number): Place {
+  at(member: string | number): DocumentPath {
     const { path } = this;
     const step = typeof member === "number" ? `[${member}]` : path === "" ? member : `.${member}`;
-    return new Place(this.document, path + step);
+    return new DocumentPath(this.document, path + step);
   }
 
   wrong(what: string, help?: string): SvcError {
@@ -76,11 +76,11 @@ function kind(value: unknown): string {
 
 /** Parses a whole document. Throws `config_invalid` naming `document`. */
 export async function parseDocument(text: string, document: string): Promise<unknown> {
-  const place = new Place(document);
+  const place = new DocumentPath(document);
   if (text.length > MAX_CHARACTERS) throw place.wrong("it is larger than 1 MiB");
   const yaml = await import("yaml");
   try {
-    // JSON is YAML too. A key given twice is an error of both.
+    // JSON is YAML, too. A duplicate key is an error in both.
     const parsed = yaml.parseDocument(text, {
       uniqueKeys: true,
       prettyErrors: true,
@@ -107,7 +107,7 @@ export async function readConfigured(path: string, variable: string): Promise<st
   }
 }
 
-/** What an operating system error says, without the path. */
+/** The message of an operating system error, without the path. */
 export function reasonOf(error: unknown): string {
   if (error instanceof Deno.errors.NotFound) return "there is no such file";
   if (error instanceof Deno.errors.PermissionDenied) return "permission denied";

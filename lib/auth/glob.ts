@@ -1,6 +1,6 @@
 /** Patterns of policies and scope maps: `*` stands for any characters, everything else for itself. */
 
-/** Linear in the text's length for each star: a hostile claim cannot make it hang. */
+/** Takes time linear in the text's length for each star, so that a hostile claim cannot make it hang. */
 export function globMatches(pattern: string, text: string): boolean {
   const [first, ...parts] = pattern.split("*");
   if (parts.length === 0) return text === pattern;

@@ -1,6 +1,6 @@
 /**
- * The installation's own secret: everything that this server signs for itself is signed with keys that
- * are derived from it. Replicas that are given the same one accept each other's tokens.
+ * The installation's secret. All keys with which this server signs are derived from it. Replicas with the same
+ * secret accept each other's tokens.
  */
 import { hkdfSync, randomBytes } from "node:crypto";
 import { join } from "node:path";
@@ -11,18 +11,18 @@ import { reasonOf } from "./document.ts";
 /** In the data directory, mode 0600. */
 export const SECRET_FILE = "installation.key";
 
-/** Shorter ones can be guessed from a token by trying. */
+/** Shorter secrets could be guessed from a token by trial. */
 const SHORT = 32;
 
 export class InstallationSecret {
   readonly #secret: string;
 
-  /** `shared`: other processes may have it too. */
+  /** `shared`: other processes may have the secret too. */
   constructor(secret: string, readonly shared = false) {
     this.#secret = secret;
   }
 
-  /** A key of 32 bytes for one purpose; keys of different purposes tell nothing of each other. */
+  /** A key of 32 bytes for one purpose; it reveals nothing about the keys of other purposes. */
   key(purpose: string): Uint8Array {
     return new Uint8Array(hkdfSync("sha256", this.#secret, "svc installation", purpose, 32));
   }
@@ -30,7 +30,7 @@ export class InstallationSecret {
 
 export interface LoadSecretOptions {
   dataDir: string;
-  /** SVC_INSTALLATION_SECRET; absent: that of the data directory, made if it has none. */
+  /** SVC_INSTALLATION_SECRET. Absent: the secret in the data directory, which is made where it is missing. */
   configured?: string;
   warn: (message: string) => void;
 }

@@ -1,38 +1,38 @@
 /**
- * The server's own credentials for its own registry: what it builds it pushes and what it deploys is
- * pulled, under the same rules as everybody's, with tokens that are good for one purpose and a short time.
+ * The server's own credentials for its registry. The server pushes its builds and deployments pull images under
+ * the same rules as all clients, with tokens for one purpose and a short time.
  */
 import { randomUUID } from "node:crypto";
 import type { InstallationSecret } from "./installation_secret.ts";
 import { type Minted, OwnTokens } from "./own_tokens.ts";
 
-/** Identity of the server itself, as the flight record has it. */
+/** The server's own identity, as the flight record shows it. */
 export const INTERNAL_SUBJECT = "svc:internal";
 
-/** No verifier of a stranger's tokens gives it. */
+/** No verifier of other tokens gives this method. */
 export const INTERNAL_METHOD = "internal";
 
 /**
- * `deliver`: writing without reading, for what is built for somebody who may not pull. No credential of
- * anybody else has it.
+ * `deliver`: writing without reading, for images built for a caller who may not pull. Only the server's own
+ * credentials have this purpose.
  */
 export type InternalPurpose = "pull" | "push" | "deliver";
 
 export const DELIVER = "registry:deliver";
 
 /**
- * The Via field of what this process asks other registries for a caller who may not pull here: one that turns
- * out to be this server, by a name that it does not know, refuses its own credentials for it.
+ * The Via field of requests that this process sends to other registries for a caller who may not pull here.
+ * Where such a registry is this server under an unknown name, it refuses its own credentials.
  */
 export const MAY_NOT_PULL_VIA = `1.1 svc-${randomUUID()}`;
 
-/** Milliseconds: a large image over a slow link; asked for again where it was not enough. */
+/** Milliseconds: enough for a large image over a slow link. A longer transfer asks for another token. */
 const LIFETIME_MS = 30 * 60_000;
 
-/** Milliseconds before the end from which a new one is given out. */
+/** Milliseconds before a token's end from which a new one is given out. */
 const MARGIN_MS = 10 * 60_000;
 
-/** Gives out the same token until its end is near. */
+/** Gives out one token until it nears its end. */
 export class InternalCredentials {
   readonly #tokens: OwnTokens;
   readonly #now: () => number;
@@ -43,7 +43,7 @@ export class InternalCredentials {
     this.#now = now;
   }
 
-  /** A Bearer token for the registry, good for ten minutes at the least; also the password of any user. */
+  /** A Bearer token for the registry, valid for at least ten minutes; also accepted as the password of any user. */
   token(purpose: InternalPurpose): string {
     const current = this.#current.get(purpose);
     if (current && current.expires - this.#now() > MARGIN_MS) return current.token;

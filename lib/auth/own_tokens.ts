@@ -1,4 +1,4 @@
-/** Short-lived tokens of this server's own: sessions, exchanged and registry tokens, its own traffic. */
+/** Short-lived tokens that this server makes: for sessions, token exchange, the registry and its own traffic. */
 import type { Identity } from "../api/route.ts";
 import { refusedCredential } from "./credential.ts";
 import type { InstallationSecret } from "./installation_secret.ts";
@@ -10,7 +10,7 @@ export const OWN_TOKEN_PREFIX = "svct_";
 export interface OwnTokenClaims {
   subject: string;
   scopes: readonly string[];
-  /** How the bearer had proved who it is. */
+  /** How the bearer had authenticated. */
   method: string;
   /** Fingerprint of the SSH key: the token ends when the key is removed. */
   key?: string;
@@ -33,7 +33,7 @@ export interface Minted {
 
 export interface OwnTokensOptions {
   secret: InstallationSecret;
-  /** False where the key does not stand for that any more: its sessions end then. */
+  /** False where the key no longer has this subject and these scopes: its sessions end then. */
   hasKey?: (fingerprint: string, subject: string, scopes: readonly string[]) => boolean;
   now?: () => number;
 }
@@ -58,7 +58,7 @@ export class OwnTokens implements Verifier {
   verify({ text }: PresentedToken): Verified | undefined {
     if (!text.startsWith(OWN_TOKEN_PREFIX)) return undefined;
     const payload = this.#sealer.open(text) as Payload | undefined;
-    // It may still be somebody's static token.
+    // Not sealed here, but it may still be a static token.
     if (!payload) return undefined;
     const { sub, scp, mth, key, exp } = payload;
     if (this.#now() >= exp) throw refusedCredential("it has expired");

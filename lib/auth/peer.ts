@@ -24,10 +24,10 @@ export const PEER_TOKEN_MS = 300_000;
 const AUDIENCE = "svc-peer";
 const LEEWAY_S = 60;
 
-/** Milliseconds for which a verified token is not looked at again: a key that is withdrawn ends it then. */
+/** Milliseconds until a verified token is checked again: a withdrawn key takes effect then. */
 const FRESH_MS = 30_000;
 
-/** The public half, as it is published. */
+/** The public half of the key, as it is published. */
 export interface PeerPublicKey {
   kty: "EC";
   crv: "P-256";
@@ -68,7 +68,7 @@ async function loadKey(dataDir: string): Promise<KeyObject> {
 /** This replica's own key. */
 export class PeerKey {
   readonly #key: KeyObject;
-  /** What is published. */
+  /** The published half. */
   readonly publicKey: PeerPublicKey;
   /** SVC_REPLICA_ID: `sub` and `kid` of its tokens. */
   readonly replica: string;
@@ -80,7 +80,7 @@ export class PeerKey {
     this.publicKey = { kty: "EC", crv: "P-256", x, y };
   }
 
-  /** Reads the key of the data directory, or makes it. Throws `config_invalid` where it is damaged. */
+  /** Reads the key in the data directory, or makes one. Throws `config_invalid` where it is damaged. */
   static async open(dataDir: string, replica: string): Promise<PeerKey> {
     return new PeerKey(await loadKey(dataDir), replica);
   }
@@ -101,8 +101,8 @@ export class PeerKey {
 
 export interface PeerVerifierOptions {
   /**
-   * The published key of a replica that lives; asked for each token that is not known yet, and now and then
-   * again. Rejects where it cannot be told.
+   * The published key of a living replica. Called for each unknown token, and again from time to time. Rejects
+   * where the key cannot be looked up.
    */
   keyOf: (replica: string) => Promise<PeerPublicKey | undefined>;
   now?: () => number;
@@ -116,7 +116,7 @@ function unknowable(cause: unknown): never {
   );
 }
 
-/** Tokens of the other replicas. What is for somebody else is left to the other verifiers. */
+/** Verifies tokens of other replicas. Tokens for another audience are left to the other verifiers. */
 export class PeerVerifier implements Verifier {
   readonly #options: Required<PeerVerifierOptions>;
 

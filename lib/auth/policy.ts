@@ -1,10 +1,10 @@
 /**
- * SVC_API_POLICY: which identity may do what. Without a policy whoever has the scope may do everything
- * the scope is for; with one, an action is granted by a rule or it is denied.
+ * SVC_API_POLICY: which identity may do what. Without a policy, a scope grants everything that it covers. With
+ * a policy, an action is denied unless a rule grants it.
  */
 import type { AuthMethod } from "../api/auth.ts";
 import type { Action, Identity } from "../api/route.ts";
-import { parseDocument, Place } from "./document.ts";
+import { DocumentPath, parseDocument } from "./document.ts";
 import { globMatches } from "./glob.ts";
 
 export const ACTIONS = [
@@ -20,7 +20,7 @@ export const ACTIONS = [
 ] as const satisfies Action[];
 const METHODS = ["token", "jwt", "mtls", "ssh-key"] as const satisfies AuthMethod[];
 
-/** Whoever may do the one needs the other for it. */
+/** Actions that an action needs, and therefore grants. */
 const IMPLIED: Partial<Record<Action, readonly Action[]>> = {
   deploy: ["exec", "logs", "read"],
   exec: ["read"],
@@ -35,9 +35,9 @@ interface Rule {
 
 export class Policy {
   readonly #rules: readonly Rule[];
-  /** A rule names `pull`: then pulling too is for those only whom a rule allows it. */
+  /** True where a rule names `pull`: then pulling needs a rule, too. */
   readonly restrictsPull: boolean;
-  /** By identity object: verified tokens keep theirs. */
+  /** By identity object: a verified token keeps its object. */
   readonly #granted = new WeakMap<Identity, ReadonlySet<Action>>();
 
   constructor(rules: readonly Rule[], restrictsPull: boolean) {
@@ -45,14 +45,14 @@ export class Policy {
     this.restrictsPull = restrictsPull;
   }
 
-  /** Everything that the rules grant; nothing to an identity without a name. */
+  /** The actions that the rules grant; none for an identity without a name. */
   actionsOf(identity: Identity): ReadonlySet<Action> {
     let granted = this.#granted.get(identity);
     if (!granted) this.#granted.set(identity, granted = this.#match(identity));
     return granted;
   }
 
-  /** `any`: whether there is anything that it is granted. */
+  /** `any`: whether the identity is granted any action. */
   allows(identity: Identity, action: Action | "any"): boolean {
     if (identity.subject === "") return false;
     if (action === "pull" && !this.restrictsPull) return true;
@@ -72,7 +72,7 @@ export class Policy {
   }
 }
 
-function rule(value: unknown, place: Place): { rule: Rule; namesPull: boolean } {
+function rule(value: unknown, place: DocumentPath): { rule: Rule; namesPull: boolean } {
   const fields = place.object(value, ["subjects", "methods", "actions"]);
   const subjects = place.at("subjects").texts(fields.subjects);
   const methods = fields.methods === undefined ? undefined : place.at("methods")
@@ -89,9 +89,9 @@ function rule(value: unknown, place: Place): { rule: Rule; namesPull: boolean } 
   return { rule: { subjects, methods, actions }, namesPull: words.includes("pull") };
 }
 
-/** Parses a policy. Throws `config_invalid` with the place of the fault. */
+/** Parses a policy. Throws `config_invalid` with the place of the error. */
 export async function parsePolicy(text: string, document: string): Promise<Policy> {
-  const place = new Place(document);
+  const place = new DocumentPath(document);
   const fields = place.object(await parseDocument(text, document), ["rules"]);
   const rules = place.at("rules").list(fields.rules)
     .map((value, n) => rule(value, place.at("rules").at(n)));

@@ -1,8 +1,9 @@
 /**
- * The registry's token endpoint (the distribution project's "token authentication"): what docker, podman
- * and containerd ask when they are challenged with Bearer. It is there for anonymous pulls: with Basic a
- * client that is not logged in would give up, and with no challenge at all none could push.
+ * The registry's token endpoint (the distribution project's "token authentication"), which docker, podman and
+ * containerd ask after a Bearer challenge. It exists for anonymous pulls. At a Basic challenge, a client that
+ * is not logged in would give up; without any challenge, no client could push.
  */
+import type { RegistryToken } from "../api/endpoints.ts";
 import type { Identity } from "../api/route.ts";
 import { OWN_TOKEN_PREFIX, type OwnTokens } from "./own_tokens.ts";
 import { grantsScope } from "./scope.ts";
@@ -10,14 +11,6 @@ import type { PresentedToken } from "./verifier.ts";
 
 /** Milliseconds; clients ask again when it is over. */
 const LIFETIME_MS = 300_000;
-
-export interface RegistryTokenResponse {
-  token: string;
-  access_token: string;
-  /** Seconds. */
-  expires_in: number;
-  issued_at: string;
-}
 
 export interface RegistryTokenFor {
   identity: Identity;
@@ -28,16 +21,16 @@ export interface RegistryTokenFor {
 }
 
 /**
- * As much of the registry as the credential may use, whatever the client asked for, and no longer than it.
- * A token of this server's own is its own answer: what it came from is checked with each use of it.
+ * A token with the registry scopes of the credential, whatever the client asked for, valid no longer than the
+ * credential. One of this server's own tokens is returned as it is: it is checked at each use.
  */
 export function registryToken(
   tokens: OwnTokens,
   { identity: { subject, scopes, method = "anonymous" }, token, expires = Infinity }:
     RegistryTokenFor,
-): RegistryTokenResponse {
+): RegistryToken {
   const lifetime = Math.min(LIFETIME_MS, expires - Date.now());
-  const answer = (text: string): RegistryTokenResponse => ({
+  const answer = (text: string): RegistryToken => ({
     token: text,
     access_token: text,
     expires_in: Math.floor(lifetime / 1000),

@@ -1,4 +1,4 @@
-/** Scopes: what a credential was made for. What its bearer may do within them is the policy's matter. */
+/** Scopes: what a credential may be used for. Within its scopes, the policy decides what its bearer may do. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import type { Action, Route } from "../api/route.ts";
@@ -46,12 +46,12 @@ export function parseScopes(text: string, what: string): Scope[] {
   });
 }
 
-/** The scope that a route's row asks for; a row that names none is the management API's. */
+/** The scope that a route's row needs; a row without one needs the management API's. */
 export function scopeOf({ scope, action }: Pick<Route, "scope" | "action">): string {
   return scope ?? scopeFor(action);
 }
 
-/** The scope of the rows that ask for an action. */
+/** The scope of routes with this action. */
 export function scopeFor(action: Action | "any" | undefined): string {
   return action === "pull" || action === "push" ? `registry:${action}` : "api";
 }

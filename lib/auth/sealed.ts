@@ -1,4 +1,4 @@
-/** Small records that this server gives away and recognises when they come back: JSON with a MAC. */
+/** Small records that this server gives away and verifies when they come back: JSON with a MAC. */
 import { Buffer } from "node:buffer";
 import { createHmac, timingSafeEqual } from "node:crypto";
 
@@ -7,7 +7,7 @@ const MAC_BYTES = 32;
 export class Sealer {
   readonly #key: Uint8Array;
 
-  /** `prefix` tells kinds apart at a glance, to people and to scanners for leaked secrets. */
+  /** `prefix` shows the kind of record to people and to scanners for leaked secrets. */
   constructor(readonly prefix: string, key: Uint8Array) {
     this.#key = key;
   }
@@ -21,7 +21,7 @@ export class Sealer {
     return `${this.prefix}${payload}.${this.#mac(payload).toString("base64url")}`;
   }
 
-  /** Undefined for what this sealer has not sealed. */
+  /** Undefined for a text that this sealer did not seal. */
   open(text: string): unknown {
     const { prefix } = this;
     const dot = text.lastIndexOf(".");

@@ -6,7 +6,7 @@ import type { Verified, Verifier } from "./verifier.ts";
 /** Identity of whoever has the static token. */
 export const STATIC_SUBJECT = "token";
 
-/** Digests are compared: the time it takes says nothing of the token, nor of its length. */
+/** Compares digests, so that the time it takes reveals neither the token nor its length. */
 export function staticToken(secret: string): Verifier {
   const digest = hash("sha256", secret, "buffer");
   const verified: Verified = {

@@ -1,12 +1,12 @@
-/** Verified tokens, so that a token's signature is checked once and not per request. */
+/** Verified tokens: a token's signature is checked once, not per request. */
 import type { PresentedToken, Verified } from "./verifier.ts";
 
-/** Of tokens that were good; some hundred bytes and the token each. */
+/** Valid tokens that are remembered; each takes the token and some hundred bytes. */
 const ENTRIES = 4096;
 
 /**
- * By the token itself: a look-up compares hashes of whole texts, seeded anew in each process, so what it
- * takes tells nobody how much of a guess was right. A digest would cost more than all else of a request.
+ * Keyed by the token itself. A look-up compares hashes of whole texts with a seed per process, so its time does
+ * not reveal how much of a guess was right. Hashing each token would cost more than the rest of the request.
  */
 export class TokenCache {
   #entries = new Map<string, Verified>();
@@ -25,7 +25,7 @@ export class TokenCache {
   }
 
   set({ text }: PresentedToken, verified: Verified): void {
-    // The oldest goes: what is still in use comes back with one verification.
+    // The oldest entry is dropped: a token still in use comes back after one verification.
     if (this.#entries.size >= this.limit) {
       const [oldest] = this.#entries.keys();
       this.#entries.delete(oldest);

@@ -1,4 +1,4 @@
-/** Who asks: what verifiers are given and what they answer. Routes decide what may be done. */
+/** Authentication: what verifiers get and return. Routes decide what the caller may do. */
 import type { Identity } from "../api/route.ts";
 
 /** A secret that a request carries. */
@@ -8,16 +8,19 @@ export interface PresentedToken {
 
 export interface Verified {
   identity: Identity;
-  /** Milliseconds since 1970 from which the token is good no more; absent: it has no end. */
+  /** Milliseconds since 1970 at which the token expires; absent: it does not expire. */
   expires?: number;
-  /** False once what it was verified with has changed: it must be verified again. Absent: always true. */
+  /**
+   * False once the keys behind the verification have changed: the token must be verified again. Absent: always
+   * true.
+   */
   holds?: () => boolean;
 }
 
 export interface Verifier {
   /**
-   * Undefined: not one of this verifier's tokens. Throws `unauthorized` for one that is, and is not good;
-   * the message never repeats the token. Throws `upstream_failed` where it could not be told.
+   * Undefined: the token is not of this verifier's kind. Throws `unauthorized` for a bad token of its kind; the
+   * message never repeats the token. Throws `upstream_failed` where the token could not be checked.
    */
   verify(token: PresentedToken): Promise<Verified | undefined> | Verified | undefined;
 }

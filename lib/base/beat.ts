@@ -1,6 +1,6 @@
 /**
- * Calls `act` each so many milliseconds, until what this returns is called; does not keep the process alive.
- * With its first setInterval Deno loads node's timers, which takes a client as long as a short call does.
+ * Calls `act` every `ms` milliseconds until the returned function is called. Does not keep the process alive.
+ * Not setInterval: its first use loads node's timers, which takes as long as a client's short call.
  */
 export function every(ms: number, act: () => void): () => void {
   let beat: (() => void) | undefined = () => {
@@ -9,11 +9,11 @@ export function every(ms: number, act: () => void): () => void {
   };
   const arm = () => AbortSignal.timeout(ms).addEventListener("abort", () => beat?.());
   arm();
-  // The timer that is left over keeps nothing alive.
+  // The pending timer stays, but does not keep the process alive.
   return () => beat = undefined;
 }
 
-/** Lets everything else that is ready have its turn; as {@linkcode every}, without a timer. */
+/** Lets other ready work run; like {@linkcode every}, without node's timers. */
 export async function breathe(): Promise<void> {
   await Deno.lstat(".");
 }

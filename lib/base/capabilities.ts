@@ -1,4 +1,4 @@
-/** Capabilities of the kernel: which there are, and which a container has without asking. */
+/** Capabilities of the kernel, and the default set of containers. */
 
 /** Names of the kernel's capabilities, by bit (linux/capability.h). */
 export const CAPABILITIES: readonly string[] = [
@@ -45,7 +45,7 @@ export const CAPABILITIES: readonly string[] = [
   "CAP_CHECKPOINT_RESTORE",
 ];
 
-/** What every docker container may do. */
+/** Capabilities of every docker container by default. */
 export const DEFAULT_CAPABILITIES: readonly string[] = [
   "CAP_AUDIT_WRITE",
   "CAP_CHOWN",
@@ -63,7 +63,7 @@ export const DEFAULT_CAPABILITIES: readonly string[] = [
   "CAP_SYS_CHROOT",
 ];
 
-/** The full name of a capability that is written in any case, with or without "CAP_"; "CAP_ALL" for all. */
+/** Full name of a capability; the text may have any case, and may omit "CAP_". "CAP_ALL" stands for all. */
 export function capabilityName(text: string): string {
   const upper = text.toUpperCase();
   return upper.startsWith("CAP_") ? upper : `CAP_${upper}`;

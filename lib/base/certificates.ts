@@ -1,10 +1,10 @@
-/** X.509 certificates in PEM: reading them, and which key and which names are theirs. */
+/** X.509 certificates in PEM: reads them, and matches them with keys and names. */
 import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
 import { readAll, TAG } from "./der.ts";
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** The certificates of a PEM text. Throws an `Error` that says what is wrong with it. */
+/** Reads the certificates of a PEM text. Throws an `Error` that says what is wrong. */
 export function readCertificates(pem: string): X509Certificate[] {
   const blocks = pem.match(CERTIFICATE) ?? [];
   if (blocks.length === 0) throw new Error("it holds no certificate in PEM");
@@ -17,7 +17,7 @@ export function readCertificates(pem: string): X509Certificate[] {
   });
 }
 
-/** A private key in PEM. Throws an `Error` that says nothing of what is in it. */
+/** Reads a private key in PEM. Throws an `Error` without any of the key's content. */
 export function readPrivateKey(pem: string): KeyObject {
   try {
     return createPrivateKey(pem);
@@ -29,17 +29,17 @@ export function readPrivateKey(pem: string): KeyObject {
 const SUBJECT_ALT_NAME = [0x55, 0x1d, 0x11];
 const KEY_ID = [0x55, 0x1d, 0x0e];
 
-/** The parts of a certificate that have to be copied or read exactly. */
+/** Parts of a certificate that have to be copied or read exactly. */
 export interface CertificateParts {
   /** The subject's Name, DER. */
   readonly subject: Uint8Array;
-  /** Of the extension that identifies the key; absent: it has none. */
+  /** Subject key identifier; absent: the certificate has none. */
   readonly keyId?: Uint8Array;
-  /** DNS names of the extension, in lower case; nothing is read into the common name. */
+  /** DNS names of subjectAltName in lower case; the common name is not used. */
   readonly names: readonly string[];
 }
 
-/** RFC 5280 4.1: the fields of TBSCertificate have their places. Throws an `Error`. */
+/** The parts, by the order of TBSCertificate's fields (RFC 5280 4.1). Throws an `Error`. */
 export function partsOf({ raw }: X509Certificate): CertificateParts {
   try {
     return readParts(raw);
@@ -52,7 +52,7 @@ function readParts(raw: Uint8Array): CertificateParts {
   const [certificate] = readAll(raw);
   const [tbs] = readAll(certificate.content);
   const fields = readAll(tbs.content);
-  // The version is there or not: all that follows counts from it.
+  // The version field is optional: positions count from the field after it.
   const first = fields[0].tag === 0xa0 ? 1 : 0;
   const subject = fields[first + 4];
   if (subject.tag !== TAG.sequence) throw new Error("it has no subject");
@@ -74,7 +74,7 @@ function readParts(raw: Uint8Array): CertificateParts {
   };
 }
 
-/** GeneralNames, of which those with tag 2 are DNS names. */
+/** The DNS names (tag 2) of GeneralNames. */
 function dnsNames(names: Uint8Array): string[] {
   return readAll(names).filter(({ tag }) => tag === 0x82)
     .map(({ content }) => new TextDecoder("latin1").decode(content).toLowerCase())
@@ -84,17 +84,17 @@ function dnsNames(names: Uint8Array): string[] {
 const LABEL = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?";
 const NAME = new RegExp(`^${LABEL}(\\.${LABEL})*$`);
 
-/** A DNS name in lower case; an address of the network is none. */
+/** True for a DNS name in lower case; false for an IP address. */
 export function isDnsName(text: string): boolean {
   return text.length <= 253 && NAME.test(text) && !/(^|\.)\d+$/.test(text);
 }
 
-/** A DNS name, or `*.` before one. */
+/** True for a DNS name, also with a leading `*.`. */
 export function isDnsPattern(text: string): boolean {
   return isDnsName(text.startsWith("*.") ? text.slice(2) : text);
 }
 
-/** The name is the pattern itself, or has one label in the place of its `*` (RFC 6125 6.4.3). */
+/** True where the name equals the pattern, or has one label in place of its `*` (RFC 6125 6.4.3). */
 export function covers(pattern: string, name: string): boolean {
   if (pattern === name) return true;
   const dot = name.indexOf(".");
@@ -107,7 +107,7 @@ export interface KeyPair {
   readonly names: readonly string[];
 }
 
-/** Which of the two texts is wrong. */
+/** Thrown for a bad pair; says which of the two texts is wrong. */
 export class PairError extends Error {
   readonly part: "certificate" | "key";
   constructor(part: "certificate" | "key", message: string) {
@@ -116,7 +116,7 @@ export class PairError extends Error {
   }
 }
 
-/** The pair, if its two texts are good and belong together. Throws {@linkcode PairError}. */
+/** The pair, where certificate and key are valid and belong together. Throws {@linkcode PairError}. */
 export function checkPair(certificate: string, key: string): KeyPair {
   const of = <T>(part: "certificate" | "key", work: () => T): T => {
     try {

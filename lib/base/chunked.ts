@@ -1,9 +1,9 @@
 /** The chunked transfer coding of HTTP/1.1 (RFC 9112 7.1), read strictly and in place. */
 
-/** Bytes that the line of a chunk's size may have, and all lines of a trailer together. */
+/** Most bytes of a chunk-size line, and of all trailer lines together. */
 const LINE = 256;
 const TRAILER = 8 * 1024;
-/** Fifteen hexadecimal digits would be beyond what a number counts exactly. */
+/** Most digits of a chunk size. From fourteen on a size could exceed what a number counts exactly. */
 const DIGITS = 12;
 
 const CR = 13;
@@ -20,7 +20,7 @@ function digitOf(byte: number): number {
 
 export class ChunkedError extends Error {}
 
-/** Reads one body, in pieces as they come. */
+/** Decodes one body, in pieces as they come. */
 export class ChunkedDecoder {
   #state: State = "size";
   #size = 0;
@@ -30,8 +30,8 @@ export class ChunkedDecoder {
   #afterCr = false;
 
   /**
-   * `data` gets the stretches of `bytes` that are the body's. Returns where the body ended in them;
-   * undefined where it goes on. Throws {@linkcode ChunkedError}; not to be called after the end.
+   * Calls `data` with the ranges of `bytes` that belong to the body. Returns the offset after the body's end;
+   * undefined where the body continues. Throws {@linkcode ChunkedError}; must not be called after the end.
    */
   feed(bytes: Uint8Array, data: (start: number, end: number) => void): number | undefined {
     for (let at = 0; at < bytes.length;) {
@@ -90,7 +90,7 @@ export class ChunkedDecoder {
     return false;
   }
 
-  /** Fields are read over; an empty line ends them. `#line` counts the bytes of a line. */
+  /** Skips trailer fields up to an empty line. `#line` counts the bytes of a line. */
   #trailerByte(byte: number): boolean {
     if (++this.#trailer > TRAILER) throw malformed();
     if (this.#afterCr !== (byte === LF)) throw malformed();

@@ -21,7 +21,7 @@ function* words(text: string, what: string): Generator<string> {
 }
 
 /**
- * The fields in their order; one without "=" has no value. `what` names the option in errors. Throws
+ * The fields in order; a field without "=" has no value. `what` names the option in errors. Throws
  * `argument_invalid`.
  */
 export function parseFields(text: string, what: string): [key: string, value?: string][] {

@@ -1,4 +1,4 @@
-/** DER (X.690), as far as certificates need it. */
+/** The part of DER (X.690) that certificates need. */
 
 export const TAG = {
   boolean: 0x01,
@@ -13,21 +13,21 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** One value: its tag, what is in it, and both together. */
+/** One value: its tag, its content, and the bytes of both. */
 export interface DerValue {
   readonly tag: number;
   readonly content: Uint8Array;
   readonly whole: Uint8Array;
 }
 
-/** Longer lengths are of nothing that is read here. */
+/** Most bytes of a length; no certificate has longer values. */
 const MAX_LENGTH_BYTES = 4;
 
 function readValue(bytes: Uint8Array, start: number): DerValue {
   const broken = () => new Error("it is not DER");
   if (start + 2 > bytes.length) throw broken();
   const tag = bytes[start];
-  // Tags of several bytes occur in no certificate.
+  // Multi-byte tags do not occur in certificates.
   if ((tag & 0x1f) === 0x1f) throw broken();
   let at = start + 2;
   let length = bytes[start + 1];
@@ -43,7 +43,7 @@ function readValue(bytes: Uint8Array, start: number): DerValue {
   return { tag, content: bytes.subarray(at, end), whole: bytes.subarray(start, end) };
 }
 
-/** The values that follow each other in the bytes. Throws an `Error` for what is no DER. */
+/** Reads consecutive values. Throws an `Error` where the bytes are no DER. */
 export function readAll(bytes: Uint8Array): DerValue[] {
   const values: DerValue[] = [];
   for (let at = 0; at < bytes.length;) {
@@ -64,7 +64,7 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return all;
 }
 
-/** A value of these parts. */
+/** A value with this tag; its content is the parts in order. */
 export function der(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {
   const content = joined(parts);
   const size = content.length;
@@ -76,7 +76,7 @@ export function der(tag: number, ...parts: readonly Uint8Array[]): Uint8Array {
 
 export const sequence = (...parts: readonly Uint8Array[]) => der(TAG.sequence, ...parts);
 
-/** "1.2.840.10045.4.3.2" */
+/** An object identifier, from text like "1.2.840.10045.4.3.2". */
 export function oid(dotted: string): Uint8Array {
   const [first, second, ...rest] = dotted.split(".").map(Number);
   const bytes = [first * 40 + second, ...rest].flatMap((number) => {
@@ -87,14 +87,14 @@ export function oid(dotted: string): Uint8Array {
   return der(TAG.oid, Uint8Array.from(bytes));
 }
 
-/** A number that is not negative, its most significant byte first. */
+/** A non-negative integer, most significant byte first. */
 export function integer(bytes: Uint8Array): Uint8Array {
   const zero = bytes.findIndex((byte) => byte !== 0);
   const short = zero < 0 ? new Uint8Array(1) : bytes.subarray(zero);
   return short[0] > 0x7f ? der(TAG.integer, Uint8Array.of(0), short) : der(TAG.integer, short);
 }
 
-/** Whole bytes, less the last ones' bits that do not count. */
+/** A bit string of whole bytes; `unused`: bits of the last byte that do not count. */
 export function bitString(bytes: Uint8Array, unused = 0): Uint8Array {
   return der(TAG.bitString, Uint8Array.of(unused), bytes);
 }
@@ -107,7 +107,7 @@ const encoder = new TextEncoder();
 
 export const utf8 = (text: string) => der(TAG.utf8, encoder.encode(text));
 
-/** To the second; years until 2049 in the short form, as RFC 5280 4.1.2.5 has it. */
+/** A time in whole seconds; up to the year 2049 in the short form (RFC 5280 4.1.2.5). */
 export function time(date: Date): Uint8Array {
   const digits = date.toISOString().replace(/\.\d+Z$/, "Z").replace(/[-:T]/g, "");
   return date.getUTCFullYear() < 2050

@@ -1,9 +1,8 @@
 /**
- * The error catalogue: every failure svc reports has one of these codes. `status` is the HTTP status
- * a server answers with, `exit` the exit code of a command line that ends with it, `oci` the code of
- * the OCI Distribution Specification where the registry has to speak it, `help` what a person can do.
- *
- * It stands in `base` so that every layer can throw; the wire forms are in `lib/api/problem.ts`.
+ * The error catalogue: every failure that svc reports has one of these codes. `status` is the HTTP status of
+ * a server's answer, `exit` the exit code of a command, `oci` the registry's error code (OCI Distribution
+ * Specification), `help` what a person can do. The catalogue is in `base` so that every layer can throw; the
+ * wire forms are in `lib/api/problem.ts`.
  */
 interface Entry {
   status: number;
@@ -68,6 +67,12 @@ export const CATALOGUE = {
   too_many_tags: entry(414, 1, "push the manifest again with the other tags"),
   name_invalid: entry(400, 1, "use a name the specification allows", "NAME_INVALID"),
   name_unknown: entry(404, 1, "check the repository name", "NAME_UNKNOWN"),
+  registry_read_only: entry(
+    405,
+    1,
+    "start the server with SVC_REGISTRY_SOURCE=off, or with --storage, for a registry that takes pushes",
+    "UNSUPPORTED",
+  ),
   size_invalid: entry(400, 1, "send as many bytes as declared", "SIZE_INVALID"),
   range_invalid: entry(416, 1, "ask for bytes that exist", "BLOB_UPLOAD_INVALID"),
 } as const satisfies Record<string, Entry>;
@@ -76,7 +81,7 @@ export type ErrorCode = keyof typeof CATALOGUE;
 
 export interface SvcErrorOptions {
   cause?: unknown;
-  /** Replaces the catalogue's help for this one error. */
+  /** Replaces the help text of the catalogue. */
   help?: string;
   /** Machine-readable detail for the wire: small, serialisable, no secrets. */
   detail?: Record<string, unknown>;
@@ -128,7 +133,7 @@ export function systemCode(error: unknown): string | undefined {
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
 
-/** Any thrown value as an `SvcError`; unknown ones become `internal` with the cause kept. */
+/** Any thrown value as an `SvcError`; an unknown one becomes `internal` and keeps its cause. */
 export function asSvcError(error: unknown, attempted?: string): SvcError {
   if (error instanceof SvcError) return error;
   const text = error instanceof Error ? error.message : String(error);

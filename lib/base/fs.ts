@@ -15,7 +15,7 @@ export async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** Permission bits. Files of Windows have none: there everything may be run, as docker's client sends it. */
+/** Permission bits. Files on Windows have none; they count as executable, as docker's client sends them. */
 export function permissionsOf({ mode }: Pick<Deno.FileInfo, "mode">): number {
   return Deno.build.os === "windows" || mode === null ? 0o755 : mode & 0o7777;
 }
@@ -43,8 +43,8 @@ export async function ensureDir(path: string, mode = 0o755): Promise<void> {
 }
 
 /**
- * Takes everybody else's access to a directory away, and so to all that is in it. False: that cannot be
- * done, since it is another user's or its file system knows no modes.
+ * Takes all access to a directory, and so to its contents, away from other users. False where that is not
+ * possible: the directory belongs to another user, or its file system has no modes.
  */
 export async function closeToOthers(path: string): Promise<boolean> {
   const { mode } = await Deno.stat(path);
@@ -88,21 +88,21 @@ export async function writeFileAtomic(
     }
     await Deno.rename(temporary, path);
   } catch (error) {
-    await Deno.remove(temporary).catch(() => {/* never made, or gone already */});
+    await Deno.remove(temporary).catch(() => {/* the file was never made, or is gone already */});
     throw error;
   }
   await syncDir(dirname(path));
 }
 
 /**
- * Writes a small JSON file at once and in place, for what may be lost: another thread's help would take
- * longer, and after a rename or a truncation file systems write the new bytes to the disk themselves. A
- * process that dies leaves the old document or the new one, a power cut perhaps neither.
+ * Writes a small JSON file synchronously and in place; only for data that may be lost. Handing the write to
+ * another thread would take longer, and file systems write a renamed or truncated file to disk at once. After
+ * a crash of the process the file holds the old document or the new one; after a power cut perhaps neither.
  */
 export function writeJsonInPlace(path: string, value: unknown): void {
   using file = Deno.openSync(path, { write: true, create: true });
   const text = new TextEncoder().encode(JSON.stringify(value));
-  // Blanks, which JSON may end with, cover the rest of a longer document.
+  // Trailing blanks, which JSON allows, overwrite the rest of a longer old document.
   const bytes = new Uint8Array(Math.max(text.length, file.statSync().size)).fill(0x20);
   bytes.set(text);
   if (file.writeSync(bytes) !== bytes.length) throw new Error(`Cannot write ${path} as a whole`);
@@ -127,12 +127,24 @@ export async function removeTree(path: string): Promise<void> {
   }
 }
 
+/**
+ * {@linkcode removeTree} synchronously, for small trees: handing the work to another thread would take
+ * longer.
+ */
+export function removeTreeSync(path: string): void {
+  try {
+    Deno.removeSync(path, { recursive: true });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
 /** True for a folder with something in it; a missing one has nothing. */
 export async function holdsEntries(path: string): Promise<boolean> {
   try {
     for await (const _entry of Deno.readDir(path)) return true;
   } catch (error) {
-    // What a server of another user has there is none of this one's.
+    // A folder that only another user may read counts as empty.
     const { NotFound, PermissionDenied } = Deno.errors;
     if (!(error instanceof NotFound || error instanceof PermissionDenied)) throw error;
   }

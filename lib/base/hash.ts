@@ -1,9 +1,9 @@
-/** Digests without node:crypto at a process's start: loading it takes longer than a short command does. */
+/** Digests without loading node:crypto at start, which takes longer than a short command. */
 import type { Hash } from "node:crypto";
 
 let create: ((algorithm: string) => Hash) | undefined;
 
-/** `createHash` of node:crypto, which is loaded with the first one. */
+/** `createHash` of node:crypto; the module is loaded at the first call. */
 export function createHash(algorithm: string): Hash {
   create ??= process.getBuiltinModule("node:crypto").createHash;
   return create(algorithm);

@@ -1,11 +1,11 @@
-/** `host[:port]` as people write it. */
+/** Parses `host[:port]`. */
 
 export interface HostPort {
   host?: string;
   port?: number;
 }
 
-/** Reads "host", "host:1", ":1", "[::1]:1"; undefined for what is none of these. */
+/** Reads "host", "host:1", ":1", "[::1]:1"; undefined for any other form. */
 export function splitHostPort(text: string): HostPort | undefined {
   const match = /^(?:\[([0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|([^\s:[\]/@]*))(?::(\d{1,5}))?$/.exec(text);
   if (!match) return undefined;
@@ -16,7 +16,7 @@ export function splitHostPort(text: string): HostPort | undefined {
   return { ...(host !== "" && { host }), ...(port !== undefined && { port }) };
 }
 
-/** Reads "[user@]host[:port]", as `ssh` takes it; undefined for what is none of these. */
+/** Reads "[user@]host[:port]", as `ssh` takes it; undefined for any other form. */
 export function splitLogin(text: string): HostPort & { user?: string } | undefined {
   const at = text.lastIndexOf("@");
   const address = splitHostPort(text.slice(at + 1));
@@ -25,7 +25,7 @@ export function splitLogin(text: string): HostPort & { user?: string } | undefin
   return /^[^\s@-][^\s@]*$/.test(user) ? { user, ...address } : undefined;
 }
 
-/** The way back: an IPv6 host in brackets. */
+/** The inverse of {@linkcode splitHostPort}: an IPv6 host in brackets. */
 export function joinHostPort(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -1,7 +1,8 @@
 /**
- * New X.509 certificates (RFC 5280), signed by a key of this machine. Our own, because they are made in the
- * middle of a handshake: this runtime's TLS never goes on where the answer to the name that was asked for
- * comes in a later turn, and the library there is (@peculiar/x509) signs in another one.
+ * Issues X.509 certificates (RFC 5280), signed by a key of this machine. The code is our own, because
+ * certificates are made in the middle of a handshake: with this runtime's TLS the handshake hangs when the
+ * answer for the requested server name comes in a later turn, and the usual library (@peculiar/x509) signs
+ * asynchronously.
  */
 import {
   createHash,
@@ -26,23 +27,23 @@ import {
   utf8,
 } from "./der.ts";
 
-/** Who signs. */
+/** The issuer of a certificate. */
 export interface Issuer {
-  /** Its Name, DER. */
+  /** The issuer's Name, DER. */
   readonly subject: Uint8Array;
-  /** Of its key; absent: its certificate has none. */
+  /** Identifier of the issuer's key; absent: the issuer's certificate has none. */
   readonly keyId?: Uint8Array;
   readonly key: KeyObject;
 }
 
 export interface NewCertificate {
   commonName: string;
-  /** DNS names and addresses; an authority has none. */
+  /** DNS names and addresses; absent for an authority. */
   names?: { dns?: readonly string[]; ip?: readonly Uint8Array[] };
   publicKey: KeyObject;
   from: Date;
   to: Date;
-  /** An authority, of certificates that are none. */
+  /** True for an authority's certificate; an authority issues only certificates that are no authorities. */
   authority?: boolean;
 }
 
@@ -50,7 +51,7 @@ const NULL = der(0x05);
 
 interface Algorithm {
   identifier: Uint8Array;
-  /** As node's `sign` has it. */
+  /** The digest in the form of node's `sign`. */
   digest: string | null;
 }
 
@@ -60,7 +61,7 @@ const EC: Record<string, [digest: string, oid: string]> = {
   secp521r1: ["sha512", "1.2.840.10045.4.3.4"],
 };
 
-/** How a key signs. Throws an `Error` for a kind that certificates are not signed with here. */
+/** How a key signs. Throws an `Error` for an unsupported kind of key. */
 function algorithmOf({ asymmetricKeyType: kind, asymmetricKeyDetails: details }: KeyObject) {
   const ec = kind === "ec" ? EC[details?.namedCurve ?? ""] : undefined;
   if (ec) return { digest: ec[0], identifier: sequence(oid(ec[1])) } satisfies Algorithm;
@@ -77,7 +78,7 @@ function algorithmOf({ asymmetricKeyType: kind, asymmetricKeyDetails: details }:
 const spkiOf = (key: KeyObject): Uint8Array =>
   new Uint8Array(key.export({ type: "spki", format: "der" }));
 
-/** RFC 5280 4.2.1.2, method 1: of the key's bits. */
+/** Identifier of a key, from its bits (RFC 5280 4.2.1.2, method 1). */
 function keyIdOf(key: KeyObject): Uint8Array {
   const [, bits] = readAll(readAll(spkiOf(key))[0].content);
   return new Uint8Array(createHash("sha1").update(bits.content.subarray(1)).digest());
@@ -89,7 +90,10 @@ const nameOf = (commonName: string) =>
 const extension = (id: string, value: Uint8Array, critical = false) =>
   sequence(oid(id), ...critical ? [TRUE] : [], octetString(value));
 
-/** Digital signatures; or certificates' and revocation lists'. */
+/**
+ * Key usage: of a server, digital signatures; of an authority, signatures of certificates and revocation
+ * lists.
+ */
 const USAGE = {
   leaf: bitString(Uint8Array.of(0x80), 7),
   authority: bitString(Uint8Array.of(0x06), 1),
@@ -118,12 +122,15 @@ function pemOf(bytes: Uint8Array): string {
   return `-----BEGIN CERTIFICATE-----\n${lines.join("\n")}\n-----END CERTIFICATE-----\n`;
 }
 
-/** Certificate in PEM, for servers or an authority's. Throws an `Error` where the issuer's key cannot sign. */
+/**
+ * Issues a certificate, for a server or an authority, in PEM. Throws an `Error` where the issuer's key cannot
+ * sign.
+ */
 export function issueCertificate(request: NewCertificate, issuer: Issuer): string {
   const { digest, identifier } = algorithmOf(issuer.key);
   const toBeSigned = sequence(
     der(0xa0, integer(Uint8Array.of(2))),
-    // 20 bytes at most, and not negative.
+    // At most 20 bytes, and not negative.
     integer(new Uint8Array(randomBytes(16))),
     identifier,
     issuer.subject,
@@ -136,7 +143,7 @@ export function issueCertificate(request: NewCertificate, issuer: Issuer): strin
   return pemOf(sequence(toBeSigned, identifier, bitString(new Uint8Array(signature))));
 }
 
-/** An authority whose certificate it signs itself. */
+/** An authority with a self-signed certificate. */
 export function issueAuthority(
   key: KeyObject,
   request: Pick<NewCertificate, "commonName" | "from" | "to">,
@@ -147,7 +154,7 @@ export function issueAuthority(
   return issueCertificate({ ...request, publicKey, authority: true }, self);
 }
 
-/** The authority of a certificate, with its private key. Throws an `Error` where that cannot sign. */
+/** The issuer for an authority's certificate and private key. Throws an `Error` where they cannot sign. */
 export function issuerOf(certificate: X509Certificate, key: KeyObject): Issuer {
   algorithmOf(key);
   const { subject, keyId } = partsOf(certificate);

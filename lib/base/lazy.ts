@@ -1,9 +1,11 @@
 /** Values made on first use. */
 
 export interface Lazy<T> {
-  /** Makes it, or gives what was made. A failure is not kept: the next call tries again. */
+  /**
+   * Makes the value at the first call, and then returns it. A failure is not kept: the next call tries again.
+   */
   get: () => Promise<T>;
-  /** What was made or is being made; makes nothing. */
+  /** The value made or being made; does not make it. */
   made: () => Promise<T> | undefined;
 }
 

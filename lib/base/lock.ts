@@ -1,4 +1,4 @@
-/** A lock between processes, held by the kernel: it ends with its holder, however that ends. */
+/** A lock between processes, held by the kernel: it is released when its holder ends, in whatever way. */
 import { SvcError } from "./errors.ts";
 
 export interface FileLock extends Disposable {
@@ -23,7 +23,7 @@ export async function acquireLock(path: string): Promise<FileLock> {
         { detail: /^\d+$/.test(holder) ? { pid: Number(holder) } : undefined },
       );
     }
-    // Written before it is cut: a file that has its block can be rewritten on a full disk.
+    // Written before the file is cut: a file that has its block can be rewritten on a full disk.
     const text = new TextEncoder().encode(`${Deno.pid}\n`);
     await file.write(text);
     await file.truncate(text.length);

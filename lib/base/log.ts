@@ -24,7 +24,7 @@ export interface LoggerOptions {
   now?: () => Date;
 }
 
-/** Of terminals: gray, cyan, yellow, red. */
+/** Terminal colours: gray, cyan, yellow, red. */
 const COLOURS = { debug: 90, info: 36, warn: 33, error: 31 } as const;
 
 function render(value: unknown): unknown {
@@ -36,7 +36,7 @@ function render(value: unknown): unknown {
 let lastMs = NaN;
 let lastIso = "";
 
-/** Lines of the same millisecond share the text of it. */
+/** Time as text; lines of the same millisecond share it. */
 function isoOf(date: Date): string {
   const ms = date.getTime();
   if (ms !== lastMs) [lastMs, lastIso] = [ms, date.toISOString()];
@@ -46,7 +46,7 @@ function isoOf(date: Date): string {
 // deno-lint-ignore no-control-regex
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 
-/** Whoever reads the log on a terminal is not to be shown what a client's text would have it do. */
+/** Escapes control characters, so that a client's text cannot control the terminal of the log's reader. */
 function visible(text: string): string {
   return text.replace(CONTROL, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
@@ -69,7 +69,7 @@ export function createLogger(options: LoggerOptions, base: LogFields = {}): Logg
       : { ...base, ...fields };
     for (const key in all) {
       const value = all[key];
-      // Most are strings and numbers, and most lines are a busy server's access log.
+      // Most values are strings and numbers, and most lines belong to a busy server's access log.
       if (typeof value !== "string" && typeof value !== "number") all[key] = render(value);
     }
     if (options.format === "json") return options.write(JSON.stringify(all));
@@ -104,7 +104,7 @@ export function batchedLines(
     try {
       for (let at = 0; at < bytes.length;) at += out.writeSync(bytes.subarray(at));
     } catch {
-      // Nobody reads the log: the server's work goes on.
+      // Nobody reads the log; the server continues.
     }
   };
   return {

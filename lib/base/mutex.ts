@@ -43,7 +43,10 @@ export class Semaphore {
     this.#free = limit;
   }
 
-  /** `onPlace`: hears the place in the queue, from 1, where there is one, and every other it gets. */
+  /**
+   * `onPlace` is called with the caller's place in the queue, from 1, if it has to wait, and with every
+   * change of it.
+   */
   async run<T>(
     work: () => Promise<T>,
     signal?: AbortSignal,

@@ -1,4 +1,7 @@
-/** Addresses that lead back to this host, or to nobody in particular: what others name is not fetched there. */
+/**
+ * Addresses that lead back to this host, or that belong to no single host: nothing is fetched from them on
+ * others' behalf.
+ */
 import { BlockList, isIP } from "node:net";
 
 const KINDS: readonly [what: string, ...networks: string[]][] = [
@@ -26,7 +29,7 @@ const lists = KINDS.map(([what, ...networks]) => ({ what, list: blockList(networ
 /** The eight parts of an IPv6 address. */
 function parts(address: string): number[] {
   const [text] = address.split("%");
-  // The canonical form has no dotted end.
+  // The canonical form has no IPv4 notation at its end.
   const canonical = new URL(`http://[${text}]`).hostname.slice(1, -1);
   const [head, tail] = canonical.split("::");
   const read = (side = "") => side === "" ? [] : side.split(":").map((part) => parseInt(part, 16));
@@ -38,7 +41,7 @@ function parts(address: string): number[] {
 const dotted = (high: number, low: number) =>
   [high >> 8, high & 255, low >> 8, low & 255].join(".");
 
-/** The IPv4 address that packets to an IPv6 one end at: mapped, compatible, translated or 6to4. */
+/** The IPv4 address that an IPv6 address stands for: mapped, compatible, translated or 6to4. */
 function within(address: string): string | undefined {
   const all = parts(address);
   const zeros = (from: number, to: number) => all.slice(from, to).every((part) => part === 0);
@@ -51,8 +54,9 @@ function within(address: string): string | undefined {
 }
 
 /**
- * What is wrong with an address, in words: loopback, link-local, one of `own` (addresses and networks), and
- * what stands for such a one in IPv6. Undefined for all others. Throws TypeError for what is no address.
+ * Says what is wrong with an address: loopback, link-local, one of `own` (addresses and networks), or an IPv6
+ * address that stands for such a one. Undefined for all other addresses. Throws TypeError where the text is
+ * no address.
  */
 export function nearAddress(address: string, own: readonly string[]): string | undefined {
   const family = isIP(address);

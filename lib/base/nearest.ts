@@ -1,6 +1,6 @@
 /** "Did you mean": the candidate nearest to what was typed, if one is near enough. */
 
-/** Insertions, deletions, replacements and swaps of neighbours. */
+/** Number of insertions, deletions, replacements and swaps of neighbours. */
 function distance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, i) => i);
@@ -22,10 +22,10 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   let best: string | undefined;
   let least = Math.max(1, Math.floor(word.length / 3)) + 1;
   for (const candidate of candidates) {
-    // Cheaper than finding it out: the distance is at least the difference in length.
+    // Skips the computation: the distance is at least the difference in length.
     if (Math.abs(candidate.length - word.length) >= least) continue;
     const d = distance(lower, candidate.toLowerCase());
-    // Where half of a name or more is another one, they have nothing in common.
+    // With half of the name or more replaced, the two have nothing in common.
     if (d * 2 >= Math.max(candidate.length, word.length)) continue;
     if (d < least) [best, least] = [candidate, d];
   }

@@ -1,4 +1,4 @@
-/** How many files and sockets this process may have open at once; where nothing says so: `Infinity`. */
+/** Most files and sockets that this process may have open; `Infinity` where the system does not say. */
 export async function openFileLimit(): Promise<number> {
   const limits = await Deno.readTextFile("/proc/self/limits").catch(() => "");
   return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Infinity);

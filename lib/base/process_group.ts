@@ -1,25 +1,27 @@
-/** A program and all that it starts: ended together, and not waited for without end. POSIX only. */
+/**
+ * Runs a program with its child processes: all are ended together, and none is awaited for ever. POSIX only.
+ */
 import { startProgram } from "./process.ts";
 
 export interface GroupOptions {
   env?: Record<string, string>;
   signal?: AbortSignal;
-  /** How long nothing may be printed. */
+  /** Longest time without any output, in milliseconds. */
   silenceMs: number;
-  /** How long it may take altogether. */
+  /** Longest time altogether, in milliseconds. */
   totalMs: number;
 }
 
 export interface GroupResult {
   code: number;
   stdout: string;
-  /** Its end, where it is long. */
+  /** What the program printed on standard error; of long output only the end. */
   stderr: string;
-  /** Why the program was ended: it printed nothing, took too long, or printed more than anyone reads. */
+  /** Why the program was killed: it printed nothing, took too long, or printed too much. */
   ended?: "silent" | "slow" | "endless";
 }
 
-/** Bytes of stdout, at most. */
+/** Most bytes of stdout. */
 const MAX_STDOUT = 16 << 20;
 /** Bytes of stderr that are kept. */
 const STDERR_TAIL = 64 * 1024;
@@ -46,10 +48,10 @@ export async function runGroup(
   let ended: GroupResult["ended"];
   const kill = () => {
     try {
-      // The group: helpers hold the pipes open, and a hanging one would stay for ever.
+      // Kills the whole group: helpers hold the pipes open, and a hanging helper would remain for ever.
       Deno.kill(-child.pid, "SIGKILL");
     } catch {
-      // All of it has ended.
+      // The whole group has ended already.
     }
   };
   const end = (why: GroupResult["ended"]) => {

@@ -5,32 +5,32 @@
 
 /** A connection whose next bytes are a body, lent until {@linkcode RawSource.end}. */
 export interface RawSource {
-  /** A socket that does not wait; nobody else reads from it meanwhile. */
+  /** A non-blocking socket; nothing else reads from it meanwhile. */
   readonly descriptor: number;
-  /** Bytes that came with the request's head: the body's first, in its framing. */
+  /** Bytes that came together with the request's head: the start of the body, in its framing. */
   readonly prefix: Uint8Array;
   /** Bytes of the body; undefined: it comes in chunks (RFC 9112 7.1). */
   readonly length: number | undefined;
-  /** Tells the listener that so many bytes of the body came, which keeps a slow connection alive. */
+  /** Tells the listener how many bytes of the body came; this keeps a slow connection alive. */
   moved(bytes: number): void;
   /**
-   * Gives the connection back. `rest`: what was read behind the body's end; undefined: the body was not
+   * Gives the connection back. `rest`: bytes that were read after the body's end; undefined: the body was not
    * read to its end.
    */
   end(rest: Uint8Array | undefined): void;
 }
 
-/** Undefined where the stream has been read from, or the body is too small to be worth it. */
+/** Undefined where reading the stream has begun, or the body is small. */
 export type TakeRaw = () => RawSource | undefined;
 
 const known = new WeakMap<ReadableStream<Uint8Array>, TakeRaw>();
 
-/** Says that `stream` has a connection behind it. */
+/** Registers the connection behind `stream`. */
 export function setRawBody(stream: ReadableStream<Uint8Array>, take: TakeRaw | undefined): void {
   if (take) known.set(stream, take);
 }
 
-/** What takes the connection instead of `stream`, which is not to be read then. */
+/** The function that takes the connection; after a successful call, `stream` must not be read. */
 export function rawBodyOf(stream: ReadableStream<Uint8Array>): TakeRaw | undefined {
   return known.get(stream);
 }

@@ -1,6 +1,6 @@
 /** Signals of Linux by name and number, as `stopSignal` and STOPSIGNAL take them. */
 
-/** In the order of their numbers, from 1 on (signal(7), x86 and ARM). */
+/** By number, from 1 (signal(7), x86 and ARM). */
 const ORDER =
   ("HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD " +
     "CONT STOP TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS").split(" ");
@@ -12,7 +12,7 @@ const NUMBERS: ReadonlyMap<string, number> = new Map([
   ["POLL", 29],
 ]);
 
-/** What the C library leaves of the real-time signals: it keeps the first two for itself. */
+/** First real-time signal for programs: the C library uses two itself. */
 const FIRST_REAL_TIME = 34;
 const LAST = 64;
 

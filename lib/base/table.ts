@@ -1,4 +1,4 @@
-/** Tables for a person to read: columns aligned, three spaces between, nothing after the last. */
+/** Tables for a person to read: aligned columns, three spaces apart, no spaces at the end of a line. */
 
 // deno-lint-ignore no-control-regex -- exactly the characters that could drive the terminal
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;

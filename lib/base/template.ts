@@ -1,12 +1,12 @@
 /** Texts with `{placeholders}`. */
 
-/** The placeholders of a template that are none of these. */
+/** The placeholders of a template that are not among `names`. */
 export function unknownPlaceholders(template: string, names: readonly string[]): string[] {
   return [...template.matchAll(/\{([^{}]*)\}/g)].map((match) => match[1])
     .filter((name) => !names.includes(name));
 }
 
-/** Puts in the values; what is no placeholder of theirs stays. */
+/** Inserts the values; other placeholders are left unchanged. */
 export function fillTemplate(template: string, values: Readonly<Record<string, string>>): string {
   return template.replace(
     /\{([^{}]*)\}/g,

@@ -1,4 +1,4 @@
-/** What a command talks to: standard streams, told apart from terminals, and the interrupt. */
+/** The streams of a command: standard input and outputs, whether they are terminals, and the interrupt. */
 
 export interface TerminalSize {
   columns: number;
@@ -7,12 +7,12 @@ export interface TerminalSize {
 
 export interface Output {
   /**
-   * Writes all of it, in the order of calls: text as {@linkcode harmless} has it, bytes as they are. A reader that has gone away: throws
-   * {@linkcode BrokenPipe} on standard output, is ignored on standard error.
+   * Writes all of `data`, in the order of calls: text through {@linkcode harmless}, bytes unchanged. Where
+   * the reader has gone away, standard output throws {@linkcode BrokenPipe}, and standard error ignores it.
    */
   write(data: string | Uint8Array): Promise<void>;
   readonly isTerminal: boolean;
-  /** Of the terminal; undefined where there is none, or it says 0x0. */
+  /** Size of the terminal; undefined where there is none, or it reports 0x0. */
   size(): TerminalSize | undefined;
 }
 
@@ -20,8 +20,8 @@ export interface Input {
   readonly readable: ReadableStream<Uint8Array>;
   readonly isTerminal: boolean;
   /**
-   * The terminal for a program elsewhere: every key comes as bytes, output goes as it is, and a hang-up
-   * aborts `Io.signal`, until the function that it resolves to is called. Only where `isTerminal`.
+   * Sets the terminal up for a remote program: every key arrives as bytes, output is not changed, and a
+   * hang-up aborts `Io.signal`. Resolves to the function that undoes this. Only where `isTerminal`.
    */
   raw?(): Promise<() => void>;
 }
@@ -32,13 +32,13 @@ export interface Io {
   readonly stderr: Output;
   /** Aborts on SIGINT and SIGTERM; its reason is made by {@linkcode interruption}. */
   readonly signal: AbortSignal;
-  /** Aborts with the second such signal: who asks twice wants to leave at once. */
+  /** Aborts at the second such signal: the user wants to leave at once. */
   readonly hurry?: AbortSignal;
-  /** Calls back when the terminal has another size, until the function that it returns is called. */
+  /** Calls `listener` when the terminal's size changes, until the returned function is called. */
   onResize?(listener: () => void): () => void;
 }
 
-/** The reader of standard output went away: nothing is left to say. */
+/** The reader of standard output has gone away: there is nobody to write to. */
 export class BrokenPipe extends Error {
   override readonly name = "BrokenPipe";
 }
@@ -59,8 +59,8 @@ const encoder = new TextEncoder();
 const OBEYED = /\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /**
- * Names, messages and last lines come from servers, images and workloads: what a terminal would obey is
- * shown as JSON writes it, so that JSON stays the same.
+ * Escapes control characters as JSON does, so that names and messages of servers, images and workloads cannot
+ * control the terminal. JSON stays valid.
  */
 export function harmless(text: string): string {
   return text.replace(
@@ -69,7 +69,7 @@ export function harmless(text: string): string {
   );
 }
 
-/** Text that draws, or that is handed on as it came. */
+/** Text that is written unchanged, control characters included. */
 export const asIs = (text: string): Uint8Array => encoder.encode(text);
 
 function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean): Output {
@@ -89,7 +89,7 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
     write(data) {
       const bytes = typeof data === "string" ? encoder.encode(harmless(data)) : data;
       const done = last.then(() => writeAll(bytes));
-      last = done.catch(() => {/* the caller of that write was told */});
+      last = done.catch(() => {/* the caller of that write gets the error */});
       return done;
     },
     get isTerminal() {
@@ -107,11 +107,11 @@ function output(stream: typeof Deno.stdout | typeof Deno.stderr, fatal: boolean)
   };
 }
 
-/** How a process ends that leaves no command the time to tidy up. */
+/** Events at which a process ends without giving a command time to clean up. */
 const ENDS = ["unload", "error", "unhandledrejection"];
 
 function onWindowChange(listener: () => void): () => void {
-  // Nobody tells of it there.
+  // Windows has no such signal.
   if (Deno.build.os === "windows") return () => {};
   Deno.addSignalListener("SIGWINCH", listener);
   return () => Deno.removeSignalListener("SIGWINCH", listener);
@@ -120,9 +120,9 @@ function onWindowChange(listener: () => void): () => void {
 export interface SystemIo {
   signal: AbortSignal;
   hurry?: AbortSignal;
-  /** Makes standard input's terminal raw; what it resolves to takes that back. */
+  /** Makes standard input's terminal raw; resolves to the function that undoes this. */
   rawMode: () => Promise<() => void>;
-  /** Sees to it that a hang-up aborts `signal`. */
+  /** Makes a hang-up abort `signal`; returns the function that undoes this. */
   onHangup: () => () => void;
 }
 

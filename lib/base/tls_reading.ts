@@ -1,6 +1,7 @@
 /**
- * node's TLS in this runtime reads on while nobody takes what comes, and keeps all of it in memory: neither
- * a paused socket nor node's HTTP, which stops its socket's handle, stops the connection below.
+ * Backpressure for node's TLS in this runtime. Without it, TLS continues to read while nobody takes the data,
+ * and keeps all of it in memory: neither a paused socket, nor node's HTTP, which stops the socket's handle,
+ * stops the connection below.
  */
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
@@ -10,11 +11,11 @@ interface Handle {
   readStop(): unknown;
 }
 
-/** Reached by its inner names: there are no others. */
+/** Node's internal names; there is no public access. */
 interface Secure {
   _handle?: Partial<Handle> | null;
   _parent?: { _handle?: Partial<Handle> | null } | null;
-  /** The stream's own way of asking for more. */
+  /** The stream's own method to request more data. */
   _read?: unknown;
 }
 
@@ -24,8 +25,8 @@ function handleOf(owner: Secure["_parent"]): Handle | undefined {
 }
 
 /**
- * From now on nothing is read below `socket` while it is paused, or its handle stopped. `inner`: the stream
- * it was made of, where that is none of node's own sockets.
+ * From now on, pausing `socket` or stopping its handle also stops reads from the connection below. `inner`:
+ * the stream below, where it is not one of node's own sockets.
  */
 export function pauseBelow(socket: TLSSocket, inner?: Duplex): void {
   const secure = socket as unknown as Secure;
@@ -35,7 +36,7 @@ export function pauseBelow(socket: TLSSocket, inner?: Duplex): void {
   let stopped = false;
   const apply = () => {
     if (paused || stopped) {
-      secure._read = () => {/* not now */};
+      secure._read = () => {/* reading is stopped */};
       if (below) below.readStop();
       else inner?.pause();
     } else {

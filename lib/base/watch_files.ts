@@ -1,15 +1,15 @@
 /** Files that an operator replaces while the server runs: certificates, key sets, lists of keys. */
 
 export interface WatchOptions {
-  /** Milliseconds between looks. */
+  /** Milliseconds between two checks. */
   everyMs?: number;
-  /** Told of each change; its failure is the caller's to handle. */
+  /** Called at each change; it has to handle its own failures. */
   onChange: () => Promise<void> | void;
 }
 
 async function signature(path: string): Promise<string> {
   try {
-    // Follows links: a mounted cluster Secret changes by a link's being replaced.
+    // Follows links: a mounted Kubernetes Secret changes by replacing a link.
     const { ino, size, mtime, ctime } = await Deno.stat(path);
     return `${ino}:${size}:${mtime?.getTime()}:${ctime?.getTime()}`;
   } catch (error) {
@@ -21,14 +21,15 @@ const signatures = async (paths: readonly string[]) =>
   (await Promise.all(paths.map(signature))).join("|");
 
 export interface FileWatch extends Disposable {
-  /** Looks now, and resolves when a change has been told. */
+  /** Checks now; resolves after `onChange` for a change has finished. */
   check(): Promise<void>;
 }
 
 /**
- * Looks at the files every so often rather than being told by the kernel: that also sees renames over a
- * file, mounts that change and network file systems. Keeps no process alive. A file that comes, goes or
- * cannot be read is a change too. Take it before the files are read: what changes in between is told.
+ * Checks the files at intervals instead of kernel notifications: that also notices renames over a file,
+ * changed mounts, and changes on network file systems. Does not keep the process alive. A file that appears,
+ * disappears or becomes unreadable counts as changed. Start watching before reading the files, so that no
+ * change in between is missed.
  */
 export async function watchFiles(
   paths: readonly string[],
@@ -47,7 +48,7 @@ export async function watchFiles(
   Deno.unrefTimer(timer);
   return {
     async check() {
-      // One that is under way may have looked already.
+      // A running check may have passed the changed file already.
       await looking;
       await start();
     },

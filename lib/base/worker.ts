@@ -15,13 +15,12 @@ export const WORKERS = {
   intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
   plan: "lib/build/plan/plan_worker.ts",
-  scan: "backends/store/fs/scan_worker.ts",
   tree: "lib/snapshot/tree_worker.ts",
 } as const satisfies Record<string, string>;
 
 export type WorkerName = keyof typeof WORKERS;
 
-/** Set by the bundle's entry: where the workers' built modules are. */
+/** Folder of the built worker modules; set by the bundle's entry. */
 let builtRoot: URL | undefined;
 
 export function setBuiltWorkers(root: URL): void {
@@ -39,7 +38,10 @@ export function startWorker(name: WorkerName): Worker {
   return new Worker(urlOf(name), { type: "module", name });
 }
 
-/** One whose memory is bounded: it ends with an error where it needs more. The caller terminates it. */
+/**
+ * Starts a worker with a memory limit; beyond it the worker ends with an error. The caller terminates the
+ * worker.
+ */
 export async function startBoundedWorker(
   name: WorkerName,
   maxMegabytes: number,

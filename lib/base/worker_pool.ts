@@ -1,11 +1,11 @@
 /**
- * Workers that do one job at a time: a few stay for a while after their last, because starting one costs
- * tens of milliseconds of processor time.
+ * Workers that do one job at a time. A few stay idle for a while after their last job, because starting a
+ * Worker costs tens of milliseconds of processor time.
  */
 import { startWorker, type WorkerName } from "./worker.ts";
 
 const IDLE_MS = 60_000;
-/** Idle ones of a name. */
+/** Most idle Workers of one name. */
 const MAX_IDLE = 2;
 
 interface Idle {
@@ -15,7 +15,10 @@ interface Idle {
 
 const idle = new Map<WorkerName, Idle[]>();
 
-/** One that waits, or a new one. The caller gives it back, or terminates it where its job did not end well. */
+/**
+ * An idle Worker, or a new one. The caller gives it back after a successful job, and terminates it after a
+ * failed one.
+ */
 export function takeWorker(name: WorkerName): Worker {
   const waiting = idle.get(name)?.pop();
   if (!waiting) return startWorker(name);
@@ -23,7 +26,7 @@ export function takeWorker(name: WorkerName): Worker {
   return waiting.worker;
 }
 
-/** Its job is done, and nothing of it on the way. */
+/** Takes a Worker back. Its job must be done, with no message still under way. */
 export function giveWorker(name: WorkerName, worker: Worker): void {
   worker.onmessage = worker.onerror = null;
   const others = idle.get(name) ?? [];
@@ -36,7 +39,7 @@ export function giveWorker(name: WorkerName, worker: Worker): void {
   others.push({ worker, timer });
 }
 
-/** Ends those that wait for work; the next job starts new ones. */
+/** Terminates the idle Workers; the next job starts a new one. */
 export function closeIdleWorkers(): void {
   for (const waiting of idle.values()) {
     for (const { worker, timer } of waiting.splice(0)) {

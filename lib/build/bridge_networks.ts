@@ -1,6 +1,7 @@
 /**
- * Steps on a bridge of their own, apart from each other, with the way out that docker's bridge gives. A
- * namespace is made ahead and taken again by another step, since a step may not change its network.
+ * Networks of steps on a bridge of their own: steps are apart from each other, and reach the outside as on
+ * docker's bridge. A network namespace is made ahead and used again by later steps, since a step cannot
+ * change its network.
  */
 import { join } from "node:path";
 import { ensureDir } from "../base/fs.ts";
@@ -14,12 +15,12 @@ import { ReadyPool } from "../runtime/ready_pool.ts";
 import { type OwnNetworks, reachableNameservers, type StepNetwork } from "./networks.ts";
 
 export interface BridgeNetworksOptions {
-  /** SVC_CNI_BIN_DIR and SVC_CNI_SUBNET_BASE. */
+  /** SVC_CNI_BIN_DIR; below it SVC_CNI_SUBNET_BASE. */
   cniBinDir: string;
   cniSubnetBase: string;
-  /** host-local's folder, shared by the servers of this host. */
+  /** Folder of host-local's leases, shared by the servers of this host. */
   leases: string;
-  /** Of the namespaces, of this server alone; a reboot empties both. */
+  /** Folder of this server's namespaces. A reboot empties it and the leases. */
   folder: string;
   log: Logger;
 }
@@ -37,9 +38,9 @@ export class BridgeNetworks implements OwnNetworks {
   #bridges: BridgeDriver;
   #pool: ReadyPool<Endpoint>;
   #resolver: DnsServer | undefined;
-  /** Asked for once, when the bridge is there. */
+  /** The start of the resolver, begun once the bridge exists. */
   #resolving: Promise<void> | undefined;
-  /** There may be a bridge. */
+  /** True once a bridge may exist. */
   #made = false;
 
   constructor(options: BridgeNetworksOptions) {
@@ -97,7 +98,7 @@ export class BridgeNetworks implements OwnNetworks {
 
   async #isGood({ attached, ...place }: Endpoint, signal?: AbortSignal): Promise<boolean> {
     const { ifname, result } = attached!;
-    if (!await this.#bridges.isAttached(this.#network, result)) return false;
+    if (!this.#bridges.isAttached(this.#network, result)) return false;
     await this.#bridges.admit(this.#network, { ...place, ifname }, result, signal);
     return true;
   }
@@ -110,7 +111,10 @@ export class BridgeNetworks implements OwnNetworks {
     }
   }
 
-  /** Where another server of this host answers already, steps ask the host's resolvers. */
+  /**
+   * Starts a resolver on the bridge. Where another server of this host already answers there, steps use the
+   * host's resolvers.
+   */
   async #resolve(): Promise<void> {
     const hostname = this.#gateway;
     const [{ DnsServer }, { Forwarder, hostUpstreams }] = await Promise.all([
@@ -136,7 +140,7 @@ export class BridgeNetworks implements OwnNetworks {
     const { folder, log } = this.#options;
     await this.#pool.stop();
     await this.#resolver?.[Symbol.asyncDispose]();
-    await Deno.remove(folder).catch(() => {/* never made, or something could not be removed */});
+    await Deno.remove(folder).catch(() => {/* the folder was never made, or still has entries */});
     if (!this.#made) return;
     await this.#bridges.removeNetwork(this.#network).catch((error) =>
       log.warn("the network of builds was not removed", { error })

@@ -1,4 +1,7 @@
-/** The build interface: local engine and remote builder alike. Wire events are in lib/api/build.ts. */
+/**
+ * The build interface of the local engine and of remote builders. The events on the wire are in
+ * lib/api/build.ts.
+ */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
 import type { AttestSpec } from "../api/build_attest.ts";
 import type { CacheFromSpec, CacheToSpec } from "../api/build_cache_spec.ts";
@@ -11,17 +14,17 @@ import type { KeptContexts } from "./context/kept_contexts.ts";
 import type { RemoteContext } from "./context/remote.ts";
 import type { AgentSource, NamedContext, SecretSource } from "./inputs.ts";
 
-/** Who asks for a build, as the server's authentication and policy have it. */
+/** Who requested a build, according to the server's authentication and policy. */
 export interface BuildCaller {
   subject: string;
-  /** False: images of this server's registry are not for the caller to read. */
+  /** False: the caller may not read images of this server's registry. */
   mayPull: boolean;
-  /** Whose cache mounts the build uses; absent: everybody's. */
+  /** Owner of the build's cache mounts; absent: mounts that all callers share. */
   cacheOwner?: string;
 }
 
 export interface BuildRequest extends BuildDelivery {
-  /** Absent: nobody in particular, who may read what is here. */
+  /** Absent: an unnamed caller that may read this server's images. */
   caller?: BuildCaller;
   /** Image names to publish under; may be empty (build only). */
   tags: string[];
@@ -32,54 +35,51 @@ export interface BuildRequest extends BuildDelivery {
   labels: Record<string, string>;
   noCache: boolean;
   /**
-   * No time in the image is later than SOURCE_DATE_EPOCH; where that is no build argument, than the newest
-   * file of the context, or the commit of a repository. Default: times are what they are.
+   * Bounds all times in the image by SOURCE_DATE_EPOCH; without that build argument, by the newest file of
+   * the context or the repository's commit. Default: times are not changed.
    */
   reproducible?: boolean;
   /** "os/arch[/variant]", several separated by commas; default the host's. */
   platform?: string;
-  /**
-   * The context as a tar archive (plain, gzip or zstd, told apart by its first bytes), or where it can be
-   * read.
-   */
+  /** The context as a tar archive (plain, gzip or zstd, told apart by the first bytes), or a remote context. */
   context: ReadableStream<Uint8Array> | RemoteContext;
-  /** Bytes of an archive, unpacked, at most; more is `too_large`. */
+  /** Largest context archive, in bytes unpacked; a larger one is `too_large`. */
   maxContextBytes?: number;
   /**
-   * Takes the place of `context`, which is not read: a git repository, or a tar archive or a Dockerfile
-   * behind a URL.
+   * Address of a git repository, a tar archive or a Dockerfile. It replaces `context`, which is then not
+   * read.
    */
   contextUrl?: string;
-  /** Default: there are none, and a step that requires one fails. */
+  /** Default: no secrets; a step that requires one fails. */
   secrets?: SecretSource;
-  /** Default: there is no agent, and a step that requires one fails. */
+  /** Default: no agent; a step that requires one fails. */
   ssh?: AgentSource;
-  /** By name (without case); they stand before stages and images of the same name. */
+  /** By name (case does not matter). A named context takes precedence over a stage or image of that name. */
   contexts?: Record<string, NamedContext>;
   /** Lines for the steps' /etc/hosts: "name:address" or "name=address"; "host-gateway" is this host. */
   addHosts?: string[];
-  /** Asks registries for images by tag again instead of using what is known of them. */
+  /** Asks registries again what a tag means. */
   pull?: boolean;
-  /** Network of RUN where `--network` says nothing else; default "default", which is the host's. */
+  /** Network of a RUN without `--network`. Default: "default", the network of SVC_BUILD_NETWORK. */
   network?: "default" | "none" | "host";
-  /** What the Dockerfile may do beyond the usual; also has to be allowed by the server. */
+  /** Entitlements of the Dockerfile; the server must permit them too. */
   allow?: Entitlement[];
 }
 
-/** Where the result goes and what goes with it. */
+/** Where the result goes, and what is delivered with it. */
 export interface BuildDelivery {
-  /** Default: the image, pushed under `tags`. Their `dest` is the client's affair. */
+  /** Default: the image, pushed under `tags`. Only the client uses `dest`. */
   outputs?: OutputSpec[];
-  /** As `--annotation` has them. */
+  /** In the form of `--annotation`. */
   annotations?: string[];
-  /** Caches of other machines; one that is not there is a warning. */
+  /** Caches to import; a missing one gives a warning. */
   cacheFrom?: CacheFromSpec[];
   cacheTo?: CacheToSpec[];
-  /** The caller's logins at registries, by host; they go before the server's own. */
+  /** The caller's logins at registries, by host; they take precedence over the server's. */
   logins?: ReadonlyMap<string, Login>;
-  /** Host of the registry that names without one mean; default the server's own. */
+  /** Host for image names without a registry; default: the server's own. */
   registry?: string;
-  /** What is attested about images that are pushed or put in an OCI archive. */
+  /** Attestations of images that are pushed or written to an OCI archive. */
   attest?: AttestSpec[];
 }
 
@@ -90,17 +90,17 @@ export interface BuildOptions {
 
 export interface Builder extends AsyncDisposable {
   /**
-   * Builds and publishes. Throws `dockerfile_invalid`, `context_invalid`, `build_failed` (detail: line,
-   * command, exitCode, output) or what storage threw; events tell the story until then.
+   * Builds and publishes, and reports progress as events. Throws `dockerfile_invalid`, `context_invalid`,
+   * `build_failed` (detail: line, command, exitCode, output) or what storage threw.
    */
   build(request: BuildRequest, options: BuildOptions): Promise<BuildResult>;
   /**
-   * Archives that outputs gave, each to be taken once, and those that clients send for a build; absent
+   * Archives that outputs gave, each to be taken once, and archives that clients send for a build. Absent
    * where another process keeps them.
    */
   readonly archives?: Pick<Spool, "take" | "put">;
-  /** What it keeps for later builds; absent where another process keeps it. */
+  /** The build cache; absent where another process keeps it. */
   readonly cache?: Pick<BuildCache, "usage" | "prune">;
-  /** Makes trees of remote contexts, for named ones; absent where another process keeps them. */
+  /** Makes trees of remote contexts, for named contexts; absent where another process keeps them. */
   readonly contexts?: Pick<KeptContexts, "use">;
 }

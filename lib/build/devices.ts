@@ -1,10 +1,10 @@
-/** What `RUN --device` asks for, found in the host's CDI files and permitted or not. */
+/** Devices of `RUN --device`: finds them in the host's CDI files and checks the permission. */
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { SvcError } from "../base/errors.ts";
 import { CDI_FOLDERS, type CdiDevice, matchDevices, readDevices } from "../runtime/cdi.ts";
 import type { RunVertex, Vertex } from "./plan/graph.ts";
 
-/** The devices of a step; what is missing and not required is left out. Throws `unsupported`. */
+/** The devices of a step, without missing ones that are not required. Throws `unsupported`. */
 export async function devicesOf(
   vertex: RunVertex,
   file: string,
@@ -25,7 +25,7 @@ export async function devicesOf(
   return [...found];
 }
 
-/** Names of the devices that these allow. */
+/** Names of the devices that the entitlements allow. */
 function granted(texts: readonly Entitlement[], devices: readonly CdiDevice[]): Set<string> {
   const names = texts.map(parseEntitlement).filter(({ right }) => right === "device").flatMap(
     ({ device }) => device === undefined ? devices : matchDevices(devices, device),
@@ -33,12 +33,12 @@ function granted(texts: readonly Entitlement[], devices: readonly CdiDevice[]): 
   return new Set(names.map(({ name }) => name));
 }
 
-/** Refuses before anything has run what no step may have. Throws `denied` or `unsupported`. */
+/** Refuses devices that a step may not have, before any step has run. Throws `denied` or `unsupported`. */
 export async function requireDevices(
   vertices: readonly Vertex[],
   { file, asked, permitted, folders = CDI_FOLDERS }: {
     file: string;
-    /** By the caller, and by the server. */
+    /** Entitlements that the caller asked for, and that the server permits. */
     asked: readonly Entitlement[];
     permitted: readonly Entitlement[];
     folders?: readonly string[];

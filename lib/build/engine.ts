@@ -22,7 +22,7 @@ import { CacheMounts } from "./solve/cache_mounts.ts";
 import { CopiedFolders } from "./solve/copied_folders.ts";
 import type { Engine, Unpack } from "./solve/engine_context.ts";
 import { tooLong } from "./solve/failure.ts";
-import { Flights } from "./solve/flights.ts";
+import { Flights } from "../base/flights.ts";
 import { CacheRecords } from "./solve/records.ts";
 import { Reporter } from "./solve/reporter.ts";
 import { Workspace } from "./solve/workspace.ts";
@@ -35,34 +35,34 @@ export interface BuilderDeps {
   root: string;
   snapshotter: Snapshotter;
   executor: Executor;
-  /** The steps'; the builder disposes of them. */
+  /** Networks of the steps; the builder disposes of them. */
   networks: StepNetworks;
   images: ImageResolver;
   log: Logger;
   /** Steps that run at once, over all builds. */
   concurrency: number;
-  /** Processes of one step at once, at most; undefined: as many as the host allows. */
+  /** Most processes of one step at once; undefined: as many as the host allows. */
   stepProcesses?: number;
-  /** Milliseconds that one step, and one build, may take; undefined: any. */
+  /** Longest time of one step, and of one build, in milliseconds; undefined: no limit. */
   stepTimeoutMs?: number;
   buildTimeoutMs?: number;
-  /** Bytes that one ADD of a URL or a fetched context may have; undefined: any number. */
+  /** Most bytes of an ADD from a URL or of a fetched context; undefined: no limit. */
   maxDownloadBytes?: number;
-  /** Bytes that one archive, or one imported layer, may have unpacked; undefined: any number. */
+  /** Most bytes of one archive, or one imported layer, unpacked; undefined: no limit. */
   maxUnpackedBytes?: number;
-  /** How contexts that are read on demand are mounted; default by the kernel, else FUSE. */
+  /** How contexts are mounted that are read on demand. Default: by the kernel's 9P, else by FUSE. */
   lazyReading?: LazyReading;
-  /** Bytes of cache that are kept when no build needs them; undefined: all. */
+  /** Most bytes of cache kept beyond what running builds use; undefined: no limit. */
   keepCacheBytes?: number;
-  /** What requests may ask for with `allow`; default nothing. */
+  /** Entitlements that requests may ask for; default: none. */
   entitlements?: readonly Entitlement[];
-  /** What builds fetch comes from addresses that do not lead back to this host. */
+  /** True: fetches of builds may not connect to addresses that lead back to this host. */
   checkedFetches?: boolean;
-  /** Further things that are kept between builds. */
+  /** Further shelves of the build cache. */
   shelves?: Shelf[];
   /** Folders of CDI files, for RUN --device; absent: the usual ones. */
   cdiFolders?: readonly string[];
-  /** Where images stand besides what they are pushed to. */
+  /** Stores images in addition to the registries that they are pushed to. */
   imageStore?: ImageStore;
   /** `(image, options) => unpackImage(snapshotter, image, options)` of lib/snapshot/unpack.ts. */
   unpack: Unpack;
@@ -77,7 +77,7 @@ class LocalBuilder implements Builder {
   #running = new Set<Promise<unknown>>();
   #stop = new AbortController();
 
-  /** One trim runs and one waits at most: the second sees what all builds until then left. */
+  /** Trims running and waiting, at most one of each: the waiting one sees what all earlier builds left. */
   #trims = 0;
 
   constructor(
@@ -122,7 +122,7 @@ class LocalBuilder implements Builder {
     }
   }
 
-  /** Cancels what runs and waits until it has let go of its mounts. */
+  /** Cancels running builds and waits until their mounts are released. */
   async [Symbol.asyncDispose](): Promise<void> {
     const reason = new SvcError("cancelled", "Cannot go on building: the server is stopping");
     this.#stop.abort(reason);
@@ -144,7 +144,7 @@ class LocalBuilder implements Builder {
     { onEvent }: BuildOptions,
     signal: AbortSignal,
   ): Promise<BuildResult> {
-    // What this build finds in the cache stays there until it has ended.
+    // Keeps what this build finds in the cache until the build has ended.
     using _use = this.#engine.snapshotter.use();
     using _kept = this.cache.pin();
     const { images, entitlements, checkedFetches } = this.#deps;
@@ -165,7 +165,7 @@ class LocalBuilder implements Builder {
       if (one.changed) this.#keep(this.#sync());
       return result;
     } finally {
-      // Another build may still be running a step that this one began, with this one's context.
+      // Another build may still run a step that this build began, and which reads this build's context.
       if (one.lent) this.#keep(one.release());
       else await one.release();
     }
@@ -181,8 +181,8 @@ class LocalBuilder implements Builder {
 }
 
 /**
- * Opens the engine: clears what a crashed server left (containers, mounts, contexts, unnamed snapshots).
- * One per `root`; builds may run at the same time. Dispose of it before the snapshotter.
+ * Opens the engine and clears what a crashed server left (containers, mounts, contexts, unnamed snapshots).
+ * One engine per `root`; builds may run at the same time. Dispose of the engine before the snapshotter.
  */
 export async function createBuilder(deps: BuilderDeps): Promise<Builder> {
   const { root, snapshotter, executor, networks, imageStore, log, unpack } = deps;

@@ -1,4 +1,4 @@
-/** The only privileged seam of the build engine: running one command in one root file system. */
+/** The only privileged part of the build engine: runs one command in one root file system. */
 
 import type { DeviceAccess } from "../runtime/cdi.ts";
 import type { NetworkMode } from "../runtime/spec.ts";
@@ -24,12 +24,12 @@ export interface Step {
   /** Targets of tmpfs mounts, with sizes in bytes where bounded. */
   tmpfs: { target: string; size?: number }[];
   network: NetworkMode;
-  /** All that the server itself may do: no filter of system calls, all devices, all capabilities. */
+  /** The step may do all that the server may: no seccomp filter, all devices, all capabilities. */
   insecure?: boolean;
   hostname?: string;
-  /** Nodes, groups and hooks of what RUN --device asks for; its mounts are among `mounts`. */
+  /** Device nodes, groups and hooks for RUN --device; the devices' mounts are in `mounts`. */
   devices?: Pick<DeviceAccess, "nodes" | "hooks" | "gids">;
-  /** Processes and threads at once, at most; absent: as many as the host allows. */
+  /** Most processes and threads at once; absent: as many as the host allows. */
   processes?: number;
 }
 
@@ -45,6 +45,6 @@ export interface Executor {
       signal?: AbortSignal;
     },
   ): Promise<{ exitCode: number }>;
-  /** Kills and removes what a crashed server left behind. */
+  /** Kills and removes the containers that a crashed server left. */
   recover(): Promise<void>;
 }

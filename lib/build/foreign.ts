@@ -1,19 +1,19 @@
 /**
- * Whether programs of another architecture run here, found out by running one: binfmt_misc may be at work
- * without being mounted where this process could read it, as in a container.
+ * Finds out whether this machine runs programs of another architecture, by running one: binfmt_misc may work
+ * where this process cannot read its mount, as in a container.
  */
 interface Machine {
-  /** Its number in ELF headers. */
+  /** Machine number in ELF headers. */
   machine: number;
   bits: 32 | 64;
   bigEndian?: boolean;
-  /** Flags of the ELF header that its ABI wants. */
+  /** Flags that the architecture's ABI sets in the ELF header. */
   flags?: number;
   /** Instructions that end the program with exit code 0, in hexadecimal. */
   exit: string;
 }
 
-/** Names of architectures, what stands for them in ELF headers, and a program. */
+/** By architecture: the fields of ELF headers, and instructions that exit. */
 export const MACHINES: Readonly<Record<string, Machine>> = {
   // mov $1, %eax; xor %ebx, %ebx; int $0x80
   "386": { machine: 3, bits: 32, exit: "b80100000031dbcd80" },
@@ -38,12 +38,12 @@ export const MACHINES: Readonly<Record<string, Machine>> = {
 const fromHex = (text: string) =>
   Uint8Array.from(text.match(/[0-9a-f]{2}/g) ?? [], (pair) => parseInt(pair, 16));
 
-/** Address that the file is loaded at. */
+/** Address at which the file is loaded. */
 const BASE = 0x400000;
 
 /**
- * A program of these instructions: an ELF file whose one segment is the whole file. `code` may refer to
- * itself relative to where it stands.
+ * An ELF program of these instructions; its only segment is the whole file. `code` must be
+ * position-independent.
  */
 export function elfProgram(architecture: string, code?: Uint8Array): Uint8Array<ArrayBuffer> {
   const { machine, bits, bigEndian = false, flags = 0, exit } = MACHINES[architecture];
@@ -83,13 +83,13 @@ export function elfProgram(architecture: string, code?: Uint8Array): Uint8Array<
 }
 
 /**
- * The shell writes the program, because one that this process has just written may be open still, in
- * a child that it is forking meanwhile, and would not be run. A root of its own is where steps run too: an
- * emulator has to be found from there.
+ * The shell writes the program. If this process wrote the file, a child that it forks meanwhile could still
+ * hold it open for writing, and the kernel would refuse to run it. chroot, because steps run in a root of
+ * their own too: the emulator must be found from there.
  */
 const SCRIPT = 'cat >"$0/probe" && chmod 755 "$0/probe" && exec chroot "$0" /probe';
 
-/** Runs a program of that architecture in `folder`, which is empty, private and for programs. */
+/** Runs a program of that architecture in `folder`, which must be empty, private and executable. */
 export async function runsHere(architecture: string, folder: string): Promise<boolean> {
   if (!MACHINES[architecture]) return false;
   const child = new Deno.Command("sh", {
@@ -102,7 +102,7 @@ export async function runsHere(architecture: string, folder: string): Promise<bo
   try {
     await new Blob([elfProgram(architecture)]).stream().pipeTo(child.stdin);
   } catch {
-    // It ended without reading: its exit code tells.
+    // The program ended without reading: its exit code tells.
   }
   return (await child.status).success;
 }

@@ -1,9 +1,9 @@
-/** What a build may take besides its context: secrets, SSH agents and named contexts. */
+/** Inputs of a build besides its context: secrets, SSH agents and named contexts. */
 import type { Tree } from "./context/tree.ts";
 
-/** Values for `RUN --mount=type=secret`. They reach the step alone: no layer, no key, no log. */
+/** Values for `RUN --mount=type=secret`. Only the step sees them: no layer, no cache key and no log. */
 export interface SecretSource {
-  /** The secret's bytes; undefined where there is none of that id. Asked when a step needs it. */
+  /** The secret's bytes; undefined where there is no secret of that id. Called when a step needs it. */
   get(id: string, signal: AbortSignal): Promise<Uint8Array | undefined>;
 }
 
@@ -15,13 +15,13 @@ export interface AgentConnection extends AsyncDisposable {
 
 /** Agents for `RUN --mount=type=ssh` and for git repositories over SSH. */
 export interface AgentSource {
-  /** True where {@linkcode connect} can reach an agent of that id; "default" is the usual one. */
+  /** True where {@linkcode connect} can reach an agent of that id; the usual id is "default". */
   has(id: string): boolean;
-  /** A new connection; the engine makes one for each that a process of a step opens. */
+  /** Opens a connection to the agent; the engine opens one for each connection of a step's process. */
   connect(id: string, signal: AbortSignal): Promise<AgentConnection>;
 }
 
-/** A tree that stays as it is until it is disposed of. */
+/** A tree that does not change until it is disposed of. */
 export type OpenTree = Tree & AsyncDisposable;
 
 /** What `--build-context NAME=…` puts in place of a stage or an image of that name. */
@@ -30,7 +30,7 @@ export type NamedContext =
   | { kind: "image"; name: string }
   /** A git repository, or a tar archive or file behind a URL; see `parseGitUrl` for its fragments. */
   | { kind: "url"; url: string }
-  /** A tar archive: plain, gzip or zstd. Read once, whole, and only where the build needs it. */
+  /** A tar archive: plain, gzip or zstd. Read once as a whole, and only if the build needs it. */
   | { kind: "tar"; stream: ReadableStream<Uint8Array> }
-  /** A folder that is there already, its .dockerignore applied. Opened where the build needs it. */
+  /** A folder that exists already, its .dockerignore applied. Opened only if the build needs it. */
   | { kind: "tree"; open(signal: AbortSignal): Promise<OpenTree> };

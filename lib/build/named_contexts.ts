@@ -1,4 +1,4 @@
-/** What `--build-context` gives, as a plan takes it. */
+/** Turns the named contexts of `--build-context` into inputs of a plan. */
 import { gitTree } from "./context/git_tree.ts";
 import { parseGitUrl } from "./context/git_url.ts";
 import { httpTree } from "./context/http_tree.ts";
@@ -7,7 +7,7 @@ import type { NamedContext } from "./inputs.ts";
 import type { TreeSource } from "./plan/graph.ts";
 import { contextName, type PlannedContext } from "./plan/plan.ts";
 
-/** An archive that the caller sends: unpacked when the build first needs it. */
+/** A context from an archive that the caller sends; unpacked when the build first needs it. */
 function tarTree(stream: ReadableStream<Uint8Array>): TreeSource {
   return {
     identity: () => Promise.resolve(undefined),
@@ -57,7 +57,7 @@ function plan(label: string, context: NamedContext): PlannedContext {
   }
 }
 
-/** Throws `dockerfile_invalid` for a git address that is written wrong. */
+/** Throws `dockerfile_invalid` for a malformed git address. */
 export function planContexts(
   contexts: Record<string, NamedContext> = {},
 ): Map<string, PlannedContext> {

@@ -1,22 +1,22 @@
-/** Which network a step has: SVC_BUILD_NETWORK, and what RUN --network asks for. */
+/** The network of a step, from SVC_BUILD_NETWORK and RUN --network. */
 import { SvcError } from "../base/errors.ts";
 import { nameservers } from "../runtime/dns/forward.ts";
 import type { NetworkMode } from "../runtime/spec.ts";
 
 export interface StepNetwork extends AsyncDisposable {
   mode: NetworkMode;
-  /** What `host-gateway` is, to the step. */
+  /** Address that `host-gateway` means in the step. */
   gateway: string;
-  /** Absent: names are the host's, as its resolv.conf and hosts file have them. */
+  /** Name servers of the step; absent: the step uses the host's resolv.conf and hosts file. */
   names?: { nameservers: readonly string[] };
 }
 
 export interface StepNetworks extends AsyncDisposable {
-  /** Clears what a crashed server left, and gets ready for steps. */
+  /** Removes what a crashed server left, and prepares for steps. */
   recover(): Promise<void>;
   /**
-   * Until it is disposed of, the network is this step's alone. `trusted`: a step that may change its network,
-   * which nobody else has afterwards. Throws `prerequisite_missing` naming what to install.
+   * A network for one step alone, until it is disposed of. `trusted`: a step that may change its network,
+   * which no later step gets. Throws `prerequisite_missing`, which names what to install.
    */
   take(
     wanted: "default" | "none" | "host",
@@ -24,21 +24,21 @@ export interface StepNetworks extends AsyncDisposable {
   ): Promise<StepNetwork>;
 }
 
-/** Networks of steps that have one of their own. */
+/** Provides networks that belong to one step each. */
 export type OwnNetworks = Pick<StepNetworks, "recover" | typeof Symbol.asyncDispose> & {
   take(options: { trusted: boolean; signal: AbortSignal }): Promise<StepNetwork>;
 };
 
 const LOOPBACK = "127.0.0.1";
 
-/** The host's own, or none at all: nothing to make and nothing to give back. */
+/** The host's network, or none: nothing is made and nothing has to be removed. */
 const plain = (mode: "host" | "none"): StepNetwork => ({
   mode,
   gateway: LOOPBACK,
   [Symbol.asyncDispose]: () => Promise.resolve(),
 });
 
-/** `usual` is what a step has that asks for nothing. */
+/** `usual`: network of a step that asks for none. */
 export function stepNetworks(usual: OwnNetworks | "host" | "none"): StepNetworks {
   const own = typeof usual === "string" ? undefined : usual;
   return {
@@ -63,7 +63,7 @@ export function stepNetworks(usual: OwnNetworks | "host" | "none"): StepNetworks
   };
 }
 
-/** Those that the host's resolv.conf names, but for its loopback, which a step has not. */
+/** The name servers of the host's resolv.conf without loopback addresses, which a step cannot reach. */
 export async function reachableNameservers(): Promise<string[]> {
   for (const path of ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"]) {
     // Our own: the host's file.
@@ -74,7 +74,7 @@ export async function reachableNameservers(): Promise<string[]> {
   return [];
 }
 
-/** The host's resolv.conf with other name servers: its search list and options go on. */
+/** The host's resolv.conf with other name servers; its search list and options stay. */
 export function resolvConf(host: string, servers: readonly string[]): string {
   const kept = host.split("\n").filter((line) => /^\s*(search|domain|options)\s/.test(line));
   return [...servers.map((address) => `nameserver ${address}`), ...kept, ""].join("\n");

@@ -1,4 +1,4 @@
-/** One build from its context to its result: planned, solved for each platform, delivered. */
+/** Runs one build from its context to its result: plans, solves each platform, delivers. */
 import type { BuildResult } from "../api/build.ts";
 import type { Entitlement } from "../api/build_entitlements.ts";
 import { buildInfo } from "../base/build_info.ts";
@@ -39,7 +39,7 @@ type Imports = NonNullable<Awaited<ReturnType<typeof openImports>>>;
 const CONTEXT = { id: "context", name: "load build context" };
 const EXPORT = { id: "export", name: "export image" };
 
-/** Whether anybody reads the result's files, though it may be an image that nothing was added to. */
+/** True where an output or attestation reads the result's files; the base image's files count too. */
 const needsRoot = ({ outputs, attest }: ReturnType<typeof deliveryOf>) =>
   outputs.some(({ type }) => type === "tar" || type === "local") ||
   attest.some(({ type }) => type === "sbom");
@@ -57,7 +57,10 @@ function deliveryOf(request: BuildRequest, images: ImageResolver, spool: Spool) 
   };
 }
 
-/** Where the result goes in the own registry with its base image's layers as they are. */
+/**
+ * The repository in the server's own registry that the result is pushed to, where the base image's layers are
+ * pushed unchanged.
+ */
 function ownPlace({ images, tags, outputs }: ReturnType<typeof deliveryOf>): OwnPlace | undefined {
   for (const { type, push, forceCompression, names } of outputs) {
     if (type !== "image" || !push || forceCompression) continue;
@@ -80,7 +83,7 @@ export interface BuildParts {
   images: ImageResolver;
   /** What requests may ask for with `allow`. */
   entitlements?: readonly Entitlement[];
-  /** What is fetched comes from addresses that do not lead back here, but for builds with network.host. */
+  /** True: fetches may not connect to addresses that lead back here. Builds with network.host are exempt. */
   checkedFetches?: boolean;
   contexts: KeptContexts;
   archives: Spool;
@@ -92,12 +95,12 @@ export interface BuildParts {
 export class OneBuild {
   #parts: BuildParts;
   #solvers: Solver[] = [];
-  /** What steps use: let go of when none of them runs any more. */
+  /** Resources that steps use; released when no step runs any more. */
   #used: AsyncDisposable[] = [];
-  /** What is let go of meanwhile. */
+  /** Resolves when the resources released during the build are gone. */
   #gone?: Promise<void>;
   #imports?: Imports;
-  /** What the context was fetched from. */
+  /** The source of a fetched context. */
   #source?: TreeSource;
 
   constructor(parts: BuildParts) {
@@ -106,7 +109,7 @@ export class OneBuild {
     this.#parts = { ...parts, images: own ?? images };
   }
 
-  /** True where the cache has something that it did not have before. */
+  /** True where the cache has new entries. */
   get changed(): boolean {
     return this.#parts.reporter.ran > 0 || this.#imports !== undefined;
   }
@@ -122,14 +125,14 @@ export class OneBuild {
     await this.#gone;
   }
 
-  /** The same of one thing that no step uses any more, while the build goes on. */
+  /** Releases one resource that this build's steps do not use any more, while the build goes on. */
   #letGo(one: AsyncDisposable): void {
-    // Another build's step may use it.
+    // A step that another build shares may still use it.
     if (this.lent) return;
     this.#used.splice(this.#used.indexOf(one), 1);
     const released = Promise.all(this.#solvers.map((solver) => solver.released()));
     this.#gone = released.then(() => one[Symbol.asyncDispose]());
-    this.#gone.catch(() => {/* told by who waits for it at the end */});
+    this.#gone.catch(() => {/* `release` awaits it and throws */});
   }
 
   async run(): Promise<BuildResult> {
@@ -153,20 +156,11 @@ export class OneBuild {
     const plans = await this.#dated(begun);
     const file = request.dockerfile;
     for (const { message, line, rule } of plans[0].warnings) reporter.warning(message, line, rule);
-    // What cannot be delivered or run is refused before any work is done.
+    // Refuses outputs that cannot be delivered, before any work is done.
     const delivery = deliveryOf(request, images, archives);
     checkExport(delivery);
     checkAttestations(delivery.attest, delivery.outputs);
-    const machine = thisMachine(() => workspace.temporary());
-    for (const { vertices } of plans) {
-      await requireRunnable(vertices, file, machine);
-      await requireDevices(vertices, {
-        file,
-        asked: allowedOf(this.#parts),
-        permitted: this.#parts.entitlements ?? [],
-        folders: engine.cdiFolders,
-      });
-    }
+    await this.#requireAble(plans);
     this.#imports = await openImports(noCache ? [] : request.cacheFrom ?? [], {
       images,
       spool: archives,
@@ -204,7 +198,22 @@ export class OneBuild {
     };
   }
 
-  /** The context, and what is to be done with it: at the same time, where the caller told that. */
+  /** Refuses what this machine cannot run, or a step may not have, before any work is done. */
+  async #requireAble(plans: readonly BuildPlan[]): Promise<void> {
+    const { engine: { workspace, cdiFolders: folders }, request: { dockerfile: file } } =
+      this.#parts;
+    const machine = thisMachine(() => workspace.temporary());
+    const asked = allowedOf(this.#parts);
+    const permitted = this.#parts.entitlements ?? [];
+    for (const { vertices } of plans) {
+      await requireRunnable(vertices, file, machine);
+      await requireDevices(vertices, { file, asked, permitted, folders });
+    }
+  }
+
+  /**
+   * The context and the plans. Both are made at the same time where the caller has sent the Dockerfile ahead.
+   */
   async #begin(
     trees: Trees,
     platforms: PlansInput["platforms"],
@@ -215,7 +224,7 @@ export class OneBuild {
     const input = { ...this.#parts, planners, platforms };
     const early = told &&
       plansOf(told, { ...input, signal: AbortSignal.any([signal, failed.signal]) });
-    early?.catch(() => {/* told where it is waited for */});
+    early?.catch(() => {/* awaited below */});
     try {
       const context = await this.#receive(trees);
       this.#used.push(context);
@@ -226,19 +235,22 @@ export class OneBuild {
     }
   }
 
-  /** Plans of a reproducible build have an epoch; where none is given, the newest time in the context. */
+  /** Sets the epoch of a reproducible build's plans where none was given: the newest time in the context. */
   async #dated(
     { context, plans }: { context: Context; plans: BuildPlan[] },
   ): Promise<BuildPlan[]> {
     const { request: { reproducible }, signal } = this.#parts;
     if (!reproducible || plans[0].epoch !== undefined) return plans;
-    // Of a repository all files have the commit's.
+    // In a repository all files have the commit's time.
     const whole = [{ path: "", name: "", directory: true }];
     const newest = await latestTime(context.tree, whole, { signal });
     return plans.map((plan) => ({ ...plan, epoch: Math.max(0, newest) }));
   }
 
-  /** All platforms at once; the first failure ends the others. `wholeRoot`: a base image's files too. */
+  /**
+   * Solves all platforms at the same time; the first failure ends the others. `wholeRoot`: unpacks the base
+   * image too, where no step builds on it.
+   */
   async #solve(
     plans: readonly BuildPlan[],
     state: Omit<BuildState, "keep">,
@@ -258,7 +270,7 @@ export class OneBuild {
         const outcomes = await solver.solve(wanted, (vertex, outcome) => {
           if (isStep(vertex)) ahead.begin(outcome, plan.epoch);
         });
-        // What the cache made unnecessary is as good as cached.
+        // Vertices that the cache made unnecessary count as cached.
         for (const vertex of plan.vertices) {
           reporter.done(vertex.id, "cached", isStep(vertex));
         }
@@ -293,7 +305,7 @@ export class OneBuild {
         maxBytes: request.maxContextBytes,
         maxUnpackedBytes: engine.maxUnpackedBytes,
         onProgress: (bytes, total) => {
-          // A megabyte at a time is as fine as anyone can follow.
+          // Bytes between two progress events: more events help nobody.
           if (total === undefined && bytes - shown < 1 << 20) return;
           shown = bytes;
           reporter.step(CONTEXT.id, { type: "progress", label: "received", current: bytes, total });

@@ -1,4 +1,4 @@
-/** What a build is going to do, for each platform. */
+/** Makes the plans of a build, one for each platform. */
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { SvcError } from "../base/errors.ts";
 import { formatPlatform } from "../oci/platform.ts";
@@ -10,7 +10,7 @@ import { type Ignore, parseIgnore } from "./parse/ignore.ts";
 import type { BuildPlan } from "./plan/graph.ts";
 import type { Planners } from "./plan/planners.ts";
 
-/** Of a context, what a plan is made of. */
+/** The parts of a context that a plan is made from. */
 export interface PlannedText {
   /** Text of the Dockerfile; undefined where it is missing. */
   dockerfile?: string;
@@ -28,17 +28,20 @@ export interface PlansInput {
   signal: AbortSignal;
 }
 
-/** What of a context its caller tells in advance. */
+/** The parts of the context that the caller has sent ahead; undefined where it has not. */
 export function toldText({ context, contextUrl }: BuildRequest): PlannedText | undefined {
   return contextUrl !== undefined || context instanceof ReadableStream ? undefined : context;
 }
 
-/** What was asked for and is permitted; which devices, the host's files tell. */
+/**
+ * The requested entitlements that the server permits; which devices they mean is decided by the host's CDI
+ * files.
+ */
 export function allowedOf(
   { entitlements = [], request }: Pick<PlansInput, "entitlements" | "request">,
 ): Entitlement[] {
   const rights = new Set(entitlements.map((text) => parseEntitlement(text).right));
-  // Who says for the whole build what its steps' network is asks for it.
+  // A request that gives all steps the host's network asks for its entitlement too.
   const asked: Entitlement[] = [
     ...request.allow ?? [],
     ...request.network === "host" ? ["network.host" as const] : [],
@@ -46,7 +49,7 @@ export function allowedOf(
   return asked.filter((text) => rights.has(parseEntitlement(text).right));
 }
 
-/** Vertices of one of several platforms: "[linux/arm64 build 1/2] RUN make". */
+/** Names vertices by platform, where there are several: "[linux/arm64 build 1/2] RUN make". */
 function nameByPlatform(plan: BuildPlan): void {
   const platform = formatPlatform(plan.platform);
   for (const vertex of plan.vertices) {
@@ -58,8 +61,8 @@ function nameByPlatform(plan: BuildPlan): void {
 }
 
 /**
- * Where callers are told apart, cache mounts are the caller's own, unless it asks for those that all share
- * and the server permits it. Throws `denied`.
+ * Where the server tells callers apart, cache mounts belong to the caller, unless it asks for the shared
+ * mounts and the server permits that. Throws `denied`.
  */
 function ownCaches(plans: readonly BuildPlan[], input: PlansInput): void {
   const { request: { caller, dockerfile, allow } } = input;
@@ -85,7 +88,7 @@ function ownCaches(plans: readonly BuildPlan[], input: PlansInput): void {
   }
 }
 
-/** One plan for each platform. Throws `dockerfile_invalid` where there is no Dockerfile, too. */
+/** One plan per platform. Throws `dockerfile_invalid`, also where there is no Dockerfile. */
 export async function plansOf(
   { dockerfile: text, ignore }: PlannedText,
   input: PlansInput,

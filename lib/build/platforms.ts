@@ -1,4 +1,4 @@
-/** Which platforms' programs this machine can run: its own, and those that its kernel has an emulator for. */
+/** Platforms whose programs this machine can run: its own, and those with an emulator in its kernel. */
 import { SvcError } from "../base/errors.ts";
 import { formatPlatform, hostPlatform, parsePlatform } from "../oci/platform.ts";
 import type { Platform } from "../oci/types.ts";
@@ -7,11 +7,11 @@ import type { RunVertex, Vertex } from "./plan/graph.ts";
 
 export interface Machine {
   host: Platform;
-  /** Whether programs of that architecture run, natively or by an emulator. */
+  /** True where programs of that architecture run, natively or in an emulator. */
   runs: (architecture: string) => Promise<boolean>;
 }
 
-/** This machine, found out in temporary folders. */
+/** What this machine runs, found out in temporary folders. */
 export const thisMachine = (temporary: () => Promise<{ path: string } & AsyncDisposable>) => ({
   host: hostPlatform(),
   runs: async (architecture: string) => {
@@ -27,8 +27,8 @@ async function canRun({ os, architecture }: Platform, machine: Machine): Promise
 }
 
 /**
- * Refuses a RUN whose programs this machine cannot run, before anything has run. Throws `unsupported`
- * with the step's line.
+ * Refuses a RUN for a platform whose programs this machine cannot run, before any step has run. Throws
+ * `unsupported` with the step's line.
  */
 export async function requireRunnable(
   vertices: readonly Vertex[],
@@ -58,7 +58,7 @@ export async function requireRunnable(
   }
 }
 
-/** Reads "linux/amd64,linux/arm64"; none: this machine's. Throws `argument_invalid`. */
+/** Reads "linux/amd64,linux/arm64"; absent: this machine's platform. Throws `argument_invalid`. */
 export function parsePlatforms(text: string | undefined): Platform[] {
   const words = (text ?? "").split(",").map((word) => word.trim()).filter(Boolean);
   if (words.length === 0) return [hostPlatform()];

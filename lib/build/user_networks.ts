@@ -1,6 +1,7 @@
 /**
- * Steps of a rootless server: a namespace with pasta in it, else slirp4netns, which open its connections as
- * the server's user. To the host those come from the host itself: a step gets no way to its addresses.
+ * Networks of a rootless server's steps: each namespace is connected by pasta, else by slirp4netns, which
+ * opens connections as the server's user. To the host these connections look like its own, so a step gets no
+ * route to the host's addresses.
  */
 import { spawn } from "node:child_process";
 import { dirname, join } from "node:path";
@@ -13,38 +14,41 @@ import { ReadyPool } from "../runtime/ready_pool.ts";
 import { type OwnNetworks, reachableNameservers, type StepNetwork } from "./networks.ts";
 
 export interface UserNetworksOptions {
-  /** Of the namespaces, of this server alone; a reboot empties it. */
+  /** Folder of this server's namespaces; a reboot empties it. */
   folder: string;
   log: Logger;
 }
 
 interface Endpoint {
   path: string;
-  /** The host's when it was made. */
+  /** The host's addresses when the namespace was made. */
   addresses: string;
-  /** Ends the program that serves it, where that does not end with the namespace's file. */
+  /**
+   * Ends the program that connects the namespace; absent where the program ends by itself when the
+   * namespace's file is removed.
+   */
   end?: () => void;
 }
 
 interface Program {
-  /** Where it answers DNS, to a step. */
+  /** Address at which the program answers DNS queries of a step. */
   nameserver: string;
-  /** Serves the namespace; resolves when it does. */
+  /** Connects the namespace at `path`; resolves once it is connected. */
   start(path: string, signal?: AbortSignal): Promise<Endpoint["end"]>;
 }
 
 /**
- * A namespace's file, in a folder of its own: pasta watches that folder, and looks at the first of several
- * changes alone. Where namespaces went together it stayed.
+ * Name of a namespace's file. Each file has a folder of its own: pasta watches the folder and handles only
+ * the first of several changes in it, so that with a common folder it would miss its own file's removal.
  */
 const NAMESPACE = "net";
 
-/** Of a /30 that no network has. */
+/** An address of a /30 that no network uses. */
 const PASTA_DNS = "169.254.1.1";
 
 const PROGRAMS: Record<string, Program> = {
-  // It leads to the host's loopback by the gateway's address, unless told not to; and it ends when the
-  // namespace's file is gone.
+  // By default pasta maps the gateway's address to the host's loopback; --no-map-gw prevents that. pasta
+  // ends when the namespace's file is removed.
   pasta: {
     nameserver: PASTA_DNS,
     start: async (netns, signal) => {
@@ -66,7 +70,7 @@ const PROGRAMS: Record<string, Program> = {
       const options = ["--configure", "--mtu=65520", "--disable-host-loopback"];
       const pipes = ["--ready-fd=3", "--exit-fd=4", "--netns-type=path"];
       const child = spawn("slirp4netns", [...options, ...pipes, netns, "tap0"], {
-        // It ends when the last one is closed: with this process too.
+        // The program ends when the last pipe (--exit-fd) is closed, and so also with this process.
         stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
       });
       let words = "";
@@ -87,7 +91,7 @@ const PROGRAMS: Record<string, Program> = {
   },
 };
 
-/** Throws `prerequisite_missing` where none of them is installed. */
+/** Throws `prerequisite_missing` where neither program is installed. */
 async function findProgram(): Promise<Program> {
   for (const [name, program] of Object.entries(PROGRAMS)) {
     const { code } = await run("sh", ["-c", 'command -v -- "$1"', "sh", name]);
@@ -100,7 +104,7 @@ async function findProgram(): Promise<Program> {
   );
 }
 
-/** Those of this host that another namespace could ask for. */
+/** Addresses of this host that another namespace could reach. */
 const hostAddresses = (): string[] =>
   Deno.networkInterfaces().map(({ address }) => address)
     .filter((address) => !/^(127\.|::1$|fe80:)/.test(address)).sort();
@@ -168,7 +172,7 @@ export class UserNetworks implements OwnNetworks {
         "-batch",
         "-",
       ], { stdin: ["link set lo up", ...lines, ""].join("\n"), signal });
-      // Link-local addresses are of an interface, and routes without one do not bound them.
+      // A route without an interface does not cover link-local addresses, so a rule prohibits them.
       if (Deno.networkInterfaces().some(({ family }) => family === "IPv6")) {
         await runOk("Cannot keep a network namespace from the host", "nsenter", [
           `--net=${path}`,
@@ -196,6 +200,6 @@ export class UserNetworks implements OwnNetworks {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#pool.stop();
-    await Deno.remove(this.#options.folder).catch(() => {/* something could not be removed */});
+    await Deno.remove(this.#options.folder).catch(() => {/* the folder still has entries */});
   }
 }

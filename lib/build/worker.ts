@@ -1,4 +1,4 @@
-/** What a build worker gives: where steps run, where their snapshots are, and where images are. */
+/** What a build worker provides: the executor, the snapshots and an image store. */
 import type { BlobBody, ImageSink } from "../oci/image.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Descriptor } from "../oci/types.ts";
@@ -6,14 +6,14 @@ import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { Shelf } from "./cache/shelf.ts";
 import type { Executor } from "./executor.ts";
 
-/** Images of the worker's own, for other programs of this host. */
+/** The worker's own images, which other programs of this host can use. */
 export interface ImageStore {
   /**
-   * Where one image is put, under complete names. What was put is safe from the store's own collector until
-   * this is disposed of, and afterwards what a name leads to is.
+   * Opens a sink for one image, under complete names. The store's garbage collector leaves the image alone
+   * until the sink is disposed of, and afterwards what a name leads to.
    */
   open(): Promise<ImageSink & AsyncDisposable>;
-  /** A blob of an image that is there still; undefined: there is none. */
+  /** A blob of an image in the store; undefined where it is missing. */
   find(
     descriptor: Pick<Descriptor, "digest" | "size">,
     signal?: AbortSignal,
@@ -22,11 +22,11 @@ export interface ImageStore {
 
 export interface BuildWorker extends AsyncDisposable {
   executor: Executor;
-  /** Absent: the worker's steps run on the server's own snapshots. */
+  /** Absent: steps run on the server's own snapshots. */
   snapshotter?: Snapshotter;
-  /** The images that builds stand on, by way of what the worker keeps of them. */
+  /** A resolver for base images that uses the worker's kept images. */
   through?(images: ImageResolver): ImageResolver;
-  /** What it keeps between builds. */
+  /** The worker's own shelves of the build cache. */
   shelves?: Shelf[];
   imageStore?: ImageStore;
 }

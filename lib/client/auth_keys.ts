@@ -1,24 +1,21 @@
 /** Typed calls of the routes of enrolled SSH keys and of the flight record. */
 import type { ActivityEntry } from "../api/activity.ts";
 import type { EnrolKeyRequest, EnrolledKey, KeyList } from "../api/auth.ts";
-import type { Problem } from "../api/problem.ts";
-import { type Client, problemError } from "./client.ts";
+import type { Client } from "./client.ts";
+import { problemError } from "./problems.ts";
 import { Reported, resuming } from "./resume.ts";
 
 export function listKeys(client: Client): Promise<KeyList> {
-  return client.json("GET", "/auth/keys");
+  return client.json("GET /auth/keys");
 }
 
 /** Throws `conflict` where the key is enrolled already with other settings. */
 export function enrolKey(client: Client, request: EnrolKeyRequest): Promise<EnrolledKey> {
-  return client.json("POST", "/auth/keys", {
-    body: JSON.stringify(request),
-    contentType: "application/json",
-  });
+  return client.json("POST /auth/keys", { json: request });
 }
 
 export function removeKey(client: Client, fingerprint: string): Promise<void> {
-  return client.json("DELETE", `/auth/keys/${encodeURIComponent(fingerprint)}`);
+  return client.json("DELETE /auth/keys/{fingerprint}", { params: { fingerprint } });
 }
 
 interface ActivityQuery {
@@ -28,8 +25,7 @@ interface ActivityQuery {
 }
 
 async function* readEntries(client: Client, query: ActivityQuery): AsyncGenerator<ActivityEntry> {
-  type Event = ActivityEntry | { type: "error"; error: Problem };
-  const events = client.events<Event>("GET", "/activity", {
+  const events = client.events("GET /activity", {
     query: {
       follow: query.follow ? "true" : undefined,
       tail: query.tail === undefined ? undefined : String(query.tail),
@@ -43,8 +39,8 @@ async function* readEntries(client: Client, query: ActivityQuery): AsyncGenerato
 }
 
 /**
- * Entries, oldest first; throws what the stream ends with. A record that is followed goes on where its
- * connection broke, if the way to the server can be opened again.
+ * Entries, oldest first. Throws what the stream ends with. A followed record continues after a broken
+ * connection, if the way to the server can be opened again.
  */
 export function readActivity(client: Client, query: ActivityQuery): AsyncGenerator<ActivityEntry> {
   const resumes = query.follow === true && client.resumes;

@@ -1,31 +1,33 @@
-/** A folder as `svc build` offers it to the server: what .dockerignore leaves, read-only, confined. */
+/**
+ * A folder as `svc build` offers it to the server: read-only, confined, without what .dockerignore excludes.
+ */
 import { breathe } from "../base/beat.ts";
 import { SvcError } from "../base/errors.ts";
 import { sha256 } from "../base/hash.ts";
 import type { ListedEntry } from "../api/build_session.ts";
-import { ConfinedFolder, type NodeStat } from "../wire/ninep/folder.ts";
+import { ConfinedFolder, type FolderStat } from "../wire/files/folder.ts";
 
 /** Milliseconds of listing before other work gets its turn. */
 const TURN_MS = 20;
 
 const KINDS = { file: "f", directory: "d", symlink: "l" } as const;
 
-/** What .dockerignore says (lib/build/parse/ignore.ts). */
+/** The rules of .dockerignore (lib/build/parse/ignore.ts). */
 export interface Rules {
-  /** True where nothing is left out. */
+  /** True where no path is excluded. */
   readonly empty: boolean;
   excludes(path: string): boolean;
-  /** True where nothing below a folder that is left out is taken back. */
+  /** True where no rule includes anything again below an excluded folder. */
   canSkipDir(path: string): boolean;
 }
 
 export interface ExportedFolder extends Disposable {
   folder: ConfinedFolder;
-  /** The same for the same folder of the same machine from build to build. */
+  /** Stays the same for the same folder of the same machine, from build to build. */
   identity: string;
   /**
-   * Some at a time; folders before what is in them, one that is left out itself only where something below
-   * is not.
+   * Entries, some at a time. A folder comes before its entries; an excluded folder comes only if something
+   * below it is included again.
    */
   list(signal: AbortSignal): AsyncIterable<readonly ListedEntry[]>;
 }
@@ -33,7 +35,7 @@ export interface ExportedFolder extends Disposable {
 export interface ExportOptions {
   root: string;
   ignore: Rules;
-  /** Said once for each thing that is left out though no rule says so. */
+  /** Called once for each path that is left out although no rule excludes it. */
   onSkip: (path: string, why: string) => void;
 }
 
@@ -48,12 +50,12 @@ function special(info: Deno.FileInfo): string | undefined {
   return info.isSocket ? "a socket" : info.isFifo ? "a named pipe" : "a device";
 }
 
-/** Links of Windows say where they lead with backslashes; elsewhere one is part of a name. */
+/** On Windows a link's target has backslashes as separators; elsewhere a backslash is part of a name. */
 function linkTarget(target: string): string {
   return Deno.build.os === "windows" ? target.replaceAll("\\", "/") : target;
 }
 
-/** Opens it; the caller disposes of it. */
+/** Opens the folder; the caller disposes of it. */
 export async function exportFolder(
   { root, ignore, onSkip }: ExportOptions,
 ): Promise<ExportedFolder> {
@@ -62,7 +64,7 @@ export async function exportFolder(
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
   });
-  const entryOf = (path: string, stat: NodeStat, first?: string): ListedEntry => {
+  const entryOf = (path: string, stat: FolderStat, first?: string): ListedEntry => {
     const { kind, mode, size, mtime, mtimeNs, stamp } = stat;
     const bytes = kind === "file" ? size : 0;
     const link = kind === "symlink" ? linkTarget(folder.readlink(path.split("/"))) : first;
@@ -104,7 +106,7 @@ export async function exportFolder(
       if (some.length > 0) yield some;
       some = [];
       for (const found of visit([...path, name], below, inodes)) {
-        // What `below` held came out in front of it.
+        // The entry that came out includes the folders of `below` before it.
         if (left) pending.length = 0;
         yield found;
       }

@@ -3,7 +3,8 @@ import { BULK, FILE_FAILED, type WantedFile } from "../api/build_session.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { LineReader } from "../wire/lines.ts";
-import type { ConfinedFolder, NinepError } from "../wire/ninep/folder.ts";
+import type { ConfinedFolder } from "../wire/files/folder.ts";
+import type { FileError } from "../wire/files/node.ts";
 
 /** Answers are gathered up to this size. */
 const GATHERED = 64 * 1024;
@@ -22,7 +23,7 @@ function checked(batch: unknown): WantedFile[] {
 function* readBatch(
   folder: ConfinedFolder,
   batch: readonly WantedFile[],
-): Generator<Uint8Array | NinepError> {
+): Generator<Uint8Array | FileError> {
   for (let at = 0; at < batch.length;) {
     const slash = batch[at][0].lastIndexOf("/");
     const prefix = batch[at][0].slice(0, slash + 1);
@@ -30,22 +31,22 @@ function* readBatch(
     for (; at < batch.length; at++) {
       const [path, size] = batch[at];
       if (!path.startsWith(prefix) || path.indexOf("/", prefix.length) >= 0) break;
-      // One more tells that it became longer.
+      // One byte more than the listed size shows that the file became longer.
       wanted.push({ name: path.slice(prefix.length), most: size + 1 });
     }
     yield* folder.readFiles(slash < 0 ? [] : prefix.slice(0, slash).split("/"), wanted);
   }
 }
 
-/** Frames gathered to writes of a useful size. */
+/** Gathers frames into writes of a useful size. */
 class Frames {
   #bytes = new Uint8Array(GATHERED);
   #size = 0;
 
   constructor(readonly stream: Duplex) {}
 
-  /** Holds no more than one frame beyond {@linkcode GATHERED} bytes. */
-  async put(index: number, content: Uint8Array | NinepError): Promise<void> {
+  /** Buffers at most one frame beyond {@linkcode GATHERED} bytes. */
+  async put(index: number, content: Uint8Array | FileError): Promise<void> {
     const failed = !(content instanceof Uint8Array);
     const length = failed ? 4 : content.length;
     if (this.#size + BULK.header + length > this.#bytes.length) {
@@ -68,7 +69,7 @@ class Frames {
   }
 }
 
-/** Until the server asks for no more. */
+/** Answers requests until the server closes its side of the stream. */
 export async function sendFiles(
   folder: ConfinedFolder,
   lines: LineReader,
@@ -78,7 +79,7 @@ export async function sendFiles(
   let index = 0;
   for (let line = await lines.line(); line !== undefined; line = await lines.line()) {
     for (const content of readBatch(folder, checked(line))) await frames.put(index++, content);
-    // The next question may wait for what was answered.
+    // The server may wait for these answers before it sends its next request.
     await frames.flush();
   }
 }

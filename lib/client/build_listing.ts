@@ -5,7 +5,7 @@ import { sha256 } from "../base/hash.ts";
 
 /** Characters that are sent at one go. */
 const BATCH = 64 * 1024;
-/** A part that is longer than this is none of the server's: its own are much shorter. */
+/** Characters of a part, at most: the server's own parts are much shorter, so a longer one cannot match. */
 const MAX_PART = 256 * 1024;
 
 export interface SomeLines {
@@ -30,53 +30,13 @@ export async function* listingLines(
   if (count > 0) yield { text, count };
 }
 
-/** Items that are kept until somebody reads them, at most. */
-const AHEAD = 5000;
-
-/** Begins to read at once, a little ahead of who reads it; read it once. */
-export class Ahead<T> implements AsyncIterable<T> {
-  #items: T[] = [];
-  #end: { error?: unknown } | undefined;
-  #came = Promise.withResolvers<void>();
-  #taken = Promise.withResolvers<void>();
-
-  constructor(items: AsyncIterable<T>) {
-    this.#read(items).then(() => ({}), (error) => ({ error })).then((end) => {
-      this.#end = end;
-      this.#came.resolve();
-    });
-  }
-
-  async #read(items: AsyncIterable<T>): Promise<void> {
-    for await (const item of items) {
-      this.#items.push(item);
-      this.#came.resolve();
-      if (this.#items.length >= AHEAD) await this.#taken.promise;
-    }
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<T> {
-    while (true) {
-      const items = this.#items.splice(0);
-      this.#came = Promise.withResolvers();
-      this.#taken.resolve();
-      this.#taken = Promise.withResolvers();
-      yield* items;
-      if (this.#items.length > 0) continue;
-      if (this.#end && "error" in this.#end) throw this.#end.error;
-      if (this.#end) return;
-      await this.#came.promise;
-    }
-  }
-}
-
 interface Piece extends SomeLines {
-  /** The server's part that begins like it, and whether it is the same. */
+  /** The server's part that begins with the same path, and whether its content is the same. */
   part?: number;
   same?: Promise<boolean>;
 }
 
-/** Digests are made while the folder is still looked at. */
+/** Splits the listing at the server's parts; computes digests while the folder is still being listed. */
 async function piecesOf(
   entries: AsyncIterable<readonly ListedEntry[]>,
   parts: readonly ListingPart[],
@@ -109,7 +69,7 @@ async function piecesOf(
 const isPart = (part: unknown) =>
   Array.isArray(part) && typeof part[0] === "string" && typeof part[1] === "string";
 
-/** As {@linkcode listingLines}, but a line for the parts that are as they were, as many as stand in a row. */
+/** As {@linkcode listingLines}, but each run of unchanged parts is one line that says how many they are. */
 export async function* changedLines(
   entries: AsyncIterable<readonly ListedEntry[]>,
   parts: readonly ListingPart[],

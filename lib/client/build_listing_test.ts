@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { ListedEntry, ListingPart } from "../api/build_session.ts";
 import { sha256 } from "../base/hash.ts";
-import { Ahead, changedLines } from "./build_listing.ts";
+import { changedLines } from "./build_listing.ts";
 
 const entries = (names: string): ListedEntry[] =>
   [...names].map((name) => [name, "f", 0o644, 1, 2, 3, "s"]);
@@ -41,32 +41,4 @@ Deno.test("changes: parts that are the same are named, as many as stand in a row
   for (const wrong of [undefined, "x", [7], [["a"]], [["a", 7]]]) {
     await assert.rejects(changed("ab", wrong as never), { code: "argument_invalid" });
   }
-});
-
-Deno.test("what is read ahead comes whole and in order, and its failure at its place", async () => {
-  let given = 0;
-  const items = async function* (count: number, failure?: Error) {
-    for (let item = 0; item < count; item++) {
-      if (item % 1000 === 3) await new Promise((resolve) => setTimeout(resolve, 0));
-      given++;
-      yield item;
-    }
-    if (failure) throw failure;
-  };
-  for (const count of [0, 1, 10, 20_000]) {
-    assert.deepEqual(
-      await Array.fromAsync(new Ahead(items(count))),
-      Array.from({ length: count }, (_, item) => item),
-    );
-  }
-  given = 0;
-  const early = new Ahead(items(3));
-  while (given < 3) await new Promise((resolve) => setTimeout(resolve, 1));
-  assert.deepEqual(await Array.fromAsync(early), [0, 1, 2]);
-  const seen: number[] = [];
-  const failing = new Ahead(items(5, new Error("no more")));
-  await assert.rejects(async () => {
-    for await (const item of failing) seen.push(item);
-  }, /no more/);
-  assert.deepEqual(seen, [0, 1, 2, 3, 4]);
 });

@@ -1,30 +1,30 @@
 /** `GET /build/attach` from the client's side: the build's events out, its inputs served (lib/api). */
 import type { BuildEvent } from "../api/build.ts";
 import {
-  type Ask,
   ATTACH_PATH,
   type AttachRequest,
-  CONTEXT_EXPORT,
   type Found,
   type ListedEntry,
   type ListEnd,
+  type ListingPart,
 } from "../api/build_session.ts";
 import { toProblem } from "../api/problem.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
-import type { ConfinedFolder } from "../wire/ninep/folder.ts";
+import type { ConfinedFolder } from "../wire/files/folder.ts";
 import { serveNinep } from "../wire/ninep/server.ts";
-import { isLost, type YamuxSession } from "../wire/yamux/session.ts";
+import { type Attached, type Fields, type Handler } from "../wire/attached/session.ts";
+import type { Kind } from "../wire/attached/kinds.ts";
+import { attach } from "./attached/attach.ts";
 import { sendFiles } from "./build_files.ts";
-import { Ahead, changedLines, listingLines, type SomeLines } from "./build_listing.ts";
+import { changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
-import { openYamux } from "./yamux_socket.ts";
 
 /** A connection to an SSH agent. */
 export type ConnectAgent = () => Promise<Duplex>;
 
-/** What the build may read here, and nothing else. */
+/** All that the server may read on this machine for the build. */
 export interface BuildInputs {
   /** By the name of the export. */
   folders: ReadonlyMap<string, {
@@ -42,57 +42,49 @@ export interface BuildInputs {
 
 const encoder = new TextEncoder();
 
-class Server {
-  #inputs: BuildInputs;
-  /** The context, which the server is about to ask for. */
-  #context: Ahead<readonly ListedEntry[]> | undefined;
+/** Streams that the server may have open at once: steps that run in parallel ask in parallel. */
+const MAX_STREAMS = 256;
 
+const texts = ({ export: name, id }: Fields) => ({ name: String(name), id: String(id) });
+
+/** Answers what the server asks for, by the kind of its streams. */
+class Answers {
+  #inputs: BuildInputs;
   constructor(inputs: BuildInputs) {
     this.#inputs = inputs;
   }
 
-  /** Looks at the context while the server gets ready. */
-  begin(): void {
-    const { folders, signal } = this.#inputs;
-    const context = folders.get(CONTEXT_EXPORT);
-    if (context) this.#context = new Ahead(context.list(signal));
-  }
-
-  async serve(stream: Duplex): Promise<void> {
-    try {
-      const lines = new LineReader(stream);
-      const ask = await lines.line<Ask>();
-      await this.#answer(ask, stream, lines);
-      await stream.closeWrite();
-    } catch {
-      // The server learns that its stream ended; what it was for is told by the build's end.
-      stream.reset();
-    }
-  }
-
-  async #answer(ask: Ask | undefined, stream: Duplex, lines: LineReader): Promise<void> {
-    switch (ask?.service) {
-      case "list":
-        return await this.#list(listingLines(this.#entries(ask.export)), stream);
-      case "changes":
-        return await this.#list(changedLines(this.#entries(ask.export), ask.parts), stream);
-      case "files":
-        return await sendFiles(this.#folder(ask.export).folder, lines, stream);
-      case "9p": {
-        const folders = [...this.#inputs.folders].map(([name, { folder }]) =>
-          [name, folder] as const
-        );
-        return await serveNinep(after(stream, lines), new Map(folders));
+  readonly takes: Partial<Record<Kind, Handler>> = {
+    list: this.#ending((stream, { name }) => this.#list(listingLines(this.#entries(name)), stream)),
+    changes: this.#ending(async (stream, { name }) => {
+      const parts = await new LineReader(stream).line<ListingPart[]>();
+      await this.#list(changedLines(this.#entries(name), parts ?? []), stream);
+    }),
+    files: this.#ending((stream, { name }) =>
+      sendFiles(this.#folder(name).folder, new LineReader(stream), stream)
+    ),
+    "9p": this.#ending(async (stream) => {
+      const folders = [...this.#inputs.folders];
+      const roots = new Map(folders.map(([name, { folder }]) => [name, folder.node()]));
+      try {
+        await serveNinep(stream, roots);
+      } finally {
+        for (const root of roots.values()) root.close();
       }
-      case "tar":
-        return await this.#archive(stream);
-      case "secret":
-        return await this.#secret(ask.id, stream);
-      case "ssh":
-        return await this.#agent(ask.id, stream, lines);
-      default:
-        throw new SvcError("argument_invalid", "Cannot answer the server: the service is unknown");
-    }
+    }),
+    tar: this.#ending((stream) => this.#archive(stream)),
+    secret: this.#ending((stream, { id }) => this.#secret(id, stream)),
+    ssh: this.#ending((stream, { id }) => this.#agent(id, stream)),
+  };
+
+  /** Resets the stream when its answer throws; the end of the build reports the reason. */
+  #ending(
+    answer: (stream: Duplex, asked: { name: string; id: string }) => Promise<void>,
+  ): Handler {
+    return async (stream, fields) => {
+      await answer(stream, texts(fields));
+      await stream.closeWrite();
+    };
   }
 
   #folder(name: string) {
@@ -101,10 +93,8 @@ class Server {
     return folder;
   }
 
-  async *#entries(name: string): AsyncGenerator<readonly ListedEntry[]> {
-    const ahead = name === CONTEXT_EXPORT ? this.#context : undefined;
-    if (ahead) this.#context = undefined;
-    yield* ahead ?? this.#folder(name).list(this.#inputs.signal);
+  #entries(name: string): AsyncIterable<readonly ListedEntry[]> {
+    return this.#folder(name).list(this.#inputs.signal);
   }
 
   async #list(listing: AsyncIterable<SomeLines>, stream: Duplex): Promise<void> {
@@ -144,7 +134,7 @@ class Server {
     await stream.write(bytes);
   }
 
-  async #agent(id: string, stream: Duplex, lines: LineReader): Promise<void> {
+  async #agent(id: string, stream: Duplex): Promise<void> {
     const connect = this.#inputs.agents.get(id);
     if (!connect) return await writeLine(stream, { found: false } satisfies Found);
     let agent: Duplex;
@@ -156,8 +146,8 @@ class Server {
     }
     try {
       await writeLine(stream, { found: true } satisfies Found);
-      const incoming = pump(after(stream, lines), agent).finally(() => agent.closeWrite());
-      // Whichever side ends first ends both: the protocol has no half of its own.
+      const incoming = pump(stream, agent).finally(() => agent.closeWrite());
+      // When one side ends, both end: the agent protocol has no half-close.
       await Promise.race([incoming, pump(agent, stream)]);
     } finally {
       agent.reset();
@@ -165,71 +155,56 @@ class Server {
   }
 }
 
-/** The stream, with what was read of it ahead. */
-function after(stream: Duplex, lines: LineReader): Duplex {
-  return {
-    read: () => lines.read(),
-    write: (bytes) => stream.write(bytes),
-    closeWrite: () => stream.closeWrite(),
-    reset: () => stream.reset(),
-  };
-}
-
 async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Promise<void> {
   for (let chunk = await from.read(); chunk; chunk = await from.read()) await to.write(chunk);
 }
 
-/** A connection that a build can be asked for on, once. */
+/** A connection on which one build can be requested. */
 export interface BuildSession {
   /**
-   * The build's events, the last one `result` or `error`. Throws `upstream_failed` where the connection
-   * breaks. The session ends with it, however it ends.
+   * The build's events, the last one `result` or `error`. Throws `upstream_failed` where the connection breaks.
+   * The session ends with the build, whether that succeeds or fails.
    */
   build(request: AttachRequest): AsyncGenerator<BuildEvent>;
-  /** Ends it, where nothing is built on it. */
+  /** Ends a session on which no build was started. */
   [Symbol.dispose](): void;
 }
 
 /**
- * Nothing of the inputs is read before there is a request, and of secrets, agents and contents nothing
- * before the build asks for it. Throws what the server answered to a session that it does not have
- * (`not_found`) or take.
+ * Opens the session. The inputs are not read before the request; secrets, agents and file contents not before
+ * the build asks for them. Throws what the server answered if it does not know build sessions (`not_found`) or
+ * refuses this one.
  */
 export async function openBuildSession(client: Client, inputs: BuildInputs): Promise<BuildSession> {
-  const server = new Server(inputs);
-  const session = await openYamux(client, ATTACH_PATH, {
-    onStream: (stream) => void server.serve(stream),
-    lateAck: true,
-  });
-  const broken = (cause: unknown) =>
-    isLost(cause)
-      ? new SvcError(
+  const { takes } = new Answers(inputs);
+  const session = await attach(client, ATTACH_PATH, {
+    attempt: "build",
+    takes,
+    maxStreams: MAX_STREAMS,
+    lost: () =>
+      new SvcError(
         "upstream_failed",
         `Cannot finish the build: the connection to ${client.server} was lost`,
-        { cause, help: "build again: steps that were finished come from the cache" },
-      )
-      : cause;
+        { help: "build again: steps that were finished come from the cache" },
+      ),
+  });
   return {
-    build: (request) => runBuild(session, server, request, inputs.signal, broken),
+    build: (request) => runBuild(session, request, inputs.signal),
     [Symbol.dispose]: () => session[Symbol.dispose](),
   };
 }
 
 async function* runBuild(
-  session: YamuxSession,
-  server: Server,
+  session: Attached,
   request: AttachRequest,
   signal: AbortSignal,
-  /** What an error is, once the connection has broken. */
-  broken: (cause: unknown) => unknown,
 ): AsyncGenerator<BuildEvent> {
   const abort = () => session[Symbol.dispose]();
   signal.addEventListener("abort", abort, { once: true });
   try {
     signal.throwIfAborted();
-    const control = session.open();
+    const control = session.open("build");
     await writeLine(control, request);
-    server.begin();
     const lines = new LineReader(control, Infinity);
     for (let event = await lines.line<BuildEvent>(); event; event = await lines.line()) {
       yield event;
@@ -238,7 +213,7 @@ async function* runBuild(
     await session.close();
   } catch (error) {
     signal.throwIfAborted();
-    throw broken(error);
+    throw error;
   } finally {
     signal.removeEventListener("abort", abort);
     session[Symbol.dispose]();

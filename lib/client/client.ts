@@ -1,75 +1,96 @@
 /** The management API's client: JSON calls, event streams and WebSockets, with the server's own errors. */
-import { CATALOGUE, type ErrorCode, isAbort, SvcError } from "../base/errors.ts";
-import { fromProblem, type Problem, PROBLEM_TYPE } from "../api/problem.ts";
+import { isAbort, SvcError } from "../base/errors.ts";
+import {
+  API_PREFIX,
+  type CallOf,
+  type EndpointName,
+  endpointPath,
+  type EventOf,
+  type JsonOf,
+  NDJSON_TYPE,
+  type SocketPath,
+} from "../api/endpoints.ts";
 import { readLines } from "./lines.ts";
 import { isAnswer, isEvent, kindOf, noneOfOurs } from "./ours.ts";
+import { responseError } from "./problems.ts";
 import { parseServer } from "./server_url.ts";
 
-export const API_PREFIX = "/.svc/v1";
-export const EVENTS_TYPE = "application/x-ndjson";
+export { API_PREFIX };
+export const EVENTS_TYPE = NDJSON_TYPE;
 
 export interface ClientOptions {
-  /** "http://host:port", with a path where the server stands behind one; without a scheme it is http. */
+  /** "http://host:port", with a path where the server is behind a path prefix; without a scheme: http. */
   server: string;
   /** Sent as `Authorization: Bearer`. */
   token?: string;
-  /** In the place of `token`: asked before each call; `renew` is told that the last answer was refused. */
+  /**
+   * Used instead of `token`: asked before each call. `renew` is called when the server refused the last token.
+   */
   credential?: { token(): Promise<string | undefined>; renew(): Promise<boolean> };
-  /** How the server is reached, where it is not by Deno's own client at `server`. */
+  /** How to reach the server, if not by Deno's own client at `server`. */
   way?: {
     base: string;
     http?: Deno.HttpClient;
     explain(): SvcError | undefined | Promise<SvcError | undefined>;
     resumes: boolean;
-    /** A connection got through: what breaks from then on may be mended. Absent: it did not. */
+    /** True once a connection got through: calls that break after that may be repeated. Absent: false. */
     reached?(): boolean;
   };
   /** Ends every call of this client. */
   signal?: AbortSignal;
-  /** The environment names a proxy: it is passed by where the server is this machine itself. */
+  /** The environment names a proxy; the client does not use it for a server on this machine. */
   proxied?: boolean;
 }
 
-export interface Call {
-  query?: URLSearchParams | Record<string, string | undefined>;
-  body?: ReadableStream<Uint8Array> | string;
-  /** Of the body. */
-  contentType?: string;
+/** Options of a call beside those that its endpoint defines. */
+interface Extras {
   /** Media types asked for; default JSON. */
   accept?: string;
-  /** Others, by lower-case name. */
+  /** Further headers, by lower-case name. */
   headers?: Record<string, string>;
 }
 
-/** Given before the socket opens: the server may speak, and hang up, at once. */
-export interface SocketHandlers {
-  onMessage: (data: Uint8Array<ArrayBuffer>) => void;
-  /** A message of text; absent: it comes as an empty one of bytes. */
-  onText?: (text: string) => void;
-  /** Only of a socket that was open. */
-  onClose: (event: { code: number; reason: string }) => void;
+/** A call as it is sent. */
+interface Call extends Extras {
+  params?: Record<string, string>;
+  query?: URLSearchParams | Record<string, string | undefined>;
+  /** Sent as JSON, instead of `body` and `contentType`. */
+  json?: unknown;
+  body?: ReadableStream<Uint8Array> | string;
+  contentType?: string;
 }
 
-export type Method = "GET" | "POST" | "PUT" | "DELETE";
+/** The argument may be left out where the endpoint requires nothing. */
+export type Args<K extends EndpointName> = object extends CallOf<K> ? [call?: CallOf<K> & Extras]
+  : [call: CallOf<K> & Extras];
+
+/** Handlers are set before the socket opens: the server may send, and close, at once. */
+export interface SocketHandlers {
+  /** Sent with the request. */
+  headers?: Record<string, string>;
+  onMessage: (data: Uint8Array<ArrayBuffer> | string) => void;
+  /** Not called for a socket that never opened. */
+  onClose: (event: { code: number; reason: string }) => void;
+}
 
 export interface Client {
   /** Without a trailing slash. */
   readonly server: string;
-  /** A connection that breaks may be opened again: what can go on after that, should. */
+  /** True where a broken connection may be opened again: calls that can be repeated should be. */
   readonly resumes: boolean;
   /**
-   * One call to a path under `/.svc/v1`. Resolves for 2xx; throws what the server reported,
+   * One call to an endpoint of the API's table. Resolves for 2xx; throws what the server reported,
    * `server_unreachable` where there is none, or `upstream_failed` where what answers is not svc. The
    * caller reads or cancels the body.
    */
-  request(method: Method, path: string, call?: Call): Promise<Response>;
+  request<K extends EndpointName>(name: K, ...call: Args<K>): Promise<Response>;
   /** The answer's JSON; undefined for 204. */
-  json<T>(method: Method, path: string, call?: Call): Promise<T>;
+  json<K extends EndpointName>(name: K, ...call: Args<K>): Promise<JsonOf<K>>;
   /** The answer's JSON objects, one a line, as they come. */
-  events<T>(method: Method, path: string, call?: Call): AsyncGenerator<T>;
+  events<K extends EndpointName>(name: K, ...call: Args<K>): AsyncGenerator<EventOf<K>>;
   /** An open WebSocket. The caller closes it. */
   socket(
-    path: string,
+    path: SocketPath,
     query: URLSearchParams | undefined,
     handlers: SocketHandlers,
   ): Promise<WebSocket>;
@@ -77,7 +98,7 @@ export interface Client {
 
 export { parseServer };
 
-/** The system's own last words: Deno puts them at the end of a chain of causes and colons. */
+/** The system's own message, which Deno puts at the end of a chain of causes and colons. */
 function reason(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const text = cause instanceof Error ? cause.message : String(cause);
@@ -85,34 +106,9 @@ function reason(error: unknown): string {
   return last.charAt(0).toLowerCase() + last.slice(1);
 }
 
-/** What a refused call says: the server's problem, or that no svc answered. */
-export async function responseError(response: Response, server: string): Promise<SvcError> {
-  const type = response.headers.get("content-type") ?? "";
-  const text = await response.text().catch(() => "");
-  if (type.startsWith(PROBLEM_TYPE) || type.startsWith("application/json")) {
-    const problem = parseProblem(text);
-    if (problem) return problem;
-  }
-  return noneOfOurs(server, kindOf(response));
-}
-
-/** A code that only a newer server has is shown as what it is: a failure over there. */
-export function problemError(problem: Problem): SvcError {
-  if (Object.hasOwn(CATALOGUE, problem.code)) return fromProblem(problem);
-  return fromProblem({ ...problem, code: "upstream_failed" satisfies ErrorCode });
-}
-
-function parseProblem(text: string): SvcError | undefined {
-  try {
-    const problem = JSON.parse(text) as Partial<Problem> | null;
-    if (typeof problem?.code !== "string" || typeof problem.detail !== "string") return undefined;
-    return problemError({ help: "", title: "", status: 500, ...problem } as Problem);
-  } catch {
-    return undefined;
-  }
-}
-
-/** No proxy can reach this machine's loopback: as elsewhere (Go's net/http), none is asked to. */
+/**
+ * A client without a proxy for this machine's loopback, which no proxy can reach (Go's net/http does the same).
+ */
 function directClient(url: URL): Deno.HttpClient | undefined {
   const { protocol, hostname, port } = url;
   if (protocol !== "http:" || !/^(localhost|127\.[\d.]+|\[::1\])$/.test(hostname)) return undefined;
@@ -122,7 +118,7 @@ function directClient(url: URL): Deno.HttpClient | undefined {
   });
 }
 
-/** A body whose own failure is kept: fetch would tell of it as of a broken connection. */
+/** A body whose own failure is remembered: fetch would report that failure as a broken connection. */
 function watch(body: ReadableStream<Uint8Array>) {
   let failure: unknown;
   const parts = async function* () {
@@ -136,9 +132,13 @@ function watch(body: ReadableStream<Uint8Array>) {
   return { stream: ReadableStream.from(parts()), failure: () => failure };
 }
 
-/** Attempts of a call that may be repeated, where the way to the server can be opened again. */
+/** Attempts for a call that can be repeated, where the way to the server can be opened again. */
 const ATTEMPTS = 4;
 const PAUSE_MS = 250;
+
+function placeOf(name: EndpointName, call: Call = {}): [method: string, path: string, call: Call] {
+  return [name.slice(0, name.indexOf(" ")), endpointPath(name, call.params), call];
+}
 
 class HttpClient implements Client {
   readonly server: string;
@@ -148,9 +148,9 @@ class HttpClient implements Client {
   readonly #signal?: AbortSignal;
   /** Absent: Deno's own, which follows the proxy variables. Lives as long as the process. */
   readonly #http?: Deno.HttpClient;
-  /** A call was answered: what breaks from now on may be mended. */
+  /** A call was answered: later calls that break may be repeated. */
   #worked = false;
-  /** The last failure that nobody could explain. */
+  /** The last failure for which the way had no explanation. */
   #unexplained?: SvcError;
 
   constructor(options: ClientOptions) {
@@ -186,21 +186,24 @@ class HttpClient implements Client {
     return this.#unexplained = new SvcError("server_unreachable", message, { cause });
   }
 
-  async #once(method: Method, path: string, call: Call): Promise<Response> {
+  async #once(method: string, path: string, call: Call): Promise<Response> {
     const headers: Record<string, string> = {
       ...await this.#headers(),
       accept: call.accept ?? "application/json",
       ...call.headers,
     };
-    if (call.contentType) headers["content-type"] = call.contentType;
+    const contentType = call.json === undefined ? call.contentType : "application/json";
+    if (contentType) headers["content-type"] = contentType;
     const body = call.body instanceof ReadableStream ? watch(call.body) : undefined;
     try {
       return await fetch(this.#url(path, call.query), {
         method,
         headers,
-        body: (body?.stream ?? call.body) as BodyInit | undefined,
+        body: call.json === undefined
+          ? (body?.stream ?? call.body) as BodyInit | undefined
+          : JSON.stringify(call.json),
         signal: this.#signal,
-        // One is told: a credential goes where it was sent to, or nowhere.
+        // A redirect is an error: a credential is sent only to the server that it was meant for.
         redirect: "manual",
         client: this.#http,
       });
@@ -210,14 +213,14 @@ class HttpClient implements Client {
     }
   }
 
-  /** A way that was open broke, and may be opened again. */
+  /** True where the way to the server was open, broke, and may be opened again. */
   #isBroken(error: unknown): boolean {
     if (!(error instanceof SvcError) || error.code !== "server_unreachable") return false;
     return this.#worked || error === this.#unexplained && this.#options.way?.reached?.() === true;
   }
 
-  /** As often as the method and the way to the server allow. */
-  async #mending<T>(method: Method, act: () => Promise<T>): Promise<T> {
+  /** Repeats `act` where the method and the way to the server allow it. */
+  async #mending<T>(method: string, act: () => Promise<T>): Promise<T> {
     for (let attempt = 1;; attempt++) {
       try {
         return await act();
@@ -230,7 +233,7 @@ class HttpClient implements Client {
     }
   }
 
-  #attempts(method: Method, path: string, call: Call): Promise<Response> {
+  #attempts(method: string, path: string, call: Call): Promise<Response> {
     return this.#mending(method, async () => {
       const response = await this.#once(method, path, call);
       this.#worked = true;
@@ -238,9 +241,13 @@ class HttpClient implements Client {
     });
   }
 
-  async request(method: Method, path: string, call: Call = {}): Promise<Response> {
+  request<K extends EndpointName>(name: K, ...[call]: Args<K>): Promise<Response> {
+    return this.#request(...placeOf(name, call));
+  }
+
+  async #request(method: string, path: string, call: Call): Promise<Response> {
     let response = await this.#attempts(method, path, call);
-    // A stream is spent; for everything else a credential that has ended is replaced, once.
+    // A refused call is repeated once with a new credential, unless its body was a stream, which is used up.
     const again = response.status === 401 && !(call.body instanceof ReadableStream);
     if (again && await this.#options.credential?.renew()) {
       await response.body?.cancel();
@@ -250,10 +257,11 @@ class HttpClient implements Client {
     return response;
   }
 
-  async json<T>(method: Method, path: string, call?: Call): Promise<T> {
+  async json<K extends EndpointName>(name: K, ...[call]: Args<K>): Promise<JsonOf<K>> {
+    const place = placeOf(name, call);
     let kind = "";
-    const text = await this.#mending(method, async () => {
-      const response = await this.request(method, path, call);
+    const text = await this.#mending(place[0], async () => {
+      const response = await this.#request(...place);
       if (response.status === 204) return undefined;
       kind = kindOf(response);
       try {
@@ -263,19 +271,23 @@ class HttpClient implements Client {
         throw await this.#unreachable(cause);
       }
     });
-    if (text === undefined) return undefined as T;
+    if (text === undefined) return undefined as unknown as JsonOf<K>;
     let value: unknown;
     try {
       value = JSON.parse(text);
     } catch (cause) {
       throw noneOfOurs(this.server, kind, cause);
     }
-    if (isAnswer(method, path, value)) return value as T;
+    if (isAnswer(name, value)) return value as JsonOf<K>;
     throw noneOfOurs(this.server, `${kind} and other JSON`);
   }
 
-  async *events<T>(method: Method, path: string, call: Call = {}): AsyncGenerator<T> {
-    const response = await this.request(method, path, { accept: EVENTS_TYPE, ...call });
+  async *events<K extends EndpointName>(
+    name: K,
+    ...[call]: Args<K>
+  ): AsyncGenerator<EventOf<K>> {
+    const [method, path, sent] = placeOf(name, call);
+    const response = await this.#request(method, path, { accept: EVENTS_TYPE, ...sent });
     if (!response.body) return;
     let known = false;
     try {
@@ -284,7 +296,7 @@ class HttpClient implements Client {
         const value = JSON.parse(line);
         if (!isEvent(value)) throw noneOfOurs(this.server, `${kindOf(response)} and other JSON`);
         known = true;
-        yield value as T;
+        yield value as EventOf<K>;
       }
     } catch (cause) {
       if (this.#signal?.aborted || cause instanceof SvcError) throw cause;
@@ -299,7 +311,7 @@ class HttpClient implements Client {
   }
 
   async socket(
-    path: string,
+    path: SocketPath,
     query: URLSearchParams | undefined,
     handlers: SocketHandlers,
   ): Promise<WebSocket> {
@@ -308,7 +320,7 @@ class HttpClient implements Client {
     try {
       return await this.#open(path, query, handlers);
     } catch (error) {
-      // Asking why it was refused has replaced a credential that had ended.
+      // The request in `#refusal` has replaced a credential that had expired.
       if (this.#signal?.aborted || await credential?.token() === before) throw error;
       return await this.#open(path, query, handlers);
     }
@@ -322,7 +334,7 @@ class HttpClient implements Client {
     this.#signal?.throwIfAborted();
     const url = this.#url(path, query);
     const socket = new WebSocket(url.replace(/^http/, "ws"), {
-      headers: await this.#headers(),
+      headers: { ...await this.#headers(), ...handlers.headers },
       client: this.#http,
     });
     socket.binaryType = "arraybuffer";
@@ -336,18 +348,16 @@ class HttpClient implements Client {
       socket.onclose = handlers.onClose;
       opened.resolve();
     };
-    socket.onmessage = ({ data }) => {
-      if (typeof data === "string" && handlers.onText) handlers.onText(data);
-      else handlers.onMessage(new Uint8Array(data));
-    };
+    socket.onmessage = ({ data }) =>
+      handlers.onMessage(typeof data === "string" ? data : new Uint8Array(data));
     socket.onerror = (event) => opened.reject((event as ErrorEvent).error ?? event);
     try {
       await opened.promise;
       return socket;
     } catch (error) {
-      // Both ends may fail at once: that the caller gave up is what counts.
+      // The caller's abort goes before an error that came at the same moment.
       this.#signal?.throwIfAborted();
-      const refusal = await this.#refusal(path, query, error);
+      const refusal = await this.#refusal(path, { query, headers: handlers.headers }, error);
       this.#signal?.throwIfAborted();
       throw refusal;
     } finally {
@@ -355,10 +365,10 @@ class HttpClient implements Client {
     }
   }
 
-  /** A refused upgrade hides the answer from WebSocket; the same GET, not upgraded, tells. */
-  async #refusal(path: string, query: URLSearchParams | undefined, cause: unknown) {
+  /** WebSocket hides the answer to a refused upgrade; the same GET without an upgrade shows it. */
+  async #refusal(path: string, call: Call, cause: unknown) {
     try {
-      const response = await this.request("GET", path, { query });
+      const response = await this.#request("GET", path, call);
       await response.body?.cancel();
     } catch (error) {
       if (error instanceof SvcError) return error;

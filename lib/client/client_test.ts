@@ -51,8 +51,8 @@ Deno.test("a server behind a path prefix", async () => {
     return Response.json({ ok: true });
   });
   const client = createClient({ server: `${server.client().server}/base/` });
-  await client.json("GET", "/x");
-  assert.equal(path, "/base/.svc/v1/x");
+  await client.json("GET /openapi.json");
+  assert.equal(path, "/base/.svc/v1/openapi.json");
 });
 
 Deno.test("a body that fails tells its own story, not the connection's", async () => {
@@ -65,7 +65,11 @@ Deno.test("a body that fails tells its own story, not the connection's", async (
     yield new Uint8Array(1024);
     throw broken;
   })());
-  await assert.rejects(server.client().json("POST", "/build", { body }), (e) => e === broken);
+  const sent = { body, contentType: "application/x-tar" } as const;
+  await assert.rejects(
+    server.client().json("POST /build/inputs", sent),
+    (e) => e === broken,
+  );
 });
 
 Deno.test("events: a cut stream and a line that is no JSON are errors", async () => {
@@ -80,7 +84,7 @@ Deno.test("events: a cut stream and a line that is no JSON are errors", async ()
     const client = createClient({ server: `127.0.0.1:${listener.addr.port}` });
     const seen: unknown[] = [];
     await assert.rejects(async () => {
-      for await (const event of client.events("GET", "/x")) seen.push(event);
+      for await (const event of client.events("GET /activity")) seen.push(event);
     }, (e) => e instanceof SvcError && e.code === "upstream_failed");
     assert.deepEqual(seen, [{ type: 1 }]);
     await answered;
@@ -93,7 +97,7 @@ Deno.test("an aborted signal ends a call with its own reason", async () => {
   const reason = new DOMException("enough", "AbortError");
   const controller = new AbortController();
   setTimeout(() => controller.abort(reason), 10);
-  await assert.rejects(server.client(controller.signal).json("GET", "/info"), (e) => e === reason);
+  await assert.rejects(server.client(controller.signal).json("GET /info"), (e) => e === reason);
   letGo(Response.json({}));
 });
 
@@ -124,14 +128,14 @@ Deno.test("a credential that has ended is replaced once, for calls and for socke
       },
     });
   };
-  assert.deepEqual(await client("new").json("GET", "/x"), { ok: true });
+  assert.deepEqual(await client("new").json("GET /openapi.json"), { ok: true });
   assert.deepEqual(asked.splice(0), ["Bearer old", "Bearer new"]);
   const closed = Promise.withResolvers<void>();
   const handlers = { onMessage: () => {}, onClose: () => closed.resolve() };
-  await client("new").socket("/x", undefined, handlers);
+  await client("new").socket("/session", undefined, handlers);
   await closed.promise;
-  await assert.rejects(client("worse").json("GET", "/info"), /Cannot: no/);
-  await assert.rejects(client("worse").socket("/x", undefined, handlers), /Cannot: no/);
+  await assert.rejects(client("worse").json("GET /info"), /Cannot: no/);
+  await assert.rejects(client("worse").socket("/session", undefined, handlers), /Cannot: no/);
 });
 
 Deno.test("an interrupt that meets a refused upgrade is the interrupt", async () => {
@@ -145,7 +149,7 @@ Deno.test("an interrupt that meets a refused upgrade is the interrupt", async ()
     });
     const handlers = { onMessage: () => {}, onClose: () => {} };
     await assert.rejects(
-      server.client(controller.signal).socket("/x", undefined, handlers),
+      server.client(controller.signal).socket("/session", undefined, handlers),
       (error) => error === reason,
       last,
     );

@@ -1,70 +1,47 @@
-/** A deploy session from the caller's side (lib/api/session.ts): resumed where its connection breaks. */
+/** A deploy session from the caller's side (lib/api/session.ts): resumed when its connection breaks. */
 import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
-import {
-  SESSION_PATH,
-  SESSION_VERSION,
-  type SessionEvent,
-  type SessionRequest,
-} from "../api/session.ts";
+import { SESSION_PATH, type SessionEvent, type SessionRequest } from "../api/session.ts";
 import { SvcError } from "../base/errors.ts";
-import { sleep } from "../base/sleep.ts";
+import { isLost, lost } from "../wire/attached/session.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
-import { isLost, lost, type YamuxSession } from "../wire/yamux/session.ts";
 import type { YamuxStream } from "../wire/yamux/stream.ts";
-import { type Client, problemError } from "./client.ts";
+import { ResumingSession } from "./attached/resuming.ts";
+import type { Client } from "./client.ts";
+import { problemError } from "./problems.ts";
 import type { SpecBody } from "./deployments.ts";
-import { openYamux } from "./yamux_socket.ts";
-
-/** Between two attempts to resume, in milliseconds. */
-const PAUSE_MS = 250;
-const LONGEST_PAUSE_MS = 2000;
-
-/** A server that was away starts its grace period when it is back: for so long it is waited for. */
-const RESTART_MS = 60_000;
 
 export interface SessionWatcher {
-  /** The server has taken it: from now on the deployment hangs on this session. */
+  /** The server has accepted the session: from now on the deployment ends with it. */
   onOpen?(name: string, graceMs: number): void;
   onProgress?(message: string): void;
-  /** The connection is gone, and resumed again. */
+  /** Called when the connection is lost, `onResumed` when the session is resumed. */
   onLost?(): void;
   onResumed?(): void;
-  /** Milliseconds beyond its grace period that a server which is away is waited for. */
+  /** Milliseconds that a server which is away is waited for, beyond its grace period. */
   restartMs?: number;
 }
 
 export interface DeploySession {
-  /**
-   * When every instance runs. Rejects as `closed` does; never settles where the session ended before.
-   */
+  /** Resolves when every instance runs. Rejects as `closed` does; never settles if the session ended before. */
   readonly applied: Promise<ApplyResult>;
-  /** Nothing of the deployment runs any more; may never settle. */
+  /** Resolves when all instances have ended; may never settle. */
   readonly exited: Promise<DeploymentStatus>;
   /**
-   * How it ended: as it was asked to, or the deployment was removed by somebody else. Rejects where it could
-   * not be opened, or not be resumed in time.
+   * How the session ended: "ended" on request, "gone" because somebody else removed the deployment. Rejects if
+   * the session could not be opened, or not be resumed in time.
    */
   readonly closed: Promise<"ended" | "gone">;
   /** Asks the server to remove the deployment; `closed` tells when it is done. Idempotent. */
   end(): void;
 }
 
-/** What a connection that is not there, or a server that is not, is told by: tried again. */
-function isAway(error: unknown): boolean {
-  return isLost(error) || error instanceof SvcError &&
-      ["server_unreachable", "upstream_failed", "unavailable", "timeout"].includes(error.code);
-}
-
 class Session implements DeploySession {
   readonly #client: Client;
-  readonly #signal: AbortSignal;
   readonly #watcher: SessionWatcher;
+  readonly #connections: ResumingSession;
   readonly #applied = Promise.withResolvers<ApplyResult>();
   readonly #exited = Promise.withResolvers<DeploymentStatus>();
   readonly closed: Promise<"ended" | "gone">;
-  /** What resumes it, once the server has told. */
-  #resume: SessionRequest & { type: "resume" } | undefined;
-  #graceMs = 0;
   #control: YamuxStream | undefined;
   #ending = false;
 
@@ -74,11 +51,15 @@ class Session implements DeploySession {
     { signal, ...watcher }: SessionWatcher & { signal: AbortSignal },
   ) {
     this.#client = client;
-    this.#signal = signal;
     this.#watcher = watcher;
+    this.#connections = new ResumingSession(client, {
+      path: SESSION_PATH,
+      attempt: "open a session",
+      ...{ signal, onLost: watcher.onLost, restartMs: watcher.restartMs },
+    });
     this.closed = this.#run(request);
     this.closed.catch(this.#applied.reject);
-    // Whoever waits for one of them need not wait for the other.
+    // A caller need not wait for both of them.
     this.applied.catch(() => {});
   }
 
@@ -101,70 +82,45 @@ class Session implements DeploySession {
   }
 
   async #run(request: SessionRequest): Promise<"ended" | "gone"> {
-    for (;;) {
-      const session = await (this.#resume ? this.#reopen() : openYamux(this.#client, SESSION_PATH));
-      try {
-        return await this.#converse(session, this.#resume ?? request);
-      } catch (error) {
-        this.#signal.throwIfAborted();
-        if (!isLost(error)) {
-          // The server removed it meanwhile, which is what was wanted.
-          if (this.#ending && this.#resume && isGone(error)) return "ended";
-          throw error;
-        }
-        if (!this.#resume) throw unknownOutcome(this.#client.server, error);
-        this.#watcher.onLost?.();
-      } finally {
-        this.#control = undefined;
-        session[Symbol.dispose]();
-      }
-    }
-  }
-
-  async #reopen(): Promise<YamuxSession> {
-    const until = Date.now() + this.#graceMs + (this.#watcher.restartMs ?? RESTART_MS);
-    for (let pause = PAUSE_MS;; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      await sleep(pause, this.#signal);
-      try {
-        return await openYamux(this.#client, SESSION_PATH);
-      } catch (error) {
-        this.#signal.throwIfAborted();
-        if (!isAway(error) || Date.now() > until) throw error;
-      }
-    }
-  }
-
-  async #converse(session: YamuxSession, request: SessionRequest): Promise<"ended" | "gone"> {
-    const abort = () => session[Symbol.dispose]();
-    this.#signal.addEventListener("abort", abort, { once: true });
+    const connections = this.#connections;
     try {
-      this.#signal.throwIfAborted();
-      const control = session.open();
-      await writeLine(control, request);
+      return await connections.run("deploy", (control) => this.#converse(control, request));
+    } catch (error) {
+      // The server removed the deployment after its grace period, as was asked.
+      if (this.#ending && connections.isResumable && isGone(error)) return "ended";
+      const never = isLost(error) && !connections.isResumable;
+      throw never ? unknownOutcome(this.#client.server, error) : error;
+    }
+  }
+
+  async #converse(control: YamuxStream, request: SessionRequest): Promise<"ended" | "gone"> {
+    const resumed = this.#connections.isResumable;
+    try {
+      await writeLine(control, resumed ? { type: "resume" } satisfies SessionRequest : request);
       const lines = new LineReader(control);
       for (;;) {
         const event = await lines.line();
-        // It hung up without a word: as good as a connection that broke.
+        // A stream that ends without an event is treated as a lost connection.
         if (event === undefined) throw lost("the server hung up");
         if (!isEvent(event)) throw unreadable(this.#client.server);
-        const end = this.#take(event, control);
-        if (end === undefined) continue;
-        await session.close();
-        return end;
+        const end = this.#take(event, control, resumed);
+        if (end !== undefined) return end;
       }
     } finally {
-      this.#signal.removeEventListener("abort", abort);
+      this.#control = undefined;
     }
   }
 
-  /** How it ended; undefined: it goes on. What a newer server tells besides is passed over. */
-  #take(event: SessionEvent, control: YamuxStream): "ended" | "gone" | undefined {
+  /** Handles an event. How the session ended; undefined: it continues. Events of unknown types are ignored. */
+  #take(
+    event: SessionEvent,
+    control: YamuxStream,
+    resumed: boolean,
+  ): "ended" | "gone" | undefined {
     switch (event.type) {
       case "session": {
         const { name, token, graceMs } = event;
-        const resumed = this.#resume !== undefined;
-        this.#resume = { type: "resume", version: SESSION_VERSION, name, token };
-        this.#graceMs = graceMs;
+        this.#connections.resumable({ name, token }, graceMs);
         this.#control = control;
         if (this.#ending) this.#sayEnd();
         if (resumed) this.#watcher.onResumed?.();
@@ -194,7 +150,7 @@ const isDeployment = (value: unknown) =>
   isObject(value) && typeof value.name === "string" &&
   [value.instances, value.ports, value.warnings].every(Array.isArray);
 
-/** What of each event is relied on; of unknown ones nothing is. */
+/** For each type of event, whether it has the members that are used; events of unknown types pass. */
 const CHECKS: { [T in SessionEvent["type"]]: (event: Fields) => boolean } = {
   session: ({ name, token, graceMs }) =>
     typeof name === "string" && typeof token === "string" && Number.isFinite(graceMs),
@@ -237,7 +193,7 @@ export function openDeploySession(
   body: SpecBody,
   options: SessionWatcher & { signal: AbortSignal },
 ): DeploySession {
-  const open = { type: "open", version: SESSION_VERSION } as const;
+  const open = { type: "open" } as const;
   const request = "text" in body
     ? { ...open, text: body.text, source: body.source }
     : { ...open, spec: body.spec, ...(body.certificates && { certificates: body.certificates }) };

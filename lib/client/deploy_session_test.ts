@@ -2,13 +2,16 @@
 import assert from "node:assert/strict";
 import { type SessionEvent } from "../api/session.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
-import { socketLink } from "../wire/socket_link.ts";
-import { YamuxSession } from "../wire/yamux/session.ts";
+import type { Attached } from "../wire/attached/session.ts";
+import type { Resume } from "../wire/attached/hello.ts";
+import { upgradeAttached } from "../wire/attached/testing.ts";
 import type { YamuxStream } from "../wire/yamux/stream.ts";
 import { createClient } from "./client.ts";
 import { openDeploySession, type SessionWatcher } from "./deploy_session.ts";
 
 interface Talk {
+  /** What the caller resumes. */
+  resume?: Resume;
   stream: YamuxStream;
   lines: LineReader;
   say(value: unknown): Promise<void>;
@@ -18,27 +21,24 @@ interface Talk {
 /** Each connection is `answer`ed, the first with 0. */
 function serve(answer: (talk: Talk, index: number) => Promise<void>) {
   let count = 0;
-  const sessions: YamuxSession[] = [];
+  const sessions: Attached[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
     if (request.headers.get("upgrade") !== "websocket") return new Response(null, { status: 404 });
-    const { socket, response } = Deno.upgradeWebSocket(request);
-    socket.binaryType = "arraybuffer";
     const index = count++;
-    const session = new YamuxSession(socketLink(socket), {
-      role: "server",
-      onStream(stream) {
-        const talk: Talk = {
-          stream,
-          lines: new LineReader(stream),
-          say: (value) => writeLine(stream, value),
-          hangUp: () => session[Symbol.dispose](),
-        };
-        answer(talk, index).catch(() => {/* the client went away */});
+    const { session, hello, response } = upgradeAttached(request, {
+      takes: {
+        deploy: async (stream) => {
+          await answer({
+            stream,
+            resume: hello.resume,
+            lines: new LineReader(stream),
+            say: (value) => writeLine(stream, value),
+            hangUp: () => session[Symbol.dispose](),
+          }, index);
+        },
       },
     });
     sessions.push(session);
-    socket.onmessage = ({ data }) => session.receive(new Uint8Array(data));
-    socket.onclose = () => session.lost();
     return response;
   });
   return {
@@ -131,8 +131,8 @@ Deno.test("session client: a server that hangs up before it has begun is not ask
 
 Deno.test("session client: what was resumed says its end again", async () => {
   const told: unknown[] = [];
-  await using server = serve(async ({ say, lines, hangUp }, index) => {
-    told.push(await lines.line());
+  await using server = serve(async ({ resume, say, lines, hangUp }, index) => {
+    told.push(resume, await lines.line());
     await say(begun);
     if (index === 0) {
       await say(result);
@@ -147,8 +147,10 @@ Deno.test("session client: what was resumed says its end again", async () => {
   session.end();
   assert.equal(await session.closed, "ended");
   assert.deepEqual(told, [
-    { type: "open", version: 1, spec: {} },
-    { type: "resume", version: 1, name: "web", token: "secret" },
+    undefined,
+    { type: "open", spec: {} },
+    { name: "web", token: "secret" },
+    { type: "resume" },
     { type: "end" },
   ]);
 });

@@ -1,24 +1,23 @@
 /** Typed calls of the deployment routes. */
+import type { CallOf } from "../api/endpoints.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import {
   CERTIFIED_TYPE,
   type CertifiedDeployment,
   type HostCertificate,
 } from "../api/ingress_certificates.ts";
-import type { Problem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
-import { type Call, type Client, problemError } from "./client.ts";
+import type { Client } from "./client.ts";
+import { problemError } from "./problems.ts";
 import { Reported, resuming } from "./resume.ts";
 
-const path = (name: string, rest = "") => `/deployments/${encodeURIComponent(name)}${rest}`;
-
 export function listDeployments(client: Client): Promise<DeploymentStatus[]> {
-  return client.json("GET", "/deployments");
+  return client.json("GET /deployments");
 }
 
 /** Throws `not_found`. */
 export function getDeployment(client: Client, name: string): Promise<DeploymentStatus> {
-  return client.json("GET", path(name));
+  return client.json("GET /deployments/{name}", { params: { name } });
 }
 
 export type PowerAction = "start" | "stop" | "restart";
@@ -28,24 +27,29 @@ export function powerDeployment(
   name: string,
   action: PowerAction,
 ): Promise<DeploymentStatus> {
-  return client.json("POST", path(name, `/${action}`));
+  return client.json(`POST /deployments/{name}/${action}`, { params: { name } });
 }
 
-/** Resolves when it is gone. Throws `not_found`. */
+/** Resolves when the deployment is removed. Throws `not_found`. */
 export async function deleteDeployment(client: Client, name: string): Promise<void> {
-  await client.json("DELETE", path(name), { query: { wait: "true" } });
+  await client.json("DELETE /deployments/{name}", { params: { name }, query: { wait: "true" } });
 }
 
-/** What an apply sends: a checked spec under its name, or a spec's text for the server to read. */
+/** The body of an apply: a checked spec under its name, or a text that the server parses. */
 export type SpecBody =
   | { name: string; spec: unknown; certificates?: HostCertificate[] }
-  /** YAML or JSON; `source` stands in the server's errors as the text's name. */
+  /** YAML or JSON; `source` names the text in the server's errors. */
   | { text: string; source: string };
 
-function specCall({ spec, certificates }: Extract<SpecBody, { spec: unknown }>): Call {
-  if (!certificates) return { body: JSON.stringify(spec), contentType: "application/json" };
+function specCall(
+  { name, spec, certificates }: Extract<SpecBody, { spec: unknown }>,
+): CallOf<"PUT /deployments/{name}"> {
+  const params = { name };
+  if (!certificates) {
+    return { params, body: JSON.stringify(spec), contentType: "application/json" };
+  }
   const certified: CertifiedDeployment = { spec, certificates };
-  return { body: JSON.stringify(certified), contentType: CERTIFIED_TYPE };
+  return { params, body: JSON.stringify(certified), contentType: CERTIFIED_TYPE };
 }
 
 /**
@@ -57,13 +61,13 @@ export async function applyDeployment(
   body: SpecBody,
   onProgress: (message: string) => void | Promise<void>,
 ): Promise<ApplyResult> {
-  const events = "text" in body
-    ? client.events<ApplyEvent | ApplyResult>("POST", "/deployments", {
+  const events: AsyncIterable<ApplyEvent | ApplyResult> = "text" in body
+    ? client.events("POST /deployments", {
       query: { source: body.source },
       body: body.text,
       contentType: "application/yaml",
     })
-    : client.events<ApplyEvent | ApplyResult>("PUT", path(body.name), specCall(body));
+    : client.events("PUT /deployments/{name}", specCall(body));
   for await (const event of events) {
     if (!("type" in event)) return event; // a server that sends no progress answers with the result
     if (event.type === "progress") await onProgress(event.message);
@@ -91,7 +95,8 @@ async function* readFrames(
   name: string,
   query: LogQuery,
 ): AsyncGenerator<LogFrame> {
-  const events = client.events<LogFrame | { error: Problem }>("GET", path(name, "/logs"), {
+  const events = client.events("GET /deployments/{name}/logs", {
+    params: { name },
     query: {
       follow: query.follow ? "true" : undefined,
       tail: query.tail?.toString(),
@@ -107,8 +112,8 @@ async function* readFrames(
 }
 
 /**
- * Frames as they come; throws `not_found`, and what the server reports in mid-stream. A log that is
- * followed goes on where its connection broke, if the way to the server can be opened again.
+ * Frames as they come. Throws `not_found`, and what the server reports in mid-stream. A followed log continues
+ * after a broken connection, if the way to the server can be opened again.
  */
 export function readLogs(
   client: Client,

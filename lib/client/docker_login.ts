@@ -1,4 +1,4 @@
-/** Logins in the files of docker and podman, as those write them themselves. */
+/** Logins in the files of docker and podman, in the form that these tools write. */
 import { dirname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../base/fs.ts";
@@ -35,7 +35,7 @@ async function read(path: string): Promise<AuthFile> {
   try {
     return text.trim() === "" ? {} : JSON.parse(text) as AuthFile;
   } catch {
-    // Not the parser's message: it quotes the text, which holds passwords.
+    // The parser's message quotes the text, which holds passwords: it is not shown.
     throw new SvcError("config_invalid", `Cannot change the logins in ${path}: it is not JSON`, {
       help: "correct the file",
     });
@@ -75,7 +75,7 @@ export interface Login {
   password: string;
 }
 
-/** Writes the login where docker and podman look; the places. */
+/** Writes the login to the files that docker and podman read; returns their paths. */
 export async function storeLogin(login: Login, env: Environment): Promise<string[]> {
   const { host, username, password } = login;
   const files = authFiles(env);
@@ -101,7 +101,7 @@ export async function storeLogin(login: Login, env: Environment): Promise<string
   return places;
 }
 
-/** Takes the login away; the places where there was one. */
+/** Removes the login; returns the paths of the files that had it. */
 export async function removeLogin(host: string, env: Environment): Promise<string[]> {
   const places: string[] = [];
   for (const path of authFiles(env)) {

@@ -1,18 +1,11 @@
-/** The exec session's client side (frames: lib/api/exec.ts). */
-import {
-  decodeExecFrame,
-  encodeExecFrame,
-  encodeExecQuery,
-  type ExecFrame,
-  type ExecQuery,
-} from "../api/exec.ts";
+/** A command in an instance, from the client's side (lib/api/exec.ts). */
+import { encodeExecQuery, type ExecEnd, type ExecInput, type ExecQuery } from "../api/exec.ts";
 import { SvcError } from "../base/errors.ts";
 import type { TerminalSize } from "../base/terminal.ts";
-import { type Client, problemError } from "./client.ts";
-
-/** Bytes that may wait in the socket, or at the server, before standard input is read on. */
-const WINDOW = 1 << 20;
-const CHUNK = 64 * 1024;
+import { LineReader, writeLine } from "../wire/lines.ts";
+import type { YamuxStream } from "../wire/yamux/stream.ts";
+import { attach } from "./attached/attach.ts";
+import type { Client } from "./client.ts";
 
 export interface ExecStreams {
   /** Absent: the command has no standard input. */
@@ -23,140 +16,111 @@ export interface ExecStreams {
   signal: AbortSignal;
   /** Called once the server has taken the command; awaited before its output. */
   onStart?: () => void | Promise<void>;
-  /** Only on a terminal. */
+  /** Set only for a command on a terminal. */
   terminal?: Terminal;
 }
 
-/** The window that the command is shown in. */
+/** The local terminal that shows the command. */
 export interface Terminal {
   size(): TerminalSize | undefined;
   onResize(listener: () => void): () => void;
 }
 
-/** Bytes of standard input that the command has not taken yet. */
-interface Flow {
-  unacknowledged: number;
-}
-
-async function drained(socket: WebSocket, flow: Flow): Promise<void> {
-  while (
-    Math.max(socket.bufferedAmount, flow.unacknowledged) > WINDOW &&
-    socket.readyState === WebSocket.OPEN
-  ) {
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
+/** Sends standard input to its end, or until the command takes no more. */
 async function sendInput(
-  socket: WebSocket,
   reader: ReadableStreamDefaultReader<Uint8Array>,
-  flow: Flow,
+  stdio: YamuxStream,
 ): Promise<void> {
-  while (socket.readyState === WebSocket.OPEN) {
-    const { done, value } = await reader.read();
-    if (socket.readyState !== WebSocket.OPEN) return;
-    if (done) {
-      socket.send(encodeExecFrame({ channel: "control", control: { eof: true } }));
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+    try {
+      await stdio.write(value!);
+    } catch {
+      // The session has ended, which `ended` reports.
       return;
     }
-    for (let at = 0; at < value.length; at += CHUNK) {
-      const data = new Uint8Array(value.subarray(at, at + CHUNK));
-      socket.send(encodeExecFrame({ channel: "stdin", data }));
-      flow.unacknowledged += data.length;
-      await drained(socket, flow);
-    }
   }
+  await stdio.closeWrite();
 }
 
 const sameSize = (a: TerminalSize | undefined, b: TerminalSize | undefined) =>
   a?.columns === b?.columns && a?.rows === b?.rows;
 
-/** Tells the server the size of the window whenever it is another one; what it returns ends that. */
+/** Sends the window's size to the server whenever it changes. Returns a function that stops this. */
 function followSize(
-  socket: WebSocket,
+  command: YamuxStream,
   told: TerminalSize | undefined,
   { size, onResize }: Terminal,
 ): () => void {
   const tell = () => {
     const now = size();
-    if (!now || sameSize(told, now) || socket.readyState !== WebSocket.OPEN) return;
+    if (!now || sameSize(told, now)) return;
     told = now;
-    socket.send(encodeExecFrame({ channel: "control", control: { resize: now } }));
+    writeLine(command, { resize: now } satisfies ExecInput).catch(() => {/* it has ended */});
   };
   const release = onResize(tell);
-  // It may have changed while the connection was made.
+  // The size may have changed while the connection was made.
   tell();
   return release;
 }
 
 /**
- * Runs a command in a deployment's instance; its exit code. Throws what the server reported, or
+ * Runs a command in a deployment's instance and resolves to its exit code. Throws what the server reported, or
  * `upstream_failed` where the connection broke before the command ended.
  */
 export async function exec(
   client: Client,
   name: string,
   query: ExecQuery,
-  streams: ExecStreams,
+  { stdin, onOutput, onStart, signal, terminal }: ExecStreams,
 ): Promise<number> {
-  const ended = Promise.withResolvers<number>();
-  // Rejected before anyone waits for it where the socket cannot be opened.
-  ended.promise.catch(() => {});
-  const flow: Flow = { unacknowledged: 0 };
-  let written: Promise<void> = Promise.resolve();
-  let begun = false;
-  const begin = () => {
-    if (begun) return;
-    begun = true;
-    written = written.then(() => streams.onStart?.());
-    written.catch(ended.reject);
+  const size = terminal?.size();
+  const opened = {
+    command: Promise.withResolvers<YamuxStream>(),
+    stdio: Promise.withResolvers<YamuxStream>(),
+    stderr: Promise.withResolvers<YamuxStream>(),
   };
-  const afterOutput = (act: () => void) => void written.then(act, ended.reject);
-  const onFrame = (frame: ExecFrame) => {
-    // An error in the first place is of a command that never ran.
-    if (frame.channel !== "control" || !("error" in frame.control)) begin();
-    if (frame.channel === "stdout" || frame.channel === "stderr") {
-      const { channel, data } = frame;
-      written = written.then(() => streams.onOutput(channel, data));
-      written.catch(ended.reject);
-    } else if (frame.channel === "control") {
-      const { control } = frame;
-      if ("ack" in control) flow.unacknowledged -= control.ack;
-      if ("exit" in control) afterOutput(() => ended.resolve(control.exit));
-      if ("error" in control) afterOutput(() => ended.reject(problemError(control.error)));
+  const { command, stdio, stderr } = opened;
+  const streams = Promise.all([command.promise, stdio.promise, stderr.promise]);
+  using session = await attach(client, `/deployments/${encodeURIComponent(name)}/exec`, {
+    ...{ attempt: `exec in ${name}`, signal, begun: streams },
+    query: encodeExecQuery({ ...query, ...(size && { size }), stdin: stdin !== undefined }),
+    takes: { command: command.resolve, stdio: stdio.resolve, stderr: stderr.resolve },
+    lost: () => cutOff(name),
+  });
+  const [control, io, errors] = await streams;
+  const stopped = Promise.withResolvers<never>();
+  stopped.promise.catch(() => {/* its waiter is told */});
+  const abort = () => stopped.reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  if (signal.aborted) abort();
+  const release = terminal && followSize(control, size, terminal);
+  let written = Promise.resolve(onStart?.());
+  written.catch(() => {/* `ended` tells it */});
+  const show = async (stream: "stdout" | "stderr", from: YamuxStream) => {
+    for (let data = await from.read(); data; data = await from.read()) {
+      const output = data;
+      await (written = written.then(() => onOutput(stream, output)));
     }
   };
-  const size = streams.terminal?.size();
-  const socket = await client.socket(
-    `/deployments/${encodeURIComponent(name)}/exec`,
-    encodeExecQuery({ ...query, ...(size && { size }), stdin: streams.stdin !== undefined }),
-    {
-      onMessage(data) {
-        try {
-          onFrame(decodeExecFrame(data));
-        } catch (error) {
-          ended.reject(error);
-        }
-      },
-      onClose: () => {
-        begin();
-        afterOutput(() => ended.reject(cutOff(name)));
-      },
-    },
-  );
-  const release = streams.terminal && followSize(socket, size, streams.terminal);
-  const abort = () => ended.reject(streams.signal.reason);
-  streams.signal.addEventListener("abort", abort, { once: true });
-  if (streams.signal.aborted) abort();
-  const reader = streams.stdin?.getReader();
-  const input = reader && sendInput(socket, reader, flow).catch(ended.reject);
+  const ended = async () => {
+    await Promise.all([show("stdout", io), show("stderr", errors)]);
+    await written;
+    const end = await new LineReader(control).line<ExecEnd>();
+    if (typeof end?.exit !== "number") throw cutOff(name);
+    return end.exit;
+  };
+  const reader = stdin?.getReader();
+  const input = reader && sendInput(reader, io);
+  input?.catch(stopped.reject);
   try {
-    return await ended.promise;
+    const exit = await Promise.race([ended(), stopped.promise]);
+    await session.close();
+    return exit;
   } finally {
     release?.();
-    streams.signal.removeEventListener("abort", abort);
-    socket.close();
-    // A read that waits for the terminal must not keep the process: cancelling ends it.
+    signal.removeEventListener("abort", abort);
+    session[Symbol.dispose]();
+    // Cancelling ends a read that waits for the terminal: otherwise the read keeps the process alive.
     if (reader) await Promise.allSettled([reader.cancel(), input]);
   }
 }

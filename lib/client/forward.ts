@@ -1,10 +1,10 @@
 /** Workloads reached through the server (lib/api/forward.ts). */
-import type { DeploymentStatus } from "../api/deployment.ts";
 import { encodeForwardQuery, forwardPath, type ForwardProtocol } from "../api/forward.ts";
 import { SvcError } from "../base/errors.ts";
 import { datagrams } from "../wire/datagrams.ts";
 import type { Duplex } from "../wire/duplex.ts";
-import { SocketStream } from "../wire/socket_stream.ts";
+import type { YamuxStream } from "../wire/yamux/stream.ts";
+import { attach } from "./attached/attach.ts";
 import type { Client } from "./client.ts";
 import type { Services } from "./conduit/services.ts";
 
@@ -15,31 +15,26 @@ async function open(
   protocol: ForwardProtocol,
   signal?: AbortSignal,
 ): Promise<Duplex> {
-  const stream = new SocketStream({
-    lost: (why) =>
-      new SvcError("upstream_failed", `Cannot go on with port ${port} of ${name}: ${why}`, {
+  const opened = Promise.withResolvers<YamuxStream>();
+  const attempt = `go on with port ${port} of ${name}`;
+  const session = await attach(client, forwardPath(name), {
+    ...{ attempt, signal, begun: opened.promise },
+    query: encodeForwardQuery({ port, protocol }),
+    takes: { port: opened.resolve },
+    lost: (why = "the connection was lost") =>
+      new SvcError("upstream_failed", `Cannot ${attempt}: ${why}`, {
         help: "look at `svc status` and the server's log",
       }),
   });
-  const opening = client.socket(forwardPath(name), encodeForwardQuery({ port, protocol }), {
-    onMessage: (data) => stream.receive(data),
-    onText: (text) => stream.receive(text),
-    onClose: (event) => stream.lost(event),
-  }).then((socket) => stream.attach(socket));
-  const gaveUp = Promise.withResolvers<never>();
-  const abort = () => {
-    // Of a socket that is not open yet, this closes it as soon as it is.
-    stream.reset();
-    gaveUp.reject(signal!.reason);
+  const stream = await opened.promise;
+  const connection: Duplex = {
+    read: () => stream.read(),
+    write: (bytes) => stream.write(bytes),
+    closeWrite: () => stream.closeWrite(),
+    reset: () => stream.isOver ? void session.close() : session[Symbol.dispose](),
+    closed: session.closed,
   };
-  signal?.addEventListener("abort", abort, { once: true });
-  try {
-    await Promise.race([opening, gaveUp.promise]);
-    return protocol === "udp" ? datagrams(stream) : stream;
-  } finally {
-    opening.catch(() => {/* told, or nobody waits for it */});
-    signal?.removeEventListener("abort", abort);
-  }
+  return protocol === "udp" ? datagrams(connection) : connection;
 }
 
 export function servicesOf(client: Client): Services {
@@ -49,13 +44,13 @@ export function servicesOf(client: Client): Services {
       try {
         return await open(client, name, port, protocol, signal);
       } catch (error) {
-        // Why an upgrade was refused is asked for once more, without one. That this is what it says means
-        // that the port answers by now.
+        // A refused upgrade is asked again as a plain GET, to learn the reason. Here the plain GET failed only
+        // because it was not an upgrade: the server could dial by then, so a second attempt is worth it.
         const now = error instanceof SvcError && error.code === "argument_invalid";
         if (!now) throw error;
         return await open(client, name, port, protocol, signal);
       }
     },
-    list: () => client.json<DeploymentStatus[]>("GET", "/deployments"),
+    list: () => client.json("GET /deployments"),
   };
 }

@@ -1,10 +1,10 @@
-/** The server's ingress at a local port. */
+/** The server's ingress on a local port. */
 import type { HostMode } from "../api/tunnel.ts";
 import type { SvcError } from "../base/errors.ts";
-import type { YamuxSession } from "../wire/yamux/session.ts";
+import type { Attached } from "../wire/attached/session.ts";
+import { attach } from "./attached/attach.ts";
 import type { Client } from "./client.ts";
 import type { PortForward } from "./conduit/port_forward.ts";
-import { openYamux } from "./yamux_socket.ts";
 
 export interface LocalIngressOptions {
   hostMode?: HostMode;
@@ -12,11 +12,11 @@ export interface LocalIngressOptions {
   address: string;
   /** 0: a free one. */
   port: number;
-  /** Told why a connection was not made, or broke; the others go on. */
+  /** Called with the reason when a connection cannot be made or breaks; other connections continue. */
   onError: (error: SvcError) => void;
 }
 
-/** Throws what the server refuses. A session that breaks is opened anew by the next connection. */
+/** Throws what the server refuses. After a session has broken, the next connection opens a new one. */
 export async function openLocalIngress(
   client: Client,
   { hostMode, host, address, port, onError }: LocalIngressOptions,
@@ -25,11 +25,12 @@ export async function openLocalIngress(
     ...(hostMode !== undefined && { hostMode }),
     ...(host !== undefined && { host }),
   });
-  let current: Promise<YamuxSession> | undefined;
+  let current: Promise<Attached> | undefined;
   const session = () => current ??= open();
   const open = async () => {
     try {
-      const opened = await openYamux(client, `/ingress/tunnel${query.size > 0 ? `?${query}` : ""}`);
+      const attempt = "use the tunnel to the ingress";
+      const opened = await attach(client, "/ingress/tunnel", { attempt, query });
       void opened.closed.then(() => current = undefined);
       return opened;
     } catch (error) {
@@ -42,7 +43,7 @@ export async function openLocalIngress(
   try {
     const forward = await forwardPort({
       services: {
-        dial: async () => (await session()).open(),
+        dial: async () => (await session()).open("ingress"),
         list: () => Promise.resolve([]),
       },
       ...{ name: "ingress", port: 80, protocol: "tcp", address, local: port, onError },

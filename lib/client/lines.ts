@@ -1,9 +1,9 @@
 /** Lines out of a byte stream. */
 
-/** Yields each line without its newline, also a last one that has none. Cancels the stream when left early. */
+/** Yields each line without its newline, also a last line that has none. Cancels the stream when left early. */
 export async function* readLines(stream: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
-  // Parts of the line under way; joined once, so that a long line costs no quadratic time.
+  // Parts of the current line; joined once, so that a long line does not cost quadratic time.
   let parts: string[] = [];
   for await (const chunk of stream) {
     const pieces = decoder.decode(chunk, { stream: true }).split("\n");

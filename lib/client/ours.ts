@@ -1,7 +1,8 @@
 /**
- * Whether what came can be an svc server's answer. A web server, another registry or a proxy's page may
- * stand where a URL leads, and answer anything with 200.
+ * Whether an answer can be from an svc server. A URL may lead to a web server, another registry or a proxy's
+ * page, and these may answer anything with 200.
  */
+import type { EndpointName } from "../api/endpoints.ts";
 import { SvcError } from "../base/errors.ts";
 
 type Value = Readonly<Record<string, unknown>>;
@@ -16,31 +17,30 @@ const has = (value: unknown, name: string, type: string): boolean =>
 const DEPLOYMENT = (value: unknown) =>
   has(value, "name", "string") && Array.isArray((value as Value).instances);
 
-/** By method and path below the prefix: what the answers have, each at the least. */
-const ANSWERS: [RegExp, (value: unknown) => boolean][] = [
-  // 204, and nothing in it.
-  [/^DELETE /, () => false],
-  [
-    /^GET \/info$/,
-    (value) =>
-      ["identity", "deploy"].some((name) => has(value, name, "object")) ||
-      has(value, "registry", "string"),
-  ],
-  [/^GET \/deployments$/, (value) => Array.isArray(value) && value.every(DEPLOYMENT)],
-  [/ \/deployments\/[^/]+(\/(start|stop|restart))?$/, DEPLOYMENT],
-  [/^GET \/storage$/, (value) => has(value, "content", "object")],
-  [/^GET \/auth\/keys$/, (value) => isObject(value) && Array.isArray(value.keys)],
-  [/^POST \/auth\/keys$/, (value) => has(value, "fingerprint", "string")],
-  [/^POST \/auth\/challenge$/, (value) => has(value, "challenge", "string")],
-  [/^POST \/auth\/session$/, (value) => has(value, "token", "string")],
-];
+/** For each endpoint, the members that every answer has. */
+const ANSWERS: { [K in EndpointName]?: (value: unknown) => boolean } = {
+  "GET /info": (value) =>
+    ["identity", "deploy"].some((name) => has(value, name, "object")) ||
+    has(value, "registry", "string"),
+  "GET /deployments": (value) => Array.isArray(value) && value.every(DEPLOYMENT),
+  "GET /deployments/{name}": DEPLOYMENT,
+  "POST /deployments/{name}/start": DEPLOYMENT,
+  "POST /deployments/{name}/stop": DEPLOYMENT,
+  "POST /deployments/{name}/restart": DEPLOYMENT,
+  "GET /storage": (value) => has(value, "content", "object"),
+  "GET /auth/keys": (value) => isObject(value) && Array.isArray(value.keys),
+  "POST /auth/keys": (value) => has(value, "fingerprint", "string"),
+  "POST /auth/challenge": (value) => has(value, "challenge", "string"),
+  "POST /auth/session": (value) => has(value, "token", "string"),
+};
 
-export function isAnswer(method: string, path: string, value: unknown): boolean {
-  const [, check] = ANSWERS.find(([pattern]) => pattern.test(`${method} ${path}`)) ?? [];
-  return check === undefined || check(value);
+export function isAnswer(name: EndpointName, value: unknown): boolean {
+  // The answer to DELETE is 204 without a body.
+  if (name.startsWith("DELETE ")) return false;
+  return ANSWERS[name]?.(value) ?? true;
 }
 
-/** Members one of which every event, frame and entry has, or the result that stands for them. */
+/** Members of streamed lines: each event, frame, entry or result has at least one of them. */
 const EVENT = ["type", "line", "base64", "time", "action", "phase", "blobsDeleted"];
 
 export function isEvent(value: unknown): boolean {
@@ -48,7 +48,7 @@ export function isEvent(value: unknown): boolean {
     (EVENT.some((name) => Object.hasOwn(value, name)) || has(value.error, "code", "string"));
 }
 
-/** `what` it answered. */
+/** The error for an answer that is not svc's; `what` describes the answer. */
 export function noneOfOurs(server: string, what: string, cause?: unknown): SvcError {
   return new SvcError(
     "upstream_failed",
@@ -57,7 +57,7 @@ export function noneOfOurs(server: string, what: string, cause?: unknown): SvcEr
   );
 }
 
-/** What another server's answer is, as far as its head tells. */
+/** Describes another server's answer by its head. */
 export function kindOf({ status, statusText, headers }: Response): string {
   const location = headers.get("location");
   if (status >= 300 && status < 400 && location) return `with a redirect to ${location}`;

@@ -1,6 +1,6 @@
 /**
- * The project's own context document (SPEC.md "Project context override"): found upward from the working
- * folder, or named. What was merely found is not trusted.
+ * The project's own context document (SPEC.md "Project context override"): found in the working folder or above
+ * it, or named. A document that was only found is not trusted.
  */
 import { dirname, join, resolve } from "../base/path.ts";
 import { SvcError, systemCode } from "../base/errors.ts";
@@ -27,7 +27,7 @@ export interface ProjectInput {
   /** `--trust-context-file` or `SVC_TRUST_CONTEXT_FILE`. */
   trusted?: boolean;
   warn: (text: string) => void;
-  /** Of the caller; absent where the system has none. */
+  /** User id of the caller; absent where the system has none. */
   uid?: number | null;
 }
 
@@ -36,7 +36,7 @@ export interface ProjectContext {
   context: Context;
 }
 
-/** Asked of every folder above, and mostly not so: a call that waits costs several times as much. */
+/** Called for every folder above, mostly without a result: an asynchronous call costs several times as much. */
 function isThere(path: string): boolean {
   try {
     Deno.lstatSync(path);
@@ -46,7 +46,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** The nearest context document; nothing above the repository's root or the home folder is looked at. */
+/** The nearest context document; the search ends at the repository's root or the home folder. */
 function discover({ cwd, os, env }: ProjectInput): string | undefined {
   const home = homeFolder({ os, env });
   for (let folder = resolve(cwd);; folder = dirname(folder)) {
@@ -59,7 +59,7 @@ function discover({ cwd, os, env }: ProjectInput): string | undefined {
   }
 }
 
-/** Why a file that was found is not even read; undefined where it may be. */
+/** Why a document that was found is ignored; undefined where it may be read. */
 async function objection(
   path: string,
   uid: number | null | undefined,
@@ -77,7 +77,7 @@ async function objection(
 
 async function parse(text: string, path: string): Promise<unknown> {
   const wrong = (cause: unknown, kind: string) =>
-    // Not the parser's message: it quotes the text, which may hold a token.
+    // The parser's message quotes the text, which may hold a token: it is not shown.
     new SvcError("config_invalid", `Cannot read ${path}: it is not ${kind}`, {
       cause: new Error((cause as Error).name),
       help: "correct the file, or pass --no-context-file",
@@ -128,13 +128,13 @@ async function explicit(file: string, home?: string): Promise<ProjectContext> {
   }
 }
 
-/** Only this may come from a file that nobody vouched for. */
+/** The only field that an untrusted document may set. */
 const UNTRUSTED_FIELD = "via-server";
 
 /**
- * The project's override; undefined where there is none. Throws `usage` for flags that exclude each other
- * and `config_invalid` for a named or trusted file that cannot be read; what is skipped or stripped of an
- * untrusted one is a warning.
+ * The project's override; undefined where there is none. Throws `usage` for flags that exclude each other and
+ * `config_invalid` for a named or trusted file that cannot be read. An untrusted document that is ignored, or
+ * whose fields are dropped, gives a warning.
  */
 export async function projectContext(input: ProjectInput): Promise<ProjectContext | undefined> {
   const home = homeFolder(input);

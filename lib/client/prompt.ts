@@ -1,9 +1,9 @@
-/** How the client asks a person; a command gives it what it has. */
+/** Questions to a person; commands pass the implementation. */
 
 export interface Prompt {
-  /** A passphrase or the like, not echoed. undefined: nobody is there to ask. */
+  /** Asks for a secret, such as a passphrase, without echo. undefined: nobody can be asked. */
   secret(question: string): Promise<string | undefined>;
-  /** Yes or no; undefined: nobody is there to ask. */
+  /** Asks for yes or no. undefined: nobody can be asked. */
   confirm(question: string): Promise<boolean | undefined>;
 }
 

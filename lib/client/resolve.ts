@@ -1,5 +1,5 @@
 /**
- * From flags, variables, profile and project to one way to a server (SPEC.md "Client connection profile
+ * Resolves flags, variables, profile and project context to one target (SPEC.md "Client connection profile
  * file", "Client-side environment variables", "Authentication" 4). Reads files; opens no connection.
  */
 import { dirname } from "../base/path.ts";
@@ -14,17 +14,17 @@ import { parseServer } from "./server_url.ts";
 
 export const DEFAULT_SERVER = "http://localhost:5000";
 
-/** Where the server listens as seen from the host that the tunnel ends at. */
+/** The server's default address as seen from the host at the end of the tunnel. */
 export const DEFAULT_REMOTE_ADDR = "127.0.0.1:5000";
 
-/** A value that a person gave for this one call, and where. */
+/** A value that was given for this call, and its source. */
 export interface Given {
   value: string;
   /** "--server", "SVC_SERVER" */
   source: string;
 }
 
-/** A setting that took effect, and where it comes from: "--via-server", "SVC_CONDUIT", "context a", "default". */
+/** The value of a setting, and its source: "--via-server", "SVC_CONDUIT", "context a", "default". */
 export interface Chosen<T> {
   value: T;
   source: string;
@@ -45,7 +45,7 @@ export interface ResolveInput {
   trustContextFile?: boolean;
   /** `SVC_VIA_SERVER`, or the flag. */
   viaServer?: Chosen<boolean>;
-  /** `SVC_CONDUIT`, or the flag; checked already. */
+  /** `SVC_CONDUIT`, or the flag; validated. */
   conduit?: Chosen<string>;
   warn: (text: string) => void;
 }
@@ -62,26 +62,26 @@ export type Credential =
   | { kind: "kube"; settings: NonNullable<Context["kube-auth"]> };
 
 export interface Target {
-  /** Base URL as it is shown and as the server is named in requests. */
+  /** Base URL for requests and for messages. */
   server: string;
-  /** Where the endpoint comes from, for a person. */
+  /** Source of the endpoint, for a person. */
   source: string;
-  /** The stored context that took part. */
+  /** Name of the stored context that was used. */
   context?: string;
   profilePath?: string;
   transport: Transport;
   tls?: Context["tls"];
   credential: Credential;
-  /** Present where the credential is to be traded (never that of a key-auth profile). */
+  /** Present where the credential is to be exchanged (never that of a key-auth profile). */
   exchange?: { scope?: string };
   registryHost?: string;
-  /** Workload streams go through the server, not straight to the cluster. */
+  /** True where workload streams go through the server instead of straight to the cluster. */
   viaServer: Chosen<boolean>;
   /** "port-forward" or "socks5". */
   conduit: Chosen<string>;
-  /** The context's SSH key, also where another credential goes before it. */
+  /** The context's SSH key, also where another credential is used instead. */
   keyAuth?: NonNullable<Context["key-auth"]>;
-  /** Everything of the context that took effect, paths absolute. */
+  /** The resulting context, with absolute paths. */
   settings: Context;
 }
 
@@ -94,7 +94,7 @@ function without(context: Context, names: readonly (keyof Context)[]): Context {
   );
 }
 
-/** A client certificate is a credential too. */
+/** Removes the credentials, client certificates included. */
 function withoutCredential(context: Context): Context {
   const rest = without(context, CREDENTIAL);
   if (!rest.tls) return rest;
@@ -110,8 +110,8 @@ function definedOf(context: Context): Context {
 }
 
 /**
- * The override's fields over the stored ones, blocks whole. The ways to an endpoint are one choice, the
- * credentials are another; a stored credential does not follow to another endpoint.
+ * Merges the override into the stored context; a block replaces the whole block. An override of one way to an
+ * endpoint replaces all of them, and so do credentials. A stored credential is not sent to another endpoint.
  */
 export function overlay(
   stored: Context,
@@ -157,7 +157,10 @@ function select(profile: Profile, given: Given | undefined, path: string | undef
 
 const sameServer = (a: string, b: string) => parseServer(a).href === parseServer(b).href;
 
-/** Flag or variable name a server: the rest of a context only goes with it where it is that context's. */
+/**
+ * The context for a server that a flag or a variable names. TLS settings and credentials are kept only if that
+ * server is the context's, or the context was chosen explicitly.
+ */
 function explicitServer(
   given: Given,
   context: Context,
@@ -216,7 +219,7 @@ function credentialOf(
   return { kind: "none" };
 }
 
-/** The target of one context by itself; its paths are absolute. `source` names it for a person. */
+/** The target of a single context whose paths are absolute. `source` names the context for a person. */
 export function contextTarget(context: Context, source: string): Target {
   const { server, transport } = transportOf(context);
   const { tls } = context;
@@ -231,7 +234,7 @@ export function contextTarget(context: Context, source: string): Target {
   };
 }
 
-/** How sessions reach workloads: flag or variable, then the context, then the default. */
+/** How sessions reach workloads: by flag or variable, else by the context, else by the default. */
 function sessionOf(
   { viaServer, conduit }: Pick<ResolveInput, "viaServer" | "conduit">,
   context: Context,
@@ -245,7 +248,7 @@ function sessionOf(
   };
 }
 
-/** The context as flags and variables make it. */
+/** The context after flags and variables were applied. */
 function effective(
   { token, viaServer, conduit }: ResolveInput,
   context: Context,
@@ -282,7 +285,7 @@ export async function resolveTarget(input: ResolveInput): Promise<Target> {
   if (project) context = applyProject(context, project, input.warn);
   if (given) context = explicitServer(given, context, input.context !== undefined);
   const from = selected ? `context ${selected.name}` : project ? project.path : "default";
-  /** The stored context, or the project's file that lies over it. */
+  /** Names the stored context, or the project's file if that file sets one of these fields. */
   const sourceOf = (...names: readonly (keyof Context)[]) =>
     names.some((name) => project?.context[name] !== undefined) ? project!.path : from;
   const { server, transport, source } = transportOf(context);

@@ -1,7 +1,10 @@
-/** Streams of dated entries that go on where their connection broke off, no entry twice. */
+/** Streams of dated entries that continue after a broken connection without repeating an entry. */
 import { SvcError } from "../base/errors.ts";
 
-/** Instances are asked side by side: a frame may come after one that is a little younger. */
+/**
+ * Milliseconds. The server reads instances in parallel: a frame may come after a frame that is a little
+ * younger.
+ */
 const WINDOW_MS = 1000;
 
 interface Dated {
@@ -11,13 +14,15 @@ interface Dated {
 
 const keyOf = (entry: Dated) => JSON.stringify(Object.entries(entry).sort());
 
-/** Remembers what was shown lately. */
+/** Remembers the entries that were shown lately. */
 export class Resumption {
   #recent: { key: string; time: number }[] = [];
-  /** How often each frame that comes again was shown. */
+  /** How often each entry that will be sent again was shown. */
   #again = new Map<string, number>();
 
-  /** Where to begin anew; undefined: nothing was shown yet. Frames from there on are passed over once each. */
+  /**
+   * The time to start again from; undefined: nothing was shown yet. Entries that were shown are then skipped.
+   */
   begin(): Date | undefined {
     const newest = this.#recent.at(-1)?.time;
     this.#again.clear();
@@ -25,7 +30,7 @@ export class Resumption {
     return newest === undefined ? undefined : new Date(newest - WINDOW_MS);
   }
 
-  /** True for a frame that was not shown yet; it is then. */
+  /** True for an entry that was not shown yet; marks it as shown. */
   take(frame: Dated): boolean {
     const key = keyOf(frame);
     const left = this.#again.get(key) ?? 0;
@@ -40,11 +45,13 @@ export class Resumption {
   }
 }
 
-/** Attempts to go on, one after the other, before it is given up. */
+/** Attempts in a row before the stream is given up. */
 const ATTEMPTS = 6;
 const PAUSE_MS = 250;
 
-/** What the server said itself: no broken connection, whatever its code. */
+/**
+ * Wraps an error that the server itself reported in the stream: the stream is not resumed, whatever its code.
+ */
 export class Reported extends Error {
   readonly error: SvcError;
 
@@ -59,8 +66,8 @@ const isBroken = (error: unknown) =>
   (error.code === "upstream_failed" || error.code === "server_unreachable");
 
 /**
- * Entries of `open`, which is asked again from a time on where the connection broke; not where `resumes` is
- * false. Throws what ends it, what the server said (`Reported`) as its own error.
+ * Entries of `open`. Where the connection breaks, `open` is called again with the time to start from, unless
+ * `resumes` is false. Throws the error that ends the stream; of a `Reported`, the error inside.
  */
 export async function* resuming<T extends Dated>(
   resumes: boolean,

@@ -19,7 +19,7 @@ function client(answers: (LogFrame | SvcError | { error: unknown })[][], resumes
   const since: (string | undefined)[] = [];
   const fake = {
     resumes,
-    async *events(_method: string, _path: string, call: { query: { since?: string } }) {
+    async *events(_name: string, call: { query: { since?: string } }) {
       since.push(call.query.since);
       for (const answer of answers.shift()!) {
         if (answer instanceof SvcError) throw answer;

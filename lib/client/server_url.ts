@@ -1,7 +1,7 @@
 /** A server's address as a person gives it. */
 import { SvcError } from "../base/errors.ts";
 
-/** "host:port" is http. Throws `config_invalid` for what is no http or https URL. */
+/** A text without a scheme is http. Throws `config_invalid` for anything but an http or https URL. */
 export function parseServer(text: string): URL {
   const url = URL.parse(text.includes("://") ? text : `http://${text}`);
   if (!url || !/^https?:$/.test(url.protocol) || url.hostname === "" || url.search || url.hash) {

@@ -1,4 +1,6 @@
-/** The logs of a deployment that somebody stays with: they go on over restarts of it and of the server. */
+/**
+ * The logs of a deployment during a session: they continue after restarts of the deployment and of the server.
+ */
 import type { LogFrame } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
@@ -6,17 +8,18 @@ import type { Client } from "./client.ts";
 import { readLogs } from "./deployments.ts";
 import { Resumption } from "./resume.ts";
 
-/** Between the end of one stream and the next. */
+/** Milliseconds between the end of one stream and the next. */
 const PAUSE_MS = 500;
 
-/** What a server says that is away, or of a deployment that is being replaced. */
+/** Errors of a server that is away, and of a deployment that is being replaced. */
 const PASSING = ["server_unreachable", "upstream_failed", "unavailable", "not_found", "timeout"];
 
 const passes = (error: unknown) => error instanceof SvcError && PASSING.includes(error.code);
 
 /**
- * Frames as they come, none twice. A stream that ends is opened again until `over` aborts: nothing more will
- * be written then. Aborting `signal` ends it too. What `client` is asked is ended by the client's own signal.
+ * Frames as they come, without repetition. A stream that ends is opened again until `over` aborts: from then on
+ * nothing more is written. Aborting `signal` ends the generator too; a call that is under way ends with the
+ * client's own signal.
  */
 export async function* sessionLogs(
   client: Client,
@@ -26,7 +29,7 @@ export async function* sessionLogs(
   const shown = new Resumption();
   let since: Date | undefined;
   while (!signal.aborted) {
-    // Asked before: what was written until then is in the stream.
+    // Read before the stream is opened: all that was written until then is in that stream.
     const last = over.aborted;
     try {
       for await (const frame of readLogs(client, name, { follow: true, since })) {

@@ -1,17 +1,18 @@
 /** Typed calls of the storage routes. */
 import type { GcEvent, GcResult, StorageUsage, VerifyEvent } from "../api/storage.ts";
 import { SvcError } from "../base/errors.ts";
-import { type Client, problemError } from "./client.ts";
+import type { Client } from "./client.ts";
+import { problemError } from "./problems.ts";
 
 export type GcProgress = Extract<GcEvent, { type: "progress" }>;
 
-/** Throws `conflict` where a collection is under way. */
+/** Throws `conflict` while another collection runs. */
 export async function collectGarbage(
   client: Client,
   query: { dryRun?: boolean; idle?: string },
   onProgress: (progress: GcProgress) => void | Promise<void>,
 ): Promise<GcResult> {
-  const events = client.events<GcEvent>("POST", "/gc", {
+  const events = client.events("POST /gc", {
     query: { dryRun: query.dryRun ? "true" : undefined, idle: query.idle },
   });
   for await (const event of events) {
@@ -26,7 +27,7 @@ export async function collectGarbage(
 }
 
 export function storageUsage(client: Client): Promise<StorageUsage> {
-  return client.json("GET", "/storage");
+  return client.json("GET /storage");
 }
 
 /** Events as they come, the last one the result. */
@@ -34,7 +35,7 @@ export async function* verifyStorage(
   client: Client,
   query: { quarantine?: boolean },
 ): AsyncGenerator<Exclude<VerifyEvent, { type: "error" }>> {
-  const events = client.events<VerifyEvent>("POST", "/storage/verify", {
+  const events = client.events("POST /storage/verify", {
     query: { quarantine: query.quarantine ? "true" : undefined },
   });
   let ended = false;

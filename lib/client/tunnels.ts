@@ -1,23 +1,21 @@
 /** Public tunnels, from the caller's side (lib/api/tunnel.ts). */
 import type { TunnelBody, TunnelEvent } from "../api/tunnel.ts";
 import { SvcError } from "../base/errors.ts";
-import { type Client, problemError } from "./client.ts";
+import type { Client } from "./client.ts";
+import { problemError } from "./problems.ts";
 
-/** What happens to a tunnel that is held: the first is `opened`. */
+/** Events of a tunnel that ends with the request; the first one is `opened`. */
 export type HeldTunnelEvent = Exclude<TunnelEvent, { type: "alive" | "error" }>;
 
 /**
- * Opens a tunnel that lives as long as its events are read; ends behind `closed`. Throws what the server
- * reports, and `upstream_failed` where the connection to it broke, which has ended the tunnel.
+ * Opens a tunnel that lives as long as its events are read; `closed` is the last event. Throws what the server
+ * reports, and `upstream_failed` where the connection to the server broke, which ends the tunnel.
  */
 export async function* holdTunnel(
   client: Client,
   body: TunnelBody,
 ): AsyncGenerator<HeldTunnelEvent> {
-  const events = client.events<TunnelEvent>("POST", "/tunnels", {
-    body: JSON.stringify(body),
-    contentType: "application/json",
-  });
+  const events = client.events("POST /tunnels", { json: body });
   for await (const event of events) {
     if (event.type === "error") throw problemError(event.error);
     if (event.type !== "alive") yield event;

@@ -1,5 +1,5 @@
 /**
- * The YAML package, to be imported lazily: a bundle gives a CommonJS package's names to a static import
- * only.
+ * The YAML package; import this module lazily. In a bundle only a static import gives a CommonJS package's
+ * names.
  */
 export { isMap, isScalar, LineCounter, parse, parseDocument, stringify, YAMLMap } from "yaml";

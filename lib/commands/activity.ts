@@ -9,7 +9,7 @@ import { parseTail, parseTime } from "./logs.ts";
 // deno-lint-ignore no-control-regex -- exactly the characters that could drive the terminal
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
 
-/** What a request of this kind does, where its action covers several. */
+/** The verb of an operation whose action covers several. */
 function verbOf(operation: string): string[] {
   const [method, path] = operation.split(" ");
   if (method === "DELETE") return ["delete"];
@@ -17,7 +17,7 @@ function verbOf(operation: string): string[] {
   return method === "POST" && path.includes("{name}/") ? [last] : [];
 }
 
-/** A line for a person; columns cannot be aligned with entries that are still to come. */
+/** One entry as a line. Columns are not aligned: later entries are not known yet. */
 export function activityLine(entry: ActivityEntry): string {
   const { time, subject, remote, action, operation, name, result, status, code, count } = entry;
   const words = [

@@ -20,7 +20,7 @@ function wrong(why: string): SvcError {
   return new SvcError("usage", `Cannot run auth: ${why}`, { help: USAGE });
 }
 
-/** The public key in a file; a private one never leaves the machine. */
+/** The public key in a file. Throws for a private key, which must never leave the machine. */
 async function publicKey(path: string, io: Call["io"]): Promise<string> {
   const text = await readInput(path, "the public key", io);
   if (/PRIVATE KEY-----/.test(text)) {
@@ -58,7 +58,7 @@ const row = (key: EnrolledKey) => [
   key.expiresAt ?? "never",
 ];
 
-/** The key of the context's key-auth, under the name that is written there. */
+/** The key of the context's `key-auth`, and its name there; without a name, its fingerprint. */
 async function ownKey(
   { io, env }: Call,
   settings: KeyAuth | undefined,
@@ -101,7 +101,7 @@ async function list(invocation: Call, words: string[]): Promise<void> {
   );
 }
 
-/** By fingerprint, or by a name that one key alone has. */
+/** Removes keys by fingerprint, or by a name that only one key has. */
 async function remove(invocation: Call, names: string[]): Promise<void> {
   if (names.length === 0) throw wrong("rm takes a NAME or fingerprint");
   const client = await connect(invocation);

@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { runCli } from "../../cli.ts";
 import { testKey } from "../auth/ssh/testing.ts";
 import { silent } from "../base/log.ts";
-import { loadServerConfig } from "../config/server_options.ts";
+import { loadServerSettings } from "../config/server_options.ts";
 import { openActivity } from "../server/activity.ts";
+import { EDGE_READS } from "../server/edge.ts";
 import { openServerAuth } from "../server/auth.ts";
 import { Lifecycle } from "../server/lifecycle.ts";
 import { startTestServer } from "../server/testing.ts";
@@ -17,7 +18,8 @@ interface Fixture {
 
 async function withServer(work: (fixture: Fixture) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
-  const { config } = loadServerConfig([], { SVC_AUTH_TOKEN: TOKEN, SVC_AUTH_KEYSTORE: "file" });
+  const env = { SVC_AUTH_TOKEN: TOKEN, SVC_AUTH_KEYSTORE: "file" };
+  const config = loadServerSettings([], env).settings.of(...EDGE_READS);
   const lifecycle = new Lifecycle();
   const auth = await openServerAuth({ config, dataDir: folder, log: silent });
   const activity = openActivity({ config, dataDir: folder, lifecycle, log: silent });

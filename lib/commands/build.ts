@@ -1,20 +1,20 @@
-/** `svc build`: the context lent or sent to the server, the server's events shown as they come. */
+/** `svc build`: exports or sends the context to the server, and shows the server's events as they come. */
 import type { BuildEvent, BuildResult } from "../api/build.ts";
 import { parseEntitlement } from "../api/build_entitlements.ts";
 import { toProblem } from "../api/problem.ts";
 import { SvcError } from "../base/errors.ts";
 import { writeFileAtomic } from "../base/fs.ts";
 import { asIs, type Io } from "../base/terminal.ts";
-import { problemError } from "../client/client.ts";
+import { problemError } from "../client/problems.ts";
 import { parseReference } from "../oci/reference.ts";
 import { addCaches, cachesOf, storeCaches } from "./build/caches.ts";
 import { openContext } from "./build/context.ts";
 import { renderFailure } from "./build/failure.ts";
 import { agentsOf, contextsOf, secretsOf } from "./build/inputs.ts";
 import { loginsFor } from "./build/logins.ts";
-import { placeOf } from "./build/place.ts";
+import { buildTarget } from "./build/target.ts";
 import { sendBuild } from "./build/session.ts";
-import { BuildState } from "./build/state.ts";
+import { BuildProgress } from "./build/progress.ts";
 import type { Invocation } from "./command.ts";
 import { formatOutput, type OutputSpec } from "../api/build_output.ts";
 import { formatAttest } from "../api/build_attest.ts";
@@ -26,7 +26,7 @@ import { terminalPrompt } from "./prompt.ts";
 
 type Values = Invocation<typeof BUILD_OPTIONS>["values"];
 
-/** Shows events; disposed when the last one is in, however the build ended. */
+/** Shows events; disposed of after the last event, also when the build failed. */
 interface Progress extends AsyncDisposable {
   event(event: BuildEvent): void | Promise<void>;
 }
@@ -56,7 +56,7 @@ function buildQuery(
   if (values.reproducible) params.set("reproducible", "true");
   const pairs = (texts: readonly string[] | undefined, flag: string) =>
     Object.entries(parsePairs(texts, flag, env)).map(([key, value]) => `${key}=${value}`);
-  // As buildx has it: a time that this shell's other tools go by is the build's too.
+  // As with buildx, the build takes over the SOURCE_DATE_EPOCH of this shell.
   const given = env.SOURCE_DATE_EPOCH && "SOURCE_DATE_EPOCH";
   const buildArgs = [...given ? [given] : [], ...values.buildArgs ?? []];
   for (const pair of pairs(buildArgs, "--build-arg")) params.append("buildarg", pair);
@@ -83,7 +83,7 @@ function chooseMode(values: Values, io: Io): OutputMode {
 async function openProgress(
   mode: OutputMode,
   quiet: boolean,
-  state: BuildState,
+  state: BuildProgress,
   { io, env }: Pick<Invocation, "io" | "env">,
 ): Promise<Progress> {
   const nothing = async () => {};
@@ -117,7 +117,7 @@ function readable(event: BuildEvent, shown: (text: string) => string): BuildEven
   return { ...event, message: shown(event.message) };
 }
 
-/** The names with their digest, one a line; the digest alone where it has no name or `-q` is given. */
+/** The names with their digest, one a line; only the digest if there is no name or `-q` is given. */
 function resultText(result: BuildResult, quiet: boolean): string {
   const names = quiet ? [] : result.names.map((name) => `${name}@${result.digest}`);
   const lines = names.length > 0 ? names : result.digest === "" ? [] : [result.digest];
@@ -141,7 +141,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   checkTags(values.tags ?? []);
   const outputs = outputsOf(values, io);
   const caches = cachesOf(values);
-  const { client, tags } = await placeOf(invocation, values);
+  const { client, tags } = await buildTarget(invocation, values);
   const query = buildQuery(values, tags, env, outputs);
   const named = contextsOf(values.contexts);
   await addCaches(client, caches, query, io);
@@ -155,7 +155,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
   if (context.url !== undefined) query.set("remote", context.url);
-  const state = new BuildState();
+  const state = new BuildProgress();
   const quiet = values.quiet ?? false;
   const mode = chooseMode(values, io);
   if (mode === "json" && takesStdout(outputs)) {
@@ -182,7 +182,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
     if (state.error) throw problemError(state.error);
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
-    // A build refused before its first event is told the same way as one that failed later.
+    // A build that is refused before its first event is reported like one that failed later.
     if (mode !== "json") {
       await io.stderr.write(
         renderFailure({ problem: toProblem(error), state, dockerfile: context.source }),

@@ -1,4 +1,4 @@
-/** What a row of the command table is, and what its code is run with. */
+/** The row of the command table, and the values that its code gets. */
 import type { Io } from "../base/terminal.ts";
 import type { AnyOption, Values } from "../config/load.ts";
 import type { GLOBAL_OPTIONS } from "./options.ts";
@@ -9,50 +9,50 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export interface StorageProbe {
   operation: string;
   ok: boolean;
-  /** Without it the store does not work; others have a substitute that `detail` names. */
+  /** True where the store cannot work without the operation; else `detail` names the substitute. */
   needed: boolean;
   detail: string;
 }
 
-/** What commands need of the backends, which only the composition root knows. */
+/** Functions of the backends that commands need and only the composition root can give. */
 export interface Hooks {
-  /** Tries every operation that a store in the bucket of a value of SVC_STORAGE needs. */
+  /** Tries each operation that a store needs, in the bucket of a value of SVC_STORAGE. */
   probeStorage(location: string, signal: AbortSignal): AsyncIterable<StorageProbe>;
 }
 
-/** One call of a command: its values are loaded and checked. */
+/** One call of a command; its values are loaded and checked. */
 export interface Invocation<T extends readonly AnyOption[] = readonly []> {
   values: Values<T> & Values<typeof GLOBAL_OPTIONS>;
   positionals: string[];
-  /** Where a value came from ("--server", "SVC_SERVER"), by key; no entry where the default holds. */
+  /** Source of each value ("--server", "SVC_SERVER"), by key; no entry for a default. */
   sources?: Partial<Record<string, string>>;
   env: Environment;
   io: Io;
-  /** Ends with the command: tunnels, sockets, helper processes. */
+  /** Disposed of when the command ends: tunnels, sockets, helper processes. */
   cleanup?: AsyncDisposableStack;
-  /** The command table; absent as the hooks are. */
+  /** The command table; absent in tests of single commands. */
   commands?: readonly Command[];
-  /** Absent where nothing was composed, as in tests of other commands. */
+  /** Absent in tests of other commands. */
   hooks?: Hooks;
 }
 
 export interface CommandModule<T extends readonly AnyOption[]> {
-  /** Resolves to the exit code; throws `SvcError` for the one error line. */
+  /** Resolves to the exit code; throws `SvcError`, which becomes the error line. */
   run(invocation: Invocation<T>): Promise<number>;
 }
 
-/** A row: everything `svc --help`, the parser and the reference page know of a command. */
+/** A row of the command table, for `svc --help`, the parser and the reference page. */
 export interface Command {
   name: string;
-  /** What follows "svc NAME" in the usage line. */
+  /** The rest of the usage line after "svc NAME". */
   usage: string;
   summary: string;
   description?: string;
   options: readonly AnyOption[];
   examples?: readonly string[];
-  /** How many words it takes; absent: none. */
+  /** The number of positional words; absent: none are allowed. */
   positionals?: { min: number; max: number; names: string };
-  /** After this many words the rest belongs to a command of the user's. */
+  /** After this many words the rest is a command line of the user's. */
   passThroughAfter?: number;
   /** Absent for `serve`, which the composition root runs. */
   load?: () => Promise<CommandModule<readonly AnyOption[]>>;

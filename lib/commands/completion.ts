@@ -1,6 +1,6 @@
 /**
- * `svc completion SHELL`: a script that asks svc itself (`svc completion --candidates WORDS...`), so that it
- * never disagrees with the command table.
+ * `svc completion SHELL`: a script that asks svc for candidates (`svc completion --candidates WORDS...`), so it
+ * always agrees with the command table.
  */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
@@ -45,7 +45,7 @@ complete -c svc -f -a '(__svc_complete)'
 `,
 };
 
-/** The shell completes names of files itself. */
+/** Tells the script to complete names of files. */
 export const FILES = ":files";
 
 /** First words of the commands that have verbs. */
@@ -64,7 +64,7 @@ const VERBS: Record<string, readonly string[]> = {
   completion: SHELLS,
 };
 
-/** Verbs after which a context's name stands. */
+/** Verbs whose next word is a context's name. */
 const NAMES_CONTEXT = new Set(["use-context", "set-context", "delete-context", "view"]);
 
 const PATHS = /^(PATH|FILE|DIR|CONTEXT|SPEC)$/;
@@ -77,7 +77,7 @@ function flagsOf(options: readonly AnyOption[]): string[] {
 
 interface Position {
   command?: Command;
-  /** Words that are no flags, before the one that is completed. */
+  /** Positional words before the one that is completed. */
   words: string[];
   /** The option whose value is completed. */
   option?: AnyOption;
@@ -109,7 +109,7 @@ async function contexts(env: Environment): Promise<string[]> {
   return Object.keys((await readProfile(path).catch(() => ({ contexts: {} }))).contexts);
 }
 
-/** What may stand in the place of the last word. */
+/** Candidates for the last word. */
 export async function candidates(
   table: readonly Command[],
   words: readonly string[],

@@ -20,7 +20,7 @@ interface Call {
   name?: string;
 }
 
-/** How the server is reached, in a word or two. */
+/** The way to the server, in a word or two. */
 function endpoint(context: Context): string {
   const { server, "ssh-tunnel": ssh, "port-forward": kube } = context;
   if (server) return server;

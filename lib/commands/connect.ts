@@ -1,4 +1,4 @@
-/** From a command's flags, variables and profiles to its client: the one place that decides. */
+/** Makes a command's client from its flags, variables and profiles; no other module does. */
 import { type Client, createClient } from "../client/client.ts";
 import { resolveTarget, type Target } from "../client/resolve.ts";
 import type { CacheMode } from "../client/credentials/cache.ts";
@@ -14,7 +14,7 @@ export type Connecting = Pick<Invocation, "io" | "env" | "sources" | "cleanup"> 
   values: Invocation["values"] & SessionValues;
 };
 
-/** Which server the command means, and how it is reached; nothing is opened. */
+/** Resolves which server the command means and how to reach it; opens no connection. */
 export async function target({ values, io, env, sources }: Connecting): Promise<Target> {
   const warnings: string[] = [];
   const found = await resolveTarget({
@@ -44,12 +44,15 @@ export async function target({ values, io, env, sources }: Connecting): Promise<
 export interface Connection {
   client: Client;
   target: Target;
-  /** Where requests go, and by which HTTP client. */
+  /** How requests reach the server. */
   way: Way;
   credentials: CredentialProvider;
 }
 
-/** Everything a command has to do with its server; ends with the command. `known`: it is resolved already. */
+/**
+ * Opens the command's connection to its server; it is closed when the command ends. `known`: the target, if it
+ * was resolved before.
+ */
 export async function openConnection(invocation: Connecting, known?: Target): Promise<Connection> {
   const { io, env, values, cleanup } = invocation;
   const found = known ?? await target(invocation);

@@ -35,7 +35,7 @@ function publishedPorts(texts: readonly string[] = []): unknown[] {
   });
 }
 
-/** The name in the profile's registry, where it names none; what is no name stays for the check. */
+/** Adds the profile's registry to an image name without one; an invalid name is left for the check. */
 function located(image: unknown, host: string | undefined): unknown {
   if (host === undefined || typeof image !== "string") return image;
   try {
@@ -48,11 +48,11 @@ function located(image: unknown, host: string | undefined): unknown {
 interface Changes {
   values: Values;
   env: Record<string, string>;
-  /** Registry of images whose names have none. */
+  /** Registry for image names that have none. */
   host?: string;
 }
 
-/** Changes laid over a document that nobody has checked yet; what is no mapping stays for the check. */
+/** Applies the changes to an unchecked document; anything but a mapping is left for the check. */
 function overlay(document: unknown, { values, env, host }: Changes): unknown {
   if (typeof document !== "object" || document === null || Array.isArray(document)) return document;
   const spec: Json = { ...document };
@@ -71,8 +71,8 @@ function overlay(document: unknown, { values, env, host }: Changes): unknown {
 }
 
 /**
- * A file that no flag changes goes to the server as it is: reading it here as well would cost the schema
- * library's start-up, and the server says the same of what is wrong with it.
+ * Reads the spec. Without changes by flags the file's text goes to the server unread: checking it here too
+ * would load the schema library, and the server reports the same errors.
  */
 async function readSpec(
   invocation: Invocation<typeof DEPLOY_OPTIONS>,
@@ -118,7 +118,7 @@ async function report(io: Io, { action, deployment }: ApplyResult): Promise<void
   await io.stdout.write(`${deployment.name} ${DONE[action]}${places ? `; ${places}` : ""}\n`);
 }
 
-/** Flags that say how a session is shown mean nothing without one. */
+/** Throws for flags that need a session where none is opened. */
 function requireSession({ values, sources }: Invocation<typeof DEPLOY_OPTIONS>): void {
   const flags = [sources?.conduit, sources?.viaServer, values.quiet ? "--quiet" : undefined];
   const flag = flags.find((source) => source?.startsWith("-"));

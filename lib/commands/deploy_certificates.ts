@@ -1,10 +1,9 @@
 /** The profile's certificates of a deploy to a cluster whose ingress takes them. */
-import type { ServerInfo } from "../api/info.ts";
 import type { Client } from "../client/client.ts";
 import type { SpecBody } from "../client/deployments.ts";
 import type { Target } from "../client/resolve.ts";
 
-/** What is deployed, with the certificates that `conduit.ingress.certificates` has for its hosts. */
+/** Adds the certificates of `conduit.ingress.certificates` for the spec's hosts. */
 export async function withCertificates(
   body: SpecBody,
   { target, client, warn }: { target: Target; client: Client; warn: (text: string) => void },
@@ -18,7 +17,7 @@ export async function withCertificates(
   const spec = "text" in body
     ? parseDeploySpec(body.text, { file: body.source })
     : validateDeploySpec(body.spec);
-  const info = () => client.json<ServerInfo>("GET", "/info");
+  const info = () => client.json("GET /info");
   const certificates = await managedCertificates({ rules, spec, target, info, warn });
   return certificates ? { name: spec.name, spec, certificates } : body;
 }

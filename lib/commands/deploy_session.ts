@@ -16,7 +16,7 @@ import { withCertificates } from "./deploy_certificates.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
 
-/** After the end the last lines of the logs have so long to come. */
+/** Milliseconds to wait for the last log lines after the deployment has ended. */
 const LAST_LINES_MS = 2000;
 
 export function endpointLine(endpoint: Endpoint): string {
@@ -34,7 +34,7 @@ export function endpointLine(endpoint: Endpoint): string {
 
 type Event = { type: string } & Record<string, unknown>;
 
-/** What is shown; a reader of standard output that goes away is told by `broken`. */
+/** Writes the output; `broken` tells that the reader of standard output went away. */
 class View {
   readonly #io: Io;
   readonly json: boolean;
@@ -43,7 +43,7 @@ class View {
   constructor(io: Io, json: boolean) {
     this.#io = io;
     this.json = json;
-    this.#broken.promise.catch(() => {/* for who waits */});
+    this.#broken.promise.catch(() => {/* its waiter is told */});
   }
 
   get broken(): Promise<never> {
@@ -54,12 +54,12 @@ class View {
     this.attend(this.#io[stream].write(data));
   }
 
-  /** Of what writes by itself. */
+  /** Reports a failure of `writing` by `broken`. */
   attend(writing: Promise<void>): void {
     writing.catch(this.#broken.reject);
   }
 
-  /** An event, or in words what it means. */
+  /** Writes an event: as JSON, or as `text` for a person. */
   tell(stream: "stdout" | "stderr", event: Event, text: string): void {
     if (this.json) this.write("stdout", JSON.stringify(event) + "\n");
     else if (text !== "") this.write(stream, text + "\n");
@@ -70,7 +70,7 @@ class View {
   }
 }
 
-/** Of one instance its own; of several 0 where all of them ended with 0. */
+/** The exit code of a single instance; of several, 0 if all of them ended with 0. */
 export function exitCodeOf({ instances }: Pick<DeploymentStatus, "instances">): number {
   const codes = instances.map(({ exitCode = 1 }) => exitCode & 255);
   return codes.length === 1 ? codes[0] : codes.every((code) => code === 0) ? 0 : 1;
@@ -81,16 +81,16 @@ interface Running {
   target: Target;
   view: View;
   session: DeploySession;
-  /** Aborts when nothing is waited for any more. */
+  /** Aborts when the command must no longer wait. */
   signal: AbortSignal;
   quiet: boolean;
   report: (result: ApplyResult) => Promise<void>;
   ingress?: PreparedIngress;
-  /** Settles with the logs, which the signal ends. */
+  /** Settles when the logs end; the signal ends them. */
   followed?: Promise<void>;
 }
 
-/** The conduit, and where it leads from. */
+/** Shows the conduit and its endpoints. */
 async function show(
   { client, target, view, ingress }: Running,
   { deployment: { name, ports, exposed = [], ingress: routes } }: ApplyResult,
@@ -121,18 +121,18 @@ async function follow(
   }
 }
 
-/** From the apply to the end of the session; its exit code. */
+/** Runs from the apply to the end of the session; resolves to the exit code. */
 async function live(running: Running): Promise<number> {
   const { session, view, quiet, report } = running;
   const result = await Promise.race([session.applied, session.closed, view.broken]);
-  // Interrupted while it was being applied.
+  // The session ended while the spec was being applied.
   if (typeof result === "string") return ended(view, result);
   const { name } = result.deployment;
   view.attend(report(result));
   const over = new AbortController();
   await using conduit = await show(running, result);
   if (!quiet && !view.json) {
-    // What is wrong with the logs alone does not end what they are of.
+    // A failure of the logs does not end the deployment.
     running.followed = follow(running, result, over.signal)
       .catch(({ message }) => view.notice(`warning: ${message}`));
   }
@@ -164,8 +164,8 @@ async function settled(work: Promise<void> | undefined): Promise<void> {
 }
 
 /**
- * Runs until the deployment has ended, or Ctrl-C ends it; a second one leaves at once, and the server then
- * removes it after its grace period.
+ * Runs until the deployment has ended or Ctrl-C ends it. A second Ctrl-C leaves at once; the server then
+ * removes the deployment after its grace period.
  */
 export async function runSession(
   invocation: Invocation<typeof DEPLOY_OPTIONS>,
@@ -195,7 +195,7 @@ export async function runSession(
     onResumed: () => view.notice("the session is resumed"),
   });
   const interrupt = () => {
-    // Nothing hangs on it yet: there is nothing to wait for.
+    // The server has not accepted the session yet: there is no deployment to wait for.
     if (open === undefined) return leaving.abort(io.signal.reason);
     view.notice(`removing ${open}; interrupt again to leave at once`);
     session.end();
@@ -209,7 +209,7 @@ export async function runSession(
   try {
     return await live(running);
   } catch (error) {
-    // What goes wrong here ends the session, too.
+    // An error here ends the session too.
     session.end();
     await session.closed.catch(() => {/* the first error counts */});
     if (error instanceof BrokenPipe) return 0;

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import { join } from "node:path";
 import { type CliOptions, svcFake } from "../../test/fixtures/cli.ts";
 import { interruption } from "../base/terminal.ts";
-import { startSessionServer, WATCH_MS } from "../server/sessions/testing.ts";
+import { startSessionServer } from "../server/sessions/testing.ts";
 import { STATUS } from "../server/testing.ts";
 import { exitCodeOf } from "./deploy_session.ts";
 
@@ -86,7 +86,7 @@ Deno.test("deploy --session: ports and logs are shown until an interrupt, which 
 
 Deno.test("deploy --session: ends with the deployment's own exit code", () =>
   withServer(async (server) => {
-    const { deployments, timers } = server;
+    const { deployments } = server;
     const run = new Run(server, ["app:v1", "--name", "job"]);
     await run.shown(/^hello$/m);
     deployments.lines.push("the last line");
@@ -96,8 +96,6 @@ Deno.test("deploy --session: ends with the deployment's own exit code", () =>
       state: "failed",
       instances: [{ id: "job-0", state: "exited", exitCode: 7, restarts: 0 }],
     });
-    await timers.fire(WATCH_MS);
-    await timers.fire(WATCH_MS);
     const { code, stdout, stderr } = await run.result;
     assert.equal(code, 7, stderr);
     assert.match(stdout, /hello\nthe last line\n$/);
@@ -180,8 +178,7 @@ Deno.test("deploy --session: what goes wrong is one error, and nothing stays", (
     assert.deepEqual(deployments.deleted, ["web"]);
     const gone = new Run(server, ["app:v1", "--name", "web"]);
     await gone.shown(/^hello$/m);
-    deployments.statuses.delete("web");
-    await server.timers.fire(WATCH_MS);
+    deployments.remove("web");
     const removed = await gone.result;
     assert.equal(removed.code, 1);
     assert.match(removed.stderr, /^web was removed by somebody else$/m);

@@ -57,6 +57,13 @@ Deno.test("status: facts, instances, warnings on standard error", async () => {
   assert.equal(stderr, "svc: warning: dns: not honoured\n");
 });
 
+Deno.test("status: labels, one a line", async () => {
+  const { stdout } = await svcFake(["status", "web"], {
+    handler: () => Response.json(status({ labels: { team: "shop", tier: "1" } })),
+  });
+  assert.match(stdout, /^Labels: {5}team=shop\n {12}tier=1$/m);
+});
+
 Deno.test("status: where ingress leads here", async () => {
   const at = { path: "/", pathType: "Prefix", deployment: "web", port: 80, tls: false } as const;
   const { stdout } = await svcFake(["status", "web"], {

@@ -1,4 +1,4 @@
-/** From words to a command's exit code: parsing, help, and the one place an error becomes a line. */
+/** From words to an exit code: parsing, help, and the one place where an error becomes text. */
 import { asSvcError, isAbort, SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
@@ -14,7 +14,7 @@ export interface CliContext {
   hooks?: Hooks;
 }
 
-/** Splits `--server X ps -a` into the command's name and everything else, in order. */
+/** Splits `--server X ps -a` into the command's name and all other words, in order. */
 function splitCommand(args: readonly string[]): { name?: string; rest: string[] } {
   if (args.length > 0 && !args[0].startsWith("-")) return { name: args[0], rest: args.slice(1) };
   const { positionals } = loadOptions([...GLOBAL_OPTIONS, VERSION_FLAG], {
@@ -24,7 +24,7 @@ function splitCommand(args: readonly string[]): { name?: string; rest: string[] 
   });
   if (positionals.length === 0) return { rest: [...args] };
   let at = args.length - positionals.length;
-  // The loader drops one "--" right after the name.
+  // The loader drops a "--" directly after the name: `at` is then one too far.
   if (args[at] === "--") at--;
   return { name: args[at], rest: [...args.slice(0, at), ...args.slice(at + 1)] };
 }
@@ -132,12 +132,12 @@ async function route(
   return 0;
 }
 
-/** The error as it stands on standard error: what, why, and what to do. */
+/** The lines of an error on standard error: what failed, why, and what to do. */
 export function errorLines(error: SvcError): string {
   return `svc: ${error.message}\n${error.help ? `  ${error.help}\n` : ""}`;
 }
 
-/** Runs one command line; never throws for what a command or its user can do wrong. */
+/** Runs one command line. Does not throw for errors of a command or of its user. */
 export async function dispatch(
   table: readonly Command[],
   args: readonly string[],
@@ -151,7 +151,7 @@ export async function dispatch(
     if (io.signal.aborted && (isAbort(error) || error === io.signal.reason)) {
       return (io.signal.reason as { exitCode?: number }).exitCode ?? 130;
     }
-    // A menu that was left with Ctrl-C: no signal came.
+    // Ctrl-C in a menu sends no signal, but an error with this exit code.
     const { exitCode } = error as { exitCode?: number };
     if (isAbort(error) && exitCode !== undefined) return exitCode;
     const known = asSvcError(error);

@@ -1,6 +1,6 @@
 /**
- * `svc doctor`: the way to the server. `svc doctor storage URL`: a bucket, which needs no server; `svc doctor
- * s3 URL` is the same for one kind of URL.
+ * `svc doctor` checks the way to the server. `svc doctor storage URL` checks a bucket and needs no server; `svc
+ * doctor s3 URL` is the same for S3 URLs.
  */
 import { SvcError } from "../base/errors.ts";
 import type { Invocation, StorageProbe } from "./command.ts";

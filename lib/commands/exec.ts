@@ -1,4 +1,4 @@
-/** `svc exec NAME [COMMAND…]`: ends with the command's exit code; without one it is a shell. */
+/** `svc exec NAME [COMMAND…]`: ends with the command's exit code; without a command it runs a shell. */
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
 import { exec, type Terminal } from "../client/exec.ts";
@@ -8,12 +8,12 @@ import { errorLines } from "./dispatch.ts";
 import type { EXEC_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
 
-/** What svc ends with when it, and not the command, failed after the command was started. */
+/** Exit code for a failure of svc itself after the command was started. */
 const TOOL_FAILED = 125;
 
 type ExecInvocation = Invocation<typeof EXEC_OPTIONS>;
 
-/** A terminal that the person's keys go through. */
+/** True where the person types into the command's terminal. */
 const isTyped = ({ interactive, tty }: ExecInvocation["values"]) => interactive && tty;
 
 function checkWords({ io, values, positionals }: ExecInvocation): void {
@@ -33,7 +33,7 @@ function checkWords({ io, values, positionals }: ExecInvocation): void {
   }
 }
 
-/** "K=V" of the command; on a terminal also what kind of one it is, unless that is given. */
+/** The command's environment as "K=V"; on a terminal with TERM, unless the person sets it. */
 function environment({ values, env }: ExecInvocation): string[] {
   const own = Object.entries(parsePairs(values.env, "--env", env));
   const kind: [string, string][] = values.tty && env.TERM ? [["TERM", env.TERM]] : [];
@@ -45,7 +45,7 @@ const terminalOf = ({ stdout, stderr, onResize }: Io): Terminal => ({
   onResize: (listener) => onResize?.(listener) ?? (() => {}),
 });
 
-/** Standard input's terminal, raw from the command's start until it is disposed of. */
+/** Makes the terminal of standard input raw from the command's start until it is disposed of. */
 class RawInput implements Disposable {
   #restore?: () => void;
   #over = false;

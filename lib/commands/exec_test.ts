@@ -1,41 +1,73 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { FakeKeyboard, svcFake } from "../../test/fixtures/cli.ts";
-import { decodeExecFrame, decodeExecQuery, encodeExecFrame, type ExecFrame } from "../api/exec.ts";
-import type { Problem } from "../api/problem.ts";
+import { decodeExecQuery, type ExecInput } from "../api/exec.ts";
 import { SvcError } from "../base/errors.ts";
 import { interruption } from "../base/terminal.ts";
+import type { Attached } from "../wire/attached/session.ts";
+import { upgradeAttached } from "../wire/attached/testing.ts";
+import { LineReader, writeLine } from "../wire/lines.ts";
+import { readAll } from "../wire/testing.ts";
+import type { YamuxStream } from "../wire/yamux/stream.ts";
 
-type Session = (send: (frame: ExecFrame) => void, socket: WebSocket) => (frame: ExecFrame) => void;
+/** A command that was started. */
+interface Started {
+  attached: Attached;
+  stdio: YamuxStream;
+  stderr: YamuxStream;
+  out(text: string): Promise<void>;
+  exit(code: number): Promise<void>;
+  sizes: LineReader;
+}
 
-/** A server whose sessions are one function; the query of the last one is kept. */
-function execServer(session: Session) {
+function start(attached: Attached): Started {
+  const [command, stdio, stderr] = (["command", "stdio", "stderr"] as const)
+    .map((kind) => attached.open(kind));
+  return {
+    ...{ attached, stdio, stderr },
+    out: (text) => stdio.write(bytes(text)),
+    async exit(code) {
+      await Promise.all([stdio.closeWrite(), stderr.closeWrite()]);
+      await writeLine(command, { exit: code });
+      await attached.close();
+    },
+    sizes: new LineReader(command),
+  };
+}
+
+/** The connection breaks once the command is started. */
+async function cutOff({ attached, stderr }: Started): Promise<void> {
+  // Behind the other streams.
+  await stderr.write(new Uint8Array(0));
+  attached.drop("cut");
+}
+
+/** A server whose commands are one function; the query of the last one is kept. */
+function execServer(run: (started: Started) => void | Promise<void>) {
+  return attachedServer((attached) => run(start(attached)));
+}
+
+function attachedServer(run: (attached: Attached) => void | Promise<void>) {
   const seen: { query?: ReturnType<typeof decodeExecQuery> } = {};
   const handler = (request: Request, url: URL) => {
     if (request.headers.get("upgrade") !== "websocket") {
       throw new SvcError("internal", "no upgrade");
     }
     seen.query = decodeExecQuery(url.searchParams);
-    const { socket, response } = Deno.upgradeWebSocket(request);
-    socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      const receive = session((frame) => socket.send(encodeExecFrame(frame)), socket);
-      socket.onmessage = ({ data }) => receive(decodeExecFrame(new Uint8Array(data)));
-    };
+    const { session, response } = upgradeAttached(request);
+    session.ready.then(() => run(session)).catch(() => {/* the client went away */});
     return response;
   };
   return { seen, handler };
 }
 
 const bytes = (text: string) => new TextEncoder().encode(text);
-const exit = (code: number): ExecFrame => ({ channel: "control", control: { exit: code } });
 
 Deno.test("exec: streams, flags passed through, the command's exit code", async () => {
-  const { seen, handler } = execServer((send) => {
-    send({ channel: "stdout", data: bytes("out") });
-    send({ channel: "stderr", data: bytes("err") });
-    send(exit(7));
-    return () => {};
+  const { seen, handler } = execServer(async ({ out, stderr, exit }) => {
+    await out("out");
+    await stderr.write(bytes("err"));
+    await exit(7);
   });
   const args = ["exec", "-e", "A=1", "-u", "app", "-w", "/srv", "web", "ls", "-la", "--help"];
   const { code, stdout, stderr } = await svcFake(args, { handler });
@@ -53,24 +85,19 @@ Deno.test("exec: streams, flags passed through, the command's exit code", async 
 
 Deno.test("exec -i: standard input whole and in order, then its end", async () => {
   const input = new Uint8Array(3 * 1024 * 1024).map((_, i) => i * 31);
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  const { seen, handler } = execServer((send) => (frame) => {
-    if (frame.channel === "stdin") {
-      parts.push(frame.data);
-      send({ channel: "control", control: { ack: frame.data.length } });
-    } else send(exit(0));
+  let read: Uint8Array | undefined;
+  const { seen, handler } = execServer(async ({ stdio, exit }) => {
+    read = await readAll(stdio);
+    await exit(0);
   });
   const { code } = await svcFake(["exec", "-i", "web", "cat"], { handler, stdin: input });
   assert.equal(code, 0);
   assert.equal(seen.query?.stdin, true);
-  assert.deepEqual(await new Blob(parts).bytes(), input);
+  assert.deepEqual(read, input);
 });
 
 Deno.test("exec -i: a command that ends does not wait for standard input", async () => {
-  const { handler } = execServer((send) => {
-    send(exit(3));
-    return () => {};
-  });
+  const { handler } = execServer(({ exit }) => exit(3));
   const stdin = new ReadableStream<Uint8Array>(); // never a byte, never an end
   assert.equal((await svcFake(["exec", "-i", "web", "true"], { handler, stdin })).code, 3);
 });
@@ -84,17 +111,9 @@ Deno.test("exec: refused before it starts is 1, broken after it started is 125",
   assert.equal(refused.code, 1);
   assert.match(refused.stderr, /^svc: Cannot exec in gone: there is no such deployment\n/);
 
-  const reported = execServer((send) => {
-    const error = {
-      title: "",
-      status: 500,
-      code: "internal" as const,
-      detail: "Cannot go on",
-      help: "",
-    };
-    send({ channel: "stdout", data: bytes("begun\n") });
-    send({ channel: "control", control: { error } });
-    return () => {};
+  const reported = execServer(async ({ attached, out }) => {
+    await out("begun\n");
+    attached.fail(new SvcError("internal", "Cannot go on", { help: "" }));
   });
   const failed = await svcFake(["exec", "web", "ls"], { handler: reported.handler });
   assert.deepEqual([failed.code, failed.stdout, failed.stderr], [
@@ -103,10 +122,7 @@ Deno.test("exec: refused before it starts is 1, broken after it started is 125",
     "svc: Cannot go on\n",
   ]);
 
-  const broken = execServer((_, socket) => {
-    socket.close();
-    return () => {};
-  });
+  const broken = execServer(cutOff);
   const cut = await svcFake(["exec", "web", "ls"], { handler: broken.handler });
   assert.equal(cut.code, 125);
   assert.match(cut.stderr, /Cannot tell how the command in web ended/);
@@ -114,11 +130,10 @@ Deno.test("exec: refused before it starts is 1, broken after it started is 125",
 
 Deno.test("exec: an interrupt closes the session and ends with 130", async () => {
   const controller = new AbortController();
-  const { promise: closed, resolve } = Promise.withResolvers<void>();
-  const { handler } = execServer((_, socket) => {
-    socket.onclose = () => resolve();
+  const { promise: closed, resolve } = Promise.withResolvers<unknown>();
+  const { handler } = execServer(({ attached }) => {
+    attached.closed.then(resolve);
     controller.abort(interruption("SIGINT"));
-    return () => {};
   });
   const { code, stderr } = await svcFake(["exec", "web", "sleep", "9"], {
     handler,
@@ -129,26 +144,22 @@ Deno.test("exec: an interrupt closes the session and ends with 130", async () =>
 });
 
 const SIZE = { columns: 101, rows: 37 };
-const started: ExecFrame = { channel: "control", control: { started: true } };
 
 Deno.test("exec -it: raw from the command's start to its end, keys and sizes travel, TERM goes along", async () => {
   const keyboard = new FakeKeyboard(SIZE);
   const modes: string[][] = [];
-  const { seen, handler } = execServer((send) => {
+  const { seen, handler } = attachedServer(async (attached) => {
     modes.push([...keyboard.modes]);
-    send(started);
-    send({ channel: "stdout", data: bytes("$ ") });
-    return (frame) => {
-      if (frame.channel === "stdin") {
-        assert.deepEqual(frame.data, bytes("ls\x03"));
-        modes.push([...keyboard.modes]);
-        keyboard.resize({ columns: 200, rows: 50 });
-        keyboard.resize({ columns: 200, rows: 50 });
-      } else if (frame.channel === "control" && "resize" in frame.control) {
-        assert.deepEqual(frame.control.resize, { columns: 200, rows: 50 });
-        send(exit(7));
-      } else assert.fail(JSON.stringify(frame));
-    };
+    const { stdio, out, exit, sizes } = start(attached);
+    await out("$ ");
+    assert.deepEqual(await stdio.read(), bytes("ls\x03"));
+    modes.push([...keyboard.modes]);
+    keyboard.resize({ columns: 200, rows: 50 });
+    keyboard.resize({ columns: 200, rows: 50 });
+    keyboard.resize({ columns: 9, rows: 9 });
+    const told = [await sizes.line<ExecInput>(), await sizes.line<ExecInput>()];
+    assert.deepEqual(told.map((one) => one?.resize.columns), [200, 9]);
+    await exit(7);
   });
   const keys = Promise.withResolvers<void>();
   const stdin = new ReadableStream<Uint8Array>({
@@ -179,11 +190,7 @@ Deno.test("exec -it: raw from the command's start to its end, keys and sizes tra
 
 Deno.test("exec -it: the terminal is given back before an error is told, and at an interrupt", async () => {
   const broken = new FakeKeyboard(SIZE);
-  const { handler } = execServer((send, socket) => {
-    send(started);
-    socket.close();
-    return () => {};
-  });
+  const { handler } = execServer(cutOff);
   const modes: string[][] = [];
   const cut = await svcFake(["exec", "-it", "web", "sh"], {
     handler,
@@ -197,11 +204,7 @@ Deno.test("exec -it: the terminal is given back before an error is told, and at 
 
   const keyboard = new FakeKeyboard(SIZE);
   const controller = new AbortController();
-  const open = execServer((send) => {
-    send(started);
-    send({ channel: "stdout", data: bytes("on") });
-    return () => {};
-  });
+  const open = execServer(({ out }) => out("on"));
   const { code } = await svcFake(["exec", "-it", "web", "sh"], {
     handler: open.handler,
     keyboard,
@@ -216,22 +219,18 @@ Deno.test("exec -it: the terminal is given back before an error is told, and at 
 
 Deno.test("exec -it: a command that never ran is 1, and the terminal stays as it was", async () => {
   const keyboard = new FakeKeyboard(SIZE);
-  const { handler } = execServer((send) => {
-    const error = { title: "", status: 409, code: "conflict", detail: "Cannot run it", help: "h" };
-    send({ channel: "control", control: { error: error as Problem } });
-    return () => {};
-  });
+  const { handler } = attachedServer((attached) =>
+    attached.fail(new SvcError("conflict", "Cannot run it", { help: "h" }))
+  );
   const { code, stderr } = await svcFake(["exec", "-it", "web", "sh"], { handler, keyboard });
   assert.deepEqual([code, stderr], [1, "svc: Cannot run it\n  h\n"]);
   assert.deepEqual(keyboard.modes, []);
 });
 
 Deno.test("exec -t: a terminal for the command alone needs none here", async () => {
-  const { seen, handler } = execServer((send) => {
-    send(started);
-    send({ channel: "stdout", data: bytes("out\r\n") });
-    send(exit(0));
-    return () => {};
+  const { seen, handler } = execServer(async ({ out, exit }) => {
+    await out("out\r\n");
+    await exit(0);
   });
   const { code, stdout } = await svcFake(["exec", "-t", "web", "ls"], { handler });
   assert.deepEqual([code, stdout], [0, "out\r\n"]);
@@ -264,10 +263,7 @@ Deno.test("shells: svc exec -it without a command asks for those of the profile"
     const config = join(folder, "config.json");
     const project = join(folder, "svc-context.json");
     const profile = (shells: string[]) => JSON.stringify({ shells });
-    const { seen, handler } = execServer((send) => {
-      send(exit(0));
-      return () => {};
-    });
+    const { seen, handler } = execServer(({ exit }) => exit(0));
     const shells = async (args: string[], env: Record<string, string> = {}) => {
       seen.query = undefined;
       const { code, stderr } = await svcFake(["exec", "-it", ...args], {

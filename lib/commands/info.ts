@@ -1,4 +1,4 @@
-/** `svc info`: what the server says of itself. */
+/** `svc info`: the server's description of itself. */
 import { API_PREFIX } from "../client/client.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
@@ -6,7 +6,7 @@ import { connect } from "./connect.ts";
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** "buildTags" is "Build tags". */
+/** "buildTags" becomes "Build tags". */
 function label(key: string): string {
   const words = key.replace(/([a-z])([A-Z])/g, (_, a, b) => `${a} ${b.toLowerCase()}`);
   return words.charAt(0).toUpperCase() + words.slice(1);
@@ -18,7 +18,7 @@ function text(value: unknown): string {
   return isRecord(value) ? JSON.stringify(value) : String(value);
 }
 
-/** Any document as indented lines, so that a newer server's members are shown too. */
+/** Any document as indented lines: members that only a newer server has are shown too. */
 export function renderInfo(info: Record<string, unknown>, indent = ""): string {
   return Object.entries(info).filter(([, value]) => value !== null && value !== undefined)
     .map(([key, value]) =>
@@ -30,11 +30,11 @@ export function renderInfo(info: Record<string, unknown>, indent = ""): string {
 
 export async function run(invocation: Invocation): Promise<number> {
   const client = await connect(invocation);
-  const info = await client.json<Record<string, unknown>>("GET", "/info");
+  const info = await client.json("GET /info");
   await invocation.io.stdout.write(
     invocation.values.output === "json"
       ? JSON.stringify(info) + "\n"
-      : `Server: ${client.server}${API_PREFIX}\n${renderInfo(info)}`,
+      : `Server: ${client.server}${API_PREFIX}\n${renderInfo({ ...info })}`,
   );
   return 0;
 }

@@ -1,4 +1,4 @@
-/** `svc ingress-tunnel`: what deployments declare, at a public URL or at a port of this machine. */
+/** `svc ingress-tunnel`: the deployments' ingress at a public URL or at a port of this machine. */
 import type { HostMode } from "../api/tunnel.ts";
 import { SvcError } from "../base/errors.ts";
 import { splitHostPort } from "../base/host_port.ts";
@@ -32,7 +32,7 @@ async function showLocal(
 ): Promise<number> {
   await using local = await openLocalIngress(client, {
     ...{ ...aim, address, port },
-    // What ends with the command is no failure.
+    // Errors that come from the command's own end are not failures.
     onError: (error) => {
       if (!io.signal.aborted) void io.stderr.write(`svc: ${error.message}\n`);
     },
@@ -52,7 +52,7 @@ export async function run(invocation: IngressInvocation): Promise<number> {
   const { backend, host } = values;
   const local = values.local === undefined ? undefined : parseLocal(values.local);
   const { client, target } = await openConnection(invocation);
-  // Both are checked: a flag by its choices, the profile when it is read.
+  // Both values are valid: the flag has choices, the profile is checked when it is read.
   const hostMode = (values.hostMode ?? target.settings.tunnel?.["ingress-host-mode"]) as
     | HostMode
     | undefined;

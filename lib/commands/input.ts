@@ -1,4 +1,4 @@
-/** Files that a person names, `-` being standard input. */
+/** Files that a person names; `-` is standard input. */
 import { SvcError, systemCode } from "../base/errors.ts";
 import type { Io } from "../base/terminal.ts";
 
@@ -9,7 +9,7 @@ const REASONS: Record<string, string> = {
   EISDIR: "it is a directory",
 };
 
-/** The reading of a named file as an error a person understands. */
+/** Makes a readable error of a failure to read a file. */
 export function inputError(file: string, what: string, cause: unknown): SvcError {
   const why = REASONS[systemCode(cause) ?? ""] ?? (cause as Error).message;
   return new SvcError("argument_invalid", `Cannot read ${what} ${file}: ${why}`, {
@@ -18,7 +18,7 @@ export function inputError(file: string, what: string, cause: unknown): SvcError
   });
 }
 
-/** The whole text. Throws `argument_invalid` where it cannot be read. */
+/** Reads the whole text. Throws `argument_invalid` where that fails. */
 export async function readInput(file: string, what: string, io: Io): Promise<string> {
   if (file === "-") return await new Response(io.stdin.readable as BodyInit).text();
   try {

@@ -1,4 +1,4 @@
-/** `svc login`: a credential that works, kept where the next command finds it. */
+/** `svc login`: checks a credential and keeps it where the next command finds it. */
 import { resolve } from "node:path";
 import type { ServerInfo } from "../api/info.ts";
 import { SvcError } from "../base/errors.ts";
@@ -14,7 +14,7 @@ import { terminalPrompt } from "./prompt.ts";
 
 type LoginInvocation = Invocation<typeof LOGIN_OPTIONS>;
 
-/** What the flags make of the context; undefined: they leave it as it is. */
+/** The fields of the context that the flags set; undefined: none. */
 async function wanted(invocation: LoginInvocation): Promise<Partial<Context> | undefined> {
   const { values, io } = invocation;
   const { withToken, identityFile, keyFingerprint, scope, ttl } = values;
@@ -41,19 +41,19 @@ async function wanted(invocation: LoginInvocation): Promise<Partial<Context> | u
 }
 
 /**
- * Hosts that images of the server's registry are named by: what the server says, and the one in its URL,
- * where that is no tunnel's end.
+ * Hosts in image names of the server's registry: those that the server reports, and the host of its URL unless
+ * a tunnel leads there.
  */
 export async function registryHosts({ client, target }: Connection): Promise<string[]> {
   const { registryHost, server, transport } = target;
   const { registry } = registryHost
     ? { registry: registryHost }
-    : await client.json<Partial<ServerInfo>>("GET", "/info");
+    : await client.json("GET /info") as Partial<ServerInfo>;
   const own = transport.kind === "direct" || !registry ? [new URL(server).host] : [];
   return [...new Set([...(registry ? [registry.replace(/^https?:\/\//, "")] : []), ...own])];
 }
 
-/** The context that a login is kept in: the selected one if that is its server, else one named after it. */
+/** The context that keeps the login: the current one if it names this server, else a context named after it. */
 async function keep(path: string, found: Target, fields: Partial<Context>): Promise<string> {
   const { host } = new URL(found.server);
   let name = host;
@@ -102,7 +102,7 @@ export async function run(invocation: LoginInvocation): Promise<number> {
   let fields = await wanted(invocation);
   if (!fields && found.credential.kind === "none") {
     const open = await openConnection(invocation, found);
-    const free = await open.client.json("GET", "/info").then(() => true, (error) => {
+    const free = await open.client.json("GET /info").then(() => true, (error) => {
       if (error instanceof SvcError && error.code === "unauthorized") return false;
       throw error;
     });
@@ -110,7 +110,7 @@ export async function run(invocation: LoginInvocation): Promise<number> {
   }
   if (fields) found = withFields(invocation, found, fields);
   const connection = await openConnection(invocation, found);
-  const info = await connection.client.json<Partial<ServerInfo>>("GET", "/info");
+  const info: Partial<ServerInfo> = await connection.client.json("GET /info");
   if (fields) {
     const path = requireProfilePath({ os: Deno.build.os, env, explicit: values.configFile });
     const before = (await readProfile(path)).contexts;

@@ -1,4 +1,4 @@
-/** `svc logout`: what svc keeps of a login is forgotten. */
+/** `svc logout`: removes what svc keeps of a login. */
 import { type CacheMode, openTokenCache } from "../client/credentials/cache.ts";
 import { removeLogin } from "../client/docker_login.ts";
 import { editProfile, readProfile } from "../client/profile/file.ts";
@@ -16,7 +16,7 @@ async function loginHosts(
 ): Promise<string[]> {
   const { io, env } = invocation;
   try {
-    // Nobody unlocks a key in order to log out.
+    // Logging out must not ask for a key's passphrase.
     const quiet = { ...io, stdin: { ...io.stdin, isTerminal: false } };
     const asking = { ...invocation, io: quiet, env: { ...env, SSH_ASKPASS: undefined } };
     return await registryHosts(await openConnection(asking, found));
@@ -36,7 +36,7 @@ async function loginHosts(
 export async function run(invocation: Invocation<typeof LOGOUT_OPTIONS>): Promise<number> {
   const { io, env, values } = invocation;
   const found = await target(invocation);
-  // While there is a credential to ask with.
+  // Asked before the credential is removed, as the call needs it.
   const hosts = values.docker ? await loginHosts(invocation, found) : [];
   if (values.all) {
     const cache = await openTokenCache({ mode: values.tokenCache as CacheMode, env });

@@ -1,4 +1,4 @@
-/** `svc logs NAME`: each line to the stream it came from. */
+/** `svc logs NAME`: writes each line to the stream that it came from. */
 import { LinePrefixer } from "../api/log_bytes.ts";
 import { parseDuration } from "../base/duration.ts";
 import { SvcError } from "../base/errors.ts";
@@ -18,7 +18,7 @@ export function parseTime(text: string, flag: string, now = Date.now()): Date {
     try {
       return new Date(now - parseDuration(text));
     } catch {
-      // Said below, with all that would have been understood.
+      // The error below lists all accepted forms.
     }
   }
   throw new SvcError(
@@ -38,7 +38,7 @@ export function parseTail(text: string): number | undefined {
   );
 }
 
-/** Whether lines need their instance's name; whoever may read logs alone is not told. */
+/** Whether lines need the instance's name. False for a caller who may read logs but not the status. */
 async function isReplicated(client: Client, name: string): Promise<boolean> {
   try {
     return (await getDeployment(client, name)).instances.length > 1;

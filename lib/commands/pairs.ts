@@ -3,8 +3,8 @@ import { SvcError } from "../base/errors.ts";
 import type { Environment } from "./command.ts";
 
 /**
- * Reads "K=V"; "K" alone takes the value from the environment and is left out where that has none.
- * The last of one name wins. Throws `argument_invalid` for an empty name.
+ * Parses "K=V". "K" takes its value from the environment and is left out where the variable is unset. The last
+ * value of a name counts. Throws `argument_invalid` for an empty name.
  */
 export function parsePairs(
   texts: readonly string[] | undefined,

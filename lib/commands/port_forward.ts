@@ -1,4 +1,4 @@
-/** `svc port-forward NAME [PORT...]`: local ports in front of a deployment's, until interrupted. */
+/** `svc port-forward NAME [PORT...]`: forwards local ports to a deployment's ports until interrupted. */
 import type { DeploymentStatus } from "../api/deployment.ts";
 import type { ForwardProtocol } from "../api/forward.ts";
 import { SvcError } from "../base/errors.ts";
@@ -11,21 +11,21 @@ import { connect } from "./connect.ts";
 import type { PORT_FORWARD_OPTIONS } from "./forward_options.ts";
 import { formatInstances } from "./ps.ts";
 
-/** A port as the command line has it. */
+/** A port as the command line gives it. */
 export interface WantedPort {
-  /** Absent: those of --address. */
+  /** Absent: the addresses of --address. */
   address?: string;
   /** 0: a free one. */
   local: number;
   remote: number;
   protocol: ForwardProtocol;
-  /** Where `local` cannot be had, a free one will do. */
+  /** True where any free port will do if `local` is not available. */
   orFree?: boolean;
 }
 
 const PORT = /^(?:(?:\[([^\]]+)\]|([^:[\]]+)):)??(?:(\d*):)?(\d+)(?:\/(tcp|udp))?$/;
 
-/** `[[ADDRESS:]LOCAL:]REMOTE[/udp]`; an empty LOCAL is a free one. Throws `usage`. */
+/** `[[ADDRESS:]LOCAL:]REMOTE[/udp]`; an empty LOCAL is a free port. Throws `usage`. */
 export function parseWanted(text: string): WantedPort {
   const found = PORT.exec(text);
   const refuse = (why: string) =>
@@ -46,11 +46,11 @@ export function parseWanted(text: string): WantedPort {
   };
 }
 
-/** Every port that the deployment declares, each once. Throws where there is none. */
+/** All ports that the deployment declares, without duplicates. Throws where it declares none. */
 export function declaredPorts(status: DeploymentStatus): WantedPort[] {
   const found = new Map<string, WantedPort>();
   for (const { container, protocol } of [...status.ports, ...status.exposed ?? []]) {
-    // Nothing forwards SCTP.
+    // SCTP cannot be forwarded.
     if (protocol === "sctp") continue;
     const key = `${container}/${protocol}`;
     found.set(key, { local: container, remote: container, protocol, orFree: true });
@@ -93,7 +93,7 @@ class Listeners implements AsyncDisposable {
         protocol: wanted.protocol,
         address,
         local,
-        // What ends with the command is no failure.
+        // Errors that come from the command's own end are not failures.
         onError: (error) => {
           if (!io.signal.aborted) void io.stderr.write(`svc: ${error.message}\n`);
         },
@@ -128,7 +128,7 @@ class Listeners implements AsyncDisposable {
       try {
         listeners.push(await this.#listen("::1", wanted, first.local));
       } catch {
-        // A machine without IPv6, or the port is taken there: the other family is enough, as for kubectl.
+        // The machine has no IPv6, or the port is taken on it: one address family is enough, as with kubectl.
       }
     }
     return listeners;

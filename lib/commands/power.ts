@@ -1,4 +1,4 @@
-/** `svc start|stop|restart|rm NAME…`: each name on its own; a failure does not spare the others. */
+/** `svc start|stop|restart|rm NAME…`: handles each name by itself; after a failure the others follow. */
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
 import { deleteDeployment, type PowerAction, powerDeployment } from "../client/deployments.ts";
@@ -7,7 +7,7 @@ import { connect } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
 import type { NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
 
-/** The names that it worked for go to standard output; the exit code is the first failure's. */
+/** Prints the names that succeeded; the exit code is that of the first failure. */
 async function forEach(
   { io, values, positionals }: Pick<Invocation, "io" | "values" | "positionals">,
   client: Client,
@@ -21,7 +21,7 @@ async function forEach(
     } catch (error) {
       io.signal.throwIfAborted();
       const known = asSvcError(error);
-      // Nobody there for the first name is nobody there for the others.
+      // A server that cannot be reached for the first name will not be for the others.
       if (known.code === "server_unreachable") throw known;
       await io.stderr.write(errorLines(known));
       code ||= known.exit;

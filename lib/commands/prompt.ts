@@ -1,10 +1,10 @@
-/** Questions on the terminal; passphrases also by the program in `SSH_ASKPASS`, as ssh has it. */
+/** Questions on the terminal; passphrases also by the program in `SSH_ASKPASS`, as with ssh. */
 import { run } from "../base/process.ts";
 import type { Io } from "../base/terminal.ts";
 import type { Prompt } from "../client/prompt.ts";
 import type { Environment } from "./command.ts";
 
-/** One line without its end; undefined where the input ended first. Bytes after it stay unread. */
+/** One line without its newline; undefined where the input ended first. Bytes after the line stay unread. */
 async function readLine(signal: AbortSignal): Promise<string | undefined> {
   const bytes: number[] = [];
   const one = new Uint8Array(1);
@@ -14,7 +14,7 @@ async function readLine(signal: AbortSignal): Promise<string | undefined> {
     if (count === null) return bytes.length > 0 ? decode(bytes) : undefined;
     const [byte] = one;
     if (byte === 10 || byte === 13) return decode(bytes);
-    // Ctrl-C and Ctrl-D, which a raw terminal hands over as bytes.
+    // Ctrl-C and Ctrl-D: a raw terminal passes them on as bytes.
     if (byte === 3 || byte === 4) return undefined;
     if (byte === 127 || byte === 8) bytes.pop();
     else bytes.push(byte);

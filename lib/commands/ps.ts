@@ -12,21 +12,21 @@ export function formatPort(port: PublishedPort): string {
   return `${host}:${port.host}->${port.container}/${port.protocol}`;
 }
 
-/** Published ones, then those that are declared alone: "80/tcp". */
+/** Published ports, then declared ports that are not published: "80/tcp". */
 export function formatPorts({ ports, exposed = [] }: DeploymentStatus): string {
   const published = new Set(ports.map((port) => `${port.container}/${port.protocol}`));
   const alone = exposed.map((port) => `${port.container}/${port.protocol}`);
   return [...ports.map(formatPort), ...alone.filter((port) => !published.has(port))].join(", ");
 }
 
-/** Its address at the server's front door; without one, the host and path that tunnels lead to. */
+/** The URL at the server's front door; without a front door, the host and path that tunnels lead to. */
 export function formatIngress({ url, host, path }: IngressEndpoint): string {
   return url ?? `${host}${path === "/" ? "" : path}`;
 }
 
 const UP = new Set(["running", "healthy"]);
 
-/** "1/2": instances that run, of all. */
+/** "1/2": running instances of all instances. */
 export function formatInstances(status: DeploymentStatus): string {
   return `${status.instances.filter((i) => UP.has(i.state)).length}/${status.instances.length}`;
 }

@@ -14,7 +14,7 @@ export async function run(invocation: Invocation<typeof PULL_OPTIONS>): Promise<
     if (destination) {
       throw new SvcError("usage", "Cannot pull: -o and a destination name two places to write to");
     }
-    // The whole of it is the path, as docker save has it.
+    // The whole value is the path, as with docker save.
     destination = { kind: "docker-archive", path: values.out };
   }
   return await transfer({ source, ...(destination && { destination }) }, invocation);

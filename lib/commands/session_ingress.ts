@@ -1,5 +1,4 @@
-/** Ingress of `svc deploy --session`, as `conduit.ingress` of the profile has it. */
-import type { ServerInfo } from "../api/info.ts";
+/** Ingress of `svc deploy --session`, by the profile's `conduit.ingress`. */
 import type { Client } from "../client/client.ts";
 import type { PreparedIngress } from "../client/conduit/ingress.ts";
 import type { Target } from "../client/resolve.ts";
@@ -9,11 +8,13 @@ export interface SessionIngressOptions {
   target: Target;
   client: Client;
   warn: (text: string) => void;
-  /** Ends what is open. */
+  /** Aborting it ends what was opened. */
   signal: AbortSignal;
 }
 
-/** Before anything is deployed: what is wrong with the profile's files or the cluster is told then. */
+/**
+ * Runs before anything is deployed, so that errors in the profile's files or the cluster are reported first.
+ */
 export async function prepareSessionIngress(
   { io, env }: Pick<Invocation, "io" | "env">,
   { target, client, warn, signal }: SessionIngressOptions,
@@ -27,7 +28,7 @@ export async function prepareSessionIngress(
     profilePath,
     ...(transport.kind === "kube" && { cluster: transport.settings }),
     env,
-    controller: async () => (await client.json<ServerInfo>("GET", "/info")).ingress?.controller,
+    controller: async () => (await client.json("GET /info")).ingress?.controller,
     warn,
     signal: AbortSignal.any([signal, io.signal]),
   });

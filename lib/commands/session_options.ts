@@ -1,4 +1,4 @@
-/** How a session reaches workloads: the options of what opens one, and of what tells of it beforehand. */
+/** How a session reaches workloads: options of the commands that open a session or describe one. */
 import type { AnyOption } from "../config/load.ts";
 
 const section = "Sessions";
@@ -14,7 +14,7 @@ export const VIA_SERVER = {
   section,
 } as const satisfies AnyOption;
 
-/** Of what opens a conduit. */
+/** Options of commands that open a conduit. */
 export const CONDUIT_OPTIONS = [
   VIA_SERVER,
   {
@@ -44,7 +44,7 @@ export const SESSION_OPTIONS = [
   },
 ] as const satisfies readonly AnyOption[];
 
-/** The same without flags: for commands whose flags of these names mean something else. */
+/** The same variables without flags: for commands that use these flag names for something else. */
 export const SESSION_VARIABLES: readonly AnyOption[] = SESSION_OPTIONS.map((option) =>
   ({ ...option, flag: undefined }) as AnyOption
 );

@@ -1,4 +1,4 @@
-/** `svc setup`: questions, a test of the connection, and the context that they make. */
+/** `svc setup`: asks questions, tests the connection, and writes the context. */
 import type { ServerInfo } from "../api/info.ts";
 import { CONFIG_OPTIONS, FIELD_KEY } from "./config/options.ts";
 import { checkWay } from "../client/doctor/way.ts";
@@ -17,7 +17,7 @@ import { type Answers, askAll, contextOf } from "./setup/steps.ts";
 const quote = (word: string) =>
   /^[\w./:@,+=~-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 
-/** Flags of `svc config set-context` that make this context; a token is left to standard input. */
+/** The flags of `svc config set-context` that make this context; a token is read from standard input. */
 export function equivalent(name: string, context: Context): string {
   const words = ["svc", "config", "set-context", quote(name)];
   const walk = (value: unknown, path: string[]): void => {
@@ -37,13 +37,13 @@ export function equivalent(name: string, context: Context): string {
 }
 
 async function openAsk({ io }: Invocation): Promise<Ask> {
-  // Menus wrap at the terminal's width: one that does not know its own gets lines.
+  // Menus wrap at the terminal's width: a terminal without a known width gets plain lines.
   const columns = io.stderr.size()?.columns ?? 0;
   if (!io.stdin.isTerminal || !io.stderr.isTerminal || columns < 20) return plainAsk(io);
   return (await import("./setup/menus.ts")).menuAsk();
 }
 
-/** What the server says where every step of the way works; each is shown, with a hint where it does not. */
+/** Shows every step of the way with a hint where it failed; the server's info where all steps work. */
 async function test(
   invocation: Invocation,
   context: Context,

@@ -10,7 +10,7 @@ import type { SOCKS5_OPTIONS } from "./socks5_options.ts";
 
 type Values = Invocation<typeof SOCKS5_OPTIONS>["values"];
 
-/** `PATTERN=REPLACE`; a pattern may have a `=` of its own, a replacement has none. Throws `usage`. */
+/** `PATTERN=REPLACE`; a pattern may contain `=`, a replacement may not. Throws `usage`. */
 export function parseRule(text: string): ResolveRule {
   const at = text.lastIndexOf("=");
   if (at > 0) return { pattern: text.slice(0, at), replace: text.slice(at + 1) };
@@ -23,7 +23,7 @@ export function parseRule(text: string): ResolveRule {
   );
 }
 
-/** The flags before the profile's fields. Rules and suffix are one choice: a flag of either makes it. */
+/** Flags go before the profile's fields. A flag for rules or suffix replaces both fields. */
 export function socks5Settings(values: Values, context: Context) {
   const fields = context.conduit?.socks5 ?? {};
   const flagged = values.resolve ?? (values.suffix === undefined ? undefined : []);
@@ -40,7 +40,7 @@ export async function run(invocation: Invocation<typeof SOCKS5_OPTIONS>): Promis
   const { client, target } = await openConnection(invocation);
   const settings = socks5Settings(values, target.settings);
   const services = servicesOf(client);
-  // What is wrong with the way to the server is said now, not to each connection.
+  // An error on the way to the server is reported now instead of with each connection.
   await services.list();
   await using proxy = await openSocks5({
     ...settings,

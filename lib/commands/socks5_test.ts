@@ -6,7 +6,7 @@ import { freePort } from "../../test/fixtures/free_port.ts";
 import { SvcError } from "../base/errors.ts";
 import { interruption } from "../base/terminal.ts";
 import { deployment, HELLO, RawClient, request } from "../client/conduit/socks5_testing.ts";
-import { SocketStream } from "../wire/socket_stream.ts";
+import { upgradeAttached } from "../wire/attached/testing.ts";
 import { parseRule } from "./socks5.ts";
 
 const NAMES = ["db", "web"];
@@ -18,20 +18,12 @@ function handler(request: Request, url: URL): Response {
   }
   const [, name] = /^\/\.svc\/v1\/deployments\/([^/]+)\/forward$/.exec(url.pathname) ?? [];
   if (!NAMES.includes(name)) throw new SvcError("not_found", `Cannot find ${name}: no such`);
-  const { socket, response } = Deno.upgradeWebSocket(request);
-  socket.binaryType = "arraybuffer";
-  const stream = new SocketStream({
-    lost: (why) => new SvcError("upstream_failed", why),
-    beatMs: 0,
-  });
-  socket.onmessage = ({ data }) =>
-    stream.receive(typeof data === "string" ? data : new Uint8Array(data));
-  socket.onclose = (event) => stream.lost(event);
-  socket.onopen = async () => {
-    stream.attach(socket);
+  const { session, response } = upgradeAttached(request);
+  void (async () => {
+    const stream = session.open("port");
     await stream.write(new TextEncoder().encode(`${name}:${url.searchParams.get("port")}`));
     await stream.closeWrite();
-  };
+  })();
   return response;
 }
 

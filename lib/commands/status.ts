@@ -6,7 +6,7 @@ import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
 import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
 
-/** "shop main@1a2b3c4 by ci", of what is known. */
+/** "shop main@1a2b3c4 by ci", from the parts that are known. */
 function formatOrigin({ origin = {} }: DeploymentStatus): string {
   const { project, directory, git, user, host, subject } = origin;
   const commit = git?.commit && `${git.commit.slice(0, 7)}${git.dirty ? "+" : ""}`;
@@ -27,6 +27,7 @@ function facts(status: DeploymentStatus, now: number): string {
     ["Ports", formatPorts(status)],
     ["Ingress", (status.ingress ?? []).map(formatIngress).join(", ")],
     ["Instances", formatInstances(status)],
+    ["Labels", Object.entries(status.labels ?? {}).map((pair) => pair.join("=")).join("\n")],
     ["Origin", formatOrigin(status)],
     ["Age", formatAge(now - Date.parse(status.createdAt))],
     ["Error", status.error ?? ""],

@@ -98,7 +98,7 @@ function verifyText(event: Exclude<VerifyEvent, { type: "error" }>): string {
     }${warnings > 0 ? `, ${warnings} to look at` : ""}.\n`;
 }
 
-/** Ends with 1 where something is wrong. */
+/** Resolves to 1 where a problem was found. */
 async function verify(invocation: Call): Promise<number> {
   const { io, values } = invocation;
   const live = values.output === "fancy" || values.output === "auto" && !!io.stderr.size();

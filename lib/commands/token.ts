@@ -1,6 +1,6 @@
-/** `svc token issue`: a short-lived token to hand to something else. */
+/** `svc token issue`: a short-lived token for use by another program. */
 import { SvcError } from "../base/errors.ts";
-import { exchangeToken } from "../client/credentials/exchange.ts";
+import { exchangeToken } from "../client/credentials/token_exchange.ts";
 import { createClient } from "../client/client.ts";
 import type { Invocation } from "./command.ts";
 import { type Connection, openConnection } from "./connect.ts";

@@ -36,7 +36,7 @@ function onlyPort({ name, ports }: DeploymentStatus): number {
   });
 }
 
-/** Shows what becomes of a tunnel; resolves when it has ended, also by an interruption. */
+/** Shows the events of a tunnel; resolves when the tunnel has ended, also by an interruption. */
 export async function showTunnel(
   { io, values }: Pick<Invocation, "io" | "values">,
   events: AsyncIterable<HeldTunnelEvent>,

@@ -3,7 +3,7 @@ import type { AnyOption } from "../config/load.ts";
 
 const section = "Options";
 
-/** Of every command that opens a tunnel. */
+/** Options of every command that opens a tunnel. */
 export const TUNNEL_CREDENTIAL_OPTIONS = [
   {
     key: "backend",

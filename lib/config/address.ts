@@ -2,7 +2,7 @@
 import { SvcError } from "../base/errors.ts";
 
 export interface ListenAddress {
-  /** Absent: every interface. */
+  /** Absent: all interfaces. */
   hostname?: string;
   /** 0: any free port. */
   port: number;
@@ -24,7 +24,7 @@ export function parseAddress(text: string, source: string): ListenAddress {
   return hostname === "" ? { port } : { hostname, port };
 }
 
-/** The way back: an IPv6 host in brackets. */
+/** The inverse of {@linkcode parseAddress}: an IPv6 host in brackets. */
 export function formatAddress({ hostname = "", port }: ListenAddress): string {
   return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
 }

@@ -1,4 +1,4 @@
-/** Rules that several options share. Each throws `config_invalid` naming where the value came from. */
+/** Checks that several options share. Each throws `config_invalid` naming the source of the value. */
 import { isAbsolute } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
@@ -7,7 +7,7 @@ export function invalid(source: string, what: string, help?: string): SvcError {
   return new SvcError("config_invalid", `Cannot read ${source}: ${what}`, { help });
 }
 
-/** A word of a closed set; a near miss is named. */
+/** One of a fixed set of words; the error suggests the nearest one. */
 export function oneOf(words: readonly string[]) {
   return (value: string, source: string): string => {
     if (words.includes(value)) return value;
@@ -33,7 +33,7 @@ export function absolutePath(value: string, source: string): string {
   throw invalid(source, `${JSON.stringify(value)} is not an absolute path`);
 }
 
-/** A URL as it may be shown: a password in it is left out. */
+/** A URL for messages, without its password. */
 const withoutSecret = (url: string) => url.replace(/^([^/]*\/\/)?.*@/, "$1…@");
 
 /** A URL of one of these schemes. */
@@ -76,7 +76,7 @@ export function pathPairs(value: string[], source: string): string[] {
   return value;
 }
 
-/** What an `Authorization` field can carry. */
+/** Text that an `Authorization` header can carry. */
 export function visible(value: string, source: string): string {
   if (/^[!-~]{1,8192}$/.test(value)) return value;
   throw invalid(

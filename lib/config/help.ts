@@ -1,4 +1,4 @@
-/** `--help` made from option records. */
+/** Renders `--help` from option records. */
 import { formatBytes } from "../base/bytes.ts";
 import { formatDuration } from "../base/duration.ts";
 import type { AnyOption } from "./load.ts";
@@ -7,13 +7,13 @@ export interface HelpPage {
   /** "svc build [OPTIONS] CONTEXT". */
   usage: string;
   summary: string;
-  /** More paragraphs. */
+  /** Further paragraphs. */
   description?: string;
   options: readonly AnyOption[];
   examples?: readonly string[];
 }
 
-/** The default in words; empty where there is none worth saying. */
+/** The default in words; empty where it is not worth showing. */
 export function defaultText(option: AnyOption): string {
   if (option.defaultText !== undefined) return option.defaultText;
   const value = option.default;
@@ -22,6 +22,13 @@ export function defaultText(option: AnyOption): string {
   if (option.kind === "duration") return formatDuration(value as number);
   if (option.kind === "bytes") return formatBytes(value as number);
   return Array.isArray(value) ? value.join(",") : String(value);
+}
+
+/** The option's meaning in sentences. */
+export function helpText({ help, agree }: AnyOption): string {
+  return agree
+    ? `${help} The variables are names of one thing: different values are refused.`
+    : help;
 }
 
 /** "-t, --tag NAME", or the variables where there is no flag. */
@@ -61,7 +68,7 @@ function optionLines(option: AnyOption, width: number): string {
   const gap = flags.length + 2 > COLUMN
     ? "\n" + " ".repeat(COLUMN)
     : " ".repeat(COLUMN - flags.length);
-  return flags + gap + wrap(option.help + (facts ? ` (${facts})` : ""), COLUMN, width) + "\n";
+  return flags + gap + wrap(helpText(option) + (facts ? ` (${facts})` : ""), COLUMN, width) + "\n";
 }
 
 /** The page, `width` columns wide, options under their sections in the order of the table. */

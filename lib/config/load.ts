@@ -1,12 +1,12 @@
 /**
- * The one reader of flags and variables: a table of option records in, typed values out. Precedence:
- * flag, then the record's variables in their order, then its default.
+ * Reads flags and variables: a table of option records in, typed values out. Precedence: flag, then the
+ * record's variables in order, then its default.
  */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 import { type Kinds, type Option, parseOption } from "./option.ts";
 
-/** The command that the catalogue's help of a wrong value names. */
+/** The command in the error catalogue's help for a wrong value. */
 const SERVE = "svc serve";
 
 /** An option of any kind, its `check` still typed by that kind. */
@@ -22,25 +22,27 @@ export interface LoadInput {
   /** The words after the command's name. */
   args: readonly string[];
   env?: Readonly<Record<string, string | undefined>>;
-  /** Words that are no flags are collected; otherwise the first one is an error. */
+  /** True: words that are not flags are collected; otherwise the first one is an error. */
   allowPositionals?: boolean;
-  /** After this many positionals the rest is taken as it stands, flags and all (`svc exec NAME ls -l`). */
+  /** After this many positionals the other words are not parsed, flags included (`svc exec NAME ls -l`). */
   passThroughAfter?: number;
   /** "svc build": named in the help of an error. */
   command?: string;
+  /** Rules between several values; runs before options of missing subsystems are refused. */
+  check?: (values: Readonly<Record<string, Kinds[keyof Kinds] | undefined>>) => void;
 }
 
 export interface Loaded<T extends readonly AnyOption[]> {
   values: Values<T>;
   positionals: string[];
-  /** Where a value came from ("--addr", "SVC_ADDR"); no entry where the default holds. */
+  /** Source of each value ("--addr", "SVC_ADDR"); no entry for a default. */
   sources: Partial<Record<string, string>>;
 }
 
 interface Given {
   option: AnyOption;
   source: string;
-  /** One text per occurrence; the last one counts unless the option is a list. */
+  /** One text per occurrence; the last counts unless the option is a list. */
   texts: string[];
 }
 
@@ -144,11 +146,18 @@ class ArgumentReader {
 }
 
 function fromEnvironment(option: AnyOption, env: LoadInput["env"] = {}): Given | undefined {
-  for (const name of option.env ?? []) {
-    const text = env[name];
-    if (text !== undefined && text !== "") return { option, source: name, texts: [text] };
-  }
-  return undefined;
+  const given = (option.env ?? []).flatMap((source): Given[] => {
+    const text = env[source];
+    return text === undefined || text === "" ? [] : [{ option, source, texts: [text] }];
+  });
+  const [first, ...others] = given;
+  const other = option.agree && others.find((other) => !same(value(other), value(first)));
+  if (!other) return first;
+  throw new SvcError(
+    "config_invalid",
+    `Cannot use ${first.source}: ${other.source} is another name of it and has another value`,
+    { help: "unset one of the two" },
+  );
 }
 
 function value({ option, source, texts }: Given): Kinds[keyof Kinds] {
@@ -163,7 +172,7 @@ function same(a: unknown, b: unknown): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b);
 }
 
-/** What is wrong with a value; where nothing else is said, the help is that of the command in question. */
+/** The error of a value; its help names this command unless it has a help of its own. */
 function valueOf(given: Given, command: string | undefined) {
   try {
     return value(given);
@@ -179,9 +188,9 @@ function valueOf(given: Given, command: string | undefined) {
 }
 
 /**
- * Reads flags and variables. Throws `usage` for a command line that cannot be read (nearest name
- * suggested), `config_invalid` for a value that its option refuses, and `not_in_build` for a value other
- * than the default of an option whose subsystem is absent. An empty variable counts as unset.
+ * Reads flags and variables. Throws `usage` for a malformed command line (suggesting the nearest name),
+ * `config_invalid` for a value that its option refuses, and `not_in_build` where an option of a missing
+ * subsystem is set to anything but its default. An empty variable counts as unset.
  */
 export function loadOptions<const T extends readonly AnyOption[]>(
   table: T,
@@ -194,14 +203,15 @@ export function loadOptions<const T extends readonly AnyOption[]>(
   for (const option of table) {
     const given = reader.given.get(option.key) ?? fromEnvironment(option, input.env);
     values[option.key] = given ? valueOf(given, input.command) : option.default;
-    if (!given) continue;
-    sources[option.key] = given.source;
-    if (option.absent && !same(values[option.key], option.default)) {
-      throw new SvcError(
-        "not_in_build",
-        `Cannot use ${given.source}: ${option.absent} is not in this build yet`,
-      );
-    }
+    if (given) sources[option.key] = given.source;
+  }
+  input.check?.(values);
+  for (const { key, absent, default: usual } of table) {
+    if (!absent || !(key in sources) || same(values[key], usual)) continue;
+    throw new SvcError(
+      "not_in_build",
+      `Cannot use ${sources[key]}: ${absent} is not in this build yet`,
+    );
   }
   return { values: values as Values<T>, positionals: reader.positionals, sources };
 }

@@ -1,13 +1,12 @@
 /**
- * One record per option: it gives the flag, the environment variable, the type, the default, `--help`
- * and the generated reference page. The server's table is server_options.ts; commands have theirs in the
- * same form beside the command.
+ * One record per option defines the flag, the environment variable, the type, the default, `--help` and the
+ * reference page. The server's table is server_options.ts; each command has a table in the same form.
  */
 import { SvcError } from "../base/errors.ts";
 import { parseBytes } from "../base/bytes.ts";
 import { parseDuration } from "../base/duration.ts";
 
-/** What the text of an option becomes. */
+/** The types of option values. */
 export interface Kinds {
   string: string;
   bool: boolean;
@@ -31,9 +30,11 @@ export interface Option<K extends keyof Kinds = keyof Kinds> {
   negatable?: boolean;
   /** A list whose flag gives one whole item each time, commas and all (`--build-arg K=a,b`). */
   verbatim?: boolean;
-  /** First one set wins. */
+  /** The first variable that is set counts. */
   env?: readonly string[];
-  /** Absent: unset means undefined. */
+  /** The variables are aliases: they are refused if they are set to different values. */
+  agree?: true;
+  /** Absent: an option that is not set is undefined. */
   default?: Kinds[K];
   /** The default in words, where it depends on the machine. */
   defaultText?: string;
@@ -45,11 +46,13 @@ export interface Option<K extends keyof Kinds = keyof Kinds> {
   help: string;
   /** Heading of the help and of the reference page. */
   section: string;
-  /** The variable's or flag's own rule: throws `SvcError("config_invalid", …)` or returns the value. */
+  /** The option's own check: throws `SvcError("config_invalid", …)` or returns the value. */
   check?: (value: Kinds[K], source: string) => Kinds[K];
+  /** Logged at the start where the option is set and not off. */
+  warning?: string;
   /**
-   * Present where the subsystem is not in this build: a value other than the default is parsed, checked
-   * and then refused by name ("… is not in this build yet").
+   * Present where this build lacks the subsystem: any value but the default is parsed, checked and then refused
+   * by name ("… is not in this build yet").
    */
   absent?: string;
 }

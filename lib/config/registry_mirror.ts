@@ -2,11 +2,11 @@
 import { invalid, registryHost } from "./checks.ts";
 
 export interface MirrorUpstream {
-  /** Repositories "prefix/rest" come from this upstream, where they are "rest". Absent: all others. */
+  /** Repositories "prefix/rest" come from "rest" at this upstream. Absent: all other repositories. */
   prefix?: string;
   /** host[:port] */
   host: string;
-  /** Absent: the client's own rule, which is https except on the loopback interface. */
+  /** Absent: the client's default, https except on the loopback interface. */
   scheme?: "http" | "https";
 }
 
@@ -48,7 +48,7 @@ export function parseRegistryMirror(text: string, source: string): MirrorUpstrea
   return found;
 }
 
-/** A check of the option table: the text as it is, where it can be read. */
+/** A check for the option table: returns a valid text unchanged. */
 export function registryMirror(text: string, source: string): string {
   parseRegistryMirror(text, source);
   return text;

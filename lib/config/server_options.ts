@@ -1,40 +1,49 @@
-/** The option table of `svc serve`, and the record it loads into. */
-import { SvcError } from "../base/errors.ts";
+/** The options of `svc serve`: its subsystems' tables, and the reader of all tables. */
 import { nearest } from "../base/nearest.ts";
 import { type AnyOption, loadOptions, type Values } from "./load.ts";
 import { ABSENT } from "./server/absent.ts";
-import { ACTIVITY, AUTH, checkTls, TLS } from "./server/auth.ts";
+import { ACTIVITY, AUTH, TLS } from "./server/auth.ts";
 import { BUILD } from "./server/build.ts";
 import { CONTAINERD } from "./server/containerd.ts";
-import { DEPLOY } from "./server/deploy.ts";
+import { DELEGATION } from "./server/delegation.ts";
 import { GC } from "./server/gc.ts";
-import { DEFAULT_BACKEND, GENERAL } from "./server/general.ts";
+import { ADVERTISED, CONTAINED, LISTENER, PROCESS } from "./server/general.ts";
 import { INGRESS } from "./server/ingress.ts";
-import { REGISTRY } from "./server/registry.ts";
-import { checkTunnel, TUNNEL } from "./server/tunnel.ts";
+import { NETWORKS } from "./server/networks.ts";
+import { REGISTRY, REMOTES } from "./server/registry.ts";
+import { RUNTIME } from "./server/runtime.ts";
+import { SESSIONS, WORKLOADS } from "./server/workloads.ts";
+import { type OptionTable, Settings } from "./table.ts";
 
-const IN_BUILD = [
-  ...GENERAL,
-  ...TLS,
-  ...AUTH,
-  ...ACTIVITY,
-  ...REGISTRY,
-  ...GC,
-  ...BUILD,
-  ...DEPLOY,
-  ...CONTAINERD,
-  ...INGRESS,
-  ...TUNNEL,
-] as const;
+/** In the order of the reference page; the backends' tables come between this list and the next. */
+const BEFORE_BACKENDS: readonly OptionTable[] = [
+  LISTENER,
+  PROCESS,
+  DELEGATION,
+  ADVERTISED,
+  CONTAINED,
+  TLS,
+  AUTH,
+  ACTIVITY,
+  REGISTRY,
+  REMOTES,
+  GC,
+  BUILD,
+  RUNTIME,
+  NETWORKS,
+  CONTAINERD,
+  WORKLOADS,
+  SESSIONS,
+  INGRESS,
+];
+const AFTER_BACKENDS: readonly OptionTable[] = ABSENT;
 
-/** Every option, in the order of the reference page; those whose subsystem is absent come last. */
-export const SERVER_OPTIONS: readonly AnyOption[] = [...IN_BUILD, ...ABSENT];
+/** All tables of a server with these backends. */
+export function serverTables(backends: readonly OptionTable[]): readonly OptionTable[] {
+  return [...BEFORE_BACKENDS, ...backends, ...AFTER_BACKENDS];
+}
 
-export { DEFAULT_BACKEND };
-
-export type ServerConfig = Values<typeof IN_BUILD>;
-
-/** Variables that clients read; a server that sees one need not know it. */
+/** Variables of clients: a server that sees one does not warn of an unknown name. */
 const CLIENT_VARIABLES = [
   "SVC_SERVER",
   "SVC_HOST",
@@ -54,51 +63,52 @@ const CLIENT_VARIABLES = [
   "SVC_DOCKER_SOCK",
 ];
 
-export interface LoadedServerConfig {
-  config: ServerConfig;
-  /** Where a value came from: "--addr", "SVC_ADDR"; no entry where the default holds. */
-  sources: Partial<Record<string, string>>;
-  /** Variables named like ours that nothing knows, and empty ones that were meant to close the server. */
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface ServerSettings {
+  settings: Settings;
+  /**
+   * Warnings: unknown variables with svc's prefix, empty variables that were meant to restrict the server, and
+   * the `warning` of each option that is set.
+   */
   warnings: string[];
 }
 
 /**
- * Reads `svc serve`'s flags and variables. Throws `usage`, `config_invalid` or `not_in_build`.
+ * Reads the flags and variables of `svc serve`; `backends` are the tables of all backends in this build. Throws
+ * `usage`, `config_invalid` or `not_in_build`.
  */
-export function loadServerConfig(
+export function loadServerSettings(
   args: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
-): LoadedServerConfig {
-  if (env.SVC_REGISTRY_SOURCE === "host-native" && env.SVC_REGISTRY_MIRROR) {
-    throw new SvcError(
-      "config_invalid",
-      "Cannot use SVC_REGISTRY_MIRROR: it and SVC_REGISTRY_SOURCE=host-native exclude each other",
-      { help: "unset one of the two" },
-    );
-  }
-  if (env.SVC_GC_LEASE && !env.SVC_GC_INTERVAL) {
-    throw new SvcError(
-      "config_invalid",
-      "Cannot use SVC_GC_LEASE: it gates collections on a schedule, and SVC_GC_INTERVAL is not set",
-      { help: "set SVC_GC_INTERVAL too, such as 1h" },
-    );
-  }
-  const { values, sources } = loadOptions(SERVER_OPTIONS, { args, env, command: "svc serve" });
-  checkTls(values as ServerConfig);
-  checkTunnel(values as ServerConfig);
+  env: Environment,
+  backends: readonly OptionTable[] = [],
+): ServerSettings {
+  const tables = serverTables(backends);
+  const options = tables.flatMap((table) => table.options);
+  const read = new Map<OptionTable, Values<readonly AnyOption[]>>();
+  const { values, sources } = loadOptions(options, {
+    args,
+    env,
+    command: "svc serve",
+    check(values) {
+      for (const table of tables) {
+        const own = Object.fromEntries(table.options.map(({ key }) => [key, values[key]]));
+        table.check?.(own);
+        read.set(table, own);
+      }
+    },
+  });
+  const told = options.flatMap(({ key, warning }) =>
+    warning !== undefined && values[key] ? [`${sources[key]} is set: ${warning}`] : []
+  );
   return {
-    // IN_BUILD is the start of SERVER_OPTIONS, so its record is part of what was loaded.
-    config: values as ServerConfig,
-    sources,
-    warnings: [...unknownVariables(env), ...emptyVariables(env)],
+    settings: new Settings(read),
+    warnings: [...unknownVariables(env, options), ...emptyVariables(env), ...told],
   };
 }
 
-function unknownVariables(env: Readonly<Record<string, string | undefined>>): string[] {
-  const known = new Set([
-    ...SERVER_OPTIONS.flatMap((option) => option.env ?? []),
-    ...CLIENT_VARIABLES,
-  ]);
+function unknownVariables(env: Environment, options: readonly AnyOption[]): string[] {
+  const known = new Set([...options.flatMap((option) => option.env ?? []), ...CLIENT_VARIABLES]);
   return Object.keys(env).filter((name) => name.startsWith("SVC_") && !known.has(name)).sort()
     .map((name) => {
       const near = nearest(name, known);
@@ -106,9 +116,9 @@ function unknownVariables(env: Readonly<Record<string, string | undefined>>): st
     });
 }
 
-/** An empty variable counts as unset: here that leaves open what somebody may believe closed. */
-function emptyVariables(env: Readonly<Record<string, string | undefined>>): string[] {
-  return [...TLS, ...AUTH].flatMap(({ env: [name] }) =>
+/** Empty variables that count as unset, although their owner may believe that they restrict the server. */
+function emptyVariables(env: Environment): string[] {
+  return [...TLS.options, ...AUTH.options].flatMap(({ env: [name] }) =>
     env[name] === "" ? [`${name} is empty and counts as not set`] : []
   );
 }

@@ -1,6 +1,6 @@
 /**
- * The calls of containerd's API that svc makes, with their field numbers (containerd/api, services v1); those
- * about images are in image_api.ts.
+ * The calls of containerd's API that svc makes, with their field numbers (containerd/api, services v1). The
+ * calls about images are in image_api.ts.
  */
 import type { Field, FieldType, Schema } from "./protobuf.ts";
 
@@ -10,7 +10,7 @@ export interface Method<In, Out> {
   path: string;
   input: Schema;
   output: Schema;
-  /** Only in the types. */
+  /** Never set; carries the types of the messages. */
   _types?: [In, Out];
 }
 
@@ -89,7 +89,7 @@ export const Snapshots = {
     { snapshotter: field(1), name: field(2), key: field(3), labels: field(4, "labels") },
   ),
   remove: method<SnapshotKey, unknown>(`${SNAPSHOTS}/Remove`, KEY),
-  /** Answers in several messages. */
+  /** The answer comes in several messages. */
   list: method<{ snapshotter: string; filters?: string[] }, { info: SnapshotMessage[] }>(
     `${SNAPSHOTS}/List`,
     { snapshotter: field(1), filters: many(2) },
@@ -101,7 +101,7 @@ export const Snapshots = {
 
 const LEASES = "containerd.services.leases.v1.Leases";
 
-/** What a lease keeps. */
+/** A resource that a lease keeps. */
 interface LeaseResource {
   id: string;
   resource: { id: string; type: "content" };
@@ -113,7 +113,7 @@ export const Leases = {
     `${LEASES}/Create`,
     { id: field(1), labels: field(3, "labels") },
   ),
-  /** `sync` answers when the garbage collection that it starts has ended. */
+  /** With `sync` the call starts a garbage collection and answers when it has ended. */
   delete: method<{ id: string; sync?: boolean }, unknown>(
     `${LEASES}/Delete`,
     { id: field(1), sync: field(2, "bool") },

@@ -5,7 +5,7 @@ import { type ErrorCode, SvcError } from "../base/errors.ts";
 import type { Method } from "./api.ts";
 import { decodeMessage, encodeMessage } from "./protobuf.ts";
 
-/** Statuses of gRPC that say something to us; all others are containerd's own failures. */
+/** gRPC statuses with an error code of their own; all others are containerd's own failures. */
 const CODES: Record<number, ErrorCode> = {
   1: "cancelled",
   3: "argument_invalid",
@@ -22,22 +22,22 @@ const CODES: Record<number, ErrorCode> = {
 const HEAD = 5;
 
 export interface CallOptions {
-  /** Ends the call. */
+  /** Cancels the call. */
   signal?: AbortSignal;
-  /** Id of the lease that keeps what the call makes or touches. */
+  /** Id of the lease that keeps the resources that the call makes or uses. */
   lease?: string;
 }
 
 interface CallParts<In, Out> {
   method: Method<In, Out>;
-  /** What failed, in a message about it. */
+  /** What was attempted, for error messages. */
   attempted: string;
-  /** The error of a connection that ended in the middle. */
+  /** Makes the error for a connection that broke. */
   lost: (cause?: unknown) => SvcError;
   signal?: AbortSignal;
 }
 
-/** The messages in a stream of bytes that comes in pieces of any size. */
+/** Splits a stream of bytes into messages; the chunks may have any size. */
 async function* messagesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, void, void> {
   let pieces: Buffer[] = [];
   let have = 0, need = HEAD;
@@ -79,14 +79,14 @@ export class Call<In extends object, Out> implements Disposable {
     };
     stream.on("response", heads);
     stream.on("trailers", heads);
-    // Whoever reads sees it; one that is not read any more has nobody to tell.
+    // The reader of the stream sees the error too; without a reader nobody needs it.
     stream.on("error", () => {});
     this.#messages = this.#read();
   }
 
   /**
-   * Resolves when containerd can take more, or has ended the call: `receive` says why. The last one should
-   * say that it is: containerd resets a stream that it has answered before it knows that no more follows.
+   * Resolves when containerd can take more, or has ended the call; `receive` then says why. The last message
+   * should set `last`: containerd resets a stream when it has answered before it saw the stream's end.
    */
   async send(message: In, { last = false } = {}): Promise<void> {
     const stream = this.#stream;
@@ -103,12 +103,12 @@ export class Call<In extends object, Out> implements Disposable {
     stream.off("close", resolve);
   }
 
-  /** No more messages follow, though the last one did not say so. */
+  /** Ends the messages, where the last one did not set `last`. */
   end(): void {
     this.#stream.end();
   }
 
-  /** The next message; undefined when containerd has ended the call well. Throws by status. */
+  /** The next message; undefined when containerd has ended the call without an error. Throws by status. */
   async receive(): Promise<Out | undefined> {
     const { done, value } = await this.#messages.next();
     return done ? undefined : value;

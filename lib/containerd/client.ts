@@ -1,6 +1,6 @@
 /**
- * A client of the host's containerd: gRPC over HTTP/2 on its Unix socket. One connection serves all calls;
- * a containerd that was restarted is connected to anew by the next call.
+ * A client of the host's containerd: gRPC over HTTP/2 on its Unix socket. All calls share one connection;
+ * after a restart of containerd the next call connects again.
  */
 import http2 from "node:http2";
 import net from "node:net";
@@ -11,11 +11,11 @@ import { Call, type CallOptions } from "./call.ts";
 export interface ContainerdOptions {
   /** Path of the socket. */
   address: string;
-  /** containerd's namespace: names in one are not seen in another. */
+  /** containerd's namespace; names in one namespace are not visible in another. */
   namespace: string;
 }
 
-/** Bytes that containerd may send ahead on a stream. */
+/** Bytes that containerd may send on a stream before they are read. */
 const WINDOW = 1 << 20;
 
 function unreachable(address: string, error: unknown): SvcError {
@@ -40,7 +40,7 @@ function unreachable(address: string, error: unknown): SvcError {
   }
 }
 
-/** The socket, connected: an error before that is told apart from one of the protocol. */
+/** Connects the socket first, so that a missing containerd is told apart from an error of the protocol. */
 function dial(address: string): Promise<net.Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<net.Socket>();
   const socket = net.connect(address);
@@ -59,7 +59,7 @@ export class ContainerdClient implements AsyncDisposable {
     this.namespace = namespace;
   }
 
-  /** Calls a method that answers once. Throws what `open` throws. */
+  /** Calls a method with one answer. Throws what `open` throws. */
   async call<In extends object, Out>(
     method: Method<In, Out>,
     input: In,
@@ -74,7 +74,7 @@ export class ContainerdClient implements AsyncDisposable {
     return answer;
   }
 
-  /** Calls a method that may answer several times. Throws what `open` throws. */
+  /** Calls a method with several answers. Throws what `open` throws. */
   async *stream<In extends object, Out>(
     method: Method<In, Out>,
     input: In,
@@ -87,9 +87,9 @@ export class ContainerdClient implements AsyncDisposable {
   }
 
   /**
-   * Begins a call that takes several messages, or answers while it takes them. Throws
-   * `prerequisite_missing` where containerd is not there, `unavailable` where it went away meanwhile, and by
-   * status `not_found`, `conflict`, `internal`…
+   * Begins a call that takes several messages, or answers while it takes them. Throws `prerequisite_missing`
+   * where containerd cannot be reached, `unavailable` where the connection broke, and by status `not_found`,
+   * `conflict`, `internal`…
    */
   async open<In extends object, Out>(
     method: Method<In, Out>,
@@ -127,7 +127,7 @@ export class ContainerdClient implements AsyncDisposable {
         ...(lease !== undefined && { "containerd-lease": lease }),
       });
     } catch (error) {
-      // It is being closed, by the other side or by us.
+      // One of the two sides is closing the connection.
       throw this.#lost(attempted, error);
     }
   }

@@ -1,4 +1,4 @@
-/** Blobs in containerd's content store: read, and written so that what breaks off goes on where it was. */
+/** Blobs in containerd's content store: reading, and writing that resumes after an interruption. */
 import { Buffer } from "node:buffer";
 import { SvcError } from "../base/errors.ts";
 import { KeyedMutex } from "../base/mutex.ts";
@@ -19,9 +19,12 @@ import {
   type WriteMessage,
 } from "./image_api.ts";
 
-/** Bytes of one message: few enough for containerd's limit, enough to be worth an answer. */
+/** Bytes of one message: below containerd's limit, and enough to be worth an answer. */
 const PIECE = 1 << 20;
-/** How long somebody else may hold the name of a write: containerd lets go of it after who wrote is gone. */
+/**
+ * How long to wait for a write that another client holds, in milliseconds: containerd releases it some time
+ * after that client has gone.
+ */
 const LOCKED_MS = 10_000;
 const LOCKED_EVERY_MS = 50;
 
@@ -32,7 +35,7 @@ export interface WriteOptions extends CallOptions {
 export interface WriteSource {
   /** The bytes from `offset` on. */
   open(offset: number): Promise<ReadableStream<Uint8Array>>;
-  /** False: `offset` is always 0, whatever is there from before. */
+  /** False: the source cannot start in the middle, so `offset` is always 0. */
   ranges: boolean;
 }
 
@@ -42,7 +45,7 @@ type WriteHead = Omit<WriteMessage, "action">;
 const isCode = (error: unknown, ...codes: string[]) =>
   error instanceof SvcError && codes.includes(error.code);
 
-/** Undefined for what is not there. */
+/** Undefined instead of a `not_found` error. */
 export async function orMissing<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
@@ -60,16 +63,16 @@ const ended = (attempted: string) =>
 const wrong = ({ expected }: WriteHead, why: string, cause?: unknown) =>
   new SvcError("digest_invalid", `Cannot store blob ${expected}: ${why}`, { cause });
 
-/** Resolves when containerd has ended the call, however. */
+/** Resolves when containerd has ended the call, with or without an error. */
 async function drained(call: Writing): Promise<void> {
   try {
-    while (await call.receive() !== undefined) { /* nobody is interested any more */ }
+    while (await call.receive() !== undefined) { /* the answers do not matter any more */ }
   } catch {
-    // Nor in why it ended.
+    // The reason does not matter either.
   }
 }
 
-/** The same bytes in pieces of about {@linkcode PIECE}. */
+/** The stream's bytes in pieces of about {@linkcode PIECE}. */
 async function* piecesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
   let held: Uint8Array[] = [];
   let bytes = 0;
@@ -88,7 +91,7 @@ async function* piecesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
   if (bytes > 0) yield Buffer.concat(held);
 }
 
-/** Waits no longer than the signal says. */
+/** Stops waiting when the signal aborts. */
 async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return await work;
   const { promise, reject } = Promise.withResolvers<never>();
@@ -106,10 +109,10 @@ export class ContainerdContent {
   readonly #client: ContainerdClient;
   readonly #refs: string;
   readonly #writes = new KeyedMutex();
-  /** Folder of the blobs, where this process sees it. */
+  /** Folder of the blobs; undefined where this process cannot see it. */
   #folder: Promise<string | undefined> | undefined;
 
-  /** `owner` marks the writes that have begun. */
+  /** `owner`: prefix that marks this server's writes. */
   constructor(client: ContainerdClient, owner: string) {
     this.#client = client;
     this.#refs = `svc-${owner}-`;
@@ -120,20 +123,20 @@ export class ContainerdContent {
     return (await orMissing(call))?.info;
   }
 
-  /** Keeps content in a lease; undefined where there is none to keep. */
+  /** Adds content to a lease; undefined where the content is missing. */
   async hold(
     digest: Digest,
     { lease, signal }: CallOptions & { lease: string },
   ): Promise<ContentInfo | undefined> {
     const resource = { id: digest, type: "content" as const };
-    // First the lease: what is there afterwards stays.
+    // The lease comes first: content that exists after this call stays.
     await this.#client.call(Leases.add, { id: lease, resource }, `Cannot keep ${digest}`, {
       signal,
     });
     return await this.info(digest, { signal });
   }
 
-  /** The bytes of content that is there. Whole ones are verified while they pass. */
+  /** The bytes of existing content. A whole blob is verified as it passes. */
   async body(
     { digest, size }: { digest: Digest; size: number },
     { range, signal }: { range?: ByteRange; signal?: AbortSignal } = {},
@@ -156,9 +159,9 @@ export class ContainerdContent {
   }
 
   /**
-   * Stores a blob; one that is there is left as it is, and its source is not read. What is cut off stays
-   * with containerd, which drops it after a day unless the lease keeps it. Throws `digest_invalid` for other
-   * bytes, of which nothing is kept.
+   * Stores a blob. An existing blob is left unchanged, and its source is not read. An interrupted write stays
+   * in containerd, which drops it after a day unless the lease keeps it. Throws `digest_invalid` where the
+   * bytes do not match; none of them are kept.
    */
   async write(
     descriptor: Pick<Descriptor, "digest" | "size">,
@@ -166,22 +169,22 @@ export class ContainerdContent {
     options: WriteOptions = {},
   ): Promise<void> {
     const { signal } = options;
-    // One writer for one name: the second finds what the first has written.
+    // One writer per blob: a second writer then finds the blob stored.
     const written = this.#writes.run(descriptor.digest, async () => {
       signal?.throwIfAborted();
       await this.#write(descriptor, source, options);
     });
-    written.catch(() => {/* thrown below, or the caller has left */});
+    written.catch(() => {/* thrown below, unless the caller has left */});
     await abortable(written, signal);
   }
 
-  /** Writes that this owner has begun and not committed. */
+  /** This owner's writes that are begun and not committed. */
   async ingests(): Promise<IngestStatus[]> {
     const { statuses } = await this.#client.call(Content.statuses, {}, "Cannot list writes");
     return statuses.filter(({ ref }) => ref.startsWith(this.#refs));
   }
 
-  /** Drops a write that has begun. False where containerd does not let go of it. */
+  /** Drops a write that is not committed. False where another client still holds it. */
   async drop(ref: string): Promise<boolean> {
     return await this.#writes.run(ref.slice(this.#refs.length), () => this.#drop(ref));
   }
@@ -193,7 +196,7 @@ export class ContainerdContent {
         await orMissing(this.#client.call(Content.abort, { ref }, `Cannot drop write ${ref}`));
         return true;
       } catch (error) {
-        // It is about to notice that who wrote has left.
+        // containerd has not noticed yet that the writing client is gone.
         if (!isCode(error, "unavailable", "internal")) throw error;
         if (performance.now() > until) return false;
       }
@@ -216,7 +219,7 @@ export class ContainerdContent {
       if (at < size) await this.#send(call, head, { at, source, attempted });
       await this.#commit(call, head, { labels, attempted, options });
     } catch (error) {
-      // Who asks for it next finds it let go of.
+      // Waits until containerd has released the write, so that the next attempt can take it.
       call.end();
       await drained(call);
       if (isCode(error, "digest_invalid")) await this.#drop(head.ref);
@@ -253,21 +256,21 @@ export class ContainerdContent {
     await call.send(message, { last: true });
     let committed = false;
     try {
-      // It may answer more than once.
+      // containerd may answer a commit more than once.
       for (let answer; (answer = await call.receive()) !== undefined;) {
         committed ||= answer.action === COMMIT;
       }
       if (!committed) throw ended(attempted);
     } catch (error) {
       if (!isCode(error, "conflict", "unavailable")) throw error;
-      // Either it is there by now, or the bytes are not what the digest says.
+      // Either another writer has stored the blob, or the bytes do not match the digest.
       if (await this.info(head.expected, options)) return;
       if (isCode(error, "unavailable")) throw error;
       throw wrong(head, "its content is other than the digest says", error);
     }
   }
 
-  /** Undefined where it is there already. */
+  /** Undefined where the blob exists already. */
   async #begin(
     head: WriteHead,
     attempted: string,
@@ -306,7 +309,7 @@ export class ContainerdContent {
       const stat = await Deno.stat(path);
       return stat.isFile && stat.size === size ? path : undefined;
     } catch {
-      return undefined; // another store than containerd's own, or not to be seen from here
+      return undefined; // not containerd's own store, or not visible to this process
     }
   }
 

@@ -1,4 +1,4 @@
-/** containerd frees what was removed at its next garbage collection: this asks for one. */
+/** Asks containerd for garbage collections, which free what was removed. */
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { Leases } from "./api.ts";
@@ -15,19 +15,19 @@ export class GarbageCollection {
     this.#log = log;
   }
 
-  /** Starts one in the background; those asked for meanwhile become one more. */
+  /** Starts a collection in the background. Requests during a collection share one further collection. */
   collect(): void {
     this.#again = true;
     this.#running ??= this.#run();
   }
 
-  /** Resolves when none is under way. */
+  /** Resolves when no collection is running. */
   async settled(): Promise<void> {
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    // Removals of one turn share a collection.
+    // Removals in the same turn of the event loop share a collection.
     await Promise.resolve();
     while (this.#again) {
       this.#again = false;
@@ -37,7 +37,7 @@ export class GarbageCollection {
         await this.#client.call(Leases.delete, { id, sync: true }, "Cannot collect garbage");
       } catch (error) {
         if (!(error instanceof SvcError)) throw error;
-        // The space is freed by containerd's next collection instead.
+        // containerd's own next collection frees the space.
         this.#log.warn("containerd did not collect what was removed", { reason: error.message });
       }
     }

@@ -12,10 +12,10 @@ export interface ContentInfo {
 }
 const INFO: Schema = { digest: field(1), size: field(2, "uint"), labels: field(5, "labels") };
 
-/** A write that has begun and is not committed; it outlives who wrote, and containerd. */
+/** A write that is not committed. It survives its client, and a restart of containerd. */
 export interface IngestStatus {
   ref: string;
-  /** Bytes that are there. */
+  /** Bytes written so far. */
   offset: number;
   updatedAt?: { seconds: number };
 }
@@ -30,9 +30,9 @@ export const STAT = 0, WRITE = 1, COMMIT = 2;
 export interface WriteMessage {
   action: number;
   ref: string;
-  /** Bytes that there will be. */
+  /** Size of the finished blob, in bytes. */
   total: number;
-  /** The digest that they will have. */
+  /** Digest of the finished blob. */
   expected: string;
   offset?: number;
   data?: Uint8Array;
@@ -55,13 +55,13 @@ export const Content = {
     },
     unknown
   >(`${CONTENT}/Update`, { info: field(1, INFO), mask: field(2, { paths: many(1) }) }),
-  /** Answers in several messages. */
+  /** The answer comes in several messages. */
   list: method<{ filters?: string[] }, { info: ContentInfo[] }>(
     `${CONTENT}/List`,
     { filters: many(1) },
     { info: many(1, INFO) },
   ),
-  /** Answers in several messages; `size` 0 is all from `offset` on. */
+  /** The answer comes in several messages; with `size` 0 it has all bytes from `offset` on. */
   read: method<{ digest: string; offset: number; size: number }, { data: Uint8Array }>(
     `${CONTENT}/Read`,
     { digest: field(1), offset: field(2, "uint"), size: field(3, "uint") },
@@ -72,7 +72,7 @@ export const Content = {
     { filters: many(1) },
     { statuses: many(1, INGEST) },
   ),
-  /** Each message is answered, once or more; the first opens the write, whatever its action. */
+  /** Each message gets one or more answers. The first message opens the write, whatever its action. */
   write: method<WriteMessage, { action: number; offset: number }>(
     `${CONTENT}/Write`,
     {

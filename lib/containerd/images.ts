@@ -1,4 +1,4 @@
-/** Images in containerd's own store, where `ctr` and whatever else uses containerd finds them. */
+/** Images in containerd's own store, where `ctr` and other clients of containerd find them. */
 import type { BlobBody, ImageSink, ReadOptions } from "../oci/image.ts";
 import { digestOf } from "../oci/digest.ts";
 import type { Descriptor, Digest, Index, Manifest } from "../oci/types.ts";
@@ -10,7 +10,7 @@ import type { GarbageCollection } from "./garbage.ts";
 import { Content, Images } from "./image_api.ts";
 import { GC_EXPIRE, gcReference, ownedBy, ownerLabels } from "./labels.ts";
 
-/** A lease ends by itself after this, should nobody be left to end it. */
+/** Lifetime of a lease in milliseconds, should the server not end it. */
 const LEASE_MS = 24 * 60 * 60 * 1000;
 
 export interface ContainerdImagesOptions {
@@ -21,7 +21,10 @@ export interface ContainerdImagesOptions {
   garbage: GarbageCollection;
 }
 
-/** What keeps a manifest's parts as long as it is there; the names are those that containerd's tools use. */
+/**
+ * Labels that keep a manifest's parts as long as the manifest exists; the names are those of containerd's own
+ * tools.
+ */
 function referencesOf(bytes: Uint8Array): Record<string, string> {
   const document = JSON.parse(new TextDecoder().decode(bytes)) as Partial<Manifest & Index>;
   const labels: Record<string, string> = {};
@@ -31,7 +34,10 @@ function referencesOf(bytes: Uint8Array): Record<string, string> {
   return labels;
 }
 
-/** Until it is disposed of, all that was put stays; afterwards what an image's name leads to. */
+/**
+ * A sink for one image. What was put stays until the sink is disposed of; afterwards only what an image's
+ * name leads to.
+ */
 class Sink implements ImageSink, AsyncDisposable {
   readonly #options: ContainerdImagesOptions;
   readonly #lease: string;
@@ -65,7 +71,7 @@ class Sink implements ImageSink, AsyncDisposable {
     }
   }
 
-  /** `tags` are complete names here. */
+  /** `tags`: complete names. */
   async putManifest(
     _repository: string,
     mediaType: string,
@@ -80,7 +86,7 @@ class Sink implements ImageSink, AsyncDisposable {
       open: (offset) => Promise.resolve(new Blob([Uint8Array.from(bytes)]).slice(offset).stream()),
       ranges: true,
     }, { labels, lease: this.#lease, signal });
-    // One that was there before may have come without its labels.
+    // An existing manifest may lack the labels, so they are set in any case.
     const paths = Object.keys(labels).map((key) => `labels.${key}`);
     await client.call(
       Content.update,
@@ -97,10 +103,10 @@ class Sink implements ImageSink, AsyncDisposable {
     try {
       await client.call(Leases.delete, { id: this.#lease }, "Cannot end a lease");
     } catch (error) {
-      // It ends by itself, or when the server opens its worker next.
+      // The lease expires by itself, or is removed when a server next opens this worker.
       if (!(error instanceof SvcError)) throw error;
     }
-    // What the names led to before is nobody's now.
+    // The images that the names led to before may be garbage now.
     garbage.collect();
   }
 
@@ -124,7 +130,7 @@ export class ContainerdImages {
     this.#options = options;
   }
 
-  /** Where one image is put. Names that exist lead to it from then on. */
+  /** Opens a sink for one image. Existing names then lead to the new image. */
   async open(): Promise<ImageSink & AsyncDisposable> {
     const { client, owner } = this.#options;
     const id = `svc-${owner}-image-${crypto.randomUUID()}`;
@@ -134,7 +140,7 @@ export class ContainerdImages {
     return new Sink(this.#options, id);
   }
 
-  /** A blob that is there; it may go when nothing needs it. */
+  /** An existing blob; it may disappear when nothing refers to it. */
   async find(
     { digest }: Pick<Descriptor, "digest">,
     signal?: AbortSignal,
@@ -144,7 +150,7 @@ export class ContainerdImages {
     return info && await content.body({ digest, size: info.size }, { signal });
   }
 
-  /** Ends the leases that a crash left. Only safe while nothing is put. */
+  /** Ends the leases that a crash left. Only safe while no image is put. */
   async recover(): Promise<void> {
     const { client, owner } = this.#options;
     const filters = [ownedBy(owner)];

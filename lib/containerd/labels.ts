@@ -1,26 +1,26 @@
-/** How svc finds what is its own among what others keep in the same namespace of containerd. */
+/** Labels by which svc finds its own objects in a namespace of containerd that others use too. */
 
-/** What carries it is not collected as garbage; containerd's own name for it. */
+/** Label of an object that containerd must not collect as garbage; containerd's own name. */
 export const GC_ROOT = "containerd.io/gc.root";
 
 const OWNER = "svc/owner";
 
 export const ownerLabels = (owner: string): Record<string, string> => ({ [OWNER]: owner });
 
-/** containerd's filter for what carries the owner's label. */
+/** containerd's filter for objects with the owner's label. */
 export const ownedBy = (owner: string): string => `labels."${OWNER}"==${owner}`;
 
-/** What a piece of content refers to stays as long as it does; containerd's own names of the labels. */
+/** Label with which content keeps other content alive; containerd's own name. `what`: kind of the reference. */
 export const gcReference = (what: string): string => `containerd.io/gc.ref.content.${what}`;
 
-/** A lease with it ends at that time (RFC 3339) by itself. */
+/** Label with the time (RFC 3339) at which a lease ends by itself. */
 export const GC_EXPIRE = "containerd.io/gc.expire";
 
 /**
- * Content that an owner keeps for later builds carries this, with the time of its last use (RFC 3339):
- * several owners may keep the same.
+ * Label of content that an owner keeps for later builds. Its value is the time of the last use (RFC 3339);
+ * several owners may keep the same content.
  */
 export const keptLabel = (owner: string): string => `svc/kept.${owner}`;
 
-/** containerd's filter for what has such a label. */
+/** containerd's filter for content that the owner keeps. */
 export const keptBy = (owner: string): string => `labels."${keptLabel(owner)}"`;

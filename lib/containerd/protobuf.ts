@@ -1,6 +1,6 @@
 /**
- * Messages of containerd's API, described by tables of field numbers. The wire format is
- * `@bufbuild/protobuf`'s; unknown fields are skipped, absent ones get their type's zero as in proto3.
+ * Encodes the messages of containerd's API, described by tables of field numbers. `@bufbuild/protobuf` does
+ * the wire format. Unknown fields are skipped; absent fields get the zero of their type, as in proto3.
  */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { SvcError } from "../base/errors.ts";
@@ -15,7 +15,7 @@ export interface Field {
   repeated?: boolean;
 }
 
-/** Name → field of one message. */
+/** The fields of one message, by name. */
 export interface Schema {
   readonly [name: string]: Field;
 }
@@ -58,7 +58,7 @@ function writeMessage(writer: BinaryWriter, schema: Schema, message: object): vo
   }
 }
 
-/** A message's bytes; fields that are undefined are left out. */
+/** Encodes a message; undefined fields are left out. */
 export function encodeMessage(schema: Schema, message: object): Uint8Array<ArrayBuffer> {
   const writer = new BinaryWriter();
   writeMessage(writer, schema, message);
@@ -94,7 +94,7 @@ function readValue(reader: BinaryReader, wire: WireType, type: FieldType): unkno
     case "string":
       return reader.string();
     case "bytes":
-      // A copy: the bytes are a view of a larger buffer that others use.
+      // A copy, since the bytes are a view of a larger shared buffer.
       return new Uint8Array(reader.bytes());
     case "labels":
       return readMessage(MAP_ENTRY, reader, reader.uint32());
@@ -129,7 +129,7 @@ function readMessage(schema: Schema, reader: BinaryReader, length: number): unkn
   return message;
 }
 
-/** Reads a message. Throws `upstream_failed` where the bytes are none. */
+/** Decodes a message. Throws `upstream_failed` where the bytes are malformed. */
 export function decodeMessage<T>(schema: Schema, bytes: Uint8Array): T {
   try {
     return readMessage(schema, new BinaryReader(bytes), bytes.length) as T;

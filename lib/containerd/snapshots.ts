@@ -1,7 +1,7 @@
 /**
- * Snapshots whose trees are containerd's: made, committed and removed by its snapshotter, kept from its
- * garbage collection by a label. Names, parents and times of use stay in records of svc's own, as with the
- * other drivers; a record's folder holds links to the tree that containerd made.
+ * Snapshots whose trees are containerd's: its snapshotter makes, commits and removes them, and a label keeps
+ * them from its garbage collection. As with the other drivers, svc's own records hold names, parents and
+ * times of use. A record's folder has links to containerd's tree.
  */
 import { dirname } from "node:path";
 import { SvcError } from "../base/errors.ts";
@@ -21,7 +21,7 @@ import type { ContainerdClient } from "./client.ts";
 import { GarbageCollection } from "./garbage.ts";
 import { GC_ROOT, ownedBy, ownerLabels } from "./labels.ts";
 
-/** containerd's snapshotters whose trees are folders of this host, and what they hold. */
+/** containerd's snapshotters whose trees are folders of this host, and the driver that reads each. */
 const KINDS: Record<string, "overlay" | "native"> = { overlayfs: "overlay", native: "native" };
 
 export interface ContainerdSnapshotsOptions {
@@ -30,7 +30,7 @@ export interface ContainerdSnapshotsOptions {
   snapshotter: string;
   /** Folder of the records, made if missing. */
   root: string;
-  /** Tells these snapshots from those of other servers of the same containerd: `[a-z0-9]`. */
+  /** Tells this server's snapshots from those of other servers on the same containerd: `[a-z0-9]`. */
   owner: string;
   log: Logger;
 }
@@ -40,7 +40,7 @@ interface TreePaths {
   work?: string;
 }
 
-/** The folders of a snapshot that was just prepared. */
+/** The folders of a newly prepared snapshot. */
 function pathsOf([mount]: MountMessage[]): TreePaths {
   if (mount?.type === "bind") return { tree: mount.source };
   const option = (key: string) =>
@@ -60,14 +60,14 @@ class ContainerdDriver implements SnapshotDriver {
   readonly name: "overlay" | "native";
   readonly changesOnly: boolean;
   readonly #options: ContainerdSnapshotsOptions;
-  /** What containerd does not do: mounting, and reading trees. */
+  /** Does what containerd does not: mounts trees and reads them. */
   readonly #local: SnapshotDriver;
   readonly #garbage: GarbageCollection;
-  /** A folder of containerd's on the file system of its trees. */
+  /** A folder on the file system of containerd's trees, for syncs. */
   #store = "/";
   /** Link → what it points to. */
   readonly #real = new Map<string, string>();
-  /** Not removed yet: another that is being removed was built on it, or containerd was away. */
+  /** Snapshots still to be removed: a child of theirs was still being removed, or containerd was away. */
   readonly #waiting = new Set<string>();
 
   constructor(
@@ -95,7 +95,7 @@ class ContainerdDriver implements SnapshotDriver {
     if (work !== undefined) await Deno.symlink(work, `${place.folder}/work`);
     if (parent === undefined) return await Deno.chmod(tree, 0o755);
     const below = this.#follow(parent);
-    // containerd keeps the owner of the parent's root, but not always its mode; a copy's folders are new.
+    // containerd copies the owner of the parent's root, but not always its mode.
     likeFolder(below, tree);
     if (!this.changesOnly) {
       await runTreeJob({ kind: "times", from: below, to: tree }, "Cannot copy snapshot");
@@ -136,7 +136,7 @@ class ContainerdDriver implements SnapshotDriver {
       await this.#removeWaiting();
     } catch (error) {
       if (!(error instanceof SvcError)) throw error;
-      // It is out of sight already; a later removal or start takes it out of containerd.
+      // The snapshot is already hidden; a later removal, or the next start, removes it from containerd.
       this.#options.log.warn("snapshot not removed from containerd yet", {
         reason: error.message,
       });
@@ -146,7 +146,7 @@ class ContainerdDriver implements SnapshotDriver {
   }
 
   async #removeWaiting(): Promise<void> {
-    // One that is gone frees the one that it was built on.
+    // Removing a child makes its parent removable.
     for (let removed = true; removed;) {
       removed = false;
       for (const waiting of [...this.#waiting]) {
@@ -161,13 +161,16 @@ class ContainerdDriver implements SnapshotDriver {
     await syncFileSystem(this.#store);
   }
 
-  /** Puts records and containerd's snapshots in step before the records are read. */
+  /**
+   * Drops the trees of records that have no snapshot in containerd; to be called before the records are read.
+   */
   async reconcile(root: string): Promise<void> {
     const found = new Map((await this.#list()).map((info) => [info.name, info]));
     for (const dir of await foldersIn(`${root}/s`)) {
       const record = await readRecord(`${root}/s/${dir}`);
       const name = record?.id === undefined ? this.#committed(dir) : this.#key(dir);
-      // Without a tree, or with one that was committed in a server's last moment, it is no good.
+      // containerd has no such snapshot, or the server stopped right after the commit, before it wrote the
+      // record.
       if (!found.has(name)) await removeTree(`${root}/s/${dir}/fs`);
     }
   }
@@ -179,7 +182,7 @@ class ContainerdDriver implements SnapshotDriver {
     for (const dir of dirs) if (!known.has(dir)) await this.discard(dir);
   }
 
-  /** Whether the folder that containerd made is one for this process too. */
+  /** Throws unless this process sees the folders that containerd makes. */
   async probe(): Promise<void> {
     const { client, snapshotter } = this.#options;
     const key = this.#key("probe");
@@ -213,7 +216,7 @@ class ContainerdDriver implements SnapshotDriver {
     return found;
   }
 
-  /** False where containerd keeps it because of a child. */
+  /** False where containerd refuses because the snapshot has a child. */
   async #remove(dir: string): Promise<boolean> {
     const { client, snapshotter } = this.#options;
     for (const key of [this.#committed(dir), this.#key(dir)]) {

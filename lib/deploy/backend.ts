@@ -1,13 +1,15 @@
 /**
- * A deploy backend: turns a DeploySpec into running instances. Constructed on first use. Members of
- * `caps` may be absent: presence drives `/info`, the 501s and the contract suite's skips
- * (`test/contract/deploy_backend.ts`).
+ * A deploy backend: turns a DeploySpec into running instances. It is constructed on first use. Changes of one
+ * deployment run one after the other. Abilities that not every engine has are in `caps` (caps.ts). The contract
+ * suite is `test/contract/deploy_suite.ts`.
  */
-import type { ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
+import type { ApplyResult, DeploymentStatus, InstanceEvent, LogFrame } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
-import type { TerminalSize } from "../base/terminal.ts";
 import type { Duplex } from "../wire/duplex.ts";
+import type { DeployCaps } from "./caps.ts";
+
+export type { DeployCaps, ExecRequest, ExecSession } from "./caps.ts";
 
 export interface LogOptions {
   follow?: boolean;
@@ -24,72 +26,76 @@ export interface ApplyProgress {
   (message: string): void;
 }
 
-export interface ExecRequest {
-  command: string[];
-  env?: Record<string, string>;
-  user?: string;
-  workingDir?: string;
-  instance?: string;
-  tty?: boolean;
-  /** Of the terminal; absent: 80 columns, 24 rows. */
-  size?: TerminalSize;
+/** The parts that svc adds to a workload besides its spec. A backend never gets a part whose ability it lacks. */
+export interface Attachments {
+  /** Environment that overrides the image's and is overridden by the spec's. Changed values replace the instances. */
+  env?: Readonly<Record<string, string>>;
+  /** Only for a backend with the ability `mounts`. */
+  mounts?: readonly AttachedMount[];
+  /** Only for a backend with the ability `companion`. */
+  companion?: CompanionPlan;
+  /** Only for a backend with the ability `ingressCertificates`. */
+  certificates?: readonly HostCertificate[];
 }
 
-export interface ExecSession {
-  stdin: WritableStream<Uint8Array>;
-  stdout: ReadableStream<Uint8Array>;
-  stderr: ReadableStream<Uint8Array>;
-  /** The command's exit code; 126 and 127 as a shell has them. */
-  exit: Promise<number>;
-  kill(signal: string): Promise<void>;
-  /** The command cannot run there: `exit` is 126 or 127, and `stderr` says why. */
-  refused?: true;
-  /** Only on a terminal, where `stdout` has everything and the end of `stdin` is not told. */
-  resize?(size: TerminalSize): void;
+/** A folder or file of the server's host. The server chose it, so the bind policy does not apply. */
+export interface AttachedMount {
+  /** Absolute, on the server's host. */
+  source: string;
+  /** Absolute, in the container. */
+  target: string;
+  readOnly?: boolean;
 }
 
-export interface DeployCaps {
-  exec?(
-    name: string,
-    request: ExecRequest,
-    options?: { signal?: AbortSignal },
-  ): Promise<ExecSession>;
-  /**
-   * The ingress is the cluster's: `apply` takes `certificates` and keeps them with the deployment as managed
-   * Secrets, replaces those that changed and removes those that are no longer given.
-   */
-  ingressCertificates?: true;
+/** The caretaker that runs beside each instance, created and removed with it. */
+export interface CompanionPlan {
+  /** Settings by role, as `svc caretaker` reads them. A role that cannot start fails the apply, by name. */
+  roles: Readonly<Record<string, unknown>>;
+}
+
+export interface ApplyOptions {
+  onProgress?: ApplyProgress;
+  signal?: AbortSignal;
+  /** False: the image must not come from this server's registry. */
+  mayPull?: boolean;
 }
 
 export interface DeployBackend extends AsyncDisposable {
   readonly name: string;
   readonly caps: DeployCaps;
-  /** Throws what stands in the way of any deployment; absent: nothing can. Cheap once it has passed. */
+  /** Throws the reason why no deployment is possible. Absent: nothing can be in the way. Cheap once it has passed. */
   ready?(): Promise<void>;
   /**
-   * Makes it so; resolves when every instance runs (and is healthy where a healthcheck is set).
-   * Idempotent: an unchanged spec and image change nothing. A replacement that does not come up leaves
-   * the old instances running and throws `deploy_failed` with the last 20 log lines.
+   * Applies the spec; resolves when every instance runs (and is healthy where a healthcheck is set).
+   * Idempotent: an unchanged spec and image change nothing. Where a replacement does not come up, the old
+   * instances keep running, and `deploy_failed` is thrown with the last 20 log lines.
    */
   apply(
     spec: DeploySpec,
-    options?: {
-      onProgress?: ApplyProgress;
-      signal?: AbortSignal;
-      /** False: the image may be none of this server's. */
-      mayPull?: boolean;
-      /** Only where the ability `ingressCertificates` is there. */
-      certificates?: readonly HostCertificate[];
-    },
+    attachments?: Attachments,
+    options?: ApplyOptions,
   ): Promise<ApplyResult>;
-  /** Missing: undefined. */
+  /** Missing: undefined. `pending` while a restart by the restart policy is due. */
   status(name: string): Promise<DeploymentStatus | undefined>;
   list(): Promise<DeploymentStatus[]>;
-  /** What the deployments there are were last applied with, the oldest first. */
-  specs(): Promise<DeploySpec[]>;
+  /**
+   * The spec that was last applied, without attachments. Undefined: there is no deployment, or no apply has
+   * completed.
+   */
+  spec(name: string): Promise<DeploySpec | undefined>;
+  /**
+   * State changes of all instances as they happen, beginning with the call: a caller that calls `list`
+   * afterwards misses nothing. A status read after an event reflects that event; an instance on trial has
+   * events before a status lists it. Events of one instance come in order. The `removed` event of a
+   * deployment's last instance comes when the deployment no longer exists. Any number of callers may watch, and
+   * a slow reader delays nobody: when too many events wait for a reader, it gets the waiting events, then
+   * `unavailable` is thrown. `unavailable` is also thrown where the engine is lost. The stream ends without an
+   * error when the signal aborts or the backend closes.
+   */
+  events(signal: AbortSignal): AsyncIterable<InstanceEvent>;
   /** Stops gracefully, then removes. Missing: false. Named volumes stay. */
   delete(name: string, options?: { signal?: AbortSignal }): Promise<boolean>;
-  /** Throws `not_found`. Idempotent: starting a running deployment does nothing. */
+  /** Throws `not_found`. Idempotent: a start of a running deployment changes nothing. */
   power(
     name: string,
     action: "start" | "stop" | "restart",
@@ -98,9 +104,10 @@ export interface DeployBackend extends AsyncDisposable {
   /** Frames in order of time per instance; throws `not_found` before the first. */
   logs(name: string, options?: LogOptions): AsyncIterable<LogFrame>;
   /**
-   * A connection to a port inside the deployment's first running instance; the caller resets it. Of UDP each
-   * `read` and `write` is one datagram, an ended direction leaves the other one open, and what nobody reads
-   * is dropped. Throws `not_found`, `conflict` where no instance runs, `upstream_failed` where nothing listens.
+   * A connection to a port inside an instance of the deployment. The ready instances take turns; where none is
+   * ready, the running ones do. The caller resets the connection. Over UDP, each `read` and `write` is one
+   * datagram, an ended direction leaves the other open, and unread datagrams are dropped. Throws `not_found`,
+   * `conflict` where no instance runs, `upstream_failed` where nothing listens.
    */
   dial(
     name: string,
@@ -108,8 +115,6 @@ export interface DeployBackend extends AsyncDisposable {
     protocol: "tcp" | "udp",
     options?: { signal?: AbortSignal },
   ): Promise<Duplex>;
-  /**
-   * Leaves workloads running and lets go of them: a later server on the same data finds them again.
-   */
+  /** Releases the workloads, which keep running: a later server on the same data finds them again. */
   [Symbol.asyncDispose](): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** SVC_ALLOW_BIND_SOURCES: which host paths a workload may mount. Without a prefix: none. */
+/** SVC_ALLOW_BIND_SOURCES: the host paths that a workload may mount. No prefix: none. */
 import { resolve } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { SystemError } from "../sys/errno.ts";
@@ -10,8 +10,8 @@ const under = (path: string, prefix: string) =>
   prefix === "/" || path === prefix || path.startsWith(`${prefix}/`);
 
 /**
- * Those that are not below another one: a workload that may write to the other could make a link of them, and
- * what that leads to would be permitted.
+ * The prefixes that are not below another prefix. A workload that may write to the outer folder could replace
+ * the inner one by a link, and the link's target would be permitted.
  */
 function outermost(prefixes: readonly string[]): string[] {
   const all = [...new Set(prefixes.map((prefix) => resolve("/", prefix)))];
@@ -20,14 +20,14 @@ function outermost(prefixes: readonly string[]): string[] {
 
 /** An open bind source. */
 export interface OpenSource extends Disposable {
-  /** Of O_PATH: what is mounted, whatever its path leads to by then. */
+  /** A descriptor opened with O_PATH: it is mounted, wherever its path leads by then. */
   fd: number;
 }
 
 /**
- * Opens a bind source that the policy allows. Its links are followed first, and what they lead to is then
- * opened below the permitted folder without following any: a link in an allowed folder cannot lead out of it,
- * nor can one that is put there meanwhile. Throws `denied`, or `not_found` for a missing source.
+ * Opens a bind source that the policy allows. First its links are followed. Then their target is opened below
+ * the permitted folder without following any link. So no link in an allowed folder leads out of it, not even
+ * one that is created meanwhile. Throws `denied`, or `not_found` for a missing source.
  */
 export async function openSource(
   source: string,
@@ -47,7 +47,9 @@ export async function openSource(
   try {
     real = await Deno.realPath(written);
   } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    const { NotFound, NotADirectory, FilesystemLoop } = Deno.errors;
+    const missing = [NotFound, NotADirectory, FilesystemLoop].some((kind) => error instanceof kind);
+    if (!missing) throw error;
     throw new SvcError("not_found", `Cannot mount ${source} (${field}): no such file or folder`, {
       help: "create it on the server's host, or correct the path",
     });
@@ -66,7 +68,7 @@ export async function openSource(
   }
 }
 
-/** `path` is `root` or below it, and neither goes through a link. */
+/** Opens `path`, which is `root` or below it, without following a link. */
 function openInside(root: string, path: string): number {
   const inside = path.slice(root.length).replace(/^\/+/, "");
   const folder = inside === "" ? undefined : open(root, O.PATH | O.DIRECTORY | O.NOFOLLOW);

@@ -37,6 +37,30 @@ Deno.test("sources: denied by default, allowed below a prefix, links cannot lead
     assert.equal(await opened("/etc", ["/"]), "/etc");
   }));
 
+Deno.test("sources: outside of the prefixes, nobody learns what is there", () =>
+  folder(async (root) => {
+    const inside = join(root, "ok");
+    await Deno.mkdir(inside);
+    await Deno.writeTextFile(join(inside, "file"), "");
+    await Deno.symlink("loop", join(inside, "loop"));
+    const named = { code: "denied", help: `SVC_ALLOW_BIND_SOURCES allows ${inside}` };
+    await assert.rejects(opened(join(root, "none"), [inside]), named);
+    await assert.rejects(opened(join(root, "none"), []), { ...denied, help: /^set SVC_ALLOW/ });
+    for (const path of ["file/below", "loop", "loop/below"]) {
+      await assert.rejects(opened(join(inside, path), [inside]), { code: "not_found" }, path);
+    }
+  }));
+
+Deno.test("sources: an opened source leaves no descriptor behind", () =>
+  folder(async (root) => {
+    const descriptors = () => [...Deno.readDirSync("/proc/self/fd")].length;
+    await Deno.mkdir(join(root, "in"));
+    await opened(join(root, "in"), [root]);
+    const before = descriptors();
+    for (let i = 0; i < 20; i++) await opened(join(root, "in"), [root]);
+    assert(descriptors() < before + 10, `${before} descriptors became ${descriptors()}`);
+  }));
+
 Deno.test("a prefix below another one permits nothing that the other does not", () =>
   folder(async (root) => {
     await Deno.symlink("/etc", join(root, "data"));

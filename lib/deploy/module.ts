@@ -4,33 +4,15 @@ import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { DeployBackend } from "./backend.ts";
 
-/** Values of the server's options that backends read, by the options' keys. */
-export interface BackendSettings {
-  bareRuntime: string;
-  bareSystemdCgroup: boolean;
-  bareDns: boolean;
-  cniBinDir: string;
-  cniSubnetBase: string;
-  allowBindSources: readonly string[];
-  /** Kinds of lib/deploy/privileges.ts. */
-  allowPrivileged: readonly string[];
-  /** 0: none. */
-  workloadPidsLimit: number;
-  /** Milliseconds. */
-  workloadStartTimeout: number;
-  hostNetwork?: string;
-}
-
 /** What the composition root hands to a backend. */
 export interface BackendParts {
   dataDir: string;
   /** Folder that a reboot empties. */
   runDir: string;
-  settings: BackendSettings;
-  /** Opened on first use: it may need privileges that the rest does not. */
+  /** Opened on first use: it may need privileges that other work does not. */
   snapshotter: () => Promise<Snapshotter>;
   images: ImageResolver;
-  /** Name of the committed snapshot that holds the image's tree. */
+  /** Gives the name of the committed snapshot that holds the image's tree. */
   unpack: (
     snapshotter: Snapshotter,
     image: ResolvedImage,
@@ -39,15 +21,11 @@ export interface BackendParts {
   log: Logger;
 }
 
-/** What an entry's module gives. */
+/** A backend's module, bound to the backend's settings. */
 export interface BackendModule {
   open: (parts: BackendParts) => Promise<DeployBackend>;
-  /** What ends the server's start instead of the first deploy. */
-  validate?: (
-    settings: BackendSettings,
-    log: Logger,
-    place: { dataDir: string; runDir: string },
-  ) => Promise<void>;
-  /** Workloads outlive the server: it is opened at the start, to take them over. */
+  /** Checks that end the server's start, instead of failing the first deploy. */
+  validate?: (log: Logger, place: { dataDir: string; runDir: string }) => Promise<void>;
+  /** True where workloads outlive the server: the backend is opened at the start to take them over. */
   takesOver: boolean;
 }

@@ -1,21 +1,22 @@
 /**
- * SVC_ALLOW_PRIVILEGED: what of a spec amounts to root on the host, and whether this server permits it. Every
- * backend asks before it makes or starts an instance: a `deploy` credential alone is never the host's root.
+ * SVC_ALLOW_PRIVILEGED: the parts of a spec that amount to root on the host, and whether this server permits
+ * them. Every backend checks before it makes or starts an instance: a `deploy` credential alone never gives the
+ * host's root.
  */
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import { capabilityName, DEFAULT_CAPABILITIES } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
 
-/** Sysctls that a network namespace has of its own. */
+/** Sysctls that each network namespace has for itself. */
 const OF_NETWORK = /^net\.[\w.-]+$/;
 
-/** Those of an IPC namespace. */
+/** Sysctls that each IPC namespace has for itself. */
 const OF_IPC = /^(kernel\.(msg(max|mnb|mni)|sem|shm(all|max|mni|_rmid_forced))|fs\.mqueue\.\w+)$/;
 
-/** What a volume in memory may be told: with other words, "bind" for one, its type would mean nothing. */
+/** Options of a tmpfs volume. Other options, such as "bind", would override its type. */
 const TMPFS_OPTIONS = /^((size|mode|uid|gid|nr_inodes)=\w+(,|$))*$/;
 
-/** Drivers that keep a network behind a bridge or an overlay of its own. */
+/** Drivers that put a network behind a bridge or an overlay of its own. */
 const APART = ["", "default", "bridge", "overlay", "none", "null"];
 
 const own = (mode: string | undefined) => ["", "private", "shareable", "none"].includes(mode ?? "");
@@ -37,12 +38,12 @@ const volumes: Asked = ({ volumes }) =>
     return inMemory ? [] : Object.entries(driverOpts).map(([key, value]) => `${key}=${value}`);
   });
 
-/** Each kind is named as the field of the spec that asks for it; the values are what is asked. */
+/** Each kind is named after the spec's field that asks for it; its function gives the requested values. */
 const KINDS = {
   privileged: ({ privileged }) => privileged ? ["true"] : [],
   pidMode: ({ pidMode }) => own(pidMode) ? [] : [pidMode!],
   ipcMode: ({ ipcMode }) => own(ipcMode) ? [] : [ipcMode!],
-  // A driver such as macvlan puts the workload beside the host, on the host's own link.
+  // A driver such as macvlan puts the workload directly on the host's own link.
   networks: ({ networks }) =>
     networks.flatMap(({ name, driver = "" }) =>
       name === "host" ? [name] : APART.includes(driver) ? [] : [driver]
@@ -53,7 +54,7 @@ const KINDS = {
   securityOpt: ({ securityOpt = [] }) =>
     securityOpt.filter((option) => !/^no-new-privileges([:=]true)?$/.test(option)),
   sysctls,
-  // An engine's own volumes may be folders and devices of its host.
+  // Driver options can make a volume of a folder or a device of the engine's host.
   volumes,
 } as const satisfies Record<string, Asked>;
 
@@ -62,7 +63,7 @@ export type PrivilegedKind = keyof typeof KINDS;
 /** Every kind that SVC_ALLOW_PRIVILEGED may name. */
 export const PRIVILEGED_KINDS = Object.keys(KINDS) as readonly PrivilegedKind[];
 
-/** Throws `denied`, naming each kind that is asked for and not permitted. */
+/** Throws `denied`, naming each kind that is requested and not permitted. */
 export function requirePermitted(spec: DeploySpec, permitted: readonly string[]): void {
   const asked = PRIVILEGED_KINDS.filter((kind) => !permitted.includes(kind))
     .map((kind) => ({ kind, values: KINDS[kind](spec) }))

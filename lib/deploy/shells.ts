@@ -1,12 +1,12 @@
-/** Which shells are tried in a workload for a person who names no command (SPEC.md "Context", `shells`). */
+/** The shells to try in a workload for a user who names no command (SPEC.md "Context", `shells`). */
 import { Issue, shellWords } from "../api/deploy_spec_shorthand.ts";
 import { SvcError } from "../base/errors.ts";
 
-/** The last resort, the most comfortable first. */
+/** The shells to try last, the most comfortable first. */
 const USUAL = ["bash", "ash", "sh"];
 
 /**
- * Command lines, best first: the workload's own, those of who asks, the usual ones; each once. Throws
+ * Command lines, best first: the workload's own, the caller's, the usual ones, without duplicates. Throws
  * `argument_invalid` for an entry that is no command line.
  */
 export function shellCandidates(

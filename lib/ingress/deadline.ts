@@ -1,4 +1,4 @@
-/** One timer for one wait after another: to set one anew for each read would cost more than the read. */
+/** One timer for many waits in a row: a new timer for each read would cost more than the read. */
 export class Deadline {
   #due = Infinity;
   #act = () => {};
@@ -6,7 +6,7 @@ export class Deadline {
   #fires = Infinity;
   #ended = false;
 
-  /** `act` is called after `ms` milliseconds, unless it is set again or cleared before. */
+  /** Calls `act` after `ms` milliseconds, unless the deadline is set again or cleared before. */
   set(ms: number, act: () => void): void {
     if (this.#ended) return;
     this.#act = act;
@@ -20,7 +20,7 @@ export class Deadline {
     this.#due = Infinity;
   }
 
-  /** Nothing of it is left, and it is never set again. */
+  /** Ends the timer; the deadline must not be set again. */
   end(): void {
     this.#ended = true;
     clearTimeout(this.#timer);

@@ -25,11 +25,13 @@ import {
 import { Side } from "./side.ts";
 import { switchOver } from "./switch_over.ts";
 
-/** What may be asked twice without harm (RFC 9110 9.2.1). */
+/** Methods whose requests may be repeated without harm (RFC 9110 9.2.1). */
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
-/** "103 Early Hints" and the like before one answer. */
+/** Interim answers, such as "103 Early Hints", before one final answer. */
 const MAX_INTERIM = 32;
-/** Bytes of a body that are read and dropped, so that its sender sees the answer it got early. */
+/**
+ * Bytes of a request's body that are read and dropped, so that a client that still sends sees its early answer.
+ */
 const MAX_DROPPED = 1024 ** 2;
 
 const CRLF = Buffer.from("\r\n");
@@ -41,21 +43,21 @@ export interface ExchangeContext {
   route: IngressRoute;
   dial: IngressProxyOptions["dial"];
   limits: ProxyLimits;
-  /** No request is taken after this one. */
+  /** True when the connection takes no further request. */
   last: () => boolean;
-  /** The connection carries another protocol from now on. */
+  /** Called when the connection switches to another protocol. */
   switched: () => void;
 }
 
 export interface Outcome {
-  /** Another request may follow. */
+  /** True where another request may follow on the connection. */
   keep: boolean;
   status: number;
-  /** Where nothing came of it: for the log. */
+  /** The error of an exchange that failed, for the log. */
   error?: unknown;
 }
 
-/** `data` as it travels: as it is, or as a chunk; `last` ends the chunks. */
+/** The bytes of `data` on the wire, as they are or as a chunk; `last` adds the end of the chunks. */
 function encoded(data: Uint8Array, chunked: boolean, last: boolean): Uint8Array[] {
   if (!chunked) return data.length > 0 ? [data] : [];
   const parts: Uint8Array[] = [];
@@ -69,15 +71,15 @@ function joined(parts: Uint8Array[]): Uint8Array {
 }
 
 export class Exchange {
-  /** Resolves when nothing reads the request's body any more; never rejects. */
+  /** Resolves when the request's body is no longer read; never rejects. */
   sending: Promise<void> = Promise.resolve();
   #context: ExchangeContext;
   #request: RequestHead;
   #body: Body;
   #up: Side | undefined;
-  /** The request is with the workload, to its last byte. */
+  /** The whole request was sent to the workload. */
   #sent = false;
-  /** The final answer's head is on its way to the client. */
+  /** Status of the final answer, once its head is on its way to the client. */
   #status: number | undefined;
   #failure: { refusal: Refusal } | { error: unknown } | undefined;
   #gone = new AbortController();
@@ -92,7 +94,10 @@ export class Exchange {
     return this.#context.route;
   }
 
-  /** Throws where the client has gone, or cannot be told otherwise that its answer is not whole. */
+  /**
+   * Throws where the client has gone, and where only a broken connection can tell the client that its answer is
+   * incomplete.
+   */
   async run(): Promise<Outcome> {
     const { method, framing } = this.#request;
     if (framing.kind === "none") this.#watch();
@@ -102,7 +107,7 @@ export class Exchange {
       try {
         this.#up = new Side(await this.#connect(), this.#context.limits.stallMs);
         connected = true;
-        // It may have left in the very moment: nobody has ended this connection yet.
+        // The client may have left just now, before anything ended its connection.
         this.#gone.signal.throwIfAborted();
         return await this.#answer(this.#up);
       } catch (error) {
@@ -130,7 +135,7 @@ export class Exchange {
     try {
       return await this.#dial();
     } catch (error) {
-      // Where an instance takes another's place, the second try finds the new one.
+      // While one instance replaces another, the second attempt reaches the new instance.
       const again = error instanceof SvcError && error.code === "upstream_failed";
       if (!again || this.#gone.signal.aborted) throw error;
       return await this.#dial();
@@ -184,12 +189,12 @@ export class Exchange {
     if (framing.kind === "chunked") sent.push(["Transfer-Encoding", "chunked"]);
     if (expects) sent.push(["Expect", "100-continue"]);
     if (upgrade !== undefined) sent.push(["Upgrade", upgrade]);
-    // One request on a connection: nothing of one can ever be taken for the beginning of another.
+    // One request per connection: bytes of one request can never be read as the start of another.
     sent.push(["Connection", upgrade === undefined ? "close" : "Upgrade"]);
     return renderHead(`${method} ${target} HTTP/1.1`, sent);
   }
 
-  /** The request goes to the workload while its answer is already looked for. */
+  /** Sends the request to the workload while its answer is already awaited. */
   async #send(up: Side): Promise<void> {
     const { client, limits } = this.#context;
     const chunked = this.#request.framing.kind === "chunked";
@@ -220,7 +225,7 @@ export class Exchange {
       await up.write(bytes);
       return true;
     } catch {
-      // It may have answered nevertheless: what is read of it decides.
+      // The workload may have answered before it stopped reading: its answer decides.
       return false;
     }
   }
@@ -230,7 +235,9 @@ export class Exchange {
     up.end();
   }
 
-  /** A client that sends on sees no answer before it has sent, or has been read, this much. */
+  /**
+   * Drops the rest of the request's body: a client that sends without reading sees its answer only after that.
+   */
   async #drop(): Promise<void> {
     const { client, limits } = this.#context;
     for (let left = MAX_DROPPED; left > 0 && !this.#body.done;) {
@@ -264,7 +271,7 @@ export class Exchange {
     const body = new Body(up.inlet, framing);
     const open = framing.kind === "chunked" || framing.kind === "close";
     const chunked = open && minor === 1;
-    // A client that asked for another protocol may have begun to speak it.
+    // A client that asked for another protocol may have started to speak it: no request follows.
     const keep = keepAlive && this.#sent && upgrade === undefined && (!open || chunked) && !last();
     const fields = endToEnd(head.fields);
     const [length] = valuesOf(head.fields, "content-length");

@@ -1,10 +1,10 @@
-/** Header fields on their way through: what belongs to one connection, and what a client may not say. */
+/** Header fields on their way through the proxy: which are dropped, and which the proxy sets itself. */
 import type { Arrival } from "./interface.ts";
 
-/** Names as they were sent, in order. */
+/** Names as the sender wrote them, in order. */
 export type Fields = [name: string, value: string][];
 
-/** Of one connection (RFC 9110 7.6.1); how a message is framed is said anew on each side. */
+/** Fields of one connection (RFC 9110 7.6.1). Framing is set anew on each side. */
 const OF_CONNECTION = new Set([
   "connection",
   "content-length",
@@ -18,7 +18,7 @@ const OF_CONNECTION = new Set([
   "upgrade",
 ]);
 
-/** `Proxy` would be taken for a setting by programs that keep fields in their environment. */
+/** Fields that the proxy sets or drops. CGI programs would take `Proxy` for the variable HTTP_PROXY. */
 const OURS = new Set(["expect", "forwarded", "host", "proxy", "x-real-ip"]);
 
 export function valuesOf(fields: Fields, name: string): string[] {
@@ -31,7 +31,7 @@ export function wordsOf(fields: Fields, name: string): Set<string> {
   return new Set(words.map((word) => word.trim()).filter((word) => word !== ""));
 }
 
-/** The fields that go on to the other side, without those that `Connection` names. */
+/** The fields that are passed on, without those that `Connection` names. */
 export function endToEnd(fields: Fields): Fields {
   const named = wordsOf(fields, "connection");
   return fields.filter(([name]) => {
@@ -40,7 +40,7 @@ export function endToEnd(fields: Fields): Fields {
   });
 }
 
-/** What the workload is told of who asked. `host`: as the client wrote it. */
+/** The fields of the request to the workload, with the client's address. `host`: as the client wrote it. */
 export function requestFields(fields: Fields, host: string, arrival: Arrival): Fields {
   const { scheme, remote, trusted = false } = arrival;
   const told = (name: string) => trusted ? valuesOf(fields, name) : [];

@@ -1,6 +1,6 @@
 /**
- * Heads of HTTP/1.1 messages (RFC 9112), read strictly: what two programs could read differently is refused,
- * so that nobody behind this one sees another request than the one that was routed.
+ * Reads heads of HTTP/1.1 messages (RFC 9112) strictly. A head that two programs could read differently is
+ * refused, so that a workload never sees another request than the one that was routed.
  */
 import { Buffer } from "node:buffer";
 import { type Fields, valuesOf, wordsOf } from "./fields.ts";
@@ -9,7 +9,7 @@ export type Framing =
   | { kind: "none" }
   | { kind: "length"; length: number }
   | { kind: "chunked" }
-  /** To the end of the connection; answers only. */
+  /** The body ends with the connection; answers only. */
   | { kind: "close" };
 
 export interface RequestHead {
@@ -18,17 +18,17 @@ export interface RequestHead {
   target: string;
   /** The target without its query. */
   path: string;
-  /** As the client wrote it, perhaps with a port; empty: HTTP/1.0 without one. */
+  /** The host as the client wrote it, perhaps with a port; empty: HTTP/1.0 without a host. */
   authority: string;
-  /** Of HTTP/1. */
+  /** The minor version of HTTP/1. */
   minor: 0 | 1;
   fields: Fields;
   framing: Exclude<Framing, { kind: "close" }>;
   /** The client waits for "100 Continue" before it sends the body. */
   expects: boolean;
-  /** The protocol that the client would rather speak. */
+  /** The protocol that the client asks to switch to. */
   upgrade?: string;
-  /** The client will send another request. */
+  /** True where the client may send another request. */
   keepAlive: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface ResponseHead {
   fields: Fields;
 }
 
-/** What the head of a message is refused for; `status` is the answer to a request. */
+/** Why a head is refused; `status` is the answer to a request with such a head. */
 export class HeadError extends Error {
   constructor(message: string, readonly status = 400) {
     super(message);
@@ -54,7 +54,7 @@ const NAME = new RegExp(`^${TOKEN}$`);
 const VALUE = /^[\t -~\x80-\xff]*$/;
 const LENGTH = /^\d{1,15}$/;
 
-/** Each character is a byte. */
+/** A string in which each character is one byte. */
 export function latin1(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1");
 }
@@ -63,12 +63,12 @@ export function fromLatin1(text: string): Uint8Array {
   return Buffer.from(text, "latin1");
 }
 
-/** A head's lines without the empty one at its end. */
+/** The lines of a head, without the empty line at its end. */
 function linesOf(bytes: Uint8Array): string[] {
   return latin1(bytes.subarray(0, -4)).split("\r\n");
 }
 
-/** Not by a pattern: to find where the blanks at the end begin could take quadratic time. */
+/** Without a regular expression, which could take quadratic time to find the trailing blanks. */
 function trimmed(text: string): string {
   let from = 0;
   let to = text.length;
@@ -82,7 +82,7 @@ function fieldsOf(lines: string[]): Fields {
   return lines.map((line) => {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(0, colon));
-    // A line that goes on with the one before begins with a blank: it has no name.
+    // A continuation line begins with a blank, so it has no valid name.
     if (!NAME.test(name)) throw new HeadError("a header field is malformed");
     const value = trimmed(line.slice(colon + 1));
     if (!VALUE.test(value)) throw new HeadError(`the header field ${name} has control characters`);
@@ -90,7 +90,7 @@ function fieldsOf(lines: string[]): Fields {
   });
 }
 
-/** `bytes`: one head with the empty line at its end, every LF of it behind a CR. */
+/** `bytes`: one head with the empty line at its end; a CR must precede each LF. */
 export function parseRequestHead(bytes: Uint8Array): RequestHead {
   const [first, ...rest] = linesOf(bytes);
   const line = REQUEST_LINE.exec(first);
@@ -109,7 +109,7 @@ export function parseRequestHead(bytes: Uint8Array): RequestHead {
   const expects = expectation(fields, minor) && framing.kind !== "none";
   const connection = wordsOf(fields, "connection");
   const [upgrade, ...others] = valuesOf(fields, "upgrade");
-  // HTTP/2 in clear text would carry requests past the routes; and with a body the bytes of both would mix.
+  // h2c would carry requests past the routes. With a body, its bytes would mix with those of the new protocol.
   const upgrades = minor === 1 && connection.has("upgrade") && upgrade !== undefined &&
     others.length === 0 && framing.kind === "none" && NAME.test(upgrade) &&
     !/^h2c?$/i.test(upgrade);
@@ -144,7 +144,7 @@ function lengthOf(fields: Fields): number | undefined {
   return Number(length);
 }
 
-/** True: in chunks. Nothing else is read, and never beside a length. */
+/** True for a chunked body. Other encodings are refused, and so are chunks together with a length. */
 function isChunked(fields: Fields, minor: 0 | 1): boolean {
   const codings = valuesOf(fields, "transfer-encoding");
   if (codings.length === 0) return false;
@@ -173,7 +173,7 @@ function expectation(fields: Fields, minor: 0 | 1): boolean {
   return true;
 }
 
-/** The same rules: a workload's answer must be one thing to everybody, too. */
+/** Applies the same rules to answers: a workload's answer must not be ambiguous either. */
 export function parseResponseHead(bytes: Uint8Array): ResponseHead {
   const [first, ...rest] = linesOf(bytes);
   const line = STATUS_LINE.exec(first);

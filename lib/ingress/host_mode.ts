@@ -14,7 +14,7 @@ const refusal = (why: string, help?: string) =>
 
 const CHOOSE = "choose one with --host";
 
-/** A wildcard stands for any one label. */
+/** True where the host is declared; a wildcard matches any single label. */
 function isDeclared(host: string, declared: readonly string[]): boolean {
   return declared.includes(host) || declared.includes(`*${host.slice(host.indexOf("."))}`);
 }
@@ -22,12 +22,12 @@ function isDeclared(host: string, declared: readonly string[]): boolean {
 const listed = (declared: readonly string[]) =>
   declared.length === 0 ? "no deployment declares one" : `declared are ${declared.join(", ")}`;
 
-/** The only host that is declared; undefined where there are several, or a wildcard. */
+/** The only declared host; undefined where there are several, or a wildcard. */
 function only(declared: readonly string[]): string | undefined {
   return declared.length === 1 && !declared[0].startsWith("*") ? declared[0] : undefined;
 }
 
-/** Throws `argument_invalid` for a host that is none, or that nobody declares. */
+/** Throws `argument_invalid` for an invalid host, or one that no deployment declares. */
 export function wishOf(
   hostMode: HostMode,
   host: string | undefined,
@@ -43,8 +43,8 @@ export function wishOf(
 }
 
 /**
- * What is clear before the public host is known; undefined: nothing is (`auto`). With `passthrough` the host
- * that the backend is to be asked for, where there is one.
+ * The aim as far as it is known before the public host is; undefined for `auto`. With `passthrough`, also the
+ * host to ask the backend for, if there is one.
  */
 export function aimBefore(
   { hostMode, host = undefined }: HostWish,
@@ -61,7 +61,7 @@ export function aimBefore(
   return { hostMode, host: chosen };
 }
 
-/** `auto`: a public host that is declared passes; another one is an alias of the one that is meant. */
+/** `auto`: a declared public host passes through; any other becomes an alias of the chosen host. */
 export function aimOf(
   { host }: HostWish,
   declared: readonly string[],

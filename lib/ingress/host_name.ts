@@ -7,13 +7,13 @@ const MAX_NAME = 253;
 // deno-lint-ignore no-control-regex
 const FOREIGN = /[\u0000-\u0020\u007f"#%/:<>?@[\\\]^`{|}]/;
 
-/** Lower case and punycode; undefined: it is no host name. An address of the network is none either. */
+/** Lower case and punycode; undefined for an invalid host name. IP addresses are invalid too. */
 export function asciiHost(text: string): string | undefined {
   const name = text.endsWith(".") ? text.slice(0, -1) : text;
   if (name === "" || FOREIGN.test(name)) return undefined;
   const url = URL.canParse(`http://${name}`) ? new URL(`http://${name}`) : undefined;
   const ascii = url?.hostname;
-  // An address is a number to URL, whatever it was written as: "0x7f.1" is 127.0.0.1.
+  // URL converts all forms of IPv4 addresses: "0x7f.1" becomes 127.0.0.1.
   if (!ascii || ascii.length > MAX_NAME || /(?:^|\.)\d+$/.test(ascii)) return undefined;
   return ascii.split(".").every((label) => LABEL.test(label)) ? ascii : undefined;
 }
@@ -34,15 +34,15 @@ export function baseDomain(
   );
 }
 
-/** True for the domain itself and what is below it; a wildcard counts as what it stands for. */
+/** True for the domain itself and names below it; a wildcard is compared without its "*.". */
 export function isWithin(host: string, domain: string): boolean {
   const name = host.startsWith("*.") ? host.slice(2) : host;
   return name === domain || name.endsWith(`.${domain}`);
 }
 
 /**
- * The name in a `Host` field or a URL's authority, without its port and in lower case; undefined where it is
- * malformed. An address of the network is kept as it is: no route has it.
+ * The name in a `Host` field or a URL's authority, in lower case and without its port; undefined where it is
+ * malformed. IP addresses pass: no route matches them.
  */
 export function requestedHost(authority: string): string | undefined {
   const match = /^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::\d{0,5})?$/.exec(authority);

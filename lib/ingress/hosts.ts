@@ -22,14 +22,14 @@ function refusal(spec: DeploySpec, what: string, help?: string): SvcError {
   return new SvcError("spec_invalid", `Cannot deploy ${spec.name}: ${what}`, { help });
 }
 
-/** The block is there and not switched off. */
+/** True where the block is present and not switched off. */
 export function wantsIngress(spec: DeploySpec): boolean {
   return spec.ingress !== undefined && spec.ingress.enabled !== false;
 }
 
 /**
- * None where the spec asks for no ingress. Throws `spec_invalid` for what has no host, no port or a
- * malformed name, `denied` for a host outside the server's domain where that is enforced.
+ * Empty where the spec asks for no ingress. Throws `spec_invalid` for a missing host or port and for a
+ * malformed name, `denied` for a host outside the server's domain where the domain is enforced.
  */
 export function ingressRoutes(spec: DeploySpec, defaults: IngressDefaults = {}): IngressRoute[] {
   const { ingress } = spec;
@@ -104,7 +104,7 @@ function portOf(spec: DeploySpec, ingress: IngressSpec): number {
   );
 }
 
-/** In the form in which it stands in requests: what is not ASCII is percent-encoded. */
+/** The path as requests have it: characters beyond ASCII are percent-encoded. */
 function pathOf(spec: DeploySpec, { path = "/" }: IngressSpec): string {
   const plain = path.startsWith("/") && !STRANGE.test(path);
   if (plain) return new URL(`http://host${path}`).pathname;

@@ -1,4 +1,4 @@
-/** Reading a byte stream by heads and bodies. */
+/** Reads a byte stream as heads and bodies. */
 import { Buffer } from "node:buffer";
 import { ChunkedDecoder, ChunkedError } from "../base/chunked.ts";
 import type { Duplex } from "../wire/duplex.ts";
@@ -8,7 +8,7 @@ const EMPTY = new Uint8Array(0);
 const CR = 13;
 const LF = 10;
 
-/** The stream ended where more had to come. */
+/** The stream ended in the middle of a message. */
 export class EndedEarly extends Error {}
 
 export class Inlet {
@@ -16,19 +16,19 @@ export class Inlet {
   #unread: Uint8Array = EMPTY;
   #reading: Promise<Uint8Array | undefined> | undefined;
   #ended = false;
-  /** Something was read. */
+  /** True once bytes were read. */
   touched = false;
 
   constructor(stream: Duplex) {
     this.#stream = stream;
   }
 
-  /** Bytes that were read and not taken. */
+  /** Number of bytes that were read and not taken. */
   get held(): number {
     return this.#unread.length;
   }
 
-  /** At most `most` of the bytes that are here. */
+  /** Takes up to `most` of the bytes that were read. */
   take(most = Infinity): Uint8Array {
     const bytes = this.#unread;
     if (most >= bytes.length) {
@@ -39,12 +39,12 @@ export class Inlet {
     return bytes.subarray(0, most);
   }
 
-  /** Puts back the end of what was taken. */
+  /** Puts back the last bytes that were taken. */
   unread(bytes: Uint8Array): void {
     if (bytes.length > 0) this.#unread = bytes;
   }
 
-  /** Resolves when there are bytes to take; false: the stream has ended. Throws where it broke. */
+  /** Resolves when there are bytes to take; false: the stream has ended. Throws where the stream broke. */
   async fill(): Promise<boolean> {
     if (this.#unread.length > 0) return true;
     if (this.#ended) return false;
@@ -61,8 +61,8 @@ export class Inlet {
   }
 
   /**
-   * Tells when the other side ends or breaks, while nothing of it is waited for. What it sends meanwhile is
-   * kept, one read of it: the rest stays where it is.
+   * Calls `gone` when the other side ends or breaks while nothing is read. The bytes of one read are kept;
+   * further bytes wait in the stream.
    */
   watch(gone: () => void): void {
     if (this.#unread.length > 0) return;
@@ -75,7 +75,7 @@ export class Inlet {
 
   /**
    * The next head with its empty line; undefined where the stream ends before one begins. Throws
-   * {@linkcode HeadError} as soon as it cannot become one. `blank`: an empty line may stand before it
+   * {@linkcode HeadError} as soon as the bytes cannot be a valid head. `blank`: an empty line may precede it
    * (RFC 9112 2.2).
    */
   async head(limit: number, { blank = false } = {}): Promise<Uint8Array | undefined> {
@@ -106,7 +106,7 @@ export class Inlet {
   }
 }
 
-/** Bytes that come in pieces, in room that doubles: whoever sends single ones costs no more than others. */
+/** Collects bytes in a buffer that doubles: a sender of single bytes costs no more than others. */
 class Collected {
   #room: Uint8Array = EMPTY;
   bytes: Uint8Array = EMPTY;
@@ -126,13 +126,13 @@ class Collected {
   }
 }
 
-/** One body, piece by piece. */
+/** The body of one message, read piece by piece. */
 export class Body {
   #inlet: Inlet;
   #framing: Framing;
   #left: number;
   #decoder = new ChunkedDecoder();
-  /** Nothing comes any more. */
+  /** The body has been read to its end. */
   done: boolean;
 
   constructor(inlet: Inlet, framing: Framing) {
@@ -142,7 +142,10 @@ export class Body {
     this.done = framing.kind === "none" || this.#left === 0;
   }
 
-  /** What of it is here already, perhaps nothing. Throws {@linkcode HeadError} for malformed chunks. */
+  /**
+   * The part of the body that is here already, perhaps empty. Throws {@linkcode HeadError} for malformed
+   * chunks.
+   */
   take(): Uint8Array {
     if (this.done || this.#inlet.held === 0) return EMPTY;
     if (this.#framing.kind === "chunked") return this.#takeChunks();
@@ -171,7 +174,7 @@ export class Body {
     return parts.length === 1 ? parts[0] : Buffer.concat(parts);
   }
 
-  /** Waits until there may be something to take. Throws {@linkcode EndedEarly}. */
+  /** Waits for more of the body. Throws {@linkcode EndedEarly}. */
   async fill(): Promise<void> {
     if (await this.#inlet.fill()) return;
     if (this.#framing.kind !== "close") throw new EndedEarly("the body is not whole");

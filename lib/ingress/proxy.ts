@@ -28,11 +28,11 @@ export const LIMITS: ProxyLimits = {
   headBytes: 64 * 1024,
 };
 
-/** How long a client may take to read its last answer, and what it may still send meanwhile. */
+/** Milliseconds that a client may take to read its last answer, and bytes that it may still send. */
 const LINGER_MS = 2000;
 const LINGER_BYTES = 1024 ** 2;
 
-/** Of paths in the log. */
+/** Characters of a path in the log. */
 const MAX_LOGGED = 256;
 
 export function createIngressProxy(options: IngressProxyOptions): IngressProxy {
@@ -73,9 +73,9 @@ interface ServedOptions extends IngressProxyOptions {
   last: () => boolean;
 }
 
-/** One client's stream. */
+/** The stream of one client. */
 class Served {
-  /** Nobody waits for an answer: between two requests, and where it carries something else than HTTP. */
+  /** True while no answer is pending: between two requests, and after a switch to another protocol. */
   resting = true;
   #client: Side;
 
@@ -96,13 +96,13 @@ class Served {
     try {
       while (await this.#one());
     } catch {
-      // It broke, or was broken so that the client sees it: the log says so where somebody was waiting.
+      // The stream broke, or was broken to tell the client; a pending request logs that.
     } finally {
       this.#client.end();
     }
   }
 
-  /** One request; false: it was the last. */
+  /** Serves one request; false: it was the last. */
   async #one(): Promise<boolean> {
     const { limits, last } = this.options;
     const { inlet } = this.#client;
@@ -118,7 +118,7 @@ class Served {
     return false;
   }
 
-  /** The next request, and who answers it. Undefined: there is none that could be answered. */
+  /** Reads the next request and finds its route. Undefined: no request that could be answered came. */
   async #ask(): Promise<{ request: RequestHead; exchange?: Exchange } | undefined> {
     try {
       const bytes = await this.#head();
@@ -153,7 +153,7 @@ class Served {
     }
   }
 
-  /** Undefined: nobody answers there. */
+  /** Undefined: no deployment answers there. */
   #begin(request: RequestHead): Exchange | undefined {
     const { match, dial, limits, last } = this.options;
     const host = requestedHost(request.authority);
@@ -212,7 +212,7 @@ class Served {
     });
   }
 
-  /** The last answer is to be read before the connection goes, whatever the client still sends. */
+  /** Lets the client read its last answer before the connection closes, and drops what it still sends. */
   async #linger(sending?: Promise<void>): Promise<void> {
     const client = this.#client;
     const patience = new Deadline();

@@ -1,4 +1,4 @@
-/** What a client is told where no workload answers it. */
+/** Answers to a client that no workload answers. */
 import { SvcError } from "../base/errors.ts";
 import { EndedEarly } from "./inlet.ts";
 import { fromLatin1, HeadError } from "./head.ts";
@@ -18,11 +18,11 @@ const REASONS: Record<number, string> = {
 
 export interface Refusal {
   status: number;
-  /** A sentence without its full stop: everybody may read it. */
+  /** A sentence without its full stop; it is public. */
   reason: string;
 }
 
-/** `close`: no request follows on this connection. */
+/** `close`: the connection takes no further request. */
 export function renderRefusal(
   { status, reason }: Refusal,
   { method, close }: { method?: string; close: boolean },
@@ -39,10 +39,10 @@ export function renderRefusal(
   );
 }
 
-/** The workload closed the connection before it said a word. */
+/** The workload closed the connection without an answer. */
 export class Unanswered extends Error {}
 
-/** It had its time, and nothing came. */
+/** The time limit passed without an answer. */
 export class TooLate extends Error {}
 
 const IDLE = new Set(["not_found", "conflict", "unavailable"]);
@@ -54,7 +54,7 @@ function isTimeout(error: unknown): boolean {
   return error instanceof SvcError && error.code === "timeout" || isTimeout(error.cause);
 }
 
-/** Where no connection could be made. Addresses inside stand in the log, not here. */
+/** The answer where no connection to the workload could be made. Internal addresses go only to the log. */
 export function dialRefusal(error: unknown, deployment: string, port: number): Refusal {
   const cannot = `deployment ${deployment} cannot be reached: `;
   if (isTimeout(error)) {
@@ -65,7 +65,7 @@ export function dialRefusal(error: unknown, deployment: string, port: number): R
     : { status: 502, reason: `${cannot}nothing answers on its port ${port}` };
 }
 
-/** Where a connection was made and no answer came of it. */
+/** The answer where the workload was connected and did not answer. */
 export function answerRefusal(error: unknown, deployment: string): Refusal {
   const who = `deployment ${deployment} `;
   if (isTimeout(error)) return { status: 504, reason: `${who}did not answer in time` };

@@ -1,11 +1,11 @@
-/** One of the two streams of an exchange: read by heads and bodies, written, and timed. */
+/** One of the two streams of an exchange: reads heads and bodies, writes, and applies time limits. */
 import type { Duplex } from "../wire/duplex.ts";
 import { Deadline } from "./deadline.ts";
 import { Inlet } from "./inlet.ts";
 
 export class Side {
   readonly inlet: Inlet;
-  /** What is waited for from the other end. */
+  /** Time limit for reads from the other end. */
   readonly waiting = new Deadline();
   #writing = new Deadline();
   #ended = false;
@@ -14,7 +14,7 @@ export class Side {
     this.inlet = new Inlet(stream);
   }
 
-  /** A write that does not get on for `stallMs` ends the stream. */
+  /** Ends the stream where a write makes no progress for `stallMs`. */
   async write(bytes: Uint8Array): Promise<void> {
     if (bytes.length === 0) return;
     this.#writing.set(this.stallMs, () => this.end());
@@ -22,7 +22,7 @@ export class Side {
     this.#writing.clear();
   }
 
-  /** Waits for more with `read`, no longer than `ms`: the stream is over then. */
+  /** Runs `read`; ends the stream where it takes longer than `ms`. */
   async within<T>(ms: number, read: () => Promise<T>): Promise<T> {
     this.waiting.set(ms, () => this.end());
     const result = await read();
@@ -30,7 +30,7 @@ export class Side {
     return result;
   }
 
-  /** The stream from here on, with what was read of it and not taken. */
+  /** The stream from here on, beginning with bytes that were read and not taken. */
   rest(): Duplex {
     return {
       read: async () => await this.inlet.fill() ? this.inlet.take() : undefined,

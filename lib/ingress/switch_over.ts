@@ -1,12 +1,12 @@
-/** A connection after "101 Switching Protocols": bytes both ways, whatever they mean. */
+/** A connection after "101 Switching Protocols": bytes in both directions, unparsed. */
 import type { Duplex } from "../wire/duplex.ts";
 import { relay } from "../wire/relay.ts";
 import { Deadline } from "./deadline.ts";
 import type { Side } from "./side.ts";
 
 /**
- * Until both have ended, or one has and nothing came of the other for `idleMs`. Both are at their end then.
- * While both are open they may be silent for as long as they like.
+ * Resolves when both directions have ended, or when one has ended and the other was silent for `idleMs`. Then
+ * both streams are ended. While both directions are open they may be silent without limit.
  */
 export async function switchOver(client: Side, workload: Side, idleMs: number): Promise<void> {
   const quiet = new Deadline();
@@ -29,7 +29,7 @@ export async function switchOver(client: Side, workload: Side, idleMs: number): 
   try {
     await relay(watched(client), watched(workload));
   } catch {
-    // It was cut: there is nothing more to say to either.
+    // The connection broke: nothing more can be sent on either stream.
   } finally {
     quiet.end();
   }

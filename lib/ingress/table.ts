@@ -1,11 +1,11 @@
-/** Which deployment answers a host and a path. */
+/** Maps a host and a path to the deployment that answers. */
 import type { IngressRoute } from "../api/ingress.ts";
 import { SvcError } from "../base/errors.ts";
 
-/** Routes of one host, the more particular ones first. */
+/** Routes of one host, the most specific first. */
 type Routes = readonly IngressRoute[];
 
-/** A trailing slash says nothing about a prefix. */
+/** A prefix means the same with and without a trailing slash. */
 const prefixOf = (path: string) => path.endsWith("/") ? path.slice(0, -1) : path;
 
 const keyOf = ({ host, path, pathType }: IngressRoute) =>
@@ -24,25 +24,25 @@ function compare(a: IngressRoute, b: IngressRoute): number {
   return prefixOf(b.path).length - prefixOf(a.path).length;
 }
 
-/** A deployment's claim on hosts and paths while it is being applied. */
+/** A deployment's reservation of hosts and paths while it is being applied. */
 export interface Claim {
-  /** The routes are the deployment's from now on, in place of those it had. */
+  /** Replaces the deployment's routes with the claimed ones. */
   commit(): void;
-  /** The deployment keeps what it had. Nothing after `commit`. */
+  /** Gives up the claim; the deployment keeps its old routes. No effect after `commit`. */
   release(): void;
 }
 
 /**
- * The routes of all deployments. A host and path belongs to one deployment: whoever asks second is refused,
- * also while the first is still being applied.
+ * The routes of all deployments. A host and path belongs to one deployment: a second one is refused, also while
+ * the first is still being applied.
  */
 export class IngressTable {
   #routes = new Map<string, Routes>();
   #claims = new Set<Routes>();
-  /** By host, made anew with each change: there are far more requests than changes. */
+  /** Routes by host; rebuilt with each change, as requests are far more frequent. */
   #hosts = new Map<string, Routes>();
 
-  /** Throws `conflict` naming who has the host and path. */
+  /** Throws `conflict` naming the deployment that has the host and path. */
   claim(deployment: string, routes: Routes): Claim {
     this.#requireFree(deployment, routes);
     this.#claims.add(routes);
@@ -57,7 +57,7 @@ export class IngressTable {
     };
   }
 
-  /** Throws `conflict`; the deployment then keeps what it had. */
+  /** Throws `conflict`; the deployment then keeps its old routes. */
   set(deployment: string, routes: Routes): void {
     this.claim(deployment, routes).commit();
   }
@@ -76,9 +76,9 @@ export class IngressTable {
   }
 
   /**
-   * `host` as `requestedHost` gives it, `path` without its query. An exact host beats a wildcard, an exact
-   * path a prefix, a longer path a shorter one. Paths are compared as they are sent: a route decides who is
-   * asked, never who may ask.
+   * `host` as from `requestedHost`, `path` without its query. An exact host goes before a wildcard, an exact
+   * path before a prefix, a longer path before a shorter one. Paths are compared undecoded: a route only
+   * selects a workload and grants no access.
    */
   match(host: string, path: string): IngressRoute | undefined {
     const dot = host.indexOf(".");

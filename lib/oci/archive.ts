@@ -1,6 +1,6 @@
 /**
- * Tar archives read at random: the entries are found by hopping from header to header, contents are read
- * where they lie. What cannot be read so (compressed, or a pipe) is unpacked into a temporary file.
+ * Random access to tar archives: entries are found by hopping from header to header, contents are read in
+ * place. An archive where that is not possible (compressed, or a pipe) is unpacked into a temporary file.
  */
 import { posix } from "node:path";
 import { SvcError, systemCode } from "../base/errors.ts";
@@ -10,14 +10,14 @@ import { type LayoutFiles, readSlice } from "./layout_files.ts";
 import { archiveError, BLOCK, padding, type TarHeader } from "./tar.ts";
 import { TarParser } from "./tar_parser.ts";
 
-interface Place {
+interface Member {
   offset: number;
   size: number;
 }
 
-/** Entries of an image archive; a bound, so that a hostile one cannot fill the memory. */
+/** Most entries of an image archive, so that a hostile one cannot exhaust memory. */
 const MAX_ENTRIES = 100_000;
-/** Links that lead from one to the next. */
+/** Most links that may follow one another. */
 const MAX_HOPS = 16;
 
 const clean = (path: string) => posix.normalize(`/${path}`).slice(1);
@@ -38,7 +38,7 @@ class BlockReader {
       return this.#buffer.subarray(at, at + BLOCK);
     }
     await this.#file.seek(offset, Deno.SeekMode.Start);
-    // A fresh buffer: the parser may still look at the one before.
+    // A new buffer: the parser may still use the one before.
     const buffer = new Uint8Array(16 * BLOCK);
     let filled = 0;
     while (filled < buffer.length) {
@@ -53,12 +53,12 @@ class BlockReader {
   }
 }
 
-/** Where each file of the archive lies, and where its links lead. */
+/** Finds the position of each file in the archive, and the targets of links. */
 async function readEntries(path: string, signal?: AbortSignal) {
   using file = await Deno.open(path);
   const length = (await file.stat()).size;
   const reader = new BlockReader(file);
-  const places = new Map<string, Place>();
+  const places = new Map<string, Member>();
   const links = new Map<string, string>();
   let offset = 0;
   for (let count = 0; count <= MAX_ENTRIES; count++) {
@@ -97,7 +97,7 @@ async function readEntries(path: string, signal?: AbortSignal) {
   throw archiveError(`it has more than ${MAX_ENTRIES} entries`);
 }
 
-/** The archive as a file that can be read at any place; a temporary one where it must be. */
+/** The archive as a file for random access; a temporary file where needed. */
 async function seekable(
   path: string,
   options: ReadOptions,
@@ -129,8 +129,8 @@ async function seekable(
 }
 
 /**
- * Opens an archive, compressed or not. Throws `not_found` where there is none, `archive_invalid` where it
- * is damaged or no tar archive.
+ * Opens an archive, compressed or not. Throws `not_found` where it is missing, `archive_invalid` where it is
+ * damaged or no tar archive.
  */
 export async function openArchive(path: string, options: ReadOptions = {}): Promise<LayoutFiles> {
   let found: Awaited<ReturnType<typeof seekable>> | undefined;
@@ -138,7 +138,7 @@ export async function openArchive(path: string, options: ReadOptions = {}): Prom
     found = await seekable(path, options);
     const { places, links } = await readEntries(found.path, options.signal);
     const { path: file, remove } = found;
-    const locate = (name: string): Place | undefined => {
+    const locate = (name: string): Member | undefined => {
       let at = clean(name);
       for (let hops = 0; hops < MAX_HOPS; hops++) {
         const link = links.get(at);

@@ -1,7 +1,7 @@
 /**
- * Images in the archives of `docker save`: manifest.json names configs, layers and tags. Archives that are
- * an OCI layout too (docker 25 and later, and what svc writes) keep the manifests they came with; of others
- * a manifest is made here, over the layers as they lie in the archive.
+ * Images in the archives of `docker save`: manifest.json names configs, layers and tags. An archive that is
+ * an OCI layout too (from docker 25 and later, and from svc) keeps its manifests. For other archives a
+ * manifest is made here, over the layers as they are in the archive.
  */
 import { SvcError } from "../base/errors.ts";
 import { decompressChunks, detectCompression, MAGIC_LENGTH } from "./compression.ts";
@@ -20,10 +20,10 @@ interface SavedImage {
 }
 
 const LAYER_TYPES = { none: MEDIA.layerTar, gzip: MEDIA.layerGzip, zstd: MEDIA.layerZstd };
-/** Indexes within indexes. */
+/** Most levels of indexes within indexes. */
 const MAX_DEPTH = 4;
 
-/** Complete, as docker writes it out: "app" is "docker.io/library/app:latest". */
+/** The complete name, as docker expands it: "app" is "docker.io/library/app:latest". */
 export function familiarName(text: string): string {
   const reference = parseReference(text);
   const registry = reference.registry ?? "docker.io";
@@ -40,14 +40,14 @@ function sameName(a: string, b: string): boolean {
   try {
     return familiarName(a) === familiarName(b);
   } catch {
-    return a === b; // one of them is no image name
+    return a === b; // at least one is no image name
   }
 }
 
 class DockerArchive {
   readonly #files: LayoutFiles;
   readonly #signal?: AbortSignal;
-  /** Digest → where it lies. */
+  /** Digest → position in the archive. */
   readonly places = new Map<Digest, { path: string; size: number }>();
   readonly manifests = new Map<Digest, ResolvedManifest>();
 
@@ -115,7 +115,7 @@ class DockerArchive {
     return { descriptor: { mediaType: MEDIA.config, digest, size: bytes.length }, diffIDs };
   }
 
-  /** A layer as it lies there; one that is compressed is read once for its digest. */
+  /** The descriptor of a layer in the archive; a compressed layer is read once for its digest. */
   async layer(path: string, diffID: Digest): Promise<Descriptor> {
     const size = await this.#files.size(path);
     if (size === undefined) throw this.invalid(`its layer ${path} is missing`);
@@ -145,7 +145,7 @@ class DockerArchive {
     );
   }
 
-  /** A manifest over what the archive holds; the config keeps its bytes, so the image keeps its id. */
+  /** Makes a manifest for a saved image. The config's bytes are kept, so the image keeps its id. */
   async make(image: SavedImage): Promise<Digest> {
     const { descriptor, diffIDs } = await this.config(image);
     const layers: Descriptor[] = [];
@@ -167,7 +167,7 @@ class DockerArchive {
     return digest;
   }
 
-  /** The layout's own manifest of that image, where the archive is a layout too and holds it whole. */
+  /** The original manifest of the image, where the archive is a layout too and has all of the image. */
   async original(layout: PackedImages, image: SavedImage): Promise<Digest | undefined> {
     const bytes = await readWhole(this.#files, image.Config, this.#signal);
     const wanted = bytes && digestOf(bytes);
@@ -196,7 +196,10 @@ class DockerArchive {
   }
 }
 
-/** Opens what `docker save` (or skopeo, podman, crane) wrote. Throws `archive_invalid`, `digest_invalid`. */
+/**
+ * Opens an archive of `docker save` (or of skopeo, podman, crane). Throws `archive_invalid`,
+ * `digest_invalid`.
+ */
 export async function openDockerArchive(
   files: LayoutFiles,
   options: ReadOptions = {},

@@ -11,10 +11,10 @@ import { ZstdFrames, type ZstdPart } from "./zstd_frames.ts";
 
 export type Compression = "none" | "gzip" | "zstd";
 
-/** Bytes that {@linkcode detectCompression} needs. */
+/** Bytes that {@linkcode detectCompression} needs at least. */
 export const MAGIC_LENGTH = 4;
 
-/** By magic number; anything unknown is "none". */
+/** Detects the compression by magic number; "none" for all others. */
 export function detectCompression(head: Uint8Array): Compression {
   if (head.length >= 3 && head[0] === 0x1f && head[1] === 0x8b && head[2] === 8) return "gzip";
   if (head.length >= 4 && head[1] === 0xb5 && head[2] === 0x2f && head[3] === 0xfd) {
@@ -27,7 +27,7 @@ export function detectCompression(head: Uint8Array): Compression {
   return "none";
 }
 
-/** Frames that give no more than this are decompressed in one call. */
+/** Largest frame, in decompressed bytes, that is decompressed in one call. */
 const SMALL_FRAME = 1 << 20;
 const CHUNK = 256 * 1024;
 
@@ -39,7 +39,7 @@ export function decompress(stream: ReadableStream<Uint8Array>): ReadableStream<U
   return ReadableStream.from(decompressChunks(stream));
 }
 
-/** {@linkcode decompress} without the cost of a stream on either side. */
+/** {@linkcode decompress} on async iterables, without the cost of streams. */
 export async function* decompressChunks(
   source: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<Uint8Array, void, void> {
@@ -61,7 +61,7 @@ export async function* decompressChunks(
   }
 }
 
-/** Chunks with a look ahead; remembers what the source threw, to tell it from damage. */
+/** Chunks with a look ahead. Remembers an error of the source, so that it is not taken for damage. */
 class Input implements AsyncIterable<Uint8Array> {
   #iterator: AsyncIterator<Uint8Array>;
   #ahead: Uint8Array[] = [];
@@ -132,7 +132,7 @@ async function* piped(
   }
 }
 
-/** Each frame by itself, see zstd_frames.ts. */
+/** Decompresses frame by frame, see zstd_frames.ts. */
 async function* unzstd(input: Input): AsyncGenerator<Uint8Array, void, void> {
   const parts = zstdParts(input);
   for await (const part of parts) {
@@ -159,7 +159,7 @@ async function* zstdParts(input: Input): AsyncGenerator<ZstdPart, void, void> {
   frames.finish();
 }
 
-/** The bytes up to the end of the frame that has just begun; leaves `parts` open. */
+/** The bytes up to the end of the frame that has just begun; leaves `parts` open for the next frame. */
 async function* frameBytes(
   parts: AsyncGenerator<ZstdPart>,
 ): AsyncGenerator<Uint8Array, void, void> {

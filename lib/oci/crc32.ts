@@ -1,10 +1,10 @@
-/** The checksum of gzip (RFC 1952) over parts that were summed up each by itself. */
+/** Combines checksums of gzip (RFC 1952) that were computed over separate parts. */
 
 /** The polynomial, reflected: bit 31 stands for x^0. */
 const POLYNOMIAL = 0xedb88320;
 const ONE = 0x80000000;
 
-/** Of two polynomials over GF(2), modulo the checksum's. */
+/** Product of two polynomials over GF(2), modulo the checksum's polynomial. */
 function multiply(a: number, b: number): number {
   let product = 0;
   for (let bit = ONE; bit !== 0; bit >>>= 1) {
@@ -14,7 +14,7 @@ function multiply(a: number, b: number): number {
   return product >>> 0;
 }
 
-/** x^(8 * 2^n), as far as numbers go. */
+/** x^(8 * 2^n) for each n that is needed. */
 const POWERS: number[] = [ONE >>> 8];
 while (POWERS.length < 53) POWERS.push(multiply(POWERS.at(-1)!, POWERS.at(-1)!));
 
@@ -27,7 +27,7 @@ function power(bytes: number): number {
   return result;
 }
 
-/** The checksum of what `first` sums up, followed by `size` bytes that `second` does. */
+/** The checksum of two parts in a row, from their checksums and the second part's `size` in bytes. */
 export function joinCrc32(first: number, second: number, size: number): number {
   return (multiply(first, power(size)) ^ second) >>> 0;
 }

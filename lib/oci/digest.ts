@@ -14,7 +14,7 @@ export interface ParsedDigest {
 
 const FORM = /^(?:(sha256):([0-9a-f]{64})|(sha512):([0-9a-f]{128}))$/;
 
-/** Throws `digest_invalid`. */
+/** Parses a digest. Throws `digest_invalid`. */
 export function parseDigest(text: string): ParsedDigest {
   const match = FORM.exec(text);
   if (!match) {
@@ -28,7 +28,7 @@ export function parseDigest(text: string): ParsedDigest {
   return { algorithm: (match[1] ?? match[3]) as DigestAlgorithm, hex: match[2] ?? match[4] };
 }
 
-/** True where `parseDigest` would not throw. */
+/** True where `parseDigest` accepts the text. */
 export function isDigest(text: string): boolean {
   return FORM.test(text);
 }
@@ -38,11 +38,11 @@ export function digestOf(bytes: Uint8Array, algorithm: DigestAlgorithm = "sha256
   return `${algorithm}:${createHash(algorithm).update(bytes).digest("hex")}`;
 }
 
-/** A digest in the making. */
+/** Computes a digest piece by piece. */
 export interface Digester {
   readonly algorithm: DigestAlgorithm;
   update(bytes: Uint8Array): void;
-  /** The digest of what was fed so far; more may follow. */
+  /** The digest of the bytes so far; more may follow. */
   digest(): Digest;
   /** An independent digester that has seen the same bytes. */
   copy(): Digester;
@@ -73,10 +73,10 @@ export function createDigester(algorithm: DigestAlgorithm = "sha256"): Digester 
 }
 
 /**
- * The same bytes, checked while they pass: where they are not `size` bytes (`size_invalid`) of `digest`
- * (`digest_invalid`) the result errors instead of ending. A body that is too long errors at once.
- * Throws `digest_invalid` where `digest` itself is malformed. `size` absent: only the digest counts.
- * `wrong` is told what the digest is where it is another.
+ * Passes the bytes on and verifies them. The result errors instead of ending where they are not `size` bytes
+ * (`size_invalid`) or do not have `digest` (`digest_invalid`); a body that is too long errors at once. Throws
+ * `digest_invalid` where `digest` itself is malformed. `size` absent: only the digest is verified. `wrong` is
+ * called with the actual digest where it differs.
  */
 export function verified(
   stream: ReadableStream<Uint8Array>,

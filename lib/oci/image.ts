@@ -1,19 +1,19 @@
 /**
- * Where images are read from and written to. The content store, a remote registry, a mirror and a view
- * over an engine's images are all an {@linkcode ImageSource}; builds and deploys know nothing else.
+ * Where images are read from and written to. The content store, a remote registry, a mirror and a view of an
+ * engine's images are all an {@linkcode ImageSource}; builds and deployments use nothing else.
  */
 import type { Descriptor, Digest } from "./types.ts";
 
-/** Bytes whose size is known before they move. */
+/** Bytes whose number is known before they are read. */
 export interface BlobBody {
   /** Bytes that `stream` will yield. */
   size: number;
   /**
-   * Opens the bytes; may be called once. A whole-blob stream is verified while it passes and errors
-   * (`digest_invalid`) instead of ending when the bytes are not what the digest says.
+   * Opens the bytes; may be called once. A stream of a whole blob is verified as it passes: where the bytes
+   * do not match the digest, it errors with `digest_invalid` instead of ending.
    */
   stream(): ReadableStream<Uint8Array>;
-  /** A local file that holds exactly these bytes at `offset`, where there is one: for sendfile. */
+  /** A local file that holds these bytes from `offset` on, where there is one; for sendfile. */
   file?: { path: string; offset: number };
 }
 
@@ -22,8 +22,8 @@ export interface ResolvedManifest {
   descriptor: Descriptor;
   bytes: Uint8Array;
   /**
-   * True where a tag's origin could not be asked, and this is what it named when it last could
-   * (RFC 9111 4.2.4).
+   * True where a tag's origin could not be reached, and this is the manifest that the tag named before (RFC
+   * 9111 4.2.4).
    */
   stale?: boolean;
 }
@@ -37,7 +37,7 @@ export interface ByteRange {
 
 export interface ReadOptions {
   signal?: AbortSignal;
-  /** A mirror asks its upstream about a tag even where it did a moment ago. */
+  /** A mirror asks its upstream about a tag, even right after it has done so. */
   fresh?: boolean;
 }
 
@@ -76,8 +76,8 @@ export interface ImageSink {
     options?: ReadOptions,
   ): Promise<void>;
   /**
-   * {@linkcode putBlob} of a file which the caller has hashed, and which nobody writes to any more: stored
-   * without being read where that can be done; false where it cannot, and nothing was done.
+   * {@linkcode putBlob} for a file that the caller has hashed and nobody writes to any more. Stores it
+   * without reading it, where possible; false where that is not possible and nothing was stored.
    */
   adoptBlob?(
     repository: string,
@@ -85,7 +85,7 @@ export interface ImageSink {
     path: string,
     options?: ReadOptions,
   ): Promise<boolean>;
-  /** Makes a blob of another repository part of this one; false where it is not there. */
+  /** Adds another repository's blob to this one; false where the blob is missing. */
   mountBlob?(
     repository: string,
     digest: Digest,

@@ -6,17 +6,17 @@ import { type LayoutFiles, readDocument, readWhole } from "./layout_files.ts";
 import { manifestKind, MAX_MANIFEST_BYTES, parseManifest } from "./manifest.ts";
 import type { Descriptor, Digest, Index } from "./types.ts";
 
-/** The annotation of an index entry that names it. */
+/** Annotation with the name of an index entry. */
 export const REF_NAME = "org.opencontainers.image.ref.name";
-/** The same by containerd's and docker's archives: the complete name. */
+/** Annotation with the complete name, in archives of containerd and docker. */
 export const IMAGE_NAME = "io.containerd.image.name";
 
 export const LAYOUT_VERSION = '{"imageLayoutVersion":"1.0.0"}';
 
-/** An image source that holds a few images itself: repository names mean nothing to it. */
+/** An image source with a few images; it ignores repository names. */
 export interface PackedImages extends ImageSource {
   readonly label: string;
-  /** What each image in it is called, as far as it is; in the order of the document. */
+  /** The images with their names, where they have any, in the order of the document. */
   readonly images: readonly { name?: string; digest: Digest }[];
 }
 
@@ -26,7 +26,7 @@ export function blobPath(digest: Digest): string {
   return `blobs/${algorithm}/${hex}`;
 }
 
-/** A blob at a place in `files`, checked while it passes where it is read whole. */
+/** A blob in `files`; verified as it passes where it is read as a whole. */
 export function packedBlob(
   files: LayoutFiles,
   path: string,
@@ -49,7 +49,7 @@ export function packedBlob(
 const invalid = (label: string, why: string) =>
   new SvcError("archive_invalid", `Cannot read OCI layout ${label}: ${why}`);
 
-/** The entries of index.json, well formed. */
+/** The well-formed entries of index.json. */
 export function indexEntries(document: unknown, label: string): Descriptor[] {
   const manifests = (document as Partial<Index> | null)?.manifests;
   if (!Array.isArray(manifests)) throw invalid(label, "index.json has no list of manifests");
@@ -62,7 +62,7 @@ export function indexEntries(document: unknown, label: string): Descriptor[] {
 }
 
 /**
- * Opens a layout. Throws `archive_invalid` where it is none; damaged blobs are found as they are read
+ * Opens a layout. Throws `archive_invalid` where there is none; a damaged blob is noticed when it is read
  * (`digest_invalid`, `size_invalid`).
  */
 export async function openLayout(
@@ -96,7 +96,7 @@ export async function openLayout(
     if (!digest) return undefined;
     const size = await files.size(blobPath(digest));
     if (size === undefined) {
-      // An index may name what it does not hold (a sparse layout): then it is not here.
+      // In a sparse layout the index names manifests that are not in the layout.
       if (!entry || isDigest(reference)) return undefined;
       throw invalid(label, `the manifest ${digest} of ${reference} is missing`);
     }
@@ -116,7 +116,7 @@ export async function openLayout(
   const named = entries.filter((entry) => nameOf(entry) ?? entry.annotations?.[IMAGE_NAME]);
   return {
     label,
-    // Referrers stand in the index without a name: beside named images they are not meant.
+    // Referrers are listed without a name: beside named images they do not count as images.
     images: (named.length > 0 ? named : entries).map((entry) => ({
       name: nameOf(entry) ?? entry.annotations?.[IMAGE_NAME],
       digest: entry.digest,

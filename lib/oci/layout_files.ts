@@ -1,4 +1,4 @@
-/** Named files that an image layout or archive is read from: a folder, or a tar archive (archive.ts). */
+/** Files of an image layout or archive by name: from a folder, or from a tar archive (archive.ts). */
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 
@@ -12,7 +12,7 @@ export interface LayoutFiles extends AsyncDisposable {
 }
 
 const CHUNK = 256 * 1024;
-/** Bytes of a JSON document that is read whole. */
+/** Largest JSON document, in bytes; it is read whole. */
 const MAX_DOCUMENT = 32 * 1024 * 1024;
 
 /** `length` bytes of `file` from `start`; throws `archive_invalid` where the file ends before. */
@@ -36,7 +36,7 @@ export async function* readSlice(
   }
 }
 
-/** The files of a folder. Links are followed: the folder is the person's own. */
+/** The files of a folder. Links are followed, since the folder belongs to the user. */
 export function directoryFiles(root: string): LayoutFiles {
   return {
     label: root,
@@ -58,8 +58,7 @@ export function directoryFiles(root: string): LayoutFiles {
 }
 
 /**
- * A whole file of at most 32 MiB; undefined where there is none. Throws `archive_invalid` for a larger
- * one.
+ * Reads a file of at most 32 MiB; undefined where it is missing. Throws `archive_invalid` where it is larger.
  */
 export async function readWhole(
   files: LayoutFiles,
@@ -83,7 +82,7 @@ export async function readWhole(
   return bytes;
 }
 
-/** A JSON document; undefined where there is none. Throws `archive_invalid` where it is no JSON. */
+/** Reads a JSON document; undefined where it is missing. Throws `archive_invalid` where it is no JSON. */
 export async function readDocument(
   files: LayoutFiles,
   path: string,

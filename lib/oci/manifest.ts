@@ -1,16 +1,16 @@
 /**
- * Manifests as a registry has to understand them: what they are, what they refer to, and whether they are
- * well formed (OCI Image Specification 1.1 "Image Manifest" and "Image Index", docker schema 2).
+ * Manifests as a registry has to understand them: their kind, what they refer to, and whether they are well
+ * formed (OCI Image Specification 1.1 "Image Manifest" and "Image Index", docker schema 2).
  */
 import { SvcError } from "../base/errors.ts";
 import { isDigest } from "./digest.ts";
 import { isDeeper } from "./nesting.ts";
 import { type Descriptor, type Index, type Manifest, MEDIA } from "./types.ts";
 
-/** Bytes; what every registry is required to take, and the most this one takes. */
+/** Largest manifest, in bytes: what every registry must accept, and the most that this one accepts. */
 export const MAX_MANIFEST_BYTES = 4 * 1024 * 1024;
 
-/** Deeper than any manifest or its extensions. */
+/** Deepest nesting; no manifest or extension is as deep. */
 const MAX_DEPTH = 100;
 
 const KINDS: ReadonlyMap<string, "image" | "index"> = new Map([
@@ -30,9 +30,9 @@ export type ParsedManifest =
     manifests: Descriptor[];
     /** Blobs that must exist. */
     blobs: Descriptor[];
-    /** Need not exist. */
+    /** The subject; it need not exist. */
     subject?: Descriptor;
-    /** As the referrers API reports it: the manifest's, else the config's media type. */
+    /** As in the referrers API: the manifest's artifact type, else the config's media type. */
     artifactType?: string;
     annotations?: Record<string, string>;
   }
@@ -88,7 +88,7 @@ function text(document: Json, name: string): string | undefined {
   return value;
 }
 
-/** What is cut was sent by whoever reads the message. */
+/** Shortens a text of the sender for a message to the sender. */
 const short = (text: string): string => text.length > 160 ? `${text.slice(0, 160)}…` : text;
 
 function typeOf(document: Json, declared: string | undefined): string {
@@ -134,7 +134,7 @@ export function parseManifest(bytes: Uint8Array, declared?: string): ParsedManif
   };
   const artifactType = text(document, "artifactType");
   if (KINDS.get(mediaType) === "index") {
-    // Both at once could be read as two different images under one digest.
+    // A document that is both could be read as two different images of one digest.
     if ("layers" in document || "config" in document) throw invalid("an index has no layers");
     const entries = descriptors(document.manifests, "manifests");
     return {

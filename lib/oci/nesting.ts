@@ -1,12 +1,11 @@
-/** How deep JSON goes, before somebody spends time on reading it. */
+/** Checks the nesting of JSON before it is parsed. */
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /**
- * True where lists and objects stand in each other more than `limit` deep. Bytes that are not JSON give
- * either answer. Documents of nothing but brackets cost a parser a hundred times what others of their
- * size do.
+ * True where arrays and objects are nested more than `limit` deep; for bytes that are not JSON the answer
+ * means nothing. Parsing a document of brackets alone takes a hundred times as long as others of its size.
  */
 export function isDeeper(bytes: Uint8Array, limit: number): boolean {
   let depth = 0;

@@ -1,6 +1,6 @@
 /**
- * Platforms of the OCI Image Specification 1.1 ("Image Index"): `os/architecture[/variant]`, in Go's
- * names. Variants that an architecture implies (arm64 means v8, arm means v7) are filled in to compare.
+ * Platforms of the OCI Image Specification 1.1 ("Image Index"): `os/architecture[/variant]`, in Go's names.
+ * Comparisons fill in the variant that an architecture implies (v8 for arm64, v7 for arm).
  */
 import { SvcError } from "../base/errors.ts";
 import type { Descriptor, Index, Platform } from "./types.ts";
@@ -20,7 +20,7 @@ const DEFAULT_VARIANT: Record<string, string> = { arm64: "v8", arm: "v7", amd64:
 
 const OPERATING_SYSTEMS: Record<string, string> = { macos: "darwin" };
 
-/** Drops the variant that the architecture implies, so that "linux/arm64/v8" and "linux/arm64" meet. */
+/** The platform in Go's names, with an implied variant filled in: "linux/arm64" becomes "linux/arm64/v8". */
 function normalised(platform: Platform): Platform & { variant: string } {
   const os = platform.os.toLowerCase();
   const name = platform.architecture.toLowerCase();
@@ -35,7 +35,7 @@ function normalised(platform: Platform): Platform & { variant: string } {
   };
 }
 
-/** What images for this machine are made of: Linux, unless it runs Windows. */
+/** The platform of images for this machine: Linux, unless the machine runs Windows. */
 export function hostPlatform(): Platform {
   return {
     os: Deno.build.os === "windows" ? "windows" : "linux",
@@ -64,7 +64,7 @@ export function parsePlatform(text: string): Platform {
   }
   const full = normalised({ os, architecture, variant });
   const platform: Platform = { os: full.os, architecture: full.architecture };
-  // Only arm64's v8 and amd64's v1 go without saying in names people write; arm's v7 does not.
+  // Names leave out v8 for arm64 and v1 for amd64, but not v7 for arm.
   if (
     full.variant &&
     (full.architecture === "arm" || full.variant !== DEFAULT_VARIANT[full.architecture])
@@ -86,8 +86,8 @@ function level(variant: string): number | undefined {
 }
 
 /**
- * How well an image for `offered` runs on `wanted`: higher is better, undefined not at all. An exact
- * variant is best; a lower one runs on a higher machine (arm v6 on v7, amd64 v1 on v3).
+ * How well an image for `offered` runs on `wanted`: higher is better, undefined means not at all. The exact
+ * variant is best; a lower variant also runs on a higher machine (arm v6 on v7, amd64 v1 on v3).
  */
 function score(offered: Platform, wanted: Platform): number | undefined {
   const [a, b] = [normalised(offered), normalised(wanted)];

@@ -14,7 +14,7 @@ export interface Reference {
   digest?: Digest;
 }
 
-/** Registry and repository together, as distribution limits them: one file name on most systems. */
+/** Longest registry and repository together, as distribution limits them: one file name on most systems. */
 const MAX_NAME = 255;
 
 const COMPONENT = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";

@@ -1,6 +1,6 @@
 /**
- * From an image's name to its bytes, wherever they are: the registry in this process (no network), an
- * upstream by host name, or the default upstream. Builds and deploys resolve through this alone.
+ * Finds an image by its name: in the registry of this process (no network), at an upstream by host name, or
+ * at the default upstream. Builds and deployments find images only here.
  */
 import type { ImageSink, ImageSource, ReadOptions } from "./image.ts";
 import type { Descriptor, ImageConfig, Manifest, Platform } from "./types.ts";
@@ -11,51 +11,48 @@ export interface ResolvedImage {
   source: ImageSource;
   /** Repository within `source`. */
   repository: string;
-  /** The manifest of the asked platform, after any index. */
+  /** The manifest of the requested platform, after any index was resolved. */
   descriptor: Descriptor;
   manifest: Manifest;
   config: ImageConfig;
   /**
-   * Whoever names it may not read what is here: its layers are its source's to give, and what was unpacked or
-   * built of layers with the same ids is not taken for them.
+   * The caller may not read this server's images. The layers are then read from the image's own source, and
+   * snapshots and results that exist for layers of the same ids are not used.
    */
   apart?: true;
 }
 
 export interface ResolveOptions extends ReadOptions {
   platform?: Platform;
-  /** Asks the registry what a tag means now, whatever is known of it. */
+  /** Asks the registry what a tag means now, without the cache. */
   pull?: boolean;
 }
 
-/** What is known of an account at a registry, as lib/remote/auth.ts has it. */
+/** Credentials of an account at a registry, as in lib/remote/auth.ts. */
 export type Login =
   | { username: string; password: string }
   | { token: string }
   | { identityToken: string };
 
-/** What the caller of a build or a deployment brings to the resolving of names. */
+/** What the caller of a build or a deployment changes in the resolution of names. */
 export interface ImageCaller {
-  /** False: images of this server are not for the caller to read, by whatever name. */
+  /** False: the caller may not read images of this server, under any name. */
   mayPull?: boolean;
-  /** By host; other hosts as before. */
+  /** Logins by host; for other hosts the server's own apply. */
   logins?: ReadonlyMap<string, Login>;
-  /** Host of the registry that names without one mean; default the own one. */
+  /** Host for names without a registry; default: the server's own. */
   registry?: string;
 }
 
 export interface ImageResolver {
-  /** The same as the caller sees it. Absent: there are no other hosts. */
+  /** The resolver for one caller. Absent: this resolver knows no other hosts. */
   forCaller?(caller: ImageCaller): ImageResolver;
   /**
    * Throws `reference_invalid`, `manifest_unknown` (no such image, or none for the platform) or
    * `upstream_failed`.
    */
   resolve(name: string, options?: ResolveOptions): Promise<ResolvedImage>;
-  /**
-   * Where anything of that name would be, whatever it is; nothing is asked for yet. Throws
-   * `reference_invalid`.
-   */
+  /** Where an image of that name would be; asks no registry yet. Throws `reference_invalid`. */
   place(name: string): {
     source: ImageSource;
     repository: string;
@@ -70,7 +67,7 @@ export interface ImageResolver {
     repository: string;
     tag: string;
     name: string;
-    /** The sink's read side, where it is in this process: its bytes cross no network. */
+    /** Reads what was pushed, where the sink is in this process: its bytes cross no network. */
     own?: ImageSource;
   };
 }

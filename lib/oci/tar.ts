@@ -16,10 +16,10 @@ export type TarType =
   | "fifo";
 
 export interface TarHeader {
-  /** As it stands in the archive, without a trailing slash; may be absolute or hold "..". */
+  /** As in the archive, without a trailing slash; may be absolute or contain "..". */
   path: string;
   type: TarType;
-  /** Bytes of content, holes included; 0 for all but files. */
+  /** Bytes of a file's content, holes included; 0 for other types. */
   size: number;
   /** Permission bits with setuid, setgid and sticky; no type bits. */
   mode: number;
@@ -39,7 +39,7 @@ export interface TarHeader {
 /** Bytes of a tar record. */
 export const BLOCK = 512;
 
-/** Bytes that fill `size` up to whole blocks. */
+/** Bytes that fill `size` up to a whole block. */
 export const padding = (size: number): number => (BLOCK - size % BLOCK) % BLOCK;
 
 /** The prefix of pax records that hold extended attributes. */

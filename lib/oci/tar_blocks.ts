@@ -1,8 +1,8 @@
 /**
- * An archive cut into blocks that are packed each by itself: by several threads, and one that was packed
- * before not again. Where it is cut follows from the archive's bytes alone: a large content begins blocks of
- * its own wherever it stands, and between small entries some headers do, so that a change in one place
- * leaves the blocks of the others as they were.
+ * Cuts an archive into blocks that are packed independently: several threads can pack them, and a known block
+ * is not packed again. The cuts depend only on the archive's bytes. A large content begins a block of its
+ * own, and between small entries certain headers begin one, so that a change in one place does not change the
+ * blocks elsewhere.
  */
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
@@ -12,7 +12,7 @@ import type { Digest } from "./types.ts";
 
 export interface ArchiveBlock {
   kind: "block";
-  /** With a buffer of its own. */
+  /** The block's bytes, in a buffer of their own. */
   bytes: Uint8Array<ArrayBuffer>;
   /** sha256 in hex. */
   digest: string;
@@ -26,11 +26,14 @@ export interface ArchiveEnd {
 
 export type ArchivePart = ArchiveBlock | ArchiveEnd;
 
-/** Bytes of a block at most. */
+/** Largest block, in bytes. */
 export const MAX_BLOCK = 1 << 20;
-/** Contents from this size on begin a block. */
+/** Smallest content, in bytes, that begins a block of its own. */
 const LARGE = 256 * 1024;
-/** Blocks of small entries: no cut before, a cut at one header in so many from then on, and at any. */
+/**
+ * Blocks of small entries: never cut below LEAST; from LEAST on cut at one header in ONE_IN; from MOST on cut
+ * at any header.
+ */
 const LEAST = 256 * 1024;
 const ONE_IN = 16;
 const MOST = 768 * 1024;
@@ -42,21 +45,21 @@ const FIFO = 0x36;
 export class BlockCutter {
   #buffer = new Uint8Array(MAX_BLOCK);
   #used = 0;
-  /** Bytes of an entry's content and padding that are to come; what follows is a header. */
+  /** Bytes of content and padding still to come before the next header. */
   #left = 0;
-  /** The content that is passing has blocks of its own. */
+  /** The current content has blocks of its own. */
   #large = false;
-  /** No header was found where one should be: the archive's end, or what is no archive. */
+  /** A header was expected and not found: the end of the archive, or no archive at all. */
   #lost = false;
   #hash = createHash("sha256");
 
-  /** The blocks that are complete with `chunk`. */
+  /** Takes a chunk and yields the blocks that it completes. */
   *push(chunk: Uint8Array): Generator<ArchiveBlock> {
     this.#hash.update(chunk);
     for (let at = 0; at < chunk.length;) {
       if (this.#used === MAX_BLOCK) yield this.#cut(MAX_BLOCK);
       const header = this.#left === 0 && !this.#lost;
-      // A header stands in one block.
+      // A header is never split between blocks.
       if (header && this.#used + BLOCK - this.#seen > MAX_BLOCK) yield this.#cut(this.#used);
       const wanted = header ? BLOCK - this.#seen : this.#lost ? Infinity : this.#left;
       const take = Math.min(wanted, chunk.length - at, MAX_BLOCK - this.#used);
@@ -75,7 +78,7 @@ export class BlockCutter {
     }
   }
 
-  /** Bytes of the header that is coming in. */
+  /** Bytes received of the current header. */
   #seen = 0;
 
   *#header(): Generator<ArchiveBlock> {
@@ -95,7 +98,7 @@ export class BlockCutter {
     yield this.#cut(this.#used);
   }
 
-  /** The rest, and what all of it was. */
+  /** Yields the last block, and the digest of the archive. */
   *finish(): Generator<ArchivePart> {
     if (this.#used > 0) yield this.#cut(this.#used);
     yield { kind: "end", diffID: `sha256:${this.#hash.digest("hex")}` };
@@ -113,7 +116,7 @@ export class BlockCutter {
   }
 }
 
-/** Bytes of content that follow a header; undefined where it is none. */
+/** Bytes of content after a header; undefined where the block is no header. */
 function contentSize(header: Uint8Array): number | undefined {
   try {
     verifyChecksum(header);
@@ -126,10 +129,10 @@ function contentSize(header: Uint8Array): number | undefined {
   }
 }
 
-/** Bytes hashed at one go. */
+/** Bytes that are hashed at once. */
 const SLICE = 256 * 1024;
 
-/** The parts of an archive that streams in. */
+/** Cuts a streamed archive into blocks. */
 export async function* blocksOf(
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<ArchivePart, void, void> {

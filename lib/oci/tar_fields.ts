@@ -12,7 +12,7 @@ export function field(block: Uint8Array, at: number, length: number): string {
   return decodeRaw(block.subarray(at, end));
 }
 
-/** An octal or base-256 number; 0 where the field is empty. Throws where it is neither, or too large. */
+/** An octal or base-256 number; 0 for an empty field. Throws where the field is neither, or too large. */
 export function numberField(block: Uint8Array, at: number, length: number, name: string): number {
   if (block[at] & 0x80) return binaryNumber(block, at, length, name);
   let value = 0;
@@ -40,7 +40,7 @@ function binaryNumber(block: Uint8Array, at: number, length: number, name: strin
   return number;
 }
 
-/** Throws unless the header's checksum is right: unsigned as POSIX has it, or signed as old tars did. */
+/** Throws where the header's checksum is wrong. Accepts unsigned sums (POSIX) and signed ones (old tars). */
 export function verifyChecksum(block: Uint8Array): void {
   let unsigned = 8 * SPACE;
   let high = 0;
@@ -57,7 +57,10 @@ export function verifyChecksum(block: Uint8Array): void {
 
 export type PaxRecord = [key: string, value: Uint8Array];
 
-/** Parses "length key=value\n" records. Throws where they do not fit together. */
+/**
+ * Parses "length key=value
+ * " records. Throws where a length does not fit its record.
+ */
 export function parsePax(bytes: Uint8Array): PaxRecord[] {
   const records: PaxRecord[] = [];
   const bad = () => archiveError("a pax extended header is malformed");

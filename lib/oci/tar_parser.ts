@@ -1,7 +1,7 @@
 /**
- * Push parser for tar archives: synchronous, so that a Worker can unpack without a promise per chunk.
- * Reads ustar, pax, GNU long names, base-256 numbers and GNU sparse files; verifies checksums; every
- * header is bounded, so memory is too.
+ * Push parser for tar archives. It is synchronous, so that a Worker unpacks without a promise per chunk.
+ * Reads ustar, pax, GNU long names, base-256 numbers and GNU sparse files, and verifies checksums. Headers
+ * are bounded, and so is memory.
  */
 import { decodeRaw } from "../base/raw_string.ts";
 import { archiveError, BLOCK, padding, PAX_XATTR, type TarHeader, type TarType } from "./tar.ts";
@@ -22,7 +22,7 @@ import {
   SparseMapReader,
 } from "./tar_sparse.ts";
 
-/** Receives an archive's parts in order: entry, then data and holes, then end; for each entry. */
+/** Receives the parts of an archive; for each entry in order: entry, data and holes, end. */
 export interface TarHandler {
   entry(header: TarHeader): void;
   /** Content; the bytes are a view that is only valid during the call. */
@@ -54,7 +54,7 @@ type State = "header" | "meta" | "oldSparse" | "sparseMap" | "data" | "padding" 
 export class TarParser {
   #handler: TarHandler;
   #state: State = "header";
-  /** A block (or meta body) that arrives in pieces. */
+  /** A block (or a pax body) of which only a part has come. */
   #partial = new Uint8Array(BLOCK);
   #filled = 0;
   #zeroBlock = false;
@@ -63,16 +63,16 @@ export class TarParser {
   #local: PaxRecord[] = [];
   #longName: string | undefined;
   #longLink: string | undefined;
-  /** Stored bytes of the current entry that are still to come, and its padding after them. */
+  /** Bytes of the current entry's data, and of its padding, that are still to come. */
   #left = 0;
   #pad = 0;
-  /** False for entries whose data is passed over (dump directories, volume labels). */
+  /** False for entries whose data is skipped (dump directories, volume labels). */
   #deliver = true;
   #pending: TarHeader | undefined;
   #sparse: SparseMap | undefined;
   #sparseReader: SparseMapReader | undefined;
   #segment = 0;
-  /** Place in the file of the next stored byte, and what is left of its segment. */
+  /** Offset in the file of the next stored byte, and the bytes left in its segment. */
   #position = 0;
   #segmentLeft = 0;
 
@@ -80,7 +80,7 @@ export class TarParser {
     this.#handler = handler;
   }
 
-  /** Takes the next bytes. Throws `archive_invalid`; the parser is of no use afterwards. */
+  /** Takes the next bytes. Throws `archive_invalid`; the parser must not be used after that. */
   push(chunk: Uint8Array): void {
     let at = 0;
     while (at < chunk.length) {
@@ -103,7 +103,7 @@ export class TarParser {
     }
   }
 
-  /** Says that the input is over. Throws `archive_invalid` where it ended too early. */
+  /** Ends the input. Throws `archive_invalid` where it ended too early. */
   finish(): void {
     const between = this.#state === "header" && this.#filled === 0 && this.#local.length === 0 &&
       this.#longName === undefined && this.#longLink === undefined;
@@ -166,7 +166,7 @@ export class TarParser {
       this.#metaType = flag;
       this.#left = size;
       this.#state = "meta";
-      // The padding is gathered with the body, in one piece.
+      // One buffer for the body and its padding.
       this.#partial = new Uint8Array(size + padding(size));
       if (size === 0) {
         this.#partial = new Uint8Array(BLOCK);
@@ -272,7 +272,7 @@ export class TarParser {
     this.#begin();
   }
 
-  /** All of the header is known: deliver the entry and go on with its data. */
+  /** The header is complete: reports the entry and continues with its data. */
   #begin(): void {
     const header = this.#pending!;
     this.#pending = undefined;
@@ -299,7 +299,7 @@ export class TarParser {
     return at + take;
   }
 
-  /** Moves to the segment of the next stored byte; how many of `take` bytes lie in it. */
+  /** Moves to the segment of the next stored byte. Returns how many of `take` bytes are in that segment. */
   #enterSegment(take: number): number {
     const { segments } = this.#sparse!;
     while (this.#segmentLeft === 0) {
@@ -325,7 +325,10 @@ export class TarParser {
   }
 }
 
-/** Name of a header: POSIX archives split long ones over two fields, GNU ones use the second otherwise. */
+/**
+ * The name in a header: POSIX archives split a long name over two fields; GNU archives use the second field
+ * for other things.
+ */
 function headerPath(block: Uint8Array): string {
   const name = field(block, 0, 100);
   const posix = field(block, 257, 6) === "ustar" && block[262] === 0;

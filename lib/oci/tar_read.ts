@@ -5,7 +5,7 @@ import { TarParser } from "./tar_parser.ts";
 export interface TarEntry {
   header: TarHeader;
   /**
-   * The content, holes as zeros. Valid until the next entry is asked for; what was not read by then is
+   * The content, with holes as zeros. Valid until the next entry is requested; the unread rest is then
    * skipped, and the stream errors.
    */
   body: ReadableStream<Uint8Array>;
@@ -32,7 +32,7 @@ export async function* readTar(
   let head = 0;
   const parser = new TarParser({
     entry: (header) => queue.push({ kind: "entry", header }),
-    // A view into the chunk that was just read: it is ours, and stays as it is.
+    // A view of the chunk just read, which nobody else changes.
     data: (bytes) => queue.push({ kind: "data", bytes }),
     hole: (length) => queue.push({ kind: "hole", length }),
     end: () => queue.push({ kind: "end" }),
@@ -102,7 +102,7 @@ function body(header: TarHeader, next: () => Promise<Event | undefined>) {
       busy = work.catch(() => {});
       return work;
     },
-    // The rest is skipped when the next entry is asked for.
+    // The rest is skipped when the next entry is requested.
     cancel: () => {
       detached = true;
     },

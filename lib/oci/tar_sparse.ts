@@ -2,17 +2,17 @@
 import { archiveError } from "./tar.ts";
 import { numberField, paxInteger, type PaxRecord } from "./tar_fields.ts";
 
-/** Where the stored bytes belong: pairs in rising order that do not overlap. */
+/** Where the stored bytes belong in the file: pairs in ascending order without overlaps. */
 export interface SparseMap {
   /** Size of the whole file, holes included. */
   size: number;
   segments: { offset: number; length: number }[];
 }
 
-/** Most fragments a map may have: keeps a hostile archive from filling memory. */
+/** Most fragments of a map, so that a hostile archive cannot exhaust memory. */
 const MAX_SEGMENTS = 1 << 20;
 
-/** Throws unless the map is in order, inside the file, and as long as what is stored. */
+/** Throws unless the segments are in order, inside the file, and `stored` bytes long together. */
 export function checkSparse(map: SparseMap, stored: number): SparseMap {
   let at = 0;
   let total = 0;
@@ -43,10 +43,13 @@ function addSegment(map: SparseMap, offset: number, length: number): void {
   map.segments.push({ offset, length });
 }
 
-/** What pax records say of a sparse file: versions 0.0 and 0.1 whole, of 1.0 what its data begins with. */
+/**
+ * A sparse file's pax records: the whole map in versions 0.0 and 0.1; in 1.0 the map is at the start of the
+ * data.
+ */
 export interface PaxSparse {
   map: SparseMap;
-  /** Version 1.0: the map stands before the data. */
+  /** Version 1.0: the map comes before the data. */
   inData: boolean;
   name?: string;
 }

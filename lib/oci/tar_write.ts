@@ -1,6 +1,6 @@
 /**
- * Writes tar archives: ustar, and a pax header only for what ustar cannot say. The same entry always
- * gives the same bytes: records are sorted, names of owners are left out, numbers have one form.
+ * Writes tar archives: ustar, and a pax header only for what ustar cannot express. The same entry always
+ * gives the same bytes: records are sorted, owner names are left out, numbers have one form.
  */
 import { compareRaw, encodeRaw } from "../base/raw_string.ts";
 import { SvcError } from "../base/errors.ts";
@@ -16,7 +16,7 @@ const FLAGS: Record<TarType, number> = {
   fifo: 54,
 };
 
-/** What {@linkcode tarHeader} writes; what is absent is 0, "" or the usual mode. */
+/** Fields for {@linkcode tarHeader}; absent ones are 0, "" or the usual mode. */
 export type TarFields = Pick<TarHeader, "path" | "type"> & Partial<TarHeader>;
 
 const MAX_ID = 0o7777777;
@@ -104,7 +104,7 @@ function splitName(name: string): [name: string, prefix: string] | undefined {
   if (!isAscii(name)) return undefined;
   if (name.length <= 100) return [name, ""];
   if (name.length > 256) return undefined;
-  // The longest prefix that leaves something after it.
+  // The longest prefix that leaves a non-empty name.
   const at = name.lastIndexOf("/", Math.min(155, name.length - 2));
   if (at <= 0 || name.length - at - 1 > 100) return undefined;
   return [name.slice(at + 1), name.slice(0, at)];
@@ -156,7 +156,7 @@ interface Ustar {
   minor: number;
 }
 
-/** Digit by digit and letter by letter: an archive of small files is headers mostly. */
+/** Written digit by digit for speed: an archive of small files is mostly headers. */
 function ustar(fields: Ustar): Uint8Array {
   const block = new Uint8Array(BLOCK);
   let sum = 0;
@@ -197,8 +197,8 @@ function ustar(fields: Ustar): Uint8Array {
 }
 
 /**
- * Puts an archive together, entry by entry, for a caller that streams: each call returns the bytes that
- * come next. Throws `argument_invalid` where the data is not as long as its header said.
+ * Assembles an archive, entry by entry, for a streaming caller: each call returns the next bytes. Throws
+ * `argument_invalid` where the data is not as long as its header said.
  */
 export class TarWriter {
   #left = 0;
@@ -216,7 +216,10 @@ export class TarWriter {
     return bytes;
   }
 
-  /** Counts `chunk` as content; the bytes to send after it: padding at the end, else none. */
+  /**
+   * Counts `chunk` as content. Returns the bytes to send after it: the padding at the content's end, else
+   * none.
+   */
   data(chunk: Uint8Array): Uint8Array {
     this.#left -= chunk.length;
     if (this.#left < 0) throw this.#mismatch("longer");
@@ -241,7 +244,7 @@ export class TarWriter {
   }
 }
 
-/** A whole archive of entries whose contents are at hand or stream. */
+/** A whole archive of entries whose contents are in memory or streams. */
 export function writeTar(
   entries:
     | Iterable<TarFields & { body?: Uint8Array | ReadableStream<Uint8Array> }>

@@ -1,10 +1,10 @@
-/** The bound on what archives and layers give when they are unpacked: a few bytes may become any number. */
+/** Limits the unpacked size of archives and layers: a few bytes may unpack to any number. */
 import { formatBytes } from "../base/bytes.ts";
 import { SvcError } from "../base/errors.ts";
 
 /**
- * Of archives and layers beyond SVC_MAX_BUILD_UNPACKED_BYTES. `what` cannot be unpacked is left out where
- * whoever reads the error says it; `whole` has the bytes.
+ * The error of an archive or layer beyond SVC_MAX_BUILD_UNPACKED_BYTES. `what`: the thing that cannot be
+ * unpacked; absent where the caller's message names it. `whole`: subject of the size in the message.
  */
 export function unpackedTooLarge(limit: number, what?: string, whole = "it"): SvcError {
   const attempted = what === undefined ? "" : `Cannot unpack ${what}: `;
@@ -15,7 +15,7 @@ export function unpackedTooLarge(limit: number, what?: string, whole = "it"): Sv
   );
 }
 
-/** The chunks, until they are more than `limit` bytes. */
+/** Passes the chunks on; throws beyond `limit` bytes. */
 export async function* limited(
   chunks: AsyncIterable<Uint8Array>,
   limit: number | undefined,

@@ -1,11 +1,12 @@
 /**
- * Finds the frames of a zstd stream (RFC 8878 section 3). node:zlib reads one frame and takes an early end
- * for a good one; layers come in many frames (zstd:chunked has one per file), and a short one is damage.
+ * Finds the frames of a zstd stream (RFC 8878 section 3). node:zlib reads only one frame and accepts a
+ * truncated one. Layers may have many frames (zstd:chunked has one per file), and a truncated frame is
+ * damage.
  */
 import { archiveError } from "./tar.ts";
 
 export type ZstdPart =
-  | { kind: "start"; /** Bytes it gives, where the header says so. */ contentSize?: number }
+  | { kind: "start"; /** Decompressed bytes, where the header says so. */ contentSize?: number }
   | { kind: "bytes"; bytes: Uint8Array }
   | { kind: "end" };
 
@@ -24,10 +25,10 @@ export class ZstdFrames {
   #head: number[] = [];
   #descriptor = 0;
   #last = false;
-  /** Bytes of the current field or body that are still to come. */
+  /** Bytes of the current field or body still to come. */
   #left = 4;
 
-  /** The parts within `chunk`, views of it; skippable frames are passed over. */
+  /** The parts of `chunk`, as views of it; skippable frames are left out. */
   push(chunk: Uint8Array): ZstdPart[] {
     const parts: ZstdPart[] = [];
     for (let at = 0; at < chunk.length;) {
@@ -50,7 +51,7 @@ export class ZstdFrames {
     }
   }
 
-  /** Fields after the frame's header go out as they come. */
+  /** Fields after the frame's header are passed on as they come. */
   #inFrame(): boolean {
     return this.#state === "block" || this.#state === "body" || this.#state === "checksum";
   }

@@ -14,7 +14,9 @@ import {
   type RegistryOptions,
   reply,
   repositoryOf,
+  writing,
 } from "./request.ts";
+import type { RegistryWriter } from "./view.ts";
 
 function digestParam(context: Context): Digest {
   const { digest } = context.params;
@@ -28,19 +30,22 @@ function unknown(repository: string, digest: Digest): SvcError {
   });
 }
 
-/** How long an address of the storage is good for, to begin a download. */
+/** Seconds for which a signed address of the storage can begin a download. */
 const SIGNED_SECONDS = 1200;
 
-export function blobRoutes({ store, redirectBlobs }: RegistryOptions): Route[] {
-  /** Undefined: the bytes come from here. HEAD never goes elsewhere: some clients would not follow it. */
+export function blobRoutes({ reader, writer, redirectBlobs }: RegistryOptions): Route[] {
+  /**
+   * A redirect to the storage. Undefined: this server sends the bytes. HEAD is never redirected: some clients
+   * would not follow.
+   */
   const elsewhere = async (context: Context, digest: Digest): Promise<Response | undefined> => {
     const { request, signal } = context;
     if (!redirectBlobs || request.method !== "GET" || request.headers.has("if-none-match")) {
       return undefined;
     }
-    const location = await store.signedUrl?.(digest, { seconds: SIGNED_SECONDS, signal });
+    const location = await reader.signedUrl?.(digest, { seconds: SIGNED_SECONDS, signal });
     if (location === undefined) return undefined;
-    // The address ends before a cache would.
+    // The signed address expires before a cache entry would.
     const fields = { location, "docker-content-digest": digest, "cache-control": "no-store" };
     return empty(307, fields);
   };
@@ -53,12 +58,12 @@ export function blobRoutes({ store, redirectBlobs }: RegistryOptions): Route[] {
     const redirect = await elsewhere(context, digest);
     if (redirect) return redirect;
     const look = lookOf(context);
-    const info = await store.stat(repository, digest, look);
+    const info = await reader.stat(repository, digest, look);
     if (!info) throw unknown(repository, digest);
     const fields = {
       "docker-content-digest": digest,
       etag,
-      // What a digest names never changes.
+      // The content of a digest never changes.
       "cache-control": "max-age=31536000, immutable",
       "accept-ranges": "bytes",
     };
@@ -81,15 +86,15 @@ export function blobRoutes({ store, redirectBlobs }: RegistryOptions): Route[] {
     };
     const status = range ? 206 : 200;
     if (request.method === "HEAD") return reply(status, all);
-    const body = await store.get(repository, digest, { ...look, ...(range && { range }) });
+    const body = await reader.get(repository, digest, { ...look, ...(range && { range }) });
     if (!body) throw unknown(repository, digest);
     return context.connection.blob(body, { status, headers: headersOf(all) });
   };
 
-  const remove = async (context: Context): Promise<Response> => {
+  const remove = async (context: Context, writer: RegistryWriter): Promise<Response> => {
     const repository = repositoryOf(context);
     const digest = digestParam(context);
-    if (!await store.deleteBlob(repository, digest, { signal: context.signal })) {
+    if (!await writer.deleteBlob(repository, digest, { signal: context.signal })) {
       throw unknown(repository, digest);
     }
     return empty(202, { "docker-content-digest": digest });
@@ -108,7 +113,7 @@ export function blobRoutes({ store, redirectBlobs }: RegistryOptions): Route[] {
       path: "/v2/{name+}/blobs/{digest}",
       action: "push",
       help: "Deletes a blob that no manifest refers to.",
-      handler: guarded(remove),
+      handler: writing({ reader, writer }, remove),
     },
   ];
 }

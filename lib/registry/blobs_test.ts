@@ -49,7 +49,9 @@ Deno.test("blob GET is sent to the storage where that is wanted and can be", asy
     );
   };
   const served = { ...store, signedUrl };
-  const { send, pushBlob } = registry(store, served, { redirectBlobs: true });
+  const { send, pushBlob } = registry(store, { reader: served, writer: store }, {
+    redirectBlobs: true,
+  });
   await pushBlob("a", "here");
   await pushBlob("a", "cannot be signed");
   const path = `/v2/a/blobs/${digest("here")}`;
@@ -70,9 +72,9 @@ Deno.test("blob GET is sent to the storage where that is wanted and can be", asy
   const other = await send("GET", `/v2/a/blobs/${digest("cannot be signed")}`);
   assert.equal(await other.text(), "cannot be signed");
   assert.equal(await failure(await send("GET", `/v2/a/blobs/${digest("x")}`)), "404 BLOB_UNKNOWN");
-  const plain = registry(store, served);
+  const plain = registry(store, { reader: served });
   assert.equal(await (await plain.send("GET", path)).text(), "here");
-  const without = registry(store, store, { redirectBlobs: true });
+  const without = registry(store, undefined, { redirectBlobs: true });
   assert.equal(await (await without.send("GET", path)).text(), "here");
 });
 

@@ -4,7 +4,7 @@ import type { Logger } from "../base/log.ts";
 
 export const API_VERSION = ["docker-distribution-api-version", "registry/2.0"] as const;
 
-/** The specification's code; what it has none for is UNSUPPORTED (the caller's) or UNKNOWN (ours). */
+/** The specification's code. Errors without one are UNSUPPORTED (the caller's fault) or UNKNOWN (ours). */
 function codeOf(error: SvcError): string {
   const { oci } = CATALOGUE[error.code] as { oci?: string };
   return oci ?? (error.status < 500 ? "UNSUPPORTED" : "UNKNOWN");
@@ -12,7 +12,7 @@ function codeOf(error: SvcError): string {
 
 /**
  * The one place where a failure becomes a response of `/v2/`. `headers` are added (a 416's Range, a 401's
- * challenge). What is our own fault is logged, with its cause.
+ * challenge). A failure of this server is logged with its cause.
  */
 export function registryError(
   thrown: unknown,

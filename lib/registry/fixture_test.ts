@@ -8,7 +8,8 @@ import { Router } from "../server/router.ts";
 import { createContentStore } from "../store/content.ts";
 import type { ContentStore } from "../store/content_store.ts";
 import { createRegistry } from "./registry.ts";
-import type { RegistryOptions, RegistryStore } from "./request.ts";
+import type { RegistryOptions } from "./request.ts";
+import type { RegistryView } from "./view.ts";
 
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
 export const digest = (text: string) => digestOf(bytesOf(text));
@@ -16,10 +17,10 @@ export const digest = (text: string) => digestOf(bytesOf(text));
 /** `served` stands between the handlers and `store`, where it is not the store itself. */
 export function registry(
   store: ContentStore = createContentStore(openMemStore(), { log: silent }),
-  served: RegistryStore = store,
-  options: Omit<RegistryOptions, "store"> = {},
+  served: RegistryView = { reader: store, writer: store },
+  options: Omit<RegistryOptions, keyof RegistryView> = {},
 ) {
-  const router = new Router(createRegistry({ store: served, ...options }));
+  const router = new Router(createRegistry({ ...served, ...options }));
   const send = async (
     method: string,
     path: string,

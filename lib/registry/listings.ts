@@ -35,7 +35,7 @@ async function pageOf(
   return { names: page.names, link: `<${url.pathname}?${query}>; rel="next"` };
 }
 
-/** Whole lists as JSON, for as long as the index hands out the same ones. */
+/** Whole lists as JSON. An entry lives as long as the index hands out the same list. */
 const encoded = new WeakMap<readonly string[], string>();
 
 function encode(names: readonly string[]): string {
@@ -46,7 +46,7 @@ function encode(names: readonly string[]): string {
 
 const encoder = new TextEncoder();
 
-/** `head` is the document's beginning, up to its list. */
+/** `head` is the document's text up to its list. */
 function answer(head: string, { names, link }: Page): Response {
   const bytes = encoder.encode(`${head}${encode(names)}}`);
   return reply(200, {
@@ -56,22 +56,22 @@ function answer(head: string, { names, link }: Page): Response {
   }, bytes);
 }
 
-export function listingRoutes({ store }: RegistryOptions): Route[] {
+export function listingRoutes({ reader }: RegistryOptions): Route[] {
   const tags = async (context: Context): Promise<Response> => {
     const { url } = context;
     const name = repositoryOf(context);
     const look = lookOf(context);
-    if (!await store.hasRepository(name, look)) {
+    if (!await reader.hasRepository(name, look)) {
       throw new SvcError("name_unknown", `Cannot list tags of ${name}: no such repository`, {
         detail: { name },
       });
     }
-    const page = await pageOf(url, (after) => store.tags(name, { ...look, after }));
+    const page = await pageOf(url, (after) => reader.tags(name, { ...look, after }));
     return answer(`{"name":${JSON.stringify(name)},"tags":`, page);
   };
 
   const catalog = async ({ url, signal }: Context): Promise<Response> => {
-    const page = await pageOf(url, (after) => store.repositories({ signal, after }));
+    const page = await pageOf(url, (after) => reader.repositories({ signal, after }));
     return answer('{"repositories":', page);
   };
 

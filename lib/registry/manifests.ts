@@ -1,4 +1,4 @@
-/** Manifests by tag and by digest: GET, HEAD, PUT, DELETE. What was pushed is served, byte for byte. */
+/** Manifests by tag and by digest: GET, HEAD, PUT, DELETE. Manifests are served byte for byte as they were pushed. */
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import { parseDigest } from "../oci/digest.ts";
@@ -14,9 +14,11 @@ import {
   type RegistryOptions,
   reply,
   repositoryOf,
+  writing,
 } from "./request.ts";
+import type { RegistryWriter } from "./view.ts";
 
-/** A tag, or a digest that is well formed (else `digest_invalid`); undefined for what can be neither. */
+/** A tag, or a well-formed digest (else `digest_invalid`). Undefined for a reference that is neither. */
 function referenceOf(context: Context): { tag?: string; digest?: string } | undefined {
   const { reference } = context.params;
   if (isTag(reference)) return { tag: reference };
@@ -25,7 +27,7 @@ function referenceOf(context: Context): { tag?: string; digest?: string } | unde
   return { digest: reference };
 }
 
-/** A tag whose origin could not be asked; the warning is the one that HTTP had for it (RFC 7234 5.5.1). */
+/** Header fields for a tag whose upstream could not be reached; `warning` is that of RFC 7234 5.5.1. */
 const STALE = { warning: '110 - "Response is Stale"', "x-svc-stale": "true" };
 
 /** Tags of one push; the specification asks for 10. */
@@ -39,7 +41,7 @@ function unknown(repository: string, reference: string): SvcError {
   );
 }
 
-/** "Application/JSON; charset=utf-8" is "application/json"; a type that says nothing is undefined. */
+/** The media type, without parameters and in lower case. Undefined for none, or a general one. */
 function mediaTypeOf(request: Request): string | undefined {
   const type = request.headers.get("content-type")?.split(";")[0].trim().toLowerCase();
   return !type || type === "application/json" || type === "application/octet-stream"
@@ -47,12 +49,12 @@ function mediaTypeOf(request: Request): string | undefined {
     : type;
 }
 
-export function manifestRoutes({ store, sparse = false }: RegistryOptions): Route[] {
+export function manifestRoutes({ reader, writer, sparse = false }: RegistryOptions): Route[] {
   const get = async (context: Context): Promise<Response> => {
     const { request, params } = context;
     const repository = repositoryOf(context);
     const found = referenceOf(context) &&
-      await store.resolve(repository, params.reference, lookOf(context));
+      await reader.resolve(repository, params.reference, lookOf(context));
     if (!found) throw unknown(repository, params.reference);
     const { digest, mediaType, size } = found.descriptor;
     const etag = `"${digest}"`;
@@ -65,7 +67,7 @@ export function manifestRoutes({ store, sparse = false }: RegistryOptions): Rout
     }, request.method === "HEAD" ? null : found.bytes);
   };
 
-  const put = async (context: Context): Promise<Response> => {
+  const put = async (context: Context, writer: RegistryWriter): Promise<Response> => {
     const { request, signal, params, url } = context;
     const repository = repositoryOf(context);
     const reference = referenceOf(context);
@@ -91,7 +93,7 @@ export function manifestRoutes({ store, sparse = false }: RegistryOptions): Rout
         `Cannot accept the manifest: it has more than ${MAX_MANIFEST_BYTES} bytes`,
       ));
     const tags = [...new Set([...reference.tag === undefined ? [] : [reference.tag], ...extra])];
-    const { descriptor, subject } = await store.publish(
+    const { descriptor, subject } = await writer.publish(
       repository,
       mediaTypeOf(request),
       bytes,
@@ -107,11 +109,11 @@ export function manifestRoutes({ store, sparse = false }: RegistryOptions): Rout
     return new Response(null, { status: 201, headers });
   };
 
-  const remove = async (context: Context): Promise<Response> => {
+  const remove = async (context: Context, writer: RegistryWriter): Promise<Response> => {
     const repository = repositoryOf(context);
     const { reference } = context.params;
     const there = referenceOf(context) &&
-      await store.deleteManifest(repository, reference, { signal: context.signal });
+      await writer.deleteManifest(repository, reference, { signal: context.signal });
     if (!there) throw unknown(repository, reference);
     return empty(202);
   };
@@ -130,14 +132,14 @@ export function manifestRoutes({ store, sparse = false }: RegistryOptions): Rout
       path,
       action: "push",
       help: "Stores a manifest under its digest and a tag; ?tag= (repeatable) adds tags.",
-      handler: guarded(put),
+      handler: writing({ reader, writer }, put),
     },
     {
       method: "DELETE",
       path,
       action: "push",
       help: "By tag: removes the tag. By digest: removes the manifest and its tags.",
-      handler: guarded(remove),
+      handler: writing({ reader, writer }, remove),
     },
   ];
 }

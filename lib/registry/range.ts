@@ -3,9 +3,9 @@ import { SvcError } from "../base/errors.ts";
 import type { ByteRange } from "../oci/image.ts";
 
 /**
- * The one range asked for, resolved against `size`. Undefined: serve the whole (no range, several, another
- * unit, or malformed: RFC 9110 14.2 lets a server ignore those). Throws `range_invalid` where nothing of it
- * exists.
+ * The one requested range, resolved against `size`. Undefined: serve the whole blob (no range, several, another
+ * unit, or malformed: RFC 9110 14.2 lets a server ignore those). Throws `range_invalid` where the range lies
+ * outside.
  */
 export function parseRange(
   header: string | null,
@@ -46,7 +46,7 @@ export function parseContentRange(header: string | null): Required<ByteRange> | 
   return { start, end };
 }
 
-/** What an upload holds, for its Range header. The specification writes none as "0-0". */
+/** The bytes that an upload holds, for its Range header. The specification writes "0-0" for no bytes. */
 export function heldRange(offset: number): string {
   return `0-${Math.max(0, offset - 1)}`;
 }

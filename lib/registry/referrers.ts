@@ -9,12 +9,12 @@ import { guarded, lookOf, type RegistryOptions, reply, repositoryOf } from "./re
 const HEAD = `{"schemaVersion":2,"mediaType":"${MEDIA.index}","manifests":[`;
 const TAIL = "]}";
 
-/** Bytes: clients read a page as what it is, an index, and take none that is larger. */
+/** Bytes of a page. Clients read a page as an index, and refuse a larger one. */
 const PAGE_BYTES = MAX_MANIFEST_BYTES - HEAD.length - TAIL.length;
 
 const encoder = new TextEncoder();
 
-/** A descriptor that fills more than a page by itself goes without its annotations. */
+/** A descriptor that alone exceeds a page is listed without its annotations. */
 function encodeEntry(descriptor: Descriptor): Uint8Array {
   const bytes = encoder.encode(JSON.stringify(descriptor));
   if (bytes.length <= PAGE_BYTES) return bytes;
@@ -33,7 +33,7 @@ function concatenated(entries: Uint8Array[], size: number): Uint8Array {
   return page;
 }
 
-export function referrerRoutes({ store }: RegistryOptions): Route[] {
+export function referrerRoutes({ reader }: RegistryOptions): Route[] {
   const referrers = async (context: Context): Promise<Response> => {
     const { url, params: { digest } } = context;
     const name = repositoryOf(context);
@@ -43,11 +43,11 @@ export function referrerRoutes({ store }: RegistryOptions): Route[] {
     if (after !== undefined) parseDigest(after);
     const wanted = url.searchParams.getAll("artifactType").filter((type) => type !== "");
     const entries: Uint8Array[] = [];
-    /** Of the entries and the commas between them. */
+    /** Bytes of the entries and the commas between them. */
     let size = 0;
     let last: string | undefined;
     let more = false;
-    const all = limit === 0 ? [] : store.referrers(name, digest, { ...lookOf(context), after });
+    const all = limit === 0 ? [] : reader.referrers(name, digest, { ...lookOf(context), after });
     for await (const descriptor of all) {
       if (wanted.length > 0 && !wanted.includes(descriptor.artifactType ?? "")) continue;
       const entry = encodeEntry(descriptor);

@@ -9,7 +9,7 @@ import { uploadRoutes } from "./uploads.ts";
 
 export type { RegistryOptions } from "./request.ts";
 
-/** Errors of these rows are answered here; `registryError` of errors.ts is for the server's own on `/v2`. */
+/** These routes answer their own errors; `registryError` of errors.ts also serves errors of the server on `/v2`. */
 export function createRegistry(options: RegistryOptions): Route[] {
   const base = ["/v2/", "/v2"].map((path): Route => ({
     method: "GET",

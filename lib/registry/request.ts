@@ -1,76 +1,16 @@
-/** What the registry's handlers have in common: checked parameters, bodies, conditional answers. */
+/** Shared by the registry's handlers: checked parameters, bodies, conditional answers. */
 import { type Fields, Reply } from "../api/reply.ts";
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
 import { rawBodyOf, setRawBody } from "../base/raw_body.ts";
-import type {
-  BlobBody,
-  ByteRange,
-  ImageSink,
-  ImageSource,
-  ReadOptions,
-  ResolvedManifest,
-} from "../oci/image.ts";
 import { isRepositoryName } from "../oci/reference.ts";
-import type { Descriptor, Digest } from "../oci/types.ts";
-import type { ContentStore } from "../store/content_store.ts";
 import { API_VERSION, registryError } from "./errors.ts";
+import type { LookOptions, RegistryView, RegistryWriter } from "./view.ts";
 
-/** Read options of a registry's store. */
-export interface LookOptions extends ReadOptions {
-  /**
-   * Whoever asks may be about to push what is not there: an origin that cannot be asked counts as not
-   * having it, instead of failing.
-   */
-  probe?: boolean;
-  /** The request's Via field: the mirrors that it came through. */
-  via?: string;
-}
-
-/** What the handlers need of a store: a content store, or a mirror over one. */
-export interface RegistryStore extends
-  ImageSource,
-  ImageSink,
-  Pick<
-    ContentStore,
-    | "startUpload"
-    | "openUpload"
-    | "deleteBlob"
-    | "publish"
-    | "signedUrl"
-    | "deleteManifest"
-    | "repositories"
-  > {
-  resolve(
-    repository: string,
-    reference: string,
-    options?: LookOptions,
-  ): Promise<ResolvedManifest | undefined>;
-  stat(
-    repository: string,
-    digest: Digest,
-    options?: LookOptions,
-  ): Promise<{ size: number } | undefined>;
-  get(
-    repository: string,
-    digest: Digest,
-    options?: LookOptions & { range?: ByteRange },
-  ): Promise<BlobBody | undefined>;
-  tags(repository: string, options?: LookOptions & { after?: string }): AsyncIterable<string>;
-  /** In byte order of their digests, strictly after `after`. */
-  referrers(
-    repository: string,
-    digest: Digest,
-    options?: LookOptions & { after?: Digest },
-  ): AsyncIterable<Descriptor>;
-  hasRepository(repository: string, options?: LookOptions): Promise<boolean>;
-}
-
-export interface RegistryOptions {
-  store: RegistryStore;
-  /** Takes indexes, or all manifests, that refer to what is not here; default: refuses them. */
+export interface RegistryOptions extends RegistryView {
+  /** Accepts indexes, or all manifests, whose references are missing here. Default: refuses them. */
   sparse?: false | "indexes" | "all";
-  /** Sends who gets a blob to the storage itself, where that can give out signed addresses. */
+  /** Redirects blob downloads to the storage, where it can sign addresses. */
   redirectBlobs?: boolean;
 }
 
@@ -82,10 +22,28 @@ export function guarded(handler: (context: Context) => Promise<Response> | Respo
     try {
       return await handler(context);
     } catch (error) {
-      // Nobody reads the answer of a request that was given up.
+      // The request was given up: nobody reads its answer.
       const log = context.signal.aborted ? undefined : context.log;
       return registryError(error, { log });
     }
+  };
+}
+
+/**
+ * A handler that changes the registry. This is the one place where a registry without a writer refuses changes.
+ * `allow`: methods that the path has even without a writer.
+ */
+export function writing(
+  { writer }: RegistryView,
+  handler: (context: Context, writer: RegistryWriter) => Promise<Response>,
+  allow = "GET, HEAD",
+): Handler {
+  if (writer) return guarded((context) => handler(context, writer));
+  return () => {
+    const why =
+      "it shows the images of the deploy backend's engine, which change through that alone";
+    const error = new SvcError("registry_read_only", `Cannot change this registry: ${why}`);
+    return registryError(error, { headers: { allow } });
   };
 }
 
@@ -118,7 +76,7 @@ export function reply(status: number, fields: Fields, content: Uint8Array | null
   return new Reply(status, { ...VERSION, ...fields }, content);
 }
 
-/** What a look into the store is told of the request. */
+/** Options for a read of the store, taken from the request. */
 export function lookOf({ request, signal }: Context): LookOptions {
   return {
     signal,
@@ -127,11 +85,11 @@ export function lookOf({ request, signal }: Context): LookOptions {
   };
 }
 
-/** True where the answer is a HEAD's: clients ask so before they push. */
+/** True for a HEAD request: clients send one before they push. */
 export const isProbe = (request: Request): boolean => request.method === "HEAD";
 
 export function empty(status: number, fields: Fields = {}): Response {
-  // 204 and 304 have no length; the others say that theirs is none.
+  // 204 and 304 have no length field; other empty answers say 0.
   const length = status === 204 || status === 304 ? undefined : "0";
   return reply(status, { "content-length": length, ...fields });
 }
@@ -167,8 +125,8 @@ export function contentLength(request: Request): number | undefined {
 }
 
 /**
- * The body, whose failures are the caller's: a connection that breaks off in mid-body is `cancelled`, not an
- * error of ours. Null where there is none.
+ * The request's body. Its failures are the caller's: a connection that breaks off is `cancelled`, not an
+ * internal error. Null where there is no body.
  */
 export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
   if (!request.body) return null;
@@ -193,7 +151,7 @@ export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
   return body;
 }
 
-/** A body of at most `limit` bytes as one buffer. Throws `tooLarge()` before reading more than that. */
+/** A body of at most `limit` bytes in one buffer. Throws `tooLarge()` without reading more. */
 export async function readBody(
   request: Request,
   limit: number,

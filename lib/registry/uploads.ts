@@ -14,10 +14,11 @@ import {
   checkName,
   contentLength,
   empty,
-  guarded,
   type RegistryOptions,
   repositoryOf,
+  writing,
 } from "./request.ts";
+import type { RegistryWriter } from "./view.ts";
 
 const locationOf = (upload: Upload) => `/v2/${upload.repository}/blobs/uploads/${upload.id}`;
 
@@ -36,7 +37,7 @@ function created(repository: string, digest: Digest): Response {
   });
 }
 
-/** The hash to keep while bytes arrive, where the client says which digest it will be. */
+/** The hash to compute while bytes arrive, where the client announces the digest's algorithm. */
 function algorithmOf(url: URL, digest: string | null): DigestAlgorithm | undefined {
   if (digest !== null) return parseDigest(digest).algorithm;
   const name = url.searchParams.get("digest-algorithm");
@@ -47,7 +48,7 @@ function algorithmOf(url: URL, digest: string | null): DigestAlgorithm | undefin
   );
 }
 
-/** Appends the request's body, where it has one, at the place its Content-Range names. */
+/** Appends the request's body, if any, at the offset in its Content-Range. */
 async function append(context: Context, upload: Upload): Promise<void> {
   const { request, signal } = context;
   const range = parseContentRange(request.headers.get("content-range"));
@@ -67,11 +68,11 @@ async function append(context: Context, upload: Upload): Promise<void> {
   await upload.append(body, { signal, at: range?.start, limit });
 }
 
-export function uploadRoutes({ store }: RegistryOptions): Route[] {
-  const open = async (context: Context): Promise<Upload> => {
+export function uploadRoutes(view: RegistryOptions): Route[] {
+  const open = async (context: Context, writer: RegistryWriter): Promise<Upload> => {
     const repository = repositoryOf(context);
     const { id } = context.params;
-    const upload = await store.openUpload(repository, id, { signal: context.signal });
+    const upload = await writer.openUpload(repository, id, { signal: context.signal });
     if (upload) return upload;
     throw new SvcError(
       "blob_upload_unknown",
@@ -79,7 +80,7 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
     );
   };
 
-  /** An out-of-order chunk is told where to go on. */
+  /** Adds the current offset to the error for an out-of-order chunk. */
   const tellingOffset = async (upload: Upload, work: () => Promise<Response>) => {
     try {
       return await work();
@@ -89,7 +90,7 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
     }
   };
 
-  const start = async (context: Context): Promise<Response> => {
+  const start = async (context: Context, writer: RegistryWriter): Promise<Response> => {
     const { url, request, signal } = context;
     const repository = repositoryOf(context);
     const mount = url.searchParams.get("mount");
@@ -97,11 +98,11 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
       parseDigest(mount);
       const from = url.searchParams.get("from");
       if (from !== null) checkName(from);
-      const mounted = await store.mountBlob?.(repository, mount, from ?? repository, { signal });
+      const mounted = await writer.mountBlob?.(repository, mount, from ?? repository, { signal });
       if (mounted) return created(repository, mount);
     }
     const digest = url.searchParams.get("digest");
-    const upload = await store.startUpload(repository, {
+    const upload = await writer.startUpload(repository, {
       signal,
       algorithm: algorithmOf(url, digest),
     });
@@ -111,23 +112,23 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
       if (body) await upload.append(body, { signal });
       await upload.commit(digest, { signal });
     } catch (error) {
-      // The client never learnt the id: nobody can go on with it.
+      // The client never learned the upload's id: nobody can continue it.
       await upload.abort().catch(() => {/* the commit dropped it; else it expires */});
       throw error;
     }
     return created(repository, digest);
   };
 
-  const chunk = async (context: Context): Promise<Response> => {
-    const upload = await open(context);
+  const chunk = async (context: Context, writer: RegistryWriter): Promise<Response> => {
+    const upload = await open(context, writer);
     return await tellingOffset(upload, async () => {
       await append(context, upload);
       return empty(202, statusOf(upload));
     });
   };
 
-  const finish = async (context: Context): Promise<Response> => {
-    const upload = await open(context);
+  const finish = async (context: Context, writer: RegistryWriter): Promise<Response> => {
+    const upload = await open(context, writer);
     const digest = context.url.searchParams.get("digest");
     if (digest === null) {
       throw new SvcError("digest_invalid", "Cannot finish the upload: ?digest= is missing");
@@ -140,6 +141,9 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
     });
   };
 
+  /** Without a writer, these paths have no methods at all. */
+  const handler = (work: (context: Context, writer: RegistryWriter) => Promise<Response>) =>
+    writing(view, work, "");
   const path = "/v2/{name+}/blobs/uploads/{id}";
   const starts = ["/v2/{name+}/blobs/uploads/", "/v2/{name+}/blobs/uploads"].map((path): Route => ({
     method: "POST",
@@ -147,7 +151,7 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
     action: "push",
     help:
       "Starts an upload; with ?digest= takes the whole blob; with ?mount= and ?from= copies none.",
-    handler: guarded(start),
+    handler: handler(start),
   }));
   return [
     ...starts,
@@ -156,29 +160,31 @@ export function uploadRoutes({ store }: RegistryOptions): Route[] {
       path,
       action: "push",
       help: "How much of an upload has arrived.",
-      handler: guarded(async (context) => empty(204, statusOf(await open(context)))),
+      handler: handler(async (context, writer) =>
+        empty(204, statusOf(await open(context, writer)))
+      ),
     },
     {
       method: "PATCH",
       path,
       action: "push",
       help: "Appends to an upload: a chunk with Content-Range, or a stream without.",
-      handler: guarded(chunk),
+      handler: handler(chunk),
     },
     {
       method: "PUT",
       path,
       action: "push",
       help: "Ends an upload; the body, if any, is its last chunk; ?digest= is checked.",
-      handler: guarded(finish),
+      handler: handler(finish),
     },
     {
       method: "DELETE",
       path,
       action: "push",
       help: "Cancels an upload.",
-      handler: guarded(async (context) => {
-        await (await open(context)).abort();
+      handler: handler(async (context, writer) => {
+        await (await open(context, writer)).abort();
         return empty(204);
       }),
     },

@@ -1,12 +1,12 @@
 /**
- * Credentials towards another registry: Basic, and the token flow of the distribution project
- * ("Token Authentication Specification"), told apart by the server's challenge.
+ * Authentication at another registry: Basic, or the token flow of the distribution project ("Token
+ * Authentication Specification"), as the server's challenge asks.
  */
 import { SvcError } from "../base/errors.ts";
 import { readObject } from "./bounded.ts";
 
 /**
- * What is known of an account: a name and password, a bearer token used as it is, or an identity (refresh)
+ * Credentials of an account: a name and password, a bearer token used as it is, or an identity (refresh)
  * token that a token server exchanges.
  */
 export type Credentials =
@@ -49,22 +49,22 @@ const basic = (username: string, password: string) => {
 export interface AuthorizerOptions {
   /** For messages. */
   host: string;
-  /** The registry is spoken to without TLS, so its token server may be too. */
+  /** The registry is used without TLS, so its token server may be without TLS too. */
   plainHTTP: boolean;
   credentials: () => Promise<Credentials | undefined>;
-  /** Speaks to the token server: time limits and retries, no authorization of its own. */
+  /** Makes requests to the token server, with time limits and retries but without authorization. */
   fetch: (url: URL, init: RequestInit, signal?: AbortSignal) => Promise<Response>;
   now?: () => number;
 }
 
-/** Tokens are renewed this long before they end, in milliseconds. */
+/** Tokens are renewed this long before they expire, in milliseconds. */
 const EARLY = 10_000;
-/** Of a token whose answer does not say: the specification's 60 s. */
+/** Lifetime of a token whose answer names none, in seconds; the specification's value. */
 const DEFAULT_LIFE = 60;
-/** Bytes of a token server's answer: far more than fits into a request's head. */
+/** Largest answer of a token server, in bytes: far more than fits into a request's head. */
 const MAX_ANSWER = 1024 * 1024;
 
-/** Keeps what a registry asked for, so that the next request carries it from the start. */
+/** Remembers a registry's challenge, so that later requests carry authorization from the start. */
 export class Authorizer {
   #options: AuthorizerOptions;
   #tokens = new Map<string, { value: string; until: number }>();
@@ -78,7 +78,7 @@ export class Authorizer {
     return (this.#options.now ?? Date.now)();
   }
 
-  /** The header for a request of `scope`, where one is known already. */
+  /** The header for a request of `scope`; undefined where none is known yet. */
   known(scope: string): string | undefined {
     const token = this.#tokens.get(scope);
     if (token && token.until > this.#now()) return `Bearer ${token.value}`;
@@ -86,8 +86,8 @@ export class Authorizer {
   }
 
   /**
-   * Answers a 401: the header to try again with. Throws `unauthorized` where there is no credential that
-   * the challenge takes, or the token server refuses it.
+   * Answers a 401: the header for the next attempt. Throws `unauthorized` where no credentials fit the
+   * challenge, or the token server refuses them.
    */
   async answer(challengeHeader: string, scope: string, signal?: AbortSignal): Promise<string> {
     this.#tokens.delete(scope);

@@ -1,7 +1,7 @@
-/** Answers of registries, of which nobody knows that they are well meant. */
+/** Reads answers of registries with a limit, since a registry may be hostile. */
 import { SvcError } from "../base/errors.ts";
 
-/** A body of at most `limit` bytes; a longer one throws `upstream_failed` before it is read to its end. */
+/** A body of at most `limit` bytes. Throws `upstream_failed` as soon as more bytes come. */
 export async function readBounded(
   response: Response,
   limit: number,
@@ -11,7 +11,7 @@ export async function readBounded(
   let size = 0;
   for await (const chunk of response.body ?? []) {
     size += chunk.length;
-    // Leaving the loop ends the connection.
+    // Leaving the loop closes the connection.
     if (size > limit) throw tooLong();
     parts.push(chunk);
   }

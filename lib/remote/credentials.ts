@@ -1,6 +1,6 @@
 /**
- * Logins that docker, podman and skopeo keep: `config.json` with its `auths`, `credHelpers` and
- * `credsStore`. The caller says where the file is.
+ * Logins stored by docker, podman and skopeo: `config.json` with `auths`, `credHelpers` and `credsStore`. The
+ * caller names the file.
  */
 import { SvcError } from "../base/errors.ts";
 import { run } from "../base/process.ts";
@@ -18,7 +18,7 @@ interface ConfigFile {
   credsStore?: string;
 }
 
-/** Under which keys a host's login may stand. docker.io keeps the key of its first protocol. */
+/** The keys under which a host's login may be stored. docker.io has the key of docker's first protocol. */
 function keysOf(host: string): string[] {
   const names = host === "docker.io"
     ? ["https://index.docker.io/v1/", "index.docker.io", "docker.io", "registry-1.docker.io"]
@@ -40,7 +40,7 @@ async function readConfig(path: string): Promise<ConfigFile | undefined> {
   try {
     return JSON.parse(text) as ConfigFile;
   } catch (cause) {
-    // Not the parser's message: it quotes the text, which holds passwords.
+    // The parser's message is left out: it quotes the text, which holds passwords.
     throw new SvcError("config_invalid", `Cannot read logins from ${path}: it is not JSON`, {
       cause: new Error("malformed JSON", { cause: (cause as Error).name }),
       help: "correct the file, or log in anew",
@@ -63,7 +63,7 @@ async function askHelper(
   for (const key of keys) {
     const answer = await run(`docker-credential-${helper}`, ["get"], { stdin: key, signal });
     if (answer.code !== 0) {
-      // The protocol's way to say that there is none, on standard output.
+      // A helper reports a missing login with this text on standard output.
       if (/credentials not found/i.test(answer.stdout + answer.stderr)) continue;
       throw new SvcError(
         "prerequisite_missing",
@@ -95,9 +95,9 @@ function decodeAuth(auth: string): { username: string; password: string } | unde
 }
 
 /**
- * The login for `host` ("host[:port]") in a docker config file; undefined where there is none or no file.
- * A helper of the host goes before the file's own entry, that before the default store, as docker has it.
- * Throws `config_invalid` or `prerequisite_missing` (a helper that is not installed or fails).
+ * The login for `host` ("host[:port]") in a docker config file; undefined where there is no login or no file.
+ * As in docker, the host's own helper comes first, then the file's entry, then the default store. Throws
+ * `config_invalid` or `prerequisite_missing` (a helper that is not installed or fails).
  */
 export async function readDockerCredentials(
   configPath: string,

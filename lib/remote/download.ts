@@ -1,4 +1,4 @@
-/** A blob's bytes from another registry, taken up again where a connection breaks. */
+/** Reads a blob from another registry, and resumes after a broken connection. */
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
 import { isPassing, refusal, type Transport } from "./transport.ts";
@@ -6,15 +6,15 @@ import { isPassing, refusal, type Transport } from "./transport.ts";
 export interface Download {
   path: string;
   scope: string;
-  /** First byte and the one after the last, within the blob. */
+  /** Offset of the first byte; `end` is the offset after the last. */
   start: number;
   end: number;
-  /** The whole blob is asked for: no range is needed at first. */
+  /** The whole blob is wanted: the first request needs no range. */
   whole: boolean;
   signal?: AbortSignal;
 }
 
-/** So many bytes between two failures make the count of attempts start anew. */
+/** After this many bytes the count of failed attempts starts again. */
 const PROGRESS = 1024 * 1024;
 
 async function open(transport: Transport, what: Download, at: number): Promise<Response> {
@@ -28,7 +28,7 @@ async function open(transport: Transport, what: Download, at: number): Promise<R
   throw await refusal(`Cannot read a blob from ${transport.host}`, transport.host, response);
 }
 
-/** Bytes in front of `at` that the answer has although they were not asked for. */
+/** Bytes before `at` at the start of the answer, which were not asked for. */
 function surplus(response: Response, at: number, host: string): number {
   if (response.status === 200) return at; // the server ignores ranges
   const first = /^bytes (\d+)-/.exec(response.headers.get("content-range") ?? "")?.[1];
@@ -39,7 +39,7 @@ function surplus(response: Response, at: number, host: string): number {
   );
 }
 
-/** One chunk, or `done`; silence for longer than `stallMs` throws a timeout. */
+/** One chunk, or `done`; throws a timeout after `stallMs` without a byte. */
 async function readChunk(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   transport: Transport,
@@ -77,7 +77,7 @@ async function* pieces(transport: Transport, what: Download): AsyncGenerator<Uin
         const chunk = value.subarray(Math.min(skip, value.length));
         skip -= value.length - chunk.length;
         if (chunk.length === 0) continue;
-        // An answer to no range goes on behind the last byte that is wanted.
+        // An answer without a range may continue after the last wanted byte.
         const wanted = chunk.subarray(0, what.end - at);
         at += wanted.length;
         yield wanted;
@@ -91,8 +91,8 @@ async function* pieces(transport: Transport, what: Download): AsyncGenerator<Uin
       if (!isPassing(failure) || ++failures >= transport.attempts) throw failure;
       await sleep(transport.pause(failures), what.signal);
     } finally {
-      // Also when the consumer goes away in the middle: the connection must not be kept for nothing.
-      await reader?.cancel().catch(() => {/* it broke already */});
+      // Also when the reader stops in the middle: the connection is closed.
+      await reader?.cancel().catch(() => {/* the connection broke already */});
     }
   }
 }

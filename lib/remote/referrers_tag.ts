@@ -1,6 +1,7 @@
 /**
- * The referrers of registries before 1.1 (OCI Distribution Specification 1.1, "Referrers Tag Schema"):
- * an index under a tag made of the subject's digest, which the client that pushes keeps up to date.
+ * The referrers of a registry without the referrers API (OCI Distribution Specification 1.1, "Referrers Tag
+ * Schema"): an index under a tag made from the subject's digest. The pushing client keeps the index up to
+ * date.
  */
 import { parseDigest } from "../oci/digest.ts";
 import { MAX_MANIFEST_BYTES, parseManifest } from "../oci/manifest.ts";
@@ -12,7 +13,10 @@ export function referrersTag(digest: Digest): string {
   return `${algorithm}-${hex}`.slice(0, 128);
 }
 
-/** What the manifest refers to; undefined also for what cannot be read: the registry took it as it is. */
+/**
+ * The manifest's subject; undefined too where the manifest cannot be parsed, since the registry has accepted
+ * it.
+ */
 export function subjectOf(mediaType: string, bytes: Uint8Array): Digest | undefined {
   if (bytes.length > MAX_MANIFEST_BYTES) return undefined;
   try {
@@ -22,7 +26,7 @@ export function subjectOf(mediaType: string, bytes: Uint8Array): Digest | undefi
   }
 }
 
-/** The index with the referrer in it; undefined where it is there already. */
+/** The index with the referrer added; undefined where the index has it already. */
 export function withReferrer(
   before: Uint8Array | undefined,
   mediaType: string,

@@ -259,9 +259,13 @@ Deno.test("remote: listings that are none, have no end, or lead elsewhere fail a
   };
   for (const [name, answer] of Object.entries(answers)) {
     fake.intercept = answer;
-    const { tags, referrers } = client(fake);
-    await assert.rejects(Array.fromAsync(tags("r")), code("upstream_failed"), name);
-    await assert.rejects(Array.fromAsync(referrers("r", subject)), code("upstream_failed"), name);
+    const remote = client(fake);
+    await assert.rejects(Array.fromAsync(remote.tags("r")), code("upstream_failed"), name);
+    await assert.rejects(
+      Array.fromAsync(remote.referrers("r", subject)),
+      code("upstream_failed"),
+      name,
+    );
   }
   // Twice 32 MiB, and what the connections hold.
   assert.ok(pieces * piece.length < 200 * 1024 * 1024, `${pieces} pieces`);

@@ -1,6 +1,6 @@
 /**
- * Requests to another registry: authorization, redirects that leak none of it, retries with an end, and
- * time limits on silence instead of on whole transfers.
+ * Requests to another registry: authorization, redirects that do not leak it, bounded retries, and time
+ * limits on silence instead of on whole transfers.
  */
 import { isAbort, SvcError, systemCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -17,13 +17,13 @@ export interface TransportOptions {
   /** Makes the connections; absent: Deno's own, which follows the proxy variables. */
   client?: Deno.HttpClient;
   log: Logger;
-  /** Longest silence, in milliseconds, before a request or a read is given up; default 30000. */
+  /** Longest silence in milliseconds before a request or a read fails; default 30000. */
   stallMs?: number;
   /** Attempts of one request; default 5. */
   attempts?: number;
   /** First pause between attempts in milliseconds, doubled each time; default 200. */
   pauseMs?: number;
-  /** The Via field of requests to the registry, where they are made for somebody else's (RFC 9110 7.6.3). */
+  /** The Via field, for requests made on behalf of another client (RFC 9110 7.6.3). */
   via?: string;
 }
 
@@ -31,24 +31,24 @@ export interface RequestOptions {
   method?: string;
   headers?: Record<string, string>;
   body?: Uint8Array<ArrayBuffer>;
-  /** "repository:NAME:pull", as the token flow has it. */
+  /** Scope in the token flow, such as "repository:NAME:pull". */
   scope: string;
   signal?: AbortSignal;
-  /** False where sending it twice would do harm: the caller recovers by itself. */
+  /** False where repeating the request would do harm: the caller recovers by itself. */
   retry?: boolean;
 }
 
 const MAX_REDIRECTS = 6;
-/** A server that asks for a longer pause is not waited for, in milliseconds. */
+/** Longest pause that a server may ask for, in milliseconds; a longer one fails the request. */
 const MAX_PAUSE = 30_000;
 const PASSING = new Set([408, 429, 500, 502, 503, 504]);
 
-/** True for failures that a second attempt may not meet: the connection's, silence, an overloaded server. */
+/** True for failures that a second attempt may avoid: of the connection, silence, an overloaded server. */
 export function isPassing(error: unknown): boolean {
   return error instanceof SvcError && (error.detail?.passing === true);
 }
 
-/** What a server says of an error, from the specification's JSON or not at all. */
+/** The server's error text from the specification's JSON; empty for another form. */
 async function errorText(response: Response): Promise<string> {
   try {
     const { errors } = await readObject(response, 64 * 1024, "") as {
@@ -57,11 +57,11 @@ async function errorText(response: Response): Promise<string> {
     const words = (errors ?? []).map((e) => [e.code, e.message].filter(Boolean).join(": "));
     return words.length > 0 ? ` (${words.join("; ")})` : "";
   } catch {
-    return ""; // not the specification's form, or endless: a proxy's page, which helps nobody
+    return ""; // not the specification's form, or too long: a proxy's error page
   }
 }
 
-/** The error for an answer that is not what was hoped for; takes its body. */
+/** The error for an unexpected answer; reads the answer's body. */
 export async function refusal(
   attempted: string,
   host: string,
@@ -91,7 +91,7 @@ function pauseOf(response: Response | undefined, planned: number): number {
   return Number.isFinite(ms) ? Math.max(planned, ms) : planned;
 }
 
-/** The system's own last words: fetch puts them at the end of a chain of causes and colons. */
+/** The system's own message: fetch puts it at the end of a chain of causes. */
 export function lastWords(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const text = cause instanceof Error ? cause.message : String(cause);
@@ -107,13 +107,13 @@ export class Transport {
   readonly #options: TransportOptions;
   readonly #authorizer: Authorizer;
 
-  /** `authorizer`: another transport's to the same registry, which knows its tokens. */
+  /** `authorizer`: that of another transport to the same registry, to share its tokens. */
   constructor(options: TransportOptions, authorizer?: Authorizer) {
     this.#options = options;
     this.host = options.host;
     this.stallMs = options.stallMs ?? 30_000;
     this.attempts = options.attempts ?? 5;
-    // The registry behind the name docker.io has a host of its own.
+    // docker.io's registry has a host name of its own.
     const address = options.host === "docker.io" ? "registry-1.docker.io" : options.host;
     this.base = new URL(`${options.plainHTTP ? "http" : "https"}://${address}/v2/`);
     this.#authorizer = authorizer ?? new Authorizer({
@@ -124,7 +124,7 @@ export class Transport {
     });
   }
 
-  /** The same registry and tokens, with a Via field. */
+  /** A transport for the same registry with the same tokens, and a Via field. */
   through(via: string): Transport {
     return new Transport({ ...this.#options, via }, this.#authorizer);
   }
@@ -135,8 +135,8 @@ export class Transport {
   }
 
   /**
-   * One exchange, redirects followed. Any status but 401 comes back as a response, after retries where it
-   * is a passing one. Throws `unauthorized`, `upstream_failed`, `timeout`, or the signal's reason.
+   * One exchange; redirects are followed, and passing failures retried. Returns a response of any status but
+   * 401. Throws `unauthorized`, `upstream_failed`, `timeout`, or the signal's reason.
    */
   async request(path: string | URL, options: RequestOptions): Promise<Response> {
     const url = new URL(path, this.base);
@@ -180,7 +180,7 @@ export class Transport {
     let url = start;
     for (let hops = 0;; hops++) {
       const headers: Record<string, string> = { ...options.headers };
-      // Storage that a registry redirects to gets no credential of the registry.
+      // Storage behind a redirect must not get the registry's credentials.
       if (url.origin === this.base.origin) {
         if (authorization) headers.authorization = authorization;
         if (this.#options.via) headers.via = this.#options.via;
@@ -205,7 +205,7 @@ export class Transport {
     }
   }
 
-  /** One request on the wire; silence before the headers ends it. */
+  /** One request; silence before the response's headers ends it. */
   async #once(url: URL, init: RequestInit, signal?: AbortSignal): Promise<Response> {
     signal?.throwIfAborted();
     const stop = new AbortController();
@@ -215,10 +215,10 @@ export class Transport {
     );
     const headers = new Headers(init.headers);
     headers.set("user-agent", this.#options.userAgent);
-    // A compressed answer would break sizes, ranges and digests.
+    // A compressed answer would invalidate sizes, ranges and digests.
     headers.set("accept-encoding", "identity");
     try {
-      // The caller's signal holds for the body too; the timer only until the headers are there.
+      // The caller's signal also covers the body; the timer only covers the time until the headers.
       const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
       const { client } = this.#options;
       return await fetch(url, { ...init, headers, redirect: "manual", signal: both, client });
@@ -230,7 +230,7 @@ export class Transport {
     }
   }
 
-  /** A broken connection or silence as the catalogue has it; others as they are. */
+  /** Turns a broken connection or silence into an error of the catalogue; others are unchanged. */
   failure(error: unknown): unknown {
     if (error instanceof SvcError || isAbort(error)) return error;
     const silent = error instanceof DOMException && error.name === "TimeoutError";

@@ -1,11 +1,11 @@
-/** A blob's way into another registry: whole where it is small, in pieces that can be sent again else. */
+/** Uploads a blob to another registry: a small one whole, a larger one in pieces that can be repeated. */
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
 import { isPassing, refusal, type Transport } from "./transport.ts";
 
-/** Pieces of a chunked upload, and the largest blob that is sent whole, in bytes. */
+/** Size of a piece of a chunked upload, and of the largest blob that is sent whole, in bytes. */
 const PIECE = 8 * 1024 * 1024;
-/** A registry that insists on larger pieces than this is refused: they are held in memory. */
+/** Largest piece that a registry may demand, in bytes: pieces are held in memory. */
 const MAX_PIECE = 128 * 1024 * 1024;
 
 export interface UploadTarget {
@@ -15,7 +15,7 @@ export interface UploadTarget {
   signal?: AbortSignal;
 }
 
-/** Gathers a stream into pieces of `size` bytes, the last one shorter (and empty for an empty stream). */
+/** Collects a stream into pieces of `size` bytes; the last piece is shorter (empty for an empty stream). */
 async function* inPieces(
   stream: ReadableStream<Uint8Array>,
   size: number,
@@ -68,7 +68,7 @@ async function start(target: UploadTarget): Promise<{ location: URL; piece: numb
   };
 }
 
-/** Bytes the registry has of an upload, and where it goes on; for after a broken request. */
+/** Bytes of an upload that the registry has, and the URL to continue at; for use after a failed request. */
 async function progress(target: UploadTarget, location: URL): Promise<{ at: number; url: URL }> {
   const { transport, scope, signal } = target;
   const response = await transport.request(location, { scope, signal });
@@ -76,7 +76,7 @@ async function progress(target: UploadTarget, location: URL): Promise<{ at: numb
   await response.body?.cancel();
   const range = /^(?:bytes=)?0-(\d+)$/.exec(response.headers.get("range") ?? "");
   const last = range ? Number(range[1]) : 0;
-  // "0-0" is what registries say of an upload with no byte as well as with one.
+  // Registries answer "0-0" both for no byte and for one byte.
   return {
     at: last === 0 ? 0 : last + 1,
     url: response.headers.has("location")
@@ -86,14 +86,14 @@ async function progress(target: UploadTarget, location: URL): Promise<{ at: numb
 }
 
 /**
- * The registry has more than it said when it was asked: it was still taking in what came before the
+ * True where the registry has more bytes than it reported before: it was still storing what came before the
  * connection broke.
  */
 function isAhead(failure: unknown): boolean {
   return failure instanceof SvcError && failure.detail?.status === 416;
 }
 
-/** Sends one piece that begins at `offset`; after a failure only what the registry lacks. */
+/** Sends the piece at `offset`; after a failure, only the bytes that the registry lacks. */
 async function sendPiece(
   target: UploadTarget,
   start: URL,
@@ -136,7 +136,7 @@ async function sendPiece(
   return url;
 }
 
-/** Ends an upload; `body` holds the last (or all) bytes, which begin at `offset`. */
+/** Finishes an upload. `body`: the last bytes (or all), which begin at `offset`. */
 async function finish(
   target: UploadTarget,
   location: URL,
@@ -157,7 +157,7 @@ async function finish(
   throw await refusal(attempted(target), transport.host, response);
 }
 
-/** Drops an upload that will not be ended; what the registry says to that changes nothing. */
+/** Cancels an upload; a failure of that is ignored. */
 export async function cancelUpload(target: UploadTarget, location: URL): Promise<void> {
   const { transport, scope } = target;
   try {
@@ -169,13 +169,13 @@ export async function cancelUpload(target: UploadTarget, location: URL): Promise
     });
     await response.body?.cancel();
   } catch {
-    // It expires there by itself.
+    // The upload expires at the registry by itself.
   }
 }
 
 /**
- * Sends `body`, which must check itself against `digest` while it passes: where it errors, the upload is
- * dropped and nothing is published.
+ * Uploads `body`, a stream that verifies itself against `digest`: where it errors, the upload is cancelled
+ * and nothing is published.
  */
 export async function upload(
   target: UploadTarget,
@@ -197,13 +197,13 @@ export async function upload(
     }
     await finish(target, open, digest);
   } catch (error) {
-    await body.cancel().catch(() => {/* ended, or held by the loop that failed */});
+    await body.cancel().catch(() => {/* the stream has ended, or is locked by the failed loop */});
     if (open) await cancelUpload(target, open);
     throw error;
   }
 }
 
-/** A mount from another repository; false where the registry wants the bytes instead. */
+/** Mounts a blob from another repository; false where the registry wants the bytes instead. */
 export async function mount(target: UploadTarget, digest: string, from: string): Promise<boolean> {
   const { transport, repository, scope, signal } = target;
   const query = new URLSearchParams({ mount: digest, from });

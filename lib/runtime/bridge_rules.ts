@@ -1,9 +1,9 @@
 /**
- * The host's rules of a bridge network: one set for the network, so that attaching a container adds none.
- * They lead out (masquerade), let published ports be reached from the host's loopback and from the network
- * itself, keep containers away from services that listen on the host's loopback only and from the other
- * networks, and let them ask the host's resolver on the bridge. What is dropped is dropped in the mangle
- * table: no rule of the filter table, which others write too, lets it pass before.
+ * The host's firewall rules for a bridge network: one set per network, so that attaching a container adds none.
+ * The rules masquerade outgoing traffic and let published ports be reached from the host's loopback and from
+ * the network itself. They keep containers from services on the host's loopback and from other networks, and
+ * let them ask the host's resolver on the bridge. Packets are dropped in the mangle table: rules of the filter
+ * table, which other programs write too, cannot accept them first.
  */
 import { Mutex } from "../base/mutex.ts";
 import { run, runOk } from "../base/process.ts";
@@ -11,15 +11,15 @@ import type { BridgeNetwork } from "./network.ts";
 
 interface Rule {
   table: "nat" | "raw" | "mangle" | "filter";
-  /** Told apart by this comment. */
+  /** The comment that identifies the rule. */
   mark: string;
-  /** Without `-A` and comment. */
+  /** The rule without `-A` and comment. */
   rule: string;
-  /** Before the others of its chain: they may drop what it lets pass. */
+  /** Comes before the other rules of its chain, which may drop what it accepts. */
   first?: boolean;
 }
 
-/** Of the mangle table: what leaves one of the networks comes by here, and none of them lets it in. */
+/** Chain of the mangle table for packets that leave one of the networks: no other network accepts them. */
 const APART = "SVC-APART";
 
 const mark = (bridge: string, purpose: string) => `svc:${bridge}:${purpose}`;
@@ -46,19 +46,20 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
   const out = `POSTROUTING -s ${subnet} ! -o ${bridge} ! -d 224.0.0.0/4 -j MASQUERADE`;
   return [
     ...(internal ? [] : [rule("nat", "out", out)]),
-    // A published port asked for at 127.0.0.1: the answer has to come back through the host.
+    // For a published port at 127.0.0.1: the answer has to return through the host.
     rule("nat", "loopback", `POSTROUTING -s 127.0.0.0/8 -d ${subnet} -j MASQUERADE`),
-    // The same where a container asks for a port that its own network publishes.
+    // Likewise where a container asks for a port that its own network publishes.
     rule(
       "nat",
       "hairpin",
       `POSTROUTING -s ${subnet} -d ${subnet} -m conntrack --ctstate DNAT -j MASQUERADE`,
     ),
-    // Routing to loopback is on for the first of these; answers still carry the bridge's address here.
+    // Routing to loopback is enabled for the rule "loopback"; its answers still carry the bridge's address
+    // here.
     rule("raw", "guard", `PREROUTING -i ${bridge} -d 127.0.0.0/8 -j DROP`),
-    // What leads back out of a bridge by another way than to its own network is no reply of the host's.
+    // A packet from the bridge with a source outside its network is forged.
     drop("source", `PREROUTING -i ${bridge} ! -s ${subnet}`),
-    // Another network's ports are reached where they are published, as by everybody else.
+    // Other networks are reached only at their published ports, as from anywhere else.
     rule("mangle", "leave", `FORWARD -i ${bridge} ! -o ${bridge} -j ${APART}`),
     drop("enter", `${APART} -o ${bridge} -m conntrack ! --ctstate DNAT`),
     ...(apart ? [drop("among", `FORWARD -i ${bridge} -o ${bridge}`)] : []),
@@ -66,7 +67,8 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
       ? [
         drop("out-of", `FORWARD -i ${bridge} ! -o ${bridge}`),
         drop("into", `FORWARD ! -i ${bridge} -o ${bridge}`),
-        // Answers to the host pass, and questions to the resolver, which knows that the network is internal.
+        // Answers to the host pass, and so do queries to the resolver, which knows that the network is
+        // internal.
         drop("host", `INPUT -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED`),
         ...(resolver ? [ask("mangle", "udp"), ask("mangle", "tcp")] : []),
       ]
@@ -75,7 +77,7 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
   ];
 }
 
-/** What iptables-save says, by table. */
+/** The rules in the output of iptables-save, by table. */
 export function parseTables(text: string): Map<string, string[]> {
   const tables = new Map<string, string[]>();
   let lines: string[] = [];
@@ -86,7 +88,7 @@ export function parseTables(text: string): Map<string, string[]> {
   return tables;
 }
 
-/** True where a rule or policy may drop what crosses a bridge (docker and ufw set such a policy). */
+/** True where a rule or policy may drop packets that cross a bridge (docker and ufw set such a policy). */
 export function forwardingFiltered(tables: Map<string, string[]>): boolean {
   return (tables.get("filter") ?? []).some((line) =>
     /^(:|-A )FORWARD /.test(line) && /\b(DROP|REJECT)\b/.test(line)
@@ -95,7 +97,7 @@ export function forwardingFiltered(tables: Map<string, string[]>): boolean {
 
 const hasMark = (line: string, text: string) => line.split(/[\s"]+/).includes(text);
 
-/** Input of iptables-restore that adds what is missing; empty where nothing is. */
+/** Input for iptables-restore that adds the missing rules; empty where none is missing. */
 export function missingRules(
   tables: Map<string, string[]>,
   network: BridgeNetwork,
@@ -115,14 +117,14 @@ export function missingRules(
   ]);
 }
 
-/** The same that takes away what an internal network has and another has not, or the other way about. */
+/** Input for iptables-restore that removes rules of internal networks from other ones, and the reverse. */
 export function staleRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
   const wanted = new Set(rulesOf(network, true).map(({ mark }) => mark));
   const other = rulesOf({ ...network, internal: !network.internal }, true);
   return removal(tables, other.map(({ mark }) => mark).filter((mark) => !wanted.has(mark)));
 }
 
-/** The same that takes away what is there of a network. */
+/** Input for iptables-restore that removes all rules of a network. */
 export function presentRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
   const all = [true, false].flatMap((internal) =>
     rulesOf({ ...network, internal, apart: true }, true)
@@ -151,7 +153,7 @@ function restoreInput(changes: [table: string, change: string][]): string {
 }
 
 export class BridgeRules {
-  /** Looking and then changing is one step. */
+  /** Makes reading and then changing the rules one step. */
   #lock = new Mutex();
   #options: { resolver?: boolean };
 
@@ -161,8 +163,8 @@ export class BridgeRules {
   }
 
   /**
-   * Puts the network's rules in place, also where somebody flushed them since. True where forwarding is
-   * filtered, so that each container needs an exception. Where nothing is missing this is one process.
+   * Adds the network's missing rules, for instance after a flush. True where forwarding is filtered, so that
+   * each container needs an exception. Where no rule is missing, this runs one process.
    */
   ensure(network: BridgeNetwork, signal?: AbortSignal): Promise<boolean> {
     return this.#lock.run(async () => {

@@ -1,13 +1,13 @@
 /**
- * Devices as files of the Container Device Interface describe them (CDI specification 1.0): what a container
- * gets so that it can use one.
+ * Devices from files of the Container Device Interface (CDI specification 1.0): the mounts, nodes and settings
+ * that a container needs to use one.
  */
 import { extname, join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { type DeviceNode, deviceNode } from "./device_node.ts";
 import type { Hook } from "./spec.ts";
 
-/** Where vendors' tools and people put the files; of one device the last folder's counts. */
+/** Folders where vendors' tools and people put the files. For a device in several folders, the last one counts. */
 export const CDI_FOLDERS: readonly string[] = ["/etc/buildkit/cdi", "/etc/cdi", "/var/run/cdi"];
 
 const ALLOWED = "org.mobyproject.buildkit.device.autoallow";
@@ -18,15 +18,15 @@ export interface CdiDevice {
   name: string;
   /** "vendor.example/class". */
   kind: string;
-  /** Who wrote the file lets every build use it. */
+  /** The file's author allows every build to use the device. */
   allowed: boolean;
-  /** What it may be asked for as besides, with others. */
+  /** A class of devices by which it can also be requested. */
   className?: string;
-  /** The device's own, and before them those of its file. */
+  /** The edits of its file, then those of the device itself. */
   edits: Edits[];
 }
 
-/** What devices come to, all together. */
+/** The combined access of several devices. */
 export interface DeviceAccess {
   env: string[];
   nodes: DeviceNode[];
@@ -36,7 +36,7 @@ export interface DeviceAccess {
   gids: number[];
 }
 
-/** As the file has it. */
+/** Edits as written in a file. */
 interface Edits {
   env?: string[];
   deviceNodes?: {
@@ -82,7 +82,7 @@ async function filesIn(folder: string): Promise<string[]> {
   }
 }
 
-/** Every device that the folders describe; `unread` are files that could not be made out. */
+/** Every device in the folders; `unread` lists files that could not be read. */
 export async function readDevices(
   folders: readonly string[] = CDI_FOLDERS,
 ): Promise<{ devices: CdiDevice[]; unread: string[] }> {
@@ -95,7 +95,7 @@ export async function readDevices(
       // Our own: the host's CDI files.
       spec = parse(await Deno.readTextFile(path));
     } catch {
-      // It is named below where a device is missed.
+      // The file is named where a device is missing.
     }
     if (!isSpec(spec)) {
       unread.push(path);
@@ -110,7 +110,7 @@ export async function readDevices(
         kind,
         allowed: isTrue(notes[ALLOWED]),
         ...(typeof notes[CLASS] === "string" && { className: notes[CLASS] }),
-        // The file's edits are one object for all its devices: they are made once.
+        // One object for all devices of the file: its edits are applied once.
         edits: [containerEdits, own].filter((edits) => edits !== undefined && edits !== null),
       });
     }
@@ -119,8 +119,8 @@ export async function readDevices(
 }
 
 /**
- * What a request means: "vendor/kind=name" one device, "vendor/kind=*" all of a kind, "vendor/kind" the
- * first; a class, alone or in place of the name, those that say they are of it.
+ * The devices that a request names: "vendor/kind=name" one device, "vendor/kind=*" all of a kind, "vendor/kind"
+ * the first; a class, alone or in place of the name, all devices of that class.
  */
 export function matchDevices(devices: readonly CdiDevice[], request: string): CdiDevice[] {
   if (!request.includes("/")) return devices.filter(({ className }) => className === request);
@@ -132,7 +132,7 @@ export function matchDevices(devices: readonly CdiDevice[], request: string): Cd
   return devices.filter(({ kind, className }) => `${kind}=${className}` === request);
 }
 
-/** Throws `unsupported` where a device asks for what steps cannot have, or is not on this machine. */
+/** Throws `unsupported` where a device needs what steps cannot have, or its node is not on this machine. */
 export async function deviceAccess(devices: readonly CdiDevice[]): Promise<DeviceAccess> {
   const access: DeviceAccess = { env: [], nodes: [], mounts: [], hooks: {}, gids: [] };
   const made = new Set<Edits>();

@@ -17,7 +17,7 @@ const INCOMPATIBLE_VERSION = 1;
 export interface CniInterface {
   name: string;
   mac?: string;
-  /** Empty or absent for one on the host. */
+  /** Empty or absent for an interface on the host. */
   sandbox?: string;
 }
 
@@ -49,8 +49,8 @@ interface CniErrorJson {
 }
 
 /**
- * Directories in which plugins are looked up: SVC_CNI_BIN_DIR or CNI_PATH, colon-separated. At the
- * default, the folders that distributions use are looked at too.
+ * Folders in which plugins are looked up: SVC_CNI_BIN_DIR or CNI_PATH, colon-separated. At the default, the
+ * folders of distributions are searched too.
  */
 export function cniDirs(binDir: string = STANDARD_DIRS[0]): string[] {
   const dirs = binDir.split(":").filter(Boolean);
@@ -88,22 +88,17 @@ export class CniPlugins {
     );
   }
 
-  /** Makes the attachment and returns what it is. Not idempotent: the caller deletes first. */
+  /** Makes an attachment and returns its result. Not idempotent: the caller deletes first. */
   async add(call: CniCall): Promise<CniResult> {
     return await this.#exec("ADD", call) ?? {};
   }
 
-  /** Takes the attachment away. Idempotent: one that is gone in whole or part is fine. */
+  /** Removes an attachment. Idempotent, also where it is partly or wholly gone. */
   async del(call: CniCall): Promise<void> {
     await this.#exec("DEL", call);
   }
 
-  /** Throws where the attachment is not what `prevResult` says. */
-  async check(call: CniCall): Promise<void> {
-    await this.#exec("CHECK", call);
-  }
-
-  async #exec(command: "ADD" | "DEL" | "CHECK", call: CniCall): Promise<CniResult | undefined> {
+  async #exec(command: "ADD" | "DEL", call: CniCall): Promise<CniResult | undefined> {
     const path = await this.find(call.config.type);
     for (;;) {
       const version = this.#version;

@@ -1,4 +1,4 @@
-/** A device node of the host as a container's specification has it. */
+/** A device node of the host, as a container's specification describes it. */
 
 export interface DeviceNode {
   path: string;
@@ -12,7 +12,7 @@ export interface DeviceNode {
   access: string;
 }
 
-/** Undefined for what is no device; throws where there is nothing. */
+/** Undefined where the file is no device; throws where it is missing. */
 export async function deviceNode(
   path: string,
   inside: string,

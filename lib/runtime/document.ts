@@ -1,9 +1,9 @@
 /**
- * The runtime's JSON documents, read and written without a loss: its numbers have 64 bits, a JavaScript number
- * holds 53. What does not fit is a bigint here.
+ * The runtime's JSON documents without loss of precision: their numbers have 64 bits, a JavaScript number holds
+ * 53. Larger whole numbers are bigints here.
  */
 
-/** RLIM_INFINITY: the limit that is none. */
+/** RLIM_INFINITY: no limit. */
 export const UNLIMITED = 2n ** 64n - 1n;
 
 /** The proposal "JSON.parse source text access", which the library's types do not have yet. */

@@ -1,4 +1,4 @@
-/** Network namespaces with their attachments to bridges: made, and taken away, as one thing. */
+/** Network namespaces with their attachments to bridges: made and removed together. */
 import type { CniResult } from "./cni.ts";
 import { createNetns, hasNetns, removeNetns } from "./netns.ts";
 import type { BridgeDriver, BridgeNetwork } from "./network.ts";
@@ -12,7 +12,7 @@ export interface Attached {
   result: CniResult;
 }
 
-export interface Place {
+export interface NetworkNamespace {
   /** Names the attachments in leases. */
   containerId: string;
   /** The namespace's file. */
@@ -22,11 +22,11 @@ export interface Place {
 /** A new namespace with loopback and the networks, eth0 first; `ready` is called once it exists. */
 export async function makeEndpoint(
   bridges: BridgeDriver,
-  place: Place,
+  namespace: NetworkNamespace,
   networks: readonly BridgeNetwork[],
   { ready, signal }: { ready?: () => void; signal?: AbortSignal } = {},
 ): Promise<Attached[]> {
-  await createNetns(place.netns, signal);
+  await createNetns(namespace.netns, signal);
   ready?.();
   const attach = async () => {
     const made: Attached[] = [];
@@ -35,24 +35,24 @@ export async function makeEndpoint(
       made.push({
         network,
         ifname,
-        ...await bridges.attach(network, { ...place, ifname }, signal),
+        ...await bridges.attach(network, { ...namespace, ifname }, signal),
       });
     }
     return made;
   };
-  const [, made] = await Promise.all([bridges.loopback(place, signal), attach()]);
+  const [, made] = await Promise.all([bridges.loopback(namespace, signal), attach()]);
   return made;
 }
 
-/** Of a namespace with one network, whole or half made. Idempotent. */
+/** Removes a namespace with one network, whole or half made. Idempotent. */
 export async function removeEndpoint(
   bridges: BridgeDriver,
-  place: Place,
+  namespace: NetworkNamespace,
   network: BridgeNetwork,
   result?: CniResult,
 ): Promise<void> {
-  // After a reboot only the file is left, which plugins refuse.
-  if (!await hasNetns(place.netns)) await removeNetns(place.netns);
-  await bridges.detach(network, { ...place, ifname: "eth0" }, result);
-  await removeNetns(place.netns);
+  // After a reboot only the namespace's file is left, which plugins refuse.
+  if (!await hasNetns(namespace.netns)) await removeNetns(namespace.netns);
+  await bridges.detach(network, { ...namespace, ifname: "eth0" }, result);
+  await removeNetns(namespace.netns);
 }

@@ -1,10 +1,10 @@
-/** What this process may hand to a container: capabilities, hard limits, file systems, cgroup version. */
+/** What this process may give to a container: capabilities, hard limits, file systems, cgroup version. */
 import { dirname } from "node:path";
 import { CAPABILITIES } from "../base/capabilities.ts";
 import { exists } from "../base/fs.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 
-/** Limits of setrlimit(2), as config.json names them, and the row of /proc/self/limits. */
+/** Limits of setrlimit(2), by their names in config.json and their rows in /proc/self/limits. */
 const LIMIT_ROWS: Record<string, string> = {
   RLIMIT_CPU: "Max cpu time",
   RLIMIT_FSIZE: "Max file size",
@@ -24,8 +24,6 @@ const LIMIT_ROWS: Record<string, string> = {
   RLIMIT_RTTIME: "Max realtime timeout",
 };
 
-export const RLIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ROWS);
-
 export interface HostFacts {
   /** Capabilities in this process's bounding set: no child can have more. */
   capabilities: ReadonlySet<string>;
@@ -34,17 +32,17 @@ export interface HostFacts {
   /** True where the unified hierarchy is mounted at /sys/fs/cgroup; false for version 1 and hybrid. */
   cgroup2: boolean;
   filesystems: ReadonlySet<string>;
-  /** This process is root in a user namespace only: what is the host's cannot be mounted or raised. */
+  /** This process is root only in a user namespace: it cannot mount or raise what belongs to the host. */
   userNamespace?: boolean;
-  /** Memory and swap together can be limited by a cgroup. */
+  /** A cgroup can limit memory and swap together. */
   limitsSwap?: boolean;
-  /** A container's processes can be counted by a cgroup of its own. */
+  /** A container's own cgroup can count its processes. */
   countsProcesses?: boolean;
   /** "x86_64", "aarch64". */
   architecture: string;
 }
 
-/** Reads the texts of /proc; apart from {@linkcode hostFacts} so that tests can give their own. */
+/** Reads texts of /proc; separate from {@linkcode hostFacts} so that tests can pass their own. */
 export function parseHostFacts(
   texts: { status: string; limits: string; filesystems: string },
   cgroup2: boolean,
@@ -70,9 +68,9 @@ export function parseHostFacts(
 const CGROUPS = "/sys/fs/cgroup";
 
 /**
- * Whether runtimes can set a limit of processes on a cgroup that they make beside this process's own. With
- * cgroup version 2 the parent's controllers have to be on, or such that they can be turned on: not while
- * it holds processes itself, as in a container that is given no cgroup to divide.
+ * Whether runtimes can limit the processes of a cgroup that they make beside this process's own. With cgroup
+ * version 2 the parent's controllers have to be on, or it must be possible to turn them on. That is not
+ * possible while the parent holds processes itself, as in a container without a cgroup to divide.
  */
 async function countsProcesses(cgroup2: boolean, own: string): Promise<boolean> {
   if (!cgroup2) return await exists(`${CGROUPS}/pids`);
@@ -83,14 +81,14 @@ async function countsProcesses(cgroup2: boolean, own: string): Promise<boolean> 
     Deno.readTextFile(`${parent}/${name}`).then((text) => text.trim().split(/\s+/), () => [""]);
   if (!(await words("cgroup.controllers")).includes("pids")) return false;
   if ((await words("cgroup.subtree_control")).includes("pids")) return true;
-  // The host's own root has no type, and no such rule.
+  // The host's root cgroup has no type, and this rule does not apply to it.
   return !await exists(`${parent}/cgroup.type`) || (await words("cgroup.procs"))[0] === "";
 }
 
 function limitsSwap(cgroup2: boolean, own: string): Promise<boolean> {
   if (!cgroup2) return exists(`${CGROUPS}/memory/memory.memsw.limit_in_bytes`);
   const path = /^0::(.*)$/m.exec(own)?.[1] ?? "/";
-  // The root has no limits: the first process of systemd has a cgroup of its own.
+  // The root cgroup has no limits: systemd's first process has a cgroup of its own.
   return exists(`${CGROUPS}${path === "/" ? "/init.scope" : path}/memory.swap.max`);
 }
 

@@ -1,4 +1,4 @@
-/** What a process's network namespace listens on and is busy with, without connecting to it. */
+/** The ports that a process's network namespace listens on, and its busy connections, without connecting. */
 import { run } from "../base/process.ts";
 
 export interface SocketPort {
@@ -6,11 +6,14 @@ export interface SocketPort {
   protocol: "tcp" | "udp" | "sctp";
 }
 
-/** States in /proc/PID/net/tcp and udp (include/net/tcp_states.h): of UDP, a socket without a peer is closed. */
+/**
+ * States in /proc/PID/net/tcp and udp (include/net/tcp_states.h). For UDP, a socket without a peer has the
+ * state "closed".
+ */
 const OPEN = { tcp: "0A", udp: "07" };
 const LOOPBACK = /^(0100007F|00000000000000000000000001000000):/;
 
-/** Ports that are open to others in the text of /proc/PID/net/tcp, tcp6, udp or udp6. */
+/** Listening ports in the text of /proc/PID/net/tcp, tcp6, udp or udp6, without those of loopback. */
 export function openPorts(text: string, protocol: "tcp" | "udp"): number[] {
   return text.split("\n").slice(1).flatMap((line) => {
     const [, local, , state] = line.trim().split(/\s+/);
@@ -19,7 +22,7 @@ export function openPorts(text: string, protocol: "tcp" | "udp"): number[] {
   });
 }
 
-/** Those of `ports` that are listened on, which of SCTP is never known; none where the process is gone. */
+/** The `ports` that are listened on; none where the process is gone. SCTP ports are never known. */
 export async function listenedOn<T extends SocketPort>(
   pid: number,
   ports: readonly T[],
@@ -39,12 +42,12 @@ export async function listenedOn<T extends SocketPort>(
   return ports.filter(({ container, protocol }) => open.has(`${container}/${protocol}`));
 }
 
-/** A connection on which something came or went within so many milliseconds is not idle. */
+/** A connection with traffic within so many milliseconds is not idle. */
 const LIVELY_MS = 200;
 
 /**
- * How many connections that came in are waiting for an answer, or carry one just now, in the output of
- * `ss -tinHO`. A connection on which the last word was ours is kept for later requests: nobody waits.
+ * The number of incoming connections that wait for an answer or carry one now, in the output of `ss -tinHO`. A
+ * connection whose last bytes were the answer is only kept for later requests.
  */
 export function busyConnections(text: string, listening: ReadonlySet<number>): number {
   return text.split("\n").filter((line) => {
@@ -52,14 +55,14 @@ export function busyConnections(text: string, listening: ReadonlySet<number>): n
     if (!local || !listening.has(Number(local[2]))) return false;
     const since = (name: string) => Number(new RegExp(` ${name}:(\\d+)`).exec(line)?.[1] ?? 0);
     const [sent, received] = [since("lastsnd"), since("lastrcv")];
-    // A first request may have come with the connection: then the two times are equal.
+    // A first request may have come with the connection: then both times are equal.
     const unanswered = received < sent ||
       !line.includes(" bytes_sent:") && since("bytes_received") > 0;
     return unanswered || Math.min(sent, received) < LIVELY_MS;
   }).length;
 }
 
-/** The same for the namespace of a process; 0 where it is gone. */
+/** The busy connections in a process's namespace; 0 where the process is gone. */
 export async function inFlight(pid: number, signal?: AbortSignal): Promise<number> {
   const listening = new Set<number>();
   for (const name of ["tcp", "tcp6"]) {

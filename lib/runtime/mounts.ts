@@ -1,4 +1,4 @@
-/** The mounts of a container: the kernel's own file systems, then what was asked for. */
+/** The mounts of a container: the kernel's file systems, then the requested ones. */
 import type { HostFacts } from "./host_facts.ts";
 import type { RuntimeSpecOptions } from "./spec.ts";
 
@@ -9,7 +9,7 @@ export interface SpecMount {
   /** Absolute path in the container; made in the root if missing. */
   target: string;
   readOnly?: boolean;
-  /** A bind without what is mounted below the source. */
+  /** A bind without the mounts below its source. */
   nonRecursive?: boolean;
   /** Bytes of a tmpfs. */
   size?: number;
@@ -52,7 +52,7 @@ function userMount(mount: SpecMount): MountEntry {
   );
 }
 
-/** /sys shows a network namespace: only who owns that one may mount it, anybody else takes the host's. */
+/** /sys shows a network namespace: only its owner may mount it, other containers get the host's. */
 function systemFiles(
   { network }: RuntimeSpecOptions,
   { userNamespace }: HostFacts,

@@ -1,9 +1,9 @@
-/** A bridge network of a host: CNI bridge with host-local addresses, and portmap for published ports. */
+/** A bridge network of a host: CNI bridge with host-local addresses. */
 import { runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
 
-/** For how long rules are not looked over again where a container is to start soon, in milliseconds. */
+/** Milliseconds for which checked rules count as right, where a container is to start soon. */
 const RECENT = 30_000;
 
 export interface BridgeNetwork {
@@ -13,19 +13,19 @@ export interface BridgeNetwork {
   bridge: string;
   /** "10.4.0.0/24". */
   subnet: string;
-  /** Nothing beyond the bridge is reached, the host neither; it reaches what is on the bridge. */
+  /** The network reaches nothing beyond its bridge, not even the host; the host reaches the network. */
   internal?: boolean;
-  /** What is on the bridge does not reach each other. */
+  /** Containers on the bridge cannot reach each other. */
   apart?: boolean;
-  /** Another network of the container has the default route. */
+  /** The container's default route is on another of its networks. */
   secondary?: boolean;
   mtu?: number;
 }
 
-export interface PortMapping {
+interface PublishedPort {
   hostIP: string;
-  hostPort: number;
-  containerPort: number;
+  host: number;
+  container: number;
   protocol: "tcp" | "udp" | "sctp";
 }
 
@@ -42,12 +42,12 @@ export interface Endpoint {
   ifname: string;
 }
 
-/** Drives the plugins for one host. `leases` is host-local's folder: it must not outlive a reboot. */
+/** Runs the plugins of one host. `leases`: host-local's folder, which must not outlive a reboot. */
 export class BridgeDriver {
   readonly plugins: CniPlugins;
   readonly leases: string;
   #rules: BridgeRules;
-  /** When each bridge's rules were last looked over. */
+  /** When each bridge's rules were last checked. */
   #looked = new Map<string, number>();
 
   /** `resolver`: the host answers the containers' DNS on the bridges. */
@@ -57,9 +57,9 @@ export class BridgeDriver {
     this.#rules = new BridgeRules(options);
   }
 
-  /** Throws `prerequisite_missing` where a plugin is not there. */
+  /** Throws `prerequisite_missing` where a plugin is missing. */
   async preflight(): Promise<void> {
-    for (const name of ["bridge", "host-local", "loopback", "portmap"]) {
+    for (const name of ["bridge", "host-local", "loopback"]) {
       await this.plugins.find(name);
     }
   }
@@ -75,7 +75,7 @@ export class BridgeDriver {
       type: "bridge",
       bridge: network.bridge,
       isGateway: true,
-      // Rules are the network's, not each container's: BridgeRules.
+      // The rules are per network, not per container: see BridgeRules.
       ipMasq: false,
       hairpinMode: !network.apart,
       ...(network.mtu && { mtu: network.mtu }),
@@ -85,16 +85,6 @@ export class BridgeDriver {
         ranges: [[{ subnet: network.subnet }]],
         ...(!network.internal && !network.secondary && { routes: [{ dst: "0.0.0.0/0" }] }),
       },
-    };
-  }
-
-  #portmap(network: BridgeNetwork, ports: PortMapping[]): CniConfig {
-    return {
-      name: network.name,
-      type: "portmap",
-      snat: false,
-      capabilities: { portMappings: true },
-      runtimeConfig: { portMappings: ports },
     };
   }
 
@@ -120,8 +110,8 @@ export class BridgeDriver {
   }
 
   /**
-   * Brings the host's rules up to date for an endpoint that was attached a while ago; rules that were
-   * looked over within half a minute are taken to be right.
+   * Brings the host's rules up to date for an endpoint that was attached earlier. Rules that were checked
+   * within half a minute count as right.
    */
   async admit(
     network: BridgeNetwork,
@@ -136,7 +126,7 @@ export class BridgeDriver {
     this.#looked.set(network.bridge, Date.now());
   }
 
-  /** The exception from filtered forwarding; adding it twice is fine. */
+  /** Adds the container's exception from filtered forwarding; adding it twice is harmless. */
   async #exempt(
     command: "add" | "del",
     network: BridgeNetwork,
@@ -148,7 +138,7 @@ export class BridgeDriver {
     return await this.plugins[command]({ ...endpoint, config, prevResult, signal }) ?? prevResult;
   }
 
-  /** Idempotent, with or without the namespace. */
+  /** Idempotent, also where the namespace is gone. */
   async detach(network: BridgeNetwork, endpoint: Endpoint, result?: CniResult): Promise<void> {
     if (result && await this.#rules.filtered()) {
       await this.#exempt("del", network, endpoint, result);
@@ -157,16 +147,20 @@ export class BridgeDriver {
   }
 
   /** True where the attachment's interface is still on the network's bridge. */
-  async isAttached(network: BridgeNetwork, result: CniResult): Promise<boolean> {
+  isAttached(network: BridgeNetwork, result: CniResult): boolean {
     const outer = result.interfaces?.find(({ name, sandbox }) =>
       !sandbox && name !== network.bridge
     );
     if (!outer) return false;
-    const path = `/sys/class/net/${network.bridge}/brif/${outer.name}`;
-    return await Deno.stat(path).then(() => true, () => false);
+    try {
+      Deno.statSync(`/sys/class/net/${network.bridge}/brif/${outer.name}`);
+      return true;
+    } catch {
+      return false;
+    }
   }
 
-  /** Takes bridge and rules of a network away, unless something is attached. Idempotent. */
+  /** Removes a network's bridge and rules, unless a container is attached. Idempotent. */
   async removeNetwork(network: BridgeNetwork): Promise<void> {
     this.#looked.delete(network.bridge);
     const ports = `/sys/class/net/${network.bridge}/brif`;
@@ -182,38 +176,33 @@ export class BridgeDriver {
     await this.#rules.remove(network);
   }
 
-  /**
-   * Leads the host's ports to the endpoint. Rules of an earlier endpoint for the same port win until
-   * they are withdrawn, so publishing the new one first and withdrawing the old one then leaves no gap.
-   */
-  async publish(
+  /** Removes the portmap plugin's rules for published ports, made by earlier versions of the server. Idempotent. */
+  async unmap(
     network: BridgeNetwork,
     endpoint: Endpoint,
-    attachment: CniResult,
-    ports: PortMapping[],
-    signal?: AbortSignal,
+    prevResult: CniResult,
+    ports: readonly PublishedPort[],
   ): Promise<void> {
-    if (ports.length === 0) return;
-    const config = this.#portmap(network, ports);
-    await this.plugins.add({ ...endpoint, config, prevResult: attachment, signal });
-  }
-
-  /** Idempotent. */
-  async withdraw(
-    network: BridgeNetwork,
-    endpoint: Endpoint,
-    attachment: CniResult | undefined,
-    ports: PortMapping[],
-  ): Promise<void> {
-    if (ports.length === 0) return;
-    const config = this.#portmap(network, ports);
-    await this.plugins.del({ ...endpoint, config, prevResult: attachment });
+    const portMappings = ports.map(({ hostIP, host: hostPort, container, protocol }) => ({
+      hostIP,
+      hostPort,
+      containerPort: container,
+      protocol,
+    }));
+    const config = {
+      name: network.name,
+      type: "portmap",
+      snat: false,
+      capabilities: { portMappings: true },
+      runtimeConfig: { portMappings },
+    };
+    await this.plugins.del({ ...endpoint, config, prevResult });
   }
 }
 
 /**
- * Lets what is sent from 127.0.0.1 be translated onto the bridge; BridgeRules guards the other way. The
- * host has no IPv6 address there: no rule is about one.
+ * Allows packets from 127.0.0.1 to be translated onto the bridge; BridgeRules guards the reverse way. The host
+ * gets no IPv6 address on the bridge, because no rule covers IPv6.
  */
 async function prepareBridge({ bridge, apart }: BridgeNetwork): Promise<void> {
   const set = async (path: string) => {
@@ -222,13 +211,13 @@ async function prepareBridge({ bridge, apart }: BridgeNetwork): Promise<void> {
   };
   if (!apart) await set(`/proc/sys/net/ipv4/conf/${bridge}/route_localnet`);
   const ipv6 = `/proc/sys/net/ipv6/conf/${bridge}/disable_ipv6`;
-  // A kernel without IPv6 has none to switch off.
+  // A kernel without IPv6 has nothing to switch off.
   await set(ipv6).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   });
 }
 
-/** Frames of such a port go to the bridge itself only, not to another of the kind. */
+/** Isolates the port: its frames go to the bridge only, not to other isolated ports. */
 async function keepApart({ bridge }: BridgeNetwork, { interfaces }: CniResult): Promise<void> {
   const port = interfaces?.find(({ name, sandbox }) => !sandbox && name !== bridge)?.name ?? "";
   const args = ["link", "set", "dev", port, "type", "bridge_slave", "isolated", "on"];
@@ -239,10 +228,10 @@ async function keepApart({ bridge }: BridgeNetwork, { interfaces }: CniResult): 
 export const hasBridge = ({ bridge }: BridgeNetwork): Promise<boolean> =>
   Deno.stat(`/sys/class/net/${bridge}`).then(() => true, () => false);
 
-/** The place of the network that builds have. */
+/** The index of the network for builds. */
 export const BUILD_NETWORK = 255;
 
-/** True for names that {@linkcode bridgeNetwork} gives, of any server of this host. */
+/** True for names from {@linkcode bridgeNetwork}, of any server of this host. */
 export const isOwnBridge = (name: string): boolean => /^svc(\d+|-\d+-\d+-\d+)$/.test(name);
 
 /** The n-th /24 below a two-part base: base "10.4", index 3 is 10.4.3.0/24 on bridge svc3. */
@@ -251,7 +240,7 @@ export function bridgeNetwork(
   index: number,
   options: Pick<BridgeNetwork, "internal" | "apart"> = {},
 ): BridgeNetwork {
-  // Another base means another server's networks: its bridges need names of their own.
+  // Another base belongs to another server's networks: its bridges need names of their own.
   const bridge = base === "10.4" ? `svc${index}` : `svc-${base.replace(".", "-")}-${index}`;
   return { name: bridge, bridge, subnet: `${base}.${index}.0/24`, ...options };
 }

@@ -1,13 +1,13 @@
 /**
- * Ends containers that a server left behind in a user namespace which its successor is not in: the
- * successor's runtime may not send them a signal, but the user who made that namespace may.
+ * Ends containers that a server left in a user namespace which the next server does not enter. The next
+ * server's runtime may not signal them, but the user who made that namespace may.
  */
 import { join } from "node:path";
 import { hasCode } from "../sys/errno.ts";
 
 interface Init {
   pid: number;
-  /** Clock ticks since boot: a process id alone may have been given to somebody else since. */
+  /** Clock ticks since boot: the process id alone may belong to another process by now. */
   started: string;
 }
 
@@ -38,8 +38,8 @@ async function isRunning({ pid, started }: Init): Promise<boolean> {
 }
 
 /**
- * Kills the first process of every container in a runtime's `--root`; the kernel ends the others of its
- * process namespace with it. Returns how many there were. Only for a root whose server is dead.
+ * Kills the first process of every container below a runtime's `--root`; the kernel then ends the others in its
+ * process namespace. Returns the number of containers. Only for a root whose server is dead.
  */
 export async function killContainers(root: string): Promise<number> {
   let killed = 0;

@@ -1,4 +1,4 @@
-/** Whether an OCI runtime runs containers on this host: told by running one. */
+/** Whether an OCI runtime works on this host: tested by running a container. */
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { readJson, writeFileAtomic } from "../base/fs.ts";
@@ -9,7 +9,7 @@ import { type HostFacts, hostFacts } from "./host_facts.ts";
 import type { Runtime } from "./runtime.ts";
 import { runtimeSpec } from "./spec.ts";
 
-/** What the program ends with, which no program does that takes the arguments for something else. */
+/** The test program's exit code: no other program ends with it for these arguments. */
 const PROOF = 42;
 
 /** exit(42), by ELF machine number. */
@@ -18,7 +18,7 @@ const CODE: Record<string, [machine: number, code: number[]]> = {
   aarch64: [183, [0x40, 0x05, 0x80, 0xd2, 0xa8, 0x0b, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4]],
 };
 
-/** A program that needs no library: the smallest ELF file that ends with 42. */
+/** A static program: the smallest ELF file that exits with 42. */
 function program(): Uint8Array {
   const [machine, code] = CODE[Deno.build.arch];
   const start = 64 + 56;
@@ -44,8 +44,8 @@ function program(): Uint8Array {
 }
 
 /**
- * Runs a container that ends at once, below `folder`, where programs may be executed. Throws
- * `prerequisite_missing` with the runtime's own words where that fails.
+ * Runs a container that exits at once, below `folder`, where programs may be executed. Throws
+ * `prerequisite_missing` with the runtime's message where that fails.
  */
 export async function proveRuntime(
   runtime: Runtime,
@@ -70,7 +70,7 @@ export async function proveRuntime(
       "prerequisite_missing",
       `Cannot use OCI runtime ${runtime.binary}: it ran no container on this host ` +
         `(exit code ${code}${words ? `: ${words}` : ""})`,
-      { help: "set SVC_BARE_RUNTIME to a runtime that runs here, such as runc, or mend the host" },
+      { help: "set SVC_RUNTIME to a runtime that runs here, such as runc, or mend the host" },
     );
   } finally {
     await Deno.remove(bundle, { recursive: true });
@@ -80,13 +80,13 @@ export async function proveRuntime(
 export interface ProofPlace {
   /** Where programs may be executed: the data directory. */
   folder: string;
-  /** Where it is noted, to be forgotten with a reboot: the folder of running state. */
+  /** Where the result is kept until a reboot: the folder of running state. */
   runDir: string;
 }
 
 /**
- * {@linkcode proveRuntime}, once a boot for each runtime and file of it. Where nobody could run a container,
- * for want of privileges, that says nothing of the runtime: whoever asks for one is told.
+ * Runs {@linkcode proveRuntime} once per boot for each runtime and version of its file. Without the privileges
+ * for any container the test is skipped, since a failure would say nothing about the runtime.
  */
 export async function proven(runtime: Runtime, { folder, runDir }: ProofPlace): Promise<void> {
   const facts = await hostFacts();
@@ -101,6 +101,6 @@ export async function proven(runtime: Runtime, { folder, runDir }: ProofPlace): 
   if (known.includes(key)) return;
   await proveRuntime(runtime, folder, { facts });
   const kept = [...known.filter((other) => !other.startsWith(`${path} `)), key];
-  // Not to be had: proven again.
+  // Where the record cannot be written, the next start tests again.
   await writeFileAtomic(record, JSON.stringify(kept), { mode: 0o600 }).catch(() => {});
 }

@@ -1,15 +1,15 @@
-/** Things that are made ahead, taken by one at a time, and taken again when they were given back. */
+/** A pool of prepared items: one caller at a time takes an item, and may give it back for reuse. */
 import type { Logger } from "../base/log.ts";
 
-/** How many wait at least, while the pool is there, and how many at most. */
+/** Items that wait in an open pool, at least and at most. */
 const LEAST = 2;
 const MOST = 8;
 
 export interface ReadyPoolOptions<T> {
   make: (signal?: AbortSignal) => Promise<T>;
-  /** False: it waited too long, and is removed. */
+  /** False: the item waited too long, and is removed. */
   isGood: (one: T, signal?: AbortSignal) => Promise<boolean>;
-  /** Logs what cannot be removed. */
+  /** Logs an item that cannot be removed. */
   remove: (one: T) => Promise<void>;
   log: Logger;
 }
@@ -24,7 +24,7 @@ export class ReadyPool<T> {
     this.#options = options;
   }
 
-  /** Makes some ahead, in the background. */
+  /** Prepares items in the background. */
   prepare(): void {
     if (this.#stopped || this.#filling) return;
     this.#filling = this.#fill().catch((error) =>
@@ -40,7 +40,7 @@ export class ReadyPool<T> {
 
   async take(signal?: AbortSignal): Promise<T> {
     const { make, isGood, remove } = this.#options;
-    // One that is being made is waited for: sooner than to begin with another.
+    // Waits for an item that is being made: that is faster than making another.
     if (this.#waiting.length === 0 && this.#filling) await this.#filling;
     let found: T | undefined;
     for (let next; found === undefined && (next = this.#waiting.pop()) !== undefined;) {
@@ -52,13 +52,13 @@ export class ReadyPool<T> {
     return found;
   }
 
-  /** `spoiled`: nobody else may have it. */
+  /** `spoiled`: the item must not be reused. */
   async giveBack(one: T, { spoiled = false }: { spoiled?: boolean } = {}): Promise<void> {
     if (spoiled || this.#stopped || this.#waiting.length >= MOST) await this.#options.remove(one);
     else this.#waiting.push(one);
   }
 
-  /** Nothing is made any more, and what waits is removed; what was taken goes when it is given back. */
+  /** Makes no more items and removes the waiting ones; taken ones are removed when they are given back. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.#filling;

@@ -7,7 +7,7 @@ import type { Runtime, RuntimeState, RuntimeStatus } from "./runtime.ts";
 export interface RuntimeOptions {
   /** A name on PATH or a path. */
   binary: string;
-  /** `--root`; belongs on a file system that a reboot empties. */
+  /** `--root`, on a file system that a reboot empties. */
   root: string;
   systemdCgroup?: boolean;
   signal?: AbortSignal;
@@ -22,13 +22,13 @@ function missing(binary: string, why: string, cause?: unknown): SvcError {
     cause,
     help: known
       ? `install the package ${known} (apt-get install ${known})`
-      : "install it, or set SVC_BARE_RUNTIME to runc or crun",
+      : "install it, or set SVC_RUNTIME to runc or crun",
   });
 }
 
 /**
- * Runs `--version` and returns its first line. Throws `prerequisite_missing`, naming the package, where
- * the binary is not there or does not answer like a runtime.
+ * The first line of `--version`. Throws `prerequisite_missing`, naming the package, where the binary is missing
+ * or does not answer like a runtime.
  */
 export async function runtimeVersion(binary: string, signal?: AbortSignal): Promise<string> {
   let result: RunResult;
@@ -80,7 +80,7 @@ export async function createRuntime(options: RuntimeOptions): Promise<Runtime> {
     if (result.code !== 0) throw failed("list containers", result);
     return ((JSON.parse(result.stdout.trim() || "null") ?? []) as StateJson[]).map(toState);
   };
-  /** The runtimes word "no such container" differently: ask the list instead of reading the words. */
+  /** Runtimes word "no such container" differently, so the list of containers decides. */
   const gone = async (id: string) => !(await list()).some((state) => state.id === id);
   const failed = (attempted: string, result: RunResult) =>
     new SvcError(

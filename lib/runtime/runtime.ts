@@ -14,7 +14,7 @@ export interface RuntimeState {
 }
 
 export interface Runtime {
-  /** The binary's path, and what `--version` says first. */
+  /** The binary's path, and the first line of `--version`. */
   readonly binary: string;
   readonly version: string;
   /** `--root`: where the runtime keeps its state. */
@@ -22,7 +22,7 @@ export interface Runtime {
   /** Missing: undefined. */
   state(id: string): Promise<RuntimeState | undefined>;
   start(id: string, signal?: AbortSignal): Promise<void>;
-  /** A container that is gone already is fine. */
+  /** A missing container is fine. */
   kill(id: string, signal: string | number, options?: { all?: boolean }): Promise<void>;
   /** `force` kills first. Missing is fine. */
   delete(id: string, options?: { force?: boolean }): Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * Generator of config.json (OCI Runtime Specification 1.0). Defaults are those of a docker container;
- * what the host cannot grant (limits, capabilities) is reduced and reported, not left to fail.
+ * Generator of config.json (OCI Runtime Specification 1.0). The defaults are those of a docker container.
+ * Limits and capabilities that the host cannot grant are reduced and reported, instead of failing.
  */
 import { capabilityName, DEFAULT_CAPABILITIES, isCapability } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
@@ -52,7 +52,7 @@ export interface RuntimeSpecOptions {
   /** Absolute; "/" if absent. */
   cwd?: string;
   user?: { uid: number; gid: number; additionalGids?: number[] };
-  /** On top of /proc, /dev, /sys; a later mount wins over an earlier one of the same target. */
+  /** Come after /proc, /dev and /sys; a later mount wins over an earlier one of the same target. */
   mounts?: SpecMount[];
   /** Names with or without "CAP_"; "ALL". */
   capAdd?: string[];
@@ -107,7 +107,7 @@ interface DeviceRule {
   access: string;
 }
 
-/** The standard nodes are made by the runtime; these rules let them be opened (and any node be made). */
+/** The runtime makes the standard nodes. These rules allow opening them, and making any node. */
 const DEVICE_RULES: DeviceRule[] = [
   { allow: false, access: "rwm" },
   { allow: true, type: "c", access: "m" },
@@ -122,7 +122,7 @@ const DEVICE_RULES: DeviceRule[] = [
   { allow: true, type: "c", major: 136, access: "rwm" },
 ];
 
-/** The parts of config.json that are read or changed again; the whole is JSON for the runtime. */
+/** The parts of config.json that code reads or changes again. */
 export interface RuntimeSpec {
   ociVersion: string;
   process: ProcessSpec;
@@ -133,10 +133,10 @@ export interface RuntimeSpec {
   annotations?: Record<string, string>;
 }
 
-/** Also the document of `exec --process`. */
+/** A process, also as the document of `exec --process`. */
 export interface ProcessSpec {
   terminal: boolean;
-  /** Of the terminal, from the first moment on. */
+  /** The terminal's size from the first moment on. */
   consoleSize?: { height: number; width: number };
   user: { uid: number; gid: number; additionalGids?: number[] };
   args: string[];
@@ -149,7 +149,7 @@ export interface ProcessSpec {
 
 export interface GeneratedSpec {
   spec: RuntimeSpec;
-  /** What was asked for and reduced, in words. */
+  /** A warning for each request that was reduced. */
   warnings: string[];
 }
 
@@ -158,7 +158,7 @@ function capability(name: string): string {
   throw new SvcError("argument_invalid", `Cannot use capability ${name}: no such capability`);
 }
 
-/** Docker's rules: ALL in one list is the base from which the other list takes or to which it adds. */
+/** By docker's rules: ALL in one list is the base, to which the other list adds or from which it takes. */
 function capabilitySet(options: RuntimeSpecOptions, facts: HostFacts, warnings: string[]) {
   const add = (options.capAdd ?? []).map(capability);
   const drop = (options.capDrop ?? []).map(capability);
@@ -204,7 +204,7 @@ function linuxResources(resources: Resources, devices: DeviceRule[], facts: Host
   const period = 100_000;
   const memory = {
     ...(resources.memory !== undefined && { limit: resources.memory }),
-    // As much swap again, as docker has it: without a limit the host's swap would take what is over.
+    // Allows as much swap as memory, as docker does: without a limit the excess would go to the host's swap.
     ...(resources.memory !== undefined && facts.limitsSwap && { swap: 2 * resources.memory }),
     ...(resources.memoryReservation !== undefined && { reservation: resources.memoryReservation }),
   };
@@ -224,8 +224,8 @@ function linuxResources(resources: Resources, devices: DeviceRule[], facts: Host
 }
 
 /**
- * Its own group is also one of the supplementary ones: else a process that drops that group could still be
- * refused, or allowed, by what it no longer belongs to (CVE-2022-36109).
+ * The user's primary group is also listed as a supplementary group. Otherwise a process that drops the group
+ * could still be refused or allowed access by a group that it has left (CVE-2022-36109).
  */
 export function processUser(
   { uid, gid, additionalGids = [] }: ProcessSpec["user"],
@@ -233,7 +233,7 @@ export function processUser(
   return { uid, gid, additionalGids: [...new Set([gid, ...additionalGids])] };
 }
 
-/** Makes config.json. Throws `argument_invalid` for names that do not exist. */
+/** Makes config.json. Throws `argument_invalid` for unknown names. */
 export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): GeneratedSpec {
   const warnings: string[] = [];
   const privileged = options.privileged ?? false;

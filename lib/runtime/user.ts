@@ -1,4 +1,4 @@
-/** `USER` of an image, a spec or an exec: names and numbers against the root's own passwd and group. */
+/** Resolves the `USER` of an image, a spec or an exec against the root's passwd and group. */
 import { SvcError } from "../base/errors.ts";
 import { readRunning } from "../sys/rooted_elsewhere.ts";
 
@@ -58,16 +58,16 @@ function number(text: string, whole: string): number | undefined {
 /** Bytes of passwd or group, at most. */
 const MAX_ACCOUNTS = 4 << 20;
 
-/** The text of a file of accounts; "" where there is none. */
+/** The text of passwd or group; "" where the file is missing. */
 async function accounts(rootfs: string, path: string): Promise<string> {
   return new TextDecoder().decode(await readRunning(rootfs, path, MAX_ACCOUNTS));
 }
 
 /**
- * Resolves "", "name", "uid", "user:group" in any mixture. A number needs no entry (its group is then 0);
- * a name without one throws `argument_invalid`. Supplementary groups are those of the user's name, unless
- * a group was given. `groupAdd` (names or numbers) comes on top. What is no regular file, or larger than
- * anyone's, is refused whatever the user: runtimes would wait for it, or read all of it.
+ * Resolves "", "name", "uid", "user:group" in any mixture. A number needs no entry (its group is then 0); a
+ * name without an entry throws `argument_invalid`. Supplementary groups are those of the user's name, unless a
+ * group is given. `groupAdd` (names or numbers) comes on top. A special or oversized file is refused for every
+ * user: runtimes would block on it, or read all of it.
  */
 export async function resolveUser(
   rootfs: string,

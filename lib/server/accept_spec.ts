@@ -1,8 +1,6 @@
-/** A caller's deployment spec on its way to the backend: read, checked, stamped; the same for every route. */
+/** A caller's deployment spec on its way to the backend. Every route reads, checks and stamps a spec here. */
 import type { DeploySpec } from "../api/deploy_spec.ts";
-import type { HostCertificate } from "../api/ingress_certificates.ts";
 import { SvcError } from "../base/errors.ts";
-import type { DeployBackend } from "../deploy/backend.ts";
 import type { Identity } from "./route.ts";
 
 /** Bytes of a deployment spec: far more than any real one has. */
@@ -35,20 +33,7 @@ export async function parseSpecJson(text: string): Promise<DeploySpec> {
   return await checkSpec(value);
 }
 
-/** What the backend is given: the subject is the server's to say, whatever the caller wrote. */
+/** The spec as the backend gets it. The server sets the subject; a subject that the caller wrote is replaced. */
 export function acceptSpec(spec: DeploySpec, { subject }: Identity): DeploySpec {
   return { ...spec, origin: { ...spec.origin, subject } };
-}
-
-/** Throws `unsupported` where certificates came for a backend that has nowhere to put them. */
-export function requireCertificates(
-  { caps, name }: DeployBackend,
-  certificates: readonly HostCertificate[] | undefined,
-): void {
-  if (certificates === undefined || caps.ingressCertificates) return;
-  throw new SvcError(
-    "unsupported",
-    `Cannot deploy with certificates: the ingress of the ${name} backend is no cluster's`,
-    { help: "deploy without them: conduits and tunnels end TLS on their own" },
-  );
 }

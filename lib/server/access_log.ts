@@ -7,14 +7,14 @@ import type { Ended } from "./http/exchange.ts";
 export interface AccessEntry {
   request: Request;
   path: string;
-  /** Of the path, decoded: what a registry's request is about. */
+  /** The path's parameters, decoded: the repository and the reference of a registry request. */
   params: Record<string, string>;
   identity: Identity;
   connection: { remote: string };
   id: string;
 }
 
-/** Longer texts are cut: they are no names that anything has. */
+/** Longer texts are cut: no real name is as long. */
 const LONGEST = 300;
 
 const short = (text: string) => text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text;

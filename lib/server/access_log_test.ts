@@ -17,7 +17,7 @@ async function start(objects: ObjectStore = openMemStore()) {
   const lines: Line[] = [];
   const store = createContentStore(objects, { log: silent });
   const server = await startTestServer({
-    routes: createRegistry({ store }),
+    routes: createRegistry({ reader: store, writer: store }),
     log: createLogger({
       level: "info",
       format: "json",

@@ -1,5 +1,6 @@
 /** SVC_ACTIVITY_MAX_BYTES: the flight record and its route, or neither. */
-import type { ServerConfig } from "../config/server_options.ts";
+import type { ACTIVITY } from "../config/server/auth.ts";
+import type { SettingsOf } from "../config/table.ts";
 import type { Answered } from "./activity/entry.ts";
 import { ActivityRecord, type RecordOptions } from "./activity/record.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -13,7 +14,7 @@ export interface Activity extends AsyncDisposable {
 }
 
 export interface ActivityOptions extends Pick<RecordOptions, "dataDir" | "log"> {
-  config: Pick<ServerConfig, "activityMaxBytes">;
+  config: SettingsOf<[typeof ACTIVITY]>;
   lifecycle: Lifecycle;
 }
 

@@ -3,12 +3,19 @@ import { join } from "node:path";
 import { exists } from "../base/fs.ts";
 import type { InternalCredentials } from "../auth/internal.ts";
 import type { Logger } from "../base/log.ts";
-import type { ServerConfig } from "../config/server_options.ts";
+import { AUTH, TLS } from "../config/server/auth.ts";
+import { LISTENER } from "../config/server/general.ts";
+import type { SettingsOf } from "../config/table.ts";
 import { type Access, openAccess } from "./access.ts";
 import type { Route } from "./route.ts";
 
+/** The options that this module reads. */
+export const AUTH_READS = [AUTH, TLS, LISTENER] as const;
+
+export type AuthSettings = SettingsOf<typeof AUTH_READS>;
+
 export interface ServerAuthOptions {
-  config: ServerConfig;
+  config: AuthSettings;
   /** The data directory. */
   dataDir: string;
   log: Logger;
@@ -16,9 +23,9 @@ export interface ServerAuthOptions {
 
 export interface ServerAuth extends AsyncDisposable {
   access: Access;
-  /** Rows that this server has because of what is configured. */
+  /** Routes that exist because of the configured authentication. */
   routes: Route[];
-  /** The server's own credentials for its registry; absent: none is asked for there. */
+  /** The server's own credentials for its registry. Absent: its registry needs none. */
   internal?: InternalCredentials;
 }
 
@@ -28,7 +35,7 @@ const OPEN: ServerAuth = {
   [Symbol.asyncDispose]: () => Promise.resolve(),
 };
 
-/** Any of these asks for more than an open server. */
+/** Each of these options requires a credential from callers. */
 const ASKING = [
   "tlsClientCa",
   "authToken",
@@ -41,17 +48,20 @@ const ASKING = [
   "jwtJwksUrl",
   "jwtScopeMap",
   "jwtDefaultScope",
-] as const satisfies (keyof ServerConfig)[];
+] as const satisfies (keyof AuthSettings)[];
 
-/** What SSH keys are good for here. */
+/** Where SSH keys may come from. */
 export interface KeyAuth {
   /** Keys can be enrolled, in `<data-dir>/auth/authorized_keys`. */
   file: boolean;
 }
 
-/** SPEC "Authentication", SVC_AUTH_KEYSTORE: unset, the file is used where keys are, or where it is. */
+/**
+ * SPEC "Authentication", SVC_AUTH_KEYSTORE. Unset: keys are kept in the file where keys are configured or the
+ * file exists.
+ */
 async function keyAuthOf(
-  { authKeystore, authorizedKeys }: ServerConfig,
+  { authKeystore, authorizedKeys }: AuthSettings,
   dataDir: string,
 ): Promise<KeyAuth | undefined> {
   const declared = authorizedKeys !== undefined;
@@ -61,7 +71,7 @@ async function keyAuthOf(
   return file ? { file } : undefined;
 }
 
-/** Loads nothing of authentication where none is configured. Throws `config_invalid`. */
+/** Loads no authentication code where none is configured. Throws `config_invalid`. */
 export async function openServerAuth(options: ServerAuthOptions): Promise<ServerAuth> {
   const { dataDir, log } = options;
   const keyAuth = await keyAuthOf(options.config, dataDir);

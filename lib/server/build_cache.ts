@@ -1,11 +1,11 @@
-/** The builder's cache as the storage routes and the GC schedule see it. */
+/** The builder's cache as the storage routes and the GC schedule use it. */
 import type { BuildCacheUsage, GcResult } from "../api/storage.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
 
 export interface BuildCacheDeps {
-  /** The builder; undefined where nothing was ever built here. */
+  /** The builder; undefined where this server has never built. */
   builder: () => Promise<Builder | undefined>;
   log: Logger;
 }
@@ -15,16 +15,16 @@ interface Call {
 }
 
 export interface BuildCacheUpkeep {
-  /** Undefined where there is none, or the builder cannot be opened. */
+  /** Undefined where there is no build cache, or the builder cannot be opened. */
   usage(call?: Call): Promise<BuildCacheUsage | undefined>;
-  /** {@linkcode GcResult} of `collect`, with what pruning the build cache gave added to it. */
+  /** Runs `collect`, then prunes the build cache; the result counts both. */
   after<O extends Call & { dryRun?: boolean }>(
     collect: (options?: O) => Promise<GcResult>,
   ): (options?: O) => Promise<GcResult>;
 }
 
 export function createBuildCacheUpkeep({ builder, log }: BuildCacheDeps): BuildCacheUpkeep {
-  /** A server that cannot build has its registry's garbage collected all the same. */
+  /** A server that cannot build still collects its registry's garbage. */
   const cache = async () => {
     try {
       return (await builder())?.cache;

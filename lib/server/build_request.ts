@@ -1,37 +1,16 @@
-/** What a build's query asks for; the context and what a session brings are added by the route. */
+/** The build request that a query describes. The route adds the context and the inputs of a session. */
 import { parseAttest } from "../api/build_attest.ts";
 import { parseCacheFrom, parseCacheTo } from "../api/build_cache_spec.ts";
 import { type Entitlement, parseEntitlement } from "../api/build_entitlements.ts";
 import { parseOutput } from "../api/build_output.ts";
 import { NO_PULL_HEADER, readCaller } from "../api/build_logins.ts";
+import { parametersOf } from "../api/endpoints.ts";
 import { SvcError } from "../base/errors.ts";
 import type { BuildCaller, BuildRequest } from "../build/builder.ts";
 import type { NamedContext } from "../build/inputs.ts";
 import type { Access } from "./access.ts";
-import { Query } from "./query.ts";
+import { Query, requireKnown } from "./query.ts";
 import type { Identity } from "./route.ts";
-
-export const BUILD_PARAMETERS = [
-  "t",
-  "dockerfile",
-  "target",
-  "platform",
-  "buildarg",
-  "label",
-  "nocache",
-  "reproducible",
-  "output",
-  "annotation",
-  "cachefrom",
-  "cacheto",
-  "attest",
-  "buildcontext",
-  "addhost",
-  "pull",
-  "network",
-  "allow",
-  "remote",
-] as const;
 
 const IMAGE = "docker-image://";
 
@@ -46,14 +25,14 @@ function namedContext(name: string, value: string): NamedContext {
   );
 }
 
-/** Who asks, as a name for what is its own; undefined where a server tells nobody apart. */
+/** A name for the caller's own build caches. Undefined: this server does not tell callers apart. */
 export function cacheOwner(
   { perIdentity }: Access,
   { method = "", subject }: Identity,
   headers: Headers,
 ): string | undefined {
   const own = perIdentity ? [encodeURIComponent(`${method} ${subject}`)] : [];
-  // A server that delegates names its caller; it is one caller here.
+  // A delegating server is one caller to this server; its header names the caller that it builds for.
   const names = [...own, readCaller(headers)].filter((name) => name !== undefined);
   return names.length > 0 ? names.join(" ") : undefined;
 }
@@ -83,7 +62,9 @@ function word<T extends string>(parameter: string, text: string, known: readonly
 
 /** Throws `argument_invalid` for parameters that are unknown or malformed. */
 export function buildRequest(url: URL): Omit<BuildRequest, "context"> {
-  const query = new Query(url, BUILD_PARAMETERS);
+  // `url` may come from a session's first line: its parameters are those of `POST /build` then, too.
+  requireKnown(url, parametersOf("POST /build"));
+  const query = new Query(url);
   const addHosts = query.all("addhost");
   const allow = query.all("allow") as Entitlement[];
   allow.forEach(parseEntitlement);

@@ -1,19 +1,19 @@
-/** The server's data directory: ours alone, of a known format, used by one server at a time. */
+/** The server's data directory: private, of a known format, and used by one server at a time. */
 import { dirname, join } from "node:path";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
 import { closeToOthers, ensureDir, writeFileAtomic } from "../base/fs.ts";
 import { acquireLock, type FileLock } from "../base/lock.ts";
 
-/** Raised when an older svc would misread what a newer one writes. */
+/** Increased when an older svc would misread the data of a newer one. */
 const FORMAT = 1;
 const MARKER = "svc-data.json";
 
-/** Entries that say nothing about whose directory it is. */
+/** Entries that do not tell who made the directory. */
 const NEUTRAL = new Set(["lock", "lost+found"]);
 
 export interface DataDir extends Disposable {
   readonly path: string;
-  /** False where other users' access could not be taken away. */
+  /** False where access by other users could not be removed. */
   readonly closed: boolean;
 }
 
@@ -86,7 +86,7 @@ async function checkMarker(path: string): Promise<boolean> {
 async function checkEmpty(path: string): Promise<void> {
   const foreign: string[] = [];
   for await (const { name } of Deno.readDir(path)) {
-    // A marker whose first write was torn off by a crash leaves its temporary file.
+    // A crash during the first write of the marker leaves a temporary file.
     if (NEUTRAL.has(name) || name.startsWith(`${MARKER}.tmp-`)) continue;
     if (name === "auth" && await holdsKeysAlone(join(path, name))) continue;
     foreign.push(name);
@@ -101,7 +101,7 @@ async function checkEmpty(path: string): Promise<void> {
   );
 }
 
-/** True of the folder in which an operator puts keys before the first start. */
+/** True for a folder with nothing but an operator's keys, put there before the first start. */
 async function holdsKeysAlone(path: string): Promise<boolean> {
   if (!(await Deno.lstat(path)).isDirectory) return false;
   for await (const { name } of Deno.readDir(path)) if (name !== "authorized_keys") return false;
@@ -109,10 +109,9 @@ async function holdsKeysAlone(path: string): Promise<boolean> {
 }
 
 /**
- * Opens `path` (absolute), made if missing, and locks it until disposed. It is closed to other users, one
- * of an older svc too: nothing in it need be looked at for that. Nothing is written into a
- * directory that is not ours. Throws `data_dir_foreign`, `data_dir_locked`, `storage_full` or
- * `config_invalid`.
+ * Opens `path` (absolute), creates it if missing, and locks it until disposed. The directory is closed to other
+ * users, also where an older svc left it open; so files in it need no checks of their own. A foreign directory
+ * is left unchanged. Throws `data_dir_foreign`, `data_dir_locked`, `storage_full` or `config_invalid`.
  */
 export async function openDataDir(path: string): Promise<DataDir> {
   let lock: FileLock | undefined;

@@ -1,39 +1,41 @@
 /** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import type { ServerConfig } from "../config/server_options.ts";
+import type { DELEGATION } from "../config/server/delegation.ts";
+import type { SettingsOf } from "../config/table.ts";
 
 /** A privileged container that builds (SPEC "Builder delegation behaviour", rules 3 to 6). */
 export interface BuilderContainer {
-  /** Starts it, or adopts the one that runs; the URL it listens on, `ws://HOST:PORT`. */
+  /** Starts the container, or adopts a running one. Gives the URL that it listens on, `ws://HOST:PORT`. */
   start(): Promise<string>;
 }
 
 export interface DelegationOptions {
   /** SVC_BUILDER_URL. */
   url?: string;
-  /** SVC_BUILDER_TOKEN; else the URL's own password, or user, is the token. */
+  /** SVC_BUILDER_TOKEN. Absent: the password of the URL, or its user, is the token. */
   token?: string;
   /** SVC_BUILDER_AUTO. */
   auto: boolean;
-  /** True where the engine of this process can run: found out by doing what it does, not by who it is. */
+  /** True where this process can run the build engine. Tests the needed mount itself, not the user id. */
   canBuild: () => boolean | Promise<boolean>;
-  /** Absent where no container engine can be asked for one. */
+  /** Absent where no container engine can start a builder. */
   container?: BuilderContainer;
-  /** Why `--rootless` did not help, where it was asked for. */
+  /** Why `--rootless` failed, where it was asked for. */
   refused?: string;
-  /** Folder that the engine would mount in, for the message. */
+  /** Folder that the engine would mount in, for error messages. */
   root: string;
   log: Logger;
 }
 
 export interface Delegation {
   /**
-   * The builder that builds go to, its token as the URL's password; undefined: the engine of this process. Throws `prerequisite_missing`
-   * where neither can be, and what stood in the way of a container; the next call tries again.
+   * The builder for this server's builds, with its token as the URL's password. Undefined: the engine of this
+   * process builds. Throws `prerequisite_missing` where there is neither, with the reason why no container
+   * could be started; the next call tries again.
    */
   target(): Promise<URL | undefined>;
-  /** The builder that {@linkcode target} named does not answer: what is known of it is forgotten. */
+  /** The builder that {@linkcode target} named does not answer: the next call looks for a builder again. */
   lost(): void;
 }
 
@@ -89,17 +91,14 @@ export function createDelegation(options: DelegationOptions): Delegation {
   return new Delegate(options);
 }
 
-/** SPEC "Builder delegation behaviour" 2; elsewhere than on Linux the engine says itself what it lacks. */
+/** SPEC "Builder delegation behaviour" 2. On other systems than Linux the engine itself reports what is missing. */
 async function canBuild(): Promise<boolean> {
   return Deno.build.os !== "linux" || (await import("../sys/mount.ts")).canMount();
 }
 
-/** As the server's options have it; `root` is the build engine's folder. */
+/** The delegation that the server's options ask for; `root` is the build engine's folder. */
 export function serverDelegation(
-  { builderUrl: url, builderToken: token, builderAuto: auto }: Pick<
-    ServerConfig,
-    "builderUrl" | "builderToken" | "builderAuto"
-  >,
+  { builderUrl: url, builderToken: token, builderAuto: auto }: SettingsOf<[typeof DELEGATION]>,
   root: string,
   log: Logger,
   refused?: string,

@@ -1,9 +1,9 @@
-/** What the management routes work on; main.ts composes it. */
+/** What the management routes work on; main.ts puts it together. */
 import type { InternalCredentials } from "../auth/internal.ts";
 import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
 import type { Delegation } from "./delegation.ts";
-import type { DeployBackend } from "../deploy/backend.ts";
+import type { Deployments } from "../deploy/deployments.ts";
 import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
@@ -23,35 +23,38 @@ export interface ManagementDeps {
   lifecycle: Lifecycle;
   access: Access;
   build: BuildInfo;
-  /** What clients are told deploy targets can pull from; known once the listener is bound. */
+  /** The registry host that clients are told for deploy targets; known once the listener is bound. */
   registryHost: () => string;
-  /** Constructed on first use; throws what stands in the way, and tries again on the next call. */
+  /** Constructed on first use. Throws where a prerequisite is missing; the next call tries again. */
   builder: () => Promise<Builder>;
-  /** The server's own credentials for its registry; absent: it asks for none. */
+  /** The server's own credentials for its registry. Absent: its registry needs none. */
   internal?: InternalCredentials;
-  /** Where builds go instead; absent: nowhere. */
+  /** Where builds are delegated to. Absent: this process builds. */
   delegation?: Delegation;
   deploy: {
     /** The selected backend's name. */
     name: string;
-    /** Constructed on first use; throws `not_in_build` or `prerequisite_missing` where it cannot be. */
-    backend: () => Promise<DeployBackend>;
+    /**
+     * Constructed on first use. Throws `not_in_build` or `prerequisite_missing` where the backend cannot be
+     * opened.
+     */
+    backend: () => Promise<Deployments>;
   };
-  /** Absent: nothing is routed, as in tests of other routes. */
+  /** Absent: there is no ingress, as in tests of other routes. */
   ingress?: ServerIngress;
-  /** Absent: there are none, as in tests of other routes. */
+  /** Absent: there are no sessions, as in tests of other routes. */
   sessions?: DeploySessions;
-  /** Absent: there are none, as in tests of other routes. */
+  /** Absent: there are no tunnels, as in tests of other routes. */
   tunnels?: Tunnels;
-  /** Absent: the defaults of the route. */
+  /** Absent: the route's defaults. */
   forward?: Partial<ForwardTimes>;
   storage: Upkeep;
-  /** What the builder keeps; absent: nothing. */
+  /** The builder's cache. Absent: there is none. */
   buildCache?: Pick<BuildCacheUpkeep, "usage">;
   limits: {
     buildConcurrency: number;
     maxBuildContextBytes?: number;
-    /** Named contexts are read on demand, whatever their callers ask for. */
+    /** Named contexts are read on demand, whatever the caller asks for. */
     lazyBuild?: boolean;
   };
 }

@@ -1,12 +1,15 @@
-/** What stands between a connection and the routes: TLS, who may do what, and the record of it. */
+/** What a request passes before the routes: TLS, authentication, the foreign-page check, the flight record. */
 import { hostname } from "node:os";
 import type { InternalCredentials } from "../auth/internal.ts";
 import type { Logger } from "../base/log.ts";
-import type { ServerConfig } from "../config/server_options.ts";
+import { ACTIVITY } from "../config/server/auth.ts";
+import { ADVERTISED } from "../config/server/general.ts";
+import { NETWORKS } from "../config/server/networks.ts";
+import type { SettingsOf } from "../config/table.ts";
 import type { Access } from "./access.ts";
 import { openActivity } from "./activity.ts";
 import type { Answered } from "./activity/entry.ts";
-import { openServerAuth } from "./auth.ts";
+import { AUTH_READS, openServerAuth } from "./auth.ts";
 import { type IsOwnName, ownNames } from "./foreign_page.ts";
 import type { TlsFiles } from "./http/tls.ts";
 import type { Lifecycle } from "./lifecycle.ts";
@@ -14,8 +17,11 @@ import { refuseOwnNetworks, type RefusePeer } from "./own_networks.ts";
 import type { Route } from "./route.ts";
 import { openServerTls } from "./tls.ts";
 
+/** The options that this module reads. */
+export const EDGE_READS = [...AUTH_READS, ACTIVITY, ADVERTISED, NETWORKS] as const;
+
 export interface EdgeOptions {
-  config: ServerConfig;
+  config: SettingsOf<typeof EDGE_READS>;
   /** The data directory. */
   dataDir: string;
   lifecycle: Lifecycle;
@@ -25,18 +31,18 @@ export interface EdgeOptions {
 export interface Edge extends AsyncDisposable {
   access: Access;
   tls?: TlsFiles;
-  /** Of a server that asks for no credential: names that its own pages may have. */
+  /** Only where no credential is asked for: the host names by which the server's own pages may know it. */
   isOwnName?: IsOwnName;
-  /** Of a server that asks for no credential: its own builds and workloads are refused. */
+  /** Only where no credential is asked for: refuses the server's own builds and workloads. */
   refusePeer?: RefusePeer;
   note?: (answered: Answered) => void;
-  /** Rows of its own. */
+  /** Routes that the edge itself adds. */
   routes: Route[];
-  /** The server's own credentials for its registry; absent: none is asked for there. */
+  /** The server's own credentials for its registry. Absent: its registry needs none. */
   internal?: InternalCredentials;
 }
 
-/** Throws `config_invalid` for what cannot be read: a server never starts more open than it was told to. */
+/** Throws `config_invalid` for files that cannot be read: the server never starts more open than configured. */
 export async function openEdge({ config, dataDir, lifecycle, log }: EdgeOptions): Promise<Edge> {
   await using cleanup = new AsyncDisposableStack();
   const tls = cleanup.use(await openServerTls(config, log));

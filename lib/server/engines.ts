@@ -1,6 +1,6 @@
 /**
- * The server's engines: what builds and what deploys, opened on first use from what the configuration says.
- * Which backends there are the composition root knows; here they are functions that load them.
+ * The server's build engine and deploy backend, opened on first use as the configuration says. Only the
+ * composition root knows which backends exist; this file gets functions that load them.
  */
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
@@ -9,37 +9,43 @@ import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
 import type { StepNetworks } from "../build/networks.ts";
 import type { BuildWorker } from "../build/worker.ts";
-import { lazyReading } from "../config/server/build.ts";
-import type { ServerConfig } from "../config/server_options.ts";
+import { BUILD, lazyReading } from "../config/server/build.ts";
+import { PROCESS } from "../config/server/general.ts";
+import { NETWORKS } from "../config/server/networks.ts";
+import type { RUNTIME } from "../config/server/runtime.ts";
+import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
+import type { Deployments } from "../deploy/deployments.ts";
 import type { BackendModule } from "../deploy/module.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 import type { ServerHost } from "./host.ts";
 
-/** The deploy backend that was chosen. */
+/** The deploy backend that the configuration chose. */
 export interface ChosenBackend {
   load: () => Promise<BackendModule>;
-  /** False where this build does not have it. */
+  /** False where this build of svc does not contain the backend. */
   inBuild: boolean;
 }
 
-/** One for the builder's steps and the backend's containers: they share what images have in common. */
+/** One snapshot store for the builder's steps and the backend's containers, so that they share image layers. */
 export async function openSnapshots(
-  config: ServerConfig,
+  { snapshotter }: SettingsOf<[typeof RUNTIME]>,
   root: string,
   log: Logger,
 ): Promise<Snapshotter> {
   const { createSnapshotter } = await import("../snapshot/create.ts");
-  const driver = config.bareSnapshotter === "overlay" || config.bareSnapshotter === "native"
-    ? config.bareSnapshotter
-    : "auto";
+  const driver = snapshotter === "overlay" || snapshotter === "native" ? snapshotter : "auto";
   return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
 }
 
+/** The options that a builder is opened with. */
+export const BUILDER_READS = [BUILD, NETWORKS, PROCESS] as const;
+
+type BuilderSettings = SettingsOf<typeof BUILDER_READS>;
+
 export interface EngineParts {
-  config: ServerConfig;
   host: ServerHost;
   snapshotter: () => Promise<Snapshotter>;
   images: () => Promise<ImageResolver>;
@@ -48,8 +54,9 @@ export interface EngineParts {
 
 export async function openBuilder(
   { config, host, snapshotter, worker, images, checkedFetches, log }: EngineParts & {
+    config: BuilderSettings;
     worker: () => Promise<BuildWorker>;
-    /** A credential is asked for: what builds fetch is not to lead back here. */
+    /** A credential is asked for: fetches by builds must not lead back to this server. */
     checkedFetches: boolean;
   },
 ): Promise<Builder> {
@@ -70,7 +77,7 @@ export async function openBuilder(
     shelves,
     imageStore,
     log,
-    // Steps wait for networks and disks more than they compute.
+    // Steps mostly wait for networks and disks, so more of them than processors run at once.
     concurrency: Math.max(8, 4 * navigator.hardwareConcurrency),
     maxDownloadBytes: config.maxBuildDownloadBytes || undefined,
     maxUnpackedBytes,
@@ -86,9 +93,9 @@ export async function openBuilder(
   });
 }
 
-/** SVC_BUILD_NETWORK. */
+/** The networks of build steps (SVC_BUILD_NETWORK). */
 async function openStepNetworks(
-  { buildNetwork, cniBinDir, cniSubnetBase, rootless }: ServerConfig,
+  { buildNetwork, cniBinDir, cniSubnetBase, rootless }: BuilderSettings,
   { buildState, runDir }: ServerHost,
   log: Logger,
 ): Promise<StepNetworks> {
@@ -104,7 +111,7 @@ async function openStepNetworks(
   return stepNetworks(new BridgeNetworks({ cniBinDir, cniSubnetBase, leases, folder, log }));
 }
 
-/** Folder of the namespaces of steps. */
+/** Folder of the steps' network namespaces. */
 export const stepNamespaces = (buildState: string): string => `${buildState}.netns`;
 
 export async function openBackend(
@@ -115,11 +122,10 @@ export async function openBackend(
     selected.load(),
     import("../snapshot/unpack.ts"),
   ]);
-  const { config, host, snapshotter, images, log } = parts;
+  const { host, snapshotter, images, log } = parts;
   return await open({
     dataDir: host.dataDir,
     runDir: host.runDir,
-    settings: config,
     snapshotter,
     images: await images(),
     unpack: (target, image, { onProgress, signal }) =>
@@ -129,19 +135,18 @@ export async function openBackend(
 }
 
 /**
- * Workloads of an earlier server are taken over before the new one says it is ready. What does not
- * validate ends the start; anything else that is missing leaves a registry and a builder that work, and is
- * told again by each deploy.
+ * Takes over the workloads of an earlier server before the new server reports ready. An invalid configuration
+ * ends the start. A backend that cannot be opened leaves the registry and the builder working, and every deploy
+ * reports the reason again.
  */
 export async function takeOver(
   selected: ChosenBackend,
-  config: ServerConfig,
-  backend: () => Promise<DeployBackend>,
+  backend: () => Promise<Deployments>,
   { host, log }: { host: ServerHost; log: Logger },
 ): Promise<void> {
   if (!selected.inBuild) return;
   const { validate, takesOver } = await selected.load();
-  await validate?.(config, log, host);
+  await validate?.(log, host);
   if (!takesOver) return;
   try {
     await (await backend()).ready?.();

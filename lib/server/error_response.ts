@@ -11,8 +11,8 @@ export function isRegistryPath(path: string): boolean {
 }
 
 /**
- * What a client is told of a thrown value. An error that nobody foresaw is logged with its stack, and its
- * text stays in the log: it may name files and addresses of this host.
+ * The error that a client gets for a thrown value. An unexpected error is logged with its stack; its text does
+ * not leave the log, because it may name files and addresses of this host.
  */
 export function describeError(
   error: unknown,
@@ -22,7 +22,7 @@ export function describeError(
   at.outcome = known.code;
   const attempt = `${at.request.method} ${at.url.pathname}`;
   if (known.code !== "internal" || isAbort(error)) {
-    // A full disk or a missing program is the operator's to know of; a caller's mistake is not.
+    // The operator has to know of a full disk or a missing program, but not of a caller's mistake.
     if (known.status >= 500 && known.code !== "unavailable") {
       at.log.warn(`${attempt} failed`, { code: known.code, error: known, help: known.help });
     }

@@ -11,14 +11,14 @@ export type IsOwnName = (name: string) => boolean;
 export interface OwnNamesOptions {
   /** This machine's name. */
   hostname: string;
-  /** Hosts, or addresses with one, that the configuration says the server is known by. */
+  /** Hosts, or addresses with a host, that the configuration advertises. */
   advertised: readonly (string | undefined)[];
 }
 
 /**
- * For requests that need no credential. Whoever owns a domain can have its name stand for the address of
- * somebody else's machine, and then its pages are of the same origin as what answers there: so a name has
- * to be one that is known. Addresses are nobody's to give.
+ * The check of host names for requests that need no credential. An attacker can let a domain resolve to the
+ * address of somebody else's server; a page of that domain then has the same origin as the server. So a browser
+ * must use a known name. IP addresses are accepted: nobody can let an address stand for another.
  */
 export function ownNames({ hostname, advertised }: OwnNamesOptions): IsOwnName {
   const machine = hostname.toLowerCase();
@@ -31,18 +31,19 @@ export function ownNames({ hostname, advertised }: OwnNamesOptions): IsOwnName {
     isLoopback(name) || /^\d+\.\d+\.\d+\.\d+$/.test(name) || name.includes(":") || names.has(name);
 }
 
-/** Of all Sec-Fetch fields programs on Node send the mode alone; browsers send these with it. */
+/** Programs on Node send `sec-fetch-mode` alone; browsers send these fields with it. */
 const BROWSERS_ONLY = ["origin", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user"];
 
-/** A GET of a page's own origin carries none: what else browsers send tells it from a program's. */
+/** A browser's GET of the page's own origin has no Origin field: other fields tell browsers from programs. */
 function fromBrowser(headers: Headers): boolean {
   return BROWSERS_ONLY.some((name) => headers.has(name)) ||
     headers.get("user-agent")?.startsWith("Mozilla/") === true;
 }
 
 /**
- * Throws `denied` for a page of another site, `misdirected` for a browser that knows this server by a name
- * which is none of its own. Absent `isOwnName`: a credential is there, or asked for, which other pages have not.
+ * Throws `denied` for a page of another site, and `misdirected` for a browser that uses a host name which is
+ * not this server's. Absent `isOwnName`: every name is accepted, because the request has or needs a credential,
+ * which pages of other sites do not have.
  */
 export function refuseForeignPage(
   { headers }: Request,

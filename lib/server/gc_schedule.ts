@@ -19,12 +19,12 @@ export function scheduleGc({ intervalMs, collect, log }: GcScheduleOptions): Asy
       log.info("collected garbage", { ...result, durationMs });
     } catch (error) {
       if (stop.signal.aborted && isAbort(error)) return;
-      // Somebody asked for one: that one does the work.
+      // Another collection is running: it does the work.
       if (error instanceof SvcError && error.code === "conflict") return;
       log.error("garbage was not collected", { error });
     }
   };
-  // Longer than a timer can count, in steps that it can.
+  // A timer cannot count longer intervals: they are waited for in steps.
   const longest = 2 ** 31 - 1;
   let timer: ReturnType<typeof setTimeout>;
   const wait = (left: number) => {

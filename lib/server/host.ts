@@ -1,8 +1,10 @@
-/** Who runs this server on this host, and with which folders; `--rootless` is entered here. */
+/** The user and the folders that this server runs with on this host; `--rootless` is entered here. */
 import { join, resolve } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { acquireLock } from "../base/lock.ts";
 import type { Logger } from "../base/log.ts";
+import { PROCESS } from "../config/server/general.ts";
+import type { Settings } from "../config/table.ts";
 import { killContainers } from "../runtime/orphans.ts";
 import { defaultDataDir } from "./data_dir.ts";
 import { enterRootless, identity } from "./rootless.ts";
@@ -11,31 +13,32 @@ import { buildState, makeRunDir, runDir } from "./state_dir.ts";
 export interface ServerHost {
   /** Absolute. */
   dataDir: string;
-  /** Folder that a reboot empties, of this user's servers. */
+  /** Folder for all servers of this user; a reboot empties it. */
   runDir: string;
-  /** The build engine's folder in it. */
+  /** The build engine's folder in `runDir`. */
   buildState: string;
-  /** Why `--rootless` could not be had. */
+  /** Why `--rootless` failed. */
   refused?: string;
 }
 
 export interface HostOptions {
-  config: { rootless: boolean; dataDir?: string };
+  settings: Settings;
   env: Readonly<Record<string, string | undefined>>;
-  /** This program's, to start it anew with. */
+  /** This program's arguments, to start it again with. */
   args: readonly string[];
   log: Logger;
-  /** The deploy backend; `needsRoot`: it does what only the host's root may do. */
-  selected: { name: string; needsRoot: boolean };
-  /** The build worker, likewise. */
+  /** The deploy backend. `needsRoot`: it does what only the host's root may do. */
+  deploy: { name: string; needsRoot: boolean };
+  /** The build worker; `needsRoot` as above. */
   worker: { name: string; needsRoot?: boolean };
-  /** Of the log: what was said is written before the process is replaced. */
-  writer: { flush(): void };
+  /** Writes out the log before the process is replaced. */
+  flush: () => void;
 }
 
 /** Throws `unsupported` for a deploy backend or a build worker that cannot be had with `--rootless`. */
 export async function prepareHost(options: HostOptions): Promise<ServerHost> {
-  const { config, env, args, log, selected, worker, writer } = options;
+  const { settings, env, args, log, deploy, worker, flush } = options;
+  const config = settings.of(PROCESS);
   const { uid, inside } = Deno.build.os === "linux" ? identity(env) : elsewhere();
   const dataDir = resolve(config.dataDir ?? defaultDataDir({ os: Deno.build.os, uid, env }));
   const run = await runDir({ uid: uid ?? 0, env });
@@ -46,10 +49,10 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
     log.warn("--rootless changes nothing for root: builds run without a user namespace");
     return host;
   }
-  if (selected.needsRoot) {
+  if (deploy.needsRoot) {
     throw new SvcError(
       "unsupported",
-      `Cannot serve with --rootless and SVC_DEPLOY_BACKEND=${selected.name}: its containers need ` +
+      `Cannot serve with --rootless and SVC_DEPLOY_BACKEND=${deploy.name}: its containers need ` +
         "the host's root, for their networks, ports and limits",
       { help: "leave SVC_DEPLOY_BACKEND unset to build only, or run the server as root" },
     );
@@ -68,7 +71,7 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
     log,
     beforeEntering: async () => {
       await endOrphans(host, log);
-      writer.flush();
+      flush();
     },
   });
   log.warn("--rootless does not help here: this process cannot build", { reason: refused });
@@ -77,14 +80,18 @@ export async function prepareHost(options: HostOptions): Promise<ServerHost> {
 
 const elsewhere = () => ({ uid: Deno.build.os === "windows" ? null : Deno.uid(), inside: false });
 
-/** Steps of a server that was killed run on, in a namespace that the next one is not in. */
+/**
+ * Build steps outlive a killed server, in a user namespace that the next server does not enter. They are killed
+ * here.
+ */
 async function endOrphans({ dataDir, buildState }: ServerHost, log: Logger): Promise<void> {
   try {
     using _lock = await acquireLock(join(dataDir, "lock"));
     const count = await killContainers(buildState);
     if (count > 0) log.info("ended steps that an earlier server left running", { count });
   } catch (error) {
-    // No data directory yet, or a server that runs: its steps are its own, and this start will be refused.
+    // There is no data directory yet, or its server runs: the steps belong to that server, and this start fails
+    // later.
     if (error instanceof Deno.errors.NotFound) return;
     if (error instanceof SvcError && error.code === "data_dir_locked") return;
     throw error;

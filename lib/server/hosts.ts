@@ -1,4 +1,4 @@
-/** Registry host names: which are this server itself, and which are spoken to without TLS. */
+/** Registry host names: which of them are this server, and which are reached without TLS. */
 
 /** "localhost", 127.0.0.0/8 or ::1, with or without a port. */
 export function isLoopback(host: string): boolean {
@@ -7,7 +7,7 @@ export function isLoopback(host: string): boolean {
     /^127\.\d+\.\d+\.\d+$/.test(name);
 }
 
-/** The port is 443 or 80 where none is written: either is "no port" to compare by. */
+/** A port of 443 or 80 counts as "no port": clients leave it out. */
 export function splitHost(host: string): { name: string; port?: number } {
   const match = /^(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?$/.exec(host);
   if (!match) return { name: host.toLowerCase() };
@@ -16,17 +16,17 @@ export function splitHost(host: string): { name: string; port?: number } {
 }
 
 export interface OwnHostsOptions {
-  /** What the listener is bound to. */
+  /** The address that the listener is bound to. */
   address: { hostname: string; port: number };
   /** SVC_ADVERTISE_REGISTRY without its scheme. */
   advertised?: string;
-  /** This machine's name and addresses; asked for where the listener takes every interface. */
+  /** This machine's names and addresses, needed where the listener is bound to every interface. */
   machine: () => string[];
 }
 
 /**
- * Tells whether a registry host of an image name is this server. Loopback names with our port are ours
- * only where we listen there.
+ * Tells whether the registry host of an image name is this server. Loopback names with the server's port count
+ * only where the listener is reached over loopback.
  */
 export function ownHosts(options: OwnHostsOptions): (host: string) => boolean {
   const { address, advertised } = options;

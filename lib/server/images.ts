@@ -1,13 +1,20 @@
 /**
- * From image names to bytes: names of this server go straight to its content store, others to their
- * registries. A name without a registry part is ours where we have it, else the default upstream's.
+ * From image names to bytes: names of this server are read from its content store, other names from their
+ * registries. A name without a registry part means an image here where there is one, else the default
+ * upstream's.
  */
 import { MAY_NOT_PULL_VIA } from "../auth/internal.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
 import { hostPlatform, selectPlatform } from "../oci/platform.ts";
 import { formatReference, parseReference, type Reference } from "../oci/reference.ts";
-import type { ImageResolver, Login, ResolvedImage } from "../oci/resolver.ts";
+import type {
+  ImageCaller,
+  ImageResolver,
+  Login,
+  ResolvedImage,
+  ResolveOptions,
+} from "../oci/resolver.ts";
 import {
   type Descriptor,
   type ImageConfig,
@@ -23,20 +30,20 @@ export interface ResolverOptions {
   local: Registry;
   /** True for registry hosts that are this server. */
   isOwn: (host: string) => boolean;
-  /** Registry part of names that are published here without one. */
+  /** The registry part under which names without one are published here. */
   ownHost: () => string;
-  /** Host of another registry that names without one mean; they may be here nevertheless. */
+  /** Another registry's host that names without a registry part mean; this server may have the image, too. */
   home?: string;
   /**
-   * Connects lazily; called once per host. `login` takes the place of what the server knows; `via` is the
-   * Via field of its requests.
+   * Connects lazily; called once per host. `login` replaces the server's own credentials; `via` is the Via
+   * field of its requests.
    */
   remote: (host: string, login?: Login, via?: string) => Registry;
-  /** False: what is here is not for the caller to read; publishing is another matter. */
+  /** False: the caller may not read images of this server. Publishing is not affected. */
   mayPull?: boolean;
 }
 
-/** Says the same whether the image is there or not, but for names without a registry. */
+/** The error does not tell whether the image exists, except for names without a registry part. */
 function notYours(name: string): SvcError {
   return new SvcError(
     "denied",
@@ -45,7 +52,7 @@ function notYours(name: string): SvcError {
   );
 }
 
-/** A source that nobody may read. */
+/** A source that refuses every read. */
 function refusing(refusal: () => SvcError): ImageSource {
   const refuse = () => {
     throw refusal();
@@ -60,170 +67,179 @@ function refusing(refusal: () => SvcError): ImageSource {
   };
 }
 
-/** Where names without a registry part come from, as with every other tool. */
+/** The registry of names without a registry part, as in every other tool. */
 const DEFAULT_UPSTREAM = { name: "docker.io", alias: "index.docker.io", library: "library" };
 
 /** Bytes of an image config: far more than any real one has. */
 const MAX_CONFIG = 8 * 1024 * 1024;
 
-interface Place {
+interface ImageOrigin {
   source: ImageSource;
   repository: string;
   /** The complete name. */
   name: string;
 }
 
-export function createImageResolver(options: ResolverOptions): ImageResolver {
-  const { local, isOwn, home, mayPull = true } = options;
-  const defaultHost = () => home ?? options.ownHost();
-  const remotes = new Map<string, Registry>();
+/** The part of a reference that names the manifest within its repository. */
+const wanted = (reference: Reference) => reference.digest ?? reference.tag ?? "latest";
 
-  function remote(host: string): Registry {
-    let registry = remotes.get(host);
+/** The complete name. */
+const named = (reference: Reference, registry: string) =>
+  formatReference({
+    ...reference,
+    registry,
+    tag: reference.tag ?? (reference.digest ? undefined : "latest"),
+  });
+
+export function createImageResolver(options: ResolverOptions): ImageResolver {
+  return new Images(options);
+}
+
+class Images implements ImageResolver {
+  readonly #options: ResolverOptions;
+  readonly #mayPull: boolean;
+  readonly #remotes = new Map<string, Registry>();
+
+  constructor(options: ResolverOptions) {
+    this.#options = options;
+    this.#mayPull = options.mayPull ?? true;
+  }
+
+  forCaller({ logins, registry, mayPull }: ImageCaller): ImageResolver {
+    const options = this.#options;
+    return new Images({
+      ...options,
+      ...(mayPull === false && { mayPull }),
+      ...(registry !== undefined && !options.isOwn(registry) && { home: registry }),
+      ...(logins && {
+        remote: (host, login, via) => options.remote(host, logins.get(host) ?? login, via),
+      }),
+    });
+  }
+
+  async resolve(
+    text: string,
+    { platform = hostPlatform(), pull, signal }: ResolveOptions = {},
+  ): Promise<ResolvedImage> {
+    const { origin, root } = await this.#find(parseReference(text), { signal, fresh: pull });
+    const { descriptor, manifest } = await onPlatform(origin, root, platform, signal);
+    const config = await readConfig(origin, manifest, signal);
+    const { name, source, repository } = origin;
+    const image = { name, source, repository, descriptor, manifest, config };
+    return this.#mayPull ? image : { ...image, apart: true };
+  }
+
+  place(text: string): ImageOrigin & { reference: string } {
+    const reference = parseReference(text);
+    const origin = this.#originOf(reference, reference.registry ?? this.#defaultHost());
+    return { ...origin, reference: wanted(reference) };
+  }
+
+  target(text: string): ReturnType<ImageResolver["target"]> {
+    const { home, local, isOwn } = this.#options;
+    const reference = parseReference(text);
+    if (reference.digest !== undefined) {
+      throw new SvcError(
+        "reference_invalid",
+        `Cannot publish as ${text}: a digest follows from the image and cannot be chosen`,
+        { help: "write it as [host[:port]/]name[:tag]" },
+      );
+    }
+    const registry = reference.registry ?? this.#defaultHost();
+    const tag = reference.tag ?? "latest";
+    const ours = reference.registry === undefined && home === undefined || isOwn(registry);
+    const { repository, name } = ours
+      ? { repository: reference.repository, name: named(reference, registry) }
+      : this.#originOf(reference, registry);
+    if (ours) return { sink: local, repository, tag, name, ...(this.#mayPull && { own: local }) };
+    const host = name.startsWith(`${DEFAULT_UPSTREAM.name}/`) ? DEFAULT_UPSTREAM.name : registry;
+    return { sink: this.#remote(host), repository, tag, name };
+  }
+
+  #defaultHost(): string {
+    return this.#options.home ?? this.#options.ownHost();
+  }
+
+  #remote(host: string): Registry {
+    let registry = this.#remotes.get(host);
     if (!registry) {
-      const via = mayPull ? undefined : MAY_NOT_PULL_VIA;
-      remotes.set(host, registry = options.remote(host, undefined, via));
+      const via = this.#mayPull ? undefined : MAY_NOT_PULL_VIA;
+      this.#remotes.set(host, registry = this.#options.remote(host, undefined, via));
     }
     return registry;
   }
 
-  const wanted = (reference: Reference) => reference.digest ?? reference.tag ?? "latest";
-  const named = (reference: Reference, registry: string) =>
-    formatReference({
-      ...reference,
-      registry,
-      tag: reference.tag ?? (reference.digest ? undefined : "latest"),
-    });
-
-  function upstream(reference: Reference): Place {
+  #upstream(reference: Reference): ImageOrigin {
     const { name, library } = DEFAULT_UPSTREAM;
     const { repository } = reference;
     const complete = repository.includes("/") ? repository : `${library}/${repository}`;
     return {
-      source: remote(name),
+      source: this.#remote(name),
       repository: complete,
       name: named({ ...reference, repository: complete }, name),
     };
   }
 
-  function placeOf(reference: Reference, registry: string): Place {
+  #originOf(reference: Reference, registry: string): ImageOrigin {
+    const { isOwn, local } = this.#options;
+    const { repository } = reference;
+    const name = named(reference, registry);
     if (isOwn(registry)) {
-      const name = named(reference, registry);
-      const source = mayPull ? local : refusing(() => notYours(name));
-      return { source, repository: reference.repository, name };
+      return { source: this.#mayPull ? local : refusing(() => notYours(name)), repository, name };
     }
-    if (registry === DEFAULT_UPSTREAM.name || registry === DEFAULT_UPSTREAM.alias) {
-      return upstream(reference);
-    }
-    return {
-      source: remote(registry),
-      repository: reference.repository,
-      name: named(reference, registry),
-    };
+    const { name: upstream, alias } = DEFAULT_UPSTREAM;
+    if (registry === upstream || registry === alias) return this.#upstream(reference);
+    return { source: this.#remote(registry), repository, name };
   }
 
-  async function find(
+  async #find(
     reference: Reference,
     read: ReadOptions,
-  ): Promise<{ place: Place; root: ResolvedManifest }> {
-    const key = wanted(reference);
-    const at = async (place: Place) => {
-      const root = await place.source.resolve(place.repository, key, read);
-      return root && { place, root };
-    };
-    if (reference.registry !== undefined) {
-      const place = placeOf(reference, reference.registry);
-      const found = await at(place);
-      if (found) return found;
-      throw unknown(place.name, isOwn(reference.registry) ? "this server's registry" : undefined);
-    }
-    const atHome = home !== undefined && await at(placeOf(reference, home));
-    if (atHome) return atHome;
-    const own = await at({
-      source: local,
-      repository: reference.repository,
-      name: named(reference, options.ownHost()),
-    });
-    if (own && !mayPull) throw notYours(own.place.name);
-    if (own) return own;
-    const place = upstream(reference);
-    let found;
-    try {
-      found = await at(place);
-    } catch (error) {
-      if (read.signal?.aborted) throw error;
-      const { message } = asSvcError(error);
-      throw new SvcError(
-        "upstream_failed",
-        `Cannot resolve ${
-          formatReference(reference)
-        }: this server's registry does not have it, and ${DEFAULT_UPSTREAM.name} cannot be asked: ${message}`,
-        {
-          cause: error,
-          help: "push the image here first, or write its name with its registry",
-        },
-      );
-    }
+  ): Promise<{ origin: ImageOrigin; root: ResolvedManifest }> {
+    const { registry } = reference;
+    if (registry === undefined) return await this.#findUnqualified(reference, read);
+    const origin = this.#originOf(reference, registry);
+    const found = await this.#at(origin, reference, read);
     if (found) return found;
     throw unknown(
-      formatReference(reference),
-      `this server's registry and ${DEFAULT_UPSTREAM.name}`,
+      origin.name,
+      this.#options.isOwn(registry) ? "this server's registry" : undefined,
     );
   }
 
-  return {
-    forCaller: ({ logins, registry, mayPull }) =>
-      createImageResolver({
-        ...options,
-        ...(mayPull === false && { mayPull }),
-        ...(registry !== undefined && !isOwn(registry) && { home: registry }),
-        ...(logins && {
-          remote: (host, login, via) => options.remote(host, logins.get(host) ?? login, via),
-        }),
-      }),
+  async #at(origin: ImageOrigin, reference: Reference, read: ReadOptions) {
+    const root = await origin.source.resolve(origin.repository, wanted(reference), read);
+    return root && { origin, root };
+  }
 
-    async resolve(text, { platform = hostPlatform(), pull, signal } = {}): Promise<ResolvedImage> {
-      const { place, root } = await find(parseReference(text), { signal, fresh: pull });
-      const { descriptor, manifest } = await onPlatform(place, root, platform, signal);
-      const config = await readConfig(place, manifest, signal);
-      const { name, source, repository } = place;
-      const image = { name, source, repository, descriptor, manifest, config };
-      return mayPull ? image : { ...image, apart: true };
-    },
-
-    place(text) {
-      const reference = parseReference(text);
-      const place = placeOf(reference, reference.registry ?? defaultHost());
-      return { ...place, reference: wanted(reference) };
-    },
-
-    target(text) {
-      const reference = parseReference(text);
-      if (reference.digest !== undefined) {
-        throw new SvcError(
-          "reference_invalid",
-          `Cannot publish as ${text}: a digest follows from the image and cannot be chosen`,
-          { help: "write it as [host[:port]/]name[:tag]" },
-        );
-      }
-      const registry = reference.registry ?? defaultHost();
-      const tag = reference.tag ?? "latest";
-      const ours = reference.registry === undefined && home === undefined || isOwn(registry);
-      const place = ours
-        ? { repository: reference.repository, name: named(reference, registry) }
-        : placeOf(reference, registry);
-      const sink = ours ? local : remote(
-        place.name.startsWith(`${DEFAULT_UPSTREAM.name}/`) ? DEFAULT_UPSTREAM.name : registry,
+  /** A name without a registry part: looked for at the caller's home, then here, then at the default upstream. */
+  async #findUnqualified(reference: Reference, read: ReadOptions) {
+    const { home, local, ownHost } = this.#options;
+    const atHome = home !== undefined &&
+      await this.#at(this.#originOf(reference, home), reference, read);
+    if (atHome) return atHome;
+    const { repository } = reference;
+    const here = { source: local, repository, name: named(reference, ownHost()) };
+    const own = await this.#at(here, reference, read);
+    if (own && !this.#mayPull) throw notYours(own.origin.name);
+    if (own) return own;
+    const text = formatReference(reference);
+    let found;
+    try {
+      found = await this.#at(this.#upstream(reference), reference, read);
+    } catch (error) {
+      if (read.signal?.aborted) throw error;
+      const { message } = asSvcError(error);
+      const upstream = `${DEFAULT_UPSTREAM.name} cannot be asked: ${message}`;
+      throw new SvcError(
+        "upstream_failed",
+        `Cannot resolve ${text}: this server's registry does not have it, and ${upstream}`,
+        { cause: error, help: "push the image here first, or write its name with its registry" },
       );
-      return {
-        sink,
-        repository: place.repository,
-        tag,
-        name: place.name,
-        ...(ours && mayPull && { own: local }),
-      };
-    },
-  };
+    }
+    if (found) return found;
+    throw unknown(text, `this server's registry and ${DEFAULT_UPSTREAM.name}`);
+  }
 }
 
 function unknown(name: string, where?: string): SvcError {
@@ -236,40 +252,40 @@ function unknown(name: string, where?: string): SvcError {
 
 const INDEX_TYPES = new Set<string>([MEDIA.index, MEDIA.dockerList]);
 
-function parseManifest<T>(place: Place, { bytes, descriptor }: ResolvedManifest): T {
+function parseManifest<T>(origin: ImageOrigin, { bytes, descriptor }: ResolvedManifest): T {
   try {
     return JSON.parse(new TextDecoder().decode(bytes)) as T;
   } catch (cause) {
     throw new SvcError(
       "manifest_invalid",
-      `Cannot read manifest ${descriptor.digest} of ${place.name}: it is not JSON`,
+      `Cannot read manifest ${descriptor.digest} of ${origin.name}: it is not JSON`,
       { cause },
     );
   }
 }
 
 async function onPlatform(
-  place: Place,
+  origin: ImageOrigin,
   root: ResolvedManifest,
   platform: Platform,
   signal?: AbortSignal,
 ): Promise<{ descriptor: Descriptor; manifest: Manifest }> {
   let current = root;
-  // An index may hold indexes; deeper than this is nobody's image.
+  // An index may contain indexes; no real image nests deeper.
   for (let depth = 0; depth < 4; depth++) {
     if (!INDEX_TYPES.has(current.descriptor.mediaType)) {
-      const manifest = parseManifest<Manifest>(place, current);
+      const manifest = parseManifest<Manifest>(origin, current);
       if (!manifest.config?.digest || !Array.isArray(manifest.layers)) break;
       return { descriptor: current.descriptor, manifest };
     }
-    const entry = selectPlatform(parseManifest<Index>(place, current), platform);
-    const next = entry && await place.source.resolve(place.repository, entry.digest, { signal });
+    const entry = selectPlatform(parseManifest<Index>(origin, current), platform);
+    const next = entry && await origin.source.resolve(origin.repository, entry.digest, { signal });
     if (!next) {
       const { os, architecture, variant } = platform;
       const text = [os, architecture, variant].filter(Boolean).join("/");
       throw new SvcError(
         "manifest_unknown",
-        `Cannot resolve ${place.name}: it has no image for ${text}`,
+        `Cannot resolve ${origin.name}: it has no image for ${text}`,
         { help: "choose another platform or another image" },
       );
     }
@@ -277,24 +293,24 @@ async function onPlatform(
   }
   throw new SvcError(
     "manifest_invalid",
-    `Cannot use ${place.name}: ${root.descriptor.mediaType} is not a container image`,
+    `Cannot use ${origin.name}: ${root.descriptor.mediaType} is not a container image`,
     { help: "name an image, not another kind of artifact" },
   );
 }
 
 async function readConfig(
-  place: Place,
+  origin: ImageOrigin,
   { config }: Manifest,
   signal?: AbortSignal,
 ): Promise<ImageConfig> {
   if (config.size > MAX_CONFIG) {
-    throw new SvcError("manifest_invalid", `Cannot use ${place.name}: its config is too large`);
+    throw new SvcError("manifest_invalid", `Cannot use ${origin.name}: its config is too large`);
   }
-  const body = await place.source.get(place.repository, config.digest, { signal });
+  const body = await origin.source.get(origin.repository, config.digest, { signal });
   if (!body) {
     throw new SvcError(
       "blob_unknown",
-      `Cannot use ${place.name}: its config ${config.digest} is missing`,
+      `Cannot use ${origin.name}: its config ${config.digest} is missing`,
     );
   }
   const text = await new Response(body.stream() as ReadableStream<Uint8Array<ArrayBuffer>>).text();
@@ -302,11 +318,11 @@ async function readConfig(
     const parsed = JSON.parse(text) as ImageConfig;
     if (parsed?.rootfs?.type === "layers" && Array.isArray(parsed.rootfs.diff_ids)) return parsed;
   } catch {
-    // Reported below like a config of another kind.
+    // The error below covers this, as it does a config of another kind.
   }
   throw new SvcError(
     "manifest_invalid",
-    `Cannot use ${place.name}: its config is not a container image's`,
+    `Cannot use ${origin.name}: its config is not a container image's`,
     { help: "name an image, not another kind of artifact" },
   );
 }

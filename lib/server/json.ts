@@ -3,7 +3,7 @@ import { SvcError } from "../base/errors.ts";
 
 const encoder = new TextEncoder();
 
-/** A JSON answer with its length, one line and its newline: kind to curl. */
+/** A JSON answer with its length, on one line with a newline: readable with curl. */
 export function json(
   value: unknown,
   init: { status?: number; headers?: Record<string, string> } = {},

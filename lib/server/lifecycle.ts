@@ -1,4 +1,4 @@
-/** Where a server is between its start and its end; readiness and draining read and drive it. */
+/** The phases of a server from start to end; readiness and draining use them. */
 
 export class Lifecycle {
   #phase: "starting" | "serving" | "draining" = "starting";
@@ -29,7 +29,7 @@ export class Lifecycle {
     this.#stopping.abort(new DOMException("the server is shutting down", "AbortError"));
   }
 
-  /** Counts something that draining waits for; call the result once, at its end. */
+  /** Counts work that draining waits for; call the result once, when the work ends. */
   begin(): () => void {
     this.#inFlight++;
     let ended = false;
@@ -40,7 +40,7 @@ export class Lifecycle {
     };
   }
 
-  /** True when nothing is in flight any more, false when `ms` passed before. */
+  /** True when no work is in flight any more, false when `ms` passed first. */
   async idle(ms: number): Promise<boolean> {
     if (this.#inFlight === 0) return true;
     const { promise, resolve } = Promise.withResolvers<boolean>();
@@ -52,9 +52,9 @@ export class Lifecycle {
   }
 }
 
-/** How long all that comes after the grace may take, in milliseconds. */
+/** Milliseconds that everything after the grace may take. */
 const END_MS = 20_000;
-/** How long a server may take that is starting, or that is told a second time. */
+/** Milliseconds to end for a server that is still starting, or that got a second signal. */
 const PROMPT_MS = 5_000;
 
 export interface EndOptions {
@@ -64,7 +64,7 @@ export interface EndOptions {
   graceMs: number;
 }
 
-/** From the first signal on `end` is called in time, whatever still hangs: a thread in the kernel, say. */
+/** After the first signal, calls `end` in time even if something hangs, such as a thread in the kernel. */
 export function endInTime(
   lifecycle: Lifecycle,
   { first, second, graceMs }: EndOptions,

@@ -1,8 +1,8 @@
 /**
- * The listener seam: handlers are fetch-style and know nothing of what serves them. This one is node's
- * HTTP server, which moves large bodies both ways at the speed of the disk, with a reader of simple
- * requests in front of it (http/head.ts). `Deno.serve` takes fewer steps for small answers, but a chunked
- * upload that comes faster than it is stored costs it seconds of processor time for each megabyte.
+ * The listener: handlers are fetch-style and do not know what serves them. It is node's HTTP server, which
+ * moves large bodies both ways at the speed of the disk, with a reader of simple requests in front
+ * (http/head.ts). `Deno.serve` takes fewer steps for small answers. But a chunked upload that arrives faster
+ * than it is stored costs it seconds of processor time per megabyte.
  */
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
@@ -25,13 +25,13 @@ export interface ListenOptions {
   port: number;
   /** Absent: plain HTTP. */
   tls?: TlsMaterial;
-  /** How the address is written in errors: ":5000". */
+  /** The address as errors show it: ":5000". */
   label?: string;
-  /** Of slow clients; the defaults stand in http/peer.ts. */
+  /** Limits for slow clients; the defaults are in http/peer.ts. */
   limits?: Partial<Limits>;
-  /** Connections open at once; default: what the process's descriptors are enough for. */
+  /** Connections open at once. Default: as many as the process's descriptors are enough for. */
   maxConnections?: number;
-  /** Connections are being closed because so many are open; called no more than once a minute. */
+  /** Called, no more than once a minute, when connections are closed because too many are open. */
   onRefused?: (open: number) => void;
 }
 
@@ -41,11 +41,11 @@ export interface Listener {
   readonly address: { hostname: string; port: number };
   /** Stops accepting; resolves when the requests in flight have ended. */
   shutdown(): Promise<void>;
-  /** Ends at once, cutting what is in flight. Fine after either. */
+  /** Ends at once and cuts off requests in flight. May be called after `shutdown`, and again. */
   close(): Promise<void>;
   /**
-   * Handshakes from now on use this; open connections stay, and their clients' certificates have to verify
-   * with it. Only where `tls` was given.
+   * Later handshakes use this material. Open connections stay; their client certificates have to verify with
+   * it. Only where `tls` was given.
    */
   setTls?(material: TlsMaterial): void;
 }
@@ -76,10 +76,10 @@ function bindError(error: unknown, label: string): Error {
   return new SvcError(code, `Cannot bind ${label}: ${what}`, { cause: error, help });
 }
 
-/** Node answers a request without a host by itself, and then serves what stands behind it. */
+/** Node would answer a request without a host itself, and then still serve the requests behind it. */
 const OURS_TO_REFUSE = { requireHostHeader: false };
 
-/** How long a refused request's last words may take to be read. */
+/** How long a client may take to read the refusal of a malformed request. */
 const REFUSED_MS = 1000;
 
 /**
@@ -97,7 +97,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
     createSecureServer({ ...secureOptions(options.tls), ...OURS_TO_REFUSE });
   const http = secure ?? createServer(OURS_TO_REFUSE);
   const endHandshakes = secure ? trackHandshakes(secure) : () => {};
-  // Peers knows all connections and their times; node's own limits would cut long uploads.
+  // Peers enforces the time limits of all connections; node's own limits would cut long uploads.
   http.requestTimeout = 0;
   http.headersTimeout = 0;
   http.keepAliveTimeout = 0;
@@ -110,7 +110,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   );
   http.on("upgrade", (message, _socket, head) => void serveUpgrade(message, head, serving));
   http.on("clientError", (error, socket) => refuse(error, socket as Socket));
-  // Node's own way of serving a connection stands behind ours.
+  // Node's own listener is called only for connections that ours hands over.
   const event = options.tls ? "secureConnection" : "connection";
   const [serveAsNode] = http.listeners(event);
   http.removeAllListeners(event);
@@ -121,8 +121,8 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
       ...serving,
       handOver(head) {
         serveAsNode.call(http, socket);
-        // At once: put back into the socket they would be read a turn later, behind what arrives meanwhile,
-        // since node's parser reads past the socket's buffer.
+        // Emitted at once. Node's parser reads past the socket's buffer: bytes put back there would be parsed a
+        // turn later, behind bytes that arrive meanwhile.
         socket.emit("data", head);
       },
     });
@@ -158,7 +158,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   };
 }
 
-/** What node's parser cannot read, told as far as the connection still allows. */
+/** Answers a request that node's parser cannot read, as far as the connection still allows. */
 function refuse(error: Error, socket: Socket): void {
   const { code } = error as { code?: string };
   if (!socket.writable || code === "ECONNRESET") return void socket.destroy();

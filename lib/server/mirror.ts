@@ -10,16 +10,16 @@ import {
 import type { Remotes } from "./outside.ts";
 
 export interface ServerMirrorOptions extends Omit<MirrorOptions, "upstreams"> {
-  /** The variable's text. */
+  /** The text of SVC_REGISTRY_MIRROR. */
   upstreams: string;
   /** True for registry hosts that are this server. */
   isOwn: (host: string) => boolean;
   remote: Remotes;
 }
 
-/** Attempts of one request: the client tries again itself, and what is here is served meanwhile. */
+/** Attempts per request. Few: clients try again themselves, and a stored copy is served meanwhile. */
 const ATTEMPTS = 3;
-/** docker.io's registry, by whichever of its names. */
+/** The names of docker.io's registry. */
 const DOCKER = new Set(["docker.io", "index.docker.io", "registry-1.docker.io"]);
 
 /** Throws `config_invalid` where an upstream is this server itself. */

@@ -69,7 +69,7 @@ async function ring(count: number, cache = true) {
     const lifecycle = new Lifecycle();
     lifecycle.serving();
     handlers[n] = createHandler({
-      router: new Router(createRegistry({ store: mirror })),
+      router: new Router(createRegistry({ reader: mirror, writer: mirror })),
       access: openAccess,
       lifecycle,
       log: silent,

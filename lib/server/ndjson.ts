@@ -1,8 +1,9 @@
-/** Streams of events, one JSON object a line. A failure after the 200 is the stream's last line. */
+/** Streams of events, one JSON object per line. A failure after the 200 status is the stream's last line. */
+import { NDJSON_TYPE } from "../api/endpoints.ts";
 import type { SvcError } from "../base/errors.ts";
 import { toProblem } from "../api/problem.ts";
 
-export const NDJSON_TYPE = "application/x-ndjson";
+export { NDJSON_TYPE };
 
 const encoder = new TextEncoder();
 const line = (value: unknown) => encoder.encode(JSON.stringify(value) + "\n");
@@ -10,25 +11,25 @@ const line = (value: unknown) => encoder.encode(JSON.stringify(value) + "\n");
 const HEADERS = {
   "content-type": NDJSON_TYPE,
   "cache-control": "no-store",
-  // Proxies that buffer would hold back what a person is waiting for.
+  // A buffering proxy would hold back events that a person waits for.
   "x-accel-buffering": "no",
 };
 
-/** The last line of a stream that failed; every client of ours knows it. */
+/** The last line of a stream that failed; all our clients know it. */
 export function errorEvent(error: SvcError) {
   return { type: "error" as const, error: toProblem(error) };
 }
 
 export interface StreamOptions {
-  /** Makes what the client is told of a thrown value. */
+  /** Turns a thrown value into the error that the client gets. */
   describe: (error: unknown) => SvcError;
-  /** The client went away, or reads no further. */
+  /** The client went away, or stopped reading. */
   onCancel?: () => void;
 }
 
 /**
- * Events as `produce` sends them. For producers that cannot be made to wait: what the client has not
- * read yet is held in memory.
+ * Events as `produce` sends them, for producers that cannot wait: events that the client has not read are held
+ * in memory.
  */
 export function pushEvents<T>(
   produce: (send: (event: T) => void) => Promise<void>,
@@ -53,7 +54,7 @@ export function pushEvents<T>(
   return new Response(stream, { headers: HEADERS });
 }
 
-/** Items of `source` as they are asked for; `format` absent: NDJSON. */
+/** Items of `source`, read on demand. `format` absent: NDJSON. */
 export function pullEvents<T>(
   source: AsyncIterable<T>,
   options: StreamOptions & { format?: (item: T) => Uint8Array<ArrayBuffer> },
@@ -65,7 +66,7 @@ export function pullEvents<T>(
     async pull(controller) {
       try {
         const { done, value } = await iterator.next();
-        // Nobody is left to tell.
+        // The client has gone.
         if (!open) return;
         if (done) controller.close();
         else controller.enqueue(format ? format(value) : line(value));
@@ -81,7 +82,7 @@ export function pullEvents<T>(
     cancel() {
       open = false;
       options.onCancel?.();
-      // A source that waits for its next item ends by its signal; nobody waits for that here.
+      // A source that waits for its next item ends by its own signal: its end is not awaited here.
       iterator.return?.().catch(() => {});
     },
   }, { highWaterMark: 1 });

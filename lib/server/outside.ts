@@ -1,4 +1,4 @@
-/** How this server is named from outside, and how it reaches other registries. */
+/** The server's own name from outside, and its access to other registries. */
 import { hostname } from "node:os";
 import type { Logger } from "../base/log.ts";
 import { readDockerCredentials } from "../remote/credentials.ts";
@@ -12,15 +12,15 @@ import { ownHosts } from "./hosts.ts";
 export interface OutsideOptions {
   /** SVC_ADVERTISE_REGISTRY. */
   advertise?: string;
-  /** Path of a docker `config.json` with logins; it need not exist. */
+  /** Path of a docker `config.json` with logins; the file need not exist. */
   dockerConfig: string;
-  /** Hosts that are spoken to without TLS, besides those of the loopback interface. */
+  /** Hosts that are reached without TLS, besides loopback. */
   insecure: readonly string[];
   userAgent: string;
   log: Logger;
 }
 
-/** Connects lazily. What is overridden is not what the options say of the host. */
+/** Connects lazily. `overrides` win over the options for the host. */
 export type Remotes = (
   host: string,
   overrides?: Partial<Pick<RemoteRegistryOptions, "plainHTTP" | "attempts" | "credentials">>,
@@ -29,7 +29,7 @@ export type Remotes = (
 export interface Outside {
   /** Registry host that this server is known by, without a scheme. */
   advertised?: string;
-  /** Tells whether a registry host is a server that listens at this address; no host name: everywhere. */
+  /** Whether a registry host is a server that listens at this address. No `hostname`: on every interface. */
   isOwn: (address: { hostname?: string; port: number }) => (host: string) => boolean;
   remote: Remotes;
 }
@@ -48,7 +48,7 @@ export function createOutside(options: OutsideOptions): Outside {
     remote: (host, overrides) =>
       createRemoteRegistry({
         host,
-        // Unset, the client decides: without TLS on loopback only.
+        // Not set otherwise: the client then uses plain HTTP on loopback only.
         ...(insecure.includes(host) && { plainHTTP: true }),
         credentials: () => readDockerCredentials(dockerConfig, host),
         ...overrides,

@@ -1,6 +1,6 @@
 /**
- * A server that asks for no credential trusts whoever reaches it. What its own builds and workloads run is
- * not among those: it was written by others, and reaches this server by the gateway of its network.
+ * A server that asks for no credential trusts every peer, except its own builds and workloads: their code was
+ * written by others, and they reach the server over the gateway of their network.
  */
 import { SvcError } from "../base/errors.ts";
 import { gatewayOf } from "../runtime/bridge_rules.ts";
@@ -13,11 +13,11 @@ type Interface = Pick<Deno.NetworkInterfaceInfo, "name" | "address">;
 /** Throws `denied`. */
 export type RefusePeer = (route: Route, remote: string) => void;
 
-/** True for what only reads images. */
+/** True for requests that only read images. */
 const isPull = ({ path, method }: Route) =>
   path.startsWith("/v2/") && (method === "GET" || method === "HEAD");
 
-/** `base`: SVC_CNI_SUBNET_BASE. Networks beside it that are not this host's bridges are anybody's. */
+/** `base`: SVC_CNI_SUBNET_BASE. A peer in another subnet of it is refused only where this host has the bridge. */
 export function refuseOwnNetworks(
   base: string,
   interfaces: () => Interface[] = Deno.networkInterfaces,

@@ -27,7 +27,11 @@ Deno.test("what comes out of an own network is refused, pulls are not", () => {
         row("DELETE", "/v2/{name+}/manifests/{reference}"),
       ]
     ) {
-      assert.throws(() => refuse(route, remote), { code: "denied", help: /SVC_WORKLOAD_API/ });
+      assert.throws(() => refuse(route, remote), {
+        code: "denied",
+        message: /own builds and workloads, which may pull images and nothing else$/,
+        help: /SVC_WORKLOAD_API/,
+      });
     }
     refuse(row("GET", "/v2/{name+}/manifests/{reference}"), remote);
     refuse(row("HEAD", "/v2/{name+}/blobs/{digest}"), remote);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { PRIVILEGED_KINDS as configured } from "../config/server/deploy.ts";
+import { PRIVILEGED_KINDS as configured } from "../config/server/workloads.ts";
 import { PRIVILEGED_KINDS } from "../deploy/privileges.ts";
 
 Deno.test("SVC_ALLOW_PRIVILEGED knows the kinds that the policy knows", () => {

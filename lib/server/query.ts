@@ -1,25 +1,27 @@
-/** Query parameters of the management API: known ones only, so that a typo is no silent default. */
+/** Query parameters of the management API. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 
 const TRUE = new Set(["", "1", "true", "yes", "on"]);
 const FALSE = new Set(["0", "false", "no", "off"]);
 
+/** Throws `argument_invalid` for a parameter that is not in `known`: a typo must not silently mean the default. */
+export function requireKnown({ searchParams }: URL, known: readonly string[]): void {
+  for (const name of searchParams.keys()) {
+    if (known.includes(name)) continue;
+    throw new SvcError(
+      "argument_invalid",
+      `Cannot read the query: unknown parameter ${JSON.stringify(name)}${suggestion(name, known)}`,
+    );
+  }
+}
+
 export class Query {
   readonly #params: URLSearchParams;
 
-  /** Throws `argument_invalid` for a parameter that is not in `known`. */
-  constructor(url: URL, known: readonly string[]) {
+  /** Accepts the parameters of the route's row: see {@linkcode requireKnown}. */
+  constructor(url: URL) {
     this.#params = url.searchParams;
-    for (const name of this.#params.keys()) {
-      if (known.includes(name)) continue;
-      throw new SvcError(
-        "argument_invalid",
-        `Cannot read the query: unknown parameter ${JSON.stringify(name)}${
-          suggestion(name, known)
-        }`,
-      );
-    }
   }
 
   text(name: string): string | undefined {
@@ -38,7 +40,7 @@ export class Query {
     throw invalid(name, text, "true or false");
   }
 
-  /** A whole number from 0. */
+  /** A whole number of at least 0. */
   count(name: string): number | undefined {
     const text = this.text(name);
     if (text === undefined) return undefined;
@@ -55,7 +57,7 @@ export class Query {
     throw invalid(name, text, "a time, such as 2026-01-31T12:00:00Z");
   }
 
-  /** `K=V` parameters as a record; the last of a key wins. */
+  /** `K=V` parameters as a record; the last value of a key wins. */
   pairs(name: string): Record<string, string> {
     const record: Record<string, string> = {};
     for (const text of this.all(name)) {

@@ -33,7 +33,7 @@ async function serve(limits: Partial<Limits> = {}, memory = false) {
   const lifecycle = new Lifecycle();
   lifecycle.serving();
   const handler = createHandler({
-    router: new Router(createRegistry({ store })),
+    router: new Router(createRegistry({ reader: store, writer: store })),
     access: openAccess,
     lifecycle,
     log: silent,

@@ -1,10 +1,8 @@
 /**
- * `--rootless`: a server that was started by an ordinary user puts itself into a user and a mount namespace
- * of its own, where it is root and may mount (SPEC "General and listener"; user_namespaces(7)). The process
- * stays the same one: its id, signals, standard streams and exit code are what whoever started it sees.
- *
- * The ids are mapped by newuidmap(1) and newgidmap(1), for which a helper process holds the namespaces
- * until this one has entered them with nsenter(1).
+ * `--rootless`: a server that an ordinary user started enters a user and a mount namespace of its own, where it
+ * is root and may mount (SPEC "General and listener"; user_namespaces(7)). The process stays the same: its
+ * parent sees the same id, signals, standard streams and exit code. newuidmap(1) and newgidmap(1) map the ids.
+ * For them a helper process holds the namespaces open until this process has entered them with nsenter(1).
  */
 import { buildInfo } from "../base/build_info.ts";
 import { SvcError } from "../base/errors.ts";
@@ -16,17 +14,17 @@ import { idMapping, type IdRange, inUserNamespace, subordinateIds } from "../sys
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Tells the process in the namespace who it was, and which descriptors to close. */
+/** Set for the process in the namespace: who it was outside, and which descriptors to close. */
 export const INSIDE = "_SVC_ROOTLESS";
 
 /** Who runs this server, as the host sees it. */
 export interface Identity {
   uid: number;
-  /** It is in a namespace that {@linkcode enterRootless} made. */
+  /** True inside a namespace that {@linkcode enterRootless} made. */
   inside: boolean;
 }
 
-/** Reads the mark that {@linkcode enterRootless} left, and closes what is not needed any more. */
+/** Reads the mark that {@linkcode enterRootless} left, and closes the descriptors that are not needed any more. */
 export function identity(env: Environment): Identity {
   const mark = /^(\d+):(\d+),(\d+)$/.exec(env[INSIDE] ?? "");
   if (!mark || !inUserNamespace()) return { uid: Deno.uid() ?? 0, inside: false };
@@ -36,16 +34,16 @@ export function identity(env: Environment): Identity {
 
 export interface RootlessOptions {
   env: Environment;
-  /** This program's. */
+  /** This program's arguments. */
   args: readonly string[];
   log: Logger;
-  /** What has to be done by this user before the namespace is entered, and after which nothing follows. */
+  /** Work that this user has to do outside the namespace. Called last. */
   beforeEntering: () => Promise<void>;
 }
 
 /**
- * Enters the namespaces: this program starts anew in them, so the call does not return. What it returns is
- * why it could not be done; the server then goes on without.
+ * Enters the namespaces: this program starts again inside, so on success the call does not return. On failure
+ * it returns the reason, and the server goes on outside.
  */
 export async function enterRootless(options: RootlessOptions): Promise<string> {
   try {
@@ -76,7 +74,7 @@ async function enter({ env, args, beforeEntering }: RootlessOptions): Promise<ne
     await tryMount(holder.pid);
     fds = ["user", "mnt"].map((kind) => openInherited(`/proc/${holder.pid}/ns/${kind}`));
   } finally {
-    // The descriptors keep the namespaces from here on.
+    // From here on, open descriptors keep the namespaces alive.
     await holder.end();
   }
   await beforeEntering();
@@ -84,14 +82,15 @@ async function enter({ env, args, beforeEntering }: RootlessOptions): Promise<ne
     "nsenter",
     `--user=/proc/self/fd/${fds[0]}`,
     `--mount=/proc/self/fd/${fds[1]}`,
-    // Keeps the groups, which open the sockets of engines; the user's own id is root's already.
+    // Keeps the supplementary groups, which may open the sockets of engines. The user's own id is already
+    // mapped to root.
     "--preserve-credentials",
     "--",
     ...await ownCommand(args),
   ], { ...env, [INSIDE]: `${uid}:${fds.join(",")}` });
 }
 
-/** What starts this program again: its launcher where it has one, else the runtime with what it was given. */
+/** The command that starts this program again: its launcher where it has one, else the runtime with its arguments. */
 async function ownCommand(args: readonly string[]): Promise<string[]> {
   const { executable } = buildInfo();
   if (executable !== undefined && executable !== Deno.execPath()) return [executable, ...args];
@@ -99,7 +98,7 @@ async function ownCommand(args: readonly string[]): Promise<string[]> {
   return [await Deno.readLink("/proc/self/exe"), ...words];
 }
 
-/** The name that /etc/subuid has; a user without one can be named there by number. */
+/** The user's name in /etc/subuid; a user without a name can be listed there by number. */
 async function userName(uid: number): Promise<string | undefined> {
   const { code, stdout } = await run("id", ["-un", String(uid)]);
   return code === 0 ? stdout.trim() : undefined;
@@ -130,7 +129,7 @@ interface Holder {
   end(): Promise<void>;
 }
 
-/** A process that does nothing, in new namespaces whose ids are not mapped yet. */
+/** A process that only holds new namespaces, whose ids are not mapped yet. */
 async function holdNamespaces(): Promise<Holder> {
   let child: Deno.ChildProcess;
   try {
@@ -152,7 +151,7 @@ async function holdNamespaces(): Promise<Holder> {
     await child.status;
     await words;
   };
-  // What comes back has passed through a cat in the namespaces: they are there.
+  // The helper runs cat: when the line comes back, its namespaces exist.
   await input.write(new TextEncoder().encode("\n")).catch(() => {/* its status tells */});
   const { done } = await output.read();
   if (!done) return { pid: child.pid, end };
@@ -162,7 +161,7 @@ async function holdNamespaces(): Promise<Holder> {
 
 const lastLine = (text: string) => text.trim().split("\n").pop() ?? "";
 
-/** Which of the kernel's settings stands in the way. */
+/** The kernel setting that forbids the namespaces. */
 async function forbidden(): Promise<string> {
   const setting = async (path: string) =>
     (await Deno.readTextFile(`/proc/sys/${path}`).catch(() => "")).trim();
@@ -199,7 +198,7 @@ async function map(command: string, pid: number, mapping: string[]): Promise<voi
   );
 }
 
-/** Some hosts hand out namespaces in which nothing is allowed: found out by a mount in one more of them. */
+/** Tries a mount in a nested namespace: some hosts allow namespaces in which nothing is permitted. */
 async function tryMount(pid: number): Promise<void> {
   let result;
   try {

@@ -1,2 +1,2 @@
-/** The rows live in api, where registry and server both may read them. */
+/** Route rows are declared in lib/api, where registry and server may both read them. */
 export * from "../api/route.ts";

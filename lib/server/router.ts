@@ -11,7 +11,7 @@ import type { Route } from "./route.ts";
 
 type Methods = Map<string, Route>;
 
-/** Segments after the literal prefix, or before the end: the same tree serves both directions. */
+/** The tree of segments after the literal prefix, and also of those before the end: one type for both directions. */
 interface Node {
   literal: Map<string, Node>;
   param?: Node;
@@ -57,7 +57,7 @@ export class Router {
   #exact = new Map<string, Methods>();
   #names = new Map<Route, string[]>();
 
-  /** Throws on rows that cannot be told apart: a defect of the table, not of a request. */
+  /** Throws on routes that cannot be told apart: a defect of the table, not of a request. */
   constructor(routes: readonly Route[]) {
     this.routes = routes;
     for (const route of routes) this.#add(route);
@@ -152,7 +152,7 @@ function* forward(
   if (node.rest) yield* backward(node.rest, segments, at, segments.length, values, []);
 }
 
-/** `segments[start, end)` is what is left between the prefix and the suffix matched so far. */
+/** `segments[start, end)` are the segments between the prefix and the suffix matched so far. */
 function* backward(
   node: Node,
   segments: string[],

@@ -1,4 +1,4 @@
-/** Binding, serving and ending: what stands between a composed server and its process. */
+/** Binding, serving and ending: the steps between a composed server and its process. */
 import type { Logger } from "../base/log.ts";
 import { formatAddress, type ListenAddress } from "../config/address.ts";
 import { type Access, openAccess } from "./access.ts";
@@ -21,11 +21,11 @@ export interface StartOptions {
   log: Logger;
   /** Absent: plain HTTP. */
   tls?: TlsFiles;
-  /** Absent: pages of any name of this server may ask. */
+  /** Absent: every host name is accepted from browsers. */
   isOwnName?: IsOwnName;
-  /** Absent: no peer is refused for where it asks from. */
+  /** Absent: no peer is refused for its address. */
   refusePeer?: RefusePeer;
-  /** Told of each request that a route answered. */
+  /** Called with each request that a route answered. */
   note?: (answered: Answered) => void;
 }
 
@@ -65,8 +65,8 @@ export interface StopOptions {
 }
 
 /**
- * Readiness goes off at once, new requests are refused, those in flight end within the grace. The port
- * stays bound until then: whoever watches readiness sees 503, not a refused connection.
+ * Ends the server. Readiness turns off at once, new requests are refused, and requests in flight have the grace
+ * to end. The port stays bound until then: whoever watches readiness sees 503, not a refused connection.
  */
 export async function stopServer(
   listener: Listener,
@@ -82,7 +82,7 @@ export async function stopServer(
   if (hurry.aborted) hurried.resolve(false);
   const idle = await Promise.race([lifecycle.idle(graceMs), hurried.promise]);
   if (idle) {
-    // Open connections without a request end with this; it is bounded all the same.
+    // Idle connections close with this. It could still hang, so the wait is bounded.
     const closed = listener.shutdown();
     const timer = Promise.withResolvers<void>();
     const id = setTimeout(timer.resolve, 1000);

@@ -1,6 +1,6 @@
 /**
- * From a listener's request to a route's handler and back: identity, errors, the access log. Nothing a
- * handler does can end the server or leave a request without an answer.
+ * Leads a request from the listener to a route's handler and its answer back: identity, errors, the access log.
+ * Nothing that a handler does can end the server or leave a request without an answer.
  */
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -14,6 +14,7 @@ import type { Handler } from "./listener.ts";
 import { ListenerRequest } from "./http/request.ts";
 import { Reply } from "../api/reply.ts";
 import type { RefusePeer } from "./own_networks.ts";
+import { requireKnown } from "./query.ts";
 import type { Connection, Identity, Route } from "./route.ts";
 import { ANONYMOUS } from "./access.ts";
 import type { Router } from "./router.ts";
@@ -23,38 +24,38 @@ export interface ServerOptions {
   access: Access;
   lifecycle: Lifecycle;
   log: Logger;
-  /** Absent: pages of any name of this server may ask, without a credential too. */
+  /** Absent: every host name is accepted from browsers, even without a credential. */
   isOwnName?: IsOwnName;
-  /** Absent: no peer is refused for where it asks from. */
+  /** Absent: no peer is refused for its address. */
   refusePeer?: RefusePeer;
-  /** Told of each request that a route answered. */
+  /** Called with each request that a route answered. */
   note?: (answered: Answered) => void;
 }
 
-/** Who was not asked for a credential. */
+/** True for callers who gave no credential. */
 const isAnybody = ({ method }: Identity) => method === undefined || method === "anonymous";
 
-/** Asked for every few seconds by whoever watches: not worth a line. */
+/** Health checks come every few seconds: their lines have level debug. */
 const QUIET = new Set(["/healthz", "/readyz"]);
 
 let sequence = 0;
 const boot = crypto.randomUUID().slice(0, 8);
 
-/** A caller's id is kept where it is a plain word, so that its log and ours can be joined. */
+/** A caller's request id is kept where it is a plain word, so that its log and ours can be joined. */
 function requestId(request: Request): string {
   const given = request.headers.get("x-request-id");
   if (given !== null && /^[\w.:-]{1,64}$/.test(given)) return given;
   return `${boot}-${(sequence++).toString(36)}`;
 }
 
-/** One request; what not every request needs is made when it is asked for. */
+/** One request; the costly parts are made on first use. */
 class Exchange {
   readonly id: string;
   readonly path: string;
   identity = ANONYMOUS;
   params: Record<string, string> = {};
   route: Route | undefined;
-  /** Code of the error that the client was told, in a stream too. */
+  /** Code of the error that the client was told, also when it was told in a stream. */
   outcome: string | undefined;
   untilGone: boolean | undefined;
   about: string | undefined;
@@ -124,10 +125,11 @@ export function createHandler(options: ServerOptions): Handler {
         );
       }
       exchange.identity = identity;
-      // What nobody is asked for a credential for, other pages can have too.
+      // A request that needs no credential could also come from another site's page.
       if (isAnybody(identity)) refuseForeignPage(request, options.isOwnName);
       access.authorize(row, identity, request);
     }
+    if (row.query) requireKnown(exchange.url, Object.keys(row.query));
     return await row.handler(exchange);
   }
 

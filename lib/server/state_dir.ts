@@ -1,4 +1,4 @@
-/** Where a server keeps what a reboot must empty: outside the data directory, of one user's servers alone. */
+/** Where a server keeps state that a reboot must empty: outside the data directory, in a folder of its user. */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
@@ -6,8 +6,8 @@ import { SvcError } from "../base/errors.ts";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The folder of all servers of this user: /run/svc of root's, else the login session's, else one in /tmp.
- * `uid` is the host's, also inside a user namespace.
+ * The folder for all servers of this user: /run/svc for root, else a folder in the login session's, else in
+ * /tmp. `uid` is the host's, also inside a user namespace.
  */
 export async function runDir({ uid, env }: { uid: number; env: Environment }): Promise<string> {
   if (uid === 0) return "/run/svc";
@@ -27,8 +27,8 @@ async function isOwn(folder: string): Promise<boolean> {
 }
 
 /**
- * Makes {@linkcode runDir}'s folder, with access for its owner alone. Throws `denied` where somebody else
- * made it first: in /tmp everybody may.
+ * Makes {@linkcode runDir}'s folder, with access for its owner alone. Throws `denied` where somebody else made
+ * the folder first: everybody may write to /tmp.
  */
 export async function makeRunDir(folder: string): Promise<void> {
   try {

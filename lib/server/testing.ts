@@ -11,6 +11,7 @@ import { listen } from "./listener.ts";
 import type { Route } from "./route.ts";
 import { Router } from "./router.ts";
 import { managementRoutes } from "./routes.ts";
+import { openApiRoute } from "./routes/openapi.ts";
 import { createHandler, type ServerOptions } from "./server.ts";
 
 export interface TestServer extends AsyncDisposable {
@@ -57,8 +58,13 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     limits: { buildConcurrency: 2 },
     ...options.deps,
   };
+  const routes: Route[] = [
+    openApiRoute(() => routes),
+    ...managementRoutes(deps),
+    ...options.routes ?? [],
+  ];
   const handler = createHandler({
-    router: new Router([...managementRoutes(deps), ...options.routes ?? []]),
+    router: new Router(routes),
     access: deps.access,
     lifecycle,
     log: options.log ?? silent,

@@ -1,16 +1,17 @@
 /** SVC_TLS_…: plain HTTP, or the files that HTTPS is served with. */
 import type { Logger } from "../base/log.ts";
-import type { ServerConfig } from "../config/server_options.ts";
+import type { TLS } from "../config/server/auth.ts";
+import type { SettingsOf } from "../config/table.ts";
 import { openTlsFiles, type TlsFiles } from "./http/tls.ts";
 
-type TlsConfig = Pick<ServerConfig, "tlsCert" | "tlsKey" | "tlsClientCa">;
+type TlsSettings = SettingsOf<[typeof TLS]>;
 
-/** Undefined where no TLS is configured. Throws `config_invalid` for files that are no good. */
+/** Undefined where no TLS is configured. Throws `config_invalid` for bad files. */
 export async function openServerTls(
-  { tlsCert: cert, tlsKey: key, tlsClientCa: clientCa }: TlsConfig,
+  { tlsCert: cert, tlsKey: key, tlsClientCa: clientCa }: TlsSettings,
   log: Logger,
 ): Promise<TlsFiles | undefined> {
-  // Halves of it are refused with the options.
+  // A certificate without a key, or the reverse, was refused when the options were read.
   if (cert === undefined || key === undefined) return undefined;
   return await openTlsFiles({ cert, key, clientCa }, { log });
 }

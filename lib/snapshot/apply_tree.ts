@@ -1,7 +1,7 @@
 /**
- * Unpacks a layer into a tree, synchronously: the work of a Worker. Nothing is written outside the root:
- * each parent folder is resolved component by component, links inside the root only, and files are always
- * made new. White-outs become overlay's marks, or deletions in a plain tree (OCI image layer
+ * Unpacks a layer into a tree, synchronously, in a Worker. Nothing is written outside the root: each parent
+ * folder is resolved component by component, links are followed inside the root only, and files are always
+ * created new. White-outs become overlay's marks, or deletions in a plain tree (OCI image layer
  * specification, "Applying Changesets").
  */
 import { SvcError } from "../base/errors.ts";
@@ -46,7 +46,7 @@ import { applyXattrs, copyFile, copyFolder } from "./metadata.ts";
 export interface ApplyTarget {
   /** Folder to write to: overlay's upper, or the whole tree. */
   root: string;
-  /** Folders under it, topmost first: overlay's lower ones; none in a plain tree. */
+  /** Folders below `root`, topmost first: overlay's lower folders; none for a plain tree. */
   lower: string[];
   /** White-outs become overlay's marks instead of deletions. */
   overlay: boolean;
@@ -54,15 +54,15 @@ export interface ApplyTarget {
 
 export interface ApplyResult {
   entries: number;
-  /** Extended attributes that the file system could not hold. */
+  /** Number of extended attributes that the file system could not hold. */
   skippedXattrs: number;
-  /** Devices that only the host's root may make: left out in a user namespace. */
+  /** Number of devices left out in a user namespace, where only the host's root may make them. */
   skippedDevices: number;
 }
 
 const WHITEOUT = ".wh.";
 const OPAQUE = ".wh..wh..opq";
-/** As Linux bounds links in a path, with room. */
+/** Most links in a path: Linux's limit, with room. */
 const MAX_LINKS = 255;
 const YES = new Uint8Array([121]);
 
@@ -70,13 +70,13 @@ export class LayerApplier implements TarHandler {
   #root: string;
   #overlay: boolean;
   #lower: LowerTree;
-  /** Folder as the archive names it → where it is in the tree. */
+  /** Folder as the archive names it → its path in the tree. */
   #resolved = new Map<string, string>();
-  /** What this layer made, for white-outs spare it. */
+  /** Paths that this layer made: white-outs do not remove them. */
   #made = new Set<string>();
-  /** Folders of ours that hide the lower ones. */
+  /** Folders of this layer that hide the lower ones. */
   #opaque = new Set<string>();
-  /** Times of folders, set at the end because writing into them changes them. */
+  /** Times of folders. Set at the end, because writing into a folder changes its time. */
   #times = new Map<string, [number, number]>();
   #file: { fd: number; path: string; header: TarHeader; holes: boolean } | undefined;
   #result: ApplyResult = { entries: 0, skippedXattrs: 0, skippedDevices: 0 };
@@ -167,7 +167,7 @@ export class LayerApplier implements TarHandler {
     return this.#result;
   }
 
-  /** Releases the file that was being written, after a failure too. */
+  /** Closes the file that was being written; to be called after a failure too. */
   close(): void {
     if (this.#file) close(this.#file.fd);
     this.#file = undefined;
@@ -185,7 +185,7 @@ export class LayerApplier implements TarHandler {
     this.#times.set("", [header.mtime, header.mtimeNs]);
   }
 
-  /** False where it was left out. */
+  /** Makes a node; false where it was left out. */
   #node(header: TarHeader, full: string): boolean {
     const { type, devMajor, devMinor } = header;
     if (type === "char" && devMajor === 0 && devMinor === 0) {
@@ -202,7 +202,7 @@ export class LayerApplier implements TarHandler {
     return true;
   }
 
-  /** The lower tree's view of `path`, unless an opaque folder of ours hides it. */
+  /** The lower tree's entry at `path`, unless an opaque folder of this layer hides it. */
   #below(path: string): Found | undefined {
     if (!this.#overlay) return undefined;
     for (let at = parentOf(path); at !== ""; at = parentOf(at)) {
@@ -211,7 +211,7 @@ export class LayerApplier implements TarHandler {
     return this.#lower.lookup(path);
   }
 
-  /** Makes room at `path`: what is there goes, but a folder for a folder. */
+  /** Makes room at `path`: removes what is there, unless both are folders. */
   #clear(path: string, forFolder: boolean): void {
     const full = this.#full(path);
     const there = tryLstat(full);
@@ -219,7 +219,7 @@ export class LayerApplier implements TarHandler {
     const whiteout = this.#overlay && isWhiteout(there);
     if (forFolder && isDirectory(there)) return;
     removeTreeSync(full);
-    // Anything below a folder, or through a link, resolves anew.
+    // A replaced folder or link changes what paths below it resolve to.
     if (isDirectory(there) || (there.mode & S_IFMT) === S_IFLNK) this.#forget(path);
     if (whiteout && forFolder) {
       mkdir(full, 0o700);
@@ -227,7 +227,7 @@ export class LayerApplier implements TarHandler {
     }
   }
 
-  /** A new file for writing; what was there before goes. */
+  /** Creates a file for writing, in the place of what was there. */
   #create(path: string): number {
     const full = this.#full(path);
     const flags = O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW;
@@ -254,7 +254,7 @@ export class LayerApplier implements TarHandler {
     this.#opaque.add(path);
   }
 
-  /** Resolves a folder of the archive inside the root, making what is missing. */
+  /** Resolves a folder of the archive inside the root; makes missing folders. */
   #folder(parts: string[], header: TarHeader): string {
     const key = parts.join("/");
     const known = this.#resolved.get(key);
@@ -293,7 +293,7 @@ export class LayerApplier implements TarHandler {
     return at;
   }
 
-  /** A folder that the layer does not list: like the lower tree's, or plain. */
+  /** Makes a folder that the layer does not list: like the lower tree's, or with defaults. */
   #makeFolder(path: string, below: Found | undefined, header: TarHeader): void {
     const full = this.#full(path);
     if (below && isDirectory(below.stat)) {
@@ -308,7 +308,7 @@ export class LayerApplier implements TarHandler {
     this.#made.add(path);
   }
 
-  /** Keeps a folder's time as it was before this layer writes into it. */
+  /** Notes a folder's time before this layer writes into the folder. */
   #remember(path: string): void {
     if (this.#times.has(path)) return;
     const { mtime, mtimeNs } = lstat(this.#full(path));
@@ -342,7 +342,7 @@ export class LayerApplier implements TarHandler {
 
   #mark(parts: string[], base: string, header: TarHeader): void {
     if (base === OPAQUE) return this.#hideFolder(this.#folder(parts, header));
-    // Other names of this form are aufs' own and mean nothing here.
+    // Other names of this form are aufs's own and have no meaning here.
     if (base.startsWith(WHITEOUT + WHITEOUT)) return;
     const name = base.slice(WHITEOUT.length);
     if (name === "" || name === "." || name === "..") {
@@ -351,7 +351,7 @@ export class LayerApplier implements TarHandler {
     const path = joinPath(this.#folder(parts, header), name);
     const there = tryLstat(this.#full(path));
     if (there && this.#made.has(path)) {
-      // The layer also has a new one of that name: only what was there before goes.
+      // The layer also has a new entry of that name, which stays.
       if (isDirectory(there)) this.#hideFolder(path);
       return;
     }
@@ -362,12 +362,12 @@ export class LayerApplier implements TarHandler {
     if (this.#below(path)) mknod(this.#full(path), S_IFCHR);
   }
 
-  /** Everything in the folder that this layer did not make goes. */
+  /** Removes everything in the folder that this layer did not make. */
   #hideFolder(path: string): void {
     this.#removeOld(path);
     if (!this.#overlay || this.#opaque.has(path)) return;
     if (path !== "") return this.#makeOpaque(path);
-    // Overlay takes no opaque mark on the root of a tree: hide each name.
+    // Overlay does not take an opaque mark on a tree's root, so each name is hidden.
     for (const name of this.#lower.names("")) {
       const there = tryLstat(this.#full(name));
       if (!there) mknod(this.#full(name), S_IFCHR);

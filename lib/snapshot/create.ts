@@ -15,7 +15,10 @@ export interface SnapshotterOptions {
   log: Logger;
 }
 
-/** One per root and process. Throws `unsupported` where "overlay" is asked for and refused. */
+/**
+ * One snapshotter per root and process. Throws `unsupported` where "overlay" is asked for and the host
+ * refuses it.
+ */
 export async function createSnapshotter(options: SnapshotterOptions): Promise<Snapshotter> {
   const { root, driver, log } = options;
   if (Deno.build.os !== "linux") {

@@ -1,7 +1,7 @@
 /**
- * The layer tar of what a tree changed, synchronously: the work of a Worker. The order is that of the
- * names' bytes, depth first, so the same tree gives the same archive. Times are whole seconds (rounded
- * down), as in the layers of other builders: a fraction would double each header.
+ * The layer tar of what a tree changed, synchronously, in a Worker. Entries are sorted by the bytes of their
+ * names, depth first, so the same tree gives the same archive. Times are whole seconds (rounded down), as in
+ * other builders' layers: a fraction would double each header.
  */
 import { compareRaw } from "../base/raw_string.ts";
 import { SvcError } from "../base/errors.ts";
@@ -42,12 +42,15 @@ import { sameFile } from "./same_file.ts";
 export interface DiffSource {
   /** Overlay's upper folder, or a whole tree. */
   root: string;
-  /** Of overlay: upper folders that it lies on and whose changes count as its own, topmost first. */
+  /**
+   * With overlay: upper folders of the snapshots that this one amends, topmost first; their changes count as
+   * this tree's.
+   */
   over?: string[];
-  /** What it lies on: overlay's lower folders, topmost first, or the parent's whole tree. */
+  /** The tree below: overlay's lower folders, topmost first, or the parent's whole tree. */
   lower: string[];
   overlay: boolean;
-  /** Seconds since 1970: the latest time that the archive has. */
+  /** Latest time in the archive, in seconds since 1970. */
   epoch?: number;
 }
 
@@ -87,12 +90,12 @@ export function* diffTree(source: DiffSource): Generator<Uint8Array<ArrayBuffer>
 class Walker {
   #source: DiffSource;
   #lower: LowerTree;
-  /** First path of each file that has several names. */
+  /** First path of each file with several names. */
   #links = new Map<string, string>();
-  /** Folders that are written once something in them is: a change needs its parents in the layer. */
+  /** Folders that are written only once an entry in them is: the layer must list the parents of a change. */
   #parents: { path: string; stat: FileStat }[] = [];
   #buffer = new Uint8Array(CHUNK);
-  /** Those whose entries are looked at, one for each tree, and the one whose files are read. */
+  /** Open folders for looking at entries, one per tree; `#reading` is for reading files. */
   #opened: OpenFolder[];
   #reading = new OpenFolder();
 
@@ -117,7 +120,7 @@ class Walker {
     return path === "" ? this.#source.root : `${this.#source.root}/${path}`;
   }
 
-  /** The root is in a layer only where it is not the parent's, or not the usual one. */
+  /** True where the root's metadata differs from the parent's, or from the default where there is no parent. */
   #rootChanged(stat: FileStat): boolean {
     const below = this.#lower.lookup("")?.stat ?? { mode: S_IFDIR | 0o755, uid: 0, gid: 0 };
     return stat.mode !== below.mode || stat.uid !== below.uid || stat.gid !== below.gid;
@@ -128,11 +131,11 @@ class Walker {
   }
 
   /**
-   * Upper folders hold changes only; `merged`: the lower folders show through. `hosts`: where the folder
-   * is, topmost first.
+   * A folder of overlay's uppers, which hold only changes. `merged`: lower folders show through. `hosts`: the
+   * folder's paths, topmost first.
    */
   *#overlayFolder(path: string, hosts: string[], merged: boolean): Generator<Uint8Array> {
-    /** The topmost folder of each name. */
+    /** Name → index of the topmost of `hosts` that has it. */
     const places = new Map<string, number>();
     for (const [index, host] of hosts.entries()) {
       for (const name of readNames(host)) if (!places.has(name)) places.set(name, index);
@@ -160,7 +163,7 @@ class Walker {
     }
   }
 
-  /** A whole tree is compared with the parent's; `compare` false: all of it is new. */
+  /** A folder of a whole tree, compared with the parent's; `compare` false: all of it is new. */
   *#plainFolder(path: string, compare: boolean): Generator<Uint8Array> {
     const names = this.#sorted(path);
     if (compare) {
@@ -211,7 +214,7 @@ class Walker {
     }
   }
 
-  /** `host`: where it is. */
+  /** `host`: path of the entry on this host. */
   #header(
     path: string,
     host: string,
@@ -238,7 +241,7 @@ class Walker {
 
   *#entry(path: string, host: string, stat: FileStat): Generator<Uint8Array> {
     const kind = stat.mode & S_IFMT;
-    // A socket is a running program's; no archive can hold one.
+    // Sockets are left out: they belong to a running process, and a tar archive cannot hold one.
     if (kind === S_IFSOCK) return;
     const type = TYPES[kind];
     if (type !== "directory" && stat.nlink > 1) {
@@ -277,7 +280,10 @@ class Walker {
   }
 }
 
-/** The folder `top`, those of its name that show through it, and whether what lies under all of them is hidden. */
+/**
+ * The folder `top` with the folders of its name that show through it, and whether everything below them is
+ * hidden.
+ */
 function mergedFolders(name: string, top: string, under: string[]) {
   const folders = [top];
   let opaque = isOpaque(top);
@@ -292,7 +298,7 @@ function mergedFolders(name: string, top: string, under: string[]) {
   return { folders, opaque };
 }
 
-/** An empty file whose name hides `name` (or, as ".wh..opq", all of the folder). */
+/** A white-out: an empty file that hides `name` (or, as ".wh..opq", all of the folder). */
 function whiteout(folder: string, name: string): Uint8Array {
   return tarHeader({ path: joinPath(folder, `.wh.${name}`), type: "file", mode: 0 });
 }

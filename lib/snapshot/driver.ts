@@ -1,21 +1,21 @@
-/** What overlay, native and containerd's do differently; everything else is in tree_snapshotter.ts. */
+/** What the drivers overlay, native and containerd do differently; the rest is in tree_snapshotter.ts. */
 import type { DiffSource } from "./diff_tree.ts";
 
 /** One snapshot's folders. */
 export interface TreePlace {
   /** Folder that holds all snapshots' folders. */
   root: string;
-  /** This snapshot's folder: `fs` is its tree, the rest is the driver's. */
+  /** This snapshot's folder: `fs` is its tree, other entries belong to the driver. */
   folder: string;
-  /** Trees under it, nearest first. */
+  /** Trees below it, nearest first. */
   lower: string[];
-  /** How many of them it amends: the nearest ones, whose changes count as its own. */
+  /** Number of the nearest trees in `lower` that this snapshot amends: their changes count as its own. */
   amended: number;
 }
 
 export interface SnapshotDriver {
   readonly name: "overlay" | "native";
-  /** True where `fs` holds changes only. */
+  /** True where `fs` holds only changes. */
   readonly changesOnly: boolean;
   /** Fills the new, empty folder for an active snapshot. */
   create(place: TreePlace, signal?: AbortSignal): Promise<void>;
@@ -25,10 +25,13 @@ export interface SnapshotDriver {
   view(place: TreePlace, target: string): Promise<void>;
   /** Removes what only an active snapshot needs. */
   freeze(place: TreePlace): Promise<void>;
-  /** Releases what is kept outside the snapshot's folder, which is gone already; missing is fine. */
+  /**
+   * Releases what the driver keeps outside the snapshot's folder, which is already gone. Missing things are
+   * ignored.
+   */
   discard?(dir: string): Promise<void>;
-  /** Writes to disk what is kept outside the snapshots' folder. */
+  /** Syncs to disk what the driver keeps outside the snapshots' folder. */
   sync?(): Promise<void>;
-  /** What `diff`, `apply` and `commit` work on. */
+  /** The trees that `diff`, `apply` and `commit` work on. */
   source(place: TreePlace): DiffSource;
 }

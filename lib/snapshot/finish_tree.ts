@@ -5,7 +5,7 @@ import { type FileStat, link, lstat, S_IFMT, S_IFSOCK, setTimes } from "../sys/f
 import { isDirectory } from "./lower.ts";
 import { copyFile, copyFolder, copyMetadata } from "./metadata.ts";
 
-/** Bytes on disk of what the folder holds, each file once. */
+/** Bytes on disk of the folder's files, each counted once. */
 export function treeSize(root: string): number {
   const seen = new Set<bigint>();
   let size = 0;
@@ -49,7 +49,7 @@ export function copyTree(from: string, to: string): void {
   copy(from, to, stat);
 }
 
-/** Gives each folder of `to`, a copy of `from`, the time that its original has. */
+/** Gives each folder of `to`, a copy of `from`, its original's time. */
 export function copyFolderTimes(from: string, to: string): void {
   for (const name of readNames(from)) {
     const child = `${from}/${name}`;

@@ -1,17 +1,20 @@
 /**
- * What lies under a tree: the merged view of overlay's lower folders, looked up path by path without
- * mounting. With one plain folder (native driver) it is simply that folder.
+ * The merged view of overlay's lower folders, looked up path by path without a mount. The native driver has
+ * one plain folder, which is then the view.
  */
 import { type FileStat, S_IFCHR, S_IFDIR, S_IFMT, tryLstat } from "../sys/files.ts";
 import { readNames } from "../sys/directory.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 import { getXattr } from "../sys/xattr.ts";
 
-/** Overlay's mark for a folder that hides those below it; in a user namespace (`userxattr`) another one. */
+/**
+ * Overlay's attribute of an opaque folder, which hides the folders below it; in a user namespace
+ * (`userxattr`) it has another name.
+ */
 export const opaqueXattr = (): string =>
   inUserNamespace() ? "user.overlay.opaque" : "trusted.overlay.opaque";
 
-/** A file and where it really is. */
+/** A file's metadata and its real path. */
 export interface Found {
   path: string;
   stat: FileStat;
@@ -23,7 +26,7 @@ export const isDirectory = (stat: FileStat): boolean => (stat.mode & S_IFMT) ===
 export const isWhiteout = (stat: FileStat): boolean =>
   (stat.mode & S_IFMT) === S_IFCHR && stat.rdevMajor === 0 && stat.rdevMinor === 0;
 
-/** True for a folder that hides what is below it in the layers under it. */
+/** True for a folder that hides the same folder in the layers below. */
 export const isOpaque = (path: string): boolean => getXattr(path, opaqueXattr())?.[0] === 121;
 
 /** The folder part of a path in the tree; "" is the root. */
@@ -37,16 +40,16 @@ export const joinPath = (folder: string, name: string): string =>
 export class LowerTree {
   #folders: string[];
   #overlay: boolean;
-  /** Path in the tree → the real folders that make it up, topmost first. */
+  /** Path in the tree → the real folders that are merged there, topmost first. */
   #cache = new Map<string, string[]>();
 
-  /** `folders` from the topmost down; `overlay`: white-outs and opaque marks count. */
+  /** `folders`: topmost first. `overlay`: white-outs and opaque marks count. */
   constructor(folders: string[], overlay: boolean) {
     this.#folders = folders;
     this.#overlay = overlay;
   }
 
-  /** What the view shows at `path` ("" is the root), links not followed. */
+  /** The view's entry at `path` ("" is the root); links are not followed. */
   lookup(path: string): Found | undefined {
     if (path === "") {
       const stat = this.#folders.length > 0 ? tryLstat(this.#folders[0]) : undefined;
@@ -62,7 +65,7 @@ export class LowerTree {
     return undefined;
   }
 
-  /** Names the view shows in the folder `path`; none where it is not a folder. */
+  /** Names of the view's folder `path`; none where there is no folder. */
   names(path: string): string[] {
     const seen = new Set<string>();
     const shown: string[] = [];

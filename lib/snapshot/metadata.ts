@@ -1,4 +1,4 @@
-/** Owners, modes, attributes and times: what of them belongs in a layer, and copying them. */
+/** Owners, modes, attributes and times: which of them belong in a layer, and copying them. */
 import { hasCode } from "../sys/errno.ts";
 import { chmodFd, chownFd, cloneFd, close, open, read, skip, truncate } from "../sys/fd.ts";
 import { seek, seekTo, writeAll } from "../sys/fd.ts";
@@ -22,8 +22,8 @@ import { READING } from "../sys/rooted_file.ts";
 import { readXattrs, setXattr } from "../sys/xattr.ts";
 
 /**
- * True for attributes that are content. Overlay's own are the driver's business (one from a hostile layer
- * could redirect a folder), SELinux labels and ACLs belong to the host.
+ * True for attributes that are part of a layer. Overlay's attributes are not (a hostile layer could redirect
+ * a folder with them), nor are SELinux labels and ACLs, which belong to the host.
  */
 export function isLayerXattr(name: string): boolean {
   if (name.startsWith("trusted.overlay.") || name.startsWith("user.overlay.")) return false;
@@ -38,8 +38,8 @@ export function layerXattrs(path: string): Map<string, Uint8Array> {
 }
 
 /**
- * Sets the attributes that belong in a layer. Those that the file system or the kind of file cannot hold
- * are left out; the number of them is returned.
+ * Sets the attributes that belong in a layer. Attributes that the file system or the kind of file cannot hold
+ * are left out; returns their number.
  */
 export function applyXattrs(path: string, xattrs: ReadonlyMap<string, Uint8Array>): number {
   let skipped = 0;
@@ -48,7 +48,7 @@ export function applyXattrs(path: string, xattrs: ReadonlyMap<string, Uint8Array
     try {
       setXattr(path, name, value);
     } catch (error) {
-      // EPERM: user attributes of links and devices.
+      // EPERM: user attributes are not allowed on links and devices.
       if (!hasCode(error, "EOPNOTSUPP", "EPERM")) throw error;
       skipped++;
     }
@@ -56,14 +56,14 @@ export function applyXattrs(path: string, xattrs: ReadonlyMap<string, Uint8Array
   return skipped;
 }
 
-/** Owner, mode and attributes of `from` on `to`, in the order that keeps setuid and capabilities. */
+/** Copies owner, mode and attributes, in the order that keeps setuid and capabilities. */
 export function copyMetadata(from: string, stat: FileStat, to: string): void {
   lchown(to, stat.uid, stat.gid);
   if ((stat.mode & S_IFMT) !== S_IFLNK) chmod(to, stat.mode & 0o7777);
   applyXattrs(to, layerXattrs(from));
 }
 
-/** Copies one file that is not a folder, with its metadata and time; `to` must not exist. */
+/** Copies one entry that is not a folder, with its metadata and time; `to` must not exist. */
 export function copyFile(from: string, stat: FileStat, to: string): void {
   const type = stat.mode & S_IFMT;
   if (type === S_IFREG) return copyRegular(from, stat, to);
@@ -73,7 +73,7 @@ export function copyFile(from: string, stat: FileStat, to: string): void {
   setTimes(to, stat.mtime, stat.mtimeNs);
 }
 
-/** A new folder with the metadata of another; its time is set by the caller, last. */
+/** Makes a folder with the metadata of another; the caller sets the time last. */
 export function copyFolder(from: string, stat: FileStat, to: string): void {
   if ((stat.mode & S_IFMT) !== S_IFDIR) throw new TypeError(`${from} is not a folder`);
   mkdir(to, 0o700);

@@ -1,9 +1,9 @@
-/** Mount points of snapshots, and what a refused mount means. */
+/** Mount points of snapshots, and the errors of refused mounts. */
 import { SvcError } from "../base/errors.ts";
 import { hasCode } from "../sys/errno.ts";
 import { unmountElsewhere } from "../sys/mount.ts";
 
-/** Unmounts; a mount that a last process still holds open is detached instead. */
+/** Unmounts; a mount that is still in use is detached. */
 export async function unmountFully(target: string): Promise<void> {
   try {
     await unmountElsewhere(target);
@@ -13,13 +13,13 @@ export async function unmountFully(target: string): Promise<void> {
   }
 }
 
-/** The folder, made if missing, by its real path. */
+/** The real path of the folder, made if missing. */
 export function mountPoint(target: string): string {
   Deno.mkdirSync(target, { recursive: true });
   return Deno.realPathSync(target);
 }
 
-/** Says what a refused mount means. */
+/** Runs `work`, and explains the error where a mount is refused. */
 export async function guarded(target: string, work: () => Promise<void>): Promise<void> {
   try {
     await work();

@@ -1,6 +1,6 @@
-/** Snapshots on overlayfs: each holds its changes, its parents are lower folders. */
+/** Snapshots on overlayfs: each holds its changes, with its parents as lower folders. */
 import { relative } from "node:path";
-import { removeTree } from "../base/fs.ts";
+import { removeTree, removeTreeSync } from "../base/fs.ts";
 import { close, open } from "../sys/fd.ts";
 import { chmod, mkdir, O, tryLstat } from "../sys/files.ts";
 import { bindMount, mountOverlay, unmount } from "../sys/mount.ts";
@@ -9,46 +9,51 @@ import type { SnapshotDriver, TreePlace } from "./driver.ts";
 import { likeFolder } from "./finish_tree.ts";
 
 /**
- * Said aloud because a kernel may default to them: with them on, the upper folder refers to lower ones in
- * ways a layer cannot say (renamed folders, metadata without data).
+ * Set explicitly because a kernel may turn them on by default. With them the upper folder refers to lower
+ * folders in ways that a layer cannot express (renamed folders, metadata without data).
  */
 const PLAIN = ["index=off", "redirect_dir=off", "metacopy=off"];
 
-/** In a user namespace overlay's marks are attributes that everybody may set; it takes no other "off". */
+/**
+ * Options in a user namespace. Overlay's marks are then `user.` attributes, and `redirect_dir` does not take
+ * "off".
+ */
 const PLAIN_ROOTLESS = ["userxattr", "index=off", "redirect_dir=nofollow", "metacopy=off"];
 
 const plain = () => inUserNamespace() ? PLAIN_ROOTLESS : PLAIN;
 
-/** Longest options we hand to mount(2) as they are; it takes less than a page. */
+/** Longest options given to mount(2) as they are; it takes less than a page. */
 const COMFORTABLE = 3500;
 
+/** With `extra` options, the snapshot's own folder is mounted on top, writable. */
+function mountTree(place: TreePlace, lower: string[], target: string, extra: string[]): void {
+  const upper = extra.length > 0 ? [`${place.folder}/fs`, `${place.folder}/work`] : [];
+  const total = [...lower, ...upper].reduce((sum, path) => sum + path.length + 1, 0);
+  if (total < COMFORTABLE) {
+    mountOverlay(target, {
+      lower,
+      upper: upper[0],
+      work: upper[1],
+      extra: [...plain(), ...extra],
+    });
+    return;
+  }
+  // A long chain: the folders by way of an open descriptor, which gives much shorter names.
+  const fd = open(place.root, O.RDONLY | O.DIRECTORY);
+  try {
+    const short = (path: string) => `/proc/self/fd/${fd}/${relative(place.root, path)}`;
+    mountOverlay(target, {
+      lower: lower.map(short),
+      upper: upper[0] && short(upper[0]),
+      work: upper[1] && short(upper[1]),
+      extra: [...plain(), ...extra],
+    });
+  } finally {
+    close(fd);
+  }
+}
+
 export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
-  const mountTree = (place: TreePlace, lower: string[], target: string, extra: string[]) => {
-    const upper = extra.length > 0 ? [`${place.folder}/fs`, `${place.folder}/work`] : [];
-    const total = [...lower, ...upper].reduce((sum, path) => sum + path.length + 1, 0);
-    if (total < COMFORTABLE) {
-      mountOverlay(target, {
-        lower,
-        upper: upper[0],
-        work: upper[1],
-        extra: [...plain(), ...extra],
-      });
-      return;
-    }
-    // A deep chain: the same folders by way of an open one, with much shorter names.
-    const fd = open(place.root, O.RDONLY | O.DIRECTORY);
-    try {
-      const short = (path: string) => `/proc/self/fd/${fd}/${relative(place.root, path)}`;
-      mountOverlay(target, {
-        lower: lower.map(short),
-        upper: upper[0] && short(upper[0]),
-        work: upper[1] && short(upper[1]),
-        extra: [...plain(), ...extra],
-      });
-    } finally {
-      close(fd);
-    }
-  };
   return {
     name: "overlay",
     changesOnly: true,
@@ -56,13 +61,14 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
       mkdir(`${place.folder}/fs`, 0o755);
       mkdir(`${place.folder}/work`, 0o700);
       chmod(`${place.folder}/fs`, 0o755);
-      // The merged root shows the upper folder's owner and mode, not the lower one's.
+      // The root of the merged tree shows owner and mode of the upper folder.
       if (place.lower.length > 0) likeFolder(place.lower[0], `${place.folder}/fs`);
     },
     async mount(place, target, { volatile }) {
-      // Nothing to lay it on: the changes are the tree.
+      // No parent: the folder of changes is the whole tree.
       if (place.lower.length === 0) return bindMount(`${place.folder}/fs`, target);
-      // Left by a volatile mount of this boot; on another boot the snapshot is dropped at start.
+      // A volatile mount of this boot left this mark; snapshots of an earlier boot were dropped at the
+      // start.
       const incompatible = `${place.folder}/work/work/incompat`;
       if (tryLstat(incompatible)) await removeTree(incompatible);
       mountTree(
@@ -78,7 +84,7 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
       else mountTree(place, [own, ...place.lower], target, []);
     },
     async freeze(place) {
-      await removeTree(`${place.folder}/work`);
+      removeTreeSync(`${place.folder}/work`);
     },
     source: ({ folder, lower, amended }) => ({
       root: `${folder}/fs`,
@@ -90,8 +96,8 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
 }
 
 /**
- * Tries overlay for real in `folder`, because some hosts refuse it on the file system they have (overlay
- * on overlay) or to this process. Returns what stands in the way, or which abilities there are.
+ * Tries a real overlay mount in `folder`: some hosts refuse overlay on their file system (overlay on overlay)
+ * or to this process. Returns the reason of a refusal, or the abilities found.
  */
 export async function probeOverlay(
   folder: string,

@@ -17,25 +17,25 @@ export interface SnapshotRecord {
   id?: string;
   /** Names once committed; the first is the one it was committed under. */
   names: string[];
-  /** Folder of the parent. */
+  /** The parent's folder. */
   parent?: string;
-  /** The parent's changes are part of this one's layer. */
+  /** The layer of this snapshot includes the parent's changes. */
   amends?: boolean;
   /** Milliseconds since 1970. */
   created: number;
   size?: number;
   volatile?: boolean;
-  /** Boot during which the content was written without waiting for the disk. */
+  /** Id of the boot in which the content was written without a sync to disk. */
   unsynced?: string;
 }
 
-/** A record and what only this process knows of it. */
+/** A record, with the state that only this process knows. */
 export interface Entry {
   record: SnapshotRecord;
   used: number;
-  /** Views and mounts that keep it from being removed. */
+  /** Number of views and mounts; a pinned snapshot is not removed. */
   pins: number;
-  /** Turn of the snapshotter's counter at which somebody last asked for it; 0: not since the start. */
+  /** Value of the snapshotter's counter at the last use; 0: not used since the start. */
   asked: number;
 }
 
@@ -45,7 +45,7 @@ export class Records {
   readonly #names = new Map<string, Entry>();
   readonly #boot: string;
   readonly #log: Logger;
-  /** Called with each folder that is gone. */
+  /** Called with each removed folder. */
   readonly #discarded: (dir: string) => Promise<void>;
   #next = 1;
 
@@ -61,7 +61,7 @@ export class Records {
     this.#discarded = discarded;
   }
 
-  /** Reads the folder (made if missing) and clears what a crash left half done. */
+  /** Opens the folder (made if missing) and removes what a crash left half done. */
   static async open(
     root: string,
     log: Logger,
@@ -85,7 +85,7 @@ export class Records {
     return `${this.root}/s/${dir}/fs`;
   }
 
-  /** By name or active id. */
+  /** Finds a snapshot by a name or an active id. */
   find(name: string): Entry | undefined {
     return this.#names.get(name);
   }
@@ -101,7 +101,7 @@ export class Records {
     return trees;
   }
 
-  /** True where its tree and all that it lies on are there. */
+  /** True where the snapshot's tree and all trees below it exist. */
   isWhole({ record: { dir } }: Entry): boolean {
     return [this.tree(dir), ...this.lower(dir)].every((path) => {
       try {
@@ -113,7 +113,7 @@ export class Records {
     });
   }
 
-  /** The snapshots that `dir` amends, nearest first, and the folder of what they all lie on. */
+  /** The number of snapshots that `dir` amends, and the folder of the snapshot below them all. */
   amended(dir: string): { count: number; base?: string } {
     let count = 0;
     let record = this.entries.get(dir)?.record;
@@ -126,7 +126,7 @@ export class Records {
     return false;
   }
 
-  /** Reserves a folder for a new active snapshot; it is on disk once `save` is called. */
+  /** Reserves a folder for a new active snapshot; `save` writes the record to disk. */
   reserve(fields: Pick<SnapshotRecord, "id" | "parent" | "amends" | "volatile">): Entry {
     const now = Date.now();
     const record: SnapshotRecord = {
@@ -143,8 +143,8 @@ export class Records {
 
   /**
    * Replaces the record by `changed`, on disk and then in memory; `durable` waits for the disk. A crash
-   * leaves the old record or the new one; after a power cut one that was not durable may be damaged, and
-   * its snapshot with it.
+   * leaves the old record or the new one. A power cut may damage a record that was not durable; its snapshot
+   * is then lost.
    */
   async save(entry: Entry, changed: SnapshotRecord, durable: boolean): Promise<void> {
     const path = `${this.folder(changed.dir)}/meta.json`;
@@ -156,12 +156,12 @@ export class Records {
     this.#index(entry);
   }
 
-  /** The mark of content that is not on disk yet. */
+  /** Id of this boot; marks content that is not synced to disk yet. */
   get boot(): string {
     return this.#boot;
   }
 
-  /** Takes the snapshot out of sight at once, then removes its files. */
+  /** Hides the snapshot at once, then removes its files. */
   async drop(entry: Entry): Promise<void> {
     this.#forget(entry);
     await this.#discard(entry.record.dir);
@@ -174,7 +174,7 @@ export class Records {
       Deno.utimeSync(`${this.folder(entry.record.dir)}/meta.json`, time, time);
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
-      // Somebody took the file away; what it said is known here.
+      // Somebody removed the file; its content is still in memory.
       await this.save(entry, entry.record, false);
     }
   }
@@ -216,7 +216,7 @@ export class Records {
       if (entry) this.#index(entry);
       else await this.#discard(name);
     }
-    // What lies on something that is gone is worth nothing; repeat until each has its parent.
+    // A snapshot whose parent is gone is of no use; repeated until each has its parent.
     for (let lost = true; lost;) {
       lost = false;
       for (const entry of [...this.entries.values()]) {

@@ -14,8 +14,8 @@ import { READING } from "../sys/rooted_file.ts";
 import { layerXattrs } from "./metadata.ts";
 
 /**
- * Compares type, mode, owner, time, attributes, and content byte for byte: equal times prove nothing
- * where a build sets them. Folders are compared without what is in them.
+ * Compares type, mode, owner, time, attributes, and content byte for byte: equal times prove nothing where a
+ * build sets them. Of folders the contents are not compared.
  */
 export function sameFile(a: string, sa: FileStat, b: string, sb: FileStat): boolean {
   if (sa.mode !== sb.mode || sa.uid !== sb.uid || sa.gid !== sb.gid) return false;
@@ -57,7 +57,7 @@ function sameContent(a: string, b: string, size: number): boolean {
       for (let at = 0; at < size;) {
         const got = fill(fa, left.bytes, a);
         if (got !== fill(fb, right.bytes, b) || got === 0) return false;
-        // Bytes past the end are the same in both: zero by then.
+        // Both files' bytes past the end are zero then, and compare as equal.
         left.bytes.fill(0, got, Math.min(SIZE, got + 8));
         right.bytes.fill(0, got, Math.min(SIZE, got + 8));
         const words = Math.ceil(got / 8);

@@ -1,4 +1,4 @@
-/** Trees with so little in them that handing them to a Worker, or starting one, takes longer than the work. */
+/** Recognises trees so small that handing them to a Worker would take longer than the work. */
 import { decodeRaw } from "../base/raw_string.ts";
 import { eachEntry } from "../sys/directory.ts";
 import { S_IFMT, S_IFREG, tryLstat } from "../sys/files.ts";
@@ -7,7 +7,7 @@ import { isDirectory } from "./lower.ts";
 const FEW_ENTRIES = 64;
 const FEW_BYTES = 512 * 1024;
 
-/** True where a look at all entries takes next to no time; `contents`: so does reading them. */
+/** True where looking at all entries takes almost no time; with `contents`, reading the files too. */
 export function isSmallTree(root: string, { contents }: { contents: boolean }): boolean {
   let entries = 0;
   let bytes = 0;

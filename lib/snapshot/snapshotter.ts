@@ -14,11 +14,13 @@ export interface SnapshotInfo {
   /** Bytes of this snapshot alone, where known. */
   size?: number;
   created: Date;
-  /** Last `touch`, `prepare` on top of it, or creation: what pruning orders by. */
+  /**
+   * Time of the last `touch`, of the last `prepare` on top, or of creation; pruning removes the oldest first.
+   */
   used: Date;
-  /** Every name of a committed snapshot, the one it was committed under first. */
+  /** All names of a committed snapshot; first the name that it was committed under. */
   names?: readonly string[];
-  /** It is viewed, or somebody who holds a `use` has asked for it. */
+  /** The snapshot is viewed, or was asked for by a holder of `use`. */
   held?: boolean;
 }
 
@@ -26,8 +28,6 @@ export interface ActiveSnapshot {
   /** Unique while active; also the name to give to `remove` or `commit`. */
   readonly id: string;
   readonly parent?: string;
-  /** The folder that holds only what this snapshot changed (overlay upper), where the driver has one. */
-  readonly upper?: string;
   /** Mounts the merged tree at `target` (created if missing), read-write. Idempotent per target. */
   mount(target: string): Promise<void>;
   /** Unmounts; a target that is not mounted is fine. */
@@ -37,20 +37,20 @@ export interface ActiveSnapshot {
 export interface Snapshotter {
   /** "overlay" or "native". */
   readonly driver: string;
-  /** Folder for temporary files, on the file system of the snapshots; emptied when they are opened. */
+  /** Folder for temporary files on the snapshots' file system; emptied when the snapshotter is opened. */
   readonly scratch: string;
   stat(name: string): Promise<SnapshotInfo | undefined>;
   /**
-   * A writable tree on top of the committed `parent`; none: empty. `id` must be new (`conflict`), the
-   * parent there (`not_found`).
+   * Makes a writable tree on top of the committed `parent`; without one it is empty. Throws `conflict` where
+   * `id` exists, `not_found` where the parent does not.
    */
   prepare(id: string, parent?: string, options?: PrepareOptions): Promise<ActiveSnapshot>;
-  /** The active snapshot of that id, after a restart too. */
+  /** The active snapshot of that id; it survives a restart of the server. */
   active(id: string): Promise<ActiveSnapshot | undefined>;
   /**
-   * Unpacks a layer tar (gzip, zstd or plain) into an active snapshot that is not mounted, white-outs and
-   * all. On failure the active snapshot is good for nothing but `remove`. Throws `archive_invalid`,
-   * `storage_full`, `too_large`.
+   * Unpacks a layer tar (gzip, zstd or plain), white-outs included, into an active snapshot that is not
+   * mounted. After a failure the snapshot can only be removed. Throws `archive_invalid`, `storage_full`,
+   * `too_large`.
    */
   apply(
     active: ActiveSnapshot,
@@ -59,29 +59,33 @@ export interface Snapshotter {
   ): Promise<AppliedLayer>;
   /**
    * Freezes an active snapshot (unmounted by the caller) under `name`; atomic and durable. Where `name`
-   * exists already the active one is dropped: same name means same content.
+   * exists already the active snapshot is dropped: equal names mean equal content.
    */
   commit(active: ActiveSnapshot, name: string, options?: CommitOptions): Promise<void>;
-  /** A second name for a committed snapshot: a build step's result is also an image's layer chain. */
+  /** Adds a name to a committed snapshot: a build step's result is also the snapshot of an image's layers. */
   alias(name: string, existing: string): Promise<void>;
-  /** Removes an active or committed snapshot; one with children throws `conflict`. Missing is fine. */
+  /**
+   * Removes an active or committed snapshot; a missing one is ignored. Throws `conflict` where it has
+   * children.
+   */
   remove(name: string): Promise<void>;
   /** Read-only view of a committed snapshot at `target`. */
   view(name: string, target: string): Promise<AsyncDisposable>;
-  /** The layer tar (OCI rules: `.wh.` white-outs, `.wh..wh..opq`) of what `name` changed on its parent. */
-  diff(name: string, options?: DiffOptions): ReadableStream<Uint8Array>;
-  /** The same archive in blocks (lib/oci/tar_blocks.ts), for who packs it. */
-  diffBlocks(name: string, options?: DiffOptions): AsyncIterable<ArchivePart>;
+  /**
+   * The layer tar of what `name` changed on its parent (OCI rules: `.wh.` white-outs, `.wh..wh..opq`), in
+   * blocks (lib/oci/tar_blocks.ts).
+   */
+  diff(name: string, options?: DiffOptions): AsyncIterable<ArchivePart>;
   list(): AsyncIterable<SnapshotInfo>;
   touch(name: string): Promise<void>;
   /**
-   * Until disposed, `prune` leaves alone whatever is asked for by its name, made, named or built on from
-   * now on: what a build or a deploy has found stays where it is.
+   * Until it is disposed of, `prune` keeps every snapshot that is from now on asked for by name, made, named
+   * or built on. A build or deployment holds it to keep what it has found.
    */
   use(): Disposable;
   /**
-   * Removes a committed snapshot with all its names; true where that is done. One that is held or that
-   * others are built on stays, and a missing one is nothing to remove.
+   * Removes a committed snapshot with all its names; true where it was removed. A snapshot that is held or
+   * has children stays; a missing one is ignored.
    */
   prune(name: string): Promise<boolean>;
   /** When this resolves, everything committed before survives a power cut. */
@@ -89,29 +93,29 @@ export interface Snapshotter {
 }
 
 export interface ApplyOptions {
-  /** Bytes of the layer's archive without its compression, at most. */
+  /** Most bytes of the layer's archive, decompressed. */
   maxBytes?: number;
   signal?: AbortSignal;
 }
 
 export interface PrepareOptions {
   /**
-   * Nothing in it is written to disk before `commit`, whatever fsync its programs call: faster for a
-   * build's steps. A machine that crashes loses the active snapshot; a server that crashes does not.
+   * Nothing in the snapshot is written to disk before `commit`, whatever fsync calls its programs make: build
+   * steps run faster. A crash of the machine loses the active snapshot; a crash of the server does not.
    */
   volatile?: boolean;
   /**
-   * Name of a committed snapshot on the same parent: the new one begins with its changes, and its layer
-   * holds them and the new ones. Throws `not_found` where there is none of that name, `conflict` where it
-   * lies on something else.
+   * Name of a committed snapshot with the same parent. The new snapshot begins with its changes, and the new
+   * layer holds these and the later changes. Throws `not_found` where there is no snapshot of that name,
+   * `conflict` where it has another parent.
    */
   amend?: string;
 }
 
 export interface CommitOptions {
   /**
-   * Do not wait for the disk: the snapshot is visible at once, and a machine that crashes before the next
-   * `sync` or other commit has it whole or not at all.
+   * Does not wait for the disk: the snapshot is visible at once. After a crash of the machine before the next
+   * `sync` or other commit, it exists as a whole or not at all.
    */
   lazy?: boolean;
   signal?: AbortSignal;
@@ -119,8 +123,8 @@ export interface CommitOptions {
 
 export interface DiffOptions {
   /**
-   * Seconds since 1970: a modification time later than this is this one in the archive. The snapshot keeps
-   * its own.
+   * Latest modification time in the archive, in seconds since 1970; later times are replaced by it. The
+   * snapshot itself is not changed.
    */
   epoch?: number;
   signal?: AbortSignal;

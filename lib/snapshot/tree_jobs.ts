@@ -1,4 +1,4 @@
-/** Heavy work on trees, handed to Workers: apply, diff, count, copy. What is little is done at once. */
+/** Heavy work on trees, in Workers: apply, diff, count, copy. Small work is done in this thread. */
 import { asSvcError, type ErrorCode, SvcError } from "../base/errors.ts";
 import { giveWorker, takeWorker } from "../base/worker_pool.ts";
 import { type ArchivePart, BlockCutter } from "../oci/tar_blocks.ts";
@@ -18,7 +18,6 @@ export interface LayerFile {
 export type TreeJob =
   | { kind: "apply"; target: ApplyTarget; file?: LayerFile; maxBytes?: number }
   | { kind: "diff"; source: DiffSource }
-  | { kind: "blocks"; source: DiffSource }
   | { kind: "size"; root: string }
   | { kind: "copy"; from: string; to: string }
   | { kind: "times"; from: string; to: string };
@@ -33,7 +32,6 @@ export interface AppliedLayer extends ApplyResult {
 export interface JobResults {
   apply: AppliedLayer;
   diff: undefined;
-  blocks: undefined;
   size: number;
   copy: undefined;
   times: undefined;
@@ -47,20 +45,17 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: "taken"; bytes: number }
-  | { type: "chunk"; bytes: Uint8Array<ArrayBuffer> }
   | { type: "part"; part: ArchivePart }
   | { type: "done"; result: unknown }
   | { type: "error"; code: ErrorCode; message: string; help: string };
 
-/** Bytes on their way to a Worker, at most (and one chunk more). */
+/** Most bytes on their way to a Worker; one chunk may exceed that. */
 const WINDOW = 4 << 20;
-/** Chunks a Worker may send ahead of the reader. */
-const AHEAD = 8;
 interface Running<K extends TreeJob["kind"]> {
   /** Settles when the job ends. */
   result: Promise<JobResults[K]>;
   send(message: ToWorker, transfer?: Transferable[]): void;
-  /** Ends the job where it stands. */
+  /** Ends the job in the middle. */
   stop(reason: unknown): void;
 }
 
@@ -73,7 +68,7 @@ function begin<K extends TreeJob["kind"]>(
   signal?.throwIfAborted();
   const worker = takeWorker("tree");
   const { promise, resolve, reject } = Promise.withResolvers<JobResults[K]>();
-  promise.catch(() => {/* the caller may look at it late */});
+  promise.catch(() => {/* the caller may await it late */});
   let over = false;
   const finish = (settle: () => void, reuse: boolean) => {
     if (over) return;
@@ -89,7 +84,8 @@ function begin<K extends TreeJob["kind"]>(
   worker.onmessage = ({ data }: MessageEvent<FromWorker>) => {
     if (data.type === "done") finish(() => resolve(data.result as JobResults[K]), true);
     else if (data.type === "error") {
-      // Its input may still be on the way: not to be mixed up with the next job's.
+      // Input for this Worker may still be under way and must not reach a later job: the Worker is not used
+      // again.
       finish(() => reject(failed(attempted, data)), false);
     } else onMessage(data);
   };
@@ -134,7 +130,7 @@ export function runTreeJob<K extends "size" | "copy" | "times">(
 }
 
 /**
- * Unpacks a layer (gzip, zstd or plain) into `target`. On failure what was written stays: the caller
+ * Unpacks a layer (gzip, zstd or plain) into `target`. After a failure the written files remain: the caller
  * removes the tree. Throws `archive_invalid`, `storage_full`, `too_large`, or what the stream threw.
  */
 export async function applyLayer(
@@ -169,7 +165,7 @@ export async function applyLayer(
     while (!over) {
       const { done, value } = await Promise.race([reader.read(), running.result.then(DONE)]);
       if (done) break;
-      // A copy: the chunk may be a view of memory that others use. (Buffer's slice() would not copy.)
+      // A copy, since the chunk may be a view of shared memory. (Buffer's slice() would not copy.)
       const bytes = new Uint8Array(value);
       outstanding += bytes.length;
       running.send({ type: "chunk", bytes }, [bytes.buffer]);
@@ -183,7 +179,7 @@ export async function applyLayer(
     running.stop(error);
     throw error;
   } finally {
-    // Not awaited: a source that hangs must not hold up the caller who gave up on it.
+    // Not awaited: a source that hangs must not hold up a caller that has given up.
     reader.cancel().catch(() => {/* what broke it has been thrown already */});
     reader.releaseLock();
   }
@@ -191,38 +187,10 @@ export async function applyLayer(
 
 const DONE = () => ({ done: true, value: undefined } as const);
 
-/** The layer tar of what a tree changed; the Worker stays at most a few chunks ahead of the reader. */
-export function diffLayer(
-  source: DiffSource | Promise<DiffSource>,
-  options: { signal?: AbortSignal } = {},
-): ReadableStream<Uint8Array> {
-  let running: Running<"diff"> | undefined;
-  return new ReadableStream<Uint8Array>({
-    async start(controller) {
-      const job = { kind: "diff" as const, source: await source };
-      running = begin<"diff">(job, "Cannot pack layer", (message) => {
-        if (message.type === "chunk") controller.enqueue(message.bytes);
-      }, options.signal);
-      for (let i = 0; i < AHEAD; i++) running.send({ type: "credit" });
-      running.result.then(() => controller.close(), (error) => {
-        controller.error(
-          error instanceof SvcError ? error : asSvcError(error, "Cannot pack layer"),
-        );
-      });
-    },
-    pull() {
-      running?.send({ type: "credit" });
-    },
-    cancel(reason) {
-      running?.stop(reason ?? new SvcError("cancelled", "Cannot pack layer: the reader left"));
-    },
-  }, { highWaterMark: AHEAD });
-}
+/** Blocks that a Worker may send before the reader takes them. */
+const AHEAD = 4;
 
-/** Blocks a Worker may send ahead of who packs them. */
-const BLOCKS_AHEAD = 4;
-
-/** The whole archive of a tree that is small; undefined of others. */
+/** The whole archive of a small tree; undefined for a larger one. */
 function fewBlocks(source: DiffSource): ArchivePart[] | undefined {
   const trees = [source.root, ...source.over ?? []];
   if (!trees.every((root) => isSmallTree(root, { contents: true }))) return undefined;
@@ -233,8 +201,8 @@ function fewBlocks(source: DiffSource): ArchivePart[] | undefined {
   return parts;
 }
 
-/** The archive that {@linkcode diffLayer} gives, in blocks. */
-export async function* diffBlocks(
+/** The layer tar of what a tree changed; the Worker stays at most a few blocks ahead of the reader. */
+export async function* diffLayer(
   source: DiffSource,
   options: { signal?: AbortSignal } = {},
 ): AsyncGenerator<ArchivePart, void, void> {
@@ -249,7 +217,7 @@ export async function* diffBlocks(
   if (few) return yield* few;
   const parts: ArchivePart[] = [];
   let wake = Promise.withResolvers<void>();
-  const running = begin<"blocks">({ kind: "blocks", source }, attempted, (message) => {
+  const running = begin<"diff">({ kind: "diff", source }, attempted, (message) => {
     if (message.type !== "part") return;
     parts.push(message.part);
     wake.resolve();
@@ -261,7 +229,7 @@ export async function* diffBlocks(
   };
   running.result.then(end, end);
   try {
-    for (let i = 0; i < BLOCKS_AHEAD; i++) running.send({ type: "credit" });
+    for (let i = 0; i < AHEAD; i++) running.send({ type: "credit" });
     while (!over || parts.length > 0) {
       const part = parts.shift();
       if (part) {

@@ -22,7 +22,6 @@ import type {
 import {
   type AppliedLayer,
   applyLayer,
-  diffBlocks,
   diffLayer,
   type LayerFile,
   sizeOfTree,
@@ -33,12 +32,12 @@ export class TreeSnapshotter implements Snapshotter {
   readonly scratch: string;
   #driver: SnapshotDriver;
   #records: Records;
-  /** Serialises changes of names and parents; long work happens outside it. */
+  /** Serialises changes of names and parents; long work is done without the lock. */
   #lock = new Mutex();
   #mounted = new Map<string, Set<string>>();
-  /** Counts what is asked for; clocks may step back, this does not. */
+  /** Counts uses; unlike a clock it never steps back. */
   #turn = 0;
-  /** The turn at which each `use` began. */
+  /** The value of {@linkcode #turn} at which each `use` began. */
   #uses = new Set<{ since: number }>();
 
   #log: Logger;
@@ -51,7 +50,7 @@ export class TreeSnapshotter implements Snapshotter {
     this.#log = log;
   }
 
-  /** Opens the snapshots in `root` (made if missing). One process at a time may. */
+  /** Opens the snapshots in `root` (made if missing). Only one process may have them open. */
   static async open(root: string, driver: SnapshotDriver, log: Logger): Promise<TreeSnapshotter> {
     return new TreeSnapshotter(
       driver,
@@ -63,7 +62,8 @@ export class TreeSnapshotter implements Snapshotter {
   async stat(name: string): Promise<SnapshotInfo | undefined> {
     const entry = this.#records.find(name);
     if (!entry) return undefined;
-    // Where somebody took its files away it is made again, not failed on for as long as the server runs.
+    // A snapshot whose files somebody removed is dropped: it is made again, instead of failing until a
+    // restart.
     if (entry.record.id === undefined && entry.pins === 0 && !this.#records.isWhole(entry)) {
       await this.#records.drop(entry);
       return undefined;
@@ -82,7 +82,7 @@ export class TreeSnapshotter implements Snapshotter {
       }
       const base = parent === undefined ? undefined : this.#committed(parent, "prepare on");
       const below = options.amend === undefined ? base : this.#amended(options.amend, base);
-      // From here on the parent has a child, and stays.
+      // From here on the parent has a child and cannot be removed.
       return this.#ask(this.#records.reserve({
         id,
         parent: below?.record.dir,
@@ -97,7 +97,7 @@ export class TreeSnapshotter implements Snapshotter {
       const below = entry.record.parent && this.#records.entries.get(entry.record.parent);
       if (below) await this.#records.touch(below);
     } catch (error) {
-      await this.#records.drop(entry).catch(() => {/* cleared at the next start */});
+      await this.#records.drop(entry).catch(() => {/* removed at the next start */});
       throw error;
     }
     return this.#active(entry);
@@ -200,7 +200,7 @@ export class TreeSnapshotter implements Snapshotter {
       const found = this.#records.find(name);
       if (!found || found.record.id !== undefined) return undefined;
       if (this.#held(found) || this.#records.hasChildren(found.record.dir)) return undefined;
-      // Out of sight before anybody else gets to run; its files go after the lock was given back.
+      // The snapshot is hidden before other work runs; its files are removed after the lock is released.
       return { files: this.#records.drop(found) };
     });
     await dropped?.files;
@@ -229,12 +229,8 @@ export class TreeSnapshotter implements Snapshotter {
     };
   }
 
-  diff(name: string, options: DiffOptions = {}): ReadableStream<Uint8Array> {
+  diff(name: string, options: DiffOptions = {}): AsyncIterable<ArchivePart> {
     return diffLayer(this.#changes(name, options), options);
-  }
-
-  diffBlocks(name: string, options: DiffOptions = {}): AsyncIterable<ArchivePart> {
-    return diffBlocks(this.#changes(name, options), options);
   }
 
   #changes(name: string, { epoch }: DiffOptions): DiffSource {
@@ -257,7 +253,7 @@ export class TreeSnapshotter implements Snapshotter {
   }
 
   async sync(): Promise<void> {
-    // Only what was committed before the call below is on disk after it.
+    // The sync below covers only what was committed before it.
     const waiting = [...this.#records.entries.values()].filter((entry) =>
       entry.record.id === undefined && entry.record.unsynced !== undefined
     );
@@ -271,11 +267,12 @@ export class TreeSnapshotter implements Snapshotter {
         if (unsynced !== undefined && !gone) await this.#records.save(entry, rest, false);
       }
     });
-    // What lies on a record that a crash leaves at "not on disk" goes with it at the next start.
+    // At the next start a record still marked "not synced" would be dropped with all snapshots on top: the
+    // cleared marks must reach the disk too.
     await syncFileSystem(this.#records.root);
   }
 
-  /** Whether it is mounted anywhere by us still: somebody else may have unmounted it. */
+  /** True while a mount of this snapshotter exists. Others may have unmounted it, so the kernel is asked. */
   async #isMounted(dir: string): Promise<boolean> {
     for (const target of this.#mounted.get(dir) ?? []) {
       if (await isMounted(target)) return true;
@@ -330,7 +327,7 @@ export class TreeSnapshotter implements Snapshotter {
     return this.#ask(entry);
   }
 
-  /** The snapshot to amend, if it lies on `base`. */
+  /** The snapshot to amend; it must lie on `base`. */
   #amended(name: string, base: Entry | undefined): Entry {
     const entry = this.#committed(name, "amend");
     if (this.#records.amended(entry.record.dir).base === base?.record.dir) return entry;
@@ -353,7 +350,6 @@ export class TreeSnapshotter implements Snapshotter {
     return {
       id: id!,
       parent: this.#info(id!, entry).parent,
-      upper: this.#driver.changesOnly ? this.#records.tree(dir) : undefined,
       mount: async (target) => {
         if (!this.#records.entries.has(dir)) throw missing("mount", id!);
         const where = mountPoint(target);

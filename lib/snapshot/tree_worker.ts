@@ -17,7 +17,7 @@ const scope = self as unknown as {
   onmessage: (event: MessageEvent<ToWorker>) => void;
 };
 
-/** Input of the running job, and its leave to send. */
+/** Input of the running job, and how many blocks it may still send. */
 let chunks: Uint8Array[] = [];
 let ended = false;
 let credits = 0;
@@ -59,18 +59,11 @@ async function result(job: TreeJob): Promise<unknown> {
     case "times":
       return copyFolderTimes(job.from, job.to);
     case "diff":
-      for (const bytes of diffTree(job.source)) {
-        while (credits === 0) await change();
-        credits--;
-        scope.postMessage({ type: "chunk", bytes }, [bytes.buffer]);
-      }
-      return;
-    case "blocks":
-      return await blocks(job.source);
+      return await diff(job.source);
   }
 }
 
-async function blocks(source: DiffSource): Promise<void> {
+async function diff(source: DiffSource): Promise<void> {
   const cutter = new BlockCutter();
   const send = async (parts: Iterable<ArchivePart>) => {
     for (const part of parts) {

@@ -1,9 +1,10 @@
 /**
- * From an image's layers to committed snapshots, one per layer, named by chain id (OCI image
- * specification, "Layer ChainID"), so that images share what they have in common.
+ * Unpacks an image's layers into committed snapshots, one per layer. A snapshot's name is the layer's chain
+ * id (OCI image specification, "Layer ChainID"), so that images share their common layers.
  */
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
+import { Flights } from "../base/flights.ts";
 import { removeTree } from "../base/fs.ts";
 import type { ResolvedImage } from "../oci/resolver.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
@@ -11,7 +12,7 @@ import { unpackedTooLarge } from "../oci/unpack_limit.ts";
 import type { Snapshotter } from "./snapshotter.ts";
 import type { LayerFile } from "./tree_jobs.ts";
 
-/** The committed snapshot of an image that has no layers. */
+/** Name of the snapshot of an image without layers. */
 export const EMPTY_SNAPSHOT = "empty";
 
 /** Layers fetched ahead of the one that is being unpacked. */
@@ -20,22 +21,22 @@ const AHEAD = 3;
 export interface UnpackProgress {
   /** The layer as the manifest has it. */
   layer: Descriptor;
-  /** Place among the image's layers, from 0. */
+  /** Index among the image's layers, from 0. */
   index: number;
-  /** "present": a snapshot of it was there. */
+  /** "present": the layer's snapshot existed already. */
   state: "present" | "fetching" | "unpacking" | "done";
 }
 
 export interface UnpackOptions {
   onProgress?: (progress: UnpackProgress) => void;
-  /** Bytes that its layers may have unpacked, all of them that are not there together. */
+  /** Most bytes, unpacked, of all missing layers together. */
   maxBytes?: number;
   signal?: AbortSignal;
 }
 
 /**
- * The chain id after each layer: the first is the diff id, then sha256 of "chain diff". `apart`: ids of their own
- * ({@linkcode ResolvedImage.apart}).
+ * The chain id after each layer: the first is the diff id, each later one the sha256 of "chain diff".
+ * `apart`: separate ids ({@linkcode ResolvedImage.apart}).
  */
 export function chainIDs(diffIDs: readonly Digest[], apart = false): Digest[] {
   const chain: Digest[] = [];
@@ -50,19 +51,13 @@ export function chainIDs(diffIDs: readonly Digest[], apart = false): Digest[] {
   return chain;
 }
 
-/** Unpacking under way, by snapshotter and chain id: whoever comes second waits for the first. */
-const running = new WeakMap<Snapshotter, Map<string, Shared>>();
-
-interface Shared {
-  result: Promise<void>;
-  users: number;
-  abort: AbortController;
-}
+/** Layers being unpacked, by chain id: a second caller waits for the first. */
+const running = new WeakMap<Snapshotter, Flights<void, never>>();
 
 /**
- * Unpacks an image and returns the name of its committed snapshot, durable when this resolves. Layers that
- * are there are not fetched. Throws `digest_invalid` where a layer is not what the config says (nothing of
- * it is kept), `blob_unknown`, `archive_invalid`, `storage_full`, `too_large`, or what the source threw.
+ * Unpacks an image and returns the name of its committed snapshot, which is durable then. Layers that have a
+ * snapshot are not fetched. Throws `digest_invalid` where a layer does not match the config (none of that
+ * layer is kept), `blob_unknown`, `archive_invalid`, `storage_full`, `too_large`, or what the source threw.
  */
 export async function unpackImage(
   snapshotter: Snapshotter,
@@ -78,7 +73,7 @@ export async function unpackImage(
     );
   }
   options.signal?.throwIfAborted();
-  // A layer that was just unpacked has no child yet.
+  // A layer just unpacked has no child yet, so pruning could remove it.
   using _use = snapshotter.use();
   if (layers.length === 0) {
     await unpackEmpty(snapshotter);
@@ -86,7 +81,7 @@ export async function unpackImage(
   }
   const chain = chainIDs(diffIDs, image.apart);
   let first = chain.length;
-  // The deepest chain that is there makes all below it needless.
+  // The topmost existing snapshot includes all layers below it.
   while (first > 0 && (await snapshotter.stat(chain[first - 1]))?.kind !== "committed") first--;
   for (let i = 0; i < first; i++) {
     options.onProgress?.({ layer: layers[i], index: i, state: "present" });
@@ -132,59 +127,26 @@ async function unpackEmpty(snapshotter: Snapshotter): Promise<void> {
 }
 
 /**
- * Runs `work` once for all who ask for `key` meanwhile. One caller's abort ends its own wait; the work
- * stops when nobody waits for it any more. Whoever waited for another's work that failed tries its own:
- * the other may have left, or read from another source.
+ * Runs `work` once for all concurrent callers with the same `key`. A caller that waited for another caller's
+ * failed work runs its own: the other one may have left, or read from another source.
  */
 async function shared(
   snapshotter: Snapshotter,
   key: string,
-  signal: AbortSignal | undefined,
+  signal: AbortSignal = new AbortController().signal,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const all = running.get(snapshotter) ?? new Map<string, Shared>();
+  const all = running.get(snapshotter) ?? new Flights();
   running.set(snapshotter, all);
-  while (true) {
-    const others = all.get(key);
-    if (!others) return await join(begin(all, key, work), signal);
+  for (;;) {
+    const flight = all.join(key, work, () => {}, signal);
     try {
-      return await join(others, signal);
-    } catch {
-      signal?.throwIfAborted();
-      if (all.get(key) === others) all.delete(key);
-    }
-  }
-}
-
-function begin(
-  all: Map<string, Shared>,
-  key: string,
-  work: (signal: AbortSignal) => Promise<void>,
-): Shared {
-  const abort = new AbortController();
-  const begun: Shared = { result: work(abort.signal), users: 0, abort };
-  all.set(key, begun);
-  const forget = () => {
-    if (all.get(key) === begun) all.delete(key);
-  };
-  begun.result.then(forget, forget);
-  return begun;
-}
-
-async function join(work: Shared, signal: AbortSignal | undefined): Promise<void> {
-  work.users++;
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(signal!.reason);
-  if (signal?.aborted) onAbort();
-  signal?.addEventListener("abort", onAbort, { once: true });
-  try {
-    await Promise.race([work.result, aborted]);
-  } finally {
-    signal?.removeEventListener("abort", onAbort);
-    if (--work.users === 0) {
-      work.abort.abort();
-      // What it leaves behind is gone when this returns.
-      await work.result.catch(() => {/* thrown above, or the caller's own abort */});
+      return await flight.result;
+    } catch (error) {
+      // Waits for the cleanup of the failed work.
+      if (!flight.shared()) await flight.ended;
+      signal.throwIfAborted();
+      if (!flight.joined) throw error;
     }
   }
 }
@@ -195,7 +157,7 @@ interface LayerWork {
   name: string;
   parent?: string;
   diffID: Digest;
-  /** What the image's layers may still have. */
+  /** Bytes that the image's layers may still have, unpacked. */
   budget?: { readonly limit: number; left: number };
   body: () => Promise<ReadableStream<Uint8Array> | LayerFile>;
   report: (state: UnpackProgress["state"]) => void;
@@ -219,7 +181,7 @@ async function unpackLayer(snapshotter: Snapshotter, work: LayerWork): Promise<v
         { help: "the image is damaged or its config is wrong: push it again" },
       );
     }
-    // One sync at the end serves all layers.
+    // A single sync at the end covers all layers.
     await snapshotter.commit(active, work.name, { lazy: true, signal: work.signal });
   } catch (error) {
     await snapshotter.remove(active.id);
@@ -234,8 +196,8 @@ async function unpackLayer(snapshotter: Snapshotter, work: LayerWork): Promise<v
 type Body = ReadableStream<Uint8Array> | LayerFile;
 
 /**
- * Fetches layers ahead of their turn into temporary files; the layer whose turn it is streams, and one that
- * is a local file already is read in place.
+ * Fetches layers ahead of their turn into temporary files. The layer whose turn it is comes as a stream; a
+ * layer that is a local file is read in place.
  */
 class Prefetcher {
   #image: ResolvedImage;
@@ -243,7 +205,7 @@ class Prefetcher {
   #files = new Map<number, string>();
   #abort = new AbortController();
   #signal: AbortSignal;
-  /** Rejects when the caller leaves or all is done. */
+  /** Rejects when the caller leaves or all layers are done. */
   #aborted: Promise<never>;
   #next: number;
   #scratch: string;
@@ -260,10 +222,10 @@ class Prefetcher {
       if (this.#signal.aborted) abort();
       else this.#signal.addEventListener("abort", abort, { once: true });
     });
-    this.#aborted.catch(() => {/* only raced */});
+    this.#aborted.catch(() => {/* every use races it */});
   }
 
-  /** The layer's bytes; begins fetching those after it. */
+  /** The layer's bytes. Also begins to fetch the layers after it. */
   async take(index: number): Promise<Body> {
     if (!this.#bodies.has(index)) this.#start(index, false);
     this.#next = Math.max(this.#next, index + 1);
@@ -272,13 +234,13 @@ class Prefetcher {
     return await this.#bodies.get(index)!;
   }
 
-  /** Releases what was kept for a layer. */
+  /** Releases the layer's temporary file or unread stream. */
   async drop(index: number): Promise<void> {
     const body = this.#bodies.get(index);
     this.#bodies.delete(index);
     if (!body) return;
     const settled = await body.catch(() => undefined);
-    // Somebody else unpacked it, and the stream was not read.
+    // Another caller unpacked the layer, so this stream was not read.
     if (settled instanceof ReadableStream && !settled.locked) settled.cancel().catch(() => {});
     const file = this.#files.get(index);
     if (file !== undefined) await removeTree(file);
@@ -310,7 +272,7 @@ class Prefetcher {
     using file = await Deno.open(path, { write: true });
     const copied = blob.stream().pipeTo(file.writable, { signal: this.#signal });
     copied.catch(() => {/* thrown below, or the abort came first */});
-    // pipeTo waits until the source has let go; who leaves does not.
+    // pipeTo waits for the source to stop; a caller that leaves does not wait.
     await Promise.race([copied, this.#aborted]);
     return { path, offset: 0, size: blob.size };
   }

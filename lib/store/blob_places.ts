@@ -1,6 +1,7 @@
 /**
- * Where a blob's bytes are. One place as a rule, `blobs/…`; on a store that several processes write also
- * copies under keys of their own, made where a dead collector may still delete the first (gc/guard.ts).
+ * Where a blob's bytes are: as a rule under one key, `blobs/…`. A store that several processes write may also
+ * hold copies under keys of their own. A copy is made where a dead collector might still delete the first key
+ * (gc/guard.ts).
  */
 import { Buffer } from "node:buffer";
 import type { ByteRange } from "../oci/image.ts";
@@ -14,7 +15,7 @@ export class BlobPlaces {
   constructor(private readonly objects: ObjectStore, readonly damage: Damage) {}
 
   async *#rescued(digest: Digest, call: CallOptions): AsyncGenerator<string> {
-    // One process waits for its own removals instead.
+    // A store with one process has no copies: a push waits for a removal to end instead.
     if (this.objects.exclusive) return;
     for await (const entry of this.objects.list(rescuedPrefix(digest), call)) {
       if ("key" in entry) yield entry.key;
@@ -52,7 +53,7 @@ export class BlobPlaces {
     return undefined;
   }
 
-  /** Keys under which it is there now. */
+  /** Keys under which the blob exists now. */
   async keys(digest: Digest, call: CallOptions = {}): Promise<string[]> {
     const keys = await Array.fromAsync(this.#rescued(digest, call));
     if (await this.objects.stat(blobKey(digest), call)) keys.unshift(blobKey(digest));
@@ -60,8 +61,8 @@ export class BlobPlaces {
   }
 
   /**
-   * Makes sure that the blob, where it is there at all, is there under a key that is not in `condemned`.
-   * A source that vanishes in mid-copy means that it is not there.
+   * Makes sure that an existing blob has a key that is not in `condemned`. Where the source vanishes during the
+   * copy, the blob is gone.
    */
   async rescue(
     digest: Digest,
@@ -82,7 +83,7 @@ export class BlobPlaces {
     }
   }
 
-  /** Stores bytes that were checked, over what is there where that is something else. */
+  /** Stores verified bytes; replaces an existing object with other bytes. */
   async put(digest: Digest, bytes: Uint8Array, call: CallOptions = {}): Promise<void> {
     const key = blobKey(digest);
     const { created } = await this.objects.put(key, bytes, { ...call, ifAbsent: true });
@@ -97,7 +98,10 @@ export class BlobPlaces {
       .equals(await new Response(there.stream() as BodyInit).bytes());
   }
 
-  /** Something else is said of it than what it shows: true where its bytes are right. */
+  /**
+   * For a blob that does not have the size that a manifest states: reads the blob, and returns true where its
+   * bytes are right.
+   */
   async sound(digest: Digest, call: CallOptions = {}): Promise<boolean> {
     const there = await this.stat(digest, call);
     if (!there) return false;
@@ -110,7 +114,7 @@ export class BlobPlaces {
     return read?.digest === digest;
   }
 
-  /** True where there was one. */
+  /** True where the blob existed. */
   async delete(digest: Digest, call: CallOptions = {}): Promise<boolean> {
     const keys = await this.keys(digest, call);
     for (const key of keys) {

@@ -20,10 +20,9 @@ export interface Upload {
   /** Bytes acknowledged so far. */
   readonly offset: number;
   /**
-   * Appends; resolves with the new offset once the bytes are durable. A body that breaks off keeps
-   * what arrived: the client asks for the offset and goes on. Throws `range_invalid` where `at` is not
-   * the current offset, `size_invalid` where the body has more than `limit` bytes (the surplus is not
-   * kept).
+   * Appends; resolves with the new offset once the bytes are durable. Where the body breaks off, the bytes that
+   * arrived are kept: the client asks for the offset and continues. Throws `range_invalid` where `at` is not
+   * the current offset, `size_invalid` where the body has more than `limit` bytes (the surplus is not kept).
    */
   append(
     body: ReadableStream<Uint8Array>,
@@ -35,7 +34,7 @@ export interface Upload {
 }
 
 /**
- * A `probe` is a client's question before it pushes: what it is told is there is kept for its push
+ * `probe`: a client asks before it pushes. A blob or manifest that is reported to it is kept for its push
  * (gc/guard.ts).
  */
 export interface LookOptions extends CallOptions {
@@ -44,12 +43,11 @@ export interface LookOptions extends CallOptions {
 
 export interface PublishOptions extends CallOptions {
   tags?: string[];
-  /** What the bytes have to be. */
+  /** The digest that the bytes must have. */
   digest?: Digest;
   /**
-   * Accepts a manifest whose references are not here (yet): a mirror's, which fetches them when they are
-   * asked for. "indexes": an index, whose manifests may be elsewhere or never come; images are whole.
-   * "all": images too.
+   * Accepts a manifest whose references are missing: a mirror fetches them when they are asked for. "indexes":
+   * only indexes, whose manifests may be elsewhere or never come; images must be whole. "all": images too.
    */
   sparse?: boolean | "indexes" | "all";
 }
@@ -72,7 +70,7 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
     repository: string,
     options?: CallOptions & { algorithm?: DigestAlgorithm },
   ): Promise<Upload>;
-  /** Missing, or of another repository: undefined. */
+  /** Undefined where the upload is missing or belongs to another repository. */
   openUpload(repository: string, id: string, options?: CallOptions): Promise<Upload | undefined>;
   get(
     repository: string,
@@ -80,8 +78,8 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
     options?: CallOptions & { range?: ByteRange },
   ): Promise<BlobBody | undefined>;
   /**
-   * An address of the storage that gives the blob to whoever asks within `seconds`. Undefined: the blob is
-   * not here, or the storage's credentials cannot sign. Absent: the storage has no addresses.
+   * An address of the storage from which anyone can get the blob for `seconds`. Undefined: the blob is not
+   * here, or the storage's credentials cannot sign. Absent: the storage has no addresses.
    */
   signedUrl?(
     digest: Digest,
@@ -90,8 +88,8 @@ export interface ContentStore extends ImageSource, ImageSink, AsyncDisposable {
   /** Drops uploads that nobody touched for `idleMs`; returns how many. For a timer of the server. */
   expireUploads(idleMs: number, options?: CallOptions): Promise<number>;
   /**
-   * False where there was nothing. Blobs are shared by all repositories: one that a manifest of any of
-   * them refers to stays, and `blob_in_use` names the manifest's repository.
+   * False where the blob did not exist. All repositories share blobs: a blob that any manifest refers to stays,
+   * and `blob_in_use` names the manifest's repository.
    */
   deleteBlob(repository: string, digest: Digest, options?: CallOptions): Promise<boolean>;
   /** By tag: only the tag goes. By digest: the manifest, its tags and its referrer entry go. */

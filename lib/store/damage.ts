@@ -1,27 +1,28 @@
 /**
- * Objects that were found damaged and are still in their places. To everyone who asks for blobs they are
- * not there, so that clients push them again and mirrors fetch them. Told of in the store, so that it
- * outlives a restart; on a store that several processes write each hears of it within {@linkcode STALE_MS}.
+ * Objects that were found damaged and are still under their keys. To everyone who asks for blobs they do not
+ * exist, so that clients push them again and mirrors fetch them. The store records them, so that a restart does
+ * not forget them; on a store that several processes write, each process learns of them within {@linkcode
+ * STALE_MS}.
  */
 import type { Logger } from "../base/log.ts";
 import { DAMAGED, damagedKey, keyOfDamaged } from "./keys.ts";
 import type { ObjectStore } from "./object_store.ts";
 
-/** What others found damaged is looked for again after this. */
+/** Milliseconds after which the records of other processes are read again. */
 const STALE_MS = 60_000;
 /** Sizes of blobs remembered. */
 const REMEMBERED = 20_000;
 
 export class Damage {
   #keys = new Set<string>();
-  /** Of objects whose bytes this process has checked. */
+  /** Sizes of objects whose bytes this process has checked. */
   #sizes = new Map<string, number>();
   #loading: Promise<void> | undefined;
   #loaded = -Infinity;
 
   constructor(private readonly objects: ObjectStore, private readonly log: Logger) {}
 
-  /** True where `key` is known to be damaged. `size`: of what stands there, where that is known. */
+  /** True where `key` is known to be damaged. `size`: the size of the object under `key`, where it is known. */
   async has(key: string, size?: number): Promise<boolean> {
     if (this.#loaded < 0 || !this.objects.exclusive) await this.#fresh();
     if (this.#keys.size > 0 && this.#keys.has(key)) return true;
@@ -32,7 +33,7 @@ export class Damage {
     return true;
   }
 
-  /** The first time it is waited for. */
+  /** Reads the records again where they are stale. Only the first reading is waited for. */
   async #fresh(): Promise<void> {
     if (performance.now() - this.#loaded < STALE_MS) return;
     this.#loading ??= this.#load().finally(() => this.#loading = undefined);
@@ -56,7 +57,7 @@ export class Damage {
     await this.objects.put(damagedKey(key), new Uint8Array());
   }
 
-  /** Its bytes were checked: just written, or read. */
+  /** The object's bytes were verified, when they were written or read. */
   async good(key: string, size: number): Promise<void> {
     this.#sizes.delete(key);
     this.#sizes.set(key, size);
@@ -64,7 +65,7 @@ export class Damage {
     if (this.#keys.size > 0) await this.gone(key);
   }
 
-  /** It stands there no longer. */
+  /** The damaged object is no longer under its key. */
   async gone(key: string): Promise<void> {
     if (this.#keys.delete(key)) await this.objects.delete(damagedKey(key));
   }

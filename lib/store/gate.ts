@@ -1,6 +1,6 @@
 /**
- * What adds references to blobs (a manifest PUT: it checks its blobs, then publishes) runs shared; what
- * removes blobs because nothing refers to them runs exclusive. So no blob vanishes between the check and
+ * Work that adds references to blobs (a manifest PUT: it checks its blobs, then publishes) runs shared. Work
+ * that removes blobs because nothing refers to them runs exclusive. So no blob vanishes between the check and
  * the publication. Shared calls that come while an exclusive one waits queue behind it.
  */
 export class Gate {

@@ -1,6 +1,6 @@
 /**
- * Where things stand in the object store (DESIGN.md section 7), flat so that one listing answers each
- * query on a file system or a bucket.
+ * Keys of the object store (DESIGN.md section 7), flat, so that one listing answers each query on a file system
+ * or a bucket.
  *
  *     blobs/<alg>/<2 hex>/<hex>
  *     repos/<name>                             marker; the catalog is this listing

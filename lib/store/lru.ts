@@ -1,4 +1,4 @@
-/** A map that forgets what was not used for longest, once its values cost more than a limit. */
+/** A map that drops its least recently used entries once its values cost more than a limit. */
 export class Lru<V> {
   #entries = new Map<string, { value: V; cost: number }>();
   #cost = 0;
@@ -34,8 +34,8 @@ export class Lru<V> {
 }
 
 /**
- * What was read from a store, remembered until it is written. A reading that a write came in between of is
- * given to its caller and not remembered: it may be of before.
+ * Values that were read from a store, remembered until the store is written. A value whose reading overlapped a
+ * write is returned and not remembered: it may be the old one.
  */
 export class ReadCache<V> {
   #lru: Lru<V>;
@@ -59,7 +59,7 @@ export class ReadCache<V> {
     }
   }
 
-  /** To be called once the write is done. */
+  /** Call it after the write is done. */
   forget(key: string): void {
     this.#lru.delete(key);
     this.#loading.delete(key);

@@ -25,13 +25,13 @@ import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
 import { checkReferences } from "./references.ts";
 
-/** Bytes of manifests, and number of tags, remembered for an exclusive store. */
+/** Bytes of manifests, and number of tags, that are remembered for an exclusive store. */
 const CACHED_BYTES = 16 * 1024 * 1024;
 const CACHED_TAGS = 20_000;
-/** Referrers read at once; each may have annotations of 4 MiB. */
+/** Referrers that are read at once; each may have annotations of 4 MiB. */
 const READ_AHEAD = 8;
 
-/** What a publication fails with whose blobs were collected in the middle of it. */
+/** Errors of a publication whose blobs were collected while it ran. */
 const LOST: unknown[] = ["manifest_blob_unknown", "unavailable"];
 
 /** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
@@ -39,20 +39,15 @@ export interface ManifestRecord {
   mediaType: string;
   size: number;
   subject?: Digest;
-  /** Digests of blobs and manifests it holds on to: what deletes and collections ask for. */
+  /** Digests of the blobs and manifests that it refers to: deletes and collections ask for them. */
   references: Digest[];
-  /** True where some were not here when it was published, and need not come. */
+  /** True where some references were missing when it was published, and need not come. */
   sparse?: boolean;
 }
 
 export interface ManifestUse {
   repository: string;
   digest: Digest;
-}
-
-/** A record as it is stored. Throws where the bytes are none. */
-export function parseRecord(bytes: Uint8Array): ManifestRecord {
-  return JSON.parse(new TextDecoder().decode(bytes));
 }
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -98,7 +93,7 @@ export class Manifests {
     return await (this.#tags ? this.#tags.read(key, load) : load());
   }
 
-  /** The bytes are shared with later callers: not to be changed. */
+  /** The returned bytes are shared with later callers: do not change them. */
   async resolve(
     repository: string,
     reference: string,
@@ -131,7 +126,7 @@ export class Manifests {
     return { descriptor: { mediaType, digest, size }, bytes };
   }
 
-  /** Stores, then indexes, then tags: what a crash interrupts is not acknowledged and harms nobody. */
+  /** Stores, then indexes, then tags: a publication that a crash interrupts was not acknowledged and harms nobody. */
   async publish(
     repository: string,
     mediaType: string | undefined,
@@ -203,24 +198,24 @@ export class Manifests {
               this.#tags?.forget(key)
             );
         }
-        // Part of an index that is still to come, perhaps.
+        // The manifest may be part of an index that is still to be pushed.
         if (tags.length === 0) {
           await this.guard.lease(repository, manifestKey(repository, digest), { signal });
         }
       }), { signal });
     await publication.catch(async (error) => {
       if (this.guard.shared && LOST.includes((error as SvcError).code)) {
-        // Where that fails too, the check of the store tells of it, and the next push mends it.
+        // Where this fails too, the check of the store reports the record, and the next push repairs it.
         await this.#takeBack(repository, digest, { manifest, tags }).catch(() => {});
       }
       throw error;
     });
-    // Each digest once, however often the manifest names it: so it was leased.
+    // Each digest once, however often the manifest names it: it was leased once.
     this.guard.release(repository, [...new Set(leased)]);
     return { descriptor, ...(manifest.subject && { subject: manifest.subject.digest }) };
   }
 
-  /** One change of a repository at a time. */
+  /** Runs one change of a repository at a time. */
   #change<T>(repository: string, work: () => Promise<T>): Promise<T> {
     return this.#locks.run(repository, work);
   }
@@ -232,7 +227,7 @@ export class Manifests {
     if (!isDigest(reference)) return false;
     const key = manifestKey(repository, reference);
     if (!await this.objects.stat(key, options)) return false;
-    // On a shared store also its tags are condemned: somebody else may be moving one of them.
+    // On a shared store its tags are condemned, too: another process may be moving a tag to it.
     let tagged = this.guard.shared ? await this.#tagsOf(repository, reference, options) : [];
     for (;;) {
       const keys = [key, ...tagged.map((tag) => tagKey(repository, tag))];
@@ -255,7 +250,7 @@ export class Manifests {
     }
   }
 
-  /** Removes the record of a publication that failed, and its tags, where what it refers to is gone. */
+  /** Removes the record and the tags of a failed publication, unless all its references exist. */
   async #takeBack(
     repository: string,
     digest: Digest,
@@ -309,7 +304,7 @@ export class Manifests {
     return found;
   }
 
-  /** The last steps of a removal: nothing names the record any more. */
+  /** The last steps of a removal: no tag names the record any more. */
   async #dropRecord(
     repository: string,
     digest: Digest,
@@ -325,7 +320,7 @@ export class Manifests {
     return there;
   }
 
-  /** For collections: removes a manifest that nothing names; the caller has its key to itself. */
+  /** For collections: removes a manifest without tags. No other work may use its key meanwhile. */
   async drop(repository: string, digest: Digest, options: CallOptions = {}): Promise<boolean> {
     return await this.#change(repository, async () => {
       const record = await this.record(repository, digest, options);
@@ -333,7 +328,7 @@ export class Manifests {
     });
   }
 
-  /** What a tag names; undefined: no such tag. */
+  /** The digest that a tag names; undefined: no such tag. */
   tagged(repository: string, tag: string, options: CallOptions = {}): Promise<Digest | undefined> {
     return this.#digestOfTag(repository, tag, options);
   }
@@ -358,7 +353,7 @@ export class Manifests {
     return await this.objects.stat(repoKey(repository), options) !== undefined;
   }
 
-  /** By their digests, in byte order. */
+  /** The referrers in byte order of their digests. */
   async *referrers(
     repository: string,
     subject: Digest,
@@ -382,13 +377,13 @@ export class Manifests {
     }
   }
 
-  /** A manifest that refers to `digest`, or that is it. Reads every record: for deletes only. */
+  /** A manifest that refers to `digest`, or has it. Reads every record: for deletes only. */
   async userOf(digest: Digest, options: CallOptions = {}): Promise<ManifestUse | undefined> {
     for await (const user of this.usersOf(digest, options)) return user;
     return undefined;
   }
 
-  /** All of them. */
+  /** All manifests that refer to `digest`, or have it. */
   async *usersOf(digest: Digest, options: CallOptions = {}): AsyncGenerator<ManifestUse> {
     for await (const path of this.#names.below(MANIFESTS, options)) {
       const [name, own] = path.split("/");

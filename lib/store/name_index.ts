@@ -1,20 +1,19 @@
 /**
- * Tags of repositories and names of the catalog. Of a store that one process has to itself they are read
- * from the store once, by one listing, and from then on kept right by each write; it is a cache, so that
- * nothing of it has to survive a crash, and opening a store reads nothing. Elsewhere each page is a
- * listing that begins where the page before ended.
+ * The tags of repositories and the names of the catalog. A store with one process lists them once, then keeps
+ * the list right with each write. The list is only a cache: nothing of it has to survive a crash, and opening a
+ * store reads nothing. On other stores each page is a listing that begins where the last page ended.
  */
 import { Lru } from "./lru.ts";
 
-/** Roughly the bytes of all remembered names. */
+/** Approximate bytes of all remembered names. */
 const REMEMBERED = 32 * 1024 * 1024;
-/** Bytes of a name beside its letters. */
+/** Bytes that a name takes besides its letters. */
 const OVERHEAD = 40;
 
 export interface NamePage {
-  /** In byte order. Shared with later callers: not to be changed. */
+  /** In byte order. Shared with later callers: do not change it. */
   names: readonly string[];
-  /** True where names follow. */
+  /** True where more names follow. */
   more: boolean;
 }
 
@@ -23,7 +22,7 @@ export interface NameList extends AsyncIterable<string> {
   page(limit: number): Promise<NamePage>;
 }
 
-/** The first names of any listing. A whole {@linkcode NameList} is given as it stands, not copied. */
+/** The first names of any listing. A whole {@linkcode NameList} is returned as it is, without a copy. */
 export async function pageOfNames(list: AsyncIterable<string>, limit: number): Promise<NamePage> {
   if ("page" in list) return await (list as NameList).page(limit);
   const names: string[] = [];
@@ -35,7 +34,7 @@ export async function pageOfNames(list: AsyncIterable<string>, limit: number): P
   return { names, more: false };
 }
 
-/** The names that `list` gives; `limit`: no more than so many are wanted. */
+/** The names that `list` gives. `limit`: the caller wants no more names. */
 export function listedNames(list: (limit?: number) => AsyncIterable<string>): NameList {
   return {
     page: (limit) => pageOfNames({ [Symbol.asyncIterator]: () => iterate(list(limit + 1)) }, limit),
@@ -52,11 +51,11 @@ interface Remembered {
 
 interface Loading {
   names: Promise<readonly string[]>;
-  /** Writes since the listing began, in their order: it may have seen them or not. */
+  /** Writes since the listing began, in order. The listing may or may not have seen them. */
   changes: [name: string, there: boolean][];
 }
 
-/** Index of the first name that is not before `wanted`. */
+/** Index of the first name that is not smaller than `wanted`. */
 function lowerBound(names: readonly string[], wanted: string): number {
   let [low, high] = [0, names.length];
   while (low < high) {
@@ -67,7 +66,10 @@ function lowerBound(names: readonly string[], wanted: string): number {
   return low;
 }
 
-/** The same array where nothing changes: who holds it may go on reading. */
+/**
+ * Returns the same array where nothing changes; a change makes a new array, so that readers of the old one are
+ * not disturbed.
+ */
 function changed(names: readonly string[], name: string, there: boolean): readonly string[] {
   const at = lowerBound(names, name);
   if ((names[at] === name) === there) return names;
@@ -76,7 +78,7 @@ function changed(names: readonly string[], name: string, there: boolean): readon
 
 const costOf = (name: string) => name.length + OVERHEAD;
 
-/** The names of many listings, of which those that were asked for last are remembered. */
+/** The names of many listings; the most recently used listings are remembered. */
 export class NameIndex {
   #lists: Lru<Remembered>;
   #loading = new Map<string, Loading>();
@@ -115,7 +117,7 @@ export class NameIndex {
     if (known) return known.names;
     const under = this.#loading.get(prefix);
     if (under) return await under.names;
-    // Others wait for it too: no single caller's signal ends it.
+    // Others wait for this listing, too: no single caller's signal ends it.
     const loading: Loading = { names: Promise.resolve([]), changes: [] };
     this.#loading.set(prefix, loading);
     loading.names = this.#read(prefix, loading);
@@ -137,8 +139,8 @@ export class NameIndex {
   }
 
   /**
-   * Runs a write that makes `name` be there or not. Writes of the same name must not overlap. One that
-   * fails may have been done or not: the names are read again.
+   * Runs a write that adds (`there`) or removes `name`. Writes of the same name must not overlap. A failed
+   * write may have been done or not: so the names are read again.
    */
   async write<T>(prefix: string, name: string, there: boolean, work: () => Promise<T>): Promise<T> {
     let result: T;

@@ -1,4 +1,4 @@
-/** The catalog and the tag lists of a store, and names below any prefix of it. */
+/** The catalog and the tag lists of a store, and the names below any prefix. */
 import { escapeName, REPOS, tagsPrefix, unescapeName } from "./keys.ts";
 import { listedNames, NameIndex, type NameList } from "./name_index.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
@@ -9,21 +9,21 @@ const KNOWN = 10_000;
 export interface ListOptions extends CallOptions {
   /** Names strictly after this one. */
   after?: string;
-  /** No more than so many are wanted: a hint. */
+  /** A hint: the caller wants no more names. */
   limit?: number;
 }
 
 export class StoreNames {
   #index?: NameIndex;
-  /** Of a shared store: repositories that this process knows are in the catalog; none ever leaves it. */
+  /** Shared store only: repositories that are known to be in the catalog. A repository never leaves the catalog. */
   #known = new Set<string>();
 
   constructor(private readonly objects: ObjectStore) {
-    // What nobody else writes may be remembered.
+    // Only the names of a store that no other process writes can be remembered.
     if (objects.exclusive) this.#index = new NameIndex((prefix) => this.#listed(prefix, {}));
   }
 
-  /** What stands behind `prefix` in the keys below it, read from the store. */
+  /** The rest of each key below `prefix`, read from the store. */
   async *below(prefix: string, { after, ...options }: ListOptions): AsyncGenerator<string> {
     const from = after !== undefined && { after: prefix + after };
     for await (const entry of this.objects.list(prefix, { ...options, brief: true, ...from })) {
@@ -31,7 +31,7 @@ export class StoreNames {
     }
   }
 
-  /** As clients call them: names of repositories stand escaped in their keys. */
+  /** The names as clients know them: keys hold repository names in an escaped form. */
   async *#listed(prefix: string, options: ListOptions): AsyncGenerator<string> {
     if (prefix !== REPOS) return yield* this.below(prefix, options);
     const after = options.after === undefined ? undefined : escapeName(options.after);
@@ -51,7 +51,7 @@ export class StoreNames {
     return this.#list(REPOS, options);
   }
 
-  /** A write that makes a tag come (`there`) or go. Writes of one repository must not overlap. */
+  /** Runs a write that adds (`there`) or removes a tag. Writes of one repository must not overlap. */
   writeTag<T>(
     repository: string,
     tag: string,
@@ -61,7 +61,7 @@ export class StoreNames {
     return this.#index?.write(tagsPrefix(repository), tag, there, work) ?? work();
   }
 
-  /** A write that makes sure that a repository is in the catalog. */
+  /** Runs a write that makes sure that a repository is in the catalog. */
   async writeRepository(repository: string, work: () => Promise<unknown>): Promise<void> {
     if (this.#index) return void await this.#index.write(REPOS, repository, true, work);
     if (this.#known.has(repository)) return;

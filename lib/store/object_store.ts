@@ -20,22 +20,15 @@ export interface ObjectInfo {
 /** A listing's entry: an object, or with `delimiter` a common prefix that ends with it. */
 export type ListEntry = ObjectInfo | { prefix: string };
 
-/** Some of the objects that a scan passes. */
-export interface ScanPage {
-  keys: string[];
-  /** What they hold, where that was asked for; other bytes once the next page is asked for. */
-  contents?: Uint8Array[];
-}
-
 export interface ObjectBody {
   /** Bytes that `stream` yields: the range's length where a range was asked for. */
   size: number;
   /** Size of the whole object. */
   total: number;
   modified: Date;
-  /** May be called once. Not called: nothing to release. */
+  /** May be called once. Where it is not called, there is nothing to release. */
   stream(): ReadableStream<Uint8Array>;
-  /** Local file that holds the bytes from `offset`, where there is one. */
+  /** The local file that holds the bytes from `offset` on, where there is one. */
   file?: { path: string; offset: number };
 }
 
@@ -52,13 +45,13 @@ export interface CallOptions {
 
 export interface ObjectStore extends AsyncDisposable {
   /**
-   * True where nobody else writes this store while it is open (a locked folder, memory): what was read may
-   * be remembered. A bucket, which other replicas write too, says false.
+   * True where no other process writes this store while it is open (a locked folder, memory): then reads may be
+   * remembered. A bucket, which other replicas write too, says false.
    */
   readonly exclusive: boolean;
   /** Missing: undefined. A range that begins past the end throws `range_invalid`. */
   get(key: string, options?: CallOptions & { range?: ByteRange }): Promise<ObjectBody | undefined>;
-  /** A small object as a whole, where the store has a cheaper way to it than `get`. Missing: undefined. */
+  /** A small object as a whole, where the store can read it more cheaply than by `get`. Missing: undefined. */
   read?(key: string, options?: CallOptions): Promise<Uint8Array | undefined>;
   /**
    * Atomic and durable: readers see all of it or none, and it survives a crash once this resolves.
@@ -70,40 +63,32 @@ export interface ObjectStore extends AsyncDisposable {
     options?: CallOptions & { size?: number; ifAbsent?: boolean },
   ): Promise<{ created: boolean }>;
   /**
-   * Puts a file of this machine without a copy, where it can: the file keeps its name, and nobody may write
-   * to it any more. Replaces what is there, as durable as `put`. False: nothing was done.
+   * Turns a file of this machine into an object without a copy, where the store can. The file keeps its name,
+   * and nobody may write to it any more. Replaces an existing object, as durable as `put`. False: nothing was
+   * done.
    */
   adopt?(key: string, path: string, options?: CallOptions): Promise<boolean>;
   stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined>;
-  /** Idempotent; false where there was nothing. Durable. */
+  /** Idempotent and durable; false where the object did not exist. */
   delete(key: string, options?: CallOptions): Promise<boolean>;
   /**
-   * Deletes many, where the store can do that for less than one by one; in any order. Not durable: what
-   * a power cut brings back, its caller finds and deletes again. Of a call that fails some may be gone.
+   * Deletes many objects in any order, where the store can do that more cheaply than one by one. Not durable:
+   * after a power cut the caller finds and deletes them again. A failed call may have deleted some.
    */
   deleteAll?(keys: string[], options?: CallOptions): Promise<void>;
   /**
-   * In byte order of keys, strictly after `after`. `prefix` is empty or ends with "/"; with `delimiter`
-   * what lies deeper is one `{prefix}` (ending with "/"), and `after` may be one. `brief`: only the keys
-   * are needed; size and time are 0 where they would cost a call each. `limit`: no more entries are
-   * wanted, which is a hint.
+   * Lists in byte order of keys, strictly after `after`. `prefix` is empty or ends with "/". With `delimiter`,
+   * all deeper keys become one `{prefix}` (ending with "/"), and `after` may be one. `brief`: only the keys are
+   * needed; size and time are 0 where they would cost a call each. `limit`: a hint that no more entries are
+   * wanted.
    */
   list(
     prefix: string,
     options?: CallOptions & { after?: string; delimiter?: "/"; brief?: boolean; limit?: number },
   ): AsyncIterable<ListEntry>;
   /**
-   * All objects below `prefix`, in no order, a page at a time; `bytes`: with what these (small) objects
-   * hold. Where the store passes many for less than it takes to list and read them one by one.
-   */
-  scan?(
-    prefix: string,
-    options?: CallOptions & { bytes?: boolean },
-  ): AsyncIterable<ScanPage>;
-  /**
-   * An address that gives the object to whoever asks within `seconds`, without credentials of theirs.
-   * Whether there is such an object is not looked at. Undefined: these credentials cannot sign. Absent: the
-   * store has no addresses.
+   * An address from which anyone can get the object for `seconds` without credentials. The call does not check
+   * whether the object exists. Undefined: these credentials cannot sign. Absent: the store has no addresses.
    */
   signedUrl?(key: string, options: CallOptions & { seconds: number }): Promise<string | undefined>;
   /** Appendable objects that become visible under a key at the end: resumable uploads. */
@@ -114,7 +99,7 @@ export interface ObjectStore extends AsyncDisposable {
 export interface UploadStore {
   /** `id` is new and made of `[A-Za-z0-9-]`. */
   create(id: string, options?: CallOptions): Promise<UploadFile>;
-  /** Missing: undefined. After a crash `offset` is what was acknowledged, or more; never less. */
+  /** Missing: undefined. After a crash `offset` is at least the acknowledged one. */
   open(id: string, options?: CallOptions): Promise<UploadFile | undefined>;
   list(options?: CallOptions): AsyncIterable<{ id: string; modified: Date; size: number }>;
 }
@@ -126,13 +111,13 @@ export interface UploadFile {
   readonly offset: number;
   /** Appends one buffer; the caller may reuse it when this resolves. */
   write(chunk: Uint8Array): Promise<void>;
-  /** Makes what was written survive a crash. */
+  /** Makes all written bytes survive a crash. */
   flush(): Promise<void>;
   /** The bytes held so far, from the start: to re-hash after a restart. */
   read(): ReadableStream<Uint8Array>;
   /**
-   * Moves the bytes to `key`, atomic and durable. An existing object of the same size may be left as it is,
-   * unless `replace` is said: keys that uploads go to name their bytes. Ends the upload.
+   * Moves the bytes to `key`, atomic and durable. Without `replace`, an existing object of the same size may
+   * stay: such keys are digests of their bytes. Ends the upload.
    */
   commit(key: string, options?: { replace?: boolean }): Promise<void>;
   /** Drops the upload. Idempotent. */
@@ -140,30 +125,30 @@ export interface UploadFile {
   /** Releases handles; the upload stays and can be opened again. */
   close(): Promise<void>;
   /**
-   * False where this handle is no longer what the store holds (another server went on with the upload or
-   * ended it, or a write failed): close it and open the upload again. Absent where that cannot be.
+   * False where this handle is out of date (another server continued or ended the upload, or a write failed):
+   * close it and open the upload again. Absent where a handle cannot become out of date.
    */
   current?(): Promise<boolean>;
-  /** Takes bodies from their connections by itself, where it can. */
+  /** Takes bodies directly from their connections, where it can. */
   intake?: UploadIntake;
 }
 
 export interface UploadIntake {
   /**
-   * Appends a body that is still on its connection, which is given back. However it ends, what arrived is
-   * appended and counts in `offset`. Throws what stopped it: `size_invalid` past `limit` bytes, `cancelled`
-   * where the connection broke off, the signal's reason.
+   * Appends a body that is still on its connection, then gives the connection back. However it ends, the bytes
+   * that arrived are appended and count in `offset`. Throws the reason of an early end: `size_invalid` past
+   * `limit` bytes, `cancelled` where the connection broke off, the signal's reason.
    */
   receive(
     source: RawSource,
     options: {
-      /** What {@linkcode UploadIntake.digest} will probably be asked for. */
+      /** The algorithm that {@linkcode UploadIntake.digest} will probably be called with. */
       algorithm: DigestAlgorithm;
       limit?: number;
       signal: AbortSignal;
       moved: (bytes: number) => void;
     },
   ): Promise<void>;
-  /** The digest of all bytes held; cheap for those that were received. */
+  /** The digest of all bytes held; cheap for bytes that came by `receive`. */
   digest(algorithm: DigestAlgorithm): Promise<Digest>;
 }

@@ -1,22 +1,22 @@
 /** From a request's body to an appendable file, in pieces large enough to be cheap. */
 import { SvcError } from "../base/errors.ts";
 
-/** Bytes of one write: fewer cost calls, more hold up the event loop while they are hashed. */
+/** Bytes of one write. Smaller writes cost more calls; larger ones block the event loop while they are hashed. */
 const PIECE = 256 * 1024;
 
 export interface PumpOptions {
-  /** Stops the body; what arrived is still written. */
+  /** Stops reading the body; bytes that arrived are still written. */
   signal: AbortSignal;
-  /** Most bytes the body may have; the surplus is not written and throws `size_invalid`. */
+  /** Most bytes that the body may have; a longer one throws `size_invalid`, and its surplus is not written. */
   limit?: number;
   onChunk: () => void;
-  /** The buffer is used again once this resolves. Called one at a time. */
+  /** Writes one piece at a time. The piece's buffer is reused once this resolves. */
   write: (piece: Uint8Array) => Promise<void>;
 }
 
 /**
- * Moves a body. The next piece is gathered while the last is written. Where the body fails, is aborted or
- * is too long, what arrived before is written and then the error thrown.
+ * Moves a body into a file. The next piece is gathered while the last is written. Where the body fails, is
+ * aborted or is too long, the bytes that arrived are written before the error is thrown.
  */
 export async function pump(body: ReadableStream<Uint8Array>, options: PumpOptions): Promise<void> {
   const { signal, limit = Infinity } = options;

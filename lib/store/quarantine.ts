@@ -1,4 +1,4 @@
-/** Damage moved aside: the bytes stay for whoever wants to look, and a push can bring the right ones. */
+/** Moves damaged objects aside: the bytes stay for inspection, and a push can bring the right ones. */
 import type { Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
 import { type Guard, IDLE_MS } from "./gc/guard.ts";
@@ -16,13 +16,19 @@ export interface QuarantineParts {
 
 export interface Checked {
   size: number;
-  /** What is wrong; absent: nothing. */
+  /** What is wrong; absent: the blob is sound. */
   message?: string;
-  /** Where it is now. Absent: in its place, as where a push counts on it. */
+  /**
+   * The new key of the damaged object. Absent: it stays under its own key, for instance because a push counts
+   * on it.
+   */
   movedTo?: string;
 }
 
-/** Reads one blob. Undefined: it went away. One that is damaged and stays where it is, is marked. */
+/**
+ * Reads and checks one blob. Undefined: it vanished. A damaged blob that stays under its key is marked as
+ * damaged.
+ */
 export async function checkBlob(
   parts: QuarantineParts,
   key: string,
@@ -34,7 +40,7 @@ export async function checkBlob(
   const wrong = (read: Rehashed) => read.digest !== expected;
   const before = await objects.stat(key, call);
   let read = await rehash(objects, key, expected, { ...call, passed });
-  // Once more: a reading may fail where the bytes are right.
+  // Read twice: a reading may fail although the stored bytes are right.
   if (read && wrong(read)) read = await rehash(objects, key, expected, call);
   if (!before || !read) return undefined;
   if (!wrong(read)) {
@@ -48,7 +54,7 @@ export async function checkBlob(
     return now?.size === before.size && now.modified.getTime() === before.modified.getTime();
   };
   if (!await unchanged()) {
-    // A push has replaced it since it was read.
+    // A push has replaced the object since it was read.
     await damage.gone(key);
     return { size: read.size };
   }
@@ -56,7 +62,10 @@ export async function checkBlob(
   return { size: read.size, message, ...(movedTo && { movedTo }) };
 }
 
-/** Copied and then deleted: never is there no copy. What a push counts on stays: the push replaces it. */
+/**
+ * Copies before it deletes, so that the bytes always exist. An object that a push counts on stays: the push
+ * replaces it.
+ */
 async function moveAside(
   { objects, places, guard }: QuarantineParts,
   key: string,

@@ -3,8 +3,8 @@ import { SvcError } from "../base/errors.ts";
 import type { ByteRange } from "../oci/image.ts";
 
 /**
- * Where a range lies in an object of `total` bytes. An end past the object's is cut; a start past it (or
- * past the end of the range) throws `range_invalid` with the total in its detail.
+ * Resolves a range against an object of `total` bytes. An end past the object's end is cut. A start past it (or
+ * past the range's end) throws `range_invalid` with the total in its detail.
  */
 export function resolveRange(
   range: ByteRange | undefined,

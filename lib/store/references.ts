@@ -1,4 +1,4 @@
-/** Whether what a manifest refers to is here. */
+/** Checks that a manifest's references exist. */
 import { SvcError } from "../base/errors.ts";
 import type { ParsedManifest } from "../oci/manifest.ts";
 import type { BlobPlaces } from "./blob_places.ts";
@@ -6,7 +6,7 @@ import type { PublishOptions } from "./content_store.ts";
 import { blobKey, manifestKey } from "./keys.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 
-/** Existence checks under way at once for one manifest. */
+/** Existence checks that run at once for one manifest. */
 const CHECKS = 16;
 
 export interface ReferenceOptions extends CallOptions, Pick<PublishOptions, "sparse"> {
@@ -15,9 +15,9 @@ export interface ReferenceOptions extends CallOptions, Pick<PublishOptions, "spa
 }
 
 /**
- * False where something is missing of a manifest that may be sparse, or may be (a mirror's is not looked
- * for); of others that throws `manifest_blob_unknown`. A blob of another size than stated throws
- * `size_invalid`.
+ * False where references are missing and the manifest may be sparse; also false where nothing is checked
+ * (`sparse: true`, a mirror's manifest). Any other missing reference throws `manifest_blob_unknown`. A blob of
+ * another size than the manifest states throws `size_invalid`.
  */
 export async function checkReferences(
   repository: string,
@@ -35,7 +35,7 @@ export async function checkReferences(
       isBlob: false,
     })),
   ];
-  // Once, however often a manifest names it.
+  // Each reference is checked once, however often the manifest names it.
   const wanted = [...new Map(named.map((one) => [`${one.key} ${one.item.size}`, one])).values()];
   for (let at = 0; at < wanted.length; at += CHECKS) {
     const part = wanted.slice(at, at + CHECKS);
@@ -47,7 +47,7 @@ export async function checkReferences(
     for (const [index, { item, isBlob }] of part.entries()) {
       const info = found[index];
       const other = isBlob && info !== undefined && info.size !== item.size;
-      // Of another size is as good as not there, where it is the stored one that is wrong.
+      // Where the sizes differ and the stored blob is the wrong one, the blob counts as missing.
       const there = info && (!other || await places.sound(item.digest, { signal }));
       if (!there && lenient) complete = false;
       else if (!there) {

@@ -1,9 +1,9 @@
-/** What stands under a blob's key, read and hashed. */
+/** Reads and hashes the object under a blob's key. */
 import { createDigester, parseDigest } from "../oci/digest.ts";
 import type { Digest } from "../oci/types.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 
-/** Bytes hashed in one piece: no longer than that is the event loop held. */
+/** Bytes that are hashed in one piece, so that the event loop is not blocked for longer. */
 const PIECE = 256 * 1024;
 
 export interface Rehashed {
@@ -11,7 +11,7 @@ export interface Rehashed {
   digest: Digest;
 }
 
-/** Undefined: it went away. `passed` is awaited after each piece. */
+/** Undefined: the object vanished. `passed` is awaited after each piece. */
 export async function rehash(
   objects: ObjectStore,
   key: string,

@@ -1,7 +1,8 @@
 /**
- * The walk in the background that reads every blob again within a time (SVC_STORAGE_SCRUB). What is damaged
- * is moved aside and told; where a mirror has it, it comes back. How far it is stands in the store, so that
- * a restart goes on, and nothing is read twice within one period but what a crash made it forget.
+ * The background walk that re-reads every blob within a period (SVC_STORAGE_SCRUB). Damaged blobs are moved
+ * aside and reported; where a mirror has them, they are fetched again. The store keeps the walk's position, so
+ * that a restarted server continues there. A blob is read twice within a period only where a crash lost the
+ * latest position.
  */
 import type { ScrubDamage, ScrubStatus } from "../api/storage.ts";
 import { isAbort } from "../base/errors.ts";
@@ -15,23 +16,23 @@ import { checkBlob, type QuarantineParts } from "./quarantine.ts";
 
 /** Share of the period in which a round is to be done. */
 const AIM = 0.9;
-/** Bytes a second of one blob, unless the period needs more: a stream is not held open for long. */
+/** Bytes per second while one blob is read, unless the period needs more: no stream stays open for long. */
 const RATE = 64 * 1024 * 1024;
-/** A crash costs so much of the work at most. */
+/** Milliseconds between two saves of the position: a crash loses no more work. */
 const SAVE_MS = 30_000;
-/** No single wait is longer, nor what a failed round waits before it goes on. */
+/** Milliseconds of the longest single wait, also of the pause after a failed round. */
 const NAP_MS = 60_000;
-/** Damaged blobs told of, the newest. */
+/** Damaged blobs that are reported, the newest. */
 const TOLD = 100;
 
 export interface ScrubOptions {
   withinMs: number;
   log: Logger;
-  /** Brings a blob of a repository from elsewhere; false where nobody has it. */
+  /** Fetches a blob of a repository from elsewhere; false where no source has it. */
   refetch?: (repository: string, digest: Digest, signal: AbortSignal) => Promise<boolean>;
 }
 
-/** As it is stored. */
+/** The stored state of the walk. */
 interface State extends ScrubStatus {
   /** The key that was read last. */
   after: string;
@@ -48,7 +49,7 @@ async function load(objects: ObjectStore, call: CallOptions): Promise<State | un
   }
 }
 
-/** Of the round under way, or the last one. Undefined: there was none. */
+/** The status of the current round, or of the last one. Undefined: there was no round yet. */
 export async function scrubStatus(
   objects: ObjectStore,
   call: CallOptions = {},
@@ -81,7 +82,7 @@ class Scrub {
       }
       if (this.signal.aborted) break;
     }
-    // What was read since the last save need not be read again.
+    // Saved at the end, so that the blobs read since the last save are not read again.
     if (this.#state) await this.#save(this.#state).catch(() => {});
   }
 
@@ -97,7 +98,7 @@ class Scrub {
     this.#state = state;
     state.withinMs = withinMs;
     for (const prefix of [BLOBS, RESCUED]) {
-      // "rescued/" comes after "blobs/".
+      // "rescued/" sorts after "blobs/": a position in it means that "blobs/" is done.
       if (state.after > prefix && !state.after.startsWith(prefix)) continue;
       const after = state.after.startsWith(prefix) ? state.after : undefined;
       for await (const entry of objects.list(prefix, { ...call, after, brief: true })) {
@@ -193,7 +194,7 @@ class Scrub {
   }
 }
 
-/** Begins at once, or goes on where the last process ended. Dispose of it to end. */
+/** Begins at once, or continues where the last process stopped. Dispose of the result to end the walk. */
 export function startScrub(parts: QuarantineParts, options: ScrubOptions): AsyncDisposable {
   const stop = new AbortController();
   const running = new Scrub(parts, options, stop.signal).run();

@@ -7,14 +7,14 @@ import { contentUsage } from "./usage.ts";
 import { type VerifyOptions, verifyStore } from "./verify.ts";
 
 export interface Upkeep {
-  /** Removes what nothing refers to; safe while others push. Throws `conflict` while one runs. */
+  /** Removes unreferenced blobs; safe while others push. Throws `conflict` while another collection runs. */
   collect(options?: CollectOptions): Promise<GcResult>;
-  /** Events as they come; the last one is the result. */
+  /** Events as they happen; the last one is the result. */
   verify(options?: VerifyOptions): AsyncIterable<Exclude<VerifyEvent, { type: "error" }>>;
   usage(options?: CallOptions): Promise<StorageUsage["content"]>;
-  /** Reads every blob again, over and over, until it is disposed of. Once at a time. */
+  /** Re-reads every blob, round after round, until the result is disposed of. Only one may run. */
   scrub(options: ScrubOptions): AsyncDisposable;
-  /** How far that is, or how the last one ended. Undefined: there was none. */
+  /** The status of the current round, or of the last one. Undefined: there was no round yet. */
   scrubbed(options?: CallOptions): Promise<ScrubStatus | undefined>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Resumable uploads. The hash is kept while the upload is in memory and made again from the bytes held
- * after a restart, so an upload goes on from what was acknowledged.
+ * Resumable uploads. The hash is kept while the upload is in memory. After a restart it is computed again from
+ * the stored bytes, so that an upload continues from its acknowledged offset.
  */
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
@@ -15,21 +15,24 @@ import { blobKey } from "./keys.ts";
 import type { CallOptions, ObjectStore, UploadFile } from "./object_store.ts";
 import { pump } from "./pump.ts";
 
-/** Uploads kept open (a file handle and a hash each); the others are opened again when they go on. */
+/** Uploads that stay open (a file handle and a hash each); others are reopened when they continue. */
 const KEPT_OPEN = 128;
-/** An append that moved nothing for this long gives way to a newer one: its connection may be dead. */
+/** Milliseconds without a byte after which an append gives way to a newer one: its connection may be dead. */
 const STALLED_MS = 5_000;
 
 interface Running {
   abort: AbortController;
-  /** When bytes last arrived, as of `performance.now()`. */
+  /** When the last bytes arrived, by `performance.now()`. */
   progress: number;
 }
 
-/** One upload in memory. `file` may be used by the holder of `mutex` only. */
+/** One upload in memory. Only the holder of `mutex` may use `file`. */
 class Session {
   readonly mutex = new Mutex();
-  /** Of the bytes held; "intake": the file itself has it. Undefined: to be made from them. */
+  /**
+   * The hash of the stored bytes. "intake": the file computes it. Undefined: it has to be computed from the
+   * bytes.
+   */
   digester: Digester | "intake" | undefined;
   running: Running | undefined;
   ended = false;
@@ -43,7 +46,7 @@ class Session {
   ) {}
 }
 
-/** The id carries a mark of its repository, so that no second record of it has to be kept durable. */
+/** The upload's id contains a mark of its repository, so that no separate record has to be durable. */
 function markOf(repository: string): string {
   return createHash("sha256").update(repository).digest("hex").slice(0, 16);
 }
@@ -100,7 +103,7 @@ export class Uploads {
   #session(repository: string, id: string, options: CallOptions): Promise<Session | undefined> {
     const known = this.#sessions.get(id);
     if (known) {
-      // The most recently used stand last.
+      // Moved to the end: the most recently used session is last.
       this.#sessions.delete(id);
       this.#sessions.set(id, known);
       return known.then((session) =>
@@ -121,14 +124,14 @@ export class Uploads {
     return opened;
   }
 
-  /** The session, or a fresh one where a client has meanwhile gone on with the upload elsewhere. */
+  /** The session, or a new one where another server has continued the upload meanwhile. */
   async #renewed(
     repository: string,
     session: Session,
     options: CallOptions,
   ): Promise<Session | undefined> {
     const { id } = session.file;
-    // Whoever uses it now finds out by itself.
+    // A caller that is using the session notices by itself.
     if (session.users > 0 || session.running) return session;
     const current = await session.mutex.run(async () => {
       if (session.ended) return false;
@@ -140,7 +143,7 @@ export class Uploads {
     return current ? session : await this.#session(repository, id, options);
   }
 
-  /** Closes the least recently used idle ones beyond the limit. */
+  /** Closes the least recently used idle sessions beyond the limit. */
   async #shed(): Promise<void> {
     for (const [id, opening] of this.#sessions) {
       if (this.#sessions.size <= KEPT_OPEN) return;
@@ -156,7 +159,7 @@ export class Uploads {
     const { repository } = first;
     const { id } = first.file;
     let session = first;
-    // A handle may outlive its session's stay in memory.
+    // A handle may outlive its session in memory.
     const current = async (): Promise<Session> => {
       if (session.ended) {
         const again = await this.#session(repository, id, {});
@@ -189,7 +192,7 @@ export class Uploads {
     };
   }
 
-  /** The session's lock; an append that holds it and stands still is ended. */
+  /** The session's lock; an append that holds it without progress is ended. */
   async #acquire(session: Session, signal?: AbortSignal): Promise<Disposable> {
     signal?.throwIfAborted();
     let held = false;
@@ -254,7 +257,7 @@ export class Uploads {
           digester = "intake";
           await file.intake!.receive(raw, { signal, limit, moved, algorithm: session.algorithm });
         } else {
-          // What the file received by itself it hashes by itself, when asked.
+          // The file itself hashes the bytes that it received directly, when the digest is asked for.
           const hash = typeof known !== "object" && file.intake
             ? undefined
             : await digesterOf(file, session.algorithm, known);
@@ -271,14 +274,14 @@ export class Uploads {
         }
       } catch (error) {
         if (error instanceof SvcError && error.code === "storage_full") {
-          // Kept, it would hold the space that everyone else now lacks until it expires.
+          // A kept upload would hold space that everyone else now lacks, until it expires.
           this.#end(session);
           await file.abort();
           throw error;
         }
         failure = { error };
       }
-      // Also after another failure: what arrived is kept, and the hash agrees with it.
+      // Also after another failure: the bytes that arrived are kept, and the hash agrees with them.
       await file.flush();
       session.digester = digester;
       if (failure) throw failure.error;
@@ -359,7 +362,7 @@ export class Uploads {
     return dropped;
   }
 
-  /** Releases handles; the uploads stay. */
+  /** Closes all handles; the uploads stay. */
   async close(): Promise<void> {
     for (const opening of [...this.#sessions.values()]) {
       const session = await opening.catch(() => undefined);

@@ -26,7 +26,7 @@ import type { ManifestRecord, Manifests } from "./manifests.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 import { checkBlob } from "./quarantine.ts";
 
-/** Bytes hashed between two reports. */
+/** Bytes that are hashed between two reports. */
 const REPORT_BYTES = 64 * 1024 * 1024;
 const INDEXES: string[] = [MEDIA.index, MEDIA.dockerList];
 
@@ -152,7 +152,10 @@ class Verification {
     return undefined;
   }
 
-  /** Clients may delete a manifest that an index names: its bytes stay, and asking for it is answered 404. */
+  /**
+   * Clients may delete a manifest that an index names: the bytes stay, and requests for the manifest are
+   * answered 404.
+   */
   async #dangling(key: string): Promise<string | undefined> {
     const { objects, manifests } = this.parts;
     const { repository, digest } = manifestOfKey(key);
@@ -178,7 +181,7 @@ class Verification {
       return index ? parseManifest(index.bytes, mediaType).manifests : [];
     } catch (error) {
       this.options.signal?.throwIfAborted();
-      // Damaged bytes: the blob's problem, which was told.
+      // The bytes are damaged: already reported as the blob's problem.
       if (error instanceof SvcError) return [];
       throw error;
     }
@@ -214,7 +217,7 @@ class Verification {
   }
 }
 
-/** The last event is the result. Leaving early ends it. */
+/** The last event is the result. Ending the iteration early ends the check. */
 export function verifyStore(
   parts: VerifyParts,
   options: VerifyOptions = {},

@@ -7,7 +7,9 @@ import { check, errno, libc } from "./libc.ts";
 const buffer = new Uint8Array(65536);
 const view = new DataView(buffer.buffer);
 
-/** A name's place in a listing's buffer, and what the file system says it is; `unknown` where it does not. */
+/**
+ * A name's position in the buffer of a listing, and its kind; `unknown` where the file system does not tell.
+ */
 export interface RawEntry {
   bytes: Uint8Array;
   start: number;
@@ -15,13 +17,12 @@ export interface RawEntry {
   kind: "file" | "folder" | "other" | "unknown";
 }
 
-/** Of struct linux_dirent64; what is not here is "other". */
+/** Types of struct linux_dirent64; all others are "other". */
 const KINDS: Record<number, RawEntry["kind"]> = { 0: "unknown", 4: "folder", 8: "file" };
 
 /**
- * Shows the entries of `path` without "." and "..", in no particular order. The entry is the same object,
- * and its bytes are others, at each call of `show`, which must not list another folder; false from it is
- * enough.
+ * Calls `show` with the entries of `path`, without "." and "..", in no particular order. Every call gets the
+ * same object with new values. `show` must not list another folder; it returns false to stop.
  */
 export function eachEntry(path: string, show: (entry: RawEntry) => false | void): void {
   const fd = open(path, O.RDONLY | O.DIRECTORY);
@@ -65,7 +66,7 @@ export function readNames(path: string): string[] {
   return names;
 }
 
-/** Removes a file or a whole tree without following links; a missing one is fine. Blocks meanwhile. */
+/** Removes a file or a whole tree, without following links; a missing one is ignored. Blocks the thread. */
 export function removeTreeSync(path: string): void {
   const stat = tryLstat(path);
   if (!stat) return;

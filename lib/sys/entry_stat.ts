@@ -1,4 +1,4 @@
-/** What a folder's entries are, few calls each, for who looks at thousands of them. */
+/** Metadata of a folder's entries with few system calls, for listings of thousands of entries. */
 import { close, open } from "./fd.ts";
 import { O } from "./files.ts";
 import { check, errno, libcListing } from "./libc.ts";
@@ -10,7 +10,7 @@ export interface EntryStat {
   size: number;
   nlink: number;
   ino: number;
-  /** Of the device that it is on. */
+  /** Number of the device that holds the file. */
   dev: number;
   /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
@@ -21,7 +21,10 @@ export interface EntryStat {
 
 export interface Entry {
   name: string;
-  /** Links are not followed. Undefined for what is gone, or cannot be told so: a time before 1970, say. */
+  /**
+   * Metadata, links not followed. Undefined where the entry is gone, or its values do not fit, such as a time
+   * before 1970.
+   */
   stat?: EntryStat;
 }
 
@@ -35,11 +38,11 @@ const NLINK = 4, MODE = 7, INO = 8, SIZE = 10, CTIME = 24, MTIME = 28, DEV = 34;
 
 const u64 = (at: number) => words[at] + words[at + 1] * 2 ** 32;
 
-/** `name` ends with a NUL. */
+/** Metadata of one entry; `name` must end with a NUL. */
 function entryStat(folder: number, name: Uint8Array<ArrayBuffer>): EntryStat | undefined {
   const { sys_statx } = libcListing();
   if (sys_statx(folder, name, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, bytes) < 0) return undefined;
-  // The sign of a time's seconds.
+  // The sign bits of the times' seconds.
   if ((words[CTIME + 1] | words[MTIME + 1]) >>> 31) return undefined;
   return {
     nlink: words[NLINK],
@@ -54,14 +57,60 @@ function entryStat(folder: number, name: Uint8Array<ArrayBuffer>): EntryStat | u
   };
 }
 
+/** All that statx(2) tells of an open descriptor, also of one opened with O_PATH. */
+export interface DescriptorStat {
+  /** Type and permission bits. */
+  mode: number;
+  uid: number;
+  gid: number;
+  nlink: number;
+  ino: bigint;
+  /** Number of the device that holds the file. */
+  dev: number;
+  /** Bytes. */
+  size: number;
+  /** Number of 512-byte blocks. */
+  blocks: number;
+  /** Seconds since 1970, rounded down, and the nanoseconds above them. */
+  atime: { s: number; ns: number };
+  mtime: { s: number; ns: number };
+  ctime: { s: number; ns: number };
+}
+
+const AT_EMPTY_PATH = 0x1000;
+const UID = 5, GID = 6, BLOCKS = 12, ATIME = 16;
+const EMPTY = new Uint8Array(1);
+
+const time = (at: number) => ({ s: words[at] + (words[at + 1] | 0) * 2 ** 32, ns: words[at + 2] });
+
+/** Throws {@linkcode SystemError}. */
+export function statDescriptor(fd: number): DescriptorStat {
+  const { sys_statx } = libcListing();
+  const done = sys_statx(fd, EMPTY, AT_EMPTY_PATH, STATX_BASIC_STATS, bytes);
+  check(done, errno[0], "statx");
+  return {
+    mode: words[MODE] & 0xffff,
+    uid: words[UID],
+    gid: words[GID],
+    nlink: words[NLINK],
+    ino: BigInt(words[INO]) | BigInt(words[INO + 1]) << 32n,
+    dev: words[DEV] * 2 ** 20 + words[DEV + 1],
+    size: u64(SIZE),
+    blocks: u64(BLOCKS),
+    atime: time(ATIME),
+    mtime: time(MTIME),
+    ctime: time(CTIME),
+  };
+}
+
 const AT_FDCWD = -100;
 
-/** Of one path; as of a folder's entries. */
+/** Metadata of the file at one path, as in a listing. */
 export const entryAt = (path: string): EntryStat | undefined =>
   entryStat(AT_FDCWD, new TextEncoder().encode(`${path}\0`));
 
 const BUFFER = 64 * 1024;
-/** Of struct linux_dirent64: inode 8, offset 8, record length 2, type 1, the name with its NUL. */
+/** Offsets in struct linux_dirent64: inode 8, offset 8, record length 2, type 1, then the name with its NUL. */
 const LENGTH = 16, NAME = 19;
 let buffer: Uint8Array<ArrayBuffer> | undefined;
 const NOT_ASCII = /[^\0-\x7f]/;
@@ -82,7 +131,7 @@ export function listEntries(path: string): Entry[] {
       const got = sys_getdents64(fd, buffer, BigInt(BUFFER));
       const length = check(got, errno[0], "getdents64", path);
       if (length === 0) return entries;
-      // All names in one go: most are ASCII, which is the same in both.
+      // All names are decoded at once: most are ASCII, which is the same in latin1 and UTF-8.
       const text = latin1.decode(buffer.subarray(0, length));
       for (let at = 0; at < length; at += buffer[at + LENGTH] | buffer[at + LENGTH + 1] << 8) {
         const start = at + NAME;

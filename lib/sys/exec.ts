@@ -40,7 +40,7 @@ export function execve(
   const [argv, envp] = strings.map(pointers);
   const result = libc().execve(program, argv, envp);
   const code = errno[0];
-  // Named after the call, so that nothing of it is collected before.
+  // Used after the call, so that the strings are not collected before it.
   const count = strings.flat().length;
   check(result, code, "execve", path);
   throw new Error(`execve ${path} returned (${count} strings)`);

@@ -14,7 +14,7 @@ export function open(path: string, flags: number, mode = 0): number {
   }
 }
 
-/** Opens for reading, and stays open in the program that execve(2) puts in this one's place. */
+/** Opens a file for reading; the descriptor stays open in the program that execve(2) starts in this process. */
 export function openInherited(path: string): number {
   return check(libcReading().open(cstring(path), O.RDONLY, 0), errno[0], "open", path);
 }
@@ -92,21 +92,11 @@ export function cloneFd(to: number, from: number): boolean {
   return libc().ioctl(to, FICLONE, BigInt(from)) === 0;
 }
 
-/** fsyncs a file or directory. */
-export function syncPath(path: string): void {
-  const fd = open(path, O.RDONLY);
-  try {
-    check(libc().fsync(fd), errno[0], "fsync", path);
-  } finally {
-    close(fd);
-  }
-}
-
 /** Writes everything pending on the file system of `path` to disk, without blocking the event loop. */
 export async function syncFileSystem(path: string): Promise<void> {
   const fd = open(path, O.RDONLY);
   try {
-    // errno is another thread's here; a failed writeback is an input/output error.
+    // errno belongs to another thread here; a failed writeback is reported as an input/output error.
     if (await libc().syncfs(fd) < 0) throw new SystemError(5, "syncfs", path);
   } finally {
     close(fd);
@@ -115,12 +105,12 @@ export async function syncFileSystem(path: string): Promise<void> {
 
 const SYNC_FILE_RANGE_WRITE = 2;
 
-/** Sends a stretch of a file on its way to the disk; a sync later has less to do. Promises nothing. */
+/** Starts the writeback of a range of a file, so that a later sync has less to do. Guarantees nothing. */
 export async function startWriteback(fd: number, offset: number, length: number): Promise<void> {
   await libc().sync_file_range(fd, BigInt(offset), BigInt(length), SYNC_FILE_RANGE_WRITE);
 }
 
-/** Memory of its own, which another thread may use after the engine's end. Never freed. */
+/** Memory outside the engine, which another thread may use even after the engine has ended. Never freed. */
 export class Block {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly #place: Deno.PointerObject;
@@ -132,10 +122,10 @@ export class Block {
     this.bytes = new Uint8Array(Deno.UnsafePointerView.getArrayBuffer(place, size));
   }
 
-  /** Writes the first `length` bytes, which stay as they are until it resolves, in another thread. */
+  /** Writes the first `length` bytes in another thread; they must not change until this resolves. */
   async writeTo(fd: number, length: number, path?: string): Promise<void> {
     const put = await libc().write_elsewhere(fd, this.#place, BigInt(length));
-    // Why it wrote less, errno says in that thread only: the rest is tried here.
+    // The reason of a short write is in the other thread's errno: the rest is written in this thread.
     if (put < length) writeAll(fd, this.bytes.subarray(Math.max(0, put), length), path);
   }
 }
@@ -156,10 +146,4 @@ export function tryLock(path: string): Disposable | undefined {
     throw new SystemError(code, "flock", path);
   }
   return { [Symbol.dispose]: () => close(fd) };
-}
-
-/** True while a process of that id exists (a zombie too). */
-export function processExists(pid: number): boolean {
-  if (libc().kill(pid, 0) === 0) return true;
-  return errno[0] === 1;
 }

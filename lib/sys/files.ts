@@ -16,7 +16,7 @@ export const S_IFDIR = 0o040000;
 export const S_IFCHR = 0o020000;
 export const S_IFIFO = 0o010000;
 
-/** Flags of open(2); the same numbers on x86_64 and arm64 but for those that are not listed. */
+/** Flags of open(2); O_NOFOLLOW and O_DIRECTORY differ between x86_64 and arm64. */
 export const O = {
   RDONLY: 0,
   WRONLY: 1,
@@ -61,16 +61,19 @@ const STATX_BASIC_STATS = 0x7ff;
 const statBuffer = new Uint8Array(256);
 const statView = new DataView(statBuffer.buffer);
 
-/** Of 64 bits; no file has more than a number holds. */
+/** A 64-bit value as a number; no file is too large for that. */
 const unsigned = (at: number) =>
   statView.getUint32(at, true) + statView.getUint32(at + 4, true) * 2 ** 32;
 
-/** Like lstat(2); undefined where there is nothing at `path`. `folder`: a descriptor that it begins at. */
+/**
+ * Like lstat(2); undefined where nothing is at `path`. `folder`: descriptor of the folder where a relative
+ * path begins.
+ */
 export function tryLstat(path: string, folder = AT_FDCWD): FileStat | undefined {
   return stat(path, folder, AT_SYMLINK_NOFOLLOW);
 }
 
-/** Of an open file. */
+/** Metadata of an open file. */
 export function statFd(fd: number): FileStat {
   return stat("", fd, AT_EMPTY_PATH)!;
 }
@@ -105,7 +108,7 @@ const STATX_ATTR_MOUNT_ROOT = 0x2000;
 /** Whether something is mounted at `path`; undefined where the kernel does not say (before Linux 5.8). */
 export function isMountRoot(path: string): boolean | undefined {
   if (!tryLstat(path)) return false;
-  // stx_attributes, and which of them the kernel knows.
+  // stx_attributes, and the mask of attributes that the kernel supports.
   if (!(statView.getUint32(56, true) & STATX_ATTR_MOUNT_ROOT)) return undefined;
   return (statView.getUint32(8, true) & STATX_ATTR_MOUNT_ROOT) !== 0;
 }
@@ -179,7 +182,7 @@ export function chmod(path: string, mode: number): void {
 const times = new BigInt64Array(4);
 const timesBytes = new Uint8Array(times.buffer);
 
-/** Access and modification time buffer for utimensat(2): both the same. */
+/** The argument of utimensat(2), with equal access and modification times. */
 function timespecs(seconds: number, nanoseconds: number): Uint8Array<ArrayBuffer> {
   times[0] = times[2] = BigInt(seconds);
   times[1] = times[3] = BigInt(nanoseconds);

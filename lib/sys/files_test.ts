@@ -4,7 +4,7 @@ import { readNames, removeTreeSync } from "./directory.ts";
 import { errnoName, SystemError } from "./errno.ts";
 import * as fd from "./fd.ts";
 import * as files from "./files.ts";
-import { getXattr, listXattrs, readXattrs, removeXattr, setXattr } from "./xattr.ts";
+import { getXattr, listXattrs, readXattrs, setXattr } from "./xattr.ts";
 
 const linux = Deno.build.os === "linux";
 const root = linux && Deno.uid() === 0;
@@ -69,7 +69,7 @@ test("a folder of hundreds is listed whole", (folder) => {
   assert.equal(new Set(readNames(folder)).size, 800);
 });
 
-test("attributes: set, listed, read, removed", (folder) => {
+test("attributes: set, listed, read", (folder) => {
   const path = `${folder}/f`;
   Deno.writeTextFileSync(path, "");
   assert.deepEqual(listXattrs(path), []);
@@ -79,9 +79,6 @@ test("attributes: set, listed, read, removed", (folder) => {
     ["user.a", []],
     ["user.b", [0, 255, 10]],
   ]);
-  removeXattr(path, "user.b");
-  removeXattr(path, "user.b");
-  assert.deepEqual(listXattrs(path), ["user.a"]);
 });
 
 test("owners and devices", (folder) => {
@@ -113,7 +110,6 @@ test("descriptors: holes, reflinks or not, truncation", (folder) => {
   }
   assert.equal(files.lstat(path).size, 3 << 20);
   assert.throws(() => fd.open(path, O.WRONLY | O.CREAT | O.EXCL), code("EEXIST"));
-  fd.syncPath(folder);
 });
 
 test("a lock has one holder, and passes on when released", (folder) => {
@@ -127,10 +123,8 @@ test("a lock has one holder, and passes on when released", (folder) => {
   assert.ok(again);
 });
 
-test("the file system can be synced, and processes asked for", async (folder) => {
+test("the file system can be synced", async (folder) => {
   await fd.syncFileSystem(folder);
-  assert.ok(fd.processExists(Deno.pid));
-  assert.ok(!fd.processExists(0x3fffffff));
 });
 
 test("removing a tree follows no links", (folder) => {

@@ -8,7 +8,7 @@ import { SvcError } from "../base/errors.ts";
 import { encodeRaw } from "../base/raw_string.ts";
 import { SystemError } from "./errno.ts";
 
-/** Counts of bytes come as i32: all are far below 2 GiB, and a number leaves errno alone where a bigint may not. */
+/** Byte counts are returned as i32: all are far below 2 GiB, and returning a bigint may change errno. */
 const SYMBOLS = {
   mount: { parameters: ["buffer", "buffer", "buffer", "u64", "buffer"], result: "i32" },
   umount2: { parameters: ["buffer", "i32"], result: "i32" },
@@ -27,10 +27,8 @@ const SYMBOLS = {
   openat: { parameters: ["i32", "buffer", "i32", "u32"], result: "i32" },
   write: { parameters: ["i32", "buffer", "usize"], result: "i32" },
   ftruncate: { parameters: ["i32", "i64"], result: "i32" },
-  fsync: { parameters: ["i32"], result: "i32" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
   execve: { parameters: ["buffer", "buffer", "buffer"], result: "i32" },
-  kill: { parameters: ["i32", "i32"], result: "i32" },
   ioctl: { parameters: ["i32", "u64", "i64"], result: "i32" },
   mkdir: { parameters: ["buffer", "u32"], result: "i32" },
   rmdir: { parameters: ["buffer"], result: "i32" },
@@ -50,7 +48,6 @@ const SYMBOLS = {
   lgetxattr: { parameters: ["buffer", "buffer", "buffer", "usize"], result: "i32" },
   flistxattr: { parameters: ["i32", "buffer", "usize"], result: "i32" },
   llistxattr: { parameters: ["buffer", "buffer", "usize"], result: "i32" },
-  lremovexattr: { parameters: ["buffer", "buffer"], result: "i32" },
   syncfs: { parameters: ["i32"], result: "i32", nonblocking: true },
   sync_file_range: {
     parameters: ["i32", "i64", "i64", "u32"],
@@ -67,18 +64,13 @@ const SYMBOLS = {
   epoll_ctl: { parameters: ["i32", "i32", "i32", "buffer"], result: "i32" },
   epoll_wait: { parameters: ["i32", "pointer", "i32", "i32"], result: "i32", nonblocking: true },
   malloc: { parameters: ["usize"], result: "pointer" },
+  socket: { parameters: ["i32", "i32", "i32"], result: "i32" },
+  send: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   recv: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   shutdown: { parameters: ["i32", "i32"], result: "i32" },
   sendfile: {
     parameters: ["i32", "i32", "pointer", "usize"],
     result: "i32",
-    nonblocking: true,
-  },
-  syscall: { parameters: ["i64", "i64", "i64", "i64", "i64", "i64"], result: "i64" },
-  syscall_elsewhere: {
-    name: "syscall",
-    parameters: ["i64", "i64", "i64", "i64", "i64", "i64"],
-    result: "i64",
     nonblocking: true,
   },
   sys_statx: {
@@ -93,7 +85,7 @@ const SYMBOLS = {
   },
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** What a client reads its files with: each symbol more costs its start a part of a millisecond. */
+/** Functions with which a client reads files; kept few, since each costs part of a millisecond at start. */
 const READING = {
   open: { parameters: ["buffer", "i32", "u32"], result: "i32" },
   close: { parameters: ["i32"], result: "i32" },
@@ -102,27 +94,40 @@ const READING = {
   __errno_location: { parameters: [], result: "pointer" },
 } as const satisfies Deno.ForeignLibraryInterface;
 
-/** What a client that lists many files looks at them with. */
+/** Functions with which a client lists many files. */
 const LISTING = {
   sys_statx: SYMBOLS.sys_statx,
   sys_getdents64: SYMBOLS.sys_getdents64,
 } as const;
 
+/** System calls by number (system_call.ts). */
+const CALL = {
+  name: "syscall",
+  parameters: ["i64", "i64", "i64", "i64", "i64", "i64", "i64"],
+  result: "i32",
+} as const;
+const CALLS = {
+  system_call: CALL,
+  system_call_elsewhere: { ...CALL, nonblocking: true },
+} as const satisfies Deno.ForeignLibraryInterface;
+
 type Libc = Deno.DynamicLibrary<typeof SYMBOLS>["symbols"];
+type Calls = Deno.DynamicLibrary<typeof CALLS>["symbols"];
 type Reading = Deno.DynamicLibrary<typeof READING>["symbols"];
 type Listing = Pick<Libc, keyof typeof LISTING>;
 let symbols: Libc | undefined;
 let reading: Reading | undefined;
 let listing: Listing | undefined;
+let calls: Calls | undefined;
 
-/** The functions themselves. Throws `unsupported` where there is no glibc to load. */
+/** All functions. Throws `unsupported` where glibc cannot be loaded. */
 export function libc(): Libc {
   if (symbols) return symbols;
   libcReading();
   return symbols = load(SYMBOLS);
 }
 
-/** Those of them that open, read and close. */
+/** The functions that open, read and close. */
 export function libcReading(): Reading {
   if (reading) return reading;
   const found = load(READING);
@@ -130,9 +135,16 @@ export function libcReading(): Reading {
   return reading = found;
 }
 
-/** Those of them that list folders. */
+/** The functions that list folders. */
 export function libcListing(): Listing {
   return listing ??= load(LISTING);
+}
+
+/** Any system call by its number; for calls whose result fits in 32 bits. */
+export function libcCalls(): Calls {
+  if (calls) return calls;
+  libcReading();
+  return calls = load(CALLS);
 }
 
 function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLibrary<S>["symbols"] {
@@ -153,10 +165,6 @@ function load<S extends Deno.ForeignLibraryInterface>(table: S): Deno.DynamicLib
   }
 }
 
-/** Where bytes are, as an argument of syscall(2); they must be held until it has returned. */
-export const address = (bytes: Uint8Array<ArrayBuffer>): bigint =>
-  BigInt(Deno.UnsafePointer.value(Deno.UnsafePointer.of(bytes)));
-
 /**
  * `errno` of this thread, in place. Read `errno[0]` in the same expression as the call or right after it:
  * any other call in between, even a function's entry, lets the engine run (collect garbage, wait for a
@@ -164,7 +172,7 @@ export const address = (bytes: Uint8Array<ArrayBuffer>): bigint =>
  */
 export let errno = new Int32Array(1);
 
-/** Passes a result through; a negative one throws {@linkcode SystemError} with the errno given. */
+/** Returns a result unchanged; throws {@linkcode SystemError} with the given errno for a negative one. */
 export function check(
   result: number | bigint,
   errno: number,
@@ -176,13 +184,14 @@ export function check(
 }
 
 /**
- * True for the errors of waiting for a lock, which file lookups never give: the engine's, not the call's
- * (see {@linkcode errno}). Such a call is made again.
+ * True for errors from waiting for a lock, which file lookups never give: they come from the engine, not from
+ * the call (see {@linkcode errno}). The caller repeats such a call.
  */
 export const isForeignErrno = (code: number): boolean => code === 4 || code === 11 || code === 110;
 
 const encoder = new TextEncoder();
-// PATH_MAX is 4096; four, because no call takes more strings, and a synchronous call leaves none in use.
+// PATH_MAX is 4096. Four buffers, because no call takes more strings; a synchronous call needs them only
+// until it returns.
 const scratch = Array.from({ length: 4 }, () => new Uint8Array(3 * 4096 + 1));
 
 /**

@@ -2,7 +2,8 @@
 import { SvcError } from "../base/errors.ts";
 import { SystemError } from "./errno.ts";
 import { close } from "./fd.ts";
-import { address, check, cstring, errno, libc } from "./libc.ts";
+import { check, cstring, errno, libc } from "./libc.ts";
+import { type Argument, cbytes, done, tryCall } from "./system_call.ts";
 import { inUserNamespace } from "./userns.ts";
 
 /** Flags of mount(2): linux/mount.h. */
@@ -40,7 +41,7 @@ export function mount(
   check(result, errno[0], `mount ${type || "bind"}`, target);
 }
 
-/** Strings of calls in other threads: neither moved nor collected while these last. */
+/** Strings that calls in other threads use: held here so that they are not collected. */
 const held = new Set<readonly Uint8Array<ArrayBuffer>[]>();
 
 async function withStrings(
@@ -62,8 +63,8 @@ async function withStrings(
 }
 
 /**
- * {@linkcode mount} in another thread: for file systems that this process itself serves, and that it
- * would wait for. False where the kernel refuses; why is not known.
+ * {@linkcode mount} in another thread, for file systems that this process itself serves: in this thread the
+ * call would wait for its own answers. False where the kernel refuses; the reason is not known.
  */
 export function mountElsewhere(
   source: string,
@@ -79,7 +80,7 @@ export function mountElsewhere(
   );
 }
 
-/** Hides the mount at once, in another thread, as {@linkcode mountElsewhere}; false where there is none. */
+/** Detaches a mount in another thread, as {@linkcode mountElsewhere} mounts; false where there is none. */
 export function detachElsewhere(target: string): Promise<boolean> {
   return withStrings(
     [target],
@@ -87,7 +88,7 @@ export function detachElsewhere(target: string): Promise<boolean> {
   );
 }
 
-/** Makes `source` visible at `target`; `recursive` takes what is mounted below it along. */
+/** Makes `source` visible at `target`; `recursive` includes the mounts below it. */
 export function bindMount(
   source: string,
   target: string,
@@ -97,8 +98,8 @@ export function bindMount(
   mount(source, target, "", flags);
   if (!options.readOnly) return;
   try {
-    // A bind mount takes its own read-only flag only when it is mounted again. In a user namespace that
-    // would take other flags away, such as nodev, which the host has locked.
+    // A bind mount becomes read-only only by a remount. In a user namespace a remount would also clear
+    // flags that the host has locked, such as nodev.
     if (inUserNamespace()) addReadOnly(target);
     else mount("none", target, "", MS.REMOUNT | MS.BIND | MS.RDONLY);
   } catch (error) {
@@ -111,21 +112,15 @@ export function bindMount(
 function addReadOnly(target: string): void {
   // struct mount_attr: attr_set, attr_clr, propagation, userns_fd; linux/mount.h.
   const attributes = new Uint8Array(new ArrayBuffer(32));
-  new DataView(attributes.buffer).setBigUint64(0, MOUNT_ATTR_RDONLY, true);
-  const result = libc().syscall(
-    SYS_mount_setattr,
-    AT_FDCWD,
-    address(cstring(target)),
-    0n,
-    address(attributes),
-    BigInt(attributes.length),
-  );
-  check(result, errno[0], "mount_setattr", target);
+  new DataView(attributes.buffer).setBigUint64(0, BigInt(MOUNT_ATTR_RDONLY), true);
+  const path = cbytes(target);
+  const result = tryCall("mount_setattr", AT_FDCWD, path, 0, attributes, attributes.length);
+  done(result, "mount_setattr", target);
 }
 
 /**
- * Unmounts the topmost mount at `target`; false where there was none. `detach` hides it at once and ends
- * it when the last user is gone.
+ * Unmounts the topmost mount at `target`; false where there was none. `detach`: hides the mount at once; the
+ * kernel ends it after its last use.
  */
 export function unmount(target: string, options: { detach?: boolean } = {}): boolean {
   const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0);
@@ -137,8 +132,8 @@ export function unmount(target: string, options: { detach?: boolean } = {}): boo
 }
 
 /**
- * {@linkcode unmount} in another thread: the end of a mount waits for every processor to have let go of it,
- * a millisecond or more while they are busy.
+ * {@linkcode unmount} in another thread: the kernel waits until every processor has released the mount, a
+ * millisecond or more while they are busy.
  */
 export async function unmountElsewhere(
   target: string,
@@ -146,7 +141,7 @@ export async function unmountElsewhere(
 ): Promise<boolean> {
   const flags = UMOUNT_NOFOLLOW | (options.detach ? MNT_DETACH : 0);
   const done = await withStrings([target], (path) => libc().umount2_elsewhere(path, flags));
-  // Why it is refused, errno says in that thread only.
+  // The reason of a refusal is in the other thread's errno: this thread tries again.
   return done || unmount(target, options);
 }
 
@@ -159,7 +154,7 @@ export interface OverlayOptions {
   extra?: string[];
 }
 
-/** Lower folders that the kernel takes (OVL_MAX_STACK); it answers more with EINVAL. */
+/** Most lower folders that the kernel takes (OVL_MAX_STACK); with more it answers EINVAL. */
 export const MAX_LOWER = 500;
 
 /** Mounts overlayfs at `target`; without `upper` read-only. Throws `unsupported` for too many folders. */
@@ -181,42 +176,28 @@ export function mountOverlay(target: string, options: OverlayOptions): void {
     ...options.extra ?? [],
   ].join(",");
   const flags = options.upper ? 0 : MS.RDONLY;
-  // mount(2) copies at most one page of options; the newer calls take each lower folder by itself.
+  // mount(2) takes at most one page of options; the newer calls take each lower folder by itself.
   if (data.length < PAGE - 1) mount("overlay", target, "overlay", flags, data);
   else mountOverlayByParts(target, options);
 }
 
-// Numbers of the calls and commands: asm-generic/unistd.h and linux/mount.h, the same on each machine.
-const SYS_move_mount = 429n;
-const SYS_fsopen = 430n;
-const SYS_fsconfig = 431n;
-const SYS_fsmount = 432n;
-const SYS_mount_setattr = 442n;
-const FSCONFIG_SET_FLAG = 0n;
-const FSCONFIG_SET_STRING = 1n;
-const FSCONFIG_CMD_CREATE = 6n;
-const CLOEXEC = 1n;
-const MOUNT_ATTR_RDONLY = 1n;
-const AT_FDCWD = -100n;
-const MOVE_MOUNT_F_EMPTY_PATH = 4n;
+// linux/mount.h.
+const FSCONFIG_SET_FLAG = 0;
+const FSCONFIG_SET_STRING = 1;
+const FSCONFIG_CMD_CREATE = 6;
+const CLOEXEC = 1;
+const MOUNT_ATTR_RDONLY = 1;
+const AT_FDCWD = -100;
+const MOVE_MOUNT_F_EMPTY_PATH = 4;
 
 /** Overlay through fsopen(2): no limit on the options' length. Linux 6.7 and later (`lowerdir+`). */
 function mountOverlayByParts(target: string, options: OverlayOptions): void {
-  const call = (what: string, ...args: bigint[]) => {
-    const [n, a, b = 0n, c = 0n, d = 0n, e = 0n] = args;
-    return check(libc().syscall(n, a, b, c, d, e), errno[0], what, target);
-  };
-  const fs = call("fsopen", SYS_fsopen, address(cstring("overlay", 0)), CLOEXEC);
+  const fs = done(tryCall("fsopen", cbytes("overlay"), CLOEXEC), "fsopen", target);
   try {
+    const configure = (what: string, command: number, ...args: Argument[]) =>
+      done(tryCall("fsconfig", fs, command, ...args), `fsconfig ${what}`, target);
     const set = (key: string, value: string) =>
-      call(
-        `fsconfig ${key}`,
-        SYS_fsconfig,
-        BigInt(fs),
-        FSCONFIG_SET_STRING,
-        address(cstring(key, 0)),
-        address(cstring(value, 1)),
-      );
+      configure(key, FSCONFIG_SET_STRING, cbytes(key), cbytes(value));
     for (const lower of options.lower) set("lowerdir+", lower);
     if (options.upper) {
       set("upperdir", options.upper);
@@ -225,29 +206,15 @@ function mountOverlayByParts(target: string, options: OverlayOptions): void {
     for (const option of options.extra ?? []) {
       const [key, value] = option.split("=");
       if (value !== undefined) set(key, value);
-      else {
-        call(
-          `fsconfig ${key}`,
-          SYS_fsconfig,
-          BigInt(fs),
-          FSCONFIG_SET_FLAG,
-          address(cstring(key, 0)),
-        );
-      }
+      else configure(key, FSCONFIG_SET_FLAG, cbytes(key));
     }
-    call("fsconfig create", SYS_fsconfig, BigInt(fs), FSCONFIG_CMD_CREATE);
-    const attributes = options.upper ? 0n : MOUNT_ATTR_RDONLY;
-    const mounted = call("fsmount", SYS_fsmount, BigInt(fs), CLOEXEC, attributes);
+    configure("create", FSCONFIG_CMD_CREATE);
+    const attributes = options.upper ? 0 : MOUNT_ATTR_RDONLY;
+    const mounted = done(tryCall("fsmount", fs, CLOEXEC, attributes), "fsmount", target);
     try {
-      call(
-        "move_mount",
-        SYS_move_mount,
-        BigInt(mounted),
-        address(cstring("", 0)),
-        AT_FDCWD,
-        address(cstring(target, 1)),
-        MOVE_MOUNT_F_EMPTY_PATH,
-      );
+      const [here, there] = [cbytes(""), cbytes(target)];
+      const flags = MOVE_MOUNT_F_EMPTY_PATH;
+      done(tryCall("move_mount", mounted, here, AT_FDCWD, there, flags), "move_mount", target);
     } finally {
       close(mounted);
     }
@@ -256,7 +223,7 @@ function mountOverlayByParts(target: string, options: OverlayOptions): void {
   }
 }
 
-/** Whether this process may mount: found out by a real bind mount in a folder of its own. */
+/** True where this process may mount; tried by a real bind mount in a temporary folder. */
 export function canMount(): boolean {
   if (Deno.build.os !== "linux") return false;
   const folder = Deno.makeTempDirSync({ prefix: "svc-mount-" });

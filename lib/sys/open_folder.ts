@@ -1,6 +1,6 @@
 /**
- * A folder whose entries are reached by its descriptor: where there are many, looking for each from the root
- * on takes longer than all that is done to it.
+ * A folder whose entries are reached by its descriptor: with many entries, resolving each path from the root
+ * takes longer than the work on the entries.
  */
 import { SystemError } from "./errno.ts";
 import { close, open } from "./fd.ts";
@@ -11,7 +11,7 @@ export class OpenFolder implements Disposable {
   #path = "";
   #fd: number | undefined;
 
-  /** The folder that is meant from here on; the one before is closed. It is opened when it is used. */
+  /** Chooses the folder and closes the one before. The folder is opened at its first use. */
   at(path: string): this {
     if (path === this.#path) return this;
     this.close();
@@ -42,7 +42,10 @@ export class OpenFolder implements Disposable {
     }
   }
 
-  /** It can be used again: folders are nested more deeply than descriptors are many. */
+  /**
+   * Closes the descriptor; a later use opens the folder again. Nested folders could exceed the number of
+   * descriptors.
+   */
   close(): void {
     if (this.#fd !== undefined) close(this.#fd);
     this.#fd = undefined;

@@ -3,18 +3,21 @@
 function children(pid: number): number[] {
   const found: number[] = [];
   try {
-    // Each thread has those that it began.
+    // Each thread has its own list of children.
     for (const { name } of Deno.readDirSync(`/proc/${pid}/task`)) {
       const text = Deno.readTextFileSync(`/proc/${pid}/task/${name}/children`);
       found.push(...text.split(" ").filter(Boolean).map(Number));
     }
   } catch {
-    // It has ended.
+    // The process has ended.
   }
   return found;
 }
 
-/** Kills a process and all below it, the last first: none of them may begin another meanwhile. */
+/**
+ * Kills a process and all processes below it, the last found first, so that none of them starts another
+ * meanwhile.
+ */
 export function killTree(pid: number): void {
   const all = [pid];
   for (const one of all) all.push(...children(one));
@@ -22,7 +25,7 @@ export function killTree(pid: number): void {
     try {
       Deno.kill(one, "SIGKILL");
     } catch {
-      // It has ended.
+      // The process has ended.
     }
   }
 }

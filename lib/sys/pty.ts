@@ -1,6 +1,6 @@
 /**
- * Programs on a pseudo-terminal of their own (pty(7)). What they print is read when it is there and what they
- * are typed waits while they do not read: nothing blocks the event loop.
+ * Programs on a pseudo-terminal of their own (pty(7)). Output is read when it is available, and input waits
+ * while the program does not read: nothing blocks the event loop.
  */
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
@@ -21,14 +21,17 @@ const EIO = 5;
 
 /** Bytes of one chunk of output. */
 const CHUNK = 32 * 1024;
-/** Between tries while the program does not read what it is typed; each is twice the one before. */
+/**
+ * First and last pause between two tries while the program does not read its input; each pause is twice the
+ * one before.
+ */
 const FIRST_PAUSE_MS = 1;
 const LAST_PAUSE_MS = 50;
 
 const readiness = new Readiness();
 const turn = () => new Promise<void>((next) => setImmediate(next));
 
-/** A terminal's side that the person sits at. */
+/** The side of a terminal where the person sits. */
 class Master {
   readonly #fd: number;
   readonly #closed = new AbortController();
@@ -37,7 +40,7 @@ class Master {
     this.#fd = fd;
   }
 
-  /** What the program printed; undefined when nobody holds the other side any more. */
+  /** Output of the program; undefined when no process holds the other side any more. */
   async read(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     const chunk = new Uint8Array(new ArrayBuffer(CHUNK));
     let length = 0;
@@ -51,12 +54,12 @@ class Master {
       else if (!isForeignErrno(code)) throw new SystemError(code, "read");
       else await readiness.wait(this.#fd, "read");
     }
-    // A program that prints without end leaves the others their turn.
+    // A program that prints without end must not keep other work waiting.
     await turn();
     return length > 0 ? chunk.subarray(0, length) : undefined;
   }
 
-  /** Resolves when the terminal has taken all of it. Throws EIO where nobody is left to read it. */
+  /** Resolves when the terminal has taken all bytes. Throws EIO where no process is left to read them. */
   async write(bytes: Uint8Array): Promise<void> {
     let rest = bytes as Uint8Array<ArrayBuffer>;
     for (let pause = FIRST_PAUSE_MS; rest.length > 0;) {
@@ -69,8 +72,9 @@ class Master {
         continue;
       }
       if (put < 0 && !isForeignErrno(code)) throw new SystemError(code, "write");
-      // Its readiness to take bytes again is not told reliably (the kernel moves them in a thread of its own).
-      await sleep(pause, this.#closed.signal).catch(() => {/* told above */});
+      // epoll does not report reliably when the terminal takes bytes again (the kernel moves them in a
+      // thread of its own).
+      await sleep(pause, this.#closed.signal).catch(() => {/* the next turn of the loop throws */});
       pause = Math.min(2 * pause, LAST_PAUSE_MS);
     }
   }
@@ -90,7 +94,7 @@ class Master {
   }
 }
 
-/** Both sides; none is inherited by accident. */
+/** Opens both sides; child processes do not inherit them. */
 function openPair(): { master: number; slave: number } {
   const master = open("/dev/ptmx", O.RDWR | O_NOCTTY | O_NONBLOCK);
   try {
@@ -106,22 +110,25 @@ function openPair(): { master: number; slave: number } {
 
 export interface TerminalOptions {
   size: TerminalSize;
-  /** It begins without echo, signal keys and line editing: for a program that relays to another terminal. */
+  /** Begins without echo, signal keys and line editing: for a program that relays to another terminal. */
   rawKeys?: boolean;
-  /** Absent: this process's. */
+  /** Default: this process's environment. */
   env?: Record<string, string>;
   cwd?: string;
 }
 
 export interface TerminalProcess {
   readonly pid: number;
-  /** A write resolves when the terminal has taken it. Closing types nothing. */
+  /** A write resolves when the terminal has taken the bytes. Closing the stream sends nothing. */
   readonly input: WritableStream<Uint8Array>;
-  /** Ends when no process holds the terminal any more; cancelling hangs it up. Read it, or cancel it. */
+  /**
+   * Ends when no process holds the terminal any more; cancelling hangs the terminal up. The caller must read
+   * or cancel it.
+   */
   readonly output: ReadableStream<Uint8Array>;
   /** The program's exit code; 128 + N where signal N ended it. */
   readonly exit: Promise<number>;
-  /** The program is told by SIGWINCH. */
+  /** Changes the terminal's size; the program gets SIGWINCH. */
   resize(size: TerminalSize): void;
   kill(signal: Deno.Signal): void;
 }
@@ -135,7 +142,7 @@ export async function runOnTerminal(
   args: readonly string[],
   { size, rawKeys, env, cwd }: TerminalOptions,
 ): Promise<TerminalProcess> {
-  // Deno's own commands take no descriptors.
+  // Deno's own commands do not take descriptors.
   const { spawn } = await import("node:child_process");
   const { constants } = await import("node:os");
   const { master: fd, slave } = openPair();

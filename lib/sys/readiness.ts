@@ -1,6 +1,6 @@
 /**
- * Waiting for sockets whose bytes do not pass through the runtime: one epoll(7) instance, and one thread
- * that waits in it for as long as somebody waits here.
+ * Waits for sockets whose bytes do not pass through the runtime. All waits share one epoll(7) instance and
+ * one thread, which waits as long as there are callers.
  */
 import { check, errno, libc } from "./libc.ts";
 
@@ -15,9 +15,9 @@ const DEL = 2;
 const MOD = 3;
 const EEXIST = 17;
 
-/** Events taken by one call. */
+/** Most events of one call. */
 const EVENTS = 64;
-/** A call ends by then, so that a thread is not kept for ever when the last waiter has left. */
+/** Longest time of one call in milliseconds, so that the thread ends soon after the last caller has left. */
 const TURN_MS = 1000;
 /** `struct epoll_event` is packed on x86 only. */
 const PACKED = Deno.build.arch === "x86_64";
@@ -34,7 +34,7 @@ export class Readiness {
   #epoll: number | undefined;
   #waiters = new Map<number, (broken: boolean) => void>();
   #known = new Set<number>();
-  /** Not the engine's memory: a Worker may be ended while the call still waits to write there. */
+  /** Memory outside the engine: a Worker may be terminated while the call can still write there. */
   #events: Deno.PointerObject | undefined;
   #looping = false;
 
@@ -61,7 +61,7 @@ export class Readiness {
     return promise;
   }
 
-  /** Ends a wait for it as broken. */
+  /** Ends a wait for the descriptor; the connection then counts as broken. */
   forget(descriptor: number): void {
     if (!this.#known.delete(descriptor)) return;
     libc().epoll_ctl(this.#epoll!, DEL, descriptor, new Uint8Array(SIZE));
@@ -75,7 +75,7 @@ export class Readiness {
     this.#events ??= libc().malloc(BigInt(EVENTS * SIZE))!;
     const view = new DataView(Deno.UnsafePointerView.getArrayBuffer(this.#events, EVENTS * SIZE));
     while (this.#waiters.size > 0) {
-      // An interrupted call has found nothing.
+      // An interrupted call returns -1, and the loop waits again.
       const found = await libc().epoll_wait(this.#epoll!, this.#events, EVENTS, TURN_MS);
       for (let n = 0; n < found; n++) {
         const events = view.getUint32(n * SIZE, true);
@@ -91,22 +91,22 @@ export class Readiness {
 
 const SHUT_RDWR = 2;
 
-/** Breaks a connection for everyone who holds a descriptor of it; a wait for it ends. */
+/** Breaks a connection for all holders of its descriptors; ends a wait for it. */
 export function shutdown(descriptor: number): void {
   libc().shutdown(descriptor, SHUT_RDWR);
 }
 
 /**
- * Bytes of `file` from its position to a socket that does not wait, as many as it takes now: 0 at the end of
- * the file, undefined where the socket takes none, which may also mean that the connection is broken. The
- * disk is read in a thread of its own.
+ * Sends bytes of `file` from its position to a non-blocking socket, as many as the socket takes now. 0 at the
+ * end of the file; undefined where the socket takes none, which may also mean a broken connection. The disk
+ * is read in another thread.
  */
 export async function sendFile(
   socket: number,
   file: number,
   count: number,
 ): Promise<number | undefined> {
-  // errno is another thread's here: what it was, the wait for the socket will tell.
+  // errno belongs to another thread here; the wait for the socket will show an error.
   const sent = await libc().sendfile(socket, file, null, BigInt(count));
   return sent < 0 ? undefined : sent;
 }
@@ -114,7 +114,7 @@ export async function sendFile(
 const SIOCOUTQ = 0x5411n;
 const count = new Int32Array(1);
 
-/** Bytes given to a socket that its other end has not acknowledged. */
+/** Bytes given to a socket and not acknowledged by the other end. */
 export function unacknowledged(socket: number): number {
   const place = Deno.UnsafePointer.value(Deno.UnsafePointer.of(count));
   check(libc().ioctl(socket, SIOCOUTQ, place), errno[0], "ioctl");
@@ -125,7 +125,10 @@ const MSG_DONTWAIT = 0x40;
 const EAGAIN = 11;
 const EINTR = 4;
 
-/** What has arrived: 0 at the end of the stream, undefined where nothing has. Throws when it is broken. */
+/**
+ * Reads what has arrived: 0 at the end of the stream, undefined where nothing has arrived. Throws where the
+ * connection is broken.
+ */
 export function receive(socket: number, buffer: Uint8Array<ArrayBuffer>): number | undefined {
   const got = libc().recv(socket, buffer, BigInt(buffer.length), MSG_DONTWAIT);
   if (got >= 0) return got;

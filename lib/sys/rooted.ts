@@ -1,4 +1,7 @@
-/** Paths inside a tree, links resolved with the tree as "/": what an archive, a Dockerfile or a container can reach. */
+/**
+ * Resolves paths inside a tree, with the tree as "/" for links: what an archive, a Dockerfile or a container
+ * can reach.
+ */
 import { SvcError } from "../base/errors.ts";
 import { readlink, S_IFDIR, S_IFLNK, S_IFMT, tryLstat } from "./files.ts";
 
@@ -7,15 +10,15 @@ const MAX_LINKS = 40;
 export interface Located {
   /** Path on this host. */
   host: string;
-  /** The same below the root: relative, without "." and ".."; "" is the root. */
+  /** Path relative to the root, without "." and ".."; "" is the root. */
   inside: string;
 }
 
 /**
- * Where `path` leads inside `root`. Components that do not exist are kept as written, so the result can
- * be created. `follow: false` leaves the last component as it is. `..` at the root stays there, or with
- * `confined` is an error. The tree must not change meanwhile. Throws `argument_invalid` for links without
- * end, and for those that lead out.
+ * Resolves `path` inside `root`. Components that do not exist are kept as written, so that the result can be
+ * created. `follow: false` does not resolve the last component. `..` at the root stays there; with `confined`
+ * it is an error. The tree must not change meanwhile. Throws `argument_invalid` for endless links, and with
+ * `confined` for links that lead out.
  */
 export function locate(
   root: string,
@@ -55,7 +58,7 @@ export function locate(
   return { host: inside === "" ? root : `${root}/${inside}`, inside };
 }
 
-/** True for a folder itself, not for a link to one. */
+/** True for a folder; false for a link to one. */
 export function isDirectory(host: string): boolean {
   const stat = tryLstat(host);
   return stat !== undefined && (stat.mode & S_IFMT) === S_IFDIR;

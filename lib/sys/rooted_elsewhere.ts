@@ -1,12 +1,11 @@
 /**
- * {@linkcode findRooted} and {@linkcode readRooted} for the root of a running workload. What is mounted there
- * may be a file system that somebody else serves, this process even: it is asked in another thread, and not
- * waited for without end.
+ * {@linkcode findRooted} and {@linkcode readRooted} for the root of a running workload. A file system mounted
+ * there may be served by anybody, even by this process: it is read in another thread, with a time limit.
  */
 import { SvcError } from "../base/errors.ts";
 import { close, open } from "./fd.ts";
 import { type FileStat, O } from "./files.ts";
-import { address, libc } from "./libc.ts";
+import { callOnce, cbytes } from "./system_call.ts";
 import {
   findRooted,
   isOtherMount,
@@ -15,55 +14,23 @@ import {
   readRooted,
   requireRegular,
   RESOLVE,
-  SYS_openat2,
   tooLarge,
 } from "./rooted_file.ts";
 
-/** asm-generic/unistd.h, and those of x86_64. */
-const SYS = Deno.build.arch === "aarch64"
-  ? { openat: 56n, close: 57n, read: 63n, statx: 291n }
-  : { openat: 257n, close: 3n, read: 0n, statx: 332n };
-
-const AT_EMPTY_PATH = 0x1000n;
-const STATX_BASIC_STATS = 0x7ffn;
+const AT_EMPTY_PATH = 0x1000;
+const STATX_BASIC_STATS = 0x7ff;
 
 /** How long a file system may take to answer, in milliseconds. */
 const PATIENCE_MS = 10_000;
-/** Looks that have not come back, at most: each holds a thread of those that the whole process shares. */
+/** Most calls that have not returned: each holds one of the threads that the whole process shares. */
 const MAX_WAITING = 16;
 let waiting = 0;
 
-type Bytes = Uint8Array<ArrayBuffer>;
-
-/** Memory that calls in other threads use: neither moved nor collected while these last. */
-const held = new Set<Bytes>();
-
-const nul = (text: string): Bytes => {
-  const bytes = new TextEncoder().encode(`${text}\0`);
-  const own = new Uint8Array(new ArrayBuffer(bytes.length));
-  own.set(bytes);
-  return own;
-};
-
-/** Makes one call in another thread; its error is not known. */
-async function call(n: bigint, ...args: (bigint | Bytes)[]): Promise<number> {
-  const used = args.filter((arg): arg is Bytes => typeof arg !== "bigint");
-  for (const bytes of used) held.add(bytes);
-  try {
-    const [a, b = 0n, c = 0n, d = 0n, e = 0n] = args.map((arg) =>
-      typeof arg === "bigint" ? arg : address(arg)
-    );
-    return Number(await libc().syscall_elsewhere(n, a, b, c, d, e));
-  } finally {
-    for (const bytes of used) held.delete(bytes);
-  }
-}
-
-const closeElsewhere = (fd: number) => call(SYS.close, BigInt(fd));
+const closeElsewhere = (fd: number) => callOnce("close", fd);
 
 type Stat = Pick<FileStat, "mode" | "size">;
 
-/** Finds `path`, and has `use` look at it; undefined where there is nothing. */
+/** Finds `path` and calls `use` with its descriptor; undefined where nothing is there. */
 async function within<T>(
   root: string,
   path: string,
@@ -73,19 +40,12 @@ async function within<T>(
   const opened: number[] = [folder];
   try {
     const how = openHow(O.PATH, RESOLVE.IN_ROOT | RESOLVE.NO_MAGICLINKS);
-    const fd = await call(SYS_openat2, BigInt(folder), nul(path), how, BigInt(how.length));
+    const fd = await callOnce("openat2", folder, cbytes(path), how, how.length);
     if (fd < 0) return undefined;
     opened.push(fd);
     // struct statx: linux/stat.h.
     const stat = new Uint8Array(new ArrayBuffer(256));
-    const got = await call(
-      SYS.statx,
-      BigInt(fd),
-      nul(""),
-      AT_EMPTY_PATH,
-      STATX_BASIC_STATS,
-      stat,
-    );
+    const got = await callOnce("statx", fd, cbytes(""), AT_EMPTY_PATH, STATX_BASIC_STATS, stat);
     if (got < 0) return undefined;
     const view = new DataView(stat.buffer);
     return await use(fd, {
@@ -100,12 +60,7 @@ async function within<T>(
 async function readWithin(root: string, path: string, maxBytes: number) {
   return await within(root, path, async (found, stat) => {
     requireRegular(stat, path, maxBytes);
-    const fd = await call(
-      SYS.openat,
-      -1n,
-      nul(`/proc/self/fd/${found}`),
-      BigInt(READING),
-    );
+    const fd = await callOnce("openat", -1, cbytes(`/proc/self/fd/${found}`), READING);
     const failed = () => new SvcError("unavailable", `Cannot read ${path}: it cannot be opened`);
     if (fd < 0) throw failed();
     try {
@@ -113,22 +68,20 @@ async function readWithin(root: string, path: string, maxBytes: number) {
       let size = 0;
       while (true) {
         const rest = bytes.subarray(size);
-        const got = rest.length === 0
-          ? 0
-          : await call(SYS.read, BigInt(fd), rest, BigInt(rest.length));
+        const got = rest.length === 0 ? 0 : await callOnce("read", fd, rest, rest.length);
         if (got < 0) throw failed();
         size += got;
         if (size > maxBytes) throw tooLarge(path, maxBytes);
         if (got === 0) return bytes.subarray(0, size);
       }
     } finally {
-      // A file system may be asked at the end, too.
+      // Closing may call the file system too.
       closeElsewhere(fd);
     }
   });
 }
 
-/** Waits for a look that may never come back. */
+/** Limits the wait for a call that may never return. */
 async function bounded<T>(path: string, look: Promise<T>, patienceMs: number): Promise<T> {
   const timeout = Promise.withResolvers<never>();
   const timer = setTimeout(() => {

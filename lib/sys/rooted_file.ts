@@ -1,8 +1,7 @@
 /**
- * The one way to read a file out of a tree that is not ours: a context, an image, a snapshot, a workload's
- * root. Links are resolved with the tree as "/" by the kernel itself (openat2(2), Linux 5.6), so that nobody
- * can swap one meanwhile; what is no regular file is not opened at all, so that no FIFO or device is waited
- * for; and nothing is read beyond a cap.
+ * The only way to read a file from a tree that others made: a context, an image, a snapshot, a workload's
+ * root. The kernel resolves links with the tree as "/" (openat2(2), Linux 5.6), so that nobody can swap a
+ * link meanwhile. Only regular files are opened, so that no FIFO or device blocks; and reads are limited.
  */
 import { SvcError } from "../base/errors.ts";
 import { formatBytes } from "../base/bytes.ts";
@@ -21,10 +20,10 @@ import {
   S_IFSOCK,
   statFd,
 } from "./files.ts";
-import { address, cstring, errno, libc } from "./libc.ts";
+import { cstring, errno, libc } from "./libc.ts";
+import { cbytes, tryCall } from "./system_call.ts";
 
-/** linux/openat2.h; the number of the call is the same on each machine. */
-export const SYS_openat2 = 437n;
+/** linux/openat2.h. */
 export const RESOLVE = {
   NO_XDEV: 1n,
   NO_MAGICLINKS: 2n,
@@ -40,28 +39,27 @@ const ENOTDIR = 20;
 const ENOSYS = 38;
 const ELOOP = 40;
 
-/** The kernel gives up where the tree changes under it; so do we, in the end. */
+/** The kernel gives up while the tree changes; this many tries are made. */
 const TRIES = 100;
 
-/** struct open_how. */
+/** Encodes struct open_how. */
 export function openHow(flags: number, resolve: bigint): Uint8Array<ArrayBuffer> {
   const how = new BigUint64Array([BigInt(flags | O.CLOEXEC), 0n, resolve]);
   return new Uint8Array(how.buffer);
 }
 
 /**
- * openat2(2) below an open folder. Throws SystemError, and `unsupported` where the kernel has no such call.
- * The caller closes the descriptor.
+ * openat2(2) below an open folder. Throws SystemError, and `unsupported` where the kernel lacks the call. The
+ * caller closes the descriptor.
  */
 export function openBelow(folder: number, path: string, flags: number, resolve: bigint): number {
   const how = openHow(flags, resolve);
-  const { syscall } = libc();
+  const name = cbytes(path);
   for (let tried = 0;; tried++) {
-    const at = address(cstring(path));
-    const fd = syscall(SYS_openat2, BigInt(folder), at, address(how), BigInt(how.length), 0n);
-    if (fd >= 0) return Number(fd);
-    const code = errno[0];
-    if ((code === 4 || code === EAGAIN || code === 110) && tried < TRIES) continue;
+    const fd = tryCall("openat2", folder, name, how, how.length);
+    if (fd >= 0) return fd;
+    const code = -fd;
+    if (code === EAGAIN && tried < TRIES) continue;
     if (code !== ENOSYS) throw new SystemError(code, "openat2", path);
     throw new SvcError("unsupported", "Cannot read files of other trees: no openat2", {
       help: "use Linux 5.6 or later, and a container runtime that permits openat2",
@@ -69,23 +67,23 @@ export function openBelow(folder: number, path: string, flags: number, resolve: 
   }
 }
 
-/** A path of a tree, found and not opened. */
+/** A path in a tree that was found but not opened. */
 export interface Found extends Disposable {
-  /** Of O_PATH: nothing can be read from it. */
+  /** Opened with O_PATH: nothing can be read from it. */
   fd: number;
   stat: FileStat;
 }
 
 export interface FindOptions {
-  /** False: what is mounted in the tree is not looked at; EXDEV is thrown. */
+  /** False: paths through other mounts are refused with EXDEV. */
   crossMounts?: boolean;
-  /** False: a link that the path ends in is itself what is found. */
+  /** False: a link at the end of the path is not followed. */
   follow?: boolean;
 }
 
 /**
- * What `path` leads to inside `root`; undefined where there is nothing. Throws `argument_invalid` for links
- * without end. Never waits for what is there.
+ * Finds `path` inside `root`; undefined where nothing is there. Throws `argument_invalid` for endless links.
+ * Never blocks on what it finds.
  */
 export function findRooted(
   root: string,
@@ -121,7 +119,7 @@ const KINDS: Readonly<Record<number, string>> = {
   [S_IFLNK]: "a symbolic link",
 };
 
-/** Throws `argument_invalid` for what is no regular file, `too_large` for one beyond the cap. */
+/** Throws `argument_invalid` where it is no regular file, `too_large` where it exceeds the limit. */
 export function requireRegular(
   { mode, size }: Pick<FileStat, "mode" | "size">,
   path: string,
@@ -146,9 +144,9 @@ export function tooLarge(path: string, maxBytes: number): SvcError {
   );
 }
 
-/** Opens what was found for reading, once it is known to be a regular file: the same one, however it is named. */
+/** Opens a found regular file for reading, by its descriptor: it is the same file even if it was renamed. */
 function reopen({ fd }: Found, path: string): number {
-  // Not blocking: who holds a lease on the file (fcntl(2)) is not waited for.
+  // Non-blocking: a lease that another process holds on the file (fcntl(2)) is not waited for.
   const { openat } = libc();
   for (let tried = 0;; tried++) {
     const opened = openat(-1, cstring(`/proc/self/fd/${fd}`), READING, 0);
@@ -160,7 +158,7 @@ function reopen({ fd }: Found, path: string): number {
   }
 }
 
-/** Of open(2), for files that others may have made. */
+/** Flags of open(2) for files that others may have made. */
 export const READING = O.RDONLY | O.NONBLOCK | O.NOCTTY | O.CLOEXEC;
 
 /**
@@ -204,7 +202,7 @@ export function readRooted(
   requireRegular(found.stat, path, maxBytes);
   const fd = reopen(found, path);
   try {
-    // One more than it had: it may grow.
+    // One byte more than the size, since the file may grow.
     let bytes = new Uint8Array(Math.min(found.stat.size, maxBytes) + 1);
     let size = 0;
     for (let got = read(fd, bytes, path); got > 0; got = read(fd, bytes.subarray(size), path)) {
@@ -232,7 +230,7 @@ export function readRootedText(
   return bytes && new TextDecoder().decode(bytes);
 }
 
-/** The bytes of a regular file inside `root`, some at a time. Throws `not_found` where there is nothing. */
+/** Streams a regular file inside `root`. Throws `not_found` where nothing is there. */
 export async function* streamRooted(
   root: string,
   path: string,
@@ -241,7 +239,7 @@ export async function* streamRooted(
   if (fd === undefined) throw new SvcError("not_found", `Cannot read ${path}: no such file`);
   let file: Deno.FsFile;
   try {
-    // The same file again, as a stream of the runtime's, which reads beside the event loop.
+    // The same file, opened as a stream of the runtime, which reads off the event loop.
     file = await Deno.open(`/proc/self/fd/${fd}`);
   } finally {
     close(fd);

@@ -21,7 +21,7 @@ const CS8 = 0x30;
 /** ISIG ICANON ECHO ECHONL IEXTEN */
 const LOCAL = 0x804b;
 
-/** One call with memory that does not move as its argument. */
+/** One ioctl(2) with memory that does not move as its argument. */
 export function ioctl(fd: number, request: bigint, memory: Uint8Array<ArrayBuffer>): void {
   const place = Deno.UnsafePointer.value(Deno.UnsafePointer.of(memory));
   while (libc().ioctl(fd, request, place) < 0) {
@@ -31,9 +31,9 @@ export function ioctl(fd: number, request: bigint, memory: Uint8Array<ArrayBuffe
 }
 
 /**
- * Every key comes as the bytes it sends and every byte of output goes as it is, as cfmakeraw(3) has it,
- * until the function that this returns has put back what was; `keys`: of the keys alone. Throws ENOTTY where
- * `fd` is no terminal.
+ * Sets raw mode, as cfmakeraw(3) does: every key comes as the bytes it sends, and output is not changed.
+ * `keys`: changes only the keys. Returns the function that restores the old mode. Throws ENOTTY where `fd` is
+ * no terminal.
  */
 export function rawMode(fd: number, what: "all" | "keys" = "all"): () => void {
   const before = new Uint8Array(new ArrayBuffer(SIZE));

@@ -2,14 +2,14 @@
 import { SvcError } from "../base/errors.ts";
 import type { SystemError } from "./errno.ts";
 
-/** The whole range of ids, mapped to itself: what every process outside of a user namespace has. */
+/** Map of all ids to themselves: what every process outside a user namespace has. */
 const EVERYTHING = /^\s*0\s+0\s+4294967295\s*$/;
 
 let inside: boolean | undefined;
 
 /**
- * True in a user namespace other than the host's: its root may mount and give files away, but holds no
- * power over what belongs to the host (`trusted.` attributes, device nodes, limits). Read once.
+ * True in a user namespace other than the host's: root there may mount and change owners, but has no power
+ * over what belongs to the host (`trusted.` attributes, device nodes, limits). Read once.
  */
 export function inUserNamespace(): boolean {
   return inside ??= Deno.build.os === "linux" &&
@@ -24,7 +24,7 @@ function readMap(kind: "uid" | "gid"): string | undefined {
   }
 }
 
-/** Whether an id is one of those that a uid_map or gid_map has in its first column. */
+/** True where the first column of a uid_map or gid_map contains the id. */
 export function isMapped(map: string, id: number): boolean {
   return map.split("\n").some((line) => {
     const [first, , count] = line.trim().split(/\s+/).map(Number);
@@ -43,14 +43,14 @@ const beyond = (attempted: string, uid: number, gid: number, cause?: unknown) =>
     },
   );
 
-/** Throws `unsupported` where a process cannot be of this user, since the namespace lacks the ids. */
+/** Throws `unsupported` where the user namespace lacks the ids of that user. */
 export function checkMapped(attempted: string, uid: number, gid: number): void {
   if (!inUserNamespace()) return;
   const ok = isMapped(readMap("uid") ?? "", uid) && isMapped(readMap("gid") ?? "", gid);
   if (!ok) throw beyond(attempted, uid, gid);
 }
 
-/** The error of a call that gives a file away: in a user namespace EINVAL has one meaning. */
+/** The error of a failed change of owner: in a user namespace EINVAL means unmapped ids. */
 export function ownerError(error: SystemError, uid: number, gid: number): Error {
   if (error.code !== "EINVAL" || !inUserNamespace()) return error;
   return beyond(`Cannot give ${error.path} to`, uid, gid, error);
@@ -63,8 +63,8 @@ export interface IdRange {
 }
 
 /**
- * The ranges that a file like /etc/subuid (subuid(5)) gives to a user, by name or by number. Lines that
- * are no ranges are left out.
+ * The id ranges of a user, given by name or number, in a file like /etc/subuid (subuid(5)). Malformed lines
+ * are left out.
  */
 export function subordinateIds(text: string, user: { name?: string; uid: number }): IdRange[] {
   const found: IdRange[] = [];

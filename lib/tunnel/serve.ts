@@ -1,4 +1,4 @@
-/** What a visitor of a tunnel is connected with. */
+/** Connects a tunnel's visitors to the workload. */
 import type { TunnelProtocol } from "../api/tunnel.ts";
 import type { Visit } from "./tunnels.ts";
 import type { Duplex } from "../wire/duplex.ts";
@@ -12,8 +12,8 @@ const BAD_GATEWAY = new TextEncoder().encode(
 );
 
 /**
- * Serves each visitor by a connection of `dial`'s. Where that fails a visitor who speaks HTTP is told so, in
- * words that say nothing of what is behind, and the error is thrown for the log.
+ * Serves each visitor through a connection that `dial` makes. Where `dial` fails, a visitor who speaks HTTP
+ * gets an answer that does not describe the server's inside, and the error is thrown for the log.
  */
 export function serveBy(
   dial: (signal: AbortSignal) => Promise<Duplex>,

@@ -1,36 +1,39 @@
-/** A tunnel backend: gives connections from a public URL to who accepts them here. */
+/** A tunnel backend: accepts connections at a public URL and passes them on to this server. */
 import type { TunnelProtocol } from "../api/tunnel.ts";
 import type { SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
 
-/** The backend reconnects by itself; a URL may be another one afterwards. */
+/** The backend reconnects by itself; its URL may change. */
 export type TunnelChange = { state: "down"; reason: string } | { state: "up"; url: string };
 
 export interface TunnelRequest {
-  /** For URLs: the deployment's name, or "ingress". */
+  /** Name for URLs: the deployment's, or "ingress". */
   name: string;
-  /** Public host to ask for, where the backend can: what it is otherwise set up for does not count then. */
+  /** Public host to ask for, if the backend supports that; it overrides the backend's settings. */
   hostname?: string;
   protocol: TunnelProtocol;
-  /** Takes a connection that came in, and with it the duty to end it; `from`: the visitor's address. */
+  /** Takes over a connection and must end it. `from`: the visitor's address. */
   accept: (stream: Duplex, from?: string) => void;
-  /** Neither logged nor recorded. */
+  /** Must not be logged or stored. */
   credential?: string;
   onChange?: (change: TunnelChange) => void;
 }
 
 export interface OpenTunnel extends AsyncDisposable {
-  /** As it was when the tunnel opened; `onChange` tells of another. */
+  /** The URL when the tunnel opened; `onChange` reports a new one. */
   readonly url: string;
-  /** Resolves at its end: with why where the backend gave up, with nothing where it was disposed of. */
+  /**
+   * Resolves at the end: with the error where the backend gave up, with undefined where the tunnel was disposed
+   * of.
+   */
   readonly closed: Promise<SvcError | undefined>;
 }
 
 export interface Tunnel {
   /**
-   * Resolves when the URL leads here. Throws `argument_invalid` for what is no credential, `port_in_use`,
-   * and `upstream_failed` where the other end refuses, is not who it should be, or is not there. Disposing
-   * of what it gives ends its connections.
+   * Resolves when the URL leads here. Throws `argument_invalid` for an invalid credential, `port_in_use`, and
+   * `upstream_failed` where the other end refuses, has the wrong identity, or cannot be reached. Disposing of
+   * the tunnel ends its connections.
    */
   open(request: TunnelRequest, signal: AbortSignal): Promise<OpenTunnel>;
 }

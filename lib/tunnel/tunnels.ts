@@ -1,46 +1,46 @@
-/** The tunnels that are open: they belong to this process and end with it. */
+/** The open tunnels. They belong to this process and end with it. */
 import type { TunnelAim, TunnelProtocol, TunnelStatus } from "../api/tunnel.ts";
 import { asSvcError, isAbort, SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { OpenTunnel, Tunnel, TunnelChange } from "./tunnel.ts";
 
-/** Each has a connection of its own to somewhere, and visitors. */
+/** Tunnels at once: each has a connection to its backend, and visitors. */
 const MOST = 64;
 
 export interface TunnelsOptions {
-  /** The backend of that name. Throws why it cannot be used. */
+  /** The backend of that name. Throws why the backend cannot be used. */
   backend: (name: string) => Promise<Tunnel>;
-  /** Where a request names none. */
+  /** Backend for requests that name none. */
   defaultBackend: string;
-  /** Of the default backend, where a request brings none. */
+  /** Credential for the default backend, where a request brings none. */
   credential?: string;
-  /** Backends that can be used, for `/info`. */
+  /** Backends that can be used; shown in `/info`. */
   usable: readonly string[];
   log: Logger;
 }
 
 export interface Visit {
-  /** Aborts with the tunnel. */
+  /** Aborts when the tunnel ends. */
   signal: AbortSignal;
-  /** The visitor's address, where it is known. */
+  /** The visitor's address, if known. */
   from?: string;
   tunnel: Readonly<TunnelStatus>;
 }
 
 export interface TunnelWish {
-  /** See `TunnelRequest`. */
+  /** As in `TunnelRequest`. */
   name: string;
   hostname?: string;
-  /** Or what it is, once the URL is known: what it throws closes the tunnel. */
+  /** The aim, or a function that derives it from the URL; an error of the function closes the tunnel. */
   aim: TunnelAim | ((url: string) => TunnelAim);
   protocol: TunnelProtocol;
   backend?: string;
   credential?: string;
-  /** It ends with the request that opens it. */
+  /** True: the tunnel ends with the request that opens it. */
   held: boolean;
   subject: string;
-  /** Serves one visitor, until the stream has ended or the tunnel does. */
+  /** Serves one visitor, until the stream or the tunnel ends. */
   serve: (stream: Duplex, visit: Visit) => Promise<void>;
 }
 
@@ -51,12 +51,12 @@ export function shownAim({ deployment, port, ingress }: TunnelAim): string {
   return `ingress (${hostMode}${host === undefined ? "" : ` ${host}`})`;
 }
 
-/** A tunnel that is open. */
+/** An open tunnel. */
 export class Entry {
   readonly status: TunnelStatus;
-  /** Told of what changes from now on. */
+  /** Called with each later change. */
   onChange?: (change: TunnelChange) => void;
-  /** Resolves at its end: with why, where it was not closed on purpose. */
+  /** Resolves at the end; with the error, unless the tunnel was closed on purpose. */
   readonly closed: Promise<SvcError | undefined>;
   readonly #over = new AbortController();
   readonly #ended = Promise.withResolvers<SvcError | undefined>();
@@ -72,7 +72,7 @@ export class Entry {
     });
   }
 
-  /** Aborts at its end. */
+  /** Aborts at the tunnel's end. */
   get over(): AbortSignal {
     return this.#over.signal;
   }
@@ -96,7 +96,7 @@ export class Tunnels implements AsyncDisposable {
   readonly #options: TunnelsOptions;
   readonly #open = new Map<string, Entry>();
   readonly #ended = new AbortController();
-  /** Those that are being opened count too. */
+  /** Tunnels that are being opened count against the limit too. */
   #opening = 0;
 
   constructor(options: TunnelsOptions) {
@@ -119,7 +119,7 @@ export class Tunnels implements AsyncDisposable {
     return this.#open.get(id);
   }
 
-  /** Throws what `Tunnel.open` does, and `unavailable` where there are too many. */
+  /** Throws what `Tunnel.open` throws, and `unavailable` at the limit. */
   async open(wish: TunnelWish, signal: AbortSignal): Promise<Entry> {
     if (this.#open.size + this.#opening >= MOST) {
       throw new SvcError("unavailable", `Cannot open a tunnel: ${MOST} are open`, {
@@ -139,7 +139,7 @@ export class Tunnels implements AsyncDisposable {
     const backend = wish.backend ?? this.#options.defaultBackend;
     const own = backend === this.#options.defaultBackend ? this.#options.credential : undefined;
     const log = this.#options.log.with({ tunnel: name, backend });
-    // Visitors may come before the tunnel is known to be open: they wait.
+    // Visitors may come before `open` has returned: they wait for the entry.
     const made = Promise.withResolvers<Entry>();
     made.promise.catch(() => {/* told to who opens it */});
     const tunnel = await (await this.#options.backend(backend)).open({
@@ -175,14 +175,14 @@ export class Tunnels implements AsyncDisposable {
     return entry;
   }
 
-  /** Closes all of them, and opens none any more. */
+  /** Closes all tunnels; no further one can be opened. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#ended.abort(new DOMException("the server is shutting down", "AbortError"));
     await Promise.all([...this.#open.values()].map((entry) => entry.close()));
   }
 }
 
-/** One visitor. What goes wrong with one is told to that one, and to the log of who looks for it. */
+/** Serves one visitor. An error ends only this stream, and is written to the debug log. */
 async function visit(
   stream: Duplex,
   from: string | undefined,

@@ -1,16 +1,16 @@
-/** The public URL of a tunnel that a server with an address of its own makes. */
+/** The public URL of a tunnel through a server with an address of its own. */
 import type { TunnelProtocol } from "../api/tunnel.ts";
 import { fillTemplate } from "../base/template.ts";
 
-/** Listening on all addresses, or on the machine's own: nothing that a visitor could be told. */
+/** Addresses that mean all interfaces or the machine itself: useless to a visitor. */
 const NOBODYS = /^(\*|localhost|0\.0\.0\.0|127\.[\d.]+|::|::1)$/i;
 
 export interface UrlParts {
-  /** Where the other end was asked to listen; absent: everywhere. */
+  /** The address that the other end was asked to listen on; absent: all. */
   bindHost?: string;
   /** The other end's own name. */
   serverHost: string;
-  /** Where it listens. */
+  /** The port that the other end listens on. */
   port: number;
   name: string;
   protocol: TunnelProtocol;
@@ -18,7 +18,7 @@ export interface UrlParts {
 
 const DEFAULT_TEMPLATE = "{protocol}://{host}:{port}";
 
-/** `{host} {port} {name} {protocol}` filled in; the port is left out where it is the scheme's own. */
+/** Fills in `{host} {port} {name} {protocol}`; leaves out the scheme's default port. */
 export function templateUrl(template: string | undefined, parts: UrlParts): string {
   const { bindHost, serverHost, port, name, protocol } = parts;
   const host = bindHost === undefined || NOBODYS.test(bindHost) ? serverHost : bindHost;
@@ -31,7 +31,7 @@ export function templateUrl(template: string | undefined, parts: UrlParts): stri
   return template === undefined && protocol === "http" ? url.replace(/:80$/, "") : url;
 }
 
-/** So much of what is printed is looked at, and so much of a line. */
+/** Characters of output that are searched for the URL, and characters of one line. */
 const LOOKED_AT = 1 << 20;
 const LONGEST_LINE = 4096;
 
@@ -68,12 +68,12 @@ export class UrlFinder {
     }
   }
 
-  /** That of a last line without its end. */
+  /** The URL in a last line without a newline. */
   end(): string | undefined {
     return urlIn(this.#line);
   }
 
-  /** More is not looked at. */
+  /** True once the search has reached its limit. */
   get full(): boolean {
     return this.#seen > LOOKED_AT;
   }

@@ -1,4 +1,4 @@
-/** Datagrams that wait for a reader. What is too much is dropped, as UDP does. */
+/** Datagrams that wait for a reader. Excess datagrams are dropped, as UDP does. */
 
 const MAX_DATAGRAMS = 256;
 const MAX_BYTES = 1 << 20;
@@ -10,7 +10,7 @@ export class DatagramQueue {
   readonly #closed = Promise.withResolvers<void>();
   #arrival = Promise.withResolvers<void>();
 
-  /** Resolves with the close. */
+  /** Resolves when the queue is closed. */
   get closed(): Promise<void> {
     return this.#closed.promise;
   }
@@ -23,7 +23,7 @@ export class DatagramQueue {
     this.#arrival.resolve();
   }
 
-  /** The next one, which may be empty; undefined once it was closed. One call at a time. */
+  /** The next datagram, which may be empty; undefined after the close. One call at a time. */
   async take(): Promise<Uint8Array | undefined> {
     while (!this.#ended) {
       const datagram = this.#waiting.shift();
@@ -37,7 +37,7 @@ export class DatagramQueue {
     return undefined;
   }
 
-  /** What waits is dropped. Idempotent. */
+  /** Drops the waiting datagrams. Idempotent. */
   close(): void {
     this.#ended = true;
     this.#waiting = [];

@@ -1,8 +1,8 @@
-/** Datagrams on a byte stream: each behind its length, two bytes, the higher one first. */
+/** Datagrams on a byte stream: each follows its length in two bytes, most significant byte first. */
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "./duplex.ts";
 
-/** What two bytes can say. */
+/** The largest length that two bytes can hold. */
 const MAX_DATAGRAM = 0xffff;
 
 const cut = () =>
@@ -14,7 +14,7 @@ const cut = () =>
  */
 export function datagrams(stream: Duplex): Duplex {
   let chunk: Uint8Array = new Uint8Array(0);
-  /** So many bytes; undefined at the end of the stream. */
+  /** Exactly `length` bytes; undefined at the end of the stream. */
   const take = async (length: number): Promise<Uint8Array | undefined> => {
     if (chunk.length >= length) {
       const whole = chunk.subarray(0, length);

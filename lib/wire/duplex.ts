@@ -1,24 +1,27 @@
-/** A byte stream with two directions: what yamux gives, and what 9P and lines of JSON run on. */
+/** A byte stream with two directions: a yamux stream, for instance. 9P and lines of JSON run on it. */
 import { SvcError } from "../base/errors.ts";
 
 export interface Duplex {
-  /** The next bytes, never empty; undefined at the other side's end. Throws where the stream broke. */
+  /**
+   * The next bytes, never empty; undefined when the other side has ended its direction. Throws where the stream
+   * broke.
+   */
   read(): Promise<Uint8Array | undefined>;
   /**
-   * Resolves when there is room for more; the bytes are the stream's from then on. Concurrent calls are
-   * sent whole, in the order of the calls.
+   * Resolves when there is room for more. The stream owns the bytes from the call on. Bytes of concurrent calls
+   * are not mixed, and keep the order of the calls.
    */
   write(bytes: Uint8Array): Promise<void>;
-  /** Ends the own direction; the other one goes on. Idempotent. */
+  /** Ends this side's direction; the other direction stays open. Idempotent. */
   closeWrite(): Promise<void>;
   /**
-   * Ends both directions at once: what is under way is lost. Idempotent. The other side is told `why` where
-   * the stream has words for it.
+   * Ends both directions at once; bytes in transit are lost. Idempotent. The other side is told `why` where the
+   * stream can carry it.
    */
   reset(why?: unknown): void;
   /**
-   * Where the stream can tell by itself: resolves when nothing is sent in either direction any more, with
-   * what broke it if it knows, undefined in good order.
+   * Absent where the stream cannot tell. Resolves when both directions have ended: with the error that broke
+   * the stream if known, with undefined after a normal end.
    */
   readonly closed?: Promise<unknown>;
 }
@@ -35,7 +38,7 @@ export function readableOf(stream: Duplex): ReadableStream<Uint8Array> {
   }, { highWaterMark: 0 });
 }
 
-/** Takes bytes to write; closing ends that direction alone, aborting resets the stream. */
+/** Writes to the stream. Closing ends this direction only; aborting resets the stream. */
 export function writableOf(stream: Duplex): WritableStream<Uint8Array> {
   return new WritableStream<Uint8Array>({
     write: (bytes) => stream.write(bytes),
@@ -47,8 +50,8 @@ export function writableOf(stream: Duplex): WritableStream<Uint8Array> {
 const READ_SIZE = 64 * 1024;
 
 /**
- * Over a connection of the operating system. Its own streams are left alone: closing one of them closes
- * the connection, and the other direction with it.
+ * A stream on a connection of the operating system. `conn.readable` and `conn.writable` are not used: closing
+ * one of them closes the connection in both directions.
  */
 export function connDuplex(conn: Deno.Conn): Duplex {
   let buffer = new Uint8Array(READ_SIZE);
@@ -69,7 +72,7 @@ export function connDuplex(conn: Deno.Conn): Duplex {
       if (size === null) return undefined;
       const bytes = buffer.subarray(0, size);
       if (size < READ_SIZE / 4) return bytes.slice();
-      // Too much to copy: the taker gets this buffer.
+      // Too much to copy: the reader gets this buffer, and the next read a new one.
       buffer = new Uint8Array(READ_SIZE);
       return bytes;
     },

@@ -1,6 +1,6 @@
-/** An end for what nothing tells the end of: UDP flows, most of all. */
+/** A timer for things that never report their end, such as UDP flows. */
 
-/** Calls `act`, once, when nothing has touched it for `ms` milliseconds. Touching is cheap. */
+/** Calls `act` once, after `ms` milliseconds without a touch. Touching is cheap. */
 export class Idle implements Disposable {
   #last = performance.now();
   #timer: ReturnType<typeof setTimeout> | undefined;

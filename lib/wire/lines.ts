@@ -1,4 +1,4 @@
-/** JSON values, one a line, over a stream; what follows a line can be read as bytes. */
+/** Lines of JSON over a stream; after any line the stream can be read as bytes. */
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "./duplex.ts";
 
@@ -12,23 +12,23 @@ export function writeLine(stream: Duplex, value: unknown): Promise<void> {
   return stream.write(encoder.encode(JSON.stringify(value) + "\n"));
 }
 
-/** Values that come within so long of each other go out together. */
+/** Milliseconds: values that are sent within this time go out together. */
 const GATHER_MS = 5;
 
-/** Writes values as lines, several in one go: each that goes out by itself wakes the other side. */
+/** Writes values as lines, several in one write: each write wakes the other side. */
 export class LineWriter {
   #stream: Duplex;
   #waiting: string[] = [];
   #timer?: ReturnType<typeof setTimeout>;
   #sending: Promise<void> = Promise.resolve();
-  /** Times that the other side took something. */
+  /** Number of completed writes. */
   sent = 0;
 
   constructor(stream: Duplex) {
     this.#stream = stream;
   }
 
-  /** Does not throw: {@linkcode flush} tells what went wrong. */
+  /** Does not throw: {@linkcode LineWriter.flush} reports errors. */
   send(value: unknown): void {
     this.#waiting.push(JSON.stringify(value) + "\n");
     this.#timer ??= setTimeout(() => this.#write(), GATHER_MS);
@@ -63,7 +63,10 @@ export class LineReader {
     this.#maxLine = maxLine;
   }
 
-  /** The next line's value; undefined at the end. Throws `upstream_failed` for what is no such line. */
+  /**
+   * The next line's value; undefined at the end. Throws `upstream_failed` for a line that is not JSON or too
+   * long.
+   */
   async line<T>(): Promise<T | undefined> {
     const parts: Uint8Array[] = [];
     let size = 0;
@@ -82,7 +85,10 @@ export class LineReader {
     }
   }
 
-  /** The next lines' values, as many as came together; undefined at the end. As {@linkcode line} throws. */
+  /**
+   * The values of all lines that are here already, at least one; undefined at the end. Throws as
+   * {@linkcode line}.
+   */
   async lines<T>(): Promise<T[] | undefined> {
     const chunk = await this.read();
     if (!chunk) return undefined;
@@ -100,7 +106,7 @@ export class LineReader {
     });
   }
 
-  /** Bytes after the lines that were read. */
+  /** The bytes after the lines that were read. */
   async read(): Promise<Uint8Array | undefined> {
     return this.#rest.shift() ?? await this.#stream.read();
   }

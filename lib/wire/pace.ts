@@ -1,10 +1,10 @@
-/** How much has to come while somebody waits for it: a byte now and then is no progress. */
+/** The least pace of the other side while somebody waits for it: a byte now and then is no progress. */
 
-/** Time, for tests to make their own. */
+/** The time; tests have their own. */
 export interface Clock {
-  /** Milliseconds since some moment. */
+  /** Milliseconds since a fixed moment. */
   now(): number;
-  /** Calls `work` later, once; what it gives takes that back. */
+  /** Calls `work` once after `ms`; the returned function cancels that. */
   after(ms: number, work: () => void): () => void;
 }
 
@@ -17,31 +17,31 @@ const SYSTEM: Clock = {
 };
 
 export interface PaceOptions {
-  /** Time in which somebody waits. */
+  /** Milliseconds of waiting in one window. */
   windowMs: number;
-  /** Bytes that have to come in each such time. */
+  /** Bytes that have to come in each window. */
   least: number;
-  /** What is thrown where they do not. */
+  /** Makes the error for a window with fewer bytes. */
   late: () => Error;
   clock?: Clock;
 }
 
 /**
- * What whoever builds has to send while its build waits: ten bytes a second, which any link can do, over a
- * long time, for it may look through all of its files before the first byte of an answer.
+ * The least pace of a caller while its build waits: ten bytes a second, which any link can do. The window is
+ * long, as the caller may have to read all of its files before the first byte of an answer.
  */
 export const LEAST_PACE = { windowMs: 600_000, least: 6000 };
 
 /**
- * Watches over all that one other side sends, on however many streams: they share its connection. Time in
- * which nobody waits does not count.
+ * Watches all bytes from the other side on all of its streams, which share a connection. Time in which nobody
+ * waits does not count.
  */
 export class Pace {
   #options: PaceOptions;
   #clock: Clock;
   #waiting = new Set<(error: Error) => void>();
   #bytes = 0;
-  /** Milliseconds of the window that were over when somebody began to wait, and that moment. */
+  /** Milliseconds of the window that had passed when waiting began, and that moment. */
   #before = 0;
   #since = 0;
   #disarm = () => {};
@@ -51,9 +51,9 @@ export class Pace {
     this.#clock = options.clock ?? SYSTEM;
   }
 
-  /** Somebody waits, until what this gives is called; `onLate` ends the wait where too little comes. */
+  /** Starts a wait; the returned function ends it. Where too few bytes come, `onLate` is called. */
   wait(onLate: (error: Error) => void): () => void {
-    // The same function may wait more than once.
+    // A new function for each wait: the same `onLate` may wait more than once.
     const waiting = (error: Error) => onLate(error);
     this.#waiting.add(waiting);
     if (this.#waiting.size === 1) this.#arm();
@@ -64,7 +64,7 @@ export class Pace {
     };
   }
 
-  /** Bytes came, whoever they are for. */
+  /** Bytes arrived, on any stream. */
   came(bytes: number): void {
     this.#bytes += bytes;
   }

@@ -1,17 +1,17 @@
-/** Reads that do not wait for ever: the other side may keep its connection alive and still say nothing. */
+/** Reads with a time limit: the other side may keep its connection alive and still send nothing. */
 import type { Duplex } from "./duplex.ts";
 import type { Pace } from "./pace.ts";
 
 export interface Patience {
-  /** How long one wait may take; default for ever. */
+  /** Milliseconds that one wait may take; default: no limit. */
   patienceMs?: number;
-  /** What is thrown after that. */
+  /** Makes the error after that time. */
   late: () => Error;
-  /** What the other side has to send in all, while somebody waits for it. */
+  /** The least pace of the other side while somebody waits. */
   pace?: Pace;
 }
 
-/** One wait at a time for what the other side has to send. */
+/** A time limit for one wait at a time. */
 export class Wait {
   #patience: Patience;
   #onLate: (error: Error) => void;
@@ -24,7 +24,7 @@ export class Wait {
     this.#onLate = onLate;
   }
 
-  /** Waits from now on, unless it does already. */
+  /** Starts a wait, unless one is running. */
   begin(): void {
     if (this.#waiting) return;
     this.#waiting = true;
@@ -32,7 +32,7 @@ export class Wait {
     this.#arm();
   }
 
-  /** A part of it came, and more is to come. */
+  /** A part of the data came; the wait goes on for the rest. */
   came(bytes: number): void {
     this.#patience.pace?.came(bytes);
     if (this.#waiting) this.#arm();
@@ -53,8 +53,8 @@ export class Wait {
 }
 
 /**
- * A stream that is reset where one read waits for too long, where next to nothing comes, and at the
- * signal's end; reads then throw the reason. Dispose of it at its end.
+ * A stream that is reset where one read waits too long, where data comes too slowly, and when the signal
+ * aborts; reads then throw the reason. Dispose of it at its end.
  */
 export class PatientStream implements Duplex, Disposable {
   #stream: Duplex;
@@ -71,7 +71,7 @@ export class PatientStream implements Duplex, Disposable {
     signal?.addEventListener("abort", this.#abort, { once: true });
   }
 
-  /** From now on reads may wait for ever. */
+  /** From now on reads have no time limit. */
   endless(): void {
     this.#wait = undefined;
   }
@@ -107,7 +107,7 @@ export class PatientStream implements Duplex, Disposable {
     this.#stream.reset();
   }
 
-  /** Resets it, too. */
+  /** Also resets the stream. */
   [Symbol.dispose](): void {
     this.#signal?.removeEventListener("abort", this.#abort);
     this.#stream.reset();

@@ -1,10 +1,10 @@
-/** Two byte streams joined: what one gives, the other takes, and each direction ends by itself. */
+/** Joins two byte streams: bytes of one are written to the other; each direction ends by itself. */
 import type { Duplex } from "./duplex.ts";
 
 /**
- * Resolves when both directions have ended, and throws what broke first; what had been given until then
- * was passed on. Both streams are reset then, in any case. Resetting one of them ends the relay.
- * `onBytes` is told that something passes.
+ * Resolves when both directions have ended; throws the first error, after passing on the bytes that came before
+ * it. Both streams are reset in any case. Resetting one of them ends the relay. `onBytes` is called when bytes
+ * pass.
  */
 export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise<void> {
   let failure: { error: unknown } | undefined;
@@ -27,7 +27,7 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
       try {
         await to.write(chunk);
       } catch (error) {
-        // It takes nothing any more. What it said before that is still passed on: its end comes soon.
+        // The reader is gone, but its own last bytes are still passed on: its end follows soon.
         return void fail(error);
       }
     }
@@ -35,7 +35,7 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
   const there = pump(a, b);
   const back = pump(b, a);
   let over = false;
-  // Nobody reads a stream that has ended, and nobody may have anything to write to it: it tells itself.
+  // After a stream's end nobody reads it, and perhaps nobody writes to it: only `closed` tells more.
   const watch = async ({ closed }: Duplex, readToEnd: Promise<void>) => {
     if (!closed) return;
     const [why] = await Promise.all([closed, readToEnd]);
@@ -47,7 +47,7 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
   void watch(b, back);
   await Promise.all([there, back]);
   over = true;
-  // What ended in both directions is let go of.
+  // Both directions have ended: both streams are released.
   reset();
   if (failure?.error !== undefined) throw failure.error;
 }

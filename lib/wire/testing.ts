@@ -1,25 +1,25 @@
-/** What the tests of this folder share: two ends in one process, and a generator that repeats itself. */
+/** Helpers for the tests of this folder: two ends in one process, and a repeatable random generator. */
 import { SvcError } from "../base/errors.ts";
 import type { Duplex } from "./duplex.ts";
 import type { Clock } from "./pace.ts";
 import { ChunkQueue } from "./queue.ts";
 import { type Link, type YamuxOptions, YamuxSession } from "./yamux/session.ts";
 
-/** Runs of a property: more where SVC_TEST_RUNS says so. */
+/** Runs of a property test; SVC_TEST_RUNS changes the number. */
 export const RUNS = Number(Deno.env.get("SVC_TEST_RUNS") ?? 200);
 export const SEED = 20260101;
 
 export interface PairOptions {
   client?: Partial<YamuxOptions>;
   server?: Partial<YamuxOptions>;
-  /** Cuts what travels into pieces of this many bytes. */
+  /** Splits the bytes into pieces of this size. */
   pieces?: number;
 }
 
 export interface Pair extends Disposable {
   client: YamuxSession;
   server: YamuxSession;
-  /** Bytes that are on the way, at most so far. */
+  /** The largest number of bytes in transit so far. */
   peak: () => number;
 }
 
@@ -30,7 +30,10 @@ export function yamuxPair(options: PairOptions = {}): Pair {
   const link = (other: () => YamuxSession): Link => {
     let open = true;
     return {
-      async send(bytes) {
+      async send(head, data = new Uint8Array(0)) {
+        const bytes = new Uint8Array(head.length + data.length);
+        bytes.set(head);
+        bytes.set(data, head.length);
         waiting += bytes.length;
         peak = Math.max(peak, waiting);
         await new Promise((resolve) => setImmediate(resolve));
@@ -74,7 +77,7 @@ export async function readAll(stream: Pick<Duplex, "read">): Promise<Uint8Array>
   return new Uint8Array(await new Blob(parts as Uint8Array<ArrayBuffer>[]).arrayBuffer());
 }
 
-/** Bytes that tell where they belong. */
+/** Bytes whose values depend on their position. */
 export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
   for (let at = 0, state = seed; at < length; at++) {
@@ -84,7 +87,7 @@ export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Two ends of one stream; `peer` alone may be a test that says what it likes. */
+/** Two ends of one stream; a test may keep `peer` and send any bytes. */
 export function duplexPair(): [Duplex, Duplex] {
   const queues = [new ChunkQueue(), new ChunkQueue()];
   const end = (own: ChunkQueue, other: ChunkQueue): Duplex => ({
@@ -96,14 +99,16 @@ export function duplexPair(): [Duplex, Duplex] {
     closeWrite: () => Promise.resolve(other.end()),
     reset() {
       const gone = new SvcError("upstream_failed", "Cannot use the stream: it was reset");
-      own.fail(gone);
-      other.fail(gone);
+      for (const queue of [own, other]) {
+        queue.drop();
+        queue.fail(gone);
+      }
     },
   });
   return [end(queues[0], queues[1]), end(queues[1], queues[0])];
 }
 
-/** Time that stands still until it is moved. */
+/** A clock that stands still until it is moved. */
 export class TestClock implements Clock {
   #now = 0;
   #next: { at: number; work: () => void } | undefined;
@@ -120,7 +125,7 @@ export class TestClock implements Clock {
     };
   };
 
-  /** Moves on while somebody waits, as soon as somebody does. */
+  /** Moves the clock on as soon as somebody waits. */
   async move(ms: number): Promise<void> {
     await this.#armed.promise;
     this.#now += ms;

@@ -8,7 +8,7 @@ export const ROOT = resolve(import.meta.dirname!, "../..");
 /** Name of the entry within the bundle. */
 export const ENTRY = "svc.js";
 
-/** Tag → packages that only a build made with it carries. */
+/** Build tag → packages that only a build with this tag contains. */
 const TAGGED: Record<string, readonly string[]> = {
   cloudblob: ["@azure/identity", "@azure/storage-blob", "@google-cloud/storage"],
 };
@@ -19,7 +19,7 @@ export interface BundleOptions {
   /** Name → path of the worker's module. */
   workers: Record<string, string>;
   info: BuildInfo;
-  /** Made; must not exist. */
+  /** Created by the bundler; must not exist. */
   outDir: string;
 }
 
@@ -36,8 +36,8 @@ globalThis.__dirname ??= import.meta.dirname;
 `;
 
 /**
- * The launcher's own variables end here: what the program starts must not inherit them. A `DENO_DIR`
- * that the caller had set comes back.
+ * Removes the launcher's own variables, which child processes must not inherit. A `DENO_DIR` of the caller is
+ * restored.
  */
 function entrySource(main: string, info: BuildInfo): string {
   const module = (path: string) => JSON.stringify(pathToFileURL(resolve(ROOT, path)).href);
@@ -70,7 +70,7 @@ export async function bundle(options: BundleOptions): Promise<void> {
     for (const [name, path] of Object.entries(options.workers)) {
       const entry = join(work, `worker-${name}.ts`);
       const module = pathToFileURL(resolve(ROOT, path)).href;
-      // Not by a dynamic import: messages that come before the handler stands would be lost.
+      // A static import: messages that come before the handler is set would be lost.
       await Deno.writeTextFile(
         entry,
         `import "./require.ts";\nimport ${JSON.stringify(module)};\n`,
@@ -79,7 +79,7 @@ export async function bundle(options: BundleOptions): Promise<void> {
     }
     const absent = Object.entries(TAGGED)
       .flatMap(([tag, packages]) => options.info.tags.includes(tag) ? [] : packages);
-    // Not minified: the minifier inlines a `using` variable that is used once, and nothing disposes of it.
+    // Not minified: the minifier inlines a `using` variable that is used once, and then nothing disposes of it.
     const output = await new Deno.Command(Deno.execPath(), {
       args: [
         "bundle",
@@ -89,7 +89,7 @@ export async function bundle(options: BundleOptions): Promise<void> {
         "--platform",
         "deno",
         "--code-splitting",
-        // Optional native parts of ssh2: it works without them, and a bundle cannot carry them.
+        // Optional native parts of ssh2: it works without them, and they cannot be bundled.
         "--external=cpu-features",
         "--external=*.node",
         ...absent.map((name) => `--external=${name}`),
@@ -114,10 +114,10 @@ export async function bundle(options: BundleOptions): Promise<void> {
   }
 }
 
-/** What a chunk ends with that is one CommonJS package and nothing else. */
+/** The last line of a chunk that holds only a CommonJS package. */
 const COMMON_JS = /^export default require_\w+\(\);\s*$/m;
 
-/** What the bundler gives CommonJS packages: it loads node's modules into every process, before it begins. */
+/** The bundler's `require` for CommonJS packages: it loads node's modules into every process at the start. */
 const EAGER_REQUIRE =
   /^import \{ createRequire as (\w+) \} from "node:module";\s*var __require = \1\(import\.meta\.url\);$/m;
 const LAZY_REQUIRE = "var __require = (name) => globalThis.require(name);";

@@ -4,6 +4,7 @@ import { silent } from "../../lib/base/log.ts";
 import { createRegistry } from "../../lib/registry/registry.ts";
 import { openAccess } from "../../lib/server/access.ts";
 import { activityRoutes } from "../../lib/server/routes/activity.ts";
+import { openApiRoute } from "../../lib/server/routes/openapi.ts";
 import { Lifecycle } from "../../lib/server/lifecycle.ts";
 import type { Route } from "../../lib/server/route.ts";
 import { managementRoutes } from "../../lib/server/routes.ts";
@@ -11,11 +12,11 @@ import { exchangeRoutes, keyRoutes, registryTokenRoutes } from "../../lib/server
 import { createContentStore } from "../../lib/store/content.ts";
 import { cell, code, table } from "./markdown.ts";
 
-/** The rows are data; nothing here is ever called. */
-function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
+/** The rows of the route tables; no handler is called. */
+export function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
   const store = createContentStore(openMemStore(), { log: silent });
   const never = () => Promise.reject(new Error("the reference page calls no handler"));
-  // No handler is called, and only handlers use what their rows are made with.
+  // Only the handlers use these arguments, and no handler is called.
   const nothing = {} as never;
   return {
     auth: [
@@ -24,6 +25,7 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
       ...registryTokenRoutes(nothing),
     ],
     management: [
+      openApiRoute(() => []),
       ...activityRoutes(nothing),
       ...managementRoutes({
         lifecycle: new Lifecycle(),
@@ -39,16 +41,16 @@ function routes(): { management: Route[]; auth: Route[]; registry: Route[] } {
         limits: { buildConcurrency: 1 },
       }),
     ],
-    registry: createRegistry({ store }),
+    registry: createRegistry({ reader: store, writer: store }),
   };
 }
 
-const row = (route: Route): string[] => [
-  code(`${route.method} ${route.path}`),
-  route.open ? "open" : route.action,
-  // Help is written as markdown already.
-  cell(route.help),
-];
+function row({ method, path, open, action, help, query }: Route): string[] {
+  const names = Object.keys(query ?? {});
+  const parameters = names.length > 0 ? ` Query: ${code(names.join(" "))}.` : "";
+  // Help texts are markdown already.
+  return [code(`${method} ${path}`), open ? "open" : action, cell(help) + parameters];
+}
 
 export function httpApiPage(): string {
   const head = ["method and path", "needs", "what"];
@@ -58,7 +60,9 @@ export function httpApiPage(): string {
     "to grant once authentication is configured, *any* that it has to grant something; *open* is never " +
     "asked for a credential. HEAD is " +
     "answered wherever GET is. A failure after a streamed 200 has begun is the stream's last event. " +
-    "Errors are described in [errors.md](errors.md).\n\n" +
+    "Errors are described in [errors.md](errors.md). [openapi.json](openapi.json) is the management API " +
+    "for programs, which a server answers at `/.svc/v1/openapi.json` with the paths that it has: like " +
+    "`/info`, to whoever may do anything at all.\n\n" +
     "## Management API\n\n" + table(head, management.map(row)) +
     "\n## Authentication\n\n" +
     "There where it is configured: keys with SSH keys, the exchange with JWTs, the registry's tokens " +

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { ROOT } from "../build/bundle.ts";
 import { cell, table } from "./markdown.ts";
 
-/** Packages that only the tests use: no executable has them. */
-const ONLY_TESTS = ["fast-check"];
+/** Packages that only tests and scripts use; the executable does not contain them. */
+const ONLY_TESTS = ["@babel/parser", "@seriousme/openapi-schema-validator", "fast-check"];
 
 interface Lock {
   /** "npm:zod@4.6.7" → "4.6.7". */
@@ -13,7 +13,7 @@ interface Lock {
   npm: Record<string, { dependencies?: string[]; optionalDependencies?: string[] }>;
 }
 
-/** Where a package's name ends: the "@" of a scope is no end. */
+/** Index of the "@" before the version; the "@" of a scope is skipped. */
 const versionAt = (id: string) => id.indexOf("@", 1);
 
 /** "name@version" of everything that the given packages reach in the lock file, sorted. */
@@ -35,7 +35,7 @@ export function reached(lock: Lock, leftOut: readonly string[]): string[] {
   return [...found].sort();
 }
 
-/** The folder that holds one folder a package: that of the only registry in the cache. */
+/** The folder of the cache's only registry, which has a folder for each package. */
 async function packagesFolder(): Promise<string> {
   const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
   const { npmCache } = JSON.parse(new TextDecoder().decode(stdout)) as { npmCache: string };
@@ -59,7 +59,7 @@ interface License {
 
 async function licenseOf(folder: string, id: string): Promise<License> {
   const at = versionAt(id);
-  // Behind "_" stand the peers that the package was resolved with.
+  // After "_" stand the peer dependencies that the package was resolved with.
   const version = id.slice(at + 1).replace(/_.*$/, "");
   const place = join(folder, id.slice(0, at), version);
   const { license, licenses } = JSON.parse(await Deno.readTextFile(join(place, "package.json")));
@@ -69,7 +69,7 @@ async function licenseOf(folder: string, id: string): Promise<License> {
     if (isFile && /^licen[cs]e(\.(md|txt))?$/i.test(name)) names.push(name);
   }
   if (names.length > 0) text = (await Deno.readTextFile(join(place, names.sort()[0]))).trim();
-  // Old packages have a list of objects.
+  // Old packages have a list of license objects.
   return { id: id.replace(/_.*$/, ""), license: license ?? licenses?.[0]?.type ?? "", text };
 }
 
@@ -78,7 +78,7 @@ export async function licensesPage(): Promise<string> {
   const folder = await packagesFolder();
   const all: License[] = [];
   for (const id of reached(lock, ONLY_TESTS)) {
-    // Optional native parts for other platforms are in the lock file, and in no executable.
+    // Optional native packages for other platforms are in the lock file, but not in the executable.
     const found = await licenseOf(folder, id).catch((error) => {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;

@@ -1,7 +1,8 @@
 /** docs/reference/server-options.md, from the server's option table. */
-import { defaultText } from "../../lib/config/help.ts";
+import { defaultText, helpText } from "../../lib/config/help.ts";
 import type { AnyOption } from "../../lib/config/load.ts";
-import { SERVER_OPTIONS } from "../../lib/config/server_options.ts";
+import { BACKEND_TABLES } from "../../backends/options.ts";
+import { serverTables } from "../../lib/config/server_options.ts";
 import { cell, code, table } from "./markdown.ts";
 
 function flag(option: AnyOption): string {
@@ -11,7 +12,7 @@ function flag(option: AnyOption): string {
 }
 
 function row(option: AnyOption): string[] {
-  const help = option.absent ? `${option.help} **Not in this build yet.**` : option.help;
+  const help = helpText(option) + (option.absent ? " **Not in this build yet.**" : "");
   return [
     (option.env ?? []).map(code).join(", "),
     flag(option),
@@ -21,7 +22,10 @@ function row(option: AnyOption): string[] {
 }
 
 export function serverOptionsPage(): string {
-  const sections = Map.groupBy(SERVER_OPTIONS, (option) => option.section);
+  const sections = Map.groupBy(
+    serverTables(BACKEND_TABLES).flatMap((table) => table.options),
+    (option) => option.section,
+  );
   let text = "# Options of `svc serve`\n\n" +
     "A flag goes before its variable, that before the default. Durations are Go durations (`1m30s`), " +
     "sizes bytes or with a unit (`64Mi`), lists separated by commas. An option marked as not in this " +

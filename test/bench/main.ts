@@ -4,6 +4,7 @@ import { EXECUTABLE, runTool, type Server, startServer } from "../e2e/harness.ts
 import { buildBeside } from "./build.ts";
 import { clientWays } from "./client.ts";
 import { deployBeside } from "./deploy.ts";
+import { listener } from "./listener.ts";
 import { interleave, median, report, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
@@ -113,6 +114,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   build: buildBeside,
   deploy: deployBeside,
   registry,
+  listener,
 };
 
 const names = Deno.args.length > 0 ? Deno.args : Object.keys(BENCHES);

@@ -59,7 +59,7 @@ export async function auth(): Promise<void> {
   const seeded = async (options: Parameters<typeof startServer>[0]): Promise<Server> => {
     const dataDir = join(folder, crypto.randomUUID());
     await using open = await startServer({ dataDir });
-    await pushImage(open.host, "bench/app", 5, 1000);
+    await pushImage(open, "bench/app", 5, 1000);
     await open.stop();
     return servers.use(await startServer({ ...options, dataDir }));
   };

@@ -1,18 +1,22 @@
 /** Servers beside each other: rates, CPU seconds and latencies of the same load, in turns. */
 import { median } from "./measure.ts";
-import type { Outcome } from "./registry_load.ts";
+import type { Place } from "./registry_image.ts";
+import type { Outcome, Tls } from "./registry_load.ts";
 
-export interface Target {
+export interface Target extends Place {
   name: string;
-  host: string;
+  /** It is docker-registry, which lays out its store in its own way. */
+  isPeer?: boolean;
   pid: number;
+  /** Absent: plain HTTP. */
+  tls?: Tls;
   /** Folder that holds its store. */
   data: string;
 }
 
 export type Work = (target: Target) => Promise<Outcome>;
 
-const ROUNDS = 3;
+const ROUNDS = Number(Deno.env.get("SVC_BENCH_ROUNDS") ?? 3);
 const TICKS = 100;
 
 export async function cpuSeconds(pid: number): Promise<number> {
@@ -53,12 +57,15 @@ export async function compare(
     cpu: median(list.map((f) => f.cpu)),
     p99: median(list.map((f) => f.p99)),
   }));
-  const peer = middle[middle.length - 1];
+  const peer = all[all.length - 1];
+  // Of each round by itself: a busy moment of the machine meets both.
+  const ratio = (own: Figures[], of: (figures: Figures) => number) =>
+    median(own.map((figures, round) => of(figures) / of(peer[round]))).toFixed(2);
   console.log(`\n${title} (${rounds} rounds, medians)`);
   for (const [index, own] of middle.entries()) {
     const ratios = index === middle.length - 1
       ? ""
-      : `  ${(own.rate / peer.rate).toFixed(2)}x rate, ${(own.cpu / peer.cpu).toFixed(2)}x CPU`;
+      : `  ${ratio(all[index], (f) => f.rate)}x rate, ${ratio(all[index], (f) => f.cpu)}x CPU`;
     const p99 = own.p99 > 0 ? `  p99 ${own.p99.toFixed(1)} ms` : "";
     console.log(
       `  ${targets[index].name.padEnd(16)} ${own.rate.toFixed(0).padStart(7)} ${unit}  ` +

@@ -3,38 +3,43 @@ import { createHash } from "node:crypto";
 
 export const MANIFEST = "application/vnd.oci.image.manifest.v1+json";
 
+/** A registry. */
+export interface Place {
+  /** "127.0.0.1:PORT". */
+  host: string;
+  /** Trusts the registry's authority. Absent: plain HTTP. */
+  client?: Deno.HttpClient;
+}
+
 /** One request; throws for what is no success. */
 export async function ask(
-  host: string,
+  { host, client }: Place,
   method: string,
   path: string,
   type: string,
   body?: BodyInit,
 ) {
   const headers: Record<string, string> = body === undefined ? {} : { "content-type": type };
-  const answer = await fetch(path.startsWith("http") ? path : `http://${host}${path}`, {
-    method,
-    headers,
-    body,
-  });
+  const url = new URL(path, `${client ? "https" : "http"}://${host}`);
+  const answer = await fetch(url, { method, headers, body, client });
   const text = await answer.text();
   if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
   return answer;
 }
 
-export async function pushBlob(host: string, repository: string, bytes: Uint8Array<ArrayBuffer>) {
+export async function pushBlob(place: Place, repository: string, bytes: Uint8Array<ArrayBuffer>) {
   const digest = `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-  const start = await ask(host, "POST", `/v2/${repository}/blobs/uploads/`, "");
-  const place = new URL(start.headers.get("location")!, `http://${host}`);
-  place.searchParams.set("digest", digest);
-  await ask(host, "PUT", place.href, "application/octet-stream", bytes);
+  const start = await ask(place, "POST", `/v2/${repository}/blobs/uploads/`, "");
+  const location = new URL(start.headers.get("location")!, start.url);
+  location.searchParams.set("digest", digest);
+  await ask(place, "PUT", location.href, "application/octet-stream", bytes);
   return { digest, size: bytes.length };
 }
 
 /** An image of `layers` of the same size each; gives its digests. */
-export async function pushImage(host: string, repository: string, layers: number, size: number) {
+export async function pushImage(place: Place, repository: string, layers: number, size: number) {
   const config = await pushBlob(
-    host,
+    place,
     repository,
     new TextEncoder().encode('{"architecture":"amd64","os":"linux","rootfs":{"type":"layers"}}'),
   );
@@ -42,7 +47,7 @@ export async function pushImage(host: string, repository: string, layers: number
   for (let n = 0; n < layers; n++) {
     const bytes = new Uint8Array(size);
     crypto.getRandomValues(bytes.subarray(0, Math.min(size, 65536)));
-    list.push(await pushBlob(host, repository, bytes));
+    list.push(await pushBlob(place, repository, bytes));
   }
   const manifest = JSON.stringify({
     schemaVersion: 2,
@@ -53,6 +58,6 @@ export async function pushImage(host: string, repository: string, layers: number
       ...layer,
     })),
   });
-  await ask(host, "PUT", `/v2/${repository}/manifests/v1`, MANIFEST, manifest);
+  await ask(place, "PUT", `/v2/${repository}/manifests/v1`, MANIFEST, manifest);
   return list.map((layer) => layer.digest);
 }

@@ -22,8 +22,8 @@ export type Job =
   }
   /** Whole listings, page by page as their Links lead; each counts as one request. */
   | { kind: "walk"; host: string; path: string; ms: number; clients: number }
-  | { kind: "pull"; host: string; paths: string[]; clients: number }
-  | { kind: "push"; host: string; repository: string; mib: number; clients: number };
+  | { kind: "pull"; host: string; tls?: Tls; paths: string[]; clients: number }
+  | { kind: "push"; host: string; tls?: Tls; repository: string; mib: number; clients: number };
 
 export interface Outcome {
   requests: number;
@@ -183,7 +183,7 @@ async function pull(job: Job & { kind: "pull" }): Promise<Outcome> {
   let bytes = 0;
   const start = performance.now();
   await Promise.all(Array.from({ length: job.clients }, async () => {
-    using conn = await connect(job.host);
+    using conn = await connect(job.host, job.tls);
     const reader = new Reader(conn);
     for (const path of job.paths) {
       const head = `GET ${path} HTTP/1.1\r\nHost: ${job.host}\r\nAccept: ${IMAGE}, */*\r\n\r\n`;
@@ -209,10 +209,10 @@ async function blobOf(mib: number): Promise<{ block: Uint8Array; digest: string 
 
 /** Chunked, in pieces of 32 KiB, as Go's clients push. */
 async function pushOne(
-  { host, repository, mib }: Job & { kind: "push" },
+  { host, tls, repository, mib }: Job & { kind: "push" },
   { block, digest }: { block: Uint8Array; digest: string },
 ): Promise<void> {
-  using conn = await connect(host);
+  using conn = await connect(host, tls);
   const reader = new Reader(conn);
   const ask = async (head: string, body: (() => Promise<void>) | undefined, expected: number) => {
     await writeAll(conn, encoder.encode(head + "\r\n"));

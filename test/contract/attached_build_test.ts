@@ -1,11 +1,11 @@
 /** `svc build` against a server with the engine on runc: what crosses the wire, and what comes of it. */
 import assert from "node:assert/strict";
-import { ATTACH_PATH, ATTACH_VERSION, type AttachRequest } from "../../lib/api/build_session.ts";
+import { ATTACH_PATH, type AttachRequest } from "../../lib/api/build_session.ts";
 import { createClient } from "../../lib/client/client.ts";
+import { attach } from "../../lib/client/attached/attach.ts";
+import { takesAll } from "../../lib/wire/attached/testing.ts";
 import { writeLine } from "../../lib/wire/lines.ts";
-import { socketLink } from "../../lib/wire/socket_link.ts";
 import { readAll } from "../../lib/wire/testing.ts";
-import { YamuxSession } from "../../lib/wire/yamux/session.ts";
 import type { YamuxStream } from "../../lib/wire/yamux/stream.ts";
 
 import { type Fixture, good, outputOf, ran, test, topLayer } from "./attached_fixture.ts";
@@ -154,35 +154,30 @@ async function hostileCaller(
   at: Fixture,
   answer: (ask: string, stream: YamuxStream, socket: WebSocket) => void | Promise<void>,
 ): Promise<string> {
-  const held: { session?: YamuxSession } = {};
   const client = createClient({ server: at.base });
-  const socket = await client.socket(ATTACH_PATH, undefined, {
-    onMessage: (data) => held.session!.receive(data),
-    onClose: () => held.session!.lost(),
+  let socket: WebSocket;
+  const takes = takesAll(async (kind, stream) => {
+    if (kind !== "list") return await answer(kind, stream, socket);
+    const listing = [
+      ["loop", "l", 0o777, 0, 0, 0, "s", "loop"],
+      ["file", "f", 0o644, 5_000_000, 0, 0, "s"],
+      ["small", "f", 0o644, 5, 0, 0, "s"],
+      { end: 3 },
+    ];
+    for (const line of listing) await writeLine(stream, line);
   });
-  const session = held.session = new YamuxSession(socketLink(socket), {
-    role: "client",
-    onStream: (stream) =>
-      void (async () => {
-        const ask = new TextDecoder().decode(await stream.read());
-        // As one that does not know the question.
-        if (ask.includes("changes")) return stream.reset();
-        if (!ask.includes("list")) return await answer(ask, stream, socket);
-        const listing = [
-          ["loop", "l", 0o777, 0, 0, 0, "s", "loop"],
-          ["file", "f", 0o644, 5_000_000, 0, 0, "s"],
-          ["small", "f", 0o644, 5, 0, 0, "s"],
-          { end: 3 },
-        ];
-        for (const line of listing) await writeLine(stream, line);
-      })().catch(() => {/* the server hung up */}),
-  });
+  // As one that does not know the question.
+  delete takes.changes;
+  const session = await attach(
+    { ...client, socket: async (...args) => socket = await client.socket(...args) },
+    ATTACH_PATH,
+    { attempt: "test", takes },
+  );
   try {
-    const control = session.open();
+    const control = session.open("build");
     await writeLine(
       control,
       {
-        version: ATTACH_VERSION,
         query: "",
         context: { kind: "folder", identity: "h", dockerfile: at.dockerfile, ignore: "" },
       } satisfies AttachRequest,

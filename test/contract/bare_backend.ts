@@ -1,28 +1,17 @@
 /** What the bare backend does beyond the contract: ports, mounts, limits, rotation, nothing left behind. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { readJson } from "../../lib/base/fs.ts";
 import { run } from "../../lib/base/process.ts";
+import { cniDirs, CniPlugins } from "../../lib/runtime/cni.ts";
 import { bridgeNetwork } from "../../lib/runtime/network.ts";
-import { rotateLog } from "../../lib/deploy/log_file.ts";
+import { hostPaths } from "../../lib/deploy/host/paths.ts";
+import { rotateLog } from "../../lib/deploy/host/log_file.ts";
 import { reopenLog } from "../../backends/deploy/bare/conmon.ts";
 import { freePort } from "../fixtures/free_port.ts";
-import {
-  type DeployBackendUnderTest,
-  eventually,
-  execute,
-  lines,
-  quickSpec,
-} from "./deploy_backend.ts";
-
-export interface BareUnderTest extends DeployBackendUnderTest {
-  dataDir: string;
-  /** A folder that may be mounted. */
-  allowed: string;
-  /** "10.64": nobody else's networks begin so. */
-  subnetBase: string;
-  /** Bridges that networks other than the default one may have had. */
-  userBridges: string[];
-}
+import { eventually, execute, lines, quickSpec } from "./deploy_tools.ts";
+import type { OwnTest } from "./deploy_suite.ts";
+import type { HostUnderTest } from "./host_backend.ts";
 
 async function get(port: number): Promise<string> {
   const response = await fetch(`http://127.0.0.1:${port}/`, {
@@ -43,18 +32,19 @@ const refuses = (port: number) =>
     return false;
   }, () => true);
 
-/** Removes the address translation of one container, with its chains. */
-async function dropRules(key: string): Promise<void> {
+/** Takes the rules of published ports away. */
+async function dropPorts(chain: string): Promise<void> {
   const nat = (rule: string) => run("sh", ["-c", `iptables -w -t nat ${rule}`]);
-  const rules = (await nat("-S")).stdout.split("\n").filter((rule) =>
-    rule.includes(key) && /^-A (POSTROUTING|CNI-HOSTPORT-DNAT) /.test(rule)
-  );
-  for (const rule of rules) {
-    const chain = / -j (\S+)$/.exec(rule)![1];
-    for (const change of [rule.replace("-A", "-D"), `-F ${chain}`, `-X ${chain}`]) {
-      const result = await nat(change);
-      assert.equal(result.code, 0, result.stderr);
-    }
+  const lines = (await nat("-S")).stdout.split("\n");
+  const jumps = lines.filter((line) => line.endsWith(` -j ${chain}`));
+  const changes = [
+    ...jumps.map((line) => line.replace("-A", "-D")),
+    `-F ${chain}`,
+    `-X ${chain}`,
+  ];
+  for (const change of changes) {
+    const result = await nat(change);
+    assert.equal(result.code, 0, result.stderr);
   }
 }
 
@@ -62,11 +52,12 @@ const names = async (folder: string) =>
   (await Array.fromAsync(Deno.readDir(folder))).map((entry) => entry.name);
 
 export function bareDetails(
-  test: (title: string, fn: () => Promise<void>) => void,
-  under: BareUnderTest,
+  test: OwnTest,
+  under: HostUnderTest,
 ): void {
   const { backend, image, dataDir, allowed } = under;
   const bare = (...parts: string[]) => join(dataDir, "bare", ...parts);
+  const { portChain } = hostPaths("bare", dataDir);
   const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
     test(title, async () => {
       try {
@@ -175,7 +166,7 @@ export function bareDetails(
       user: "user",
       readOnly: true,
       mounts: [`${allowed}:/mnt/host:ro`],
-      volumes: ["data:/srv"],
+      volumes: [{ name: "data", target: "/srv", labels: { team: "shop" } }],
       tmpfs: ["/tmp:size=1m,mode=1777"],
       ulimits: ["nofile=128:256"],
       extraHosts: ["db:192.0.2.7"],
@@ -204,21 +195,7 @@ export function bareDetails(
     assert.equal(limit.trim(), String(64 * 1024 ** 2));
     await backend().delete(name);
     assert.deepEqual(await names(bare("volumes")), ["data"]);
-  });
-
-  withName("containers on one network know each other by name", "peer-a", async (name) => {
-    const networks = ["front"];
-    await backend().apply(quickSpec(name, image, { networks }));
-    try {
-      await backend().apply(quickSpec("peer-b", image, { networks, command: ["sleep", "1000"] }));
-      const command = ["wget", "-q", "-O", "-", `http://${name}:8080/`];
-      await eventually("an answer", async () => {
-        const { stdout } = await execute(backend(), "peer-b", { command });
-        return stdout.trim() === "hello from busybox";
-      });
-    } finally {
-      await backend().delete("peer-b");
-    }
+    assert.deepEqual(await readJson(join(bare("volumes"), "data/labels.json")), { team: "shop" });
   });
 
   withName("rotation loses no line, and a reader follows through it", "rotate", async (name) => {
@@ -267,12 +244,77 @@ export function bareDetails(
         for (const path of [netns, bare("instances", key, "rootfs")]) {
           assert.equal((await run("umount", ["--lazy", path])).code, 0);
         }
-        await dropRules(endpoint ?? key);
+        await dropPorts(portChain);
       });
       await eventually("running", async () => (await backend().status(name))?.state === "running");
       await answers(port, "hello from busybox");
     },
   );
+
+  withName(
+    "one that made room when its server died is started again",
+    "room",
+    async (name) => {
+      const spec = quickSpec(name, image, { restart: "no" });
+      const { deployment: { instances: [{ pid }] } } = await backend().apply(spec);
+      await under.reopen(async () => {
+        const path = bare("deployments", `${name}.json`);
+        const record = JSON.parse(await Deno.readTextFile(path));
+        record.instances[0].phase = "yielding";
+        await Deno.writeTextFile(path, JSON.stringify(record));
+        Deno.kill(pid!, "SIGKILL");
+        await eventually("its end", async () => (await names(bare("exits"))).length > 0);
+      });
+      const status = (await backend().status(name))!;
+      assert.equal(status.state, "running");
+      assert.notEqual(status.instances[0].pid, pid);
+    },
+  );
+
+  withName("what an earlier version published is taken over", "earlier", async (name) => {
+    const port = freePort();
+    const ports = [`127.0.0.1:${port}:8080`];
+    const script =
+      'mkdir /tmp/www; echo "$HOSTNAME" > /tmp/www/index.html; exec httpd -f -p 8080 -h /tmp/www';
+    const command = ["sh", "-c", script];
+    await backend().apply(quickSpec(name, image, { replicas: 2, ports, command }));
+    await answers(port, `${name}-0`);
+    const plugins = new CniPlugins(cniDirs());
+    let id = "";
+    await under.reopen(async () => {
+      const path = bare("deployments", `${name}.json`);
+      const record = JSON.parse(await Deno.readTextFile(path));
+      const [first, second] = record.instances;
+      id = first.endpoint ?? first.key;
+      const [{ network, ifname, result }] = first.networks;
+      const netns = first.endpoint ? bare("spares", first.endpoint) : bare("netns", first.key);
+      const portMappings = first.ports.map((
+        one: { hostIP: string; host: number; container: number; protocol: string },
+      ) => ({ ...one, hostPort: one.host, containerPort: one.container }));
+      await plugins.add({
+        containerId: id,
+        netns,
+        ifname,
+        config: {
+          name: network.name,
+          type: "portmap",
+          snat: false,
+          capabilities: { portMappings: true },
+          runtimeConfig: { portMappings },
+        },
+        prevResult: result,
+      });
+      Object.assign(first, { published: true });
+      Object.assign(second, { published: false, ports: [] });
+      await Deno.writeTextFile(path, JSON.stringify(record));
+      await dropPorts(portChain);
+      assert.equal(await get(port), `${name}-0`, "by the plugin's rules");
+      assert.equal(await get(port), `${name}-0`);
+    });
+    const seen = new Set([await get(port), await get(port)]);
+    assert.deepEqual([...seen].sort(), [`${name}-0`, `${name}-1`]);
+    assert.ok(!(await run("iptables", ["-w", "-t", "nat", "-S"])).stdout.includes(`"${id}"`));
+  });
 
   withName(
     "a namespace made ahead is taken, and survives restarts with its taker",
@@ -318,5 +360,6 @@ export function bareDetails(
     const prefix = bridgeNetwork(under.subnetBase, 0).bridge.replace(/\d+$/, "");
     const own = rules.split("\n").filter((rule) => rule.includes(prefix)).join("\n");
     assert.doesNotMatch(own, /-0-[0-9a-f]{6}/);
+    assert.ok(!rules.includes(portChain));
   });
 }

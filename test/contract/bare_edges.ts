@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { run } from "../../lib/base/process.ts";
-import type { BareUnderTest } from "./bare_backend.ts";
-import { execute, quickSpec } from "./deploy_backend.ts";
+import type { OwnTest } from "./deploy_suite.ts";
+import type { HostUnderTest } from "./host_backend.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 export function bareEdges(
-  test: (title: string, fn: () => Promise<void>) => void,
-  under: BareUnderTest,
+  test: OwnTest,
+  under: HostUnderTest,
 ): void {
   const { backend, image, dataDir } = under;
   const deployments = join(dataDir, "bare/deployments");

@@ -2,12 +2,13 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { removeTree } from "../../lib/base/fs.ts";
-import type { BareUnderTest } from "./bare_backend.ts";
-import { eventually, execute, quickSpec } from "./deploy_backend.ts";
+import type { OwnTest } from "./deploy_suite.ts";
+import type { HostUnderTest } from "./host_backend.ts";
+import { eventually, execute, quickSpec } from "./deploy_tools.ts";
 
 export function bareSettings(
-  test: (title: string, fn: () => Promise<void>) => void,
-  under: BareUnderTest,
+  test: OwnTest,
+  under: HostUnderTest,
 ): void {
   const { backend, image, dataDir } = under;
   const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
@@ -27,6 +28,19 @@ export function bareSettings(
   withName("the first deployment of a data directory may name a network", "first", async (name) => {
     await under.reopen(() => removeTree(join(dataDir, "bare")));
     await backend().apply(quickSpec(name, image, { networks: ["front"] }));
+  });
+
+  withName("of two networks the one of higher priority leads out", "prior", async (name) => {
+    const subnet = async () => {
+      const [{ ip }] = (await backend().status(name))!.instances;
+      return ip!.replace(/\.\d+$/, "");
+    };
+    await backend().apply(quickSpec(name, image, { networks: ["back"] }));
+    const back = await subnet();
+    const networks = ["front", { name: "back", priority: 5 }];
+    await backend().apply(quickSpec(name, image, { networks }));
+    assert.equal(await subnet(), back);
+    assert.match(await see(name, "busybox ip route"), new RegExp(`default via ${back}\\.1 `));
   });
 
   withName("processes are counted, memory is limited with its swap", "limits", async (name) => {

@@ -1,8 +1,9 @@
 /** What a workload leaves in its own files, and makes of folders that it may write to, is nobody else's trouble. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import type { BareUnderTest } from "./bare_backend.ts";
-import { execute, quickSpec } from "./deploy_backend.ts";
+import type { OwnTest } from "./deploy_suite.ts";
+import type { HostUnderTest } from "./host_backend.ts";
+import { execute, quickSpec } from "./deploy_tools.ts";
 
 /** Processes of the runtime that have not become the container's command. */
 async function stuck(): Promise<number> {
@@ -15,8 +16,8 @@ async function stuck(): Promise<number> {
 }
 
 export function bareUntrusted(
-  test: (title: string, fn: () => Promise<void>) => void,
-  under: BareUnderTest,
+  test: OwnTest,
+  under: HostUnderTest,
 ): void {
   const { backend, image, dataDir, allowed } = under;
   const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>

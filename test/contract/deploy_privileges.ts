@@ -1,7 +1,8 @@
 /** What no backend does unless its server permits it, however the workload comes to be started. */
 import assert from "node:assert/strict";
 import { PRIVILEGED_KINDS } from "../../lib/deploy/privileges.ts";
-import { type DeployBackendUnderTest, eventually, quickSpec } from "./deploy_backend.ts";
+import type { DeployBackendUnderTest, Test } from "./deploy_suite.ts";
+import { quickSpec, runs } from "./deploy_tools.ts";
 
 const ASKED: [kind: string, fields: Record<string, unknown>][] = [
   ["privileged", { privileged: true }],
@@ -14,13 +15,10 @@ const ASKED: [kind: string, fields: Record<string, unknown>][] = [
   ["sysctls", { sysctls: { "kernel.core_pattern": "core" } }],
 ];
 
-export function deployPrivileges(
-  test: (title: string, fn: () => Promise<void>) => void,
-  under: DeployBackendUnderTest,
-): void {
+export function deployPrivileges(test: Test, under: DeployBackendUnderTest): void {
   const { backend, image } = under;
 
-  test("what amounts to root on the host is refused by default, by kind", async () => {
+  test("what amounts to root on the host is refused by default, by kind", [], async () => {
     try {
       for (const [kind, fields] of ASKED) {
         const words = JSON.stringify(fields);
@@ -42,7 +40,7 @@ export function deployPrivileges(
     }
   });
 
-  test("what was made under a looser setting runs on, and is not started again", async () => {
+  test("what was made under a looser setting runs on, and is not started again", [], async () => {
     const denied = { code: "denied" };
     try {
       await under.reopen(undefined, PRIVILEGED_KINDS);
@@ -50,24 +48,13 @@ export function deployPrivileges(
       await backend().apply(mighty);
       await backend().apply(quickSpec("halted", image, { privileged: true }));
       await backend().power("halted", "stop");
-      const pid = async () => (await backend().status("mighty"))!.instances[0].pid;
-      const before = await pid();
+      const before = await runs(backend(), "mighty");
       await under.reopen();
-      assert.equal(await pid(), before);
+      assert.deepEqual(await runs(backend(), "mighty"), before);
       await assert.rejects(backend().apply(mighty), denied);
       await assert.rejects(backend().power("halted", "start"), denied);
       await assert.rejects(backend().power("mighty", "restart"), denied);
-      assert.equal(await pid(), before, "a refused restart stops nothing");
-      // Nor by its own restart policy.
-      await under.reopen(undefined, PRIVILEGED_KINDS);
-      await backend().power("mighty", "restart");
-      await under.reopen();
-      Deno.kill((await pid())!, "SIGKILL");
-      await eventually("told", async () => {
-        const [{ message }] = (await backend().status("mighty"))!.instances;
-        return /does not permit pidMode \(host\), capAdd \(SYS_ADMIN\)/.test(message ?? "");
-      });
-      assert.equal(await pid(), undefined);
+      assert.deepEqual(await runs(backend(), "mighty"), before, "a refused restart stops nothing");
     } finally {
       await under.reopen();
       for (const name of ["mighty", "halted"]) await backend().delete(name);

@@ -99,51 +99,6 @@ export function objectStoreContract(
     }
   });
 
-  test("all objects below a prefix, a page at a time, where the store can", async ({ store }) => {
-    if (!store.scan) return;
-    const large = text("0123456789".repeat(30_000));
-    const held = new Map<string, Uint8Array>([["a/large", large], ["a/none", new Uint8Array()]]);
-    for (let n = 0; n < 60; n++) {
-      held.set(`a/${n % 3}/${"k".repeat(200)}-${n}`, text(`${n}`.repeat(n)));
-    }
-    for (const [key, bytes] of held) await store.put(key, bytes);
-    await store.put("a-b/c", text("another's"));
-    await store.put("d", text("another's"));
-    const scanned = async (prefix: string, bytes?: boolean) => {
-      const found = new Map<string, Uint8Array | undefined>();
-      for await (const page of store.scan!(prefix, { bytes })) {
-        assert.equal(page.contents?.length, bytes ? page.keys.length : undefined);
-        for (const [index, key] of page.keys.entries()) {
-          assert.equal(found.has(key), false, key);
-          found.set(key, page.contents?.[index].slice());
-        }
-      }
-      return found;
-    };
-    const bare = [...(await scanned("a/")).keys()];
-    assert.deepEqual(bare.toSorted(), [...held.keys()].toSorted());
-    const full = await scanned("a/", true);
-    assert.equal(full.size, held.size);
-    for (const [key, bytes] of held) assert.deepEqual(full.get(key), bytes, key);
-    assert.deepEqual([...(await scanned("none/", true)).keys()], []);
-    assert.equal((await scanned("")).size, held.size + 2);
-    // Who leaves early does not stand in the way of others, nor does what goes and comes meanwhile.
-    for await (const page of store.scan("a/", { bytes: true })) {
-      assert.ok(page.keys.length > 0);
-      for (const key of held.keys()) await store.delete(key);
-      assert.deepEqual([...(await scanned("a-b/")).keys()], ["a-b/c"]);
-      break;
-    }
-    const given = new AbortController();
-    const pages = store.scan("", { signal: given.signal })[Symbol.asyncIterator]();
-    await pages.next();
-    given.abort(new Error("given up"));
-    await assert.rejects(pages.next(), /given up/);
-    await assert.rejects(async () => {
-      for await (const _page of store.scan!("", { signal: given.signal }));
-    }, /given up/);
-  });
-
   test("a key may hold what digests, tags and escaped names are made of", async ({ store }) => {
     const key = `manifests/a.b+c-d_e/sha512:${"a".repeat(128)}`;
     await store.put(key, text("x"));

@@ -1,5 +1,6 @@
 /** What every Snapshotter must do; see lib/snapshot/snapshotter.ts. Layers are in snapshotter_layers.ts. */
 import assert from "node:assert/strict";
+import type { ArchivePart } from "../../lib/oci/tar_blocks.ts";
 import type { ActiveSnapshot, Snapshotter } from "../../lib/snapshot/snapshotter.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import { mountsUnder } from "../../lib/sys/mountinfo.ts";
@@ -7,6 +8,14 @@ import { readTar } from "../../lib/oci/tar_read.ts";
 import { readNames } from "../../lib/sys/directory.ts";
 import { lstat, S_IFDIR, S_IFMT, setTimes } from "../../lib/sys/files.ts";
 import { write } from "./snapshot_trees.ts";
+
+/** The bytes of a layer's blocks. */
+export function archiveOf(parts: AsyncIterable<ArchivePart>): ReadableStream<Uint8Array> {
+  const bytes = async function* () {
+    for await (const part of parts) if (part.kind === "block") yield part.bytes;
+  };
+  return ReadableStream.from(bytes());
+}
 
 export interface SnapshotterUnderTest {
   snapshotter: Snapshotter;
@@ -276,7 +285,7 @@ export function snapshotterContract(test: SnapshotterTest): void {
     const began = Date.now() / 1000 - 60;
     const layerTimes = async (name: string, epoch?: number) => {
       const found: Record<string, number> = {};
-      for await (const { header } of readTar(under.snapshotter.diff(name, { epoch }))) {
+      for await (const { header } of readTar(archiveOf(under.snapshotter.diff(name, { epoch })))) {
         found[header.path] = header.mtime;
       }
       return found;

@@ -6,6 +6,7 @@ import { removeTreeSync } from "../../lib/sys/directory.ts";
 import * as files from "../../lib/sys/files.ts";
 import { change, describe, populate, setTreeTimes, write } from "./snapshot_trees.ts";
 import {
+  archiveOf,
   date,
   edit,
   look,
@@ -53,7 +54,7 @@ async function amended(under: SnapshotterUnderTest, name: string): Promise<void>
 /** Every entry of the layer, a line each with all that it says. */
 async function layerOf({ snapshotter }: SnapshotterUnderTest, name: string): Promise<string[]> {
   const lines: string[] = [];
-  for await (const { header, body } of readTar(snapshotter.diff(name))) {
+  for await (const { header, body } of readTar(archiveOf(snapshotter.diff(name)))) {
     const digest = createHash("sha256");
     for await (const bytes of body) digest.update(bytes);
     lines.push(`${JSON.stringify(header, plain)} ${digest.digest("hex").slice(0, 12)}`);
@@ -80,8 +81,8 @@ export function amendContract(test: SnapshotterTest): void {
     assert.deepEqual(layer, await layerOf(under, "at-once"));
     const { snapshotter } = under;
     assert.deepEqual(
-      await Array.fromAsync(snapshotter.diffBlocks("second")),
-      await Array.fromAsync(snapshotter.diffBlocks("at-once")),
+      await Array.fromAsync(snapshotter.diff("second")),
+      await Array.fromAsync(snapshotter.diff("at-once")),
     );
   });
 
@@ -131,7 +132,9 @@ export function amendContract(test: SnapshotterTest): void {
     await edit(active, folder, (root) => write(`${root}/made/other`, "2"));
     await snapshotter.commit(active, "second");
     const times: Record<string, number> = {};
-    for await (const { header } of readTar(snapshotter.diff("second", { epoch: LATEST }))) {
+    for await (
+      const { header } of readTar(archiveOf(snapshotter.diff("second", { epoch: LATEST })))
+    ) {
       times[header.path] = header.mtime;
     }
     assert.deepEqual(times, { made: LATEST, "made/file": LATEST, "made/other": LATEST });

@@ -9,6 +9,7 @@ import { inUserNamespace } from "../../lib/sys/userns.ts";
 import { getXattr } from "../../lib/sys/xattr.ts";
 import { change, describe, populate, write } from "./snapshot_trees.ts";
 import {
+  archiveOf,
   look,
   make,
   type SnapshotterTest,
@@ -58,7 +59,7 @@ export function layersContract(test: SnapshotterTest): void {
 
   test("diff and apply give the same tree again: first layer", async (under) => {
     await base(under);
-    const layer = await collect(under.snapshotter.diff("base"));
+    const layer = await collect(archiveOf(under.snapshotter.diff("base")));
     await applied(under.snapshotter, "copy", undefined, streamOf(layer));
     const here = await look(under, "base", contents);
     assert.ok(here.length > 30);
@@ -68,7 +69,7 @@ export function layersContract(test: SnapshotterTest): void {
   test("diff and apply give the same tree again: changes, white-outs, opaque", async (under) => {
     await base(under);
     await make(under, "changed", "base", change, LATEST);
-    const layer = await collect(under.snapshotter.diff("changed"));
+    const layer = await collect(archiveOf(under.snapshotter.diff("changed")));
     const inside = await paths(layer);
     assert.ok(inside.includes(".wh.gone"), inside.join());
     assert.ok(inside.includes("bin/.wh.dangling"));
@@ -86,8 +87,8 @@ export function layersContract(test: SnapshotterTest): void {
       await make(under, `base-${round}`, undefined, populate, LATEST);
       await make(under, `changed-${round}`, `base-${round}`, change, LATEST);
       layers.push(
-        await collect(under.snapshotter.diff(`base-${round}`)),
-        await collect(under.snapshotter.diff(`changed-${round}`)),
+        await collect(archiveOf(under.snapshotter.diff(`base-${round}`))),
+        await collect(archiveOf(under.snapshotter.diff(`changed-${round}`))),
       );
       // Another second, so that a time that leaks shows.
       if (round === "one") await new Promise((resolve) => setTimeout(resolve, 1100));
@@ -100,7 +101,7 @@ export function layersContract(test: SnapshotterTest): void {
     await base(under);
     const out = `${under.folder}/tar`;
     await Deno.mkdir(out);
-    await Deno.writeFile(`${under.folder}/l.tar`, under.snapshotter.diff("base"));
+    await Deno.writeFile(`${under.folder}/l.tar`, archiveOf(under.snapshotter.diff("base")));
     const { success, stderr } = await new Deno.Command("tar", {
       args: [
         "-xpf",
@@ -342,8 +343,8 @@ export function layersContract(test: SnapshotterTest): void {
       populate(root);
       Deno.writeFileSync(`${root}/big`, new Uint8Array(2_500_000).fill(7));
     }, LATEST);
-    const layer = await collect(under.snapshotter.diff("base"));
-    const parts = await Array.fromAsync(under.snapshotter.diffBlocks("base"));
+    const layer = await collect(archiveOf(under.snapshotter.diff("base")));
+    const parts = await Array.fromAsync(under.snapshotter.diff("base"));
     const end = parts.pop();
     assert.deepEqual(end, { kind: "end", diffID: digestOf(layer) });
     const bytes: Uint8Array<ArrayBuffer>[] = [];
@@ -354,19 +355,19 @@ export function layersContract(test: SnapshotterTest): void {
     }
     assert.deepEqual(new Uint8Array(await new Blob(bytes).arrayBuffer()), new Uint8Array(layer));
     // Who leaves early ends it.
-    for await (const part of under.snapshotter.diffBlocks("base")) if (part.kind === "block") break;
+    for await (const part of under.snapshotter.diff("base")) if (part.kind === "block") break;
   });
 
   test("a reader that leaves ends the diff; the event loop stays free", async (under) => {
     await make(under, "base", undefined, (root) => {
       Deno.writeFileSync(`${root}/big`, new Uint8Array(64 << 20));
     });
-    const reader = under.snapshotter.diff("base").getReader();
+    const reader = archiveOf(under.snapshotter.diff("base")).getReader();
     await reader.read();
     await reader.cancel();
     let ticks = 0, size = 0;
     const timer = setInterval(() => ticks++, 1);
-    for await (const chunk of under.snapshotter.diff("base")) size += chunk.length;
+    for await (const chunk of archiveOf(under.snapshotter.diff("base"))) size += chunk.length;
     clearInterval(timer);
     assert.ok(size > 64 << 20);
     assert.ok(ticks >= 5, `timers ran ${ticks} times while 64 MiB were packed`);

@@ -1,7 +1,8 @@
 /** Builds whose steps and snapshots are the host's containerd's: the engine, and `svc` against it. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { openWorker } from "../../backends/build/mod.ts";
+import { selectWorker, WORKER_TABLES } from "../../backends/build/mod.ts";
+import { loadServerSettings } from "../../lib/config/server_options.ts";
 import { silent } from "../../lib/base/log.ts";
 import { closeIdleWorkers } from "../../lib/base/worker_pool.ts";
 import { createBuilder } from "../../lib/build/engine.ts";
@@ -51,12 +52,12 @@ Deno.test.afterAll(async () => {
 async function openEngine(): Promise<BuilderFixture> {
   const folder = await Deno.makeTempDir({ prefix: "svc-build-" });
   const images = await imagesWithBase(folder);
-  const worker = await openWorker("containerd", {
+  const env = { SVC_BUILD_WORKER: "containerd", SVC_CONTAINERD_ADDRESS: peer.address };
+  const { settings } = loadServerSettings([], env, WORKER_TABLES);
+  const worker = await selectWorker(settings).open({
     root: `${folder}/build`,
-    binary: "runc",
     state: `${folder}/state`,
     runDir: `${folder}/run`,
-    containerd: { address: peer.address, namespace: "svc", snapshotter: "overlayfs" },
     log: silent,
   });
   const snapshotter = worker.snapshotter!;

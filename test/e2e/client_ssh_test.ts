@@ -5,6 +5,7 @@ import { stringify } from "yaml";
 import { makeAuthority } from "../peers/pki.ts";
 import { makeKey, type Sshd, startAgent, startSshd } from "../peers/sshd.ts";
 import { e2eTest, freePort, type RunOutput, svc } from "./harness.ts";
+import { upgradeAttached } from "../../lib/wire/attached/testing.ts";
 
 const NEEDS = { commands: ["sshd", "ssh", "ssh-keygen", "ssh-agent", "openssl"], root: true };
 
@@ -269,10 +270,8 @@ e2eTest(
         if (!new URL(request.url).pathname.endsWith("/build/attach")) {
           return Response.json({ version: "1", identity: {} });
         }
-        const { socket, response } = Deno.upgradeWebSocket(request);
         // The build was asked for, and never gets on.
-        socket.onmessage = () => asked.resolve();
-        return response;
+        return upgradeAttached(request, { takes: { build: () => asked.resolve() } }).response;
       };
       await using at = await fixture({}, answer);
       const context = join(at.home, "context");

@@ -1,8 +1,11 @@
 /** 9P2000.L against Debian's diod: its clients read from our server, our client from its server. */
 import assert from "node:assert/strict";
-import { connDuplex } from "../../lib/wire/duplex.ts";
-import { NinepClient, ServerError } from "../../lib/wire/ninep/client.ts";
-import { ConfinedFolder } from "../../lib/wire/ninep/folder.ts";
+import { connDuplex, type Duplex } from "../../lib/wire/duplex.ts";
+import { ERRNO, FileError, OPEN } from "../../lib/wire/files/node.ts";
+import { mountFuse } from "../../lib/wire/fuse/mount.ts";
+import { NinepClient } from "../../lib/wire/ninep/client.ts";
+import { ConfinedFolder } from "../../lib/wire/files/folder.ts";
+import { remoteRoot } from "../../lib/wire/ninep/remote_node.ts";
 import { serveNinep } from "../../lib/wire/ninep/server.ts";
 import { pattern } from "../../lib/wire/testing.ts";
 import { e2eTest, freePort } from "./harness.ts";
@@ -24,11 +27,12 @@ e2eTest("diodls and diodcat read what our 9P server shows", {
   await using files = await folderOfFiles();
   await Deno.writeTextFile(`${files.path}/hidden`, "");
   using folder = new ConfinedFolder(files.path, { visible: (path) => path !== "hidden" });
+  const node = folder.node();
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const sessions: Promise<void>[] = [];
   const accepting = (async () => {
     for await (const conn of listener) {
-      sessions.push(serveNinep(connDuplex(conn), new Map([["/tree", folder]])));
+      sessions.push(serveNinep(connDuplex(conn), new Map([["/tree", node]])));
     }
   })();
   const tool = async (name: string, ...args: string[]) => {
@@ -50,6 +54,7 @@ e2eTest("diodls and diodcat read what our 9P server shows", {
     listener.close();
     await accepting;
     await Promise.all(sessions);
+    node.close();
   }
 });
 
@@ -64,38 +69,100 @@ async function connected(port: number): Promise<Deno.TcpConn> {
   }
 }
 
-e2eTest("our 9P client reads from diod", { commands: ["diod"], root: true }, async () => {
-  await using files = await folderOfFiles();
+async function startDiod(folder: string): Promise<{ stream: Duplex } & AsyncDisposable> {
   const port = freePort();
   const diod = new Deno.Command("diod", {
-    args: ["-f", "-n", "-N", "-e", files.path, "-l", `127.0.0.1:${port}`, "-L", "stderr"],
+    args: ["-f", "-n", "-N", "-e", folder, "-l", `127.0.0.1:${port}`, "-L", "stderr"],
     stdout: "null",
     stderr: "null",
   }).spawn();
-  try {
-    const client = await NinepClient.connect(connDuplex(await connected(port)));
-    const root = await client.attach(files.path);
-    const listed = await client.walk(root, []);
-    await client.open(listed);
-    const names = (await Array.fromAsync(client.readdir(listed, 100))).map(({ name }) => name);
-    assert.deepEqual(names.sort(), ["hello", "link", "sub"]);
-    const fid = await client.walk(root, ["sub", "large"]);
-    assert.equal(Number((await client.getattr(fid)).size), LARGE.length);
-    await client.open(fid);
-    const read: Uint8Array<ArrayBuffer>[] = [];
-    for (let at = 0; at < LARGE.length; at += read.at(-1)!.length) {
-      read.push((await client.read(fid, at, client.readSize)).slice());
-    }
-    assert.deepEqual(new Uint8Array(await new Blob(read).arrayBuffer()), LARGE);
-    await client.clunk(fid);
-    assert.equal(await client.readlink(await client.walk(root, ["link"])), "hello");
-    await assert.rejects(
-      client.walk(root, ["none"]),
-      (error) => error instanceof ServerError && error.errno === 2,
-    );
-    client.close();
-  } finally {
-    diod.kill("SIGKILL");
-    await diod.status;
+  return {
+    stream: connDuplex(await connected(port)),
+    async [Symbol.asyncDispose]() {
+      diod.kill("SIGKILL");
+      await diod.status;
+    },
+  };
+}
+
+e2eTest("our 9P client reads from diod", { commands: ["diod"], root: true }, async () => {
+  await using files = await folderOfFiles();
+  await using diod = await startDiod(files.path);
+  const client = await NinepClient.connect(diod.stream);
+  const root = await client.attach(files.path);
+  const listed = await client.walk(root, []);
+  await client.open(listed);
+  const names = (await client.readdir(listed, 0n)).map(({ name }) => name);
+  assert.deepEqual(names.sort(), ["hello", "link", "sub"]);
+  const fid = await client.walk(root, ["sub", "large"]);
+  assert.equal((await client.getattr(fid)).size, LARGE.length);
+  await client.open(fid);
+  const read: Uint8Array<ArrayBuffer>[] = [];
+  for (let at = 0; at < LARGE.length; at += read.at(-1)!.length) {
+    read.push((await client.read(fid, at, client.readSize)).slice());
   }
+  assert.deepEqual(new Uint8Array(await new Blob(read).arrayBuffer()), LARGE);
+  await client.clunk(fid);
+  assert.equal(await client.readlink(await client.walk(root, ["link"])), "hello");
+  await assert.rejects(
+    client.walk(root, ["none"]),
+    (error) => error instanceof FileError && error.errno === ERRNO.ENOENT,
+  );
+  client.close();
 });
+
+e2eTest("our 9P client writes to diod", { commands: ["diod"], root: true }, async () => {
+  await using files = await folderOfFiles();
+  await using diod = await startDiod(files.path);
+  const client = await NinepClient.connect(diod.stream);
+  const root = await remoteRoot(client, files.path, { writable: true });
+  const { node, file } = await root.create("new", OPEN.RDWR, 0o640);
+  assert.equal(await file.write(0, LARGE), LARGE.length);
+  const part = new Uint8Array(1000);
+  assert.equal(await file.read(700_000, part), 1000);
+  assert.deepEqual(part, LARGE.slice(700_000, 701_000));
+  await file.truncate(1_000_000);
+  await file.sync(false);
+  const lock = { type: "write", start: 0n, length: 0n, owner: "me" } as const;
+  assert.equal(await file.lock(lock), true);
+  assert.equal(await file.lock({ ...lock, type: "none" }), true);
+  await file.close();
+  assert.deepEqual(Deno.readFileSync(`${files.path}/new`), LARGE.slice(0, 1_000_000));
+  await node.change({ mode: 0o600, mtime: { s: 1_600_000_000, ns: 42 } });
+  assert.deepEqual((await node.stat()).mtime, { s: 1_600_000_000, ns: 42 });
+  // That server has no attributes, and renames and removes by fids alone, which we do not.
+  const folder = await root.mkdir("folder", 0o755);
+  await folder.link("second", node);
+  (await folder.symlink("link", "second")).close();
+  assert.equal(Deno.readLinkSync(`${files.path}/folder/link`), "second");
+  assert.equal((await node.stat()).nlink, 2);
+  for (const refused of [root.rename("new", folder, "x"), root.remove("new", "other")]) {
+    await assert.rejects(refused, { errno: ERRNO.EOPNOTSUPP });
+  }
+  client.close();
+});
+
+e2eTest(
+  "a mount of diod's files by our client, as programs use it",
+  { commands: ["diod"], root: true },
+  async () => {
+    await using files = await folderOfFiles();
+    await using diod = await startDiod(files.path);
+    const target = await Deno.makeTempDir({ prefix: "svc-e2e-mount-" });
+    const client = await NinepClient.connect(diod.stream);
+    const root = await remoteRoot(client, files.path, { writable: true });
+    {
+      await using _mounted = mountFuse(target, root, { writable: true, keepMs: 100 });
+      const script = `cd "$1"; cmp sub/large "$2/sub/large"; cp -a sub copy
+        cmp copy/large "$2/copy/large"; echo more >> hello; chmod 600 hello
+        dd if=sub/large of=part bs=1000 count=100 status=none; truncate -s 7 part; ln part other
+        test "$(stat -c '%h %s' "$2/part")" = '2 7'; test "$(cat link)" = "$(printf 'hello\nmore')"`;
+      const { code, stderr } = await new Deno.Command("sh", {
+        args: ["-euc", script, "sh", target, files.path],
+      }).output();
+      assert.equal(code, 0, new TextDecoder().decode(stderr));
+    }
+    client.close();
+    await Deno.remove(target);
+  },
+);

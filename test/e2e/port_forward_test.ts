@@ -1,9 +1,10 @@
 /** `svc port-forward`: TCP and UDP to a workload that runs, through whatever happens to it and to the server. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { createSocket } from "node:dgram";
+import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
+import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { pattern } from "../../lib/wire/testing.ts";
 import { baseImage, e2eTest, EXECUTABLE, type Server, startServer } from "./harness.ts";
 
@@ -140,8 +141,7 @@ async function ask(port: number, what: string, body: Uint8Array | string = ""): 
 }
 
 /** One datagram there and back; sent again until there is an answer, as who uses UDP does. */
-async function askUdp(port: number, words: string): Promise<string> {
-  const socket = createSocket("udp4");
+async function askUdp(port: number, words: string, socket: UdpSocket): Promise<string> {
   const answered = once(socket, "message", { signal: AbortSignal.timeout(60_000) });
   const send = () => socket.send(words, port, "127.0.0.1");
   const again = setInterval(send, 1000);
@@ -150,7 +150,6 @@ async function askUdp(port: number, words: string): Promise<string> {
     return String((await answered)[0]);
   } finally {
     clearInterval(again);
-    socket.close();
   }
 }
 
@@ -175,11 +174,10 @@ e2eTest("port-forward: TCP and UDP, replacement, a server that is killed", NEEDS
 
   await t.step("UDP, from several peers", async () => {
     const words = ["one", "two", "three"];
-    assert.deepEqual(await Promise.all(words.map((word) => askUdp(udp, word))), [
-      "udp:one",
-      "udp:two",
-      "udp:three",
-    ]);
+    const sockets = words.map(() => createSocket("udp4"));
+    const asked = words.map((word, index) => askUdp(udp, word, sockets[index]));
+    assert.deepEqual(await Promise.all(asked), ["udp:one", "udp:two", "udp:three"]);
+    for (const socket of sockets) socket.close();
   });
 
   await t.step("without ports: those that are declared; json tells them a line each", async () => {
@@ -210,6 +208,20 @@ e2eTest("port-forward: TCP and UDP, replacement, a server that is killed", NEEDS
   await t.step("a deployment that is replaced is dialled anew", async () => {
     await deploy(server, image, "second");
     assert.equal(String(await ask(tcp, "who")), "second");
+  });
+
+  await t.step("UDP to its published port is led to the one that is there", async () => {
+    const answer = await fetch(`${server.url}/.svc/v1/deployments/net`);
+    const { ports }: DeploymentStatus = await answer.json();
+    const { host } = ports.find(({ protocol }) => protocol === "udp")!;
+    // To the kernel all of it is one connection.
+    const socket = createSocket("udp4");
+    for (const who of ["third", "second"]) {
+      assert.equal(await askUdp(host, who, socket), `udp:${who}`);
+      await deploy(server, image, who);
+    }
+    assert.equal(await askUdp(host, "again", socket), "udp:again");
+    socket.close();
   });
 
   await t.step("the flight record has it", async () => {

@@ -37,7 +37,7 @@ e2eTest(
         assert.equal(code, 2, stderr);
         assert.match(
           stderr,
-          /Cannot use SVC_BARE_RUNTIME: Cannot use OCI runtime .* ran no container/,
+          /Cannot use SVC_RUNTIME: Cannot use OCI runtime .* ran no container/,
         );
         assert.match(stderr, why);
       }

@@ -126,6 +126,12 @@ e2eTest("serve: a port in use", {}, () =>
     assert.equal(second.code, 1);
     assert.match(second.stderr, new RegExp(`Cannot bind ${address}: address in use`));
     assert.match(second.stderr, /set SVC_ADDR or stop the other server/);
+    // What the start had opened is closed again: the directory is nobody's.
+    await using third = await startServer({ ...PLAIN, dataDir: `${dir}/data` });
+    const bytes = new TextEncoder().encode("kept");
+    assert.equal((await pushBlob(third, "kept", bytes)).status, 201);
+    await third.restart();
+    assert.equal(await status(third, `/v2/kept/blobs/${digestOf(bytes)}`), 200);
   }));
 
 e2eTest("serve: what cannot be read or is not in this build", {}, () =>

@@ -1,5 +1,5 @@
 /**
- * One deployment replaced again and again while clients ask its published port: over a connection of its own
+ * One deployment replaced again and again while clients ask its published port, one replica after the other: over a connection of its own
  * for each request, over kept ones, and with requests that take their time. None may fail or hang.
  *
  *     deno run -A test/soak/replacements.ts --seconds 300 --delay 3
@@ -23,7 +23,7 @@ const SLOW = 1;
 const HANGS_MS = 1000;
 
 /** What runs: it listens after `delay` seconds, and ends at once when it is told to. */
-function spec(image: string, port: number, delay: number, version: number) {
+function spec(image: string, port: number, delay: number, version: number, replicas: number) {
   const slow = `#!/bin/sh\nsleep ${SLOW}\nprintf 'Content-type: text/plain\\r\\n\\r\\nslow'\n`;
   const script = `sleep ${delay}; mkdir /srv/cgi-bin; printf '%s' "$PAGE" > /srv/cgi-bin/slow; ` +
     `chmod 755 /srv/cgi-bin/slow; echo ${version} > /srv/index.html; exec httpd -f -p 8080 -h /srv`;
@@ -31,6 +31,8 @@ function spec(image: string, port: number, delay: number, version: number) {
     name: "replaced",
     image,
     ports: [{ host: port, container: 8080 }],
+    replicas,
+    updateConfig: { parallelism: 1 },
     env: { PAGE: slow },
     stopSignal: "SIGKILL",
     command: ["sh", "-c", script],
@@ -48,7 +50,12 @@ async function put(server: Server, body: { name: string }): Promise<void> {
 }
 
 export async function soak(
-  { seconds, delay, clients = 3 }: { seconds: number; delay: number; clients?: number },
+  { seconds, delay, clients = 3, replicas = 1 }: {
+    seconds: number;
+    delay: number;
+    clients?: number;
+    replicas?: number;
+  },
 ): Promise<ReplacementsReport> {
   await using server = await startServer();
   const { name } = await baseImage(server, "replaced:1");
@@ -79,7 +86,7 @@ export async function soak(
       );
     }
   };
-  await put(server, spec(name, port, 0, 0));
+  await put(server, spec(name, port, 0, 0, replicas));
   for (const until = Date.now() + 30_000; Date.now() < until;) {
     if (await fetch(`http://127.0.0.1:${port}/`).then((r) => r.text(), () => "")) break;
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -97,7 +104,7 @@ export async function soak(
   ];
   try {
     for (const until = Date.now() + seconds * 1000; Date.now() < until;) {
-      await put(server, spec(name, port, delay, report.replacements + 1));
+      await put(server, spec(name, port, delay, report.replacements + 1, replicas));
       report.replacements++;
       since = Date.now();
     }
@@ -114,12 +121,14 @@ if (import.meta.main) {
       seconds: { type: "string", default: "60" },
       delay: { type: "string", default: "3" },
       clients: { type: "string", default: "3" },
+      replicas: { type: "string", default: "1" },
     },
   });
   const report = await soak({
     seconds: Number(values.seconds),
     delay: Number(values.delay),
     clients: Number(values.clients),
+    replicas: Number(values.replicas),
   });
   console.log(JSON.stringify(report, null, 1));
   if (report.failures.length > 0) Deno.exit(1);

@@ -1,4 +1,4 @@
-/** The part of the worker that is about blobs and images. */
+/** The worker's access to blobs and images. */
 import type { Logger } from "../../../lib/base/log.ts";
 import type { BuildWorker } from "../../../lib/build/worker.ts";
 import type { ContainerdClient } from "../../../lib/containerd/client.ts";
@@ -9,7 +9,7 @@ import { PulledBlobs } from "./pulled.ts";
 
 export interface ContentOptions {
   client: ContainerdClient;
-  /** Marks what is this server's. `[a-z0-9]`. */
+  /** Marks this server's content. `[a-z0-9]`. */
   owner: string;
   log: Logger;
 }
@@ -18,7 +18,7 @@ export interface OpenContent extends AsyncDisposable {
   parts: Required<Pick<BuildWorker, "through" | "shelves" | "imageStore">>;
 }
 
-/** Takes up what an earlier server left. One per owner; dispose of it before the client. */
+/** Continues with the content of an earlier server. One per owner; dispose of it before the client. */
 export async function openContent({ client, owner, log }: ContentOptions): Promise<OpenContent> {
   const content = new ContainerdContent(client, owner);
   const garbage = new GarbageCollection(client, log);

@@ -1,6 +1,6 @@
 /**
- * Layers that builds pull, in containerd's content store: fetched once, kept by a lease for as long as the
- * build cache keeps them, found again by later builds whatever became of their snapshots.
+ * Layers that builds pull, in containerd's content store. They are fetched once, kept by a lease for as long as
+ * the build cache keeps them, and found by later builds even if their snapshots are gone.
  */
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { Logger } from "../../../lib/base/log.ts";
@@ -19,13 +19,13 @@ import type { Digest } from "../../../lib/oci/types.ts";
 export interface PulledBlobsOptions {
   client: ContainerdClient;
   content: ContainerdContent;
-  /** Whose blobs these are: other owners may keep the same. */
+  /** The owner of the blobs: other owners may keep the same ones. */
   owner: string;
   garbage: GarbageCollection;
   log: Logger;
 }
 
-/** How exact times of use are, in milliseconds: each costs a write. */
+/** Precision of the times of use, in milliseconds: each update costs a write. */
 const USED_EVERY_MS = 60_000;
 
 export class PulledBlobs implements Shelf {
@@ -33,10 +33,10 @@ export class PulledBlobs implements Shelf {
   readonly #options: PulledBlobsOptions;
   readonly #lease: string;
   readonly #label: string;
-  /** One at a time fetches, keeps or drops a blob. */
+  /** Each blob is fetched, kept or dropped by one caller at a time. */
   readonly #locks = new KeyedMutex();
   #uses = 0;
-  /** Asked for since the oldest use began. */
+  /** Blobs asked for since the oldest running use began. */
   readonly #held = new Set<string>();
 
   private constructor(options: PulledBlobsOptions) {
@@ -50,13 +50,13 @@ export class PulledBlobs implements Shelf {
     try {
       await options.client.call(Leases.create, { id: blobs.#lease }, "Cannot make a lease");
     } catch (error) {
-      // It is there from before.
+      // The lease exists from an earlier run.
       if (!(error instanceof SvcError) || error.code !== "conflict") throw error;
     }
     return blobs;
   }
 
-  /** The same images; their blobs come through containerd. */
+  /** The same images; their blobs are read through containerd. */
   through(images: ImageResolver): ImageResolver {
     return {
       ...images.forCaller && {
@@ -110,7 +110,8 @@ export class PulledBlobs implements Shelf {
     if (!id.startsWith("sha256:")) return await content.drop(id);
     return await this.#locks.run(id, async () => {
       if (this.#held.has(id)) return false;
-      // Without its label it is not counted any more, without the lease it goes, unless an image needs it.
+      // Without the label the blob is no longer counted. Without the lease containerd drops it, unless an image
+      // needs it.
       const labels = { [this.#label]: "" };
       const mask = { paths: [`labels.${this.#label}`] };
       const attempted = `Cannot drop ${id}`;
@@ -130,7 +131,7 @@ export class PulledBlobs implements Shelf {
       tags: (...args) => inner.tags(...args),
       referrers: (...args) => inner.referrers(...args),
       get: async (repository, digest, options = {}) => {
-        // containerd knows this algorithm alone.
+        // containerd knows only sha256.
         if (!digest.startsWith("sha256:")) return await inner.get(repository, digest, options);
         const { range, signal } = options;
         const { content } = this.#options;
@@ -176,13 +177,13 @@ export class PulledBlobs implements Shelf {
       lease: this.#lease,
       signal,
     });
-    // Another writer's blob has no label of ours.
+    // A blob that another program wrote lacks our label.
     const kept = await this.#locks.run(digest, () => this.#kept(digest, signal));
     if (!kept) throw missing();
     return kept;
   }
 
-  /** What is there, kept from now on. */
+  /** The existing blob, which is kept from now on. */
   async #kept(digest: Digest, signal?: AbortSignal): Promise<ContentInfo | undefined> {
     const { client, content } = this.#options;
     const info = await content.info(digest, { signal });

@@ -20,21 +20,21 @@ function mountsOf(step: Step): SpecMount[] {
       type: "tmpfs",
       target: mount.target,
       mode: "1777",
-      // Of a step's own, unlike a workload's: programs may be built there, and run.
+      // Executable, unlike in a workload: a step may build programs there and run them.
       options: ["exec"],
       ...(mount.size !== undefined && { size: mount.size }),
     })),
   ];
 }
 
-/** Without a cgroup the user's limit counts: that of the user namespace, for all its steps together. */
+/** Without a cgroup, the process limit of the user counts: the user namespace's, for all its steps together. */
 function limited(processes: number, facts: HostFacts): Partial<RuntimeSpecOptions> {
   return facts.countsProcesses
     ? { resources: { pids: processes } }
     : { rlimits: [{ name: "nproc", soft: processes, hard: processes }] };
 }
 
-/** The step's config.json. Throws `argument_invalid` for a user that the root does not know. */
+/** The step's config.json. Throws `argument_invalid` for a user that the root does not have. */
 export async function specText(step: Step, facts: HostFacts): Promise<string> {
   const user = await resolveUser(step.rootfs, step.user);
   checkMapped("Cannot run the step as", user.uid, user.gid);
@@ -59,7 +59,7 @@ export async function specText(step: Step, facts: HostFacts): Promise<string> {
   return encodeDocument(spec);
 }
 
-/** 127: there is no such program; 126: it cannot be executed. Undefined: not the command's fault. */
+/** 127: no such program; 126: it cannot be executed. Undefined: not the command's fault. */
 export function startExitCode(message: string): number | undefined {
   if (!/\bexec(utable)?\b/.test(message)) return undefined;
   return /not found|no such file/i.test(message) ? 127 : 126;

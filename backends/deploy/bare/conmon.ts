@@ -1,6 +1,6 @@
 /**
- * conmon, one small process per container: it holds the container's output, writes it to the log with
- * times, and leaves the exit code in a file. It outlives the server.
+ * conmon, one small process per container: it holds the container's output, writes the output with times to the
+ * log, and writes the exit code to a file. It outlives the server.
  */
 import { spawn } from "node:child_process";
 import { closeSync, constants, openSync } from "node:fs";
@@ -11,10 +11,10 @@ import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { killTree } from "../../../lib/sys/process_tree.ts";
 import { startLimit } from "./begin.ts";
-import type { Host } from "./host.ts";
+import type { Tools } from "./preflight.ts";
 
 const SYNC_FD = 3;
-/** How long a monitor may go on after its container was deleted, and how often it is looked at. */
+/** Milliseconds that a deleted container's monitor may go on, and between two looks at it. */
 const END_PATIENCE = 10_000;
 const END_LOOK = 10;
 
@@ -22,6 +22,11 @@ export interface MonitorOptions {
   key: string;
   bundle: string;
   log: string;
+  /** Folder of the exit files. */
+  exits: string;
+  systemdCgroup: boolean;
+  /** Milliseconds that the runtime may take. */
+  startMs: number;
   tty?: boolean;
   stdinOpen?: boolean;
 }
@@ -40,20 +45,22 @@ function words(message: string | undefined): string {
 }
 
 /**
- * Starts the monitor, which has the runtime create the container. Returns the container's pid; the
- * container waits for `start`. Throws `deploy_failed` with the runtime's words.
+ * Starts the monitor, which lets the runtime create the container. Returns the container's pid; the container
+ * waits for `start`. Throws `deploy_failed` with the runtime's message.
  */
-export async function createContainer(host: Host, options: MonitorOptions): Promise<number> {
-  const { runtime, runtimePath, conmon } = await host.tools();
-  const { key, bundle, log, tty, stdinOpen } = options;
+export async function createContainer(
+  { runtime, conmon }: Tools,
+  options: MonitorOptions,
+): Promise<number> {
+  const { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen } = options;
   const args = [
     ...["--api-version", "1", "--cid", key, "--cuuid", key, "--name", key],
-    ...["--runtime", runtimePath, "--runtime-arg", "--root", "--runtime-arg", runtime.root],
+    ...["--runtime", runtime.binary, "--runtime-arg", "--root", "--runtime-arg", runtime.root],
     ...["--bundle", bundle, "--container-pidfile", join(bundle, "pid")],
     ...["--conmon-pidfile", join(bundle, "conmon.pid")],
-    ...["--log-path", `k8s-file:${log}`, "--exit-dir", host.paths.exits],
+    ...["--log-path", `k8s-file:${log}`, "--exit-dir", exits],
     ...["--full-attach", "--log-level", "error"],
-    ...(host.config.systemdCgroup ? ["--systemd-cgroup"] : []),
+    ...(systemdCgroup ? ["--systemd-cgroup"] : []),
     ...(tty ? ["--terminal"] : []),
     ...(stdinOpen ? ["--stdin", "--leave-stdin-open"] : []),
   ];
@@ -62,7 +69,7 @@ export async function createContainer(host: Host, options: MonitorOptions): Prom
   try {
     const child = spawn(conmon, args, {
       cwd: bundle,
-      // A session of its own: a signal to the server's process group does not reach it.
+      // A session of its own: signals to the server's process group do not reach it.
       detached: true,
       stdio: ["ignore", "ignore", stderr, "pipe"],
       env: {
@@ -72,7 +79,7 @@ export async function createContainer(host: Host, options: MonitorOptions): Prom
     });
     const sync = child.stdio[SYNC_FD] as Readable;
     const failed = new Promise<never>((_, reject) => child.once("error", reject));
-    using limit = startLimit(host, `container ${key}`);
+    using limit = startLimit(`container ${key}`, startMs);
     const late = new Promise<never>((_, reject) =>
       limit.signal.addEventListener("abort", () => reject(limit.signal.reason))
     );
@@ -110,7 +117,7 @@ function firstLine(pipe: Readable): Promise<string> {
   });
 }
 
-/** Has the monitor go on in a new log file after the old one was renamed. A dead monitor is fine. */
+/** Lets the monitor open a new log file after the old one was renamed. A dead monitor is fine. */
 export async function reopenLog(bundle: string): Promise<void> {
   try {
     // Not blocking: without a reader the FIFO refuses (ENXIO) instead of waiting for one.
@@ -127,15 +134,15 @@ export async function reopenLog(bundle: string): Promise<void> {
 }
 
 /**
- * Waits for the monitor of a deleted container, which writes the exit file at its own pace: a file that
- * comes late would stay for ever, or be taken for the end of the container's next run.
+ * Waits for the monitor of a deleted container to end. The monitor writes the exit file at its own pace: a late
+ * file would stay for ever, or count as the end of the container's next run.
  */
 export async function monitorEnded(bundle: string, key: string): Promise<void> {
   // Our own: the monitor's file.
   const pid = await Deno.readTextFile(join(bundle, "conmon.pid")).catch(() => undefined);
   if (pid === undefined) return; // it never came so far
   for (const until = Date.now() + END_PATIENCE; Date.now() < until;) {
-    // Another process may have its number by now.
+    // Another process may have the monitor's pid by now.
     const command = await Deno.readTextFile(`/proc/${pid.trim()}/cmdline`).catch(() => "");
     if (!command.split("\0").includes(key)) return;
     await new Promise((resolve) => setTimeout(resolve, END_LOOK));

@@ -1,20 +1,20 @@
-/** Learns of containers' ends: the files their monitors write, and a look at each process now and then. */
+/** Detects the ends of containers: by the files of their monitors, and by regular looks at each process. */
 import { join } from "node:path";
-import { ensureDir } from "../../../lib/base/fs.ts";
-import { isAlive, type ProcessIdentity } from "./process.ts";
+import { ensureDir, exists, removeTree } from "../../../lib/base/fs.ts";
+import type {
+  ContainerExit,
+  ContainerExits,
+  ProcessIdentity,
+} from "../../../lib/deploy/host/engine.ts";
+import { isAlive } from "./process.ts";
 
-/** How often processes are looked at, in milliseconds: for a monitor that was killed. */
+/** Milliseconds between looks at the processes, in case a monitor was killed. */
 const LOOK = 2000;
-/** How long a dead process's monitor may take to write the exit file. */
+/** Milliseconds that a dead process's monitor may take to write the exit file. */
 const PATIENCE = 1000;
 
-/** Exit code of a container whose monitor could not say it. */
+/** Exit code of a container whose monitor could not tell it. */
 export const UNKNOWN_EXIT = 255;
-
-export interface ContainerExit {
-  code: number;
-  at: Date;
-}
 
 interface Watched {
   process: ProcessIdentity;
@@ -22,16 +22,19 @@ interface Watched {
   deadSince?: number;
 }
 
-export class ExitWatcher {
-  readonly folder: string;
+export class ExitWatcher implements ContainerExits {
+  #folders: { exits: string; instances: string };
   #watched = new Map<string, Watched>();
   #files: Deno.FsWatcher | undefined;
   #timer: ReturnType<typeof setInterval> | undefined;
-  #onLook: () => Promise<void>;
+  #onLook: (key: string) => Promise<unknown>;
 
-  /** `onLook` is called with each regular look, for other regular work. */
-  constructor(folder: string, onLook: () => Promise<void>) {
-    this.folder = folder;
+  /** `onLook` is called for each container at each regular look, for other regular work. */
+  constructor(
+    folders: { exits: string; instances: string },
+    onLook: (key: string) => Promise<unknown>,
+  ) {
+    this.#folders = folders;
     this.#onLook = onLook;
   }
 
@@ -43,7 +46,7 @@ export class ExitWatcher {
   ): Promise<void> {
     this.#watched.set(key, { process, onExit });
     await this.#start();
-    // It may have ended before anybody watched.
+    // The container may have ended before the watch began.
     await this.#check(key);
   }
 
@@ -51,26 +54,30 @@ export class ExitWatcher {
     this.#watched.delete(key);
   }
 
-  /** What the monitor wrote; undefined where it wrote nothing. */
+  /** The monitor's file that tells that the container exceeded its memory limit. */
+  #oom(key: string): string {
+    return join(this.#folders.instances, key, "oom");
+  }
+
+  /** The exit that the monitor recorded; undefined where it recorded none. */
   async read(key: string): Promise<ContainerExit | undefined> {
-    const path = join(this.folder, key);
+    const path = join(this.#folders.exits, key);
     try {
       // Our own: the monitor's file.
       const text = (await Deno.readTextFile(path)).trim();
       if (!/^\d+$/.test(text)) return undefined;
-      return { code: Number(text), at: (await Deno.stat(path)).mtime ?? new Date() };
+      const at = (await Deno.stat(path)).mtime ?? new Date();
+      return { code: Number(text), at, ...(await exists(this.#oom(key)) && { oom: true }) };
     } catch (error) {
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     }
   }
 
-  /** Before a start: what an earlier run left would be taken for this one's end. */
+  /** Call it before another start: the old files would count as the next run's end. */
   async forget(key: string): Promise<void> {
-    this.unwatch(key);
-    await Deno.remove(join(this.folder, key)).catch((error) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    await removeTree(join(this.#folders.exits, key));
+    await removeTree(this.#oom(key));
   }
 
   stop(): void {
@@ -82,19 +89,19 @@ export class ExitWatcher {
 
   async #start(): Promise<void> {
     if (this.#files) return;
-    await ensureDir(this.folder, 0o700);
-    // Two callers at once: the second finds it started.
+    await ensureDir(this.#folders.exits, 0o700);
+    // A second caller at the same time finds the watch started.
     if (this.#files) return;
-    const files = this.#files = Deno.watchFs(this.folder, { recursive: false });
+    const files = this.#files = Deno.watchFs(this.#folders.exits, { recursive: false });
     (async () => {
       for await (const event of files) {
         for (const path of event.paths) await this.#check(path.slice(path.lastIndexOf("/") + 1));
       }
     })().catch(() => {/* closed, or broken: the regular look goes on */});
     this.#timer = setInterval(() => {
-      Promise.all([...this.#watched.keys()].map((key) => this.#look(key)))
-        .then(this.#onLook)
-        .catch(() => {/* looked at again next time */});
+      for (const key of this.#watched.keys()) {
+        this.#look(key).then(() => this.#onLook(key)).catch(() => {/* again next time */});
+      }
     }, LOOK);
   }
 

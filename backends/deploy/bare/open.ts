@@ -1,41 +1,82 @@
-/** The bare backend as the table's entry: settings by the server's names, and what its start checks. */
-import type { Logger } from "../../../lib/base/log.ts";
+/** The bare backend's entry for the table: its settings, and the checks at the server's start. */
 import type { DeployBackend } from "../../../lib/deploy/backend.ts";
-import type { BackendParts, BackendSettings } from "../../../lib/deploy/module.ts";
-import { createBareBackend } from "./backend.ts";
-import { validateBareRuntime } from "./preflight.ts";
+import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
+import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
+import type { HostConfig } from "../../../lib/deploy/host/config.ts";
+import { hostPaths } from "../../../lib/deploy/host/paths.ts";
+import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
+import { BareEngine } from "./engine.ts";
+import { BARE_FIELDS } from "./fields.ts";
+import type { BareSettings } from "./options.ts";
+import { findTools, validateBareRuntime } from "./preflight.ts";
 
-export const takesOver = true;
-
-/** SPEC "Bare backend": the runtime is validated at startup. */
-export async function validate(
-  settings: BackendSettings,
-  log: Logger,
-  { dataDir, runDir }: { dataDir: string; runDir: string },
-): Promise<void> {
-  const { bareRuntime: runtime, bareSystemdCgroup: systemdCgroup } = settings;
-  await validateBareRuntime({ runtime, systemdCgroup }, { folder: dataDir, runDir });
-  if (settings.hostNetwork === "0") {
-    log.warn("published ports are reachable inside this server's container only", {
-      reason: "SVC_HOST_NETWORK=0",
-    });
-  }
+/** Values of the server's options of the same names. */
+export interface BareConfig extends HostConfig {
+  /** SVC_RUNTIME. */
+  runtime: string;
+  systemdCgroup: boolean;
+  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
+  startMs: number;
 }
 
-export function open({ settings, runDir, ...parts }: BackendParts): Promise<DeployBackend> {
-  return createBareBackend({
-    ...parts,
-    config: {
-      runtime: settings.bareRuntime,
-      systemdCgroup: settings.bareSystemdCgroup,
-      cniBinDir: settings.cniBinDir,
-      cniSubnetBase: settings.cniSubnetBase,
-      dns: settings.bareDns,
-      allowBindSources: settings.allowBindSources,
-      allowPrivileged: settings.allowPrivileged,
-      pidsLimit: settings.workloadPidsLimit,
-      startMs: settings.workloadStartTimeout,
-      runDir,
-    },
+export interface BareOptions extends BackendParts {
+  config: BareConfig;
+}
+
+/** All files are below `bare` in the data directory. */
+export function createBareBackend(
+  { dataDir, runDir, config, images, log, snapshotter, unpack }: BareOptions,
+): Promise<DeployBackend> {
+  const paths = hostPaths("bare", dataDir, runDir);
+  const { runtime: binary, systemdCgroup, startMs } = config;
+  const engine = new BareEngine({
+    paths,
+    systemdCgroup,
+    startMs,
+    roots: new SnapshotRoots({ snapshotter, unpack, prefix: "bare", instances: paths.instances }),
+    findTools: () =>
+      findTools({ binary, root: paths.runtime, systemdCgroup }, { folder: dataDir, runDir }),
   });
+  return openHostBackend({
+    name: "bare",
+    paths,
+    config,
+    engine,
+    images,
+    fields: BARE_FIELDS,
+    log,
+  });
+}
+
+export function bareModule(settings: BareSettings): BackendModule {
+  const { runtime, bareSystemdCgroup: systemdCgroup } = settings;
+  return {
+    takesOver: true,
+
+    /** SPEC "Bare backend": the runtime is validated at startup. */
+    async validate(log, { dataDir, runDir }) {
+      await validateBareRuntime({ runtime, systemdCgroup }, { folder: dataDir, runDir });
+      if (settings.hostNetwork === "0") {
+        log.warn("published ports are reachable inside this server's container only", {
+          reason: "SVC_HOST_NETWORK=0",
+        });
+      }
+    },
+
+    open: (parts) =>
+      createBareBackend({
+        ...parts,
+        config: {
+          runtime,
+          systemdCgroup,
+          cniBinDir: settings.cniBinDir,
+          cniSubnetBase: settings.cniSubnetBase,
+          dns: settings.bareDns,
+          allowBindSources: settings.allowBindSources,
+          allowPrivileged: settings.allowPrivileged,
+          pidsLimit: settings.workloadPidsLimit,
+          startMs: settings.workloadStartTimeout,
+        },
+      }),
+  };
 }

@@ -1,11 +1,5 @@
-/** Processes told apart for good: a pid alone may be another process's by now. */
-
-export interface ProcessIdentity {
-  pid: number;
-  /** Clock ticks since boot, as /proc/PID/stat has it. */
-  startTime: string;
-  bootId: string;
-}
+/** Identifies processes by pid and start time: a pid alone may belong to another process by now. */
+import type { ProcessIdentity } from "../../../lib/deploy/host/engine.ts";
 
 let bootId: string | undefined;
 
@@ -17,18 +11,18 @@ async function currentBoot(): Promise<string> {
 /** State letter and start time; undefined where there is no such process. */
 async function statOf(pid: number): Promise<{ state: string; startTime: string } | undefined> {
   const text = await Deno.readTextFile(`/proc/${pid}/stat`).catch(() => undefined);
-  // The name, in parentheses, may hold blanks: fields are counted after its end.
+  // The name, in parentheses, may contain blanks: fields are counted after it.
   const fields = text?.slice(text.lastIndexOf(")") + 2).split(" ");
   return fields && { state: fields[0], startTime: fields[19] };
 }
 
-/** Undefined where the process is gone already. */
+/** Undefined where the process has already gone. */
 export async function identify(pid: number): Promise<ProcessIdentity | undefined> {
   const stat = await statOf(pid);
   return stat && { pid, startTime: stat.startTime, bootId: await currentBoot() };
 }
 
-/** True while exactly that process runs; a zombie does not. */
+/** True while that very process runs; false for a zombie. */
 export async function isAlive(identity: ProcessIdentity | undefined): Promise<boolean> {
   if (!identity || identity.bootId !== await currentBoot()) return false;
   const stat = await statOf(identity.pid);

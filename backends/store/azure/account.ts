@@ -1,4 +1,4 @@
-/** Which account a location means, with which credentials: what the standard chain of Azure's tools reads. */
+/** The account and credentials of a location, found like Azure's own tools do (the standard chain). */
 import type { TokenCredential } from "@azure/identity";
 import type {
   BlobServiceClient,
@@ -21,11 +21,11 @@ export interface Account {
 export interface AccountOptions {
   env: BucketOptions["env"];
   pipeline: StoragePipelineOptions;
-  /** Ends waits for tokens. */
+  /** Limits the time to wait for a token. */
   limited: (source: TokenCredential) => TokenCredential;
 }
 
-/** Throws `config_invalid` where nothing says which account, or what is said cannot be read. */
+/** Throws `config_invalid` where no account is given, or the credentials cannot be read. */
 export async function openAccount(
   location: AzureLocation,
   { env = {}, pipeline, limited }: AccountOptions,

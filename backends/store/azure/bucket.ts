@@ -1,6 +1,6 @@
 /**
- * A container of Azure-style blob storage, through the SDK. Its parts are blocks that belong to a blob's
- * name until they are put together or a week has passed; an upload's id begins the names of its blocks.
+ * A container of Azure-style blob storage, by the SDK. The parts of an upload are blocks, which belong to a
+ * blob's name until they are put together or a week has passed. An upload's id begins the names of its blocks.
  */
 import { Buffer } from "node:buffer";
 import type { TokenCredential } from "@azure/identity";
@@ -27,10 +27,10 @@ import { FetchTransport } from "./transport.ts";
 
 const SCOPE = "https://storage.azure.com/.default";
 const BYTES = { blobContentType: "application/octet-stream" };
-/** Of an address that one copy reads from. */
+/** Seconds for which the source address of one copy is valid. */
 const COPY_SECONDS = 3600;
 
-/** All of one length, as the service asks for. */
+/** All ids have one length, as the service requires. */
 const blockId = (uploadId: string, number: number) =>
   Buffer.from(`${uploadId}-${String(number).padStart(5, "0")}`).toString("base64");
 
@@ -57,7 +57,7 @@ export class AzureBucket implements Bucket {
   async #open(): Promise<Opened> {
     const account = await openAccount(this.location, {
       env: this.options.env,
-      // Tries are counted here: the SDK's have no bounds in time.
+      // Attempts are counted here: the SDK's own are not limited in time.
       pipeline: { httpClient: this.#transport, retryOptions: { maxTries: 1 } },
       limited: (source) => ({ getToken: (...call) => this.#limited(source.getToken(...call)) }),
     });
@@ -186,7 +186,7 @@ export class AzureBucket implements Bucket {
     }
   }
 
-  /** The service lists from a prefix's beginning only: what is not after `after` is the caller's to drop. */
+  /** The service lists only from a prefix's beginning: the caller drops the keys up to `after`. */
   async list(
     prefix: string,
     options: Call & { after?: string; token?: string; delimiter?: "/"; limit?: number } = {},
@@ -195,7 +195,7 @@ export class AzureBucket implements Bucket {
     const root = this.location.prefix.length;
     const found = await this.#send({ signal }, async ({ container }) => {
       const given = { prefix: this.#name(prefix) || undefined, abortSignal: signal };
-      // Pages as small as asked for would be many up to `after`.
+      // With a small page size, reaching `after` could take many pages.
       const maxPageSize = after === undefined ? limit : undefined;
       const page = { maxPageSize, continuationToken: token };
       const pages = delimiter
@@ -292,7 +292,7 @@ export class AzureBucket implements Bucket {
           }),
       );
     } catch (error) {
-      // No block has come yet.
+      // The upload has no block yet.
       if (isMissing(error)) return [];
       throw error;
     }
@@ -325,7 +325,10 @@ export class AzureBucket implements Bucket {
     );
   }
 
-  /** Blocks go when others are put together, or none; those of a name that others write are left to time. */
+  /**
+   * Putting no blocks together makes the service drop all blocks of a name. Where other writers use the name,
+   * the blocks stay until the service drops them after a week.
+   */
   async abortMultipart(key: string, _uploadId: string, call: Call = {}): Promise<void> {
     if (key.startsWith("objects/")) return;
     try {

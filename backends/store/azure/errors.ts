@@ -1,7 +1,7 @@
-/** The SDK's refusals as the shared modules tell them apart. */
+/** Turns the SDK's errors into those of the shared modules. */
 import { ServiceError } from "../shared/errors.ts";
 
-/** Azure's names. */
+/** Azure's error names and their shared equivalents. */
 const NAMES: Record<string, string> = {
   BlobNotFound: "NoSuchKey",
   ContainerNotFound: "NoSuchBucket",
@@ -18,7 +18,7 @@ const NAMES: Record<string, string> = {
   ServerBusy: "ServiceUnavailable",
 };
 
-/** Where there is only a status: answers to HEAD have no body. */
+/** For errors with a status alone: answers to HEAD have no body. */
 const STATUSES: Record<number, string> = {
   401: "AccessDenied",
   403: "AccessDenied",
@@ -32,7 +32,7 @@ const STATUSES: Record<number, string> = {
 
 export function told(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
-  // Of @azure/identity: there is none, or none of them is accepted.
+  // Errors of @azure/identity: there is no credential, or none is accepted.
   if (["CredentialUnavailableError", "AggregateAuthenticationError"].includes(error.name)) {
     return new ServiceError("CredentialsProviderError", undefined, error.message, { cause: error });
   }
@@ -43,6 +43,6 @@ export function told(error: unknown): unknown {
   const { code, statusCode } = error as { code?: string; statusCode?: number };
   const name = NAMES[code ?? ""] ?? STATUSES[statusCode ?? 0] ?? code ?? error.name;
   const status = name === "PreconditionFailed" ? 412 : statusCode;
-  // What the SDK says after the first line is its request.
+  // The lines after the first describe the request.
   return new ServiceError(name, status, error.message.split("\n")[0], { cause: error });
 }

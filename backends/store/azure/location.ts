@@ -5,9 +5,9 @@ export interface AzureLocation {
   container: string;
   /** Empty, or ends with "/": several stores may share a container. */
   prefix: string;
-  /** The account's address; absent: the cloud's own for its name. */
+  /** The account's address; absent: the cloud's default for the account name. */
   endpoint?: string;
-  /** Absent: the environment's. */
+  /** Absent: the environment's account. */
   account?: string;
   /** Key of the account; absent: the environment's credentials. */
   key?: string;

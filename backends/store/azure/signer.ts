@@ -2,11 +2,11 @@
 import type { BlobClient, UserDelegationKey } from "@azure/storage-blob";
 import type { Account } from "./account.ts";
 
-/** Clocks differ. */
+/** Milliseconds by which clocks may differ. */
 const SKEW_MS = 300_000;
-/** A user's key is asked for this long, and used until half of it is over. */
+/** Milliseconds that a user delegation key is valid; it is used for half of that time. */
 const KEY_MS = 7_200_000;
-/** How long it is left alone where it is refused. */
+/** Milliseconds until signing is tried again after a refusal. */
 const REFUSED_MS = 300_000;
 
 export class Signer {
@@ -15,7 +15,7 @@ export class Signer {
 
   constructor(private readonly account: Account) {}
 
-  /** Of who signs in with a token: a key that the service gives for some time. */
+  /** The key for signing with a token credential: the service issues it for a limited time. */
   #delegated(now: number): Promise<UserDelegationKey> {
     if (!this.#key || this.#key.until < now) {
       const value = this.account.service.getUserDelegationKey(
@@ -28,7 +28,7 @@ export class Signer {
     return this.#key.value;
   }
 
-  /** Undefined: what one signs in with is itself a signature, or may not sign. */
+  /** Undefined: the credential is itself a signature, or may not sign. */
   async sign(blob: BlobClient, seconds: number): Promise<string | undefined> {
     const { BlobSASPermissions, generateBlobSASQueryParameters } = await import(
       "@azure/storage-blob"

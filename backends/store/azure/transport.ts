@@ -8,7 +8,7 @@ import type {
 } from "@azure/storage-blob";
 import { BoundedHttp, type Timeouts } from "../shared/http.ts";
 
-/** Not for `fetch`, which sets them itself. */
+/** Header fields that `fetch` sets itself. */
 const DROPPED = new Set(["host", "content-length", "connection", "accept-encoding"]);
 
 function bodyOf({ body }: WebResource): string | Uint8Array | undefined {
@@ -17,7 +17,7 @@ function bodyOf({ body }: WebResource): string | Uint8Array | undefined {
   throw new TypeError("Cannot send the request: its body is neither text nor bytes");
 }
 
-/** Copying, and putting blocks together. */
+/** Requests that copy data or put blocks together: the service works before it answers. */
 function works({ url, method, headers }: WebResource): boolean {
   return headers.contains("x-ms-copy-source") ||
     method === "PUT" && new URL(url).searchParams.get("comp") === "blocklist";
@@ -51,7 +51,7 @@ export class FetchTransport implements IHttpClient {
     return {
       request,
       status,
-      // Of all its members this one is asked for.
+      // The SDK reads only this member.
       headers: { toJson: () => Object.fromEntries(got) } as unknown as HttpHeaders,
       ...(streamed ? { readableStreamBody: this.#keep(request, answer.body) } : {
         bodyAsText: await new Response(answer.body as BodyInit | undefined).text(),
@@ -59,10 +59,7 @@ export class FetchTransport implements IHttpClient {
     };
   }
 
-  /**
-   * The SDK's stream has no words of its own for what broke it, so it gets one that says nothing, and `take`
-   * gives the body.
-   */
+  /** The SDK's stream cannot report why it broke. So the SDK gets an empty stream, and `take` gives the body. */
   #keep(request: WebResource, body: ReadableStream<Uint8Array> | undefined): Readable {
     if (request.abortSignal) {
       this.#bodies.set(request.abortSignal, body ?? ReadableStream.from([]));
@@ -70,7 +67,7 @@ export class FetchTransport implements IHttpClient {
     return new Readable({ read() {} });
   }
 
-  /** What was downloaded by the request that had `signal` to itself. */
+  /** The body of the download that was made with `signal`, which no other request uses. */
   take(signal: AbortSignal): ReadableStream<Uint8Array> | undefined {
     return this.#bodies.get(signal);
   }

@@ -1,4 +1,4 @@
-/** The side of the uploads' thread that stays on the event loop. */
+/** The event loop's side of the uploads' thread. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { RawSource } from "../../../lib/base/raw_body.ts";
 import { startWorker } from "../../../lib/base/worker.ts";
@@ -6,7 +6,7 @@ import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import type { Digest } from "../../../lib/oci/types.ts";
 import type { DigestJob, Outcome, ReceiveJob, Tell } from "./intake_wire.ts";
 
-/** A thread that has nothing to do, and no hash that somebody may come back to, ends after this. */
+/** Milliseconds after which a thread ends that has no work and holds no hash of an open upload. */
 const IDLE_MS = 60_000;
 
 export interface Received {
@@ -29,8 +29,8 @@ export class Intake {
   #idle: ReturnType<typeof setTimeout> | undefined;
 
   /**
-   * Takes a body into a file from `offset` on. What arrived is in the file, however it ended; it is not
-   * synced, and behind it the file may hold rubbish where `outcome` is "failed".
+   * Writes a body to a file from `offset` on. However it ends, the bytes that arrived are in the file, but not
+   * synced. Where `outcome` is "failed", the file may hold garbage behind them.
    */
   async receive(
     source: RawSource,
@@ -64,7 +64,7 @@ export class Intake {
     }
   }
 
-  /** The digest of the first `size` bytes of a file; what was received is not read again. */
+  /** The digest of a file's first `size` bytes; received bytes are not read again. */
   async digest(path: string, size: number, algorithm: DigestAlgorithm): Promise<Digest> {
     this.#hashed.add(path);
     const job = ++this.#counter;
@@ -74,7 +74,7 @@ export class Intake {
     throw new SvcError("internal", `Cannot hash ${path}: ${why}`);
   }
 
-  /** The file is no upload any more. */
+  /** The file is no longer an upload. */
   forget(path: string): void {
     if (!this.#hashed.delete(path)) return;
     this.#worker?.postMessage({ type: "forget", path });
@@ -127,7 +127,7 @@ export class Intake {
     this.#worker = undefined;
   }
 
-  /** What is under way fails. */
+  /** Work under way fails. */
   close(): void {
     clearTimeout(this.#idle);
     this.#fail("the store is closing");

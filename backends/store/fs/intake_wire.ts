@@ -1,17 +1,17 @@
-/** What the store and the thread that takes in uploads say to each other. */
+/** Messages between the store and the thread that receives uploads. */
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 
 export interface ReceiveJob {
   type: "receive";
   job: number;
-  /** Socket that does not wait; stays the sender's to close. */
+  /** A non-blocking socket; the sender closes it. */
   socket: number;
-  /** The upload's file, and how much of it counts. */
+  /** The upload's file and its valid bytes. */
   path: string;
   offset: number;
-  /** Bytes of the body; undefined: chunks. */
+  /** Bytes of the body; undefined: it is chunked. */
   length: number | undefined;
-  /** The body's first bytes, in its framing. */
+  /** The body's first bytes, in their transfer coding. */
   prefix: Uint8Array;
   /** Most bytes the body may have. */
   limit: number;
@@ -26,17 +26,17 @@ export interface DigestJob {
   algorithm: DigestAlgorithm;
 }
 
-/** The file is closed to uploads: what is known of it may go. `job`: stop that one. */
+/** "forget": the file is no longer an upload, so its hash may be dropped. `job`: the job to stop. */
 export type Ask = ReceiveJob | DigestJob | { type: "forget"; path: string } | {
   type: "stop";
   job: number;
 };
 
 export type Outcome =
-  /** `rest`: bytes read behind the body. */
+  /** `rest`: bytes that were read behind the body. */
   | { how: "whole"; rest: Uint8Array }
   | { how: "broken" | "malformed" | "too long" | "stopped" }
-  /** Of a system call. */
+  /** A system call failed. */
   | { how: "failed"; errno: number; message: string };
 
 export type Tell =

@@ -1,6 +1,6 @@
 /**
- * Uploads taken from their connections into files, and hashed, in a thread of their own: at the speed of
- * the disk, while the event loop answers everybody else. Several at once, a piece of each in turn.
+ * Receives uploads from their connections into files and hashes them, in a thread of its own: at the speed of
+ * the disk, while the event loop answers other requests. Several uploads take turns, a piece each.
  */
 /// <reference lib="deno.worker" />
 import { createHash, type Hash } from "node:crypto";
@@ -17,7 +17,7 @@ import type { Ask, DigestJob, Outcome, ReceiveJob, Tell } from "./intake_wire.ts
 const PIECE = 1024 * 1024;
 /** Pieces under way at once, of all uploads together. */
 const PIECES = 16;
-/** Written bytes are sent to the disk in such stretches, so that little is left for the sync at the end. */
+/** Written bytes are flushed in stretches of this size, so that little is left for the final sync. */
 const WRITEBACK = 16 * 1024 * 1024;
 const TELL_MS = 250;
 
@@ -34,7 +34,7 @@ const readiness = new Readiness();
 const hashes = new Map<string, FileHash>();
 const running = new Map<number, Receiving>();
 
-/** Free blocks, made as they are needed; who finds none waits for one. */
+/** Free blocks, made as needed up to a limit; beyond it callers wait for one. */
 const blocks = {
   free: [] as Block[],
   made: 0,
@@ -87,7 +87,7 @@ class Receiving {
   #file = -1;
   #hash!: FileHash;
   #decoder: ChunkedDecoder | undefined;
-  /** Bytes that came off the connection, in their framing, and those of the body among them. */
+  /** Bytes that came off the connection, with their framing. */
   #came = 0;
   #unframed = 0;
   #untold = 0;
@@ -125,7 +125,7 @@ class Receiving {
 
   async #receive(): Promise<Outcome> {
     const { prefix, socket } = this.job;
-    // While a piece is written in another thread it is hashed in this one.
+    // Another thread writes a piece while this one hashes it.
     let writing: Promise<void> = Promise.resolve();
     try {
       let ended = await this.#first(prefix);
@@ -136,7 +136,7 @@ class Receiving {
         if (got === undefined || got === 0) {
           blocks.give(block);
           if (got === 0) return { how: "broken" };
-          // Broken, too, it is read from once more: bytes may have come before.
+          // A broken connection is read once more: bytes may have come before the break.
           await readiness.wait(socket, "read");
           continue;
         }
@@ -160,7 +160,7 @@ class Receiving {
     }
   }
 
-  /** What came with the head. */
+  /** Takes the bytes that came with the head. */
   async #first(prefix: Uint8Array): Promise<Outcome | undefined> {
     const block = await blocks.take();
     block.bytes.set(prefix);
@@ -184,15 +184,15 @@ class Receiving {
   }
 
   /**
-   * Moves what is the body's to the front of `bytes`; its size, and the outcome where the body's end is
-   * among them.
+   * Moves the body's bytes to the front of `bytes`. Returns their number, and the outcome where the body ends
+   * here.
    */
   #unframe(bytes: Uint8Array): { size: number; outcome?: Outcome } {
     const { length, limit } = this.job;
     let size = 0;
     let end: number | undefined;
     if (this.#decoder) {
-      // The rest is behind the body's end, which nothing is moved over.
+      // The rest lies behind the body's end, where nothing is moved.
       try {
         end = this.#decoder.feed(bytes, (start, stop) => {
           bytes.copyWithin(size, start, stop);

@@ -49,9 +49,9 @@ export async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<vo
 }
 
 /**
- * The bytes `[offset, offset + size)` of a file, opened when first read and closed at the end, on an
- * error and on cancellation. A file that ends early is an error, not a short stream; so is one
- * that was replaced, since it `was` opened, by one of another size.
+ * The bytes `[offset, offset + size)` of a file. The file is opened when first read, and closed at the end, on
+ * an error and on cancellation. A file that ends early is an error, not a short stream. A file of another size
+ * than it `was` when first opened is an error, too: it was replaced.
  */
 export function readFile(
   path: string,

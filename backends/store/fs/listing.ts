@@ -2,11 +2,15 @@
 import { join } from "node:path";
 import type { ListEntry } from "../../../lib/store/object_store.ts";
 
+/** The characters of keys. Files with other names do not belong to the store. */
+const NAME = /^[A-Za-z0-9._:+%-]+$/;
+
 async function namesOf(path: string): Promise<string[]> {
   const names: string[] = [];
   try {
     for await (const entry of Deno.readDir(path)) {
-      // "a/…" sorts after "a-b": a folder takes part in the order with its slash.
+      if (!NAME.test(entry.name)) continue;
+      // "a/…" sorts after "a-b": a folder is sorted by its name with the slash.
       if (entry.isDirectory) names.push(`${entry.name}/`);
       else if (entry.isFile) names.push(entry.name);
     }
@@ -34,16 +38,16 @@ export interface Walk {
   signal?: AbortSignal;
 }
 
-/** A folder that is being walked: its keys' prefix, and the names that are still to come. */
+/** A folder that is being walked: the prefix of its keys, and the names still to come. */
 interface Level {
   prefix: string;
   names: string[];
   next: number;
-  /** The folder behind the one that is being walked, which is read meanwhile. */
+  /** The next folder, which is read in advance. */
   ahead?: { key: string; names: Promise<string[]> };
 }
 
-/** `prefix` is empty or ends with "/". Empty folders, which a bucket has not, are passed over. */
+/** `prefix` is empty or ends with "/". Empty folders are skipped: a bucket has none. */
 export async function* walk(
   root: string,
   prefix: string,
@@ -58,12 +62,12 @@ export async function* walk(
     if (parent && coming?.endsWith("/")) {
       const key = parent.prefix + coming;
       parent.ahead = { key, names: read(key) };
-      // Whoever leaves early does not learn of its failure.
+      // A reader that leaves early does not need this folder's error.
       parent.ahead.names.catch(() => {});
     }
     return { prefix, names: await (ahead ?? read(prefix)), next: 0 };
   };
-  // By hand, not by recursion: each entry would pass through a generator for each level.
+  // A loop, not recursion: each entry would pass through one generator per level.
   const levels = [await open(prefix)];
   for (let level = levels.at(-1); level; level = levels.at(-1)) {
     if (level.next === level.names.length) {

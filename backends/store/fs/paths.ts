@@ -2,7 +2,7 @@
 import { dirname } from "node:path";
 import { syncDir } from "../../../lib/base/fs.ts";
 
-/** Folders remembered; beyond this the oldest is checked again when it is next used. */
+/** Folders remembered; beyond this the oldest is forgotten, and checked again on its next use. */
 const REMEMBERED = 4096;
 
 /** Creates folders, each made durable in its parent before anyone relies on it. */
@@ -22,7 +22,7 @@ export class DurableFolders {
     return made;
   }
 
-  /** After a folder was removed, or turned out to be. */
+  /** Call it after a folder was removed, or was found missing. */
   forget(path: string): void {
     this.#known.delete(path);
   }

@@ -16,7 +16,7 @@ import { readFile, writeAll, writeError } from "./io.ts";
 
 const ID = /^[A-Za-z0-9-]{1,128}$/;
 
-/** What became of a body that did not arrive whole. */
+/** The error of a body that did not arrive whole. */
 function shortfall(outcome: Outcome, id: string, limit: number | undefined): unknown {
   switch (outcome.how) {
     case "too long":
@@ -36,7 +36,7 @@ function shortfall(outcome: Outcome, id: string, limit: number | undefined): unk
   }
 }
 
-/** Error numbers that have a meaning of their own here. */
+/** Error numbers for a full disk or quota. */
 const FULL: Record<number, string> = { 28: "ENOSPC", 122: "EDQUOT" };
 
 class FsUpload implements UploadFile {
@@ -95,7 +95,7 @@ class FsUpload implements UploadFile {
       await writeAll(file, chunk);
       this.offset += chunk.length;
     } catch (error) {
-      // What a failed write left behind the offset goes, so that the next one begins at the offset.
+      // Cuts off what a failed write left behind the offset: the next write begins at the offset.
       await file.truncate(this.offset).catch(() => {});
       await file.seek(this.offset, Deno.SeekMode.Start).catch(() => {});
       throw writeError(error, `write upload ${this.id}`);
@@ -136,7 +136,7 @@ class FsUpload implements UploadFile {
   }
 }
 
-/** `publish` moves a file to a key, atomic and durable, over what is there. */
+/** `publish` moves a file to a key, atomic and durable, and replaces an existing object. */
 export class FsUploads implements UploadStore {
   readonly #taker = new Intake();
 
@@ -169,7 +169,7 @@ export class FsUploads implements UploadStore {
     try {
       const file = await Deno.open(path, { read: true, write: true });
       try {
-        // Two names: it was published when the server died. Appending would change the object.
+        // A second name: the server died after publishing. Appending would change the object.
         if (((await file.stat()).nlink ?? 1) > 1) {
           file.close();
           await Deno.remove(path);
@@ -187,7 +187,7 @@ export class FsUploads implements UploadStore {
     }
   }
 
-  /** Ends what receives. */
+  /** Stops all receiving. */
   close(): void {
     this.#taker.close();
   }

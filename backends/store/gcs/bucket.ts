@@ -1,6 +1,6 @@
 /**
- * A bucket of Google-style storage, by its JSON API. It has no parts that can be listed and copied; objects
- * are joined inside the service instead, 32 at a time, whole: the parts of an upload are objects beside it.
+ * A bucket of Google-style storage, by its JSON API. The API has no parts that can be listed and copied.
+ * Instead, the service joins whole objects, 32 at a time: the parts of an upload are objects beside it.
  */
 import { SvcError } from "../../../lib/base/errors.ts";
 import type {
@@ -17,11 +17,11 @@ import { isMissing, ServiceError, storeError } from "../shared/errors.ts";
 import { GcsHttp } from "./http.ts";
 import type { GcsLocation } from "./location.ts";
 
-/** Most objects that one request joins. */
+/** Most objects that one request can join. */
 const JOINED = 32;
-/** Requests under way at once, of what takes many. */
+/** Requests that run at once, for work that takes many. */
 const AT_ONCE = 6;
-/** How long signing that failed is left alone: it can cost a request. */
+/** Milliseconds until signing is tried again after a failure: an attempt can cost a request. */
 const UNSIGNED_MS = 300_000;
 const BYTES = "application/octet-stream";
 
@@ -34,7 +34,7 @@ interface Meta {
 
 interface Source {
   key: string;
-  /** Refused (412) where the object is no longer this one. */
+  /** The request is refused (412) where the object has another generation. */
   generation?: string;
 }
 
@@ -62,7 +62,7 @@ export class GcsBucket implements Bucket {
   readonly shown: string;
   #http: GcsHttp;
   #root: string;
-  /** Until then nothing is asked to be signed again, after it could not be. */
+  /** No signing is tried before this time, after a failure. */
   #unsignedUntil = 0;
 
   constructor(private readonly location: GcsLocation, options: BucketOptions = {}) {
@@ -147,7 +147,7 @@ export class GcsBucket implements Bucket {
     }
   }
 
-  /** Where only the bucket can be missing. */
+  /** For requests where only the bucket can be missing. */
   #bucketMissing(error: unknown): unknown {
     return isMissing(error)
       ? new ServiceError("NoSuchBucket", 404, (error as Error).message, { cause: error })
@@ -250,7 +250,7 @@ export class GcsBucket implements Bucket {
       }
       if (!(pageToken = found.nextPageToken)) break;
     }
-    // Made one object meanwhile: its parts go, or are gone.
+    // The parts were joined meanwhile: they are gone, or about to be.
     return await this.head(key, call) ? undefined : parts;
   }
 
@@ -280,7 +280,10 @@ export class GcsBucket implements Bucket {
     await body?.cancel();
   }
 
-  /** In as many rounds as it takes; `scratch` begins the names of the rounds' objects, which go again. */
+  /**
+   * Joins in as many rounds as needed. `scratch` begins the names of the rounds' objects, which are removed
+   * again.
+   */
   async #compose(
     sources: Source[],
     key: string,
@@ -310,7 +313,7 @@ export class GcsBucket implements Bucket {
     }
   }
 
-  /** What stays is in the upload's folder, and goes with it. */
+  /** Objects that cannot be removed now are removed with the upload's folder. */
   async #drop(keys: string[]): Promise<void> {
     await each(keys, (key) => this.delete(key)).catch(() => {/* later */});
   }
@@ -376,7 +379,7 @@ export class GcsBucket implements Bucket {
         }));
       return url;
     } catch (error) {
-      // Credentials of a person, or a service account that may not sign.
+      // A person's credentials, or a service account that may not sign.
       if ((error as Error).name !== "SigningError") throw error;
       this.#unsignedUntil = Date.now() + UNSIGNED_MS;
       return undefined;

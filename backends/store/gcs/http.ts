@@ -1,4 +1,4 @@
-/** Requests to the JSON API of Google-style storage: authorized, tried again, refusals as `ServiceError`. */
+/** Requests to the JSON API of Google-style storage: authorized, retried, with errors as `ServiceError`. */
 import type { Storage } from "@google-cloud/storage";
 import { ATTEMPTS, type BucketOptions, type Call } from "../shared/bucket.ts";
 import { ServiceError } from "../shared/errors.ts";
@@ -8,7 +8,7 @@ import type { GcsLocation } from "./location.ts";
 
 export interface GcsRequest extends Call {
   method?: string;
-  /** Below the address of the service. */
+  /** The path below the service's address. */
   path: string;
   query?: Record<string, string | number | undefined>;
   headers?: Record<string, string>;
@@ -19,11 +19,11 @@ export interface GcsRequest extends Call {
 interface Service {
   storage: Storage;
   base: string;
-  /** An emulator takes requests as they are. */
+  /** True for an emulator, which accepts requests without credentials. */
   open: boolean;
 }
 
-/** Names for what the shared modules tell apart. */
+/** Statuses and their shared error names. */
 const NAMES: Record<number, string> = {
   401: "AccessDenied",
   403: "AccessDenied",
@@ -69,17 +69,17 @@ export class GcsHttp {
       ? (emulator.includes("://") ? emulator : `http://${emulator}`).replace(/\/$/, "")
       : this.location.endpoint;
     const storage = new Storage(at ? { apiEndpoint: at } : {});
-    // A service account's key signs the requests' tokens itself: no token server is asked.
+    // Then a service account's key signs the tokens itself, and no token server is asked.
     storage.authClient.useJWTAccessWithScope = true;
     return { storage, base: at ?? storage.apiEndpoint, open };
   }
 
-  /** The SDK, which knows credentials, and where the service is. */
+  /** The SDK with its credentials, and the service's address. */
   service(): Promise<Service> {
     return this.#service ??= this.#connect();
   }
 
-  /** `work` of the SDK, whose own waits have no end. */
+  /** Limits the time of SDK calls, which have no limit of their own. */
   async limited<T>(call: Call, work: () => Promise<T>): Promise<T> {
     const { promise, reject } = Promise.withResolvers<never>();
     const { answerMs } = this.timeouts;
@@ -109,7 +109,7 @@ export class GcsHttp {
     }
   }
 
-  /** The answer to a request that succeeded. */
+  /** The answer to a successful request. */
   async send(request: GcsRequest): Promise<Answer> {
     const service = await this.service();
     const query = new URLSearchParams();

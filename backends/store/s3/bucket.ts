@@ -1,6 +1,6 @@
 /**
- * A bucket of S3: the only module that knows the SDK, which tries requests again a bounded number of times,
- * with growing pauses.
+ * A bucket of S3. Only this module knows the SDK, which retries requests a bounded number of
+ * times with growing pauses.
  */
 import {
   AbortMultipartUploadCommand,
@@ -35,9 +35,9 @@ import { FetchHandler, type SdkRequest } from "./http.ts";
 import type { S3Location } from "./location.ts";
 import { presign } from "./presign.ts";
 
-/** The SDK's refusals as the shared modules tell them apart. */
+/** Turns the SDK's errors into those of the shared modules. */
 function told(error: unknown): unknown {
-  // The SDK writes its metadata on what the transport threw, too.
+  // The SDK also adds its metadata to errors of the transport.
   if (error instanceof StalledError || error instanceof ConnectionError) return error;
   if (!(error instanceof Error) || !("$metadata" in error)) return error;
   const { httpStatusCode } = error.$metadata as { httpStatusCode?: number };
@@ -54,7 +54,7 @@ export class S3Bucket implements Bucket {
     this.timeouts = { ...TIMEOUTS, ...options.timeouts };
     this.shown = location.shown;
     this.#handler = new FetchHandler(this.timeouts);
-    // A service of one's own seldom cares for the region, yet every signature needs one.
+    // A private service seldom cares about the region, yet every signature needs one.
     const region = location.region ?? (location.endpoint && "us-east-1");
     this.#client = new S3Client({
       ...(region && { region }),
@@ -63,7 +63,7 @@ export class S3Bucket implements Bucket {
       forcePathStyle: location.pathStyle,
       followRegionRedirects: true,
       maxAttempts: options.attempts ?? ATTEMPTS,
-      // Trailers and checksums that only the newest services understand.
+      // Otherwise the SDK adds trailers and checksums that only the newest services understand.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
       requestHandler: this.#handler as unknown as S3ClientConfig["requestHandler"],
@@ -85,7 +85,7 @@ export class S3Bucket implements Bucket {
     return { Bucket: this.location.bucket, Key: this.location.prefix + key };
   }
 
-  /** The raw error: for callers that tell refusals apart before they give up with `fail`. */
+  /** Throws the raw error: callers examine it before they turn it into the final one with `fail`. */
   async #send<T>(
     call: Call,
     send: (client: S3Client, options: { abortSignal?: AbortSignal }) => Promise<T>,
@@ -337,7 +337,7 @@ export class S3Bucket implements Bucket {
   }
 
   async signedUrl(key: string, seconds: number, call: Call = {}): Promise<string | undefined> {
-    // The SDK knows where the bucket is; the request stops before it is sent.
+    // The SDK builds the request's address; the request is stopped before it is sent.
     let target: SdkRequest | undefined;
     const command = new GetObjectCommand(this.#at(key));
     command.middlewareStack.add(

@@ -1,7 +1,7 @@
 /** Carries the SDK's requests over `fetch`. */
 import { BoundedHttp, type Timeouts } from "../shared/http.ts";
 
-/** What the SDK hands over; the part of its type that matters here. */
+/** The part of the SDK's request that is used here. */
 export interface SdkRequest {
   protocol: string;
   hostname: string;
@@ -20,7 +20,7 @@ export interface SdkResponse {
   body?: ReadableStream<Uint8Array>;
 }
 
-/** The SDK's own escaping: signatures are made over it. */
+/** Escapes like the SDK, since the signature covers the escaped text. */
 const escape = (text: string) =>
   encodeURIComponent(text).replace(
     /[!'()*]/g,
@@ -35,7 +35,7 @@ export function urlOf(request: Omit<SdkRequest, "method" | "headers">): string {
   return `${request.protocol}//${request.hostname}${port}${request.path}${query && `?${query}`}`;
 }
 
-/** Not for `fetch`, which sets them itself; `expect` would wait for what it cannot hear. */
+/** Fields that `fetch` sets itself; `expect` would wait for an interim answer that `fetch` does not show. */
 const DROPPED = new Set(["host", "content-length", "expect", "connection"]);
 
 function bodyOf(request: SdkRequest): string | Uint8Array | undefined {
@@ -45,7 +45,7 @@ function bodyOf(request: SdkRequest): string | Uint8Array | undefined {
   throw new TypeError("Cannot send the request: its body is neither text nor bytes");
 }
 
-/** Copying, and putting parts together. */
+/** Requests that copy data or put parts together: the service works before it answers. */
 function works(request: SdkRequest): boolean {
   const copies = Object.keys(request.headers).some((name) =>
     name.toLowerCase() === "x-amz-copy-source"

@@ -5,7 +5,7 @@ export interface S3Location {
   bucket: string;
   /** Empty, or ends with "/": several stores may share a bucket. */
   prefix: string;
-  /** Absent: the environment's, or the credential file's. */
+  /** Absent: the region of the environment or the credential file. */
   region?: string;
   /** Absent: the cloud's own for the region. */
   endpoint?: string;

@@ -12,7 +12,7 @@ export interface Signing {
 const hmac = (key: string | Uint8Array, text: string) =>
   new Uint8Array(createHmac("sha256", key).update(text).digest());
 
-/** Good for GET of where `target` goes, `seconds` long (a week at most) from `now` on. */
+/** An address for a GET of `target`, valid for `seconds` (a week at most) from `now` on. */
 export function presign(
   target: Pick<SdkRequest, "protocol" | "hostname" | "port" | "path">,
   signing: Signing,

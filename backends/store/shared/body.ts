@@ -1,10 +1,10 @@
-/** Reading objects: small ones whole, large ones in one stream that is taken up again where it breaks. */
+/** Reads objects: small ones whole, large ones in a stream that resumes where it breaks. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { Bucket, Call } from "./bucket.ts";
 import { isRefusedCondition } from "./errors.ts";
 import { ConnectionError, StalledError } from "./http.ts";
 
-/** Times in a row that a stream is taken up again without a byte in between. */
+/** Consecutive attempts to resume a stream without receiving a byte. */
 const RESUMES = 3;
 const PAUSE_MS = 200;
 
@@ -29,15 +29,15 @@ export interface Stretch {
   /** First byte. */
   offset: number;
   size: number;
-  /** Bytes of another object under the same key are refused. */
+  /** An object with another ETag under the same key is refused. */
   etag: string;
-  /** What is held already, from `offset` on. */
+  /** Bytes that are already here, from `offset` on. */
   head?: Uint8Array;
 }
 
 /**
- * The bytes of a stretch. Connections that break or stall are made again from where they were, a bounded
- * number of times; an object that was replaced meanwhile is `conflict`.
+ * The bytes of a stretch. A connection that breaks or stalls is reopened at the same position, a bounded number
+ * of times. An object that was replaced meanwhile is `conflict`.
  */
 export function readStretch(
   bucket: Bucket,

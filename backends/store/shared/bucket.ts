@@ -1,16 +1,15 @@
 /**
- * The operations of one bucket that svc uses: what a kind of object storage implements. Above it stands one
- * store for all of them (store.ts), with resumable uploads whose state is in the bucket (uploads.ts).
- *
- * Keys are relative to the location's prefix. Bodies are bytes, so that every request can be tried again:
- * an implementation does so a bounded number of times, and ends every wait. Refusals of the service are
- * thrown as `ServiceError` (errors.ts) where nothing else is said.
+ * The bucket operations that svc uses: each kind of object storage implements them. One store for all kinds is
+ * above them (store.ts), with resumable uploads whose state is in the bucket (uploads.ts). Keys are relative to
+ * the location's prefix. Bodies are byte arrays, so that every request can be retried: an implementation
+ * retries a bounded number of times and ends every wait. Errors of the service are thrown as `ServiceError`
+ * (errors.ts), unless stated otherwise.
  */
 
 import type { Timeouts } from "./http.ts";
 
 export interface BucketOptions {
-  /** Where the standard credential chains begin. */
+  /** The standard credential chains begin with this environment. */
   env?: Readonly<Record<string, string | undefined>>;
   timeouts?: Partial<Timeouts>;
   /** Attempts per request, the first included. */
@@ -44,7 +43,7 @@ export interface ListedPart extends Part {
 export interface Page {
   objects: { key: string; size: number; modified: Date }[];
   prefixes: string[];
-  /** Where the next page begins; absent: that was the last. */
+  /** Where the next page begins; absent: this was the last page. */
   next?: string;
 }
 
@@ -62,41 +61,40 @@ export interface Join {
   /** Comes last; may be empty. */
   tail: Uint8Array;
   key: string;
-  /** Throws (412) where there is an object. */
+  /** Throws (412) where the object exists. */
   ifAbsent: boolean;
-  /** Begins the names of what is there only meanwhile. */
+  /** Begins the names of temporary objects. */
   scratch: string;
 }
 
 export interface Bucket {
   /** Without credentials: for messages and logs. */
   readonly shown: string;
-  /** Throws `config_invalid` for what the environment lacks. */
+  /** Throws `config_invalid` where the environment lacks something. */
   ready(): Promise<void>;
   /** Missing: undefined. */
   head(key: string, call?: Call): Promise<Head | undefined>;
   /**
-   * Bytes `start` to `end` (inclusive; absent: the rest). Missing: undefined. `etag`: throws (412) where
-   * the object is no longer that one. `start` behind the end throws (416). `total` is the whole object's
-   * size.
+   * Bytes `start` to `end` (inclusive; absent: the rest). Missing: undefined. `etag`: throws (412) where the
+   * object has another one. A `start` past the end throws (416). `total` is the whole object's size.
    */
   get(
     key: string,
     range: { start: number; end?: number },
     call?: Call & { etag?: string },
   ): Promise<(Head & { total: number; body: ReadableStream<Uint8Array> }) | undefined>;
-  /** Atomic and durable. `ifAbsent` throws (412) where there is an object and the service can tell. */
+  /** Atomic and durable. `ifAbsent` throws (412) where the object exists, if the service supports conditions. */
   put(key: string, body: Uint8Array, call?: Call & { ifAbsent?: boolean }): Promise<void>;
   /** Idempotent. */
   delete(key: string, call?: Call): Promise<void>;
-  /** One page, in byte order, after `after` (which it may hold, where the service cannot leave it out). */
+  /** One page in byte order after `after`, which the page may include where the service cannot leave it out. */
   list(
     prefix: string,
     options?: Call & { after?: string; token?: string; delimiter?: "/"; limit?: number },
   ): Promise<Page>;
-  /** The new multipart upload's id. Its parts cannot be seen before it is completed. */
+  /** Begins a multipart upload and returns its id. Its parts are invisible until it is completed. */
   createMultipart(key: string, call?: Call): Promise<string>;
-  /** `unsealed`: throws `NoSuchUpload` where another server made an object of the parts so far. */
+  /** `unsealed`: throws `NoSuchUpload` where another server has joined the parts so far into an object. */
   uploadPart(
     key: string,
     uploadId: string,
@@ -104,7 +102,7 @@ export interface Bucket {
     body: Uint8Array,
     call?: Call & { unsealed?: boolean },
   ): Promise<Part>;
-  /** Copies inside the service; 501 where it cannot. */
+  /** Copies within the service; 501 where the service cannot. */
   copyPart(
     from: Piece,
     key: string,
@@ -112,7 +110,7 @@ export interface Bucket {
     number: number,
     call?: Call,
   ): Promise<Part>;
-  /** Parts in order. Missing upload, or one that is over: undefined. */
+  /** The parts in order. Undefined: the upload is missing or has ended. */
   listParts(key: string, uploadId: string, call?: Call): Promise<ListedPart[] | undefined>;
   /** Atomic. A missing upload throws `NoSuchUpload`. */
   complete(
@@ -123,11 +121,11 @@ export interface Bucket {
   ): Promise<void>;
   /** Idempotent. */
   abortMultipart(key: string, uploadId: string, call?: Call): Promise<void>;
-  /** Makes one object of others inside the service, atomic: where that is cheaper than parts. */
+  /** Atomically joins objects into one within the service, where that is cheaper than parts. */
   join?(what: Join, call?: Call): Promise<void>;
-  /** An address that gives the object without credentials for `seconds`. Undefined: cannot be signed. */
+  /** An address from which anyone can get the object for `seconds`. Undefined: it cannot be signed. */
   signedUrl?(key: string, seconds: number, call?: Call): Promise<string | undefined>;
-  /** `error` as the store's callers know it. */
+  /** Turns `error` into one that the store's callers know. */
   fail(error: unknown, attempted: string): unknown;
   close(): void;
 }

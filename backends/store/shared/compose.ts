@@ -1,12 +1,12 @@
-/** Makes one object of segments and a tail inside the service. */
+/** Joins segments and a tail into one object within the service. */
 import type { Bucket, Call, Part, Piece } from "./bucket.ts";
 import { collect } from "./body.ts";
 import { isNotImplemented, isRefusedCondition, serviceCode } from "./errors.ts";
 import { PART, type Segment } from "./upload_state.ts";
 
-/** Most bytes of one copying request: large enough to need few, small enough to end soon. */
+/** Most bytes of one copy: large enough to need few copies, small enough to end soon. */
 const LARGEST = 64 * 1024 * 1024;
-/** S3's limit of parts per object; the others' is higher. */
+/** S3's limit of parts per object; other services allow more. */
 export const MOST_PARTS = 10_000;
 /** Copies under way at once. */
 const AT_ONCE = 6;
@@ -24,8 +24,8 @@ function cut(segments: Segment[], size: number): Piece[] {
 }
 
 /**
- * Pieces of one size, since some services take no others; segments are whole numbers of parts. Only where
- * that would make more pieces than an object may have, they follow the segments' ends.
+ * Divides segments into pieces of one size, since some services accept no others; segments are whole numbers of
+ * parts. Only where there would be too many pieces for one object, pieces end with their segments.
  */
 export function pieces(segments: Segment[]): Piece[] {
   const common = segments.reduce((size, segment) => gcd(size, segment.size), 0);
@@ -37,7 +37,7 @@ export function pieces(segments: Segment[]): Piece[] {
   return cut(segments, Math.max(LARGEST, Math.ceil(total / (MOST_PARTS / 2))));
 }
 
-/** By the service, or where it cannot, through this process. */
+/** Copies within the service or, where it cannot, through this process. */
 async function copyPiece(
   bucket: Bucket,
   piece: Piece,
@@ -61,15 +61,15 @@ export interface Composition {
   /** Comes last; may be empty. */
   tail: Uint8Array;
   key: string;
-  /** An existing object stays: where the service can tell. */
+  /** Keeps an existing object, where the service can tell. */
   ifAbsent: boolean;
-  /** Makes the multipart upload findable before it holds anything. */
+  /** Records the multipart upload before it holds any data, so that it can be found. */
   record: (uploadId: string) => Promise<void>;
-  /** Begins the names of what a service needs meanwhile that joins whole objects. */
+  /** Begins the names of temporary objects, for a service that joins whole objects. */
   scratch: string;
 }
 
-/** False where `ifAbsent` found an object. Atomic: `key` shows all or nothing. */
+/** False where `ifAbsent` found an object. Atomic: `key` shows the whole object or none. */
 export async function compose(
   bucket: Bucket,
   what: Composition,
@@ -112,7 +112,7 @@ async function composeOfParts(bucket: Bucket, what: Composition, call: Call): Pr
       () => {/* the record stays for a later try */},
     );
     if (what.ifAbsent && isRefusedCondition(error)) return false;
-    // Its answer was lost and it was sent again.
+    // The answer to the first attempt was lost, and the request was repeated.
     if (serviceCode(error) === "NoSuchUpload" && await bucket.head(key)) return true;
     throw error;
   }

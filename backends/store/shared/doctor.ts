@@ -1,4 +1,4 @@
-/** `svc doctor`: tries every operation that the store needs, in a folder that it takes away again. */
+/** `svc doctor`: tries every operation that the store needs, in a folder that it removes again. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import { collect } from "./body.ts";
 import type { Bucket, Call, Part } from "./bucket.ts";
@@ -6,20 +6,20 @@ import { isNotImplemented, isRefusedCondition } from "./errors.ts";
 import { PART } from "./upload_state.ts";
 
 export interface Probe {
-  /** What was tried: "put an object". */
+  /** The operation: "put an object". */
   operation: string;
   ok: boolean;
-  /** Without it the store does not work; others have a substitute that `detail` names. */
+  /** True: the store does not work without the operation. False: `detail` names a substitute. */
   needed: boolean;
-  /** What was found, or what stands in the way. */
+  /** The result, or the error. */
   detail: string;
 }
 
 interface Step {
   operation: string;
-  /** Absent: needed. */
+  /** The substitute; absent: the operation is needed. */
   substitute?: string;
-  /** Throws, or says what is wrong; undefined: it works. */
+  /** Undefined: it works. Otherwise throws or returns what is wrong. */
   try: () => Promise<string | undefined>;
 }
 
@@ -164,8 +164,9 @@ function steps(bucket: Bucket, folder: string, call: Call): Step[] {
 }
 
 /**
- * Yields one result per operation, and closes the bucket. Stops after the first where it cannot be reached
- * or written at all. Throws `config_invalid` for what the environment lacks, and the caller's abort.
+ * Yields one result per operation, and closes the bucket. Stops after the first one where the bucket cannot be
+ * reached or written at all. Throws `config_invalid` where the environment lacks something, and the caller's
+ * abort.
  */
 export async function* probeBucket(
   bucket: Bucket,

@@ -1,10 +1,10 @@
-/** The service's refusals in the catalogue's terms. Nothing is decided by the words of a message. */
+/** Turns the service's errors into the catalogue's. No decision depends on the text of a message. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import { ConnectionError, StalledError } from "./http.ts";
 
 /**
- * What a service answers instead of doing it. `name` is its own name of it, or S3's of what this module and
- * others tell apart: NoSuchKey, NoSuchBucket, NoSuchUpload, InvalidPart, AccessDenied.
+ * An error answer of a service. `name` is the service's own name for it, or S3's name for the errors that
+ * modules tell apart: NoSuchKey, NoSuchBucket, NoSuchUpload, InvalidPart, AccessDenied.
  */
 export class ServiceError extends Error {
   constructor(
@@ -26,24 +26,24 @@ export function serviceStatus(error: unknown): number | undefined {
   return error instanceof ServiceError ? error.status : undefined;
 }
 
-/** The object or the bucket is not there. */
+/** True where the object or the bucket is missing. */
 export function isMissing(error: unknown): boolean {
   return ["NoSuchKey", "NotFound"].includes(serviceCode(error) ?? "");
 }
 
-/** A condition of the request (`If-None-Match`, `If-Match`) does not hold. */
+/** True where a condition of the request (`If-None-Match`, `If-Match`) does not hold. */
 export function isRefusedCondition(error: unknown): boolean {
   return serviceStatus(error) === 412 || serviceCode(error) === "ConditionalRequestConflict";
 }
 
-/** The service does not know the operation, or a header of it. */
+/** True where the service does not know the operation or one of its header fields. */
 export function isNotImplemented(error: unknown): boolean {
   return serviceStatus(error) === 501 || serviceCode(error) === "NotImplemented";
 }
 
-/** Full, or over its quota. */
+/** Names of errors for a full storage or quota. */
 const FULL = new Set(["QuotaExceeded", "InsufficientStorage", "XMinioStorageFull"]);
-/** Its way to say "later". */
+/** Names of errors for a busy service. */
 const BUSY = new Set(["SlowDown", "ServiceUnavailable", "Throttling", "TooManyRequests"]);
 const LOGIN = new Set([
   "AccessDenied",
@@ -58,8 +58,8 @@ const ask = (shown: string) =>
   `\`svc doctor storage ${shown}\` tries every operation that is needed`;
 
 /**
- * `attempted` is what could not be done ("read blobs/x"). Errors that are ours, and the caller's own
- * abort, pass as they are.
+ * `attempted` names the failed operation ("read blobs/x"). svc's own errors and the caller's abort are passed
+ * on unchanged.
  */
 export function storeError(error: unknown, attempted: string, shown: string): unknown {
   if (error instanceof SvcError || error instanceof DOMException) return error;

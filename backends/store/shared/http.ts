@@ -1,20 +1,20 @@
-/** `fetch` with limits that end every wait: for the answer's head, and for each next piece of its body. */
+/** `fetch` with limits for every wait: for the answer's head, and for each next piece of its body. */
 
 export interface Timeouts {
-  /** For an answer to a request that carries and moves little, connecting included, in milliseconds. */
+  /** Milliseconds to wait for an answer to a small request, connecting included. */
   answerMs: number;
-  /** For an answer to what moves data inside the service: copying, putting parts together. */
+  /** Milliseconds to wait for an answer to a request that moves data within the service. */
   workMs: number;
-  /** Between two pieces of an answer's body. */
+  /** Milliseconds between two pieces of an answer's body. */
   idleMs: number;
 }
 
 export const TIMEOUTS: Timeouts = { answerMs: 20_000, workMs: 180_000, idleMs: 30_000 };
 
-/** Slowest upload that is waited for, bytes per millisecond. */
+/** Slowest upload that is accepted, in bytes per millisecond. */
 const SLOWEST = 256;
 
-/** Named so that the SDKs' retry policies take it for transient. */
+/** Its name makes the SDKs' retry policies treat it as transient. */
 export class StalledError extends Error {
   override readonly name = "TimeoutError";
 }
@@ -22,18 +22,18 @@ export class StalledError extends Error {
 /** The connection could not be made, or broke. */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
-  /** Amazon's SDK tries again where this is set. */
+  /** Makes Amazon's SDK retry. */
   readonly $retryable = {};
 }
 
-/** What `fetch` met, in the innermost words: its own are "fetch failed". */
+/** The innermost reason of a failed `fetch`, whose own message is only "fetch failed". */
 function reason(error: unknown): string {
   let at = error as Error;
   while (at.cause instanceof Error) at = at.cause;
   return at.message;
 }
 
-/** Ends with {@linkcode StalledError} where nothing comes for `idleMs`. Exported for its test. */
+/** Fails with {@linkcode StalledError} where nothing comes for `idleMs`. Exported for its test. */
 export function limitIdle(
   body: ReadableStream<Uint8Array>,
   idleMs: number,
@@ -76,11 +76,11 @@ export interface Answer {
   status: number;
   reason: string;
   headers: Headers;
-  /** Ends within `idleMs` of the last piece. Absent: none. */
+  /** Fails where no piece comes for `idleMs`. Absent: the answer has no body. */
   body?: ReadableStream<Uint8Array>;
 }
 
-/** Connections to one service. `close` ends the idle ones. */
+/** Connections to one service. `close` ends idle ones. */
 export class BoundedHttp {
   #client: Deno.HttpClient = Deno.createHttpClient({ poolMaxIdlePerHost: 32 });
 

@@ -1,4 +1,4 @@
-/** What the values of SVC_STORAGE that name a bucket have in common (SPEC.md, "Storage"). */
+/** Shared by the values of SVC_STORAGE that name a bucket (SPEC.md, "Storage"). */
 import { SvcError } from "../../../lib/base/errors.ts";
 import { suggestion } from "../../../lib/base/nearest.ts";
 
@@ -9,19 +9,19 @@ export interface LocationForm {
   noun: string;
   name: RegExp;
   parameters: readonly string[];
-  /** How such a value is written. */
+  /** The value's syntax, for errors. */
   help: string;
 }
 
 export interface BucketLocation {
-  /** Of the bucket. */
+  /** The bucket's name. */
   name: string;
   /** Empty, or ends with "/": several stores may share a bucket. */
   prefix: string;
   given: ReadonlyMap<string, string>;
   /** Without credentials: for messages and logs. */
   shown: string;
-  /** An error about the value that says so. */
+  /** An error that says what is wrong with the value. */
   refuse: (why: string) => SvcError;
 }
 

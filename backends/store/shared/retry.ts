@@ -1,11 +1,11 @@
-/** Requests that are made again, for services whose SDK does not do so within bounds. */
+/** Retries requests, for services whose SDK does not limit its own retries. */
 import { ConnectionError, StalledError } from "./http.ts";
 import { serviceStatus } from "./errors.ts";
 
-/** Before the second attempt; doubled before each further one. */
+/** Milliseconds before the second attempt; doubled before each further one. */
 const PAUSE_MS = 200;
 
-/** The same request may succeed a little later. */
+/** True for errors that may pass: the same request may succeed a little later. */
 function passes(error: unknown): boolean {
   if (error instanceof StalledError || error instanceof ConnectionError) return true;
   const status = serviceStatus(error) ?? 0;
@@ -26,7 +26,7 @@ function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** What `work` resolves to, or the error of its last attempt; the reason of `signal` once that is aborted. */
+/** The result of `work`, or the error of its last attempt, or the reason of `signal` once it is aborted. */
 export async function retried<T>(
   attempts: number,
   signal: AbortSignal | undefined,
@@ -39,7 +39,7 @@ export async function retried<T>(
     } catch (error) {
       signal?.throwIfAborted();
       if (attempt >= attempts || !passes(error)) throw error;
-      // Spread, so that many requests that failed together do not come back together.
+      // Random, so that requests that failed together are not repeated together.
       await pause(PAUSE_MS * 2 ** (attempt - 1) * (0.5 + Math.random()), signal);
     }
   }

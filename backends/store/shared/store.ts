@@ -34,14 +34,15 @@ const SMALL = 64 * 1024;
 
 /** Keys of one page of a listing; no service gives more. */
 const PAGE = 1_000;
-/** Objects that are deleted at once. */
+/** Deletions that run at once. */
 const DELETES = 16;
 
 const objectKey = (key: string) => `objects/${key}`;
 
 /**
- * Claims the bucket, and finds out whether the service honours conditional writes: the marker exists by
- * then, so that a conditional write of it must be refused. One that is not changes nothing.
+ * Claims the bucket, and finds out whether the service honours conditional writes: the marker exists then, so
+ * that a conditional write of it must be refused. A service that accepts the write overwrites the marker with
+ * the same bytes.
  */
 async function claim(bucket: Bucket): Promise<{ conditional: boolean }> {
   const bytes = new TextEncoder().encode(`${JSON.stringify({ format: FORMAT })}\n`);
@@ -69,12 +70,12 @@ async function claim(bucket: Bucket): Promise<{ conditional: boolean }> {
 }
 
 export interface BucketStoreOptions {
-  /** Whether to use conditional writes; absent: where the service has them. */
+  /** Whether to use conditional writes; absent: where the service honours them. */
   conditional?: boolean;
 }
 
 /**
- * The store in a bucket, which it closes. Throws `config_invalid` for what the environment lacks, and
+ * The store in a bucket, which it closes. Throws `config_invalid` where the environment lacks something, and
  * `upstream_failed` or `unavailable` where the bucket cannot be reached, written and read.
  */
 export async function openBucket(
@@ -94,7 +95,7 @@ export async function openBucket(
 class BucketStore implements ObjectStore {
   readonly exclusive = false;
   readonly uploads: BucketUploads;
-  /** Stands in for conditional writes, within this process. */
+  /** Replaces conditional writes, within this process. */
   #locks = new KeyedMutex();
 
   readonly signedUrl?: ObjectStore["signedUrl"];
@@ -138,7 +139,7 @@ class BucketStore implements ObjectStore {
       };
     } catch (error) {
       if (serviceStatus(error) !== 416) throw this.bucket.fail(error, `read ${key}`);
-      // It begins past the end, as any range does where the object is empty.
+      // The range begins past the end, as every range of an empty object does.
       const info = await this.stat(key, { signal });
       if (!info) return undefined;
       const { size } = resolveRange(range, info.size, key);
@@ -204,7 +205,10 @@ class BucketStore implements ObjectStore {
     }
   }
 
-  /** Up to one part's bytes at once; more as an upload, whose leftovers can be found after a crash. */
+  /**
+   * Stores up to one part's bytes in one request; larger objects go as an upload, whose leftovers can be found
+   * after a crash.
+   */
   async #putStream(
     key: string,
     body: ReadableStream<Uint8Array>,
@@ -248,7 +252,7 @@ class BucketStore implements ObjectStore {
     }
   }
 
-  /** Without the look at each that tells whether there was one. */
+  /** Does not look whether each object exists, unlike `delete`. */
   async deleteAll(keys: string[], options: CallOptions = {}): Promise<void> {
     await eachOf(keys, DELETES, async (key) => {
       checkKey(key);
@@ -268,7 +272,7 @@ class BucketStore implements ObjectStore {
     if (prefix !== "") checkKey(prefix.slice(0, -1));
     const { after = "", delimiter, signal } = options;
     const limit = options.limit === undefined ? undefined : Math.min(options.limit, PAGE);
-    // "~" stands behind all that keys are made of: what lies deeper is skipped by the service.
+    // "~" sorts behind all characters of keys: the service skips the deeper keys.
     const from = after === ""
       ? undefined
       : objectKey(delimiter && after.endsWith("/") ? `${after}~` : after);

@@ -1,4 +1,4 @@
-/** The bytes of an upload behind its last whole part: one buffer that grows as it fills. */
+/** The bytes of an upload behind its last whole part: one buffer that grows as needed. */
 import { PART } from "./upload_state.ts";
 
 const FIRST = 256 * 1024;
@@ -11,7 +11,7 @@ export class Tail {
     return this.size === PART;
   }
 
-  /** Takes what fits; returns how much that was. */
+  /** Takes the bytes that fit; returns their number. */
   add(bytes: Uint8Array): number {
     const taken = Math.min(bytes.length, PART - this.size);
     const needed = this.size + taken;

@@ -25,7 +25,7 @@ export interface UploadHost {
   conditional: boolean;
   /** Key of the bucket for a key of the store. */
   objectKey: (key: string) => string;
-  /** After a flush: the upload holds this many bytes that `release` could let go. */
+  /** Called after a flush: the upload holds so many bytes in memory that `release` could free. */
   kept: (upload: BucketUpload, bytes: number) => void;
 }
 
@@ -33,14 +33,14 @@ export class BucketUpload implements UploadFile {
   offset: number;
   #segments: Segment[];
   #multipart: OpenMultipart | undefined;
-  /** Where the bytes of `#tail` begin. */
+  /** The offset at which the bytes of `#tail` begin. */
   #start: number;
-  /** Undefined: durable under `#stored`, and not in memory. */
+  /** Undefined: the tail is durable under `#stored`, and not in memory. */
   #tail: Tail | undefined;
   #stored: Segment | undefined;
-  /** Tail objects that no longer count. */
+  /** Tail objects that are out of date. */
   #stale: string[] = [];
-  /** The part on its way; it resolves when it is durable. */
+  /** The part that is being sent; resolves when it is durable. */
   #sending: Promise<void> = Promise.resolve();
   #busy = 0;
   #inherited: boolean;
@@ -63,8 +63,8 @@ export class BucketUpload implements UploadFile {
   }
 
   /**
-   * Runs one step. After a failure nothing more is taken: what is durable is asked of the bucket when the
-   * upload is opened again.
+   * Runs one step. After a failure this handle accepts no more bytes: the next opening asks the bucket which
+   * bytes are durable.
    */
   async #step<T>(attempted: string, work: () => Promise<T>): Promise<T> {
     if (this.#ended) throw new SvcError("internal", `Cannot use upload ${this.id}: it has ended`);
@@ -145,7 +145,7 @@ export class BucketUpload implements UploadFile {
     return this.#multipart = { key, uploadId, start, parts: [] };
   }
 
-  /** Makes the parts readable: an object that later ones are joined to. */
+  /** Joins the parts into an object, so that they can be read; later parts are joined to it. */
   async #seal(): Promise<void> {
     const multipart = this.#multipart;
     if (!multipart || multipart.parts.length === 0) return;
@@ -155,7 +155,7 @@ export class BucketUpload implements UploadFile {
     try {
       await bucket.complete(key, uploadId, parts, { ifAbsent: this.host.conditional });
     } catch (error) {
-      // Its answer was lost and it was sent again.
+      // The answer to the first attempt was lost, and the request was repeated.
       const over = serviceCode(error) === "NoSuchUpload" || isRefusedCondition(error);
       if (!over || (await bucket.head(key))?.size !== size) throw error;
     }
@@ -179,7 +179,7 @@ export class BucketUpload implements UploadFile {
     });
   }
 
-  /** Lets the tail's bytes go where they are durable and nobody is using them. */
+  /** Frees the tail's bytes where they are durable and not in use. */
   release(): void {
     if (this.#busy > 0 || !this.#stored || this.#tail?.size !== this.#stored.size) return;
     this.#tail = undefined;
@@ -201,7 +201,7 @@ export class BucketUpload implements UploadFile {
       yield* readStretch(bucket, { key, offset: 0, size, etag: head?.etag ?? "" });
     }
     const tail = await this.#step("read", () => this.#loadTail());
-    // A copy: the buffer is written on.
+    // A copy: the buffer is overwritten later.
     if (tail.size > 0) yield tail.bytes.slice();
   }
 
@@ -209,7 +209,7 @@ export class BucketUpload implements UploadFile {
     await this.publish(key, replace ? "none" : "same size");
   }
 
-  /** Moves the bytes to `key`. `keep`: what stays where it is there; false then. Ends the upload. */
+  /** Moves the bytes to `key`. `keep`: which existing object stays; false is returned then. Ends the upload. */
   async publish(key: string, keep: "any" | "same size" | "none"): Promise<boolean> {
     const { bucket, conditional, objectKey } = this.host;
     const created = await this.#step("publish", async () => {
@@ -238,8 +238,8 @@ export class BucketUpload implements UploadFile {
         record: (uploadId) => putRecord(bucket, this.#commitRecord, { key: target, uploadId }),
       });
     });
-    // Otherwise a multipart upload may be open, and has to be ended through its record; of what another
-    // handle sealed there may be remains.
+    // Otherwise the search is needed: a multipart upload may be open and has to be ended through its record,
+    // and another handle may have left segments.
     const known = created && !this.#multipart && !this.#inherited ? this.#objects() : undefined;
     this.#end();
     await this.#remove(known);
@@ -258,7 +258,7 @@ export class BucketUpload implements UploadFile {
     this.host.kept(this, 0);
   }
 
-  /** What this handle knows the bucket to hold of the upload, besides its mark. */
+  /** The names of all objects of the upload that this handle knows, besides its mark. */
   #objects(): string[] {
     const sealed = this.#segments.map(({ key }) => key);
     return [
@@ -287,7 +287,7 @@ export class BucketUpload implements UploadFile {
     this.#end();
   }
 
-  /** False once another server went on with the upload or ended it, and after a failure. */
+  /** False after another server continued or ended the upload, and after a failure. */
   async current(): Promise<boolean> {
     if (this.#ended || this.#failure) return false;
     const { bucket } = this.host;

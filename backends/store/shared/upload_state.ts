@@ -22,7 +22,7 @@ export const PART = 8 * 1024 * 1024;
 export const UPLOADS = "uploads/";
 
 export interface MultipartRecord {
-  /** The object that it becomes. */
+  /** The object that the multipart upload becomes. */
   key: string;
   uploadId: string;
 }
@@ -48,7 +48,7 @@ export interface UploadState {
 
 export const folderOf = (id: string): string => `${UPLOADS}${id}/`;
 
-/** Sorted as numbers are. */
+/** Padded, so that texts sort like numbers. */
 export const position = (start: number): string => String(start).padStart(16, "0");
 
 export async function readRecord(
@@ -90,7 +90,7 @@ export async function listFolder(bucket: Bucket, id: string, call: Call): Promis
 const largest = (objects: Listed[]): Listed | undefined =>
   objects.reduce<Listed | undefined>((a, b) => a && a.size >= b.size ? a : b, undefined);
 
-/** The one of several records whose multipart upload has most whole parts. */
+/** Of several records, the one whose multipart upload has most whole parts. */
 async function longest(
   bucket: Bucket,
   records: Listed[],
@@ -101,7 +101,7 @@ async function longest(
   for (const { key, modified } of records) {
     const record = await readRecord(bucket, key, call);
     const listed = record && await bucket.listParts(record.key, record.uploadId, call);
-    // Completed between the listing and now, or dropped by a rule of the bucket.
+    // Completed since the listing, or dropped by a rule of the bucket.
     if (!listed) return "gone";
     const parts: Part[] = [];
     let newest = modified;
@@ -156,7 +156,7 @@ async function assemble(
   return state;
 }
 
-/** Undefined: there is no such upload, or it is over. */
+/** Undefined: the upload does not exist, or has ended. */
 export async function loadState(
   bucket: Bucket,
   id: string,
@@ -167,7 +167,7 @@ export async function loadState(
     if (!objects.some(({ key }) => key === `${folderOf(id)}created`)) return undefined;
     const state = await assemble(bucket, id, objects, call);
     if (state !== "gone") return state;
-    // Still gone at the second look: acknowledged bytes are lost, so nobody may go on.
+    // Missing at the second look, too: acknowledged bytes are lost, so the upload cannot continue.
     if (attempt === 1) return undefined;
   }
 }
@@ -185,8 +185,8 @@ export function fingerprint(state: Omit<UploadState, "modified">): string {
 }
 
 /**
- * Takes everything of an upload away. Idempotent; what it leaves when it breaks off, the next call takes.
- * `known`: all there is to take, where no multipart upload is open; spares the search.
+ * Removes everything of an upload. Idempotent: a repeated call finishes an interrupted one. `known`: the names
+ * of all its objects, where no multipart upload is open; saves the search.
  */
 export async function removeUpload(
   bucket: Bucket,

@@ -69,7 +69,7 @@ export class BucketUploads implements UploadStore {
       await this.bucket.put(key, new TextEncoder().encode(mark), { ...call, ifAbsent });
     } catch (error) {
       if (!isRefusedCondition(error)) throw error;
-      // Ours, where the answer to a first attempt was lost.
+      // The mark may be ours: the answer to a first attempt may have been lost.
       const found = await this.bucket.get(key, { start: 0 }, call);
       const there = found && new TextDecoder().decode(await collect(found.body, found.size));
       if (there !== mark) throw exists();
@@ -81,7 +81,7 @@ export class BucketUploads implements UploadStore {
     try {
       const state = await loadState(this.bucket, id, options);
       if (state) return new BucketUpload(id, this.#host, state);
-      // What a server left that was killed while it took an upload away.
+      // Leftovers of a server that was killed while it removed an upload.
       if ((await listFolder(this.bucket, id, options)).length > 0) {
         await removeUpload(this.bucket, id, options);
       }
@@ -104,7 +104,7 @@ export class BucketUploads implements UploadStore {
           const state = await loadState(this.bucket, id, options);
           const newest = Math.max(0, ...objects.map(({ modified }) => modified.getTime()));
           if (objects.length === 0) continue;
-          // Without a state these are leftovers; opening takes them away.
+          // An upload without a state consists of leftovers, which opening it removes.
           yield {
             id,
             modified: state?.modified ?? new Date(newest),

@@ -27,12 +27,12 @@ export class ChannelStream implements Duplex {
     channel.on("error", () => this.lost());
   }
 
-  /** Resolves when nothing is sent any more in either direction. */
+  /** Resolves when both directions have ended. */
   get closed(): Promise<void> {
     return this.#closed.promise;
   }
 
-  /** The connection below is gone: ssh2 leaves its channels waiting. */
+  /** The SSH connection has broken: ssh2 does not tell its channels. */
   lost(): void {
     this.#isClosed = true;
     this.#closed.resolve();
@@ -48,7 +48,7 @@ export class ChannelStream implements Duplex {
       if (this.#readEnd) return undefined;
       if (this.#isClosed) throw broken();
       this.#arrival = Promise.withResolvers();
-      // The end that was seen between is told after this.
+      // An end that was noticed meanwhile is reported by the next read.
       if (this.#channel.readableEnded) return undefined;
       await this.#arrival.promise;
     }
@@ -67,7 +67,7 @@ export class ChannelStream implements Duplex {
     this.#settle();
   }
 
-  /** Resolves when the channel took it, or has closed: a channel that closes forgets who waits to write. */
+  /** Resolves when the channel took the bytes, or has closed: a closing channel drops its waiting writers. */
   #taken(act: (done: () => void) => void): Promise<void> {
     return new Promise((resolve) => {
       this.#waiting.add(resolve);
@@ -78,7 +78,7 @@ export class ChannelStream implements Duplex {
     });
   }
 
-  /** Both sides have said all: the channel is given back. */
+  /** Both directions have ended: releases the channel. */
   #settle(): void {
     if (!this.#readEnd || !this.#writeEnd || !this.#channel.writableFinished) return;
     this.#channel.close();
@@ -88,7 +88,7 @@ export class ChannelStream implements Duplex {
   reset(): void {
     if (this.#isClosed) return;
     this.#channel.destroy();
-    // What comes in still is taken and dropped, or the other side's end would never be seen.
+    // Incoming bytes are read and dropped: otherwise the other side's end would not be noticed.
     this.#channel.resume();
     this.lost();
   }

@@ -1,4 +1,4 @@
-/** One connection to the SSH server that asks it to listen, and gives what connects there. */
+/** One connection to the SSH server, which listens for us and passes on the visitors' connections. */
 import { connect, type Socket } from "node:net";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { joinHostPort } from "../../../lib/base/host_port.ts";
@@ -11,18 +11,18 @@ import { HostKey } from "./host_key.ts";
 import { type AuthMethod, type Client, newClient, takeByPort } from "./ssh2.ts";
 import { shown, type SshTarget } from "./target.ts";
 
-/** Until the server listens, and has printed the URL where it is to. */
+/** Milliseconds until the server has to listen and, where that is expected, has printed the URL. */
 const OPEN_MS = 60_000;
-/** A dead connection is noticed after three of these. */
+/** Milliseconds between keepalives; a dead connection is noticed after three. */
 const KEEPALIVE_MS = 15_000;
-/** Visitors at the same time; more are turned away. */
+/** Visitors at a time; further ones are refused. */
 export const MAX_VISITORS = 512;
 
 export interface ForwardOptions {
   target: SshTarget;
-  /** Asked for in the place of the target's. */
+  /** Requested instead of the target's port. */
   port?: number;
-  /** Absent: the server is asked whether it lets in everybody. */
+  /** Absent: tries whether the server accepts everybody. */
   key?: ParsedKey;
   onVisitor: (stream: Duplex, from: string | undefined) => void;
   signal: AbortSignal;
@@ -31,11 +31,11 @@ export interface ForwardOptions {
 export interface Forward {
   /** Where the server listens. */
   port: number;
-  /** Printed by the server, where that is asked for. */
+  /** The URL that the server printed, where that is expected. */
   url?: string;
-  /** Resolves with why the connection has ended. */
+  /** Resolves with the reason when the connection has ended. */
   closed: Promise<SvcError>;
-  /** Ends it, and every visitor's connection. */
+  /** Ends the connection and those of all visitors. */
   close(): void;
 }
 
@@ -63,7 +63,7 @@ class Session {
   #socket?: Socket;
   #client?: Client;
   #refusal?: () => SvcError | undefined;
-  /** The server listens: what fails from now on has held. */
+  /** True once the server listens: a later failure ends a working tunnel. */
   #held = false;
 
   constructor(target: SshTarget) {
@@ -127,7 +127,7 @@ class Session {
     return client;
   }
 
-  /** ssh2 throws where its connection has gone a moment ago. */
+  /** ssh2 throws synchronously where its connection has just broken. */
   async #ask<T>(act: () => Promise<T>): Promise<T> {
     try {
       return await act();
@@ -160,7 +160,7 @@ class Session {
     });
   }
 
-  /** The first URL of a session's output; the session stays open, as the tunnel may end with it. */
+  /** The first URL in a session's output. The session stays open: the tunnel may end with it. */
   #printed(client: Client): Promise<string> {
     const none = (why: string, cause?: unknown) =>
       new SvcError(
@@ -200,7 +200,7 @@ class Session {
     if (refusal) return refusal;
     const where = shown(this.#target);
     if (error.level === "client-authentication") {
-      // No 401: it is not the caller whose credential was refused here.
+      // Not 401: the refused credential is not the caller's.
       return new SvcError(
         "upstream_failed",
         withKey
@@ -234,7 +234,7 @@ class Session {
   }
 }
 
-/** The work's result; throws what ended the connection under it, or that it took too long. */
+/** The work's result. Throws the reason where its connection ends or its time is over. */
 async function untilAborted<T>(
   work: Promise<T>,
   ended: Promise<SvcError>,

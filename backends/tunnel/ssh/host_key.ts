@@ -1,4 +1,4 @@
-/** Whether the SSH server is the one that was meant: its key is pinned, or stands in a known_hosts file. */
+/** Verifies the SSH server's key: against a pinned key, or a known_hosts file. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import {
   hostName,
@@ -25,7 +25,7 @@ export class HostKey {
     this.#name = hostName(target.host, target.port);
   }
 
-  /** Reads the file, where that counts: it may have changed since the last connection. */
+  /** Reads the file, where it is used: it may have changed since the last connection. */
   static async of(target: Parts): Promise<HostKey> {
     const { hostKey, knownHosts } = target;
     if (hostKey !== undefined || knownHosts === undefined) return new HostKey(target, []);
@@ -40,7 +40,7 @@ export class HostKey {
     }
   }
 
-  /** Types to ask for first: the key that is known is then the one shown. */
+  /** Key types to ask for first, so that the server shows the known key. */
   types(): string[] {
     const pinned = parsePublicKey(this.#target.hostKey ?? "");
     return pinned ? [pinned.type] : knownTypes(this.#entries, this.#name);
@@ -58,7 +58,7 @@ export class HostKey {
 
   #refuse(why: string, help: string, key: Uint8Array): SvcError {
     const shown = `${keyType(key)} ${fingerprint(key)}`;
-    // No 403: who asked for the tunnel may well do so.
+    // Not 403: the caller may well be allowed to ask for the tunnel.
     return new SvcError("upstream_failed", `Cannot trust ${this.#name}: ${why} (${shown})`, {
       help,
       detail: { refused: "host key" },

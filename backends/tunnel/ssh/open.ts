@@ -1,13 +1,13 @@
-/** The `ssh` backend (SPEC.md "Tunnels"): what `ssh -R` does, kept up. */
+/** The `ssh` backend (SPEC.md "Tunnels"): like `ssh -R`, but it reconnects. */
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { Logger } from "../../../lib/base/log.ts";
-import type { TunnelSettings } from "../../../lib/tunnel/module.ts";
 import type { OpenTunnel, Tunnel, TunnelRequest } from "../../../lib/tunnel/tunnel.ts";
 import { type ParsedKey, parseKey } from "../../../lib/wire/ssh/private_key.ts";
+import type { SshSettings } from "./options.ts";
 import { sshTarget } from "./target.ts";
 import { type Patience, SshTunnel } from "./tunnel.ts";
 
-/** The credential is the text of a private key; nothing of it stands in an error. */
+/** The credential is the text of a private key; no error contains any of it. */
 async function keyOf(credential: string | undefined): Promise<ParsedKey | undefined> {
   if (credential === undefined) return undefined;
   const key = await parseKey(`${credential.trim()}\n`);
@@ -20,13 +20,13 @@ async function keyOf(credential: string | undefined): Promise<ParsedKey | undefi
   });
 }
 
-export function create(settings: TunnelSettings, log: Logger, patience?: Patience): Tunnel {
+export function create(settings: SshSettings, log: Logger, patience?: Patience): Tunnel {
   const target = sshTarget(settings);
   return {
     async open(request: TunnelRequest, signal: AbortSignal): Promise<OpenTunnel> {
       const key = await keyOf(request.credential);
       const { hostname } = request;
-      // The port stays: that is how a relay is asked for a host (SPEC "Tunnels", SVC_TUNNEL_SSH_BIND).
+      // The port is unchanged: a relay is asked for a host in this way (SPEC "Tunnels", SVC_TUNNEL_SSH_BIND).
       const asked = hostname === undefined
         ? target
         : { ...target, bind: { ...target.bind, host: hostname } };

@@ -1,4 +1,4 @@
-/** What is used of ssh2, which has no types of its own. */
+/** The used part of ssh2, which has no types of its own. */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { ParsedKey } from "../../../lib/wire/ssh/private_key.ts";
@@ -31,7 +31,7 @@ export interface Client {
   shell(pty: false, done: (error: Error | undefined, channel: Channel) => void): void;
   end(): void;
   destroy(): void;
-  /** Ports by "host:port" that connections are taken for; not of its documented face. */
+  /** Listening ports by "host:port", for which connections are accepted; not part of ssh2's documented interface. */
   _forwarding: Record<string, number>;
 }
 
@@ -60,8 +60,8 @@ export async function newClient(): Promise<Client> {
 }
 
 /**
- * Connections are taken by their port alone: relays name the address that they listen on in words of their
- * own, and ssh2 refuses a connection that names another one than it asked for.
+ * Accepts connections by port alone. Relays name their listening address in their own way, and ssh2 refuses a
+ * connection whose address differs from the requested one.
  */
 export function takeByPort(client: Client, port: number): void {
   client._forwarding = new Proxy({}, {

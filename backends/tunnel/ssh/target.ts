@@ -1,8 +1,8 @@
-/** Which SSH server, as whom, and where it is to listen: the settings, read once. */
+/** The settings, read once: the SSH server, the user, and the address to listen on. */
 import { userInfo } from "node:os";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { joinHostPort, splitHostPort, splitLogin } from "../../../lib/base/host_port.ts";
-import type { TunnelSettings } from "../../../lib/tunnel/module.ts";
+import type { SshSettings } from "./options.ts";
 
 export interface SshTarget {
   host: string;
@@ -17,7 +17,7 @@ export interface SshTarget {
   insecure: boolean;
 }
 
-export function sshTarget(settings: TunnelSettings): SshTarget {
+export function sshTarget(settings: SshSettings): SshTarget {
   const { tunnelSshAddr = "", tunnelSshBind: bindText } = settings;
   const address = splitLogin(tunnelSshAddr);
   const bind = splitHostPort(/^\d+$/.test(bindText) ? `:${bindText}` : bindText);
@@ -31,7 +31,7 @@ export function sshTarget(settings: TunnelSettings): SshTarget {
     host: address.host,
     port: address.port ?? 22,
     user: settings.tunnelSshUser ?? address.user ?? userInfo().username,
-    // OpenSSH means all addresses by both, and answers with the one that it was asked for.
+    // OpenSSH takes "*" and "" for all addresses, and answers with the one that was requested.
     bind: { host: bind.host === "*" ? "" : bind.host ?? "", port: bind.port },
     urlTemplate: settings.tunnelSshUrlTemplate,
     urlFromSession: settings.tunnelSshUrlFromSession,

@@ -8,18 +8,18 @@ import type { ParsedKey } from "../../../lib/wire/ssh/private_key.ts";
 import { type Forward, openForward } from "./forward.ts";
 import { shown, type SshTarget } from "./target.ts";
 
-/** Milliseconds. */
+/** Waiting times, in milliseconds. */
 export interface Patience {
-  /** Before the first attempt to connect again; doubled with each. */
+  /** Before the first attempt to reconnect; doubled before each further one. */
   first: number;
   most: number;
-  /** Without a connection for so long it is given up. */
+  /** Without a connection for this long, the tunnel is given up. */
   whole: number;
 }
 
 const PATIENCE: Patience = { first: 250, most: 30_000, whole: 15 * 60_000 };
 
-/** Another attempt would end the same way. */
+/** True for an error that another attempt would meet again. */
 const isFinal = ({ code, detail }: SvcError) =>
   code === "prerequisite_missing" || detail?.refused !== undefined;
 
@@ -55,7 +55,7 @@ export class SshTunnel implements OpenTunnel {
     return url ?? templateUrl(urlTemplate, { bindHost, serverHost: host, port, name, protocol });
   }
 
-  /** Until it is disposed of, or cannot be had again: why, then. */
+  /** Keeps the tunnel until it is disposed of, or until reconnecting fails: gives the reason then. */
   async #keep(): Promise<SvcError | undefined> {
     const { request: { onChange }, target, log } = this.#options;
     for (;;) {
@@ -77,16 +77,16 @@ export class SshTunnel implements OpenTunnel {
     }
   }
 
-  /** Throws why it is given up. */
+  /** Reconnects. Throws the reason for giving up. */
   async #again(): Promise<Forward> {
     const { patience = PATIENCE, target, log } = this.#options;
     const { signal } = this.#disposed;
     const since = performance.now();
     let pause = patience.first;
-    // The port that the server chose is asked for again: the URL stays what it was.
+    // Asks again for the port that the server chose, so that the URL stays the same.
     let port: number | undefined = this.#forward.port;
     for (;;) {
-      // Many tunnels whose server restarts do not all come at once.
+      // Random, so that many tunnels of a restarted server do not reconnect together.
       await sleep(pause * (0.5 + Math.random() / 2), signal);
       try {
         return await forwardOf(this.#options, port, signal);

@@ -1,16 +1,16 @@
-/** A JWKS document (RFC 7517) as it is used here: public keys for signatures, nothing else. */
+/** A JWKS document (RFC 7517): only its public signature keys are used. */
 import type { createLocalJWKSet, JWK } from "jose";
 import { PUBLIC_ALGORITHMS } from "./key_source.ts";
 
 export type LookUp = ReturnType<typeof createLocalJWKSet>;
 
-/** Sets of real issuers have two or three keys. */
+/** Keys in a set at most; real issuers have two or three. */
 const MAX_KEYS = 1000;
 export const MAX_KEY_SET_BYTES = 1024 * 1024;
 
 const PUBLIC_TYPES = new Set(["RSA", "EC", "OKP"]);
 
-/** Throws an `Error` that says what is wrong with the text. */
+/** Throws an `Error` with the reason where the text is no key set. */
 export async function parseKeySet(text: string): Promise<LookUp> {
   const { createLocalJWKSet } = await import("jose");
   let keys: unknown;
@@ -30,7 +30,7 @@ export async function parseKeySet(text: string): Promise<LookUp> {
   return createLocalJWKSet({ keys: usable });
 }
 
-/** Somebody who publishes a private key by mistake is still only a verifier's matter here. */
+/** An issuer may publish a private key by mistake: only its public half is kept. */
 function withoutPrivateParts(key: JWK): JWK {
   const { d: _d, p: _p, q: _q, dp: _dp, dq: _dq, qi: _qi, oth: _oth, ...rest } = key;
   return rest as JWK;

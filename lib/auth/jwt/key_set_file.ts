@@ -1,4 +1,4 @@
-/** SVC_JWT_JWKS_FILE: read again whenever it changes; what cannot be read leaves the last good set. */
+/** SVC_JWT_JWKS_FILE: read again when the file changes. An unreadable file leaves the last good set in use. */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { watchFiles } from "../../base/watch_files.ts";

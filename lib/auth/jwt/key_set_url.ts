@@ -1,7 +1,7 @@
 /**
- * SVC_JWT_JWKS_URL: fetched when first needed, again after a while, and when a token names a key that is
- * not known. Whoever sends tokens with made-up keys causes a fetch now and then, not one each. A server
- * that is down, hangs or answers rubbish leaves the last good set.
+ * SVC_JWT_JWKS_URL: fetched on first use, again after a while, and when a token names an unknown key. Tokens
+ * with made-up keys cause a fetch only now and then. A server that is down, hangs or answers nonsense leaves
+ * the last good set in use.
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
@@ -14,9 +14,9 @@ export interface KeySetUrlOptions {
   freshMs?: number;
   /** Least milliseconds between two fetches. */
   pauseMs?: number;
-  /** The same while there is no set yet: until then nobody who has a token gets in. */
+  /** As `pauseMs`, while there is no set yet: until then no token is accepted. */
   firstPauseMs?: number;
-  /** Milliseconds that a fetch may take, body and all. */
+  /** Milliseconds that a fetch may take, with its body. */
   timeoutMs?: number;
   now?: () => number;
 }
@@ -80,7 +80,7 @@ export class KeySetUrl implements KeySource {
   async key(...[header, token]: Parameters<KeySource["key"]>) {
     this.touch();
     if (!this.#lookUp) await this.#refresh();
-    // A failed fetch sets none; the next one may not be due yet.
+    // The fetch may have failed, or the next one may not be due yet.
     if (!this.#lookUp) throw this.#unavailable();
     try {
       return await this.#lookUp(header, token);
@@ -104,7 +104,7 @@ export class KeySetUrl implements KeySource {
     return this.#lookUp ? pauseMs : firstPauseMs;
   }
 
-  /** Never rejects; does nothing where the last try was a moment ago. */
+  /** Never rejects. Does nothing where the last attempt was a moment ago. */
   #refresh(): Promise<void> {
     if (this.#fetching) return this.#fetching;
     if (this.#age() < this.#pause()) return Promise.resolve();

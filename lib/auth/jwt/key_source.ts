@@ -1,8 +1,8 @@
-/** Keys that verify tokens: where they are from decides which algorithms they are good for. */
+/** Keys that verify tokens. The source of a key decides which algorithms it may be used with. */
 import type { KeyObject } from "node:crypto";
 import type { CryptoKey, FlattenedJWSInput, JWSHeaderParameters } from "jose";
 
-/** Asymmetric only: a key that everybody knows must never be taken for a shared secret. */
+/** Asymmetric algorithms only: a public key must never serve as a shared secret. */
 export const PUBLIC_ALGORITHMS = [
   "RS256",
   "RS384",
@@ -18,13 +18,13 @@ export const PUBLIC_ALGORITHMS = [
 
 export interface KeySource extends Disposable {
   readonly algorithms: readonly string[];
-  /** True: the key is this installation's, and so a token's `scope` claim is meant for it. */
+  /** True: the key belongs to this installation, so a token's `scope` claim names svc's scopes. */
   readonly own: boolean;
-  /** Grows whenever keys may have gone: what was verified before has to be verified again. */
+  /** Grows whenever keys may have been withdrawn: earlier verifications must be repeated then. */
   readonly generation: number;
-  /** Called on each use of a token that it once verified; never throws. */
+  /** Called on each use of a token that this source has verified; never throws. */
   touch(): void;
-  /** Rejects with jose's `ERR_JWKS_NO_MATCHING_KEY` where it has none. */
+  /** Rejects with jose's `ERR_JWKS_NO_MATCHING_KEY` where no key matches. */
   key(
     header: JWSHeaderParameters,
     token: FlattenedJWSInput,

@@ -1,8 +1,8 @@
 /**
- * SVC_JWT_SCOPE_MAP: from the claims of a third party's tokens to scopes of ours. The first rule whose
- * claims all match, and whose subject can be filled in, decides.
+ * SVC_JWT_SCOPE_MAP: maps the claims of a third party's tokens to svc's scopes. The first rule decides whose
+ * claims all match and whose subject can be filled in.
  */
-import { parseDocument, Place } from "../document.ts";
+import { DocumentPath, parseDocument } from "../document.ts";
 import { globMatches } from "../glob.ts";
 import { parseScopes, type Scope } from "../scope.ts";
 
@@ -18,11 +18,11 @@ interface Rule {
 
 export interface Mapped {
   scopes: readonly Scope[];
-  /** Identity, where the rule says how to make one. */
+  /** The identity, where the rule has a template for it. */
   subject?: string;
 }
 
-/** A claim by name, or by JSON pointer (RFC 6901) where it begins with a slash. */
+/** A claim by its name, or by a JSON pointer (RFC 6901) where `path` begins with a slash. */
 function claimAt(claims: Claims, path: string): unknown {
   const steps = path.startsWith("/")
     ? path.slice(1).split("/").map((step) => step.replaceAll("~1", "/").replaceAll("~0", "~"))
@@ -37,7 +37,7 @@ function claimAt(claims: Claims, path: string): unknown {
   return value;
 }
 
-/** A claim that is a list matches where one of its entries does. */
+/** For a claim that is a list, one matching entry is enough. */
 function matches(value: unknown, patterns: readonly Pattern[]): boolean {
   if (Array.isArray(value)) {
     return value.some((item) => !Array.isArray(item) && matches(item, patterns));
@@ -70,7 +70,7 @@ export class ScopeMap {
   }
 }
 
-/** Undefined where a placeholder's claim is no text: half an identity would be somebody else's. */
+/** Undefined where a placeholder's claim is no text: a partial name could be another caller's identity. */
 function fill(template: string, claims: Claims): string | undefined {
   let whole = true;
   const text = template.replace(PLACEHOLDER, (_, path: string) => {
@@ -84,7 +84,7 @@ function fill(template: string, claims: Claims): string | undefined {
   return whole ? text : undefined;
 }
 
-function patterns(value: unknown, place: Place): Pattern[] {
+function patterns(value: unknown, place: DocumentPath): Pattern[] {
   const items = Array.isArray(value) ? place.list(value) : [value];
   return items.map((item, n) => {
     if (typeof item === "string" || typeof item === "number" || typeof item === "boolean") {
@@ -94,7 +94,7 @@ function patterns(value: unknown, place: Place): Pattern[] {
   });
 }
 
-function rule(value: unknown, place: Place): Rule {
+function rule(value: unknown, place: DocumentPath): Rule {
   const fields = place.object(value, ["claims", "scope", "subject"]);
   const claims = Object.entries(place.at("claims").object(fields.claims))
     .map(([path, value]): [string, Pattern[]] => [
@@ -122,7 +122,7 @@ function rule(value: unknown, place: Place): Rule {
 
 /** Parses a scope map. Throws `config_invalid` with the place of the fault. */
 export async function parseScopeMap(text: string, document: string): Promise<ScopeMap> {
-  const place = new Place(document);
+  const place = new DocumentPath(document);
   const fields = place.object(await parseDocument(text, document), ["rules"]);
   return new ScopeMap(
     place.at("rules").list(fields.rules).map((value, n) => rule(value, place.at("rules").at(n))),

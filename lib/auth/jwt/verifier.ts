@@ -10,7 +10,7 @@ import type { ScopeMap } from "./scope_map.ts";
 /** Seconds by which clocks may differ. */
 const LEEWAY_S = 60;
 
-/** Milliseconds for which a token without `exp` is not looked at again. */
+/** Milliseconds until a token without `exp` is verified again. */
 const NO_END_MS = 300_000;
 
 export interface JwtOptions {
@@ -18,7 +18,7 @@ export interface JwtOptions {
   issuer?: string;
   audience?: string;
   scopeMap?: ScopeMap;
-  /** Of tokens that no rule matches. */
+  /** Scopes of tokens that no rule matches. */
   defaultScopes?: readonly string[];
   /** Tokens by keys of this installation need no `exp`. */
   allowNoExpiry?: boolean;
@@ -67,8 +67,8 @@ export class JwtVerifier implements Verifier {
     } catch {
       return undefined;
     }
-    // What a key is for is the configuration's to say, never the token's: "none" is no one's, and a
-    // public key is never a shared secret.
+    // The configuration decides what a key is for, never the token: the algorithm "none" is never accepted, and
+    // a public key never serves as a shared secret.
     const sources = this.#options.sources.filter(({ algorithms }) =>
       algorithm !== undefined && algorithms.includes(algorithm)
     );
@@ -94,7 +94,7 @@ export class JwtVerifier implements Verifier {
       audience,
       clockTolerance: LEEWAY_S,
       currentDate: new Date(now()),
-      // Whoever runs another installation's issuer may sign tokens without an end; we never take them.
+      // Another installation's issuer may sign tokens without an end: they are never accepted.
       requiredClaims: source.own && this.#options.allowNoExpiry ? [] : ["exp"],
     });
     return {
@@ -121,7 +121,7 @@ export class JwtVerifier implements Verifier {
   }
 }
 
-/** Of an issuer that does not name its keys, this many are tried for a token. */
+/** Keys that are tried for a token whose issuer does not name its keys. */
 const MOST_TRIED = 8;
 
 async function verifiedPayload(
@@ -134,7 +134,7 @@ async function verifiedPayload(
     return (await jwtVerify(text, (header, token) => source.key(header, token), options)).payload;
   } catch (error) {
     if (!(error instanceof errors.JWKSMultipleMatchingKeys)) throw error;
-    // A set that rotates holds the old key and the new; without names each may be the one.
+    // A rotating set holds the old and the new key. Without names either may have signed.
     let failure: unknown = error;
     let tried = 0;
     for await (const key of error) {
@@ -150,13 +150,13 @@ async function verifiedPayload(
   }
 }
 
-/** Another source may still have the key. */
+/** True for an error after which another source may still have the key. */
 function isKeyTrouble(error: unknown): boolean {
   const { code } = error as { code?: string };
   return code === "ERR_JWKS_NO_MATCHING_KEY" || code === "ERR_JWS_SIGNATURE_VERIFICATION_FAILED";
 }
 
-/** Words of other services may stand in the claim beside ours. */
+/** The claim may hold scopes of other services besides svc's. */
 function claimedScopes({ scope }: JWTPayload): string[] | undefined {
   const words = typeof scope === "string" ? scope.split(" ") : scope;
   if (!Array.isArray(words)) return undefined;

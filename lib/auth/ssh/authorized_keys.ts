@@ -1,7 +1,7 @@
 /**
- * authorized_keys files (sshd(8)): one key a line, `[options] type base64 [comment]`. Here the comment is
- * the identity, and the option `scope="…"` bounds what sessions with the key are for. An option that would
- * restrict a login and is not understood makes the line an error: it must not be less of a restriction.
+ * authorized_keys files (sshd(8)): one key per line, `[options] type base64 [comment]`. Here the comment is the
+ * identity, and the option `scope="…"` limits the scopes of the key's sessions. A line with an unknown option
+ * that would restrict a login is an error, so that a restriction is never ignored.
  */
 import { Buffer } from "node:buffer";
 import { parseScopes, type Scope } from "../scope.ts";
@@ -10,18 +10,18 @@ import { Malformed } from "./wire.ts";
 
 export interface AuthorizedKey {
   key: SshPublicKey;
-  /** Identity of its sessions. */
+  /** The identity of the key's sessions. */
   name: string;
   scopes: readonly Scope[];
   /** Milliseconds since 1970. */
   expires?: number;
 }
 
-/** Of files that a person keeps; far above any real one. */
+/** Longest file: far above any that a person keeps. */
 const MAX_CHARACTERS = 4 * 1024 * 1024;
 const MAX_NAME = 128;
 
-/** They switch off abilities of SSH logins that sessions do not have. */
+/** Options that switch off abilities which sessions do not have. */
 const NEUTRAL = new Set([
   "restrict",
   "no-agent-forwarding",
@@ -40,7 +40,7 @@ export function checkName(name: string): string {
   throw new Malformed(`its name has control characters, or more than ${MAX_NAME} characters`);
 }
 
-/** `name="value",flag,…` up to the first blank outside quotes; what is left follows it. */
+/** Splits `name="value",flag,…` from the rest at the first blank outside quotes. */
 function splitOptions(line: string): { options: [string, string | undefined][]; rest: string } {
   const options: [string, string | undefined][] = [];
   let at = 0;
@@ -132,7 +132,7 @@ export function parseAuthorizedKeys(text: string): AuthorizedKey[] {
   return keys;
 }
 
-/** The line that `parseAuthorizedKey` reads back. */
+/** Formats a line that `parseAuthorizedKey` can read. */
 export function formatAuthorizedKey({ key, name, scopes, expires }: AuthorizedKey): string {
   const options = [`scope="${scopes.join(" ")}"`];
   if (expires !== undefined) {

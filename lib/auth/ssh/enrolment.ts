@@ -1,4 +1,4 @@
-/** Who may enrol and remove which key. */
+/** Who may enrol and remove keys. */
 import type { EnrolKeyRequest, EnrolledKey } from "../../api/auth.ts";
 import type { Action, Identity } from "../../api/route.ts";
 import { formatDuration } from "../../base/duration.ts";
@@ -17,8 +17,8 @@ function invalid(why: string, cause?: unknown): SvcError {
 }
 
 /**
- * A request as the key it asks for, with an end within `maxAgeMs`, and no later than that of the key that the
- * caller came with (`ownEnd`, milliseconds since 1970): keys that enrol each other would last for ever. Throws
+ * The key that a request asks for. It ends within `maxAgeMs`, and no later than the key of the caller's own
+ * session (`ownEnd`, milliseconds since 1970): otherwise keys could enrol each other for ever. Throws
  * `argument_invalid`.
  */
 export function requestedKey(
@@ -37,7 +37,7 @@ export function requestedKey(
     throw error;
   }
   if (scope !== undefined) parsed = { ...parsed, scopes: parseScopes(scope, "scope") };
-  // As the file has it: whole seconds.
+  // In whole seconds, as the file has them.
   const last = Math.min(Math.ceil((Date.now() + maxAgeMs) / 1000) * 1000, ownEnd);
   const expires = expiresAt === undefined
     ? parsed.expires ?? last
@@ -61,14 +61,14 @@ export function requestedKey(
   );
 }
 
-/** What somebody may do: what the policy grants, as far as the own scopes reach. */
+/** The actions of an identity: those that the policy grants and its own scopes cover. */
 function rightsOf(policy: Policy, identity: Identity): Action[] {
   return ACTIONS.filter((action) =>
     grantsScope(identity.scopes, scopeFor(action)) && policy.allows(identity, action)
   );
 }
 
-/** Under a policy the keys of the own name, with `admin` everybody's. */
+/** Under a policy, everyone manages the keys of their own name; `admin` manages all. */
 export function mayManageKeysOf(name: string, identity: Identity, policy?: Policy): boolean {
   return !policy || policy.allows(identity, "admin") ||
     identity.subject !== "" && identity.subject === name;
@@ -89,8 +89,8 @@ export function requireKeysOf(name: string, identity: Identity, policy?: Policy)
 }
 
 /**
- * A key is as good as its identity: nobody enrols one that could do what the own credential cannot, in scope
- * or by what the policy grants that name with a key. Throws `denied`.
+ * Nobody may enrol a key that could do more than the caller's own credential, by its scopes or by what the
+ * policy grants its name. Throws `denied`.
  */
 export function mayEnrol(
   identity: Identity,

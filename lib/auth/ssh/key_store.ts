@@ -1,4 +1,4 @@
-/** The keys whose holders may open sessions: those of the configuration, and those enrolled in a file. */
+/** Keys whose holders may open sessions: declared in the configuration, or enrolled in a file. */
 import { dirname } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
@@ -74,15 +74,15 @@ export class KeyStore implements Disposable {
     ];
   }
 
-  /** A key that is good now. */
+  /** The key with that fingerprint, if it is valid now. */
   find(fingerprint: string, now = Date.now()): StoredKey | undefined {
     const key = this.#declared.get(fingerprint) ?? this.#enrolled.get(fingerprint);
     return key && now < (key.expires ?? Infinity) ? key : undefined;
   }
 
   /**
-   * Enrols a key, on disk when it resolves. False where exactly that was enrolled before. Throws
-   * `conflict` where the key is there with other settings, `unsupported` where keys are declared only.
+   * Enrols a key; it is on disk when this resolves. False where the same key with the same settings was already
+   * enrolled. Throws `conflict` where the key has other settings, `unsupported` where keys are declared only.
    */
   add(key: AuthorizedKey): Promise<boolean> {
     return this.#change(async (file) => {
@@ -96,7 +96,7 @@ export class KeyStore implements Disposable {
           { help: "remove it first with `svc auth keys rm`" },
         );
       }
-      // One whose end has come is enrolled anew.
+      // An expired key can be enrolled again.
       const others = [...this.#enrolled.values()].filter((one) =>
         one.key.fingerprint !== fingerprint
       );
@@ -105,7 +105,7 @@ export class KeyStore implements Disposable {
     });
   }
 
-  /** Throws `not_found`, or `conflict` for a declared key; its sessions end with it. */
+  /** Removes a key; its sessions end. Throws `not_found`, or `conflict` for a declared key. */
   remove(fingerprint: string): Promise<void> {
     return this.#change(async (file) => {
       if (this.#declared.has(fingerprint)) {
@@ -134,7 +134,7 @@ export class KeyStore implements Disposable {
     }
     return this.#writing.run(async () => {
       try {
-        // Somebody may have edited the file a moment ago.
+        // An operator may have edited the file a moment ago.
         this.#enrolled = await readKeys(file);
       } catch (cause) {
         throw new SvcError("conflict", "Cannot change the keys: the server's file cannot be read", {
@@ -165,7 +165,7 @@ function keyed(text: string, source: StoredKey["source"], from: string): Map<str
       parseAuthorizedKeys(text).map((key) => [key.key.fingerprint, { ...key, source }]),
     );
   } catch (cause) {
-    // As other servers' settings of the kind are, and this one is not.
+    // Other servers take a path here; this setting holds the keys themselves.
     const isPath = source === "declared" && /^[.~]{0,2}\/\S*$/.test(text.trim());
     throw new SvcError("config_invalid", `Cannot read ${from}: ${(cause as Error).message}`, {
       cause,

@@ -9,29 +9,29 @@ import { Malformed, WireReader } from "./wire.ts";
 export interface SshPublicKey {
   /** "ssh-ed25519", "ecdsa-sha2-nistp256", …, "ssh-rsa". */
   type: string;
-  /** As on the wire. */
+  /** The key as on the wire. */
   blob: Uint8Array;
   /** "SHA256:…", as `ssh-keygen -l` prints it. */
   fingerprint: string;
   key: KeyObject;
-  /** Of a security key: what it signs for, "ssh:" where nothing else was asked for. */
+  /** Security keys only: the application that the key signs for, by default "ssh:". */
   application?: string;
 }
 
 /** Members of a JSON Web Key. */
 type Jwk = Record<string, string>;
 
-/** What node takes for one: its types of it differ with what else is compiled. */
+/** The key type that node accepts: the library's types for it vary. */
 type JwkInput = Extract<Parameters<typeof createPublicKey>[0], { format: "jwk" }>;
 
-/** Curve → JWK's name of it, and bytes of a coordinate. */
+/** Per curve: its name in a JSON Web Key, and the bytes of a coordinate. */
 const CURVES: Record<string, { crv: string; size: number }> = {
   nistp256: { crv: "P-256", size: 32 },
   nistp384: { crv: "P-384", size: 48 },
   nistp521: { crv: "P-521", size: 66 },
 };
 
-/** Type of a security key → that of the key inside it. */
+/** Per type of security key: the type of the key inside it. */
 const SECURITY_KEYS: Record<string, string> = {
   "sk-ssh-ed25519@openssh.com": "ssh-ed25519",
   "sk-ecdsa-sha2-nistp256@openssh.com": "ecdsa-sha2-nistp256",
@@ -81,7 +81,7 @@ export function fingerprintOf(blob: Uint8Array): string {
   return `SHA256:${hash("sha256", blob, "base64").replace(/=+$/, "")}`;
 }
 
-/** Throws `Malformed` for everything but a whole key of a type that is known. */
+/** Throws `Malformed` unless `blob` is exactly one key of a known type. */
 export function parseKeyBlob(blob: Uint8Array): SshPublicKey {
   const fields = new WireReader(blob);
   const type = fields.text();
@@ -108,7 +108,7 @@ export function parseKeyBlob(blob: Uint8Array): SshPublicKey {
   return application === undefined ? made : { ...made, application };
 }
 
-/** The base64 of a key, as it stands in a `.pub` file beside its type. Throws `Malformed`. */
+/** A key from its base64, as in a `.pub` file beside its type. Throws `Malformed`. */
 export function parseKeyText(type: string, base64: string): SshPublicKey {
   if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64)) throw new Malformed("its key is not base64");
   const parsed = parseKeyBlob(Buffer.from(base64, "base64"));

@@ -1,4 +1,4 @@
-/** From possession of an enrolled key to a session: a challenge that is signed once. */
+/** Opens sessions for holders of enrolled keys, who sign a challenge that is valid once. */
 import { randomBytes } from "node:crypto";
 import {
   type ChallengeRequest,
@@ -19,7 +19,7 @@ import type { KeyStore, StoredKey } from "./key_store.ts";
 import { parseSshsig, verifySshsig } from "./sshsig.ts";
 import { Malformed } from "./wire.ts";
 
-/** Milliseconds in which a challenge has to come back: long enough to type a passphrase. */
+/** Milliseconds in which a signed challenge must return: long enough to type a passphrase. */
 const CHALLENGE_MS = 120_000;
 
 /** Used challenges that are remembered. Only holders of enrolled keys can use one. */
@@ -28,7 +28,7 @@ const MOST_USED = 100_000;
 const FINGERPRINT = /^SHA256:[A-Za-z0-9+/]{43}$/;
 
 interface Challenge {
-  /** Fingerprint. */
+  /** The key's fingerprint. */
   key: string;
   scopes: string[];
   /** Milliseconds that the session lasts. */
@@ -48,19 +48,20 @@ export interface SessionsOptions {
 export class Sessions {
   readonly #sealer: Sealer;
   readonly #options: Required<SessionsOptions>;
-  /** Nonce → when it may be forgotten; in the order of use. */
+  /** When each used nonce may be forgotten, in the order of use. */
   readonly #used = new Map<string, number>();
 
   constructor(options: SessionsOptions) {
     this.#options = { now: Date.now, ...options };
     const { secret } = options;
-    // Used challenges are remembered in memory, so a process that is alone with its secret knows none but
-    // its own. Replicas take each other's: a session may be asked for at another one than the challenge.
+    // Used challenges are remembered in memory, so a process with a secret of its own accepts only its own
+    // challenges. Replicas accept each other's: a client may get a challenge from one and a session from
+    // another.
     const key = secret.shared ? secret.key("svc challenges 1") : randomBytes(32);
     this.#sealer = new Sealer("svcc_", key);
   }
 
-  /** Throws `argument_invalid`. Says nothing of whether the key is enrolled. */
+  /** Throws `argument_invalid`. Does not reveal whether the key is enrolled. */
   challenge({ fingerprint, scope = "api", ttl }: ChallengeRequest): ChallengeResponse {
     if (!FINGERPRINT.test(fingerprint)) {
       throw new SvcError(
@@ -84,8 +85,8 @@ export class Sessions {
   }
 
   /**
-   * Throws `unauthorized` for a proof that is not good, `denied` for a scope that the key has not. `proved`
-   * is told whose key it is before it is said what the key may do.
+   * Throws `unauthorized` for a bad proof, `denied` for a scope that the key does not have. `proved` is called
+   * with the key after the proof and before the scope check.
    */
   open(
     { challenge: text, signature }: SessionRequest,
@@ -128,7 +129,7 @@ export class Sessions {
     };
   }
 
-  /** Throws where it was used before. */
+  /** Throws where the challenge was used before. */
   #use({ nonce, exp }: Challenge): void {
     const now = this.#options.now();
     for (const [old, until] of this.#used) {

@@ -13,14 +13,14 @@ export interface Sshsig {
   key: SshPublicKey;
   namespace: string;
   hash: "sha256" | "sha512";
-  /** What signed: "ssh-ed25519", "rsa-sha2-512", … */
+  /** The signature's algorithm: "ssh-ed25519", "rsa-sha2-512", … */
   algorithm: string;
   signature: Uint8Array;
-  /** Of a security key: whether somebody touched it and so on, and how often it has signed. */
+  /** Security keys only: flags such as "user present", and how often the key has signed. */
   presence?: { flags: number; counter: number };
 }
 
-/** Signature algorithm → type of key, and its digest; ed25519 has its own. SHA-1 is not among them. */
+/** Per signature algorithm: the type of its key, and its digest; ed25519 needs none. SHA-1 is not accepted. */
 const ALGORITHMS: Record<
   string,
   { type: string; digest: string | null; size?: number; securityKey?: true }
@@ -44,10 +44,10 @@ const ALGORITHMS: Record<
   },
 };
 
-/** Somebody was there and touched it: a program alone cannot make it sign. */
+/** Flag: a person touched the key. A program alone cannot set it. */
 const USER_PRESENT = 0x01;
 
-/** With or without its armour. Throws `Malformed`. */
+/** Reads a signature with or without its armour. Throws `Malformed`. */
 export function parseSshsig(text: string): Sshsig {
   if (text.length > MAX_CHARACTERS) throw new Malformed("it is too long");
   const base64 = (ARMOUR.exec(text.trim())?.[1] ?? text).replace(/\s/g, "");
@@ -73,7 +73,7 @@ export function parseSshsig(text: string): Sshsig {
   return { key, namespace, hash: name, algorithm, signature, ...(presence && { presence }) };
 }
 
-/** r and s of ECDSA as two numbers of fixed length; undefined where they cannot be. */
+/** An ECDSA signature's r and s as numbers of fixed length; undefined where they are invalid. */
 function fixedLength(signature: Uint8Array, size: number): Uint8Array | undefined {
   const fields = new WireReader(signature);
   const out = new Uint8Array(2 * size);
@@ -86,7 +86,7 @@ function fixedLength(signature: Uint8Array, size: number): Uint8Array | undefine
   return out;
 }
 
-/** What a security key signs for a message (PROTOCOL.u2f, "SSH U2F Signatures"). */
+/** The bytes that a security key signs for a message (PROTOCOL.u2f, "SSH U2F Signatures"). */
 function ofSecurityKey(
   { key, presence }: Required<Pick<Sshsig, "key" | "presence">>,
   message: Uint8Array,
@@ -101,7 +101,7 @@ function ofSecurityKey(
   ]);
 }
 
-/** True where it is a good signature of `message` in `namespace` by the key it carries. */
+/** True for a valid signature of `message` in `namespace` by the key inside `sig`. */
 export function verifySshsig(sig: Sshsig, namespace: string, message: Uint8Array): boolean {
   if (sig.namespace !== namespace) return false;
   const { presence } = sig;
@@ -122,7 +122,7 @@ export function verifySshsig(sig: Sshsig, namespace: string, message: Uint8Array
     return signature !== undefined &&
       verify(digest, signed, { key, dsaEncoding: "ieee-p1363" }, signature);
   } catch {
-    // A signature that the library cannot even read is no good one.
+    // The library cannot read the signature: it is not valid.
     return false;
   }
 }

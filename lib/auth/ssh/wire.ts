@@ -1,10 +1,10 @@
 /** Data as SSH packs it (RFC 4251 section 5). */
 import { Buffer } from "node:buffer";
 
-/** Anything longer in a key or a signature is no key and no signature. */
+/** No real key or signature has longer fields. */
 const MAX_STRING = 64 * 1024;
 
-/** Thrown for bytes that are not what they should be; the message says what of. */
+/** Thrown for malformed bytes; the message names what they should have been. */
 export class Malformed extends Error {}
 
 /** Reads fields in their order. Throws `Malformed`. */
@@ -44,7 +44,7 @@ export class WireReader {
       throw new Malformed("a number of it is not positive");
     }
     const start = bytes.findIndex((byte) => byte !== 0);
-    // One zero stands before a high bit, and nowhere else.
+    // A leading zero is allowed only before a high bit.
     if (start < 0 || start > 1 || start === 1 && bytes[1] < 0x80) {
       throw new Malformed("a number of it is not in its shortest form");
     }

@@ -1,6 +1,6 @@
 /**
- * Attestations as BuildKit stores them: for each image of an index a manifest of in-toto statements, whose
- * entry in the index names the image it is about.
+ * Attestations in BuildKit's form: for each image of an index a manifest of in-toto statements. The index
+ * entry of that manifest names the image.
  */
 import type { AttestSpec } from "../../api/build_attest.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -31,7 +31,7 @@ interface Statement {
   predicate: unknown;
 }
 
-/** Refuses before any work what cannot be attested. */
+/** Refuses attestations that cannot be made, before any work is done. */
 export function checkAttestations(
   specs: readonly AttestSpec[],
   outputs: readonly { type: string; dockerTypes: boolean }[],
@@ -59,7 +59,7 @@ export class Attestations {
     this.#options = options;
   }
 
-  /** One manifest for each image. */
+  /** The attestation manifests, one for each image. */
   async extras(images: readonly PlatformContent[], _form?: ImageForm): Promise<Extra[]> {
     const { solved } = this.#options;
     return await Promise.all(images.map((image, at) => this.#extra(solved[at], image)));

@@ -1,4 +1,4 @@
-/** How an image came to be: the predicate of SLSA provenance v1. */
+/** Describes how an image was built: the predicate of SLSA provenance v1. */
 import { createHash } from "node:crypto";
 import { formatPlatform, hostPlatform } from "../../oci/platform.ts";
 import { parseReference } from "../../oci/reference.ts";
@@ -10,10 +10,10 @@ export const PROVENANCE_TYPE = "https://slsa.dev/provenance/v1";
 const BUILD_TYPE = "urn:svc:build:dockerfile:v1";
 const BUILDER = "urn:svc:builder";
 
-/** What a build was asked for, as far as it says something of the result. */
+/** The parts of a build request that matter for the result. */
 export interface ProvenanceInput {
   dockerfile: { path: string; text: string };
-  /** Where the context was fetched from; absent: the caller sent it. */
+  /** Source of a fetched context; absent: the caller sent the context. */
   source?: Material;
   target?: string;
   buildArgs: Record<string, string>;
@@ -44,7 +44,7 @@ export function imagePurl(name: string, platform: Platform): string {
   });
 }
 
-/** Images, and what ADD and named contexts took from URLs and git. */
+/** Images, and the files that ADD and named contexts took from URLs and git. */
 function dependencies(plan: BuildPlan, source: Material | undefined): Material[] {
   const found = new Map<string, Material>();
   const add = (one: Material) => found.set(`${one.uri} ${JSON.stringify(one.digest)}`, one);
@@ -61,8 +61,9 @@ function dependencies(plan: BuildPlan, source: Material | undefined): Material[]
 }
 
 /**
- * SOURCE_DATE_EPOCH takes the place of the clock and of the random id: the same build then gives the same
- * document. `min` names no argument's value: people put into them what is not to be published.
+ * Makes the predicate. SOURCE_DATE_EPOCH replaces the clock and the random id, so that the same build gives
+ * the same document. `min` leaves out the values of build arguments: they may hold things that are not to be
+ * published.
  */
 export function provenance(
   plan: BuildPlan,

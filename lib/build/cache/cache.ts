@@ -1,13 +1,13 @@
 /**
- * The build cache as a whole, kept below a ceiling (SVC_BUILD_CACHE_KEEP_BYTES). What goes first is what
- * was used longest ago, whatever its kind; what a running build or a workload uses stays.
+ * The build cache as a whole, kept below a ceiling (SVC_BUILD_CACHE_KEEP_BYTES). The least recently used item
+ * goes first, whatever its kind. Items that a running build or a workload uses stay.
  */
 import type { BuildCacheUsage } from "../../api/storage.ts";
 import { Mutex } from "../../base/mutex.ts";
 import type { CacheItem, Shelf } from "./shelf.ts";
 
 export interface PruneOptions {
-  /** Only tell what would go. */
+  /** Only report what would be removed. */
   dryRun?: boolean;
   signal?: AbortSignal;
 }
@@ -20,7 +20,7 @@ export interface Pruned {
 
 export class BuildCache {
   #shelves: Shelf[];
-  /** Bytes; undefined: no ceiling, and only what is of no use to anybody goes. */
+  /** Ceiling in bytes; undefined: no ceiling, and only stale items are removed. */
   readonly keepBytes: number | undefined;
   #lock = new Mutex();
 
@@ -29,14 +29,14 @@ export class BuildCache {
     this.keepBytes = keepBytes;
   }
 
-  /** What a build finds from now on stays until this is disposed of. */
+  /** Keeps everything that builds find from now on, until the result is disposed of. */
   pin(): Disposable {
     const pins = new DisposableStack();
     for (const shelf of this.#shelves) if (shelf.pin) pins.use(shelf.pin());
     return pins;
   }
 
-  /** Counts everything on disk. */
+  /** Measures all items on disk. */
   async usage(signal?: AbortSignal): Promise<BuildCacheUsage> {
     const kinds: BuildCacheUsage["kinds"] = {};
     let bytes = 0;
@@ -49,7 +49,10 @@ export class BuildCache {
     return { bytes, kinds, ...(this.keepBytes !== undefined && { keepBytes: this.keepBytes }) };
   }
 
-  /** Removes what is over the ceiling. One at a time; a crash in between leaves a smaller cache. */
+  /**
+   * Removes items beyond the ceiling. One prune runs at a time; a crash in the middle only leaves a smaller
+   * cache.
+   */
   async prune({ dryRun = false, signal }: PruneOptions = {}): Promise<Pruned> {
     return await this.#lock.run(async () => {
       const all = await this.#weigh(signal);
@@ -67,7 +70,7 @@ export class BuildCache {
     });
   }
 
-  /** In the order in which things go: of one age, what lies on others before what it lies on. */
+  /** All items in the order of removal: among items of one age, a child before the item that it lies on. */
   async #weigh(signal?: AbortSignal): Promise<{ shelf: Shelf; item: CacheItem }[]> {
     const all: { shelf: Shelf; item: CacheItem }[] = [];
     for (const shelf of this.#shelves) {

@@ -1,7 +1,7 @@
 /**
- * A build cache outside of its machine: an OCI image manifest whose layers are the steps' layers (and
- * archives of cache mounts), and whose config is the document below. Inside an image (`inline`) the
- * document stands in the image's config, and its layers are the image's.
+ * A build cache outside its machine: an OCI image manifest whose layers are the steps' layers and archives of
+ * cache mounts, and whose config is the document below. An inline cache stands in an image's config instead,
+ * and its layers are the image's layers.
  */
 import { isDigest } from "../../oci/digest.ts";
 import type { Digest } from "../../oci/types.ts";
@@ -24,19 +24,19 @@ export interface CachedStep {
   key: string;
   /** Milliseconds since 1970. */
   created: number;
-  /** Of the layer's archive: what tells which layer it is. */
+  /** Diff id of the layer; it identifies the layer. */
   diffID: Digest;
-  /** Of the layer as it is packed; absent inline, where the image's layers say it. */
+  /** Digest of the packed layer; absent in an inline cache, where the image's manifest has it. */
   digest?: Digest;
-  /** The packing's key. */
+  /** Key of the packing (lib/build/export/packer_wire.ts). */
   packing: string;
 }
 
 export interface CachedMount {
   id: string;
-  /** Which of its folders: "shared", or the first of the private ones. */
+  /** Folder of the cache mount: "shared", or the first private one. */
   folder: MountFolder;
-  /** Of the archive as it is packed. */
+  /** Digest of the packed archive. */
   digest: Digest;
   mode: number;
   uid: number;
@@ -50,7 +50,7 @@ const isKey = (value: unknown): value is string =>
   typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
 const isCount = (value: unknown): value is number =>
   Number.isSafeInteger(value) && Number(value) >= 0;
-/** The end of the year 9999: later times cannot be told in an image's config. */
+/** The end of the year 9999, the last time that an image's config can hold. */
 const LAST = 253_402_300_799_999;
 const isPacking = (value: unknown): value is string =>
   typeof value === "string" && /^(gzip|zstd)(-blocks)?-\d{1,2}$|^uncompressed$/.test(value);
@@ -69,7 +69,7 @@ function isMount(value: unknown): value is CachedMount {
     isCount(mount.uid) && isCount(mount.gid);
 }
 
-/** What of it can be used; a foreign or damaged document gives nothing. */
+/** The usable part of a document; empty for a foreign or damaged one. */
 export function readCacheDocument(value: unknown): CacheDocument | undefined {
   const document = value as Partial<CacheDocument> | null;
   if (document?.version !== 1) return undefined;
@@ -85,7 +85,7 @@ export function readCacheDocument(value: unknown): CacheDocument | undefined {
   };
 }
 
-/** In one order, so that the same steps give the same document. */
+/** Sorts the entries, so that the same steps give the same document. */
 export function sortedDocument(document: CacheDocument): CacheDocument {
   const by = <T>(key: (item: T) => string) => (a: T, b: T) =>
     key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0;

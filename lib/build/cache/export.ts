@@ -1,4 +1,4 @@
-/** Writes what a build has in its cache as something that other machines can import. */
+/** Writes a build's cache in a form that other machines can import. */
 import type { CacheToSpec } from "../../api/build_cache_spec.ts";
 import { lstat } from "../../sys/files.ts";
 import { MEDIA } from "../../oci/types.ts";
@@ -20,7 +20,7 @@ import {
   sortedDocument,
 } from "./document.ts";
 
-/** What one platform's solver knows when it is done. */
+/** What one platform's solver found. */
 export interface CacheKnowledge {
   plan: BuildPlan;
   keys: ReadonlyMap<Vertex, string>;
@@ -37,7 +37,7 @@ export const cachePacking = (
   level: spec.compressionLevel ?? DEFAULT_LEVELS[spec.compression],
 });
 
-/** Results that a cache of this mode holds, by key. */
+/** The results that a cache in this mode holds, by key. */
 async function results(
   engine: Engine,
   known: CacheKnowledge,
@@ -54,7 +54,7 @@ async function results(
   return found;
 }
 
-/** A step that this build did not need to look at. */
+/** The earlier result of a step that this build did not need; from the cache. */
 async function earlier(engine: Engine, key: string): Promise<Outcome | undefined> {
   const record = await engine.records.find(key);
   if (!record) return undefined;
@@ -76,7 +76,7 @@ async function steps(
     for (const [key, outcome] of await results(engine, one, mode)) {
       if (seen.has(key)) continue;
       seen.add(key);
-      // With the times of the step, whatever the image's layers have: others build on it.
+      // Packed with the steps' own times, whatever times the image's layers have: later steps build on it.
       const layer = await layers.own(outcome, packing);
       const { digest } = layer.descriptor;
       const { diffID } = layer;
@@ -144,7 +144,7 @@ export async function cacheImage(
   return { root, children: [], blobs: [...unique, config], platforms: [] };
 }
 
-/** The document of one platform's image; its layers are the image's, whatever they are packed like. */
+/** The inline document for one platform's image. Its layers are the image's, in whatever packing. */
 export async function inlineDocument(
   engine: Engine,
   known: CacheKnowledge,

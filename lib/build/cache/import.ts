@@ -1,4 +1,4 @@
-/** Caches from elsewhere: what they hold is asked for by key, and fetched when it is of use. */
+/** Imported caches: asked by key what they hold; a layer is fetched only when a step uses it. */
 import { SvcError } from "../../base/errors.ts";
 import type { ImageSource, ResolvedManifest } from "../../oci/image.ts";
 import { manifestKind } from "../../oci/manifest.ts";
@@ -15,11 +15,11 @@ export interface CachePlace {
   source: ImageSource;
   repository: string;
   reference: string;
-  /** For a person. */
+  /** The cache's name in messages. */
   name: string;
 }
 
-/** A blob of a cache. */
+/** A blob of an imported cache. */
 export interface ForeignBlob {
   descriptor: Descriptor;
   open(signal: AbortSignal): Promise<ReadableStream<Uint8Array>>;
@@ -30,7 +30,7 @@ export interface ForeignStep {
   layer: ForeignBlob;
 }
 
-/** Bytes of a config that is read whole. */
+/** Largest config, in bytes; it is read whole. */
 const MAX_CONFIG = 64 << 20;
 
 export class ImportedCache {
@@ -51,7 +51,7 @@ export class ImportedCache {
     return this.#links.get(key);
   }
 
-  /** A layer as the cache has it packed. */
+  /** A layer in the packing of its cache. */
   blob(digest: Digest): ForeignBlob | undefined {
     return this.#blobs.get(digest);
   }
@@ -61,7 +61,7 @@ export class ImportedCache {
   }
 
   /**
-   * Adds what a place holds: a cache, or one or more images with inline caches. Gives the number of its
+   * Adds the caches at a place: a cache, or one or more images with inline caches. Returns the number of
    * steps. Throws `manifest_unknown`, or what the registry threw.
    */
   async add(place: CachePlace, mounts: boolean, signal: AbortSignal): Promise<number> {
@@ -84,7 +84,7 @@ export class ImportedCache {
     if (manifestKind(descriptor.mediaType) === "index" || Array.isArray(parsed.manifests)) {
       let steps = 0;
       for (const entry of depth < 2 ? parsed.manifests ?? [] : []) {
-        // Attestations are no images.
+        // Attestations are listed beside images, but are none.
         if (entry.platform?.os === "unknown") continue;
         const next = await place.source.resolve(place.repository, entry.digest, { signal });
         if (next) steps += await this.#document(place, next, mounts, signal, depth + 1);

@@ -1,4 +1,4 @@
-/** Opens the caches a build is told to import; what is not there is a warning and no obstacle. */
+/** Opens the caches that a build imports; a missing cache only gives a warning. */
 import type { CacheFromSpec } from "../../api/build_cache_spec.ts";
 import { SvcError } from "../../base/errors.ts";
 import { openArchive } from "../../oci/archive.ts";
@@ -11,7 +11,7 @@ import { ImportedCache } from "./import.ts";
 
 export interface ImportOptions {
   images: ImageResolver;
-  /** Holds what clients sent. */
+  /** Holds the archives that clients sent. */
   spool: Spool;
   cacheMounts: CacheMounts;
   /** The cache mounts that the build names, by id. */
@@ -20,7 +20,7 @@ export interface ImportOptions {
   signal: AbortSignal;
 }
 
-/** Open files go with `held`. */
+/** Adds a cache. Files that stay open are disposed of with `held`. */
 async function add(
   cache: ImportedCache,
   spec: CacheFromSpec,
@@ -44,7 +44,7 @@ async function add(
   return steps;
 }
 
-/** Undefined where there is nothing to import. Dispose of it when the build has ended. */
+/** Undefined where nothing was imported. The caller disposes of the result when the build has ended. */
 export async function openImports(
   specs: readonly CacheFromSpec[],
   options: ImportOptions,

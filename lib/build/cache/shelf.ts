@@ -1,6 +1,6 @@
-/** What the build cache is made of, in a form that pruning can weigh: one shelf per kind of thing. */
+/** The parts of the build cache as pruning sees them: one shelf for each kind of item. */
 
-/** Bytes that a small file takes on disk, with its entry in a folder. */
+/** Bytes on disk of a small file, with its directory entry. */
 export const SMALL_FILE = 4096;
 
 export interface CacheItem {
@@ -10,21 +10,23 @@ export interface CacheItem {
   size: number;
   /** Milliseconds since 1970; the least recently used goes first. */
   used: number;
-  /** Items of the same age go by this, the highest first: what lies on something before that. */
+  /**
+   * Order of removal among items of the same age, highest first: a child has a higher number than its parent.
+   */
   order?: number;
-  /** Nothing can come to need it any more: it goes whatever room there is. */
+  /** Nothing can use the item any more: it is removed even below the ceiling. */
   stale?: boolean;
-  /** It is in use now and stays. */
+  /** The item is in use and stays. */
   held?: boolean;
 }
 
 export interface Shelf {
-  /** For a person, in the plural: "snapshots". */
+  /** Plural noun for messages: "snapshots". */
   readonly kind: string;
-  /** Everything on it, in any order. */
+  /** All items, in any order. */
   items(signal?: AbortSignal): Promise<CacheItem[]>;
-  /** False where it was in use and stays; safe beside builds that run. */
+  /** Removes an item; false where it is in use. Safe while builds run. */
   remove(id: string): Promise<boolean>;
-  /** Until disposed, what is asked for from now on stays. */
+  /** Keeps all items that are asked for from now on, until the result is disposed of. */
   pin?(): Disposable;
 }

@@ -1,12 +1,12 @@
-/** The shelf of snapshots: results of steps and the layers of images that they stand on. */
+/** The shelf of snapshots: results of steps, and the image layers below them. */
 import type { SnapshotInfo, Snapshotter } from "../../snapshot/snapshotter.ts";
 import { type CacheRecords, SNAPSHOT_PREFIX } from "../solve/records.ts";
 import { type CacheItem, type Shelf, SMALL_FILE } from "./shelf.ts";
 
-/** Prefix of the active snapshots that unpacking makes (lib/snapshot/unpack.ts). */
+/** Name prefix of the active snapshots that unpacking makes (lib/snapshot/unpack.ts). */
 const UNPACKING = "unpack-";
 
-/** A snapshot's folder and record, besides its tree. */
+/** Bytes of a snapshot's folder and record. */
 const OVERHEAD = 2 * SMALL_FILE;
 
 export class SnapshotShelf implements Shelf {
@@ -19,7 +19,7 @@ export class SnapshotShelf implements Shelf {
     this.#records = records;
   }
 
-  /** What workloads stand on is theirs and no cache: it is not counted. */
+  /** Snapshots below workloads are not part of the cache and not counted. */
   async items(): Promise<CacheItem[]> {
     const committed = new Map<string, SnapshotInfo>();
     const tops: SnapshotInfo[] = [];
@@ -43,7 +43,7 @@ export class SnapshotShelf implements Shelf {
       used: used.get(info.name)!,
       order: this.#depth(info, committed),
       held: info.held || busy.has(info.name),
-      // An image's layer is found by its own name; a step's result by its record alone.
+      // A step's result is found only by its record; an image's layer is found by its chain id.
       stale: (info.names ?? [info.name]).every((name) => name.startsWith(SNAPSHOT_PREFIX)) &&
         this.#records.count(info.name) === 0,
     }));
@@ -67,7 +67,7 @@ export class SnapshotShelf implements Shelf {
     return depth;
   }
 
-  /** What others lie on was used when they were. */
+  /** Times of last use: a snapshot was last used when one on top of it was. */
   #lastUses(all: Map<string, SnapshotInfo>): Map<string, number> {
     const used = new Map([...all.values()].map((info) => [info.name, info.used.getTime()]));
     for (const { name, parent } of all.values()) {

@@ -1,4 +1,4 @@
-/** Whether a file is an archive that ADD unpacks, and its bytes without the compression. */
+/** Tells whether a file is an archive that ADD unpacks, and reads its bytes without the compression. */
 import { SvcError } from "../../base/errors.ts";
 import { startProgram } from "../../base/process.ts";
 import { decompress, detectCompression } from "../../oci/compression.ts";
@@ -21,7 +21,10 @@ async function readHead(stream: AsyncIterable<Uint8Array>): Promise<Uint8Array> 
 const startsWith = (bytes: Uint8Array, ...magic: number[]) =>
   magic.every((byte, index) => bytes[index] === byte);
 
-/** Programs for what this process does not decompress itself: as fast as can be, beside the event loop. */
+/**
+ * The program for a format that this process does not decompress itself; it is fast and runs beside the event
+ * loop.
+ */
 function programFor(head: Uint8Array): string | undefined {
   if (startsWith(head, 0x42, 0x5a, 0x68)) return "bzip2";
   if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a)) return "xz";
@@ -45,7 +48,7 @@ async function* throughProgram(
   });
   const said = new Response(child.stderr).text();
   const fed = ReadableStream.from(streamRooted(root, path)).pipeTo(child.stdin);
-  fed.catch(() => {/* it ended before it had read all: its exit code tells why */});
+  fed.catch(() => {/* the program ended before it had read all; its exit code tells why */});
   let whole = false;
   try {
     yield* child.stdout;
@@ -55,7 +58,7 @@ async function* throughProgram(
       try {
         child.kill("SIGKILL");
       } catch {
-        // it has ended by itself
+        // the program has already ended
       }
     }
     await child.status;
@@ -80,7 +83,10 @@ export async function* plainBytes(
   else yield* decompress(ReadableStream.from(streamRooted(root, path)));
 }
 
-/** A header whose checksum is right; an archive without entries is none that could be unpacked. */
+/**
+ * True for a header whose checksum is right. An archive without entries does not count: ADD has nothing to
+ * unpack.
+ */
 function isTarHeader(block: Uint8Array): boolean {
   if (block.length < HEAD) return false;
   const text = new TextDecoder("latin1").decode(block.subarray(148, 156));
@@ -97,7 +103,7 @@ export async function isArchive(root: string, path: string): Promise<boolean> {
   try {
     return isTarHeader(await readHead(plainBytes(root, path)));
   } catch (error) {
-    // Damaged, so it is no archive to unpack: it is copied as the file it is.
+    // A damaged archive is not unpacked: ADD copies the file as it is.
     if (error instanceof SvcError && error.code === "archive_invalid") return false;
     throw error;
   }

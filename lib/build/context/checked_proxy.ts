@@ -1,7 +1,7 @@
 /**
- * What the server fetches for a build goes through a proxy of its own, which looks a name up once, checks what
- * it found and connects to just that: no redirect, no second answer of a name server and no program that
- * fetches leads back to this host. One for each fetch, on loopback, with a password.
+ * A proxy for what the server fetches for a build. It looks each host name up once, checks the addresses, and
+ * connects to exactly those. So no redirect, no second DNS answer and no program that fetches can lead back
+ * to this host. Each fetch has a proxy of its own, on loopback, with a password.
  */
 import { SvcError } from "../../base/errors.ts";
 import { isIP } from "node:net";
@@ -15,13 +15,13 @@ const MAX_HEAD = 64 * 1024;
 
 export type Resolve = (host: string) => Promise<string[]>;
 
-/** What the system's resolver knows, /etc/hosts included. */
+/** Addresses from the system's resolver, /etc/hosts included. */
 const systemResolve: Resolve = async (host) => {
   const { lookup } = await import("node:dns/promises");
   return (await lookup(host, { all: true })).map(({ address }) => address);
 };
 
-/** Of every interface, now; of builds' and workloads' bridges all that is on them. */
+/** The addresses of all interfaces now; for the bridges of builds and workloads, their whole networks. */
 export const ownAddresses = (): string[] =>
   Deno.networkInterfaces().map(({ name, address, cidr }) => isOwnBridge(name) ? cidr : address);
 
@@ -29,14 +29,14 @@ export interface CheckOptions {
   signal: AbortSignal;
   resolve?: Resolve;
   own?: () => string[];
-  /** Of the server's environment. */
+  /** The proxy that the server's environment names. */
   upstream?: (secure: boolean, host: string) => Upstream | undefined;
 }
 
 interface Head {
   method: string;
   target: string;
-  /** Without the proxy's own lines. */
+  /** Header lines without the proxy's own. */
   lines: string[];
   authorization?: string;
   rest: Uint8Array;
@@ -44,7 +44,7 @@ interface Head {
 
 const decoder = new TextDecoder("latin1");
 
-/** The head of a request; undefined where none comes. */
+/** Reads the head of a request; undefined where the connection ends first. */
 async function readHead(conn: Deno.Conn): Promise<Head | undefined> {
   let bytes = new Uint8Array();
   const buffer = new Uint8Array(16 * 1024);
@@ -78,7 +78,10 @@ async function writeAll(conn: Deno.Conn, bytes: Uint8Array): Promise<void> {
 
 const say = (conn: Deno.Conn, text: string) => writeAll(conn, new TextEncoder().encode(text));
 
-/** A client takes NO_PROXY as it is when it is made, and goes past its proxy to what stands there. */
+/**
+ * Runs `make` without NO_PROXY in the environment: a client reads that variable when it is made, and would
+ * connect past the proxy to the hosts in it.
+ */
 function withoutExceptions<T>(make: () => T): T {
   const kept = ["NO_PROXY", "no_proxy"].map((name) => [name, Deno.env.get(name)] as const);
   for (const [name] of kept) Deno.env.delete(name);
@@ -90,9 +93,9 @@ function withoutExceptions<T>(make: () => T): T {
 }
 
 export class CheckedProxy implements Disposable {
-  /** Why something was not fetched; undefined where nothing was in the way. */
+  /** Why a fetch was refused; undefined where none was. */
   refusal: SvcError | undefined;
-  /** Why nothing answered where it connected last: what its client has is an answer of the proxy, a 502. */
+  /** Why the last connection failed. The client itself sees only the proxy's answer, a 502. */
   unreachable: string | undefined;
   #listener: Deno.TcpListener;
   #secret = crypto.randomUUID();
@@ -106,12 +109,12 @@ export class CheckedProxy implements Disposable {
     this.#accept();
   }
 
-  /** For programs that take a proxy by its address. */
+  /** The proxy's address, for programs that take a proxy by URL. */
   get url(): string {
     return `http://svc:${this.#secret}@127.0.0.1:${this.#listener.addr.port}`;
   }
 
-  /** For fetch. */
+  /** The proxy as a client, for fetch. */
   get client(): Deno.HttpClient {
     return this.#client ??= withoutExceptions(() =>
       Deno.createHttpClient({
@@ -123,7 +126,9 @@ export class CheckedProxy implements Disposable {
     );
   }
 
-  /** Addresses of a host that may be connected to. Throws `denied` where one of them leads back here. */
+  /**
+   * Addresses of `host` that may be connected to. Throws `denied` where one of them leads back to this host.
+   */
   async addressesOf(host: string): Promise<string[]> {
     const { resolve = systemResolve, own = ownAddresses } = this.#options;
     const bare = host.replace(/^\[(.*)\]$/, "$1");
@@ -156,7 +161,7 @@ export class CheckedProxy implements Disposable {
     try {
       conn.close();
     } catch {
-      // It broke.
+      // The connection broke.
     }
   }
 
@@ -164,10 +169,12 @@ export class CheckedProxy implements Disposable {
     try {
       for await (const conn of this.#listener) {
         this.#open.add(conn);
-        this.#serve(conn).catch(() => {/* it broke */}).finally(() => this.#close(conn));
+        this.#serve(conn).catch(() => {/* the connection broke */}).finally(() =>
+          this.#close(conn)
+        );
       }
     } catch {
-      // Closed.
+      // The listener was closed.
     }
   }
 
@@ -204,10 +211,10 @@ export class CheckedProxy implements Disposable {
     this.unreachable = undefined;
     this.#open.add(far);
     try {
-      // The other proxy answers for itself.
+      // An upstream proxy sends its own answer to CONNECT.
       if (tunnel && !upstream) await say(conn, "HTTP/1.1 200 Connection established\r\n\r\n");
       else {
-        // One request to a connection: the next may be to another host.
+        // One request per connection: the next request may be for another host.
         const target = upstream ? head.target : `${url.pathname}${url.search}`;
         const lines = [`${head.method} ${target} HTTP/1.1`, ...head.lines];
         if (upstream?.authorization) lines.push(`Proxy-Authorization: ${upstream.authorization}`);
@@ -215,8 +222,8 @@ export class CheckedProxy implements Disposable {
         await say(far, `${lines.join("\r\n")}\r\n\r\n`);
       }
       await writeAll(far, head.rest);
-      const up = conn.readable.pipeTo(far.writable).catch(() => {/* the far side has ended */});
-      await far.readable.pipeTo(conn.writable).catch(() => {/* it is no longer wanted */});
+      const up = conn.readable.pipeTo(far.writable).catch(() => {/* the far side has closed */});
+      await far.readable.pipeTo(conn.writable).catch(() => {/* the client has closed */});
       this.#close(far);
       this.#close(conn);
       await up;
@@ -228,7 +235,7 @@ export class CheckedProxy implements Disposable {
   async #connect(host: string, port: number, upstream?: Upstream): Promise<Deno.Conn> {
     const { signal } = this.#options;
     if (upstream) {
-      // It may know names that nobody does here.
+      // The upstream proxy may know host names that this resolver does not.
       await this.addressesOf(host).catch((error) => {
         if (error instanceof SvcError) throw error;
       });

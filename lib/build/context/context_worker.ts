@@ -1,4 +1,4 @@
-/** Worker that writes many files: a context that is unpacked, a COPY of more than a little. */
+/** Worker that writes many files: it unpacks a context, or carries out a large COPY. */
 import { asSvcError } from "../../base/errors.ts";
 import { copySelections } from "./copy.ts";
 import { FileCopier } from "./copy_files.ts";
@@ -13,7 +13,7 @@ const port = self as unknown as {
 let unpacker: ContextUnpacker | undefined;
 let stop = new AbortController();
 
-/** What a job ends with: the next one begins as the first did. */
+/** Posts the last message of a job and resets the state for the next job. */
 function answer(message: FromContextWorker): void {
   unpacker = undefined;
   stop = new AbortController();
@@ -33,19 +33,17 @@ async function handle(message: ToContextWorker): Promise<void> {
     case "copy": {
       const { signal } = stop;
       const options = { ...message.options, signal };
-      return answer({
-        type: "copied",
-        rest: await copySelections(message.tree, message.selections, options),
-      });
+      await copySelections(message.tree, message.selections, options);
+      return answer({ type: "copied" });
     }
     case "files": {
       using files = new FileCopier({ ...message.options, signal: stop.signal });
       await files.batches(message.batches);
-      return answer({ type: "copied", rest: [] });
+      return answer({ type: "copied" });
     }
     case "stop":
       stop.abort();
-      // A copy answers itself, when it has noticed.
+      // A copy notices the abort and posts its own last message.
       if (unpacker) port.postMessage({ type: "stopped" });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * What a COPY of one folder made, entry by entry, and how another one makes its own from it: where little
- * has changed, only that is copied. The result is the one that copying everything gives, times included.
+ * Records what a COPY of one folder made, entry by entry. The next COPY of that folder starts from the
+ * earlier result and copies only what changed. The outcome is the same as copying everything, times included.
  */
 import { lstat, mkdir, rmdir, setTimes, tryLstat, unlink } from "../../sys/files.ts";
 import { locate } from "../../sys/rooted.ts";
@@ -10,7 +10,7 @@ import type { Ignore } from "../parse/ignore.ts";
 import type { KnownEntry, Tree, TreeEntry } from "./tree.ts";
 import { copyBatches } from "./worker_client.ts";
 
-/** An entry as {@linkcode KnownEntry} has it, its content by digest or link. */
+/** One entry, with the fields of {@linkcode KnownEntry}; `content` is a digest or a link target. */
 export type CopiedEntry = [
   path: string,
   kind: KnownEntry["kind"],
@@ -24,7 +24,7 @@ export type CopiedEntry = [
 export interface CopiedFolder {
   /** In the order in which they were copied; the first is the folder itself, "". */
   entries: CopiedEntry[];
-  /** Folders on the way to the destination that were written to and have the time of that. */
+  /** Folders above the destination that the copy wrote to, so that their time is that of the copy. */
   touched: string[];
 }
 
@@ -35,7 +35,7 @@ const TURN = 1000;
 
 const turn = () => new Promise<void>((next) => setImmediate(next));
 
-/** What is in the folder; undefined where that is not all known without a look at the files. */
+/** The folder's entries; undefined where some of them are not known without reading files. */
 export async function listFolder(
   tree: Tree,
   path: string,
@@ -49,7 +49,7 @@ export async function listFolder(
       exclude,
     )
   ) {
-    // Of one inode with several names not one alone can be copied again.
+    // Hard links: one name of an inode cannot be copied again without the others.
     if (tree.names?.has(inside)) return undefined;
     const content = kind === "file" ? tree.digests?.get(inside) : link ?? "";
     if (content === undefined) return undefined;
@@ -61,31 +61,31 @@ export async function listFolder(
   return entries;
 }
 
-/** Bytes of the files. */
+/** Total size of the files, in bytes. */
 export const bytesOf = (entries: readonly CopiedEntry[]): number =>
   entries.reduce((sum, entry) => sum + entry[SIZE], 0);
 
 export interface FolderChanges {
-  /** Folders before what was in them. */
+  /** Each folder before its contents. */
   removed: CopiedEntry[];
   added: CopiedEntry[];
-  /** As they are now; the kind may be another, but no folder's. */
+  /** The new state of entries that differ. A folder stays a folder, and no other entry becomes one. */
   changed: CopiedEntry[];
-  /** Folders of both that are not in `changed`, but have another time. */
+  /** Folders whose only change is the time. */
   retimed: CopiedEntry[];
 }
 
 const isFolder = (entry: CopiedEntry) => entry[KIND] === "directory";
 const parentOf = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf("/")));
 
-/** Of what is left as it is, at least this part has to be there: else all is copied anew. */
+/** The smallest part of the entries and bytes that must be unchanged; below it everything is copied again. */
 const KEPT_PART = 3 / 4;
-/** Of bytes so much may be new beside that. */
+/** Bytes that may be new in addition, however small the folder is. */
 const SPARE_BYTES = 1 << 20;
 
 /**
- * What has to be done to `before` so that `entries` come of it. Undefined where that is so much that copying all is as well, or where it takes more than these lists
- * to tell what copying would give.
+ * The changes that turn `before` into `entries`. Undefined where they are so many that copying everything
+ * costs no more, or where an entry turned from a folder into something else or back.
  */
 export function changesOf(
   before: CopiedFolder,
@@ -102,7 +102,7 @@ export function changesOf(
     }
     if (isFolder(entry) !== isFolder(was)) return undefined;
     const sameTime = entry[MTIME] === was[MTIME] && entry[MTIME_NS] === was[MTIME_NS];
-    // Of the folder itself nothing but its time is copied.
+    // For the copied folder itself only the time counts.
     const same = entry[PATH] === "" ||
       entry[KIND] === was[KIND] && entry[MODE] === was[MODE] && entry[SIZE] === was[SIZE] &&
         entry[CONTENT] === was[CONTENT];
@@ -119,7 +119,7 @@ export function changesOf(
   return changes;
 }
 
-/** Where a folder goes in a mounted root, before and after it is copied: for `touched`. */
+/** A COPY's destination folder, which notes the times of the folders above it for `touched`. */
 export class FolderTarget {
   readonly inside: string;
   #root: string;
@@ -133,7 +133,7 @@ export class FolderTarget {
     this.#before = new Map(way.map((path) => [path, this.#time(path)]));
   }
 
-  /** Folders that were written to since this was made. */
+  /** Folders above the destination that were written to since this object was made. */
   touched(): string[] {
     const found: string[] = [];
     for (const [path, time] of this.#before) {
@@ -149,10 +149,10 @@ export class FolderTarget {
 }
 
 export interface AmendTarget extends FileOptions {
-  /** A mounted root with what `before` made. */
+  /** A mounted root with the result of the earlier COPY (`before`). */
   root: string;
   destination: string;
-  /** The root as it was before that copy. */
+  /** Opens the root as it was before the earlier COPY. */
   base: () => Promise<{ root: string } & AsyncDisposable>;
 }
 
@@ -161,8 +161,8 @@ const FEW_FILES = 200;
 const FEW_BYTES = 2 << 20;
 
 /**
- * Makes of what `before` copied what copying the folder `path` of `tree` gives. False where that cannot be
- * done so; the root is good for nothing then.
+ * Turns the earlier copy `before` into a copy of the folder `path` of `tree` as it is now. False where that
+ * is not possible: the caller then throws the root away and copies everything.
  */
 export async function amendFolder(
   tree: Tree,
@@ -178,12 +178,12 @@ export async function amendFolder(
   const at = (path: string) => [root, inside, path].filter((part) => part !== "").join("/");
   if (added.some(([path]) => tryLstat(at(path)))) return false;
   if (removed.length > 0) {
-    // What the base has of that name would have to show again.
+    // Without the removed entry, an entry of the base with the same name would have to show again.
     await using base = await target.base();
     if (removed.some(([path]) => tryLstat(`${base.root}/${inside}/${path}`))) return false;
   }
   const writer = new EntryWriter(target);
-  /** Folders whose time is another by what is done to them. */
+  /** Folders whose time has to be set again, because entries in them change. */
   const written = new Set(retimed.map((entry) => entry[PATH]));
   for (const entry of [...removed].reverse()) {
     (isFolder(entry) ? rmdir : unlink)(at(entry[PATH]));
@@ -210,7 +210,7 @@ export async function amendFolder(
     if (!isFolder(entry) || !written.has(entry[PATH])) continue;
     setTimes(at(entry[PATH]), entry[MTIME], entry[MTIME_NS]);
   }
-  // As if they were written to now.
+  // A full copy would write to these folders now.
   const now = Date.now();
   const [seconds, ms] = [Math.floor(now / 1000), now % 1000];
   for (const path of before.touched) {
@@ -220,7 +220,7 @@ export async function amendFolder(
   return true;
 }
 
-/** Those of the two lists in the order of the whole: folders before what is in them. */
+/** The entries of `added` and `changed` in the order of `entries`: each folder before its contents. */
 function* inOrder(
   entries: readonly CopiedEntry[],
   added: readonly CopiedEntry[],

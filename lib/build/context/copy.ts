@@ -1,13 +1,12 @@
 /**
- * Copying selections into a root file system, as BuildKit's COPY does: a folder's contents, links as
- * links, times and modes kept, and no write outside the root whatever links it holds.
+ * Copies selections into a root file system, as BuildKit's COPY does: the contents of a folder, links as
+ * links, times and modes kept. No link in the root leads a write out of it.
  */
 import { posix } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { removeTreeSync } from "../../sys/directory.ts";
 import {
   chmod,
-  type FileStat,
   lchown,
   link,
   lstat,
@@ -19,7 +18,7 @@ import {
   unlink,
 } from "../../sys/files.ts";
 import { isOctal, parseChmod } from "./chmod.ts";
-import { type FileBatch, FileCopier } from "./copy_files.ts";
+import { FileCopier } from "./copy_files.ts";
 import { EntryWriter } from "./entry_writer.ts";
 import { type Ignore, ignorePatterns } from "../parse/ignore.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
@@ -33,27 +32,17 @@ export interface CopyOptions {
   owner?: { uid: number; gid: number };
   /** As `--chmod` has it. */
   chmod?: string;
-  /** Selections keep their folders below the destination. */
+  /** Selections keep their parent folders below the destination. */
   parents?: boolean;
-  /** What is there is not looked at but replaced; folders on the way become as this copy makes them. */
+  /**
+   * `--link`: existing files are replaced without being looked at, and folders above the destination get this
+   * copy's owner and mode.
+   */
   link?: boolean;
-  /** Patterns that leave out what is below a source. */
+  /** Patterns of entries below a source that are left out. */
   exclude?: string[];
-  /** Where the root's own changes are: files in new folders are left for {@linkcode RestOfFolder}. */
-  upper?: string;
   signal?: AbortSignal;
 }
-
-/**
- * Files in a folder that the copy made, to be copied where the root's changes are once the root is not mounted
- * any more: the same files in less time, and by several threads. The folder's time is set when they are there.
- */
-export interface RestOfFolder extends FileBatch {
-  time: Time;
-}
-
-/** Seconds since 1970, rounded down, and the nanoseconds above them. */
-type Time = Pick<FileStat, "mtime" | "mtimeNs">;
 
 const S_ISGID = 0o2000;
 
@@ -62,15 +51,12 @@ class Copier {
   /** First copy of a file that has several names, by device and inode. */
   #links = new Map<string, string>();
   #writer: EntryWriter;
-  /** Of the folders made on the way: an octal --chmod is theirs too, as BuildKit has it. */
+  /** Mode of the folders made above the destination: an octal --chmod applies to them too, as in BuildKit. */
   #folderMode: number;
   #exclude: Ignore | undefined;
-  /** Folders that this source made, and their times: it names nothing in them twice. */
-  #fresh = new Map<string, Time>();
-  /** Of those folders, what is left for later. */
-  readonly rest = new Map<string, RestOfFolder>();
+  /** Folders that this source made. A source names nothing twice, so nothing can be in the way there. */
+  #fresh = new Set<string>();
   #files: FileCopier;
-  #defer = false;
 
   constructor(options: CopyOptions) {
     this.#options = options;
@@ -83,7 +69,7 @@ class Copier {
     if (options.exclude?.length) this.#exclude = ignorePatterns(options.exclude);
   }
 
-  /** Folders on the way, owned as the copy is, with the usual mode. */
+  /** Makes missing folders of `path`, with the copy's owner and the usual mode. */
   makeFolders(path: string): string {
     const { root, owner, link } = this.#options;
     if (link) return this.#overFolders(path);
@@ -100,13 +86,16 @@ class Copier {
       }
       mkdir(host, 0o755);
       if (owner) lchown(host, owner.uid, owner.gid);
-      // In a folder with the setgid bit a new one has it too.
+      // In a folder with the setgid bit, a new folder has that bit too.
       chmod(host, this.#folderMode | lstat(host).mode & S_ISGID);
     }
     return found.inside;
   }
 
-  /** The same without a look at links: what is no folder gives way to one. */
+  /**
+   * Like {@linkcode makeFolders} for --link: links are not followed, and a file in the way is replaced by a
+   * folder.
+   */
   #overFolders(path: string): string {
     const { root, owner = { uid: 0, gid: 0 } } = this.#options;
     const inside = inner(posix.normalize(`/${path}`));
@@ -123,19 +112,17 @@ class Copier {
     return inside;
   }
 
-  /** `last`: nothing is copied after this. */
-  async tree(tree: Tree, selection: Selection, target: string, last: boolean): Promise<void> {
+  async tree(tree: Tree, selection: Selection, target: string): Promise<void> {
     const { root, link, signal } = this.#options;
     const exclude = this.#exclude;
-    // Only names of one source share an inode at the destination.
+    // Hard links are kept only among the names of one source.
     this.#links.clear();
     this.#fresh.clear();
-    this.#defer = last && this.#options.upper !== undefined;
     using _files = this.#files;
     /** Times of the folders, set when their contents are there. */
     const folders: [host: string, entry: TreeEntry][] = [];
-    // Names of one folder come one after the other: it is looked for once, and nothing here moves it. Below
-    // a folder of this copy there is nothing to look for: it is itself, and no link.
+    // The names of one folder come one after the other, so their parent is located once; nothing moves it
+    // meanwhile. Below a folder that this copy made no links can be in the way.
     let current: { above: string; parent: string } | undefined;
     const known = new Map<string, string>();
     for await (const entry of walk(tree, selection.path, { exclude, signal })) {
@@ -161,7 +148,10 @@ class Copier {
     }
   }
 
-  /** Folders of a name that `--parents` keeps below `folder`, as the source has them. Where the last one is. */
+  /**
+   * Makes the folders that `--parents` keeps below `folder`, as they are in the source. Returns the path of
+   * the innermost.
+   */
   parents(tree: Tree, { name, folders = [] }: Selection, folder: string): string {
     const { root, link } = this.#options;
     let inside = inner(folder);
@@ -175,8 +165,8 @@ class Copier {
   }
 
   /**
-   * The folder that is copied gives its contents and its time.
-   * Folders below it take on what the source's have; a link in the way is an error, as with docker.
+   * Makes the folder for `entry` where it is missing. The copied folder itself passes on only its time;
+   * folders below it take on the source's metadata. A link in the way is an error, as with docker.
    */
   #folder(entry: TreeEntry, wanted: string, host: string, times: [string, TreeEntry][]): void {
     const { root, link } = this.#options;
@@ -184,7 +174,7 @@ class Copier {
       const existing = link ? `${root}/${wanted}` : locate(root, wanted).host;
       if (link || !isDirectory(existing)) {
         this.makeFolders(wanted);
-        if (!link) this.#fresh.set(existing, timeOf(entry));
+        if (!link) this.#fresh.add(existing);
       }
       times.push([existing, entry]);
       return;
@@ -199,18 +189,18 @@ class Copier {
         );
       }
       mkdir(host, 0o755);
-      this.#fresh.set(host, timeOf(entry));
+      this.#fresh.add(host);
     }
     this.#writer.attributes(entry, host);
     times.push([host, entry]);
   }
 
-  /** Nothing of that name is there, nor was before. */
+  /** True where the entry's parent was made by this source, so that nothing is at `host`. */
   #isFresh(host: string): boolean {
     return this.#fresh.has(host.slice(0, host.lastIndexOf("/")));
   }
 
-  /** `inode`: of one with several names. */
+  /** Copies an entry that is not a folder. `inode`: identifies a file with several names. */
   async #leaf(entry: TreeEntry, host: string, inode: string | undefined): Promise<void> {
     const { stat, kind } = entry;
     const fresh = this.#isFresh(host);
@@ -226,36 +216,15 @@ class Copier {
     const first = inode === undefined ? undefined : this.#links.get(inode);
     if (first !== undefined && tryLstat(first)) return link(first, host);
     if (inode !== undefined) this.#links.set(inode, host);
-    if (kind === "file") {
-      if (fresh && this.#defer && inode === undefined) return this.#later(entry, host);
-      return await this.#files.copy(stat, entry.host, host);
-    }
+    if (kind === "file") return await this.#files.copy(stat, entry.host, host);
     this.#writer.make(entry, host);
-  }
-
-  #later(entry: TreeEntry, host: string): void {
-    const { root, upper } = this.#options;
-    const slash = host.lastIndexOf("/");
-    const folder = host.slice(0, slash);
-    let rest = this.rest.get(folder);
-    if (!rest) {
-      this.rest.set(
-        folder,
-        rest = {
-          from: entry.host.slice(0, entry.host.lastIndexOf("/")),
-          to: `${upper}${folder.slice(root.length)}`,
-          names: [],
-          time: this.#fresh.get(folder)!,
-        },
-      );
-    }
-    rest.names.push(host.slice(slash + 1));
   }
 }
 
-const timeOf = ({ stat: { mtime, mtimeNs } }: TreeEntry): Time => ({ mtime, mtimeNs });
-
-/** Names a file that has several names: what its tree says, or its file system. */
+/**
+ * A name for a file with several names, from the tree's own list or else from the file system; undefined for
+ * other files.
+ */
 function inodeOf({ names }: Tree, { path }: Selection, { path: below, stat }: TreeEntry) {
   const inside = [path, below].filter((part) => part !== "").join("/");
   const { nlink, devMajor, devMinor, ino } = stat;
@@ -267,26 +236,24 @@ const inner = (path: string) => path.replace(/^\/+|\/+$/g, "");
 
 /**
  * Copies the selections of one source. Throws `build_failed` with a message that begins with what cannot
- * be done; the caller puts line and instruction before it. Gives what is left to copy, where the options
- * say that something may be.
+ * be done; the caller puts line and instruction before it.
  */
 export async function copySelections(
   tree: Tree,
   selections: Selection[],
   options: CopyOptions,
-): Promise<RestOfFolder[]> {
+): Promise<void> {
   const copier = new Copier(options);
   const { destination, root } = options;
   const asked = destination.endsWith("/") || options.parents === true;
-  // A folder that is copied makes its own destination, with its own time.
+  // A source that is a folder makes the destination itself, with its own time.
   const leaves = options.parents || selections.some(({ directory }) => !directory);
   if (asked && leaves) copier.makeFolders(destination);
-  for (const [index, selection] of selections.entries()) {
-    const last = index === selections.length - 1;
+  for (const selection of selections) {
     if (options.parents) {
       const folder = copier.parents(tree, selection, copier.makeFolders(destination));
       const name = selection.name.slice(selection.name.lastIndexOf("/") + 1);
-      await copier.tree(tree, selection, inner(`${folder}/${name}`), last);
+      await copier.tree(tree, selection, inner(`${folder}/${name}`));
       continue;
     }
     const raw = inner(posix.normalize(destination));
@@ -302,15 +269,14 @@ export async function copySelections(
         );
       }
       copier.makeFolders(parentOf(target.inside));
-      await copier.tree(tree, selection, target.inside, last);
+      await copier.tree(tree, selection, target.inside);
     } else if (into) {
-      await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`), last);
+      await copier.tree(tree, selection, inner(`${target.inside}/${selection.name}`));
     } else {
       copier.makeFolders(parentOf(target.inside));
-      await copier.tree(tree, selection, target.inside, last);
+      await copier.tree(tree, selection, target.inside);
     }
   }
-  return [...copier.rest.values()];
 }
 
 function parentOf(inside: string): string {
@@ -318,7 +284,7 @@ function parentOf(inside: string): string {
   return slash < 0 ? "" : inside.slice(0, slash);
 }
 
-/** Makes a folder and its parents, as WORKDIR does; with `link` as COPY --link does. */
+/** Makes a folder and its parents as WORKDIR does; with `link`, as COPY --link does. */
 export function makeFolders(
   root: string,
   path: string,

@@ -1,4 +1,4 @@
-/** Regular files of a COPY: by descriptors, because a name is looked for more slowly than a file is changed. */
+/** Copies the regular files of a COPY by descriptor: looking a path up takes longer than changing the file. */
 import { chmodFd, chownFd, cloneFd, close, read, writeAll } from "../../sys/fd.ts";
 import { type FileStat, O, setTimesFd, statFd } from "../../sys/files.ts";
 import { OpenFolder } from "../../sys/open_folder.ts";
@@ -14,17 +14,17 @@ export interface FileOptions {
   signal?: AbortSignal;
 }
 
-/** Files of one folder that are to be copied to a new one, under their names. */
+/** Files of one folder that are copied to a new folder under the same names. */
 export interface FileBatch {
   from: string;
   to: string;
   names: string[];
 }
 
-/** Bytes copied at one go before other work gets its turn, and files. */
+/** Bytes, and files, that are copied before other work gets its turn. */
 const SLICE = 1 << 20;
 const TURN = 500;
-/** Used between two waits only. */
+/** Filled and emptied between two waits, never across one. */
 const buffer = new Uint8Array(256 * 1024);
 
 const turn = () => new Promise<void>((next) => setImmediate(next));
@@ -34,9 +34,9 @@ export class FileCopier implements Disposable {
   #mode: ((mode: number, directory: boolean) => number) | undefined;
   #from = new OpenFolder();
   #to = new OpenFolder();
-  /** Folder, mode and owner with which new files come about as they are to be. */
+  /** The last folder, mode and owner for which a new file had that mode and owner without chmod and chown. */
   #settled = "";
-  /** Files share their bytes with what they are copied from, until one does not. */
+  /** True until the first failed reflink: copies then share the source's blocks. */
   #clones = true;
 
   constructor(options: FileOptions) {
@@ -44,7 +44,7 @@ export class FileCopier implements Disposable {
     this.#mode = options.chmod === undefined ? undefined : parseChmod(options.chmod);
   }
 
-  /** `stat` is that of the source. */
+  /** `stat`: the source's. */
   async copy(stat: FileStat, from: string, to: string): Promise<void> {
     const { uid, gid } = this.#options.owner ?? stat;
     const kept = stat.mode & 0o7777;
@@ -53,7 +53,7 @@ export class FileCopier implements Disposable {
     const [folder, name] = cut(to);
     const source = this.#from.at(above).open(original, READING | O.NOFOLLOW);
     try {
-      // What writing takes away is set at the end.
+      // Writing clears setuid and setgid, so a mode with them is set at the end.
       const first = mode <= 0o777 ? mode : 0o600;
       const flags = O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW;
       const target = this.#to.at(folder).open(name, flags, first);
@@ -64,7 +64,7 @@ export class FileCopier implements Disposable {
         if (this.#settled !== wanted) {
           if (isLike(target, mode, uid, gid)) this.#settled = wanted;
           else {
-            // Owner first: it takes away setuid bits and capabilities.
+            // Owner before mode: chown clears setuid bits and capabilities.
             chownFd(target, uid, gid, to);
             chmodFd(target, mode, to);
           }
@@ -96,7 +96,7 @@ export class FileCopier implements Disposable {
     }
   }
 
-  /** What was known of folders is forgotten: others may be in their places. */
+  /** Forgets what is known of folders: other folders may later have the same paths. */
   [Symbol.dispose](): void {
     this.#from.close();
     this.#to.close();
@@ -116,7 +116,7 @@ export class FileCopier implements Disposable {
   }
 }
 
-/** Folder and name of a path. */
+/** Splits a path into folder and name. */
 function cut(host: string): [folder: string, name: string] {
   const slash = host.lastIndexOf("/");
   return [host.slice(0, slash), host.slice(slash + 1)];

@@ -1,11 +1,14 @@
-/** How long and how large a download may be: servers hang, drip for ever, and send without end. */
+/** Limits on a download's time and size: servers may hang, send very slowly, or send without end. */
 import { formatBytes } from "../../base/bytes.ts";
 import { SvcError } from "../../base/errors.ts";
 
-/** A download goes on while at least this many bytes a second come, each window of time for itself. */
+/** Fewest bytes per second, measured over each window of time. */
 const LOWEST_RATE = 1000;
 
-/** The window, and how long a server may take to begin: as long as a request's body may stand still. */
+/**
+ * Length of that window in milliseconds, and how long a server may take to begin. A request's body may stand
+ * still as long.
+ */
 export const PATIENCE_MS = 120_000;
 
 export interface DownloadOptions {
@@ -16,7 +19,7 @@ export interface DownloadOptions {
   patienceMs?: number;
 }
 
-/** Of downloads beyond SVC_MAX_BUILD_DOWNLOAD_BYTES. */
+/** The error of a download beyond SVC_MAX_BUILD_DOWNLOAD_BYTES. */
 export function downloadTooLarge(url: string, limit: number): SvcError {
   return new SvcError(
     "build_failed",
@@ -25,7 +28,7 @@ export function downloadTooLarge(url: string, limit: number): SvcError {
   );
 }
 
-/** Of a server that sends nothing, or next to nothing. */
+/** The error of a server that sends nothing or almost nothing. */
 export function downloadTooSlow(url: string, patienceMs: number): SvcError {
   return new SvcError(
     "upstream_failed",
@@ -34,7 +37,7 @@ export function downloadTooSlow(url: string, patienceMs: number): SvcError {
   );
 }
 
-/** The address as it may be published. */
+/** The address without user name and password. */
 export function withoutCredentials(address: string): string {
   if (!URL.canParse(address)) return address;
   const url = new URL(address);
@@ -43,9 +46,9 @@ export function withoutCredentials(address: string): string {
   return url.href;
 }
 
-/** Watches one download. Dispose of it at its end. */
+/** Watches one download. The caller disposes of it when the download has ended. */
 export class Download implements Disposable {
-  /** Aborted with the build, and where too little comes. */
+  /** Aborted with the build, and when the download is too slow. */
   readonly signal: AbortSignal;
   received = 0;
   #options: DownloadOptions;
@@ -63,7 +66,7 @@ export class Download implements Disposable {
     }, patienceMs);
   }
 
-  /** Why it was given up here; undefined where it was not. */
+  /** The error of a download that was too slow; undefined otherwise. */
   get failure(): SvcError | undefined {
     return this.#stop.signal.aborted ? this.#stop.signal.reason : undefined;
   }
@@ -74,7 +77,7 @@ export class Download implements Disposable {
     if (maxBytes !== undefined && (bytes ?? 0) > maxBytes) throw downloadTooLarge(url, maxBytes);
   }
 
-  /** Counts what came; throws where it is too much. */
+  /** Adds received bytes. Throws where the total is too large. */
   count(bytes: number): void {
     this.received += bytes;
     this.announced(this.received);

@@ -14,7 +14,7 @@ export class EntryWriter {
     this.#mode = chmod === undefined ? undefined : parseChmod(chmod);
   }
 
-  /** A link or device; nothing is in its place. */
+  /** Makes a link or device; the path must be free. */
   make(entry: TreeEntry, host: string): void {
     const { stat, kind } = entry;
     if (kind === "symlink") {
@@ -27,7 +27,7 @@ export class EntryWriter {
     setTimes(host, stat.mtime, stat.mtimeNs);
   }
 
-  /** Owner first: it takes away setuid bits and capabilities. */
+  /** Sets owner, mode and attributes. Owner first: chown clears setuid bits and capabilities. */
   attributes(entry: TreeEntry, host: string): void {
     this.#own(entry, host);
     const mode = entry.stat.mode & 0o7777;

@@ -1,6 +1,6 @@
 /**
- * Unpacks an archive into a folder: a build context, or what ADD unpacks. Nothing is written outside the
- * folder whatever names and links the archive holds.
+ * Unpacks an archive into a folder: a build context, or the archive of an ADD. Whatever names and links the
+ * archive holds, nothing is written outside the folder.
  */
 import { Buffer } from "node:buffer";
 import { createHash, type Hash } from "node:crypto";
@@ -32,17 +32,20 @@ import { setXattr } from "../../sys/xattr.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 
 export interface ExtractOptions {
-  /** An existing folder: where names begin, and "/" to whatever links it and the archive hold. */
+  /** An existing folder. Names begin there, and all links are resolved with it as "/". */
   root: string;
-  /** Owners as the archive says, all root, or all this one. */
+  /** Owner of the entries: as the archive says, root, or the given one. */
   owners: "archive" | "root" | { uid: number; gid: number };
-  /** Refuses absolute names, "..", devices; otherwise names that lead out, and devices are made. */
+  /**
+   * True: absolute names, ".." and devices are refused. False: only relative names that lead out of `root`
+   * are refused, and devices are made.
+   */
   strict: boolean;
   /** Receives the sha256 of each file's content by its path inside `root`. */
   digests?: Map<string, string>;
 }
 
-/** Folders above an entry, at most: each of them is looked at for each entry. No project has as many. */
+/** Most folders above an entry. Each of them is checked for each entry; no project has that many. */
 export const MAX_DEPTH = 256;
 /** Bytes of one part of a path, as on every file system here. */
 const MAX_PART = 255;
@@ -52,7 +55,7 @@ interface OpenFile {
   header: TarHeader;
   inside: string;
   hash?: Hash;
-  /** Where a hole ends the file, its length is set in the end. */
+  /** Length so far. It is set at the end, since a file may end in a hole. */
   length: number;
 }
 
@@ -60,11 +63,11 @@ const ZEROS = new Uint8Array(65536);
 /** Bytes of a hole that are hashed while the archive is unpacked, at most. */
 const MAX_HASHED_HOLE = 16 << 20;
 
-/** Feed it to a `TarParser`; call `finish` after the last byte, and `abandon` where it never came. */
+/** Feed it to a `TarParser`. Call `finish` after the last byte, or `abandon` where the archive broke off. */
 export class Extractor implements TarHandler {
   #options: ExtractOptions;
   #file: OpenFile | undefined;
-  /** Times of folders, set when nothing is written into them any more. */
+  /** Headers of folders; their times are set when nothing more is written into them. */
   #folders = new Map<string, TarHeader>();
 
   constructor(options: ExtractOptions) {
@@ -123,7 +126,8 @@ export class Extractor implements TarHandler {
     skip(file.fd, length, file.header.path);
     file.length += length;
     if (!file.hash) return;
-    // To hash it takes time that no byte of the archive has cost: whoever needs the digest makes it.
+    // Hashing a large hole takes time for which the archive holds no bytes. Whoever needs this digest reads
+    // the file.
     if (length > MAX_HASHED_HOLE) return void (file.hash = undefined);
     for (let left = length; left > 0; left -= ZEROS.length) {
       file.hash.update(left < ZEROS.length ? ZEROS.subarray(0, left) : ZEROS);
@@ -242,7 +246,7 @@ export class Extractor implements TarHandler {
     if (digest !== undefined) this.#options.digests!.set(inside, digest);
   }
 
-  /** A hard link gives the file what its own entry says. */
+  /** The entry of a hard link also sets owner, mode and time of the file. */
   #relabel(header: TarHeader, host: string, { mode }: FileStat): void {
     this.#own(host, header);
     if ((mode & S_IFMT) !== S_IFLNK) chmod(host, header.mode & 0o7777);
@@ -275,7 +279,7 @@ export class Extractor implements TarHandler {
 
   #attributes(host: string, header: TarHeader): void {
     for (const [name, value] of header.xattrs) {
-      // Whatever else is in an archive of unknown origin is the host's own business.
+      // The archive's origin is not trusted: other attributes could affect the host.
       if (name.startsWith("user.") || name === "security.capability") setXattr(host, name, value);
     }
   }

@@ -11,7 +11,7 @@ import type { Context } from "./receive.ts";
 import type { Tree } from "./tree.ts";
 import { applyRules, MAX_RULES } from "./unpack_context.ts";
 
-/** Throws `argument_invalid` for what is no address. */
+/** The source of a context URL. Throws `argument_invalid` where the text is no URL. */
 export function fetchedSource(url: string): TreeSource {
   const git = parseGitUrl(url);
   if (git) return gitTree(git);
@@ -23,8 +23,8 @@ export function fetchedSource(url: string): TreeSource {
 }
 
 /**
- * The tree as a context, its .dockerignore applied. A URL that is no archive is the Dockerfile itself, and
- * there is nothing to copy. Whoever opened the tree disposes of it.
+ * The tree as a context, its .dockerignore applied. Where the URL is no archive, the file is the Dockerfile
+ * itself and there is nothing to copy. The caller that opened the tree disposes of it.
  */
 export async function fetchedContext(url: string, tree: Tree, path: string): Promise<Context> {
   const { dockerfile, ignore } = await applyRules(tree.root, path, new Map());

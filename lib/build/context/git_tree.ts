@@ -10,14 +10,14 @@ import type { GitSource } from "./git_url.ts";
 import { isDirectory, locate } from "../../sys/rooted.ts";
 import { downloadTooLarge, downloadTooSlow, PATIENCE_MS, withoutCredentials } from "./download.ts";
 
-/** One command of git, at most, while it says that it makes progress. */
+/** Longest time of one git command that keeps reporting progress, in milliseconds. */
 const TOTAL_MS = 3_600_000;
 
-/** ulimit(1) counts in these. */
+/** Bytes of ulimit(1)'s unit. */
 const BLOCK = 512;
 
 export interface GitTreeOptions {
-  /** How long git may say nothing. */
+  /** How long git may print nothing, in milliseconds. */
   patienceMs?: number;
 }
 
@@ -26,7 +26,7 @@ const NO_PROGRAM = 127;
 
 const COMMIT = /^[0-9a-f]{40}([0-9a-f]{24})?$/;
 
-/** Variables of the server that would lead git elsewhere. */
+/** Variables of the server that would point git at another repository or program. */
 const FOREIGN = [
   "GIT_DIR",
   "GIT_WORK_TREE",
@@ -41,13 +41,13 @@ const FOREIGN = [
   "SSH_ASKPASS",
 ];
 
-/** Those that would lead git past the proxy that checks addresses. */
+/** Variables that would lead git past the proxy that checks addresses. */
 const PROXIES = [
   ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "no_proxy"],
   "GIT_PROXY_COMMAND",
 ];
 
-/** For all hosts that no line before names: submodules may lead anywhere. */
+/** Part of ssh's configuration that refuses all hosts not named before it: submodules may name any host. */
 const NO_SSH = "Host *\n  ProxyCommand false\n";
 
 /** The host that ssh is to connect to, of `ssh://[user@]host[:port]/path` or `[user@]host:path`. */
@@ -56,7 +56,7 @@ function sshHost(remote: string): string {
   return remote.slice(remote.indexOf("@") + 1).split(":")[0];
 }
 
-/** One repository's work with git: of this machine's settings only PATH and proxies count. */
+/** Runs git for one repository. Of this machine's settings only PATH and the proxy variables apply. */
 class Git {
   constructor(
     readonly source: GitSource,
@@ -64,7 +64,7 @@ class Git {
     readonly agent: string | undefined,
     readonly limits: { patienceMs: number; maxBytes?: number },
     readonly signal: AbortSignal,
-    /** What connects for it, where addresses are checked. */
+    /** Makes git's connections where addresses are checked. */
     readonly proxy?: CheckedProxy,
   ) {}
 
@@ -95,7 +95,7 @@ class Git {
     const foreign = [...FOREIGN, ...this.agent ? [] : ["SSH_AUTH_SOCK"]];
     if (this.proxy) foreign.push(...PROXIES);
     const unset = foreign.flatMap((name) => ["-u", name]);
-    // A file beyond the limit is refused by the kernel, whatever git thinks of it.
+    // The kernel refuses to write a file beyond the limit, whatever git does.
     const bound = maxBytes === undefined ? "unlimited" : String(Math.ceil(maxBytes / BLOCK));
     const result = await runGroup(
       "sh",
@@ -131,13 +131,13 @@ class Git {
 
 interface Resolved {
   commit: string;
-  /** Its name at the remote, where a server gives commits by name only. */
+  /** The commit's name at the remote, for servers that give commits only by name. */
   ref: string;
 }
 
 class GitTree implements TreeSource {
   #resolved: Promise<Resolved> | undefined;
-  /** The commit. */
+  /** The commit that was checked out. */
   #taken: string | undefined;
 
   constructor(readonly source: GitSource, readonly options: GitTreeOptions) {}
@@ -145,7 +145,7 @@ class GitTree implements TreeSource {
   async identity(tools: TreeTools): Promise<string> {
     const { subdir = "", keepGitDir = false, remote } = this.source;
     const { commit } = await this.#with(tools, (git) => this.#resolve(git));
-    // The folder .git names the remote; without it only the files count.
+    // The folder .git holds the remote's address; without .git only the files count.
     return `git ${commit} ${subdir} ${keepGitDir ? remote : ""}`;
   }
 
@@ -194,7 +194,10 @@ class GitTree implements TreeSource {
     return await work(new Git(this.source, home.path, agent?.path, limits, signal, proxy));
   }
 
-  /** What goes past the proxy: ssh is told the address of the one host that it may connect to. */
+  /**
+   * Checks a remote whose connections do not go through the proxy: git:// is refused, and ssh learns the
+   * checked address of the one host that it may connect to.
+   */
   async #checkRemote(proxy: CheckedProxy, home: string): Promise<void> {
     const { remote } = this.source;
     if (/^https?:/i.test(remote)) {
@@ -266,7 +269,7 @@ class GitTree implements TreeSource {
     await git.ok(...at("remote", "add", "origin", remote));
     const fetched = await git.try(...at("fetch", "--progress", "--depth=1", "origin", commit));
     if (fetched.code !== 0) {
-      // Servers may refuse commits that are no branch's end, and shallow fetches altogether.
+      // Servers may refuse a commit that is no branch's head, or refuse shallow fetches.
       const shallow = await git.try(...at("fetch", "--progress", "--depth=1", "origin", ref));
       const has = await git.try(...at("cat-file", "-e", `${commit}^{commit}`));
       if (shallow.code !== 0 || has.code !== 0) {
@@ -283,7 +286,7 @@ class GitTree implements TreeSource {
   }
 }
 
-/** The repository's and its submodules' own files. */
+/** Removes .git of the repository and of its submodules. */
 async function removeGitFolders(folder: string): Promise<void> {
   for (const name of readNames(folder)) {
     const host = `${folder}/${name}`;
@@ -292,7 +295,10 @@ async function removeGitFolders(folder: string): Promise<void> {
   }
 }
 
-/** Modes that do not depend on this process's mask; times are the commit's: equal commits, equal trees. */
+/**
+ * Sets modes that do not depend on this process's umask, and the commit's time: equal commits give equal
+ * trees.
+ */
 function settle(host: string, time: number): void {
   const { mode } = lstat(host);
   const type = mode & S_IFMT;

@@ -1,15 +1,15 @@
-/** Which sources of ADD and which contexts are git repositories, and what part of one they name. */
+/** Tells which sources of ADD and which contexts are git repositories, and which part of them is meant. */
 import { SvcError } from "../../base/errors.ts";
 
 export interface GitSource {
-  /** What git is given. */
+  /** The repository's address for git. */
   remote: string;
   /** Branch, tag or commit; absent: the repository's default branch. */
   ref?: string;
-  /** Folder of the repository that is taken; absent: all. */
+  /** Folder of the repository to use; absent: all of it. */
   subdir?: string;
   keepGitDir?: boolean;
-  /** The commit it has to be, whole or its beginning. */
+  /** The commit that `ref` must be, in full or abbreviated. */
   checksum?: string;
 }
 
@@ -19,7 +19,7 @@ function invalid(source: string, why: string): SvcError {
   return new SvcError("dockerfile_invalid", `Cannot use git repository ${source}: ${why}`);
 }
 
-/** Query parameters that say the same as the fragment, and more. */
+/** Reads query parameters, which can say what the fragment says, and more. */
 function fromQuery(url: URL, source: string): Partial<GitSource> {
   const found: Partial<GitSource> = {};
   for (const [name, value] of url.searchParams) {
@@ -42,9 +42,9 @@ function safe(git: GitSource, source: string): GitSource {
 }
 
 /**
- * `https://host/path.git`, `git://…`, `ssh://…`, `git@host:path`, `github.com/…`, each with an optional
- * `#ref:folder`. Undefined for what is no repository; throws `dockerfile_invalid` for one that is written
- * wrong.
+ * Reads `https://host/path.git`, `git://…`, `ssh://…`, `git@host:path`, `github.com/…`, each with an optional
+ * `#ref:folder`. Undefined where the text is no repository; throws `dockerfile_invalid` where it is
+ * malformed.
  */
 export function parseGitUrl(source: string): GitSource | undefined {
   const hash = source.indexOf("#");

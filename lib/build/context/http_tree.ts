@@ -13,29 +13,29 @@ import { Extractor } from "./extract.ts";
 import { fileNameOf, parseChecksum } from "./http_url.ts";
 
 export interface HttpTreeOptions {
-  /** "sha256:…" or "sha512:…", what the bytes have to be. */
+  /** Expected digest of the file: "sha256:…" or "sha512:…". */
   checksum?: string;
-  /** A tar archive becomes the tree, and not a file in it. */
+  /** A tar archive is unpacked and becomes the tree. */
   unpack?: boolean;
-  /** How long next to nothing may come. */
+  /** How long almost nothing may arrive, in milliseconds. */
   patienceMs?: number;
 }
 
-/** An answer, and the watch over what is still to come of it. */
+/** A response, and the watch over the rest of its body. */
 interface Fetched extends Disposable {
   response: Response;
   download: Download;
 }
 
-/** What a server said of the file that was fetched last. */
+/** The headers that identify the file that was fetched last, for conditional requests. */
 interface Validators {
   etag?: string;
   modified?: string;
-  /** Names the bytes and their time. */
+  /** Names the file's bytes and time. */
   identity: string;
 }
 
-/** A note that was damaged is none. */
+/** Undefined for a damaged note. */
 function parseNote(note: string): Validators | undefined {
   try {
     const known: Partial<Validators> | null = JSON.parse(note);
@@ -93,7 +93,7 @@ class HttpTree implements TreeSource {
   #digest = "";
   #digests: Record<string, string> | undefined;
 
-  /** Remembers "algorithm:hex". */
+  /** Stores a digest given as "algorithm:hex". */
   #take(digest: string): void {
     const [algorithm, hex] = digest.split(":");
     this.#digests = { [algorithm]: hex };
@@ -117,7 +117,7 @@ class HttpTree implements TreeSource {
     proxy: CheckedProxy | undefined,
   ): Promise<Response> {
     let response: Response;
-    // What the server says the bytes are encoded with is part of the file: `.tar.gz` stays compressed.
+    // The server must not compress or decompress: `.tar.gz` stays compressed.
     headers.set("accept-encoding", "identity");
     try {
       response = await fetch(this.url, {
@@ -189,14 +189,14 @@ class HttpTree implements TreeSource {
       }
       return { ...await this.#unpack(name, folder.path, tools), ...dispose };
     } catch (error) {
-      await response.body?.cancel().catch(() => {/* it broke */});
+      await response.body?.cancel().catch(() => {/* the connection broke */});
       await folder[Symbol.asyncDispose]();
       tools.signal.throwIfAborted();
       throw download.failure ?? error;
     }
   }
 
-  /** The archive as a tree of its own in the same folder. */
+  /** Unpacks the archive into a folder beside it, as a tree of its own. */
   async #unpack(name: string, folder: string, { maxUnpackedBytes, signal }: TreeTools) {
     const root = `${folder}/.tree`;
     await Deno.mkdir(root);
@@ -217,7 +217,7 @@ class HttpTree implements TreeSource {
   }
 }
 
-/** Fetched once, with its Last-Modified as its time and mode 600. */
+/** A tree of one file that is fetched once, with Last-Modified as its time and mode 600. */
 export function httpTree(url: string, options: HttpTreeOptions = {}): TreeSource {
   return new HttpTree(url, options);
 }

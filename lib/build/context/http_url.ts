@@ -1,4 +1,4 @@
-/** What the address of a file says by itself, and the checksum beside it. */
+/** Parses a file's URL and the checksum beside it. */
 import { SvcError } from "../../base/errors.ts";
 
 export const isHttpUrl = (source: string): boolean => /^https?:\/\//i.test(source);
@@ -9,13 +9,13 @@ export function fileNameOf(url: string): string {
   try {
     path = decodeURIComponent(path);
   } catch {
-    // Not what it stands for in UTF-8: the name stays as it is written.
+    // The percent-encoding is not UTF-8: the name stays as written.
   }
   const name = path.slice(path.lastIndexOf("/") + 1);
   return /^\.{0,2}$|\0/.test(name) ? "index" : name;
 }
 
-/** Throws `dockerfile_invalid`. */
+/** Splits a checksum. Throws `dockerfile_invalid`. */
 export function parseChecksum(checksum: string, url: string): { algorithm: string; hex: string } {
   const [, algorithm, hex] = /^(sha256|sha384|sha512):([0-9a-f]+)$/.exec(checksum) ?? [];
   if (hex === undefined) {

@@ -1,4 +1,6 @@
-/** Contents of a kept tree: fetched from the caller where a step selects them, and written where they belong. */
+/**
+ * File contents of a kept tree: fetched from the caller when a step selects them, and written into the tree.
+ */
 import { createHash } from "node:crypto";
 import { SvcError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
@@ -8,24 +10,24 @@ import type { Ignore } from "../parse/ignore.ts";
 import { MAX_BULK_FILE, type RemoteEntry, type RemoteTree } from "./remote.ts";
 import type { KnownTree, Selection } from "./tree.ts";
 
-/** Files that are fetched at once, each by itself. */
+/** Files that are fetched at the same time, each on a stream of its own. */
 const FETCHES = 128;
-/** Files written before the time is looked at, and milliseconds before other work gets its turn. */
+/** Files written between two looks at the clock, and milliseconds before other work gets its turn. */
 const LOOK = 32;
 const SLICE_MS = 8;
 
 export interface Kept extends RemoteEntry {
-  /** sha256 in hex of the content that is here; absent: it was not fetched. */
+  /** sha256 in hex of the content; absent: the content was not fetched. */
   digest?: string;
-  /** Something is in the file that is not its content. */
+  /** The file on disk holds other bytes than the listed content. */
   stale?: boolean;
 }
 
 export interface KeptFiles {
-  /** The folder that holds them. */
+  /** The folder of the kept files. */
   root: string;
   entries: ReadonlyMap<string, Kept>;
-  /** Of the contents that are here, by path; gets those that come. */
+  /** Digests of fetched contents, by path; fetching adds to it. */
   digests: Map<string, string>;
   /** Called before anything is written. */
   onChange: () => void;
@@ -52,7 +54,7 @@ export class KeptContents {
     this.#files = files;
   }
 
-  /** Fetches what the selections hold and is not here. True where that was anything. */
+  /** Fetches the missing contents of the selections. True where any were missing. */
   async fill(
     remote: RemoteTree,
     known: KnownTree,
@@ -93,14 +95,15 @@ export class KeptContents {
       await Promise.all(wanted);
     } catch (error) {
       failed.abort(error);
-      // Nothing writes to the tree once this has failed.
+      // All fetches must have ended before an error leaves this method: nothing writes to the tree
+      // afterwards.
       await Promise.allSettled(wanted);
       throw error;
     }
     return wanted.size > 0;
   }
 
-  /** True where something below the selections is not here; most builds find all of it. */
+  /** True where a content below the selections is missing. Most builds find all of them present. */
   #lacks(selections: readonly Selection[]): boolean {
     const inside = (path: string) =>
       selections.some(({ path: from }) =>
@@ -136,7 +139,7 @@ export class KeptContents {
 
   /** Small files, as they come on one stream; synchronous work in short slices. */
   async #fetchMany(remote: RemoteTree, files: readonly Kept[], signal: AbortSignal): Promise<void> {
-    /** Folders whose times are to be set before anybody else sees them. */
+    /** Folders whose times have to be set again before other work runs. */
     const touched = new Set<string>();
     const settle = () => {
       for (const folder of touched) this.#timesOf(folder);
@@ -188,7 +191,10 @@ export class KeptContents {
     this.#files.digests.set(entry.path, digest);
   }
 
-  /** Opens the file, empty. A new one in its place: file systems write out what is cut off at once. */
+  /**
+   * Opens the file, empty. A file that has content is replaced, since file systems flush a truncated file at
+   * once.
+   */
   #empty(entry: Kept, host: string): number {
     this.#files.onChange();
     const { stale } = entry;

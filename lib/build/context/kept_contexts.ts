@@ -15,13 +15,13 @@ import type { LazyOptions } from "./lazy_mount.ts";
 import { type Listing, readListing } from "./listing.ts";
 import type { RemoteTree } from "./remote.ts";
 
-/** Trees that are kept where no ceiling says otherwise: folders that are built from once are many. */
+/** Most trees kept where no ceiling is set: many folders are built from only once. */
 const MAX_TREES = 32;
 
-/** Entries of the trees that are kept in memory, too. */
+/** Most entries, over all trees, that stay in memory too. */
 const MAX_ENTRIES = 200_000;
 
-/** Characters of a question for what changed, at most: for more, all of the listing is asked for. */
+/** Most characters of a request for changes; beyond that the whole listing is requested. */
 const MAX_QUESTION = 1 << 20;
 
 interface Place {
@@ -29,16 +29,16 @@ interface Place {
   size: number;
   used: number;
   held: boolean;
-  /** This server has looked at what an earlier one left. */
+  /** This server has compared the tree with the state that an earlier server left. */
   seen?: boolean;
-  /** What the state says, where it need not be read again. */
+  /** The tree in memory, so that the state need not be read again. */
   kept?: KeptTree;
 }
 
 export interface OpenOptions {
-  /** Ends with the build. */
+  /** Aborted with the build. */
   signal: AbortSignal;
-  /** Contents came in. */
+  /** Called when contents were fetched. */
   onFetched?: () => void;
 }
 
@@ -53,7 +53,7 @@ export class KeptContexts implements Shelf {
     this.#lazy = lazy;
   }
 
-  /** `root` is made where it is missing; what is in it is of earlier servers. */
+  /** Opens the folder `root`, made if missing, with the trees that earlier servers left. */
   static async open(root: string, lazy: LazyOptions): Promise<KeptContexts> {
     await ensureDir(root, 0o700);
     const kept = new KeptContexts(root, lazy);
@@ -65,7 +65,7 @@ export class KeptContexts implements Shelf {
       for await (const { name: number } of Deno.readDir(`${root}/${name}`)) {
         const id = `${name}/${number}`;
         const state = await Deno.stat(`${root}/${id}/state`).catch(() => undefined);
-        // Without its state it is of no use to anybody.
+        // A tree without its state is of no use.
         if (!state) await removeTree(`${root}/${id}`);
         else {kept.#places.set(id, {
             id,
@@ -88,7 +88,7 @@ export class KeptContexts implements Shelf {
     const place = this.#places.get(id);
     if (!place) return true;
     if (place.held) return false;
-    // Nobody takes it for a build while it goes.
+    // A held tree is not given to a build while it is removed.
     place.held = true;
     await this.#drop(place);
     return true;
@@ -147,11 +147,11 @@ export class KeptContexts implements Shelf {
   async #drop({ id }: Place): Promise<void> {
     await removeTree(`${this.#root}/${id}`);
     this.#places.delete(id);
-    // Stays where it has others.
+    // Fails while the caller still has other trees there.
     await Deno.remove(`${this.#root}/${id.slice(0, id.indexOf("/"))}`).catch(() => {});
   }
 
-  /** Beyond so many the least recently used go. */
+  /** Removes the least recently used trees beyond {@linkcode MAX_TREES}. */
   async #limit(): Promise<void> {
     const idle = [...this.#places.values()].filter(({ held }) => !held);
     const oldest = idle.sort((a, b) => a.used - b.used).slice(
@@ -167,8 +167,8 @@ export class KeptContexts implements Shelf {
   }
 
   /**
-   * What was refused is not kept, nor what cannot be written down: the build is none the worse for it,
-   * and a full disk has its space back.
+   * Keeps the tree for later builds. A refused context is removed, and so is one whose state cannot be
+   * written: the build does not fail for that, and a full disk gets its space back.
    */
   async #release(place: Place, kept: KeptTree | undefined, drop: boolean): Promise<void> {
     try {
@@ -184,7 +184,7 @@ export class KeptContexts implements Shelf {
   }
 }
 
-/** The listing as it is now; undefined where it is the one that is kept. */
+/** The listing as it is now; undefined where it equals the kept listing. */
 async function listingOf(
   remote: RemoteTree,
   kept: KeptTree,
@@ -192,19 +192,13 @@ async function listingOf(
 ): Promise<Listing | undefined> {
   const { listed } = kept;
   if (listed && remote.changes && questionSize(listed) <= MAX_QUESTION) {
-    try {
-      const parts = listed.parts.map(({ is }) => is);
-      return await readListing(remote.changes(parts, signal), signal, listed);
-    } catch (error) {
-      signal.throwIfAborted();
-      // A caller that does not know the question is asked for all of it.
-      if (!(error instanceof SvcError) || error.code !== "upstream_failed") throw error;
-    }
+    const parts = listed.parts.map(({ is }) => is);
+    return await readListing(remote.changes(parts, signal), signal, listed);
   }
   return await readListing(remote.entries(signal), signal);
 }
 
-/** Characters, about. */
+/** Size of a request for changes, in characters; an estimate. */
 const questionSize = ({ parts }: Listing): number =>
   parts.reduce((size, { is: [path] }) => size + path.length + 72, 0);
 

@@ -1,7 +1,6 @@
 /** Of a context that changed, what changed is listed: whatever that is, what is kept is what is there. */
 import assert from "node:assert/strict";
 import type { SameParts } from "../../api/build_session.ts";
-import { SvcError } from "../../base/errors.ts";
 import { Caller, type Content, files, type Fixture, test } from "./kept_contexts_fixture_test.ts";
 import { KeptContexts } from "./kept_contexts.ts";
 import { Fixture as At, LAZY } from "./kept_contexts_fixture_test.ts";
@@ -160,15 +159,9 @@ test("of one changed file a part of the listing is told; of none, nothing", asyn
 test("a caller that does not know the question is asked for everything", async (at) => {
   const caller = new Caller(files());
   await at.build(caller, "a");
-  let asked = 0;
-  caller.changes = async function* () {
-    asked++;
-    yield [{ same: [0, 1] }];
-    throw new SvcError("upstream_failed", "Cannot use the stream: the other side reset it");
-  };
+  Object.assign(caller, { changes: undefined });
   caller.change("a/two", "other");
   assert.deepEqual(await at.build(caller, "a/two"), { "a/two": "other" });
-  assert.equal(asked, 1);
 });
 
 test("parts that nobody knows, twice, or in the wrong place are refused", async (at) => {

@@ -28,7 +28,7 @@ import type { KeptPart, Listing } from "./listing.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { Tree } from "./tree.ts";
 
-/** Entries changed before other work gets its turn; of those that stay as they are, so many count as one. */
+/** Changed entries between two turns of other work; as many unchanged entries count as one. */
 const TURN = 500;
 const UNCHANGED = 10;
 
@@ -38,7 +38,7 @@ const TYPES = { file: S_IFREG, directory: S_IFDIR, symlink: S_IFLNK };
 
 let boot: string | undefined;
 
-/** Names this run of the machine. */
+/** Id of the running kernel's boot. */
 async function bootId(): Promise<string> {
   return boot ??= await Deno.readTextFile("/proc/sys/kernel/random/boot_id").then(
     (text) => text.trim(),
@@ -56,16 +56,16 @@ export class KeptTree {
   #root: string;
   #entries = new Map<string, Kept>();
   #digests = new Map<string, string>();
-  /** Of selections, until something changes. */
+  /** Content keys of selections, until something changes. */
   #keys = new Map<string, string>();
-  /** Of the listing that the entries are; undefined where they may be of none. */
+  /** Parts of the listing that the entries match; undefined while they may match none. */
   #parts: readonly KeptPart[] | undefined;
-  /** Absent where other paths are there than when it was made. */
+  /** Absent after the paths of the tree have changed. */
   #known: ListedTree | undefined;
   #contents: KeptContents;
-  /** The state on disk is that of the tree. */
+  /** True while the state on disk describes the tree. */
   #saved = false;
-  /** Names the file that it is in. */
+  /** Identifies the state's file, to notice a change by others. */
   #file: string | undefined;
 
   private constructor(folder: string) {
@@ -80,8 +80,8 @@ export class KeptTree {
   }
 
   /**
-   * Opens what is there of an earlier build, or begins anew. Without `seen` by this server, what is there
-   * has to be as it was left: what was damaged meanwhile is fetched again.
+   * Opens the tree of an earlier build, or begins an empty one. A tree that this server has not `seen` must
+   * be as its state says; a tree that was changed meanwhile is removed and fetched again.
    */
   static async open(folder: string, seen = false): Promise<KeptTree> {
     const kept = new KeptTree(folder);
@@ -103,7 +103,7 @@ export class KeptTree {
 
   async #load(): Promise<{ parts?: KeptPart[]; entries: Kept[] } | undefined> {
     try {
-      // Our own: a note of this cache.
+      // Our own: the state that svc wrote.
       const text = await Deno.readTextFile(`${this.#folder}/state`);
       const [version, id, state] = JSON.parse(text);
       if (version !== STATE_VERSION || id !== await bootId()) return undefined;
@@ -112,7 +112,7 @@ export class KeptTree {
       return state;
     } catch (error) {
       const { NotFound, IsADirectory } = Deno.errors;
-      // TypeError: JSON of another kind.
+      // TypeError: the JSON has another shape.
       for (const kind of [NotFound, IsADirectory, SyntaxError, TypeError]) {
         if (error instanceof kind) return undefined;
       }
@@ -120,7 +120,7 @@ export class KeptTree {
     }
   }
 
-  /** Kinds, and of contents that were fetched size and time: as they were left. */
+  /** True where all entries have the kind in the state, and fetched contents also its size and time. */
   async #isWhole(entries: readonly Kept[]): Promise<boolean> {
     let steps = 0;
     for (const { path, type, size, mtime, mtimeNs, digest } of entries) {
@@ -133,7 +133,7 @@ export class KeptTree {
     return true;
   }
 
-  /** The state tells what is there only until something is changed. */
+  /** Forgets the keys and removes the state, which would no longer describe the tree. */
   #change(): void {
     this.#keys.clear();
     if (!this.#saved) return;
@@ -141,7 +141,7 @@ export class KeptTree {
     this.#saved = false;
   }
 
-  /** Makes the folder what the listing says, but for contents. Synchronous work in short turns. */
+  /** Makes the folder match the listing, apart from contents. Works in short synchronous turns. */
   async update({ entries: listing, parts }: Listing, signal: AbortSignal): Promise<void> {
     this.#change();
     this.#parts = undefined;
@@ -183,14 +183,14 @@ export class KeptTree {
       chmod(`${this.#root}/${path}`, entry.mode);
       setTimes(`${this.#root}/${path}`, entry.mtime, entry.mtimeNs);
     }
-    // In the order of the listing: its parts are told by how many entries they have.
+    // In the order of the listing: a part is stored only as its number of entries.
     const ordered = Array.from(listing.keys(), (path) => this.#entries.get(path)!);
     this.#entries.clear();
     for (const entry of ordered) this.#entries.set(entry.path, entry);
     this.#parts = parts;
   }
 
-  /** Puts what the listing says in the place of what was there. True for a folder that changed. */
+  /** Applies one entry of the listing over the old one. True where the entry is a folder that changed. */
   #place(entry: RemoteEntry, old: Kept | undefined): boolean {
     const { path, type } = entry;
     const host = `${this.#root}/${path}`;
@@ -211,7 +211,7 @@ export class KeptTree {
     return type === "directory";
   }
 
-  /** The listing that the entries are; undefined where they may be of none. */
+  /** The listing that the entries match; undefined while they may match none. */
   get listed(): Listing<Kept> | undefined {
     return this.#parts && { entries: this.#entries, parts: this.#parts };
   }
@@ -220,7 +220,7 @@ export class KeptTree {
     return old.type === "symlink" && now.link !== old.link;
   }
 
-  /** The tree as steps see it: what they select is fetched from `remote` before they look at it. */
+  /** The tree as steps see it: contents are fetched from `remote` before a step reads them. */
   tree(remote: RemoteTree, signal: AbortSignal, onFetched: () => void): Tree {
     const known = this.#known ??= new ListedTree(this.#root, this.#entries);
     return {
@@ -237,29 +237,29 @@ export class KeptTree {
     };
   }
 
-  /** The tree as other processes may mount it, contents read from `remote` when they read. */
+  /** The tree as a mount for other processes: contents are read from `remote` when a process reads them. */
   lazy(remote: RemoteTree, signal: AbortSignal, options: LazyOptions): LazyMount {
     return new LazyMount(`${this.#folder}/mount`, this.#entries, remote, signal, options);
   }
 
-  /** Writes down what is here for the next build. */
+  /** Writes the state for the next build. */
   async save(): Promise<void> {
     const path = `${this.#folder}/state`;
     this.#file = undefined;
-    // When it was used is told by its time.
+    // The state's modification time says when the tree was last used.
     if (this.#saved) await Deno.utime(path, new Date(), new Date());
     else await this.#write(path);
     this.#file = fileOf(await Deno.lstat(path));
   }
 
-  /** True as long as the state on disk is the one that was saved. */
+  /** True while the state on disk is the one that this server wrote. */
   async isSaved(): Promise<boolean> {
     const path = `${this.#folder}/state`;
     const file = await Deno.lstat(path).then(fileOf, () => undefined);
     return this.#saved && file !== undefined && file === this.#file;
   }
 
-  /** How many things are known of it. */
+  /** Number of entries. */
   get count(): number {
     return this.#entries.size;
   }
@@ -274,7 +274,7 @@ export class KeptTree {
     this.#saved = true;
   }
 
-  /** Bytes on disk, about. */
+  /** Bytes on disk; an estimate. */
   get size(): number {
     let bytes = 0;
     for (const { digest, size } of this.#entries.values()) {

@@ -3,27 +3,28 @@ import fs from "node:fs";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { detachElsewhere, mountElsewhere, MS } from "../../sys/mount.ts";
 import { connDuplex } from "../../wire/duplex.ts";
-import { type ListedNodes, serveListed } from "../../wire/ninep/listed.ts";
+import type { FileNode } from "../../wire/files/node.ts";
+import { serveNinep } from "../../wire/ninep/server.ts";
 
 /** How long the kernel may take to hang up after the mount is gone. */
 const HANG_UP_MS = 10_000;
 
-/** Bytes of a message where nothing else is said: one of the kernel's read-aheads, and its header. */
+/** Default size of a 9P message in bytes: one read-ahead of the kernel and the header. */
 export const KERNEL_MSIZE = 128 * 1024 + 1024;
 
 /**
  * Mounts the tree read-only at `target`, an existing folder; disposing unmounts it. Undefined where the
  * kernel has no 9P or does not let this process mount it. This process must never touch the mount
- * synchronously: it would wait for itself.
+ * synchronously: it would wait for its own answer.
  */
 export async function mountKernel(
   target: string,
-  nodes: ListedNodes,
+  root: FileNode,
   msize: number = KERNEL_MSIZE,
 ): Promise<AsyncDisposable | undefined> {
   const folder = `${target}.9p`;
   await ensureDir(folder, 0o700);
-  // A socket's path has at most 107 bytes, whatever the folder's.
+  // By descriptor: a socket's path has at most 107 bytes, and the folder's may be longer.
   // Our own: a folder that was just made.
   const fd = fs.openSync(folder, fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
   const socket = `/proc/self/fd/${fd}/s`;
@@ -37,17 +38,17 @@ export async function mountKernel(
     const conn = await listener.accept();
     const stream = connDuplex(conn);
     try {
-      await serveListed(stream, nodes, { maxMessage: msize });
+      await serveNinep(stream, new Map([["", root]]), { maxMessage: msize, maxFids: Infinity });
     } finally {
       stream.reset();
     }
   })();
-  // What breaks the connection is an error of whoever reads in the mount.
+  // A broken connection shows as an error to whoever reads in the mount.
   const ended = serving.catch(() => {});
   const options = `trans=unix,version=9p2000.L,msize=${msize},cache=loose,access=any`;
   const flags = MS.RDONLY | MS.NOSUID | MS.NODEV;
   const mounted = await mountElsewhere(socket, target, "9p", flags, options);
-  // Nobody else is to connect.
+  // No second client may connect.
   listener.close();
   if (!mounted) {
     await ended;

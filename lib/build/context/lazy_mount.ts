@@ -1,8 +1,10 @@
-/** A remote context as a mount of its own: its listing is here, its contents come as they are read. */
-import { SvcError } from "../../base/errors.ts";
+/** A remote context as a mount: the listing is local, contents come when a process reads them. */
 import { ensureDir } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
-import { type FuseNode, type FuseTree, hasFuse, mountFuse } from "../../sys/fuse.ts";
+import { hasFuse } from "../../sys/fuse.ts";
+import type { FileNode } from "../../wire/files/node.ts";
+import { ListedNode } from "../../wire/files/listed_node.ts";
+import { mountFuse } from "../../wire/fuse/mount.ts";
 import { mountKernel } from "./kernel_mount.ts";
 import type { RemoteEntry, RemoteTree } from "./remote.ts";
 import type { LazyTree } from "./tree.ts";
@@ -10,11 +12,11 @@ import type { LazyTree } from "./tree.ts";
 /** How a context that is read on demand is mounted. */
 export type LazyWay = "kernel" | "fuse";
 
-/** SVC_LAZY_9P. */
+/** What SVC_LAZY_9P sets. */
 export interface LazyReading {
-  /** Tried one after the other; where none works, what a step mounts is fetched before it runs. */
+  /** Ways to mount, tried in order. Where none works, the contents are fetched before the step runs. */
   ways: readonly LazyWay[];
-  /** Bytes of a 9P message of the kernel's, at most. */
+  /** Largest 9P message of the kernel's client, in bytes. */
   msize?: number;
 }
 
@@ -23,60 +25,32 @@ export interface LazyOptions {
   log: Logger;
 }
 
-/** What this machine refuses is told once. */
+/** Ways that this machine refused and that were already logged. */
 const told = new Set<LazyWay>();
 const NAMES: Record<LazyWay, string> = { kernel: "the kernel's 9P client", fuse: "FUSE" };
 
-class ListedTree implements FuseTree {
-  #nodes: { node: FuseNode; entry?: RemoteEntry }[] = [];
-
-  /** Folders come before what is in them. */
-  constructor(
-    entries: Iterable<RemoteEntry>,
-    readonly remote: RemoteTree,
-    readonly signal: AbortSignal,
-  ) {
-    const folders = new Map<string, FuseNode>();
-    const root: FuseNode = {
-      kind: "directory",
-      mode: 0o755,
-      size: 0,
-      mtime: 0,
-      mtimeNs: 0,
-      children: new Map(),
-    };
-    folders.set("", root);
-    this.#nodes.push({ node: root });
-    for (const entry of entries) {
-      const { path, type: kind, mode, size, mtime, mtimeNs, link } = entry;
-      const slash = path.lastIndexOf("/");
-      const folder = folders.get(slash < 0 ? "" : path.slice(0, slash));
-      const node: FuseNode = {
-        kind,
-        mode,
-        size,
-        mtime,
-        mtimeNs,
-        ...link !== undefined && { link },
-      };
-      if (kind === "symlink") node.size = new TextEncoder().encode(link).length;
-      if (kind === "directory") {
-        node.children = new Map();
-        folders.set(path, node);
-      }
-      folder?.children?.set(path.slice(slash + 1), this.#nodes.push({ node, entry }));
-    }
+/**
+ * The listing as a tree of files whose contents are read from the caller. A folder comes before its contents.
+ */
+function listedRoot(
+  entries: Iterable<RemoteEntry>,
+  remote: RemoteTree,
+  signal: AbortSignal,
+): ListedNode {
+  const top = { kind: "directory", mode: 0o755, size: 0, mtime: 0, mtimeNs: 0 } as const;
+  const root = new ListedNode(top, { id: 1n });
+  const folders = new Map([["", root]]);
+  let id = root.id;
+  for (const entry of entries) {
+    const { path, type: kind, link, ...facts } = entry;
+    const slash = path.lastIndexOf("/");
+    const listed = { ...facts, kind, ...kind === "symlink" && { link } };
+    const open = kind === "file" ? () => remote.open!(entry, signal) : undefined;
+    const node = new ListedNode(listed, { id: ++id, open });
+    if (kind === "directory") folders.set(path, node);
+    folders.get(slash < 0 ? "" : path.slice(0, slash))?.children.set(path.slice(slash + 1), node);
   }
-
-  node(number: number): FuseNode | undefined {
-    return this.#nodes[number - 1]?.node;
-  }
-
-  async open(number: number) {
-    const { entry } = this.#nodes[number - 1];
-    if (!entry) throw new SvcError("internal", "Cannot open a folder as a file");
-    return await this.remote.open!(entry, this.signal);
-  }
+  return root;
 }
 
 export class LazyMount implements LazyTree, AsyncDisposable {
@@ -104,11 +78,11 @@ export class LazyMount implements LazyTree, AsyncDisposable {
     const { ways } = reading;
     if (ways.length === 0) return undefined;
     await ensureDir(path, 0o700);
-    const tree = new ListedTree(this.entries.values(), this.remote, this.signal);
+    const root = listedRoot(this.entries.values(), this.remote, this.signal);
     for (const [index, way] of ways.entries()) {
       const end = way === "kernel"
-        ? await mountKernel(path, tree, reading.msize)
-        : mountedFuse(path, tree);
+        ? await mountKernel(path, root, reading.msize)
+        : mountedFuse(path, root);
       if (end) return { path, end };
       if (told.has(way)) continue;
       told.add(way);
@@ -128,11 +102,11 @@ export class LazyMount implements LazyTree, AsyncDisposable {
   }
 }
 
-/** Undefined where it is not there or not allowed. */
-function mountedFuse(path: string, tree: FuseTree): AsyncDisposable | undefined {
+/** Undefined where FUSE is missing or not allowed. */
+function mountedFuse(path: string, root: FileNode): AsyncDisposable | undefined {
   if (!hasFuse()) return undefined;
   try {
-    return mountFuse(path, tree);
+    return mountFuse(path, root);
   } catch {
     return undefined;
   }

@@ -37,12 +37,13 @@ async function mounted(reading: LazyReading): Promise<Mounted> {
     async *read() {},
     open: () =>
       Promise.resolve({
-        read: (offset, count) => {
-          const bytes = new TextEncoder().encode(TEXT).subarray(offset, offset + count);
+        read: (offset, into) => {
+          const bytes = new TextEncoder().encode(TEXT).subarray(offset, offset + into.length);
           fetched += bytes.length;
-          return Promise.resolve(bytes);
+          into.set(bytes);
+          return bytes.length;
         },
-        close: () => Promise.resolve(),
+        close: () => {},
       }),
   };
   try {

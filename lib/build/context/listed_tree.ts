@@ -1,4 +1,4 @@
-/** What is known of a caller's tree without a look at the disk, in the order that `walk` has. */
+/** A caller's tree known from its listing, walked without a look at the disk, in the order of `walk`. */
 import { compareRaw } from "../../base/raw_string.ts";
 import { lstat } from "../../sys/files.ts";
 import type { Ignore } from "../parse/ignore.ts";
@@ -9,12 +9,12 @@ import type { KnownEntry, KnownTree } from "./tree.ts";
 const LINK_MODE = 0o777;
 
 export class ListedTree implements KnownTree {
-  /** Of files with several names the first one's path, by path. */
+  /** For each path of a hard-linked file, the first path of that file. */
   readonly names = new Map<string, string>();
   #names = new Map<string, string[]>();
   #sorted = new Set<string>();
 
-  /** `entries` do not change as long as this is used; folders come before what is in them. */
+  /** `entries` must not change while this object is used; a folder comes before its contents. */
   constructor(readonly root: string, readonly entries: ReadonlyMap<string, RemoteEntry>) {
     for (const { path, type, link } of entries.values()) {
       if (type === "file" && link !== undefined) this.names.set(path, link).set(link, link);
@@ -49,7 +49,7 @@ export class ListedTree implements KnownTree {
 
   #entry(inside: string): Omit<RemoteEntry, "path" | "stamp"> | undefined {
     if (inside !== "") return this.entries.get(inside);
-    // The folder itself is not listed: it is as it was made here.
+    // The listing has no entry for the root itself: its mode and time are those of the local folder.
     const { mode, mtime, mtimeNs } = lstat(this.root);
     return { type: "directory", mode: mode & 0o7777, size: 0, mtime, mtimeNs };
   }

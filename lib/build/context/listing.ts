@@ -1,6 +1,6 @@
 /**
- * The listing of a caller's folder as it is read and kept: what the caller says of it is checked here, and
- * nowhere else.
+ * The listing of a caller's folder, as it is read and kept. What the caller sends is checked here and nowhere
+ * else.
  */
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
@@ -9,25 +9,28 @@ import { SvcError } from "../../base/errors.ts";
 import { MAX_DEPTH } from "./extract.ts";
 import type { RemoteEntry } from "./remote.ts";
 
-/** Entries of one listing, and bytes of a path or link, at most. */
+/** Most entries of a listing, and most bytes of a path or link. */
 const MAX_ENTRIES = 1_000_000;
 const MAX_PATH = 4096;
 
-/** Characters after which a part ends: small enough to be sent for one change, too many make a long question. */
+/**
+ * Characters after which a part of a listing ends. A part is sent again when one entry in it changes; more
+ * parts make a longer request for changes.
+ */
 const PART = 16 * 1024;
 
-/** Some entries in a row. */
+/** Consecutive entries of a kept listing. */
 export interface KeptPart {
-  /** Where it begins, and the digest of its entries as they cross the wire. */
+  /** The first entry's path, and the digest of the entries as they are sent. */
   is: ListingPart;
-  /** Of its entries. */
+  /** Number of entries. */
   count: number;
 }
 
 export interface Listing<E extends RemoteEntry = RemoteEntry> {
-  /** By path, in their order. */
+  /** By path, in the order of the listing. */
   entries: ReadonlyMap<string, E>;
-  /** All of them, in parts. */
+  /** All entries, in parts. */
   parts: readonly KeptPart[];
 }
 
@@ -39,7 +42,10 @@ const invalid = (what: string) =>
 const whole = (value: unknown): value is number =>
   Number.isSafeInteger(value) && value as number >= 0;
 
-/** A part that is empty, "." or ".."; one of more than 255 characters; a NUL. */
+/**
+ * Matches a path with an empty component, "." or "..", with a component of over 255 characters, or with a
+ * NUL.
+ */
 const NO_PATH = /(?:^|\/)\.{0,2}(?:\/|$)|[^/]{256}|\0/;
 
 function isPath(path: string): boolean {
@@ -66,7 +72,7 @@ function checked(entry: RemoteEntry): RemoteEntry {
   return { path, type, mode: mode & 0o7777, size, mtime, mtimeNs, stamp, ...link && { link } };
 }
 
-/** The line of an entry: the same on both sides. */
+/** One entry as a line of text; client and server make the same line. */
 function lineOf({ path, type, mode, size, mtime, mtimeNs, stamp, link }: RemoteEntry): string {
   const kind = type === "symlink" ? "l" : type[0];
   const fields = [path, kind, mode, size, mtime, mtimeNs, stamp];
@@ -74,7 +80,7 @@ function lineOf({ path, type, mode, size, mtime, mtimeNs, stamp, link }: RemoteE
   return JSON.stringify(fields) + "\n";
 }
 
-/** A listing as it grows; what was kept is looked at again in its new surroundings. */
+/** A listing while it is read. Kept entries are checked again, because the entries around them may be new. */
 class Reading {
   found = new Map<string, RemoteEntry>();
   parts: KeptPart[] = [];
@@ -82,7 +88,7 @@ class Reading {
   #begins = "";
   #count = 0;
 
-  /** An entry in a part of its own making. */
+  /** Adds an entry that the caller sent. */
   add(entry: RemoteEntry): void {
     this.place(checked(entry));
     if (this.#count++ === 0) this.#begins = entry.path;
@@ -108,7 +114,7 @@ class Reading {
     this.found.set(path, entry);
   }
 
-  /** What comes next is another part. */
+  /** Ends the current part. */
   cut(): void {
     if (this.#count === 0) return;
     const digest = createHash("sha256").update(this.#text).digest("hex");
@@ -120,11 +126,11 @@ class Reading {
 
 const isSame = (item: RemoteEntry | SameParts): item is SameParts => "same" in item;
 
-/** Puts the parts of `known` where the caller says they are. */
+/** Adds the kept parts that the caller says are unchanged. */
 class Known {
   #parts: readonly KeptPart[];
   #entries: readonly RemoteEntry[];
-  /** Number of each part's first entry. */
+  /** Index of each part's first entry. */
   #at: number[] = [];
 
   constructor({ parts, entries }: Listing) {
@@ -149,9 +155,9 @@ class Known {
 }
 
 /**
- * Reads a listing; `known` is the last one, where the caller was asked for what changed: its entries come
- * again as they are. Undefined where nothing changed. Throws `context_invalid` for what is no tree: names
- * that lead out, entries twice or without their folder, more than anyone has.
+ * Reads a listing. `known` is the last listing, where the caller was asked only for changes; its unchanged
+ * entries are taken over. Undefined where nothing changed. Throws `context_invalid` where the items are no
+ * tree: names that lead out, duplicate entries, entries without their folder, or too many entries.
  */
 export async function readListing(
   items: AsyncIterable<readonly (RemoteEntry | SameParts)[]>,
@@ -160,7 +166,7 @@ export async function readListing(
 ): Promise<Listing | undefined> {
   const reading = new Reading();
   let kept: Known | undefined;
-  /** Everything is as it was; nothing is to come after that. */
+  /** The caller said that all parts are unchanged; nothing may follow. */
   let same = false;
   for await (const some of items) {
     signal.throwIfAborted();

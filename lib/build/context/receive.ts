@@ -1,4 +1,4 @@
-/** The build context: a tar stream unpacked into a folder of its own, or what stays with the caller. */
+/** Receives the build context: unpacks a tar stream into a folder, or reads the listing of a remote context. */
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { decompressChunks } from "../../oci/compression.ts";
@@ -11,12 +11,12 @@ import type { Tree } from "./tree.ts";
 import { ContextUnpacker, type UnpackedContext } from "./unpack_context.ts";
 import { unpackInWorker } from "./worker_client.ts";
 
-/** Bytes of an archive that is unpacked without a Worker: starting one takes longer. */
+/** Largest archive, in bytes, that is unpacked without a Worker: starting a Worker takes longer. */
 const SMALL = 512 * 1024;
 
 export interface Context extends AsyncDisposable {
   tree: Tree;
-  /** Bytes as sent, of a remote context those so far. */
+  /** Bytes received; of a remote context, those so far. */
   readonly received: number;
   ignore: Ignore;
   /** Text of the Dockerfile, before .dockerignore; undefined where it is missing. */
@@ -24,22 +24,25 @@ export interface Context extends AsyncDisposable {
 }
 
 export interface ReceiveOptions {
-  /** A folder that does not exist yet. */
+  /** Path of a folder that does not exist yet. */
   directory: string;
   /** Path of the Dockerfile in the context. */
   dockerfile: string;
-  /** Where remote contexts are kept. */
+  /** The kept remote contexts. */
   kept?: KeptContexts;
-  /** Bytes of an archive, unpacked, at most. */
+  /** Most bytes of an archive, unpacked. */
   maxBytes?: number;
-  /** Where {@linkcode maxBytes} says nothing: the bound on any archive. */
+  /** Limit for any archive, where {@linkcode maxBytes} is absent. */
   maxUnpackedBytes?: number;
-  /** `total`: all of them, for now: a remote context's contents come as steps need them. */
+  /**
+   * `total`: bytes needed so far. It grows, since a remote context's contents are fetched only when steps
+   * need them.
+   */
   onProgress?: (bytes: number, total?: number) => void;
   signal?: AbortSignal;
 }
 
-/** Compressions that people use and that contexts may not have. */
+/** Common compressions that a context may not have. */
 const OTHERS = [["bzip2", /^BZh\d/], ["xz", /^\xfd7zXZ/]] as const;
 
 function requireKnown(head: Uint8Array): void {
@@ -94,7 +97,7 @@ async function unpack(
 
 /**
  * Unpacks the archive, or reads the listing of a remote context. Throws `context_invalid` or
- * `archive_invalid`; nothing is left behind then.
+ * `archive_invalid`, and then leaves nothing behind.
  */
 export async function receiveContext(
   source: ReadableStream<Uint8Array> | RemoteContext,

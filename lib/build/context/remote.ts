@@ -1,5 +1,6 @@
-/** A context that stays with the caller: its listing comes first, contents only where a step needs them. */
+/** A context that stays with the caller: the listing comes first, contents only when a step needs them. */
 import type { ListingPart, SameParts } from "../../api/build_session.ts";
+import type { OpenFile } from "../../wire/files/node.ts";
 
 export interface RemoteEntry {
   /** Relative, without "." and "..". */
@@ -7,54 +8,47 @@ export interface RemoteEntry {
   type: "file" | "directory" | "symlink";
   /** Permission bits. */
   mode: number;
-  /** Bytes of a file, as listed: what it has more of is not read. */
+  /** Bytes of a file, as listed; bytes beyond that are not read. */
   size: number;
   /** Seconds since 1970, rounded down, and the nanoseconds above them. */
   mtime: number;
   mtimeNs: number;
-  /** The same as long as nobody wrote to the file; only compared for equality. */
+  /** Stays the same until somebody writes to the file; only compared for equality. */
   stamp: string;
-  /** Where a symlink leads; of a file, the path of one before it that is the same file. */
+  /** Target of a symlink; for a file with several names, the path of its first name. */
   link?: string;
-}
-
-/** A file of a caller's that is read in parts. */
-export interface RemoteFile {
-  /** Fewer bytes than asked for only at the end. */
-  read(offset: number, count: number): Promise<Uint8Array>;
-  close(): Promise<void>;
 }
 
 export interface RemoteTree {
   /**
-   * The same for the same folder of the same caller from build to build, and never that of another
-   * caller: what is kept of it is not sent again.
+   * Stays the same for a folder of one caller from build to build, and differs between callers. Kept contents
+   * of the same identity are not sent again.
    */
   identity: string;
   /**
-   * As `entries`, but where one of these parts of the last listing ({@linkcode Listing}) still is what it
-   * was, that alone is said. Throws `upstream_failed` where the caller cannot tell; absent: nobody can.
+   * Like `entries`, but parts of the last listing ({@linkcode Listing}) that are unchanged are only named.
+   * Throws `upstream_failed` where the caller cannot tell; absent where the caller does not offer it.
    */
   changes?(
     parts: readonly ListingPart[],
     signal: AbortSignal,
   ): AsyncIterable<readonly (RemoteEntry | SameParts)[]>;
-  /** Everything that .dockerignore leaves, folders before what is in them, some at a time. */
+  /** All entries that .dockerignore leaves in, in batches; a folder comes before its contents. */
   entries(signal: AbortSignal): AsyncIterable<readonly RemoteEntry[]>;
   /** Bytes of a file; fewer than `size` where it became shorter. */
   read(path: string, size: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
   /**
-   * Contents of files of at most {@linkcode MAX_BULK_FILE} bytes, all of them, in the order of `files`,
-   * some at a time. One that is no longer what was listed has fewer bytes, or one more.
+   * Contents of files of at most {@linkcode MAX_BULK_FILE} bytes, in the order of `files` and in batches. A
+   * file that changed since the listing has fewer bytes, or one byte more.
    */
   readMany?(
     files: readonly RemoteEntry[],
     signal: AbortSignal,
   ): AsyncIterable<readonly Uint8Array[]>;
-  /** What RUN mounts is read when it is used, not before (SVC_LAZY_BUILD). */
+  /** RUN mounts the tree without fetching it first (SVC_LAZY_BUILD). */
   lazy: boolean;
-  /** Opens a file that still is what was listed; throws where it is not. Absent: there is no lazy reading. */
-  open?(entry: RemoteEntry, signal: AbortSignal): Promise<RemoteFile>;
+  /** Opens a file for lazy reading; throws where it changed since the listing. Absent: no lazy reading. */
+  open?(entry: RemoteEntry, signal: AbortSignal): Promise<OpenFile>;
 }
 
 /** The context of a build that stays with the caller. */
@@ -64,9 +58,9 @@ export interface RemoteContext {
   dockerfile?: string;
   /** Text of the rules that the caller has applied. */
   ignore: string;
-  /** Bytes that came over the wire so far, for whatever reason. */
+  /** Bytes received so far, of any kind. */
   received: () => number;
 }
 
-/** Bytes of a file that is read together with others, at most. */
+/** Largest file, in bytes, that is fetched together with others. */
 export const MAX_BULK_FILE = 64 * 1024;

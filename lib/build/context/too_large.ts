@@ -2,7 +2,7 @@
 import { formatBytes } from "../../base/bytes.ts";
 import { SvcError } from "../../base/errors.ts";
 
-/** Of contexts beyond SVC_MAX_BUILD_CONTEXT_BYTES. */
+/** The error of a context beyond SVC_MAX_BUILD_CONTEXT_BYTES. */
 export function contextTooLarge(limit: number): SvcError {
   return new SvcError(
     "too_large",

@@ -17,28 +17,31 @@ export interface Tree {
   root: string;
   /** sha256 in hex of files by path, where known already. */
   digests?: ReadonlyMap<string, string>;
-  /** Present where what the tree holds is known without a look at it. */
+  /** Present where the entries are known without a look at the disk. */
   known?: KnownTree;
-  /** Keys of selections of what is known: kept by whoever knows when something changes, and forgets them. */
+  /** Content keys of selections. The owner of the tree keeps them, and clears them when an entry changes. */
   keys?: Map<string, string>;
-  /** Of files with several names the first one's path, by path, where the tree's own files do not tell it. */
+  /**
+   * For each path of a hard-linked file, the first path of that file; for trees whose own files do not have
+   * the links.
+   */
   names?: ReadonlyMap<string, string>;
   /** Owners are part of the content: true for the trees of images, false for the context. */
   ownersKept: boolean;
   /**
-   * Present where contents are elsewhere until they are needed: fetches those of the selections. Called
-   * by {@linkcode contentKey}; without it their files are empty.
+   * Present where contents are fetched on demand: fetches those of the selections. {@linkcode contentKey}
+   * calls it; before that the files are empty.
    */
   fill?(selections: Selection[], options: { exclude?: Ignore }): Promise<void>;
-  /** Present where RUN may mount it without that its contents are fetched first. */
+  /** Present where RUN may mount the tree before its contents are fetched. */
   lazy?: LazyTree;
 }
 
 /** An entry as {@linkcode walk} finds it on disk. */
 export interface KnownEntry {
-  /** Below where the walk began; "" is the beginning itself. */
+  /** Path below the start of the walk; "" is the start itself. */
   path: string;
-  /** The same from the root of the tree. */
+  /** Path from the root of the tree. */
   inside: string;
   kind: "file" | "directory" | "symlink";
   /** Permission bits. */
@@ -52,17 +55,17 @@ export interface KnownEntry {
 }
 
 export interface KnownTree {
-  /** What {@linkcode walk} would find, in its order. */
+  /** The entries that {@linkcode walk} would find, in the same order. */
   walk(path: string, exclude?: Ignore): Iterable<KnownEntry>;
 }
 
-/** Contents that are read when a process reads them. */
+/** A tree whose contents are fetched when a process reads them. */
 export interface LazyTree {
-  /** Changes with the content of the file at `path`, and is nobody else's. */
+  /** Changes with the content of the file at `path`; no other file has the same stamp. */
   stamp(path: string): string;
   /**
-   * A folder with the tree for other processes; this one must not look into it: it would wait for
-   * itself. Undefined where this machine cannot have one.
+   * Mounts the tree for other processes and gives the folder. This process must not look into the folder: it
+   * would wait for its own answer. Undefined where this machine cannot mount it.
    */
   mount(): Promise<string | undefined>;
 }
@@ -70,7 +73,7 @@ export interface LazyTree {
 export type EntryKind = "file" | "directory" | "symlink" | "other";
 
 export interface TreeEntry {
-  /** Below where the walk began; "" is the beginning itself. */
+  /** Path below the start of the walk; "" is the start itself. */
   path: string;
   host: string;
   kind: EntryKind;
@@ -81,7 +84,7 @@ export interface TreeEntry {
 export interface Selection {
   /** Path inside the tree, links resolved. */
   path: string;
-  /** Last part of the name as written, or with `--parents` all that is kept of it. */
+  /** Last component of the name as written; with `--parents`, all of the name that is kept. */
   name: string;
   directory: boolean;
   /** With `--parents`: the folders of `name`, outermost first, as paths inside the tree, links resolved. */
@@ -104,7 +107,7 @@ function kindOf(stat: FileStat): EntryKind {
 /** Entries looked at before other work gets its turn. */
 export const TURN = 1000;
 
-/** The entry at `path` and all below it, folders before what is in them, names in byte order. */
+/** The entry at `path` and everything below it; a folder comes before its contents, names are in byte order. */
 export async function* walk(
   tree: Tree,
   path: string,
@@ -112,7 +115,7 @@ export async function* walk(
 ): AsyncGenerator<TreeEntry> {
   let seen = 0;
   const turn = pathsAtOnce(TURN, options.exclude);
-  /** `above`: the folder that it is in, where it is not where the walk began. */
+  /** `above`: path of the parent folder, where the entry is not the start of the walk. */
   const stack: { path: string; host: string; name: string; above?: string }[] = [{
     path: "",
     host: path === "" ? tree.root : `${tree.root}/${path}`,
@@ -144,7 +147,7 @@ export async function* walk(
   }
 }
 
-/** One segment of a pattern, or a whole one. */
+/** Compiles one segment of a pattern, or a whole pattern. */
 function compile(pattern: string): PathPattern {
   const compiled = compilePath(pattern, false);
   if (compiled) return compiled;
@@ -160,8 +163,8 @@ const child = (parent: string, name: string) =>
   [parent, name].filter((part) => part !== "").join("/");
 
 /**
- * Paths inside the tree that `pattern` names, in byte order. With `deep`, `**` stands for any number of
- * folders; else it is no different from `*`. `base`: a path that the pattern begins below.
+ * Paths inside the tree that match `pattern`, in byte order. With `deep`, `**` matches any number of folders;
+ * otherwise it means `*`. `base`: folder below which the pattern begins.
  */
 export function match(tree: Tree, pattern: string, deep = false, base = ""): string[] {
   const clean = posix.normalize(`/${pattern}`).replace(/^\/+|\/+$/g, "");
@@ -202,10 +205,10 @@ export function match(tree: Tree, pattern: string, deep = false, base = ""): str
   return paths.sort(compareRaw);
 }
 
-/** What `source` selects; an empty list where nothing is there. */
+/** What `source` selects; empty where nothing matches. */
 export function select(tree: Tree, source: string, parents: boolean): Selection[] {
   if (!parents) return match(tree, source).map((path) => selectionOf(tree, path));
-  // Of "a/./b/c" only "b/c" is kept; "./" at the beginning divides nothing.
+  // With --parents, "a/./b/c" keeps only "b/c"; a leading "./" does not count.
   const pivot = source.indexOf("/./");
   const [above, below] = pivot < 0
     ? ["", source]
@@ -237,7 +240,7 @@ function selectionOf(tree: Tree, path: string): Selection {
   };
 }
 
-/** Of the folders that `--parents` makes as they are in the tree. */
+/** The entry of a folder that `--parents` keeps; undefined for a path that is not there. */
 export function parentEntry(tree: Tree, path: string): TreeEntry | undefined {
   const host = `${tree.root}/${path}`;
   const stat = tryLstat(host);

@@ -1,6 +1,6 @@
 /**
- * Keys of what COPY, ADD and bind mounts select of a tree: of its content, not of its times (DESIGN.md
- * section 9).
+ * Keys of the content that COPY, ADD and bind mounts select from a tree, without its times (DESIGN.md section
+ * 9).
  */
 import { createHash } from "node:crypto";
 import { close, read } from "../../sys/fd.ts";
@@ -19,7 +19,7 @@ import {
   walk,
 } from "./tree.ts";
 
-/** What of them is content. */
+/** The part of a selection's parent folders that counts as content. */
 function parentFields(tree: Tree, { folders = [] }: Selection): unknown[] {
   return folders.map((path) => {
     const stat = parentEntry(tree, path)?.stat;
@@ -27,11 +27,11 @@ function parentFields(tree: Tree, { folders = [] }: Selection): unknown[] {
   });
 }
 
-/** Bytes of files that are read at once, which takes less than handing them to a thread. */
+/** Largest file, in bytes, that is read in this thread: handing it to another one takes longer. */
 const SMALL = 64 * 1024;
 const small = new Uint8Array(SMALL);
 
-/** sha256 of a file's bytes, in hex. `size`: what it probably has. */
+/** sha256 of a file's bytes, in hex. `size`: expected bytes. */
 export async function fileDigest(
   host: string,
   size: number,
@@ -62,15 +62,15 @@ export async function fileDigest(
   return hash.digest("hex");
 }
 
-/** Keys that are kept of one tree, at most. */
+/** Most keys kept for one tree. */
 const MAX_KEYS = 256;
 
 const nameOf = (selections: readonly Selection[]) =>
   JSON.stringify(selections.map(({ path, name }) => [path, name]));
 
 /**
- * sha256 in hex over names, types, modes, sizes, contents and link targets; over owners where they are
- * kept. Times of the same selection differ in builds of equal content: they are no part of the key.
+ * sha256 in hex over names, types, modes, sizes, contents and link targets, and over owners where they are
+ * kept. Times are not part of the key: they differ between builds of equal content.
  */
 export async function contentKey(
   tree: Tree,
@@ -111,7 +111,7 @@ export async function contentKey(
   return hash.digest("hex");
 }
 
-/** {@linkcode contentKey} without a look at files whose digests are known: the same key. */
+/** {@linkcode contentKey} from known digests, without reading those files; the key is the same. */
 async function knownKey(
   tree: Tree & { known: KnownTree },
   selections: Selection[],
@@ -143,7 +143,7 @@ async function knownKey(
   return hash.update(text).digest("hex");
 }
 
-/** {@linkcode contentKey} of a tree that is not to be fetched: stamps stand for contents. */
+/** {@linkcode contentKey} for a tree that is read on demand: stamps stand for contents. */
 export async function stampKey(
   tree: Tree & { lazy: LazyTree },
   selections: Selection[],

@@ -1,4 +1,4 @@
-/** A context's archive turned into a folder, chunk by chunk; runs here or in a Worker. */
+/** Unpacks a context's archive into a folder, chunk by chunk; runs in this thread or in a Worker. */
 import { TarParser } from "../../oci/tar_parser.ts";
 import { readNames, removeTreeSync } from "../../sys/directory.ts";
 import { Extractor } from "./extract.ts";
@@ -14,10 +14,10 @@ export interface UnpackedContext {
   ignore: string;
 }
 
-/** Paths that are looked at before other work gets its turn. */
+/** Paths checked before other work gets its turn. */
 const TURN = 500;
 
-/** Removes what is left out; folders that then hold nothing but were left out themselves go too. */
+/** Removes what the rules leave out. An excluded folder goes too when nothing is left in it. */
 async function applyIgnore(
   root: string,
   ignore: Ignore,
@@ -45,10 +45,13 @@ async function applyIgnore(
   }
 }
 
-/** Bytes of a Dockerfile, or of an ignore file, at most: far more than anyone writes. */
+/** Largest Dockerfile or ignore file, in bytes: far more than anyone writes. */
 export const MAX_RULES = 4 << 20;
 
-/** Reads the Dockerfile, then removes what the rules beside it or in .dockerignore leave out. */
+/**
+ * Reads the Dockerfile, then removes what the ignore file leaves out (the one beside the Dockerfile, or
+ * .dockerignore).
+ */
 export async function applyRules(
   root: string,
   path: string,
@@ -86,7 +89,7 @@ export class ContextUnpacker {
   async finish(): Promise<UnpackedContext> {
     this.#parser.finish();
     const { dockerfile, ignore } = await applyRules(this.root, this.dockerfile, this.#digests);
-    // The removals above touched the folders' times: only now are they what the archive says.
+    // Removing entries changed the times of their folders, so the archive's times are set only now.
     this.#extractor.finish();
     return {
       digests: this.#digests,
@@ -95,7 +98,7 @@ export class ContextUnpacker {
     };
   }
 
-  /** Closes what a broken archive left open. */
+  /** Closes the files of an archive that broke off. */
   abandon(): void {
     this.#extractor.abandon();
   }

@@ -1,4 +1,4 @@
-/** The proxy through which the server itself reaches others, as its environment names it. */
+/** The proxy that the server's own environment names for outgoing requests. */
 
 /** A proxy of plain HTTP. */
 export interface Upstream {
@@ -9,13 +9,16 @@ export interface Upstream {
 
 const variable = (name: string) => Deno.env.get(name) || Deno.env.get(name.toUpperCase());
 
-/** NO_PROXY: names with all that is below them, addresses, or "*". */
+/** True where NO_PROXY lists the host: as a name, below a name, as an address, or by "*". */
 function isException(host: string, list: string): boolean {
   return list.split(",").map((entry) => entry.trim().replace(/^\*?\./, "")).filter(Boolean)
     .some((entry) => entry === "*" || host === entry || host.endsWith(`.${entry}`));
 }
 
-/** HTTPS_PROXY or HTTP_PROXY, else ALL_PROXY; undefined where there is none, or NO_PROXY has the host. */
+/**
+ * The proxy for a host: HTTPS_PROXY or HTTP_PROXY, else ALL_PROXY; undefined where none is set or NO_PROXY
+ * lists the host.
+ */
 export function upstreamOf(secure: boolean, host: string): Upstream | undefined {
   const address = variable(secure ? "https_proxy" : "http_proxy") ?? variable("all_proxy");
   if (!address || isException(host, variable("no_proxy") ?? "")) return undefined;

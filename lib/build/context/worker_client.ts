@@ -1,21 +1,20 @@
-/** The side of the context's Worker that stays on the event loop. */
+/** Client side of the context's Worker, on the event loop. */
 import { SvcError } from "../../base/errors.ts";
 import { giveWorker, takeWorker } from "../../base/worker_pool.ts";
-import { setTimes } from "../../sys/files.ts";
-import { type CopyOptions, copySelections, type RestOfFolder } from "./copy.ts";
+import { type CopyOptions, copySelections } from "./copy.ts";
 import type { FileBatch, FileOptions } from "./copy_files.ts";
 import { type Selection, type Tree, walk } from "./tree.ts";
 import type { UnpackedContext } from "./unpack_context.ts";
 import type { FromContextWorker, ToContextWorker } from "./worker_wire.ts";
 
-/** Bytes on their way to the Worker, at most (and one chunk more). */
+/** Most bytes on their way to the Worker; one chunk may exceed that. */
 const WINDOW = 4 << 20;
 
-/** What is copied without a Worker: starting one takes longer. */
+/** Most files that are copied without a Worker: starting one takes longer. */
 const FEW_FILES = 200;
 const FEW_BYTES = 2 << 20;
 
-/** How long a cancelled Worker may go on with the call it is in. */
+/** How long a cancelled Worker may finish its current call, in milliseconds. */
 const STOP_WITHIN_MS = 2000;
 
 class ContextWorker implements AsyncDisposable {
@@ -25,11 +24,11 @@ class ContextWorker implements AsyncDisposable {
   #inFlight = 0;
   #room = Promise.withResolvers<void>();
   #release: () => void;
-  /** Settles when the Worker writes no more. */
+  /** Settles when the Worker has stopped writing. */
   #ended = Promise.withResolvers<void>();
 
   constructor(signal: AbortSignal | undefined) {
-    // It may fail before anybody waits for it.
+    // The Worker may fail before anybody awaits the answer.
     this.#answer.promise.catch(() => {});
     const abort = () => this.#answer.reject(signal!.reason);
     if (signal?.aborted) abort();
@@ -72,12 +71,12 @@ class ContextWorker implements AsyncDisposable {
     this.post({ type: "chunk", bytes }, [bytes.buffer]);
     while (this.#inFlight > WINDOW) {
       this.#room = Promise.withResolvers<void>();
-      // A Worker that fails takes no more: the race throws what it said.
+      // A failed Worker makes no more room: the race throws its error.
       await Promise.race([this.#room.promise, this.#answer.promise]);
     }
   }
 
-  /** Waits until nothing is written any more: what it wrote to is removed or unmounted next. */
+  /** Waits until the Worker has stopped writing: its target folder is removed or unmounted next. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#release();
     if (this.#done) return giveWorker("context", this.#worker);
@@ -89,11 +88,11 @@ class ContextWorker implements AsyncDisposable {
   }
 }
 
-/** A buffer that can be given away whole. */
+/** A copy of `chunk`, or `chunk` itself, whose buffer may be transferred whole. */
 function ownBuffer(chunk: Uint8Array): Uint8Array<ArrayBuffer> {
   return chunk.byteLength === chunk.buffer.byteLength && chunk.buffer instanceof ArrayBuffer
     ? chunk as Uint8Array<ArrayBuffer>
-    // A Buffer's own slice is a view: what it belongs to would be given away with it.
+    // A Buffer is often a view of a shared pool, which would be transferred with it.
     : new Uint8Array(chunk);
 }
 
@@ -128,36 +127,32 @@ async function isMuch(tree: Tree, selections: Selection[]): Promise<boolean> {
   return false;
 }
 
-/** {@linkcode copySelections}, in a Worker where it is more than a little. */
+/** {@linkcode copySelections}; large copies run in a Worker. */
 export async function copyOffLoop(
   tree: Tree,
   selections: Selection[],
   options: CopyOptions,
-): Promise<RestOfFolder[]> {
-  if (!await isMuch(tree, selections)) {
-    return await copySelections(tree, selections, { ...options, upper: undefined });
-  }
+): Promise<void> {
+  if (!await isMuch(tree, selections)) return await copySelections(tree, selections, options);
   const { signal, ...rest } = options;
   signal?.throwIfAborted();
   await using worker = new ContextWorker(signal);
   const { root, ownersKept, names } = tree;
   worker.post({ type: "copy", tree: { root, ownersKept, names }, selections, options: rest });
-  const answer = await worker.answer;
-  if (answer.type !== "copied") throw new SvcError("internal", "Cannot copy: wrong answer");
-  return answer.rest;
+  await worker.answer;
 }
 
-/** Files for which a second Worker is worth its start, and those of one batch. */
+/** Files for which a second Worker is worth starting, and files of one batch. */
 const MANY_FILES = 1000;
 const BATCH = 256;
 const THREADS = Math.min(2, navigator.hardwareConcurrency);
 
-/** Parts of about the same number of files. */
-function shares(rest: readonly FileBatch[]): FileBatch[][] {
-  const files = rest.reduce((sum, { names }) => sum + names.length, 0);
+/** Splits the batches into shares of about the same number of files. */
+function shares(batches: readonly FileBatch[]): FileBatch[][] {
+  const files = batches.reduce((sum, { names }) => sum + names.length, 0);
   const count = files < MANY_FILES ? 1 : THREADS;
   const parts = Array.from({ length: count }, () => ({ files: 0, batches: [] as FileBatch[] }));
-  for (const { from, to, names } of rest) {
+  for (const { from, to, names } of batches) {
     for (let at = 0; at < names.length; at += BATCH) {
       const some = names.slice(at, at + BATCH);
       const part = parts.reduce((least, one) => one.files < least.files ? one : least);
@@ -166,16 +161,6 @@ function shares(rest: readonly FileBatch[]): FileBatch[][] {
     }
   }
   return parts.map(({ batches }) => batches);
-}
-
-/** Copies what {@linkcode copyOffLoop} left, when the root is not mounted any more. */
-export async function copyRest(
-  rest: readonly RestOfFolder[],
-  options: FileOptions,
-): Promise<void> {
-  if (rest.length === 0) return;
-  await copyBatches(rest, options);
-  for (const { to, time } of rest) setTimes(to, time.mtime, time.mtimeNs);
 }
 
 /** Copies files in Workers. */

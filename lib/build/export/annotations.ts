@@ -1,6 +1,6 @@
 /**
- * Annotations a build is asked to set, in buildx' two forms: `[LEVEL[PLATFORM],…:]KEY=VALUE` of
- * `--annotation`, and the field `annotation[-LEVEL][PLATFORM].KEY=VALUE` of `--output`.
+ * Annotations that a build sets, in buildx's two forms: `--annotation` with `[LEVEL[PLATFORM],…:]KEY=VALUE`,
+ * and the field `annotation[-LEVEL][PLATFORM].KEY=VALUE` of `--output`.
  */
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
@@ -43,12 +43,12 @@ function target(text: string, word: string): Pick<Annotation, "level" | "platfor
   return { level, ...(platform && { platform: formatPlatform(parsePlatform(platform)) }) };
 }
 
-/** `--annotation`; several levels give several annotations. Throws `argument_invalid`. */
+/** Reads `--annotation`; several levels give several annotations. Throws `argument_invalid`. */
 export function parseAnnotation(text: string): Annotation[] {
   const equals = text.indexOf("=");
   if (equals < 1) throw invalid(text, "the value is missing");
   const [name, value] = [text.slice(0, equals), text.slice(equals + 1)];
-  // Keys may hold colons of their own: only what reads as levels is one.
+  // A key may hold a colon: only what reads as levels is taken as levels.
   const levels = /^((?:[a-z-]+(?:\[[^\]]*\])?,?)+):(.+)$/.exec(name);
   if (!levels) return [{ level: "manifest", key: name, value }];
   return levels[1].split(",").filter(Boolean).map((word) => ({
@@ -58,7 +58,7 @@ export function parseAnnotation(text: string): Annotation[] {
   }));
 }
 
-/** The field of an output. Throws `argument_invalid`. */
+/** Reads the field of an output. Throws `argument_invalid`. */
 export function parseAnnotationField(text: string): Annotation {
   const match = /^annotation(?:-([a-z-]+))?(\[[^\]]*\])?\.([^=]+)=(.*)$/s.exec(text);
   if (!match) throw invalid(text, "the key or the value is missing");
@@ -66,7 +66,7 @@ export function parseAnnotationField(text: string): Annotation {
   return { ...target(text, level + platform), key, value };
 }
 
-/** Those of one level, sorted by key; undefined where there are none. */
+/** The annotations of one level, sorted by key; undefined where there are none. */
 export function annotationsOf(
   all: readonly Annotation[],
   level: AnnotationLevel,

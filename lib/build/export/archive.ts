@@ -1,4 +1,4 @@
-/** Images as archives: an OCI layout, which for `docker load` has docker's own manifest.json too. */
+/** Images as archives: an OCI layout, with docker's manifest.json too where `docker load` is to read it. */
 import { SvcError } from "../../base/errors.ts";
 import { familiarName } from "../../oci/archive_docker.ts";
 import { blobPath, IMAGE_NAME, LAYOUT_VERSION, REF_NAME } from "../../oci/layout.ts";
@@ -10,7 +10,7 @@ import { encodeDocument, type ImageContent } from "./content.ts";
 
 type Piece = Uint8Array | (() => Promise<ReadableStream<Uint8Array>>);
 
-/** Names as the tools that read archives complete them. */
+/** The index entries for the image's names, completed as the tools that read archives do. */
 function entries({ descriptor }: ImageContent["root"], names: readonly string[]): Descriptor[] {
   if (names.length === 0) return [descriptor];
   return names.map((name) => ({
@@ -42,8 +42,8 @@ function dockerManifest(image: ImageContent, names: readonly string[]): unknown 
 }
 
 /**
- * The archive as it is written; the same image gives the same bytes. Throws `unsupported` where docker's
- * form cannot hold it.
+ * Writes the archive; the same image gives the same bytes. Throws `unsupported` where docker's format cannot
+ * hold the image.
  */
 export function imageArchive(
   image: ImageContent,

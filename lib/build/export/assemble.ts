@@ -1,4 +1,7 @@
-/** From solved plans to an image: layers packed, configs and manifests made, an index over several. */
+/**
+ * Makes an image from solved plans: packs layers, makes configs and manifests, and an index over several
+ * platforms.
+ */
 import { SvcError } from "../../base/errors.ts";
 import { type Descriptor, MEDIA, type Platform } from "../../oci/types.ts";
 import { type CacheDocument, INLINE_MEMBER } from "../cache/document.ts";
@@ -12,7 +15,7 @@ import { inOrder } from "./lanes.ts";
 import { type Layer, Layers, layerType } from "./layers.ts";
 import type { Packing } from "./packer_wire.ts";
 
-/** Layers that are packed at once. */
+/** Layers packed at the same time. */
 const AT_ONCE = 2;
 
 /** One platform's part of a build. */
@@ -20,13 +23,13 @@ export type SolvedPlan = CacheKnowledge;
 
 /** What goes into images besides their layers. */
 export interface Additions {
-  /** Asked once the images' manifests are known. */
+  /** Called once the images' manifests are known. */
   extrasOf?: (images: readonly PlatformContent[]) => Promise<Extra[]>;
-  /** The cache that an image carries in its config. */
+  /** Gives the cache that an image carries in its config (inline). */
   inlineOf?: (solved: SolvedPlan) => Promise<CacheDocument>;
 }
 
-/** Everything that makes two images of one build different. */
+/** The options in which two images of one build can differ. */
 export interface ImageForm {
   packing: Packing;
   forceCompression: boolean;
@@ -34,11 +37,11 @@ export interface ImageForm {
   annotations: readonly Annotation[];
 }
 
-/** What stands in an index besides the images: attestations about them. */
+/** An entry of an index besides the images: attestations. */
 export interface Extra {
   document: Document;
   blobs: ContentBlob[];
-  /** The index's entry is the document's descriptor with these. */
+  /** Fields added to the document's descriptor in the index. */
   entry: Pick<Descriptor, "annotations" | "platform">;
 }
 
@@ -48,7 +51,7 @@ interface Made {
   content: PlatformContent;
 }
 
-/** The layers of a plan, the base image's first. */
+/** The layers of a plan, the base image's layers first. */
 async function layersOf(
   { plan, outcomes }: SolvedPlan,
   layers: Layers,

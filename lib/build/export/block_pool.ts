@@ -5,7 +5,7 @@ import type { FromPacker, PackedBlock, Packing, ToPacker } from "./packer_wire.t
 
 const MOST_WORKERS = 8;
 const WORKERS = Math.min(MOST_WORKERS, navigator.hardwareConcurrency);
-/** Blocks that a Worker has: the next one waits there, not here. */
+/** Blocks that a Worker has at once: its next block already waits in the Worker. */
 const EACH = 2;
 
 interface Job {
@@ -56,7 +56,7 @@ class Lane {
 
 const failed = (why: string) => new SvcError("internal", `Cannot pack layer: ${why}`);
 
-/** Gives what waits to whoever has least, and to a new Worker before one that has work already. */
+/** Gives waiting jobs to the Worker with the fewest, and starts a new Worker before one gets a second job. */
 function hand(): void {
   for (let job = waiting[0]; job; job = waiting[0]) {
     let lane = [...lanes].toSorted((a, b) => a.load - b.load).at(0);
@@ -68,7 +68,10 @@ function hand(): void {
   }
 }
 
-/** Takes the bytes over. What is given up is not begun; what was begun is done. */
+/**
+ * Packs `bytes` in a Worker; the buffer is transferred. An aborted job is not begun; a begun job runs to its
+ * end.
+ */
 export function packElsewhere(
   bytes: Uint8Array<ArrayBuffer>,
   packing: Packing,

@@ -1,4 +1,4 @@
-/** An image ready to be delivered: its documents, and where each blob's bytes come from. */
+/** An image ready for delivery: its documents, and how to read each blob. */
 import type { ImageSource } from "../../oci/image.ts";
 import { digestOf } from "../../oci/digest.ts";
 import type { Descriptor, Digest, Platform } from "../../oci/types.ts";
@@ -11,11 +11,11 @@ export interface Document {
 
 export interface ContentBlob {
   descriptor: Descriptor;
-  /** May be called again: each target reads for itself. */
+  /** May be called several times: each output reads for itself. */
   open(signal: AbortSignal): Promise<ReadableStream<Uint8Array>>;
-  /** A file that holds it, and that nobody writes to any more. */
+  /** A file that holds the blob and is not written to any more. */
   file?(signal: AbortSignal): Promise<string>;
-  /** Where it comes from: a registry that has it may be told to mount it. */
+  /** Where the blob comes from: a registry that has it can mount it. */
   origin?: { source: ImageSource; repository: string };
 }
 
@@ -23,16 +23,16 @@ export interface PlatformContent {
   platform: Platform;
   manifest: Descriptor;
   config: Descriptor;
-  /** Of the layers' archives, the base image's first. */
+  /** Digests of the layers' archives, the base image's first. */
   diffIDs: Digest[];
   /** Bytes of all layers, packed. */
   size: number;
 }
 
 export interface ImageContent {
-  /** What names stand for: the manifest of a single platform, else an index. */
+  /** The document that names refer to: the manifest of a single platform, else an index. */
   root: Document;
-  /** What an index names, in its order. */
+  /** The documents that the index lists, in its order. */
   children: Document[];
   /** Configs and layers, each once. */
   blobs: ContentBlob[];

@@ -21,15 +21,15 @@ import type { Spool } from "./spool.ts";
 export interface ExportRequest {
   solved: readonly SolvedPlan[];
   images: ImageResolver;
-  /** Names of images whose output has none of its own. */
+  /** Image names for outputs that have none of their own. */
   tags: string[];
   outputs: readonly OutputSpec[];
-  /** As `--annotation` has them. */
+  /** In the form of `--annotation`. */
   annotations: readonly string[];
   cacheTo: readonly CacheToSpec[];
   layers: Layers;
   spool: Spool;
-  /** Attestations; they go into images, not into docker archives and file systems. */
+  /** Attestations; for images only, not for docker archives and file systems. */
   extrasOf?: (images: readonly PlatformContent[], form: ImageForm) => Promise<Extra[]>;
   onWarning: (message: string) => void;
   onProgress: (label: string, current: number, total?: number) => void;
@@ -49,7 +49,7 @@ export type Exported = Pick<
   | "caches"
 >;
 
-/** The output of a build that names none. */
+/** The output of a build that asks for none. */
 export const PLAIN_OUTPUT: OutputSpec = {
   type: "image",
   names: [],
@@ -63,7 +63,7 @@ export const PLAIN_OUTPUT: OutputSpec = {
   annotations: [],
 };
 
-/** Refuses before any work is done what cannot be delivered. */
+/** Refuses outputs that cannot be delivered, before any work is done. */
 export function checkExport(
   request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations" | "cacheTo">,
 ): void {
@@ -77,7 +77,7 @@ export function checkExport(
 const namesOf = (output: OutputSpec, { tags }: Pick<ExportRequest, "tags">) =>
   output.names.length > 0 ? output.names : tags;
 
-/** How the outputs want the steps' layers packed. */
+/** The packings that the outputs need for the steps' layers. */
 export function packingsOf(outputs: readonly OutputSpec[]): Packing[] {
   const packings = new Map<string, Packing>();
   for (const output of outputs) {
@@ -110,7 +110,7 @@ class Exporter {
   #engine: Engine;
   #request: ExportRequest;
   #layers: Layers;
-  /** Images by what makes them different. */
+  /** Images by the options in which they differ. */
   #images = new Map<string, Promise<ImageContent>>();
 
   constructor(engine: Engine, request: ExportRequest) {
@@ -185,7 +185,7 @@ class Exporter {
     if (!output.push && !stored) return [];
     const wanted = namesOf(output, this.#request);
     const { targets, names } = targetsOf(images, wanted, output.byDigest);
-    // Open until all is pushed: what is there already may be read from there.
+    // Open until all is pushed: pushes may read blobs that are already in the image store.
     await using sink = stored && names.length > 0 ? await imageStore.open() : undefined;
     if (sink) await pushImage(image, { sink, repository: "", tags: names }, { onProgress, signal });
     if (!output.push) return [];
@@ -201,7 +201,7 @@ class Exporter {
     return { index, type, id, size };
   }
 
-  /** Whether the image carries a cache: the steps that build on it are to see the times of files. */
+  /** True where the image carries a cache. Its layers must then have the files' real times for later steps. */
   #inline(solved: readonly SolvedPlan[]): boolean {
     if (!this.#request.cacheTo.some(({ type }) => type === "inline")) return false;
     if (solved[0].plan.epoch === undefined) return true;
@@ -250,10 +250,10 @@ class Exporter {
     return { index, type, id, size };
   }
 
-  /** A deploy of the image finds its layers unpacked under the names it looks for. */
+  /** Names the layers' snapshots by chain id, so that a deployment of the image finds them unpacked. */
   async #nameChains(image: ImageContent): Promise<void> {
     for (const [at, { plan, outcomes }] of this.#request.solved.entries()) {
-      // Their layers have other times than the snapshots.
+      // These layers have other times than the snapshots.
       if (plan.epoch !== undefined) continue;
       const own = chain(plan.root).filter((vertex) => vertex.kind !== "image");
       const { diffIDs } = image.platforms[at];

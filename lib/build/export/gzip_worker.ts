@@ -9,7 +9,7 @@ const port = self as unknown as {
 port.onmessage = ({ data: { job, bytes, packing } }) => {
   try {
     const packed = packBlock(bytes, packing);
-    // Given back now: a collection of garbage may be long in coming.
+    // Frees the memory now: garbage collection may come much later.
     if (packed.bytes !== bytes) bytes.buffer.transfer(0);
     port.postMessage({ job, packed }, [packed.bytes.buffer]);
   } catch (error) {

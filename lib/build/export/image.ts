@@ -15,8 +15,9 @@ const COMMENT = "buildkit.dockerfile.v0";
 const isoTime = (ms: number) => new Date(ms).toISOString().replace(".000Z", "Z");
 
 /**
- * `createdOf` gives when a step came about, in milliseconds since 1970: with everything from the cache the
- * document is the same again. An epoch is the time of all that this build adds, and the latest of any.
+ * Makes the config. `createdOf` gives the time of a step in milliseconds since 1970; with all steps from the
+ * cache the document is the same again. With an epoch, all that this build adds has the epoch's time, and no
+ * time is later.
  */
 export function imageConfig(
   plan: BuildPlan,
@@ -30,7 +31,7 @@ export function imageConfig(
   for (const entry of history) {
     if (Date.parse(entry.created ?? "") > latest) entry.created = isoTime(latest);
   }
-  // Lines before the first new layer have its time: the base image's is another's.
+  // Instructions before the first new layer take its time: the base image's time is not this build's.
   const steps = plan.history.flatMap(({ vertex }) => vertex ?? []);
   const last = Date.parse(
     history.findLast(({ created }) => created)?.created ?? base?.created ?? "",
@@ -57,14 +58,14 @@ export function imageConfig(
   };
 }
 
-/** An image is for what its base is for, whatever was asked for. */
+/** The base image's platform, whatever platform was requested. */
 export function platformOf({ base, platform }: BuildPlan): Platform {
   if (!base) return platform;
   const { os, architecture, variant } = base.config;
   return { os, architecture, ...(variant && { variant }) };
 }
 
-/** Maps in the order of their keys, as Go writes them: the order in which they were set is no content. */
+/** Maps sorted by key, as Go writes them, so that the order of assignment does not change the digest. */
 function sortedConfig(config: BuildPlan["config"]): BuildPlan["config"] {
   const sorted = <T>(record: Record<string, T> | undefined) =>
     record && Object.fromEntries(Object.entries(record).sort(([a], [b]) => a < b ? -1 : 1));
@@ -72,7 +73,7 @@ function sortedConfig(config: BuildPlan["config"]): BuildPlan["config"] {
   if (config.Labels) result.Labels = sorted(config.Labels);
   if (config.ExposedPorts) result.ExposedPorts = sorted(config.ExposedPorts);
   if (config.Volumes) result.Volumes = sorted(config.Volumes);
-  // What is empty says nothing that its absence does not.
+  // Empty values are left out: they mean the same as absent ones.
   const says = (value: unknown) =>
     value !== undefined && value !== "" && !(Array.isArray(value) && value.length === 0);
   return Object.fromEntries(

@@ -1,7 +1,10 @@
-/** Blocks that this export packed already: a file copied, or in a later layer only its mode changed. */
+/**
+ * Blocks that this export has already packed, such as a copied file, or a file whose mode a later layer
+ * changes.
+ */
 import type { PackedBlock } from "./packer_wire.ts";
 
-/** Where a packed block stands, and the checksum of what it was. */
+/** Where a packed block is in a file, and the checksum of its unpacked bytes. */
 export interface BlockPlace {
   path: string;
   offset: number;
@@ -14,13 +17,13 @@ export class KnownBlocks {
   #waiting = new Map<string, Promise<PackedBlock>>();
   #places = new Map<string, BlockPlace>();
 
-  /** The packed block of that name; undefined where nobody has packed it. */
+  /** The packed block of that name (packing and digest); undefined where no layer has it. */
   get(name: string): Promise<PackedBlock> | undefined {
     const place = this.#places.get(name);
     return place ? readPlace(place) : this.#waiting.get(name);
   }
 
-  /** Being packed: in memory, until the one who packs it says where it stands. */
+  /** Registers a block that is being packed. It stays in memory until `placed` says where it was written. */
   add(name: string, packed: Promise<PackedBlock>): void {
     this.#waiting.set(name, packed);
   }

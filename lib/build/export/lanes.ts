@@ -1,6 +1,6 @@
-/** A few pieces of work at once. */
+/** Runs work items a few at a time. */
 
-/** Results in the order of the items. The first failure stops what has not begun and is thrown. */
+/** Results in the order of the items. The first failure keeps further items from starting, and is thrown. */
 export async function inOrder<T, R>(
   items: readonly T[],
   atOnce: number,

@@ -1,10 +1,11 @@
-/** Layers of an image as blobs: those made here packed once for each way of packing, the base's as they are. */
+/** Layers of an image as blobs: own layers packed once per packing, the base image's layers as they are. */
 import { SvcError } from "../../base/errors.ts";
+import { fileStream } from "../../base/file_stream.ts";
 import { decompress } from "../../oci/compression.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
 import { type ArchivePart, blocksOf } from "../../oci/tar_blocks.ts";
-import { diffBlocks } from "../../snapshot/tree_jobs.ts";
+import { diffLayer } from "../../snapshot/tree_jobs.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import type { LayerBlob } from "../solve/records.ts";
 import type { ContentBlob } from "./content.ts";
@@ -16,10 +17,10 @@ export interface Layer extends ContentBlob {
   diffID: Digest;
 }
 
-/** One whose bytes are in a file. */
+/** A layer whose bytes are in a file. */
 type PackedBlob = Layer & Required<Pick<Layer, "file">>;
 
-/** What makes two layers of one snapshot different. */
+/** The options in which two layers of one snapshot can differ. */
 interface LayerForm {
   packing: Packing;
   epoch?: number;
@@ -29,9 +30,9 @@ const formKey = ({ packing, epoch }: LayerForm): string =>
   epoch === undefined ? packingKey(packing) : `${packingKey(packing)} until ${epoch}`;
 
 export interface LayersOptions {
-  /** Folder for packed layers; lives as long as what they are delivered from. */
+  /** Folder for packed layers; must exist until the layers are delivered. */
   folder: string;
-  /** Layers that an imported cache has. */
+  /** Finds layers that an imported cache has. */
   foreign?: (digest: Digest) => Pick<ContentBlob, "open"> | undefined;
   signal: AbortSignal;
 }
@@ -54,7 +55,7 @@ const TO_DOCKER: Record<string, string> = {
   [MEDIA.layerTar]: DOCKER_TAR,
 };
 
-/** A layer's media type in an OCI manifest, or in one of docker's. */
+/** The media type of a layer in an OCI manifest, or in docker's. */
 export function layerType(mediaType: string, docker: boolean): string {
   return (docker ? TO_DOCKER : TO_OCI)[mediaType] ?? mediaType;
 }
@@ -62,9 +63,9 @@ export function layerType(mediaType: string, docker: boolean): string {
 export class Layers {
   #engine: Engine;
   #options: LayersOptions;
-  /** By snapshot or digest, and packing. */
+  /** Layers by snapshot or digest, and packing. */
   #made = new Map<string, Promise<Layer>>();
-  /** Those known from an earlier build that somebody did not have. */
+  /** Layers packed again, because a target lacked a layer that an earlier build had packed. */
   #again = new Map<string, Promise<PackedBlob>>();
   #known = new KnownBlocks();
 
@@ -73,13 +74,13 @@ export class Layers {
     this.#options = options;
   }
 
-  /** A step's layer; `epoch`: the latest time that is in it, seconds since 1970. */
+  /** A step's layer; `epoch`: the latest time in it, in seconds since 1970. */
   own(outcome: Outcome, packing: Packing, epoch?: number): Promise<Layer> {
     const form = { packing, epoch };
     return this.#once(`${outcome.snapshot} ${formKey(form)}`, async () => {
       const known = outcome.record?.blobs?.[formKey(form)];
       if (!known) return await this.#packed(outcome, form);
-      // Known from an earlier build: packed again only for who does not have it.
+      // An earlier build packed this layer. It is packed again only for a target that lacks it.
       const foreign = this.#options.foreign?.(known.descriptor.digest);
       const { descriptor, diffID } = known;
       if (foreign) return { descriptor, diffID, open: foreign.open };
@@ -90,7 +91,7 @@ export class Layers {
     });
   }
 
-  /** A layer of the base image; packed anew where `force` asks for another compression. */
+  /** A layer of the base image; packed again where `force` asks for another compression. */
   async base(
     image: ResolvedImage,
     index: number,
@@ -130,10 +131,10 @@ export class Layers {
     });
   }
 
-  /** A whole folder of this machine, as an archive. */
+  /** A whole folder of this machine as an archive. */
   async folder(path: string, packing: Packing): Promise<ContentBlob> {
     const { signal } = this.#options;
-    const archive = diffBlocks({ root: path, lower: [], overlay: false }, { signal });
+    const archive = diffLayer({ root: path, lower: [], overlay: false }, { signal });
     return await this.#pack(archive, packing);
   }
 
@@ -147,7 +148,7 @@ export class Layers {
     const { signal } = this.#options;
     const { packing, epoch } = form;
     const snapshot = outcome.snapshot!;
-    const archive = this.#engine.snapshotter.diffBlocks(snapshot, { epoch, signal });
+    const archive = this.#engine.snapshotter.diff(snapshot, { epoch, signal });
     const packed = await this.#pack(archive, packing);
     const { descriptor, diffID } = packed;
     const blob = { descriptor, diffID };
@@ -155,7 +156,7 @@ export class Layers {
     return packed;
   }
 
-  /** What an earlier build put into the worker's own store. */
+  /** The layer from the image store, where an earlier build put it. */
   async #stored(
     descriptor: Descriptor,
     signal: AbortSignal,
@@ -165,13 +166,13 @@ export class Layers {
     try {
       return await opened(body.file.path);
     } catch (error) {
-      // It went in this moment.
+      // The blob was removed just now.
       if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     }
   }
 
-  /** The same snapshot packs to the same bytes. */
+  /** Packs a layer again; the same snapshot must give the same bytes. */
   async #repacked(outcome: Outcome, form: LayerForm, known: LayerBlob): Promise<string> {
     const key = `${outcome.snapshot} ${formKey(form)}`;
     let packed = this.#again.get(key);
@@ -201,20 +202,5 @@ export class Layers {
   }
 }
 
-/** Fewer and larger reads than a file's own stream makes. */
-const READ = 256 * 1024;
-
-async function opened(path: string): Promise<ReadableStream<Uint8Array>> {
-  // Our own: a packed layer.
-  const file = await Deno.open(path);
-  return new ReadableStream({
-    async pull(controller) {
-      const buffer = new Uint8Array(READ);
-      const got = await file.read(buffer);
-      if (got !== null) return controller.enqueue(buffer.subarray(0, got));
-      file.close();
-      controller.close();
-    },
-    cancel: () => file.close(),
-  }, { highWaterMark: 1 });
-}
+// Our own: a packed layer.
+const opened = async (path: string) => fileStream(await Deno.open(path));

@@ -1,14 +1,14 @@
-/** Layers of the result, packed while the steps after them run: a build seldom keeps all processors busy. */
+/** Packs the result's layers while later steps still run: a build seldom keeps all processors busy. */
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import { Layers, type LayersOptions } from "./layers.ts";
 import type { Packing } from "./packer_wire.ts";
 
 export interface AheadOptions extends Pick<LayersOptions, "foreign" | "signal"> {
-  /** Those that the outputs will ask for. */
+  /** The packings that the outputs will need. */
   packings: readonly Packing[];
 }
 
-/** Disposing ends what is under way and removes what was packed. */
+/** Disposing ends the packing that is under way and removes the packed files. */
 export class LayersAhead implements AsyncDisposable {
   readonly layers: Layers;
   #packings: readonly Packing[];
@@ -39,7 +39,10 @@ export class LayersAhead implements AsyncDisposable {
     return new LayersAhead(layers, packings, folder, abort);
   }
 
-  /** A step of the result is done. What goes wrong is told to who asks for its layer. */
+  /**
+   * Starts packing a finished step of the result. A failure reaches the export, which asks for the same
+   * layer.
+   */
   begin(outcome: Outcome, epoch: number | undefined): void {
     for (const packing of this.#packings) {
       const packed = this.layers.own(outcome, packing, epoch);

@@ -1,7 +1,7 @@
 /**
- * Packs a layer: its archive comes in blocks, the blob goes to a file. Workers pack the blocks, several at
- * once; a small block is packed here, because starting a Worker takes longer. The same archive gives the same
- * bytes, whoever packed which block.
+ * Packs a layer: the archive comes in blocks, the blob is written to a file. Workers pack several blocks at
+ * once; a small block is packed in this thread, because starting a Worker takes longer. The same archive
+ * always gives the same bytes.
  */
 import type { ArchivePart } from "../../oci/tar_blocks.ts";
 import type { Digest } from "../../oci/types.ts";
@@ -11,28 +11,28 @@ import { PackedFile } from "./packed_file.ts";
 import { packBlock, type PackedBlock, type Packing, packingKey } from "./packer_wire.ts";
 
 export interface PackedLayer {
-  /** Digest of the archive. */
+  /** Digest of the unpacked archive. */
   diffID: Digest;
   /** Digest and bytes of the packed file. */
   digest: Digest;
   size: number;
 }
 
-/** Bytes of blocks that are packed without a Worker: a few milliseconds. */
+/** Bytes that are packed in this thread; that takes a few milliseconds. */
 const SMALL = 128 * 1024;
 
-/** Blocks of a layer that are under way. */
+/** Most blocks of a layer that are being packed. */
 const AHEAD = 6;
 
 interface Pending {
   name: string;
   packed: Promise<PackedBlock>;
-  /** Bytes before it was packed. */
+  /** Bytes before packing. */
   size: number;
   isNew: boolean;
 }
 
-/** Writes the packed archive to the new file `path`, and says to `known` what stands there. */
+/** Writes the packed archive to the new file `path`, and records in `known` where its blocks are. */
 export async function packLayer(
   parts: AsyncIterable<ArchivePart>,
   path: string,
@@ -62,7 +62,7 @@ export async function packLayer(
     const size = bytes.length;
     const there = known.get(name);
     const packed = there ?? packSomewhere(bytes, packing, signal);
-    // It may fail before its turn comes.
+    // A block may fail before it is awaited.
     packed.catch(() => {});
     if (!there) known.add(name, packed);
     pending.push({ name, packed, size, isNew: !there });

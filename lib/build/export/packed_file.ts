@@ -1,4 +1,4 @@
-/** A packed layer as its blocks come: what goes around them, their digest, and the way to the disk. */
+/** The file of a packed layer while its blocks come: frames them, hashes them, starts their writeback. */
 import { createHash } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
 import { joinCrc32 } from "../../oci/crc32.ts";
@@ -7,12 +7,12 @@ import { close, open, startWriteback } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import type { PackedBlock, Packing } from "./packer_wire.ts";
 
-/** No time, no name; from an unknown system, so that all machines write the same. */
+/** The header of a gzip file without time and name; system "unknown", so that all machines write the same. */
 const GZIP_HEAD = new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
-/** The last of the deflate stream's blocks: an empty one. */
+/** An empty last block that ends the deflate stream. */
 const DEFLATE_END = [3, 0];
 
-/** Bytes that are sent to the disk at one go, so that little is left for a sync. */
+/** Bytes that are sent to the disk at once, so that a later sync has little to do. */
 const WRITEBACK = 8 << 20;
 
 export class PackedFile implements AsyncDisposable {
@@ -46,7 +46,7 @@ export class PackedFile implements AsyncDisposable {
     }
   }
 
-  /** The offset at which it stands. `plainSize`: its bytes before it was packed. */
+  /** Appends a block and returns its offset. `plainSize`: the block's bytes before packing. */
   async block({ bytes, crc }: PackedBlock, plainSize: number): Promise<number> {
     const offset = this.#size;
     if (this.#compression === "gzip") this.#crc = joinCrc32(this.#crc, crc, plainSize);
@@ -82,7 +82,7 @@ export class PackedFile implements AsyncDisposable {
     if (ready < WRITEBACK) return;
     const from = this.#sent;
     this.#sent = this.#size;
-    // A disk that is busy holds up nothing but this.
+    // Not awaited: a busy disk holds up only later writebacks.
     this.#sending = this.#sending.then(() => startWriteback(this.#descriptor, from, ready));
   }
 }

@@ -1,17 +1,20 @@
 /**
- * How a layer's archive is packed: its blocks (lib/oci/tar_blocks.ts) each by itself, by pack.ts or its
- * Workers, and what passes between the two.
+ * How an archive is packed: each of its blocks (lib/oci/tar_blocks.ts) by itself, in pack.ts or in a Worker;
+ * and the messages between them.
  */
 import { constants, crc32, deflateRawSync, zstdCompressSync } from "node:zlib";
 
-/** The same packing of the same archive gives the same bytes. */
+/** How a layer is compressed. The same packing of the same archive gives the same bytes. */
 export interface Packing {
   compression: "gzip" | "zstd" | "uncompressed";
   /** Meaningless for `uncompressed`. */
   level: number;
 }
 
-/** A layer of programs and documents is 7 % larger than at gzip's level 6, in a third of the time; zstd's own. */
+/**
+ * gzip's level 2 makes a layer of programs and documents 7 % larger than level 6, in a third of the time. 3
+ * is zstd's own default.
+ */
 export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
   gzip: 2,
   zstd: 3,
@@ -20,24 +23,25 @@ export const DEFAULT_LEVELS: Record<Packing["compression"], number> = {
 
 export const DEFAULT_PACKING: Packing = { compression: "gzip", level: DEFAULT_LEVELS.gzip };
 
-/** What tells packings apart: "gzip-blocks-4". Changed where the same archive would give other bytes. */
+/** A packing's name: "gzip-blocks-4". To be changed where the same archive would give other bytes. */
 export const packingKey = ({ compression, level }: Packing): string =>
   compression === "uncompressed" ? compression : `${compression}-blocks-${level}`;
 
 export interface PackedBlock {
   bytes: Uint8Array<ArrayBuffer>;
-  /** Of the block before it was packed, where the packing needs it. */
+  /** Checksum of the unpacked block, where the packing needs it. */
   crc: number;
 }
 
 /**
- * A piece of a gzip stream that ends at a byte, and needs nothing of what was before it; or a zstd frame.
+ * Packs one block: a piece of a gzip stream that ends at a byte boundary and needs no earlier bytes, or a
+ * zstd frame.
  */
 export function packBlock(
   bytes: Uint8Array<ArrayBuffer>,
   { compression, level }: Packing,
 ): PackedBlock {
-  // A little more than it can come to: one piece of output is not put together from several.
+  // More than the packed block can have, so that the output is one buffer.
   const chunkSize = bytes.length + 1024;
   switch (compression) {
     case "gzip": {
@@ -54,16 +58,16 @@ export function packBlock(
   }
 }
 
-/** A buffer that can be given away whole; what the packer had made is given back at once. */
+/** A copy in a buffer of its own, which can be transferred; frees the packer's buffer. */
 function owned(packed: Uint8Array): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(packed);
-  // Smaller ones share theirs.
+  // A smaller result lies in node's shared pool.
   const { buffer } = packed;
   if (buffer instanceof ArrayBuffer && buffer.byteLength > SHARED) buffer.transfer(0);
   return bytes;
 }
 
-/** Bytes of the buffers that node's own small ones are cut from. */
+/** Size of node's pool for small buffers, in bytes. */
 const SHARED = 64 * 1024;
 
 /** One block. */

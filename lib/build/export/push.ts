@@ -1,11 +1,13 @@
-/** Images to registries: blobs first, then what an index names, then the names. */
+/**
+ * Pushes images to registries: blobs first, then the documents that an index lists, then the named document.
+ */
 import type { ImageSink } from "../../oci/image.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { ContentBlob, ImageContent } from "./content.ts";
 import { inOrder } from "./lanes.ts";
 
-/** Blobs that are pushed at once: what waits for the disk waits together. */
+/** Blobs pushed at the same time: their syncs to disk are waited for together. */
 const AT_ONCE = 6;
 
 export interface Target {
@@ -19,7 +21,10 @@ export interface PushOptions {
   signal: AbortSignal;
 }
 
-/** Tags of one repository go out with one manifest. Throws `reference_invalid`. */
+/**
+ * The repositories to push to. Tags of one repository are pushed with one manifest. Throws
+ * `reference_invalid`.
+ */
 export function targetsOf(
   images: ImageResolver,
   wanted: readonly string[],
@@ -38,7 +43,7 @@ export function targetsOf(
   return { targets, names };
 }
 
-/** The part of a digest that people compare. */
+/** The part of a digest that people compare: its first 12 digits. */
 export const short = (digest: Digest): string => digest.slice(digest.indexOf(":") + 1).slice(0, 12);
 
 async function pushBlob(
@@ -62,7 +67,7 @@ async function pushBlob(
   onProgress(label, size, size);
 }
 
-/** A megabyte at a time is as fine as anyone can follow. */
+/** Bytes between two progress events: more events help nobody. */
 const STEP = 1 << 20;
 
 function counted(report: (bytes: number) => void): TransformStream<Uint8Array, Uint8Array> {

@@ -1,17 +1,17 @@
-/** The file system of a result as one archive: what `type=tar` and `type=local` give. */
+/** A result's file system as one archive, for `type=tar` and `type=local`. */
 import { diffLayer } from "../../snapshot/tree_jobs.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { Engine, Outcome } from "../solve/engine_context.ts";
 import type { SolvedPlan } from "./assemble.ts";
 
-/** "linux_arm64": the folder of one of several platforms. */
+/** "linux_arm64": the folder's name in the archive of several platforms. */
 const folderOf = ({ plan }: SolvedPlan) => formatPlatform(plan.platform).replaceAll("/", "_");
 
 function topOf({ plan, outcomes }: SolvedPlan): Outcome | undefined {
   return typeof plan.root === "string" ? undefined : outcomes.get(plan.root);
 }
 
-/** Streams it; several platforms each have a folder of their own. */
+/** Streams the archive; with several platforms each has a folder of its own. */
 export async function* rootfsArchive(
   engine: Engine,
   solved: readonly SolvedPlan[],
@@ -30,7 +30,9 @@ export async function* rootfsArchive(
     }
     root = folder.path;
   } else root = held.use(await engine.workspace.view(topOf(solved[0])?.snapshot)).root;
-  // The same for all platforms of a build.
+  // All platforms of a build have the same epoch.
   const { epoch } = solved[0].plan;
-  yield* diffLayer({ root, lower: [], overlay: false, epoch }, { signal });
+  for await (const part of diffLayer({ root, lower: [], overlay: false, epoch }, { signal })) {
+    if (part.kind === "block") yield part.bytes;
+  }
 }

@@ -1,7 +1,8 @@
 /**
- * Archives that wait for the client to take them, and those it sent for a build: `<root>/outputs/<id>`.
- * They go with the one who takes them, with time, and with a restart.
+ * Archives that wait for the client, and archives that a client sent for a build: `<root>/outputs/<id>`. An
+ * archive is removed when it was taken, after some time, and at a restart.
  */
+import { fileStream } from "../../base/file_stream.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import type { CacheItem, Shelf } from "../cache/shelf.ts";
 
@@ -13,13 +14,12 @@ export interface SpooledFile {
 
 export interface TakenFile {
   size: number;
-  /** Read to its end, the file is gone. */
+  /** The archive's bytes; the file is removed after the last one was read. */
   stream: ReadableStream<Uint8Array>;
 }
 
-/** How long an archive waits for a client that does not come. */
+/** How long an archive waits for a client, in milliseconds. */
 const KEEP_MS = 3_600_000;
-const READ = 256 * 1024;
 
 export class Spool implements Disposable, Shelf {
   readonly kind = "archives";
@@ -33,7 +33,7 @@ export class Spool implements Disposable, Shelf {
     this.#root = root;
   }
 
-  /** Clears what an earlier server left. */
+  /** Opens the spool and removes what an earlier server left. */
   static async open(root: string): Promise<Spool> {
     await removeTree(root);
     await ensureDir(root, 0o700);
@@ -59,29 +59,17 @@ export class Spool implements Disposable, Shelf {
     return { id, size };
   }
 
-  /** Undefined where there is none of that id, or no more. */
+  /** The archive with that id; undefined where there is none any more. */
   async take(id: string): Promise<TakenFile | undefined> {
     const known = this.#files.get(id);
     if (!known) return undefined;
     // Our own: a file of the spool.
     const file = await Deno.open(`${this.#root}/${id}`);
-    const drop = () => this.#drop(id);
-    const stream = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        const buffer = new Uint8Array(READ);
-        const got = await file.read(buffer);
-        if (got !== null) return controller.enqueue(buffer.subarray(0, got));
-        file.close();
-        drop();
-        controller.close();
-      },
-      // Whoever breaks off may come again.
-      cancel: () => file.close(),
-    }, { highWaterMark: 1 });
-    return { size: known.size, stream };
+    // A client that stopped in the middle may come again.
+    return { size: known.size, stream: fileStream(file, () => this.#drop(id)) };
   }
 
-  /** The path of what a client sent; its time begins anew. */
+  /** The path of an archive that a client sent; its waiting time starts anew. */
   hold(id: string): string | undefined {
     const known = this.#files.get(id);
     if (!known) return undefined;
@@ -90,7 +78,7 @@ export class Spool implements Disposable, Shelf {
     return `${this.#root}/${id}`;
   }
 
-  /** Counted with the cache; each stays for whom it waits. */
+  /** Archives count towards the cache's size; all are held for their clients. */
   items(): Promise<CacheItem[]> {
     return Promise.resolve(
       [...this.#files].map(([id, { size, used }]) => ({ id, size, used, held: true })),
@@ -114,6 +102,6 @@ export class Spool implements Disposable, Shelf {
   #drop(id: string): void {
     clearTimeout(this.#files.get(id)?.timer);
     this.#files.delete(id);
-    removeTree(`${this.#root}/${id}`).catch(() => {/* the next start clears it */});
+    removeTree(`${this.#root}/${id}`).catch(() => {/* the next start removes it */});
   }
 }

@@ -4,27 +4,28 @@
  * `expand.ts` gives its value once the scope is known.
  */
 
-/** What `parseDockerfile` may be told. */
+/** Options of `parseDockerfile`. */
 export interface ParseOptions {
   /** The file's name, for messages and `detail.file`; default "Dockerfile". */
   file?: string;
-  /** What the warnings may go by beside the text. */
+  /** Facts from outside the text that warnings depend on. */
   known?: KnownFacts;
-  /** Which line is looked at now. */
+  /** Called with the number of the line that parsing has reached. */
   onLine?: (line: number) => void;
 }
 
-/** What only a planned build knows. */
+/** Facts that only a planned build has. */
 export interface KnownFacts {
-  /** Names of the variables that are set where a stage begins, by the stage's index. */
+  /** By stage index: names of the variables that are set where the stage begins. */
   environments: ReadonlyMap<number, Iterable<string>>;
   /** Warnings of rules that the text alone does not decide. */
   found: { rule: "CopyIgnoredFile" | "InvalidBaseImagePlatform"; line: number; message: string }[];
 }
 
 /**
- * One word of the source. `raw` has quotes and escapes as written; in the JSON form it is the decoded string
- * (docker expands that one by the same rules). Instructions that are never expanded hold plain strings.
+ * One word of the source. `raw` has quotes and escapes as written; from the JSON form it is the decoded
+ * string, which docker expands by the same rules. Words of instructions that are never expanded are plain
+ * strings instead.
  */
 export interface Word {
   raw: string;
@@ -36,13 +37,16 @@ export interface Word {
 export interface Heredoc {
   /** The terminator, and the file's name where COPY and ADD make it a source. */
   name: string;
-  /** As written, the last newline included; of a `<<-` heredoc too (see {@linkcode heredocText}). */
+  /**
+   * The content as written, with the last newline; for `<<-` too the tabs are kept (see {@linkcode
+   * heredocText}).
+   */
   content: string;
   /** False where the terminator was quoted: variables stay as they are. */
   expand: boolean;
   /** `<<-`: leading tabs of every line are to be removed. */
   stripTabs: boolean;
-  /** Descriptor number as in `3<<EOF`; default 0. Only a shell makes use of it. */
+  /** Descriptor number as in `3<<EOF`; default 0. Only a shell uses it. */
   fd: number;
   /** First line of the content, from 1. */
   line: number;
@@ -59,12 +63,12 @@ export type Command =
   | { form: "shell"; text: string };
 
 interface Base {
-  /** First and last line, from 1; the last one counts heredocs. */
+  /** First and last line, from 1; heredocs count. */
   line: number;
   endLine: number;
   /** The instruction as written: lines joined by "\n", comments and heredoc bodies included. */
   raw: string;
-  /** What progress and history show: keyword in capitals, continuation lines joined by one space. */
+  /** The form for progress and history: keyword in capitals, continuation lines joined by one space. */
   text: string;
   heredocs: Heredoc[];
 }
@@ -73,7 +77,7 @@ export interface FromInstruction extends Base {
   kind: "from";
   /** Image or earlier stage; expanded with the global ARGs only. */
   image: Word;
-  /** As written; lower-case it to compare. */
+  /** As written; compare it in lower case. */
   as?: string;
   platform?: Word;
 }
@@ -81,11 +85,11 @@ export interface FromInstruction extends Base {
 export interface RunInstruction extends Base {
   kind: "run";
   /**
-   * In shell form `text` is all that the shell gets. A line with heredocs has their bodies and terminators
-   * behind it, for the shell to read; where {@linkcode script} is there, `text` is the script.
+   * In shell form, `text` is all that the shell gets. For a line with heredocs, it includes their bodies and
+   * terminators. Where {@linkcode script} is present, `text` is the script.
    */
   command: Command;
-  /** `RUN <<EOF` and nothing else. A text that starts with `#!` is to be run as a file, not by the shell. */
+  /** `RUN <<EOF` and nothing else. A script that starts with `#!` is run as a file, not by the shell. */
   script?: Heredoc;
   mounts: RunMount[];
   network: "default" | "none" | "host";
@@ -104,15 +108,18 @@ export interface RunMount {
   /** The flag's value as written. */
   raw: string;
   line: number;
-  /** Bind where it is not given; undefined where it needs expansion. */
+  /** "bind" where absent in the text; undefined where the type has to be expanded first. */
   type?: MountType;
   /** Stage, image or build context; docker allows no variable in it. */
   from?: string;
-  /** Names as written, lower-cased; no value for `ro`, `rw`, `required`. */
+  /** Names as written, in lower case; `ro`, `rw` and `required` may have no value. */
   options: { name: string; value?: Word }[];
 }
 
-/** Of bind, cache and tmpfs, a `target` that is not absolute is below WORKDIR; "." where it is not given. */
+/**
+ * A mount with its options checked. For bind, cache and tmpfs, a relative `target` is below WORKDIR; default
+ * ".".
+ */
 export type Mount =
   | {
     type: "bind";
@@ -120,7 +127,7 @@ export type Mount =
     /** Path within `from` or the context; default "/". */
     source: string;
     target: string;
-    /** Default true; writes to a writable one are thrown away. */
+    /** Default true; what a step writes to a writable mount is thrown away. */
     readOnly: boolean;
   }
   | {
@@ -130,7 +137,7 @@ export type Mount =
     target: string;
     readOnly: boolean;
     sharing: "shared" | "private" | "locked";
-    /** What a new cache starts with: a folder of a stage or image; default an empty folder. */
+    /** Initial content of a new cache: a folder of a stage or image; default an empty folder. */
     from?: string;
     source: string;
     /** Default 0o755. */
@@ -148,7 +155,7 @@ export type Mount =
     type: "secret";
     /** Default: last part of the target. */
     id: string;
-    /** Path of the file; absent where the secret goes only into `env`. */
+    /** Path of the file; absent: the secret is only in the variable `env`. */
     target?: string;
     /** Name of the environment variable that gets the value. */
     env?: string;
@@ -195,7 +202,7 @@ export interface AddInstruction extends Transfer {
   kind: "add";
   /** "sha256:…" of a remote file, or the commit of a git source. */
   checksum?: Word;
-  /** Absent: the source decides. */
+  /** Absent: depends on the source. */
   keepGitDir?: boolean;
   /** Absent: local archives are unpacked, remote ones are not. */
   unpack?: boolean;
@@ -205,14 +212,14 @@ export interface EnvInstruction extends Base {
   kind: "env";
   /** All values are expanded with the scope before the instruction. */
   pairs: { key: Word; value: Word }[];
-  /** Written without "=". */
+  /** The form without "=". */
   legacy: boolean;
 }
 
 export interface LabelInstruction extends Base {
   kind: "label";
   pairs: { key: Word; value: Word }[];
-  /** Written without "=". */
+  /** The form without "=". */
   legacy: boolean;
 }
 
@@ -242,7 +249,7 @@ export interface EntrypointInstruction extends Base {
   command: Command;
 }
 
-/** An empty exec form clears what the base image set. */
+/** CMD; an empty exec form clears the base image's command. */
 export interface CmdInstruction extends Base {
   kind: "cmd";
   command: Command;
@@ -278,7 +285,9 @@ export interface StopsignalInstruction extends Base {
 
 export interface OnbuildInstruction extends Base {
   kind: "onbuild";
-  /** What the image config's OnBuild gets: the nested instruction as one line (heredocs follow it). */
+  /**
+   * The text for OnBuild of the image's configuration: the nested instruction on one line, then its heredocs.
+   */
   trigger: string;
   /** The trigger, parsed; never FROM, ONBUILD or MAINTAINER. */
   instruction: Instruction;
@@ -289,7 +298,7 @@ export interface MaintainerInstruction extends Base {
   name: string;
 }
 
-/** What a stage may hold after its FROM. */
+/** The instructions of a stage after its FROM. */
 export type Instruction =
   | RunInstruction
   | CopyInstruction
@@ -309,12 +318,10 @@ export type Instruction =
   | OnbuildInstruction
   | MaintainerInstruction;
 
-export type InstructionKind = Instruction["kind"];
-
 export interface Stage {
   /** From 0. */
   index: number;
-  /** Lower-cased: names are compared without case. */
+  /** In lower case, since names are compared without case. */
   name?: string;
   from: FromInstruction;
   instructions: Instruction[];
@@ -325,7 +332,7 @@ export interface Stage {
 }
 
 export interface Warning {
-  /** BuildKit's name of the rule: "StageNameCasing". */
+  /** BuildKit's name of the rule, such as "StageNameCasing". */
   rule: string;
   message: string;
   line: number;
@@ -334,26 +341,26 @@ export interface Warning {
 }
 
 export interface Directives {
-  /** Reference of a frontend image; kept, not obeyed. */
+  /** Reference of a frontend image; kept for information and not used. */
   syntax?: string;
   escape: "\\" | "`";
-  /** `error`: the build is to fail where there are warnings. */
+  /** `error`: warnings make the build fail. */
   check?: { skip: string[] | "all"; error: boolean; experimental: string[] | "all" };
 }
 
 export interface Dockerfile {
-  /** As given to the parser. */
+  /** The file's name as given to the parser. */
   file: string;
   directives: Directives;
   /** ARGs before the first FROM. */
   globalArgs: ArgInstruction[];
   /** At least one. */
   stages: Stage[];
-  /** By line; those that `# check=skip=` names are left out. */
+  /** By line, without those that `# check=skip=` names. */
   warnings: Warning[];
 }
 
-/** Variables that are visible to a word. A name that maps to undefined is unset. */
+/** Variables that a word can use. A name that maps to undefined is unset. */
 export interface Scope {
   get(name: string): string | undefined;
 }
@@ -361,7 +368,7 @@ export interface Scope {
 export interface ExpandOptions {
   /** `directives.escape`; default "\\". */
   escape?: "\\" | "`";
-  /** Quotes are ordinary characters: the content of heredocs, nothing else. */
+  /** Quotes are ordinary characters; only for the content of heredocs. */
   rawQuotes?: boolean;
   /** Names the file in errors. */
   file?: string;
@@ -369,8 +376,8 @@ export interface ExpandOptions {
 
 export interface Expansion {
   value: string;
-  /** Names the word asked for, in order of first use, set or not. */
+  /** Names that the word used, set or not, in order of first use. */
   used: string[];
-  /** Those of `used` that were unset and had no default. */
+  /** Names of `used` that were unset and had no default. */
   unset: string[];
 }

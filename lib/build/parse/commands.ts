@@ -14,7 +14,7 @@ import type { Line } from "./line.ts";
 import { parseMount } from "./mounts.ts";
 import { firstWord, jsonForm } from "./words.ts";
 
-/** What an instruction's own parser gives; the caller adds lines and text. */
+/** The result of one instruction's own parser; the caller adds lines and text. */
 export type Body<T> = T extends unknown ? Omit<T, "line" | "endLine" | "raw" | "text" | "heredocs">
   : never;
 

@@ -5,7 +5,7 @@ import { splitLines } from "./source.ts";
 
 const NAMES = ["syntax", "escape", "check"];
 
-/** Directives and the number of lines they take. Throws `dockerfile_invalid`. */
+/** The directives, and the number of lines that they take. Throws `dockerfile_invalid`. */
 export function parseDirectives(
   text: string,
   file: string,
@@ -14,7 +14,7 @@ export function parseDirectives(
   const seen = new Set<string>();
   const lines = splitLines(text);
   let at = 0;
-  // A Dockerfile can be a script of its own: `#!/usr/bin/env -S docker build -f`.
+  // A Dockerfile may itself be an executable script: `#!/usr/bin/env -S docker build -f`.
   if (lines[0]?.startsWith("#!")) at = 1;
   for (; at < lines.length; at++) {
     const match = /^\s*#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=(.+)$/.exec(lines[at]);

@@ -20,7 +20,7 @@ interface Piece {
   quoted: boolean;
 }
 
-/** A long value that a replacement blows up must not take the server's memory. */
+/** Longest value, so that repeated replacements cannot exhaust the server's memory. */
 const MAX_LENGTH = 1 << 20;
 
 /**
@@ -31,7 +31,7 @@ export function expand(word: Word | string, scope: Scope, options: ExpandOptions
   return evaluate(word, scope, options).expansion;
 }
 
-/** The same, split where an unquoted white space or a variable's value has it: what EXPOSE does. */
+/** {@linkcode expand}, split at unquoted white space, also at white space from a variable; for EXPOSE. */
 export function expandWords(
   word: Word | string,
   scope: Scope,
@@ -60,7 +60,7 @@ export function expandWords(
   return { ...expansion, values };
 }
 
-/** What a COPY or ADD heredoc puts into its file. */
+/** The content of a COPY or ADD heredoc, expanded. */
 export function expandHeredoc(
   heredoc: Heredoc,
   scope: Scope,
@@ -68,11 +68,11 @@ export function expandHeredoc(
 ): Expansion {
   const text = heredocText(heredoc);
   if (!heredoc.expand) return { value: text, used: [], unset: [] };
-  // The escape directive does not reach into heredocs: docker always takes the backslash there.
+  // The escape directive does not apply to heredocs: docker always uses the backslash there.
   return expand({ raw: text, line: heredoc.line }, scope, { ...options, rawQuotes: true });
 }
 
-/** Every variable that a word names, in whatever branch. Throws `dockerfile_invalid` as `expand` does. */
+/** Names of all variables in a word, in every branch. Throws `dockerfile_invalid` as `expand` does. */
 export function variablesOf(word: Word | string, options: ExpandOptions = {}): string[] {
   return [...new Set(variables(parsed(word, options)).map(({ name }) => name))];
 }

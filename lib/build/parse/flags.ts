@@ -35,7 +35,7 @@ export function takeFlags(text: string, escape: string): { flags: Flag[]; rest: 
   }
 }
 
-/** The flags of one instruction, to be checked against what it knows. */
+/** The flags of one instruction, to be checked against its known flags. */
 export class FlagSet {
   private readonly flags: Flag[];
   private readonly fail: (reason: string) => Error;
@@ -45,7 +45,7 @@ export class FlagSet {
     this.fail = fail;
   }
 
-  /** Throws for unknown flags, for one given twice that is no list, and for missing or needless values. */
+  /** Throws for unknown flags, for repeated flags that are no lists, and for missing or needless values. */
   check(known: Record<string, FlagType>): void {
     const seen = new Set<string>();
     for (const { name, value } of this.flags) {
@@ -74,7 +74,7 @@ export class FlagSet {
     return this.flags.filter((flag) => flag.name === name).map((flag) => flag.value ?? "");
   }
 
-  /** Undefined where it is not given. */
+  /** Undefined where the flag is absent. */
   boolean(name: string): boolean | undefined {
     const flag = this.flags.find((flag) => flag.name === name);
     return flag && flag.value?.toLowerCase() !== "false";

@@ -6,14 +6,14 @@ export interface HeredocToken {
   expand: boolean;
   stripTabs: boolean;
   fd: number;
-  /** Where the word stands in the text. */
+  /** Offset of the word in the text. */
   start: number;
   end: number;
 }
 
 /**
- * Every heredoc of a line, in order. A word counts only as a whole: `cat<<EOF` and `<<<word` are the shell's
- * business. White space may stand between `<<` and the name. A line whose quotes do not match has none.
+ * All heredocs of a line, in order. Only a whole word counts: `cat<<EOF` and `<<<word` are left to the shell.
+ * White space may be between `<<` and the name. A line with unmatched quotes has no heredocs.
  */
 export function findHeredocs(text: string): HeredocToken[] {
   const tokens: HeredocToken[] = [];
@@ -34,7 +34,7 @@ export function findHeredocs(text: string): HeredocToken[] {
   return tokens;
 }
 
-/** Variables in a terminator are not expanded, as in a shell. */
+/** Removes quotes from a terminator. Its variables are not expanded, as in a shell. */
 function unquote(word: string): string | undefined {
   if (word.includes("$")) return /['"\\]/.test(word) ? undefined : word;
   return expand(word, scopeOf({})).value;

@@ -7,10 +7,10 @@ import { SvcError } from "../../base/errors.ts";
 import { compilePath, MOST_TOKENS, type PathPattern } from "./path_pattern.ts";
 
 interface Rule {
-  /** `!pattern`: brings back what an earlier one excluded. */
+  /** `!pattern`: brings back what an earlier pattern excluded. */
   negated: boolean;
   pattern: PathPattern;
-  /** The pattern's path components, each on its own; undefined where `**` can stand for any number. */
+  /** Patterns of the path components; undefined where `**` may match any number of components. */
   components?: (PathPattern | undefined)[];
 }
 
@@ -20,20 +20,20 @@ export interface IgnorePattern {
   line?: number;
 }
 
-/** Every path is matched with every rule. */
+/** Highest total cost of rules: every path is compared with every rule. */
 const MOST_COST = 16_384;
 
-/** Of a rule without wildcards: it is compared at once. */
+/** Cost of a rule without wildcards, which is compared quickly. */
 const LITERAL_COST = 4;
 
-/** Characters of a file of rules. */
+/** Most characters of a file of rules. */
 const LONGEST = 1 << 20;
 
-/** Paths that may be asked about at one go, of this many without rules, before other work gets its turn. */
+/** Number of paths to check before other work gets its turn; `most` is that number without rules. */
 export const pathsAtOnce = (most: number, rules: Ignore | undefined): number =>
   Math.max(1, Math.floor(most / (1 + (rules?.cost ?? 0) / 64)));
 
-/** Names of the file that holds the patterns, in order of preference, for a Dockerfile at `dockerfile`. */
+/** Candidates for the ignore file, in order of preference, for a Dockerfile at `dockerfile`. */
 export function ignoreFiles(dockerfile: string): string[] {
   return [`${dockerfile}.dockerignore`, ".dockerignore"];
 }
@@ -61,14 +61,19 @@ export function ignorePatterns(patterns: string[]): Ignore {
   return new Ignore(patterns.map((pattern) => ({ pattern })));
 }
 
-/** Decides which paths of a tree are left out. The last rule that matches a path or a folder above it wins. */
+/**
+ * Decides which paths of a tree are left out. The last rule that matches a path or a folder above it decides.
+ */
 export class Ignore {
   private readonly rules: Rule[] = [];
-  /** What a path costs: the rules, of those with wildcards their characters. */
+  /** Cost of checking a path: a constant per literal rule, the characters of a rule with wildcards. */
   readonly cost: number = 0;
-  /** For each folder, which rules match it or a folder above it: a walker asks for siblings in a row. */
+  /**
+   * For each folder, which rules match it or a folder above it. Kept because a walk asks for siblings in a
+   * row.
+   */
   private readonly folders = new Map<string, boolean[]>();
-  /** There are `!` patterns. */
+  /** True where there are `!` patterns. */
   readonly hasExceptions: boolean;
 
   constructor(readonly patterns: IgnorePattern[], readonly file?: string) {
@@ -119,7 +124,7 @@ export class Ignore {
     return excluded;
   }
 
-  /** True where a folder is excluded and no `!` pattern can bring back anything within it. */
+  /** True where a folder is excluded and no `!` pattern can bring back anything in it. */
   canSkipDir(path: string): boolean {
     if (!this.excludes(path)) return false;
     const parts = posix.normalize(path).replace(/^\/+|\/+$/g, "").split("/");

@@ -1,4 +1,4 @@
-/** One instruction: its keyword, flags, heredocs and nested instruction, whatever it is. */
+/** Parses one instruction of any kind: keyword, flags, heredocs and nested instruction. */
 import { suggestion } from "../../base/nearest.ts";
 import type { FromInstruction, Heredoc, Instruction, OnbuildInstruction } from "./ast.ts";
 import {
@@ -62,7 +62,7 @@ export interface Syntax {
 
 export interface Parsed {
   instruction: Any;
-  /** As written, for the casing rules. */
+  /** The keyword as written, for the casing rules. */
   keyword: string;
 }
 

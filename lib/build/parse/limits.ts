@@ -1,22 +1,25 @@
-/** How large a Dockerfile and its plan may be: more is a mistake or an attack, and would cost all builds. */
+/**
+ * Limits of a Dockerfile and its plan: a larger one is a mistake or an attack, and would slow down all
+ * builds.
+ */
 import { SvcError } from "../../base/errors.ts";
 
 export const LIMITS = {
   /** Characters of a Dockerfile. */
   dockerfile: 4 << 20,
-  /** Instructions of one. */
+  /** Instructions of a Dockerfile. */
   instructions: 5000,
-  /** Stages of one. */
+  /** Stages of a Dockerfile. */
   stages: 500,
-  /** Ports that all its EXPOSE name: each one of tcp and of udp. */
+  /** Ports of all EXPOSE instructions: enough for each port of tcp and udp. */
   ports: 2 * 65_536,
-  /** Characters that it is when every variable stands for its value, for each step what it sees of them. */
+  /** Characters of the fully expanded Dockerfile; each step counts all variables that it sees. */
   expanded: 16 << 20,
-  /** Layers of one file system: overlayfs takes no more. */
+  /** Layers of one file system; overlayfs takes no more. */
   layers: 500,
-  /** Milliseconds that planning may take, without the time that registries take. */
+  /** Milliseconds of planning, without waiting for registries. */
   time: 10_000,
-  /** Of memory, for one plan. */
+  /** Megabytes of memory for one plan. */
   megabytes: 384,
 } as const;
 
@@ -29,7 +32,7 @@ export class Usage {
     this.#file = file;
   }
 
-  /** Throws `dockerfile_invalid` where that is more than there is. */
+  /** Adds to a count; throws `dockerfile_invalid` beyond the limit. */
   add(what: "ports" | "expanded", amount: number, line: number): void {
     this.#used[what] += amount;
     if (this.#used[what] <= LIMITS[what]) return;
@@ -51,7 +54,7 @@ export function tooMuch(file: string, line: number, why: string): SvcError {
   });
 }
 
-/** Throws `dockerfile_invalid` for a file system of more layers than can be mounted. */
+/** Throws `dockerfile_invalid` where a file system has more layers than can be mounted. */
 export function checkLayers(file: string, line: number, count: number): void {
   if (count <= LIMITS.layers) return;
   throw tooMuch(

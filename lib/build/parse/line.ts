@@ -1,4 +1,4 @@
-/** What an instruction's parser gets, and how it says what is wrong. */
+/** The input of an instruction's parser, and its errors. */
 import { type ErrorCode, SvcError } from "../../base/errors.ts";
 import type { Heredoc, Word } from "./ast.ts";
 import type { FlagSet } from "./flags.ts";
@@ -27,9 +27,9 @@ export class Line {
   readonly line: number;
   readonly escape: "\\" | "`";
   readonly flags: FlagSet;
-  /** Arguments behind the flags, trimmed, unexpanded. */
+  /** The arguments after the flags, trimmed and not expanded. */
   readonly rest: string;
-  /** Positions are within `rest`. */
+  /** Heredocs; their positions are within `rest`. */
   readonly tokens: HeredocToken[];
   readonly heredocs: Heredoc[];
 
@@ -53,7 +53,7 @@ export class Line {
     return parseError(this.keyword, this, reason);
   }
 
-  /** A word to be expanded later; its syntax is checked now. */
+  /** A word that is expanded later; its syntax is checked now. */
   word(raw: string): Word {
     try {
       parseWord(raw, { escape: this.escape, rawQuotes: false });
@@ -65,7 +65,7 @@ export class Line {
     return { raw, line: this.line };
   }
 
-  /** The arguments, which must be there. */
+  /** The arguments; throws where there are none. */
   required(what: string): string {
     if (this.rest === "") throw this.fail(`it needs ${what}`);
     return this.rest;

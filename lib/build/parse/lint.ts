@@ -1,4 +1,4 @@
-/** Looks for what a Dockerfile should not do: BuildKit's build checks, as far as the text alone tells. */
+/** BuildKit's build checks, as far as the text alone decides them. */
 import type {
   ArgInstruction,
   Directives,
@@ -12,7 +12,7 @@ import type { Linter } from "./lint_rules.ts";
 import { lintArg, lintStage, type StageFacts } from "./lint_stage.ts";
 import type { LogicalLine } from "./source.ts";
 
-/** An instruction and how it was written. */
+/** An instruction with its text as written. */
 export interface Seen {
   keyword: string;
   instruction: FromInstruction | Instruction;
@@ -27,7 +27,7 @@ export interface LintInput {
   known?: KnownFacts;
 }
 
-/** Names of variables that all stages hand on. */
+/** Most variable names that stages hand on, over all stages. */
 const MOST_NAMES = 200_000;
 
 export function lintFile(input: LintInput, linter: Linter): void {
@@ -52,7 +52,7 @@ export function lintFile(input: LintInput, linter: Linter): void {
   for (const stage of input.stages) {
     const facts = lintStage(stage, input, named, linter);
     names += facts.variables?.size ?? 0;
-    // What stages hand on is copied: of too many names nothing is known.
+    // Each stage copies the names of its base stage. Beyond the limit a stage's variables count as unknown.
     if (names > MOST_NAMES) delete facts.variables;
     if (stage.name !== undefined) named.set(stage.name, facts);
   }

@@ -1,4 +1,4 @@
-/** Checks of FROM: its variables, its platform, and what the defaults of the global ARGs make of it. */
+/** Checks of FROM: variables, platform, and the result with the global ARGs' defaults. */
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
 import { parsePlatform } from "../../oci/platform.ts";
@@ -28,7 +28,7 @@ export function lintFrom({ directives, globalArgs, stages }: LintInput, linter: 
     const { from, line } = stage;
     for (const word of [from.image, from.platform]) {
       if (word === undefined) continue;
-      // A default makes an undeclared name harmless, but no --build-arg can reach it.
+      // With a default an undeclared name does no harm, but no --build-arg can set it.
       for (const name of variablesOf(word, { escape })) {
         if (known.has(name)) continue;
         linter.warn(
@@ -67,7 +67,7 @@ function lintPlatform({ from, line, name = "" }: Stage, linter: Linter): void {
   if (platform.includes("$")) return;
   const parsed = attempt(() => parsePlatform(platform));
   if (parsed === undefined) return;
-  // A stage that is named after its platform means it.
+  // A stage whose name contains the platform uses it on purpose.
   if (name.includes(parsed.os) || name.includes(parsed.architecture)) return;
   linter.warn(
     "FromPlatformFlagConstDisallowed",

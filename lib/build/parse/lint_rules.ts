@@ -1,4 +1,4 @@
-/** The rules of `docker build --check` that the text alone decides, and how their warnings read. */
+/** The rules of `docker build --check` that the text alone decides, with their messages. */
 import type { Directives, Warning } from "./ast.ts";
 import { parseCheck } from "./directives.ts";
 
@@ -30,7 +30,7 @@ export const RULES = {
 
 export type Rule = keyof typeof RULES;
 
-/** Off unless `# check=experimental=…` names them. */
+/** Rules that are off unless `# check=experimental=…` names them. */
 const EXPERIMENTAL: readonly Rule[] = ["InvalidDefinitionDescription", "CopyIgnoredFile"];
 
 function warning(rule: Rule, line: number, message: string): Warning {
@@ -42,10 +42,10 @@ type Check = NonNullable<Directives["check"]>;
 const named = (list: string[] | "all", rule: Rule): boolean =>
   list === "all" || list.some((name) => name.toLowerCase() === rule.toLowerCase());
 
-/** Nobody reads more, and a file that is all mistakes must not keep the server busy. */
+/** Most warnings: nobody reads more, and a file full of mistakes must not keep the server busy. */
 const MOST = 500;
 
-/** Collects warnings, without those that the file tells to skip. */
+/** Collects warnings, without the rules that the file skips. */
 export class Linter {
   private readonly found: Warning[] = [];
   private readonly check?: Check;
@@ -64,12 +64,12 @@ export class Linter {
     }
   }
 
-  /** Further warnings are dropped. */
+  /** True once further warnings are dropped. */
   get full(): boolean {
     return this.found.length >= MOST;
   }
 
-  /** `at`: the instruction's line where it is not the warning's own. */
+  /** `at`: line of the instruction, where it differs from the warning's line. */
   warn(rule: Rule, line: number, message: string, at = line): void {
     const checks = [this.check, this.local.get(at)].filter((check) => check !== undefined);
     if (checks.some((check) => named(check.skip, rule))) return;
@@ -79,7 +79,7 @@ export class Linter {
     if (!this.full) this.found.push(warning(rule, line, message));
   }
 
-  /** By line, each once. */
+  /** By line, without duplicates. */
   get warnings(): Warning[] {
     const seen = new Set<string>();
     return this.found

@@ -1,4 +1,4 @@
-/** Checks of what stands in a stage, in order, with what the stage it builds on has set. */
+/** Checks the instructions of a stage in order, with the facts of the stage that it builds on. */
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
 import {
@@ -16,17 +16,17 @@ import { parsePorts } from "./ports.ts";
 import { PROXY_ARGS } from "./predefined.ts";
 import { wordsOf } from "./words_of.ts";
 
-/** What a stage hands to the stages that build on it. */
+/** Facts that a stage hands to the stages that build on it. */
 export interface StageFacts {
-  /** A WORKDIR was set: one warning about what it starts from is enough. */
+  /** A WORKDIR was set; one warning about a relative WORKDIR is enough. */
   workdir: boolean;
   shell: boolean;
-  /** Undefined where the variables of a base image cannot be known from the text. */
+  /** Undefined where the text cannot tell the variables, as with a base image. */
   variables?: Set<string>;
 }
 
 const SECRET = /(?:^|_)(?:apikey|auth|credentials?|key|password|pword|passwd|secret|token)(?:_|$)/i;
-/** Names that no ARG or ENV has to set. */
+/** Names that are known without ARG or ENV. */
 const KNOWN: readonly string[] = [...PROXY_ARGS, "PATH"];
 const HARMLESS = /(?:^|_)(?:public|file|version)(?:_|$)/i;
 
@@ -175,7 +175,7 @@ function lintVariables(
   if (instruction.kind === "arg") {
     for (const { key } of instruction.args) declare(key.raw);
   }
-  // A default makes an unset name harmless, but nothing can ever set it: docker warns of it too.
+  // With a default an unset name does no harm, but nothing can ever set it: docker warns too.
   for (const name of namesIn(instruction, escape)) {
     if (variables.has(name) || KNOWN.includes(name)) continue;
     linter.warn(
@@ -192,7 +192,7 @@ function lintVariables(
 }
 
 function namesIn(instruction: Instruction, escape: "\\" | "`"): Set<string> {
-  // Docker's own check leaves EXPOSE out.
+  // Docker's check leaves EXPOSE out too.
   const words = instruction.kind === "expose" ? [] : wordsOf(instruction);
   const names = words.flatMap((word) => variablesOf(word, { escape }));
   if (instruction.kind !== "copy" && instruction.kind !== "add") return new Set(names);
@@ -204,7 +204,7 @@ function heredocVariables(text: string): string[] {
   try {
     return variablesOf(text, { rawQuotes: true });
   } catch (error) {
-    // Said when the stage is built.
+    // Reported when the stage is built.
     if (error instanceof SvcError) return [];
     throw error;
   }

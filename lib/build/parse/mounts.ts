@@ -1,4 +1,4 @@
-/** `RUN --mount=…`: its options and what they come to for each type. */
+/** `RUN --mount=…`: parses the options and checks them for each type. */
 import { posix } from "node:path";
 import { parseBytes } from "../../base/bytes.ts";
 import { suggestion } from "../../base/nearest.ts";
@@ -49,7 +49,7 @@ function fields(text: string): string[] {
   return result;
 }
 
-/** Parses the flag's value. Throws `dockerfile_invalid`; where no variable stands in the way, completely. */
+/** Parses the flag's value, and checks it completely where it has no variables. Throws `dockerfile_invalid`. */
 export function parseMount(raw: string, file: string, line: number): RunMount {
   const fail = (reason: string) => parseError("RUN", { file, line }, `--mount=${raw}: ${reason}`);
   const options: RunMount["options"] = [];
@@ -121,7 +121,7 @@ export function resolveMount(
     }
     return parsed;
   };
-  // Relative targets are below WORKDIR, so none at all is WORKDIR itself.
+  // A relative target is below WORKDIR, so "." means WORKDIR itself.
   const target = text("target") ?? ".";
   const readOnly = (byDefault: boolean): boolean => {
     const writable = boolean("readwrite");

@@ -17,8 +17,8 @@ import { Linter } from "./lint_rules.ts";
 import { type LogicalLine, Source } from "./source.ts";
 
 /**
- * Parses a Dockerfile. Throws `dockerfile_invalid` for the first thing that is wrong, its message naming line and
- * instruction, its detail `{line, file}`. Instructions that the engine cannot run are not refused here.
+ * Parses a Dockerfile. Throws `dockerfile_invalid` for the first error; the message names line and
+ * instruction, the detail is `{line, file}`. Instructions that the engine cannot run are not refused here.
  */
 export function parseDockerfile(text: string, options: ParseOptions = {}): Dockerfile {
   const file = options.file ?? "Dockerfile";
@@ -104,12 +104,4 @@ export function parseTrigger(trigger: string, options: ParseOptions = {}): Instr
     );
   }
   return instruction;
-}
-
-/** Finds a stage by name (without case) or number; a later stage of the same name wins over an earlier one. */
-export function findStage(file: Dockerfile, reference: string, before?: number): Stage | undefined {
-  const stages = file.stages.slice(0, before);
-  const named = stages.findLast((stage) => stage.name === reference.toLowerCase());
-  if (named !== undefined || !/^\d{1,9}$/.test(reference)) return named;
-  return stages[Number(reference)];
 }

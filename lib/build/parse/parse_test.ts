@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
 import { variablesOf } from "./expand.ts";
-import { findStage, parseDockerfile, parseTrigger } from "./parse.ts";
+import { parseDockerfile, parseTrigger } from "./parse.ts";
 import { parsePorts } from "./ports.ts";
 import { wordsOf } from "./words_of.ts";
 
@@ -25,17 +25,6 @@ Deno.test("errors name the file they are told", () => {
 
 Deno.test("a file beyond any Dockerfile's size is refused before it is looked at", () => {
   refuses(() => parseDockerfile("#".repeat((4 << 20) + 1)), /larger than 4 MiB/);
-});
-
-Deno.test("stages are found by name and number, the later of two names first", () => {
-  const file = parseDockerfile("FROM a AS One\nFROM b AS two\nFROM c AS one\nFROM d\n");
-  assert.equal(findStage(file, "ONE")?.index, 2);
-  assert.equal(findStage(file, "one", 2)?.index, 0);
-  assert.equal(findStage(file, "1")?.index, 1);
-  assert.equal(findStage(file, "3")?.index, 3);
-  assert.equal(findStage(file, "3", 3), undefined);
-  assert.equal(findStage(file, "4"), undefined);
-  assert.equal(findStage(file, "three"), undefined);
 });
 
 Deno.test("triggers of a base image parse as they were recorded", () => {

@@ -1,37 +1,38 @@
 /**
- * Path patterns as Go's `filepath.Match` has them (`*`, `?`, `[a-z]`, `\`), and `**` where it is asked for.
- * Matching simulates all ways at once: no pattern takes longer than its length times the path's.
+ * Path patterns as in Go's `filepath.Match` (`*`, `?`, `[a-z]`, `\`), and `**` where requested. Matching
+ * follows all possible ways at once, so its time is bounded by the product of the pattern's and the path's
+ * length.
  */
 type Token =
   | { kind: "char"; char: string }
-  /** `?` and `[…]`: one character, never "/" (Go lets a class match it; nobody means that). */
+  /** `?` and `[…]`: one character, never "/". (Go lets a class match "/", which nobody wants.) */
   | { kind: "class"; negated: boolean; ranges: [string, string][] }
   /** `*`: characters other than "/". */
   | { kind: "star" }
-  /** `**` at the end: any characters, and whatever follows. */
+  /** `**` at the end: any rest of the path. */
   | { kind: "rest" }
-  /** `**` before more: nothing, or folders; `skip` leads behind `folders`, which follows it. */
+  /** `**` before other tokens: nothing, or folders. `skip` leads past `folders`, the next token. */
   | { kind: "fork" }
   | { kind: "folders" };
 
 export interface PathPattern {
   matches(path: string): boolean;
-  /** The text that a pattern without wildcards stands for. */
+  /** The text of a pattern without wildcards. */
   literal?: string;
-  /** Of one with wildcards: what matching costs. */
+  /** Number of tokens of a pattern with wildcards: the cost of matching. */
   tokens?: number;
 }
 
-/** Characters of a pattern with wildcards. */
+/** Most tokens of a pattern with wildcards. */
 export const MOST_TOKENS = 1024;
-/** Of a pattern at all: no path is longer. */
+/** Most characters of any pattern: no path is longer. */
 const LONGEST = 4096;
-/** Whose moves are kept. */
+/** Most characters whose moves are cached. */
 const MOST_CHARACTERS = 512;
 
 /**
- * Compiles a pattern; undefined where it is malformed (an open bracket, nothing behind the escape), or longer
- * than a path can be, with wildcards than {@linkcode MOST_TOKENS}.
+ * Compiles a pattern. Undefined where the pattern is malformed (an open bracket, nothing after the escape),
+ * longer than a path can be, or has wildcards and more than {@linkcode MOST_TOKENS} tokens.
  */
 export function compilePath(pattern: string, doubleStar: boolean): PathPattern | undefined {
   if (pattern.length > LONGEST) return undefined;
@@ -46,19 +47,14 @@ export function compilePath(pattern: string, doubleStar: boolean): PathPattern |
   return { tokens: tokens.length, matches: (path) => automaton.matches(path) };
 }
 
-/** `filepath.Match`: the whole path, `**` no different from `*`. A malformed pattern matches nothing. */
-export function matchPath(pattern: string, path: string): boolean {
-  return compilePath(pattern, false)?.matches(path) ?? false;
-}
-
-/** True where a COPY source has to be matched instead of looked up. */
+/** True where a COPY source is a pattern. */
 export function hasWildcard(path: string): boolean {
   return /(?:^|[^\\])(?:\\\\)*[*?[]/.test(path);
 }
 
 function tokenize(pattern: string, doubleStar: boolean): Token[] | undefined {
   const tokens: Token[] = [];
-  // Twice in a row they mean what one means.
+  // Repeated stars mean the same as a single one.
   const add = (...added: Token[]) => {
     if (tokens.at(-1)?.kind !== added.at(-1)!.kind) tokens.push(...added);
   };
@@ -71,7 +67,7 @@ function tokenize(pattern: string, doubleStar: boolean): Token[] | undefined {
         continue;
       }
       i++;
-      // `**.go` is "ends in .go" to docker, though `a**.go` and `**.g?` are not.
+      // To docker a leading `**.go` means "ends in .go"; `a**.go` and `**.g?` do not mean that.
       const suffix = i === 1 && /^[^/*?[\]\\]/.test(chars[2] ?? "") &&
         !chars.slice(2).some((next) => "*?[]\\".includes(next));
       if (chars[i + 1] === "/") i++;
@@ -91,7 +87,7 @@ function tokenize(pattern: string, doubleStar: boolean): Token[] | undefined {
   return tokens;
 }
 
-/** The bracket expression whose first character is at `start`; `end` is where its "]" stands. */
+/** The bracket expression that starts at `start`; `end` is the position of its "]". */
 function readClass(chars: string[], start: number): { token: Token; end: number } | undefined {
   let at = start;
   const negated = chars[at] === "^";
@@ -117,20 +113,20 @@ function readClass(chars: string[], start: number): { token: Token; end: number 
   return { token: { kind: "class", negated, ranges }, end: at };
 }
 
-/** Which states a character leads on to the next one, and which it leaves where they are. */
+/** Per character: the states that move on to the next state, and the states that stay. */
 interface Moves {
   on: Uint32Array;
   stay: Uint32Array;
 }
 
 /**
- * All ways of matching at once: bit n of the words says that the first n tokens have matched what was read.
- * A character takes a few operations for each 32 tokens.
+ * Follows all ways of matching at once: bit n says that the first n tokens have matched the characters read
+ * so far. A character takes a few operations per 32 tokens.
  */
 class Automaton {
   readonly #tokens: readonly Token[];
   readonly #words: number;
-  /** States that lead on without a character: to the next one, and beyond that. */
+  /** States that also lead on without a character: to the next state, and to the state after it. */
   readonly #one: Uint32Array;
   readonly #two: Uint32Array;
   readonly #moves = new Map<string, Moves>();
@@ -166,7 +162,7 @@ class Automaton {
     return (states[end >> 5] >>> (end & 31) & 1) === 1;
   }
 
-  /** Nearly all patterns are that short, and many paths are matched: a tenth of the time. */
+  /** For patterns of up to 31 tokens, as nearly all are: takes a tenth of the time. */
   #matchesShort(path: string): boolean {
     const one = this.#one[0];
     const two = this.#two[0];
@@ -186,7 +182,7 @@ class Automaton {
     return (states >>> this.#tokens.length & 1) === 1;
   }
 
-  /** Runs of such states are short: what stands twice in a row is one. */
+  /** Runs of such states are short, since repeated stars are merged. */
   #close(states: Uint32Array): void {
     for (let changed = true; changed;) {
       changed = false;

@@ -1,17 +1,20 @@
 /** EXPOSE's port specifications. */
 
 export interface ExposedPorts {
-  /** How many it names. */
+  /** Number of ports. */
   count: number;
   /** "8080/tcp", one for each port of a range. */
   ports(): string[];
   /** The protocol as written, if it was. */
   protocol?: string;
-  /** An address or host port stood before it: accepted and ignored, as docker does. */
+  /** An address or host port came first; it is accepted and ignored, as docker does. */
   hostPart: boolean;
 }
 
-/** Parses `[[ip:]host:]port[-port][/protocol]`, expanded. Returns the reason where it is invalid. */
+/**
+ * Parses `[[ip:]host:]port[-port][/protocol]`, already expanded. Returns the reason where the text is
+ * invalid.
+ */
 export function parsePorts(text: string): ExposedPorts | { reason: string } {
   const reason = (why: string) => ({ reason: `port ${JSON.stringify(text)} is invalid: ${why}` });
   const colon = text.lastIndexOf(":");

@@ -1,6 +1,6 @@
-/** Names that the Dockerfile language knows without a declaration, and its instructions. */
+/** Predefined variable names of the Dockerfile language, and its instructions. */
 
-/** Set by the builder in the global scope; a stage sees them after `ARG NAME`. */
+/** Set by the builder in the global scope; a stage sees one after `ARG NAME`. */
 export const PLATFORM_ARGS = [
   "BUILDPLATFORM",
   "BUILDOS",
@@ -32,7 +32,7 @@ export const PROXY_ARGS = [
 /** PATH of a stage whose base image sets none. */
 export const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** What runs a shell form where no SHELL instruction or base image says otherwise. */
+/** Runs commands in shell form where neither a SHELL instruction nor the base image sets a shell. */
 export const DEFAULT_SHELL = ["/bin/sh", "-c"] as const;
 
 /** In capitals, in the order of the reference. */

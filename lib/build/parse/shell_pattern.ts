@@ -1,19 +1,19 @@
 /**
- * The patterns of `${name#pattern}` and its relatives: `*`, `?` and `\` before a character that is meant
- * literally. What stands between stars is looked for from left to right (or from right to left), each piece
- * once: the time is that of the text, and with `?` at most a bounded multiple of it.
+ * The patterns of `${name#pattern}` and its relatives: `*`, `?`, and `\` before a literal character. The
+ * pieces between stars are searched from left to right (or from right to left), each once. The time is linear
+ * in the text, and with `?` at most a bounded multiple of that.
  */
 
-/** Characters; `undefined` is any one. */
+/** Characters; `undefined` stands for any character. */
 type Piece = readonly (string | undefined)[];
 
-/** What cannot be done in bounded time and memory; its message says why. */
+/** Thrown where a pattern would exceed the bounds on time or memory; the message says why. */
 export class PatternError extends Error {}
 
-/** Steps that a piece with `?` may take in a text. */
+/** Most steps that a piece with `?` may take in a text. */
 const MOST_STEPS = 1 << 24;
 
-/** The pieces between the stars: one more than there are runs of stars. */
+/** The pieces between the stars; one more than there are runs of stars. */
 function piecesOf(pattern: string): Piece[] {
   const pieces: (string | undefined)[][] = [[]];
   let star = false;
@@ -34,11 +34,11 @@ function piecesOf(pattern: string): Piece[] {
   return pieces;
 }
 
-/** Finds a piece in a text. */
+/** Searches for a piece in a text. */
 interface Finder {
   readonly length: number;
   at(text: readonly string[], from: number): boolean;
-  /** Where it first stands from `from` on; -1 where it does not. */
+  /** Position of the first match at or after `from`; -1 where there is none. */
   next(text: readonly string[], from: number): number;
 }
 
@@ -63,7 +63,7 @@ function finder(piece: Piece): Finder {
   };
 }
 
-/** By Knuth, Morris and Pratt: no character of the text is looked at from the beginning again. */
+/** The algorithm of Knuth, Morris and Pratt: never goes back in the text. */
 function literal(piece: Piece): Finder["next"] {
   const border = [0];
   for (let i = 1, k = 0; i < piece.length; i++) {
@@ -81,7 +81,7 @@ function literal(piece: Piece): Finder["next"] {
   };
 }
 
-/** Where the last one of the pieces ends, each looked for behind the one before; -1 where one is not there. */
+/** End of the last piece, where each piece is found after the one before; -1 where a piece is missing. */
 function follow(pieces: readonly Finder[], text: readonly string[], from: number): number {
   let end = from;
   for (const piece of pieces) {
@@ -95,14 +95,14 @@ function follow(pieces: readonly Finder[], text: readonly string[], from: number
 const reversed = (pieces: readonly Piece[]): Piece[] =>
   pieces.map((piece) => piece.toReversed()).reverse();
 
-/** How many characters at the beginning match, as few or as many as can; undefined where none do. */
+/** Length of the beginning that matches, as short or as long as possible; undefined where none matches. */
 function prefix(pieces: readonly Piece[], text: readonly string[], greedy: boolean) {
   const finders = pieces.map(finder);
   if (!finders[0].at(text, 0)) return undefined;
   const end = follow(finders.slice(1), text, finders[0].length);
   if (end < 0) return undefined;
   if (!greedy || pieces.length === 1) return end;
-  // The last piece where it stands last: those before it are at or before where they were found.
+  // The last piece at its last position. The pieces before it end there or earlier.
   const back = finder(pieces.at(-1)!.toReversed()).next(text.toReversed(), 0);
   return text.length - back;
 }
@@ -122,8 +122,8 @@ export function trimSuffix(value: string, pattern: string, greedy: boolean): str
 }
 
 /**
- * `${value/pattern/replacement}`, or `//` where `all`. The longest match at the first place counts. `most`: code
- * units of the result. Throws {@linkcode PatternError}.
+ * `${value/pattern/replacement}`, or `//` where `all`. Replaces the longest match at the first position.
+ * `most`: longest result, in code units. Throws {@linkcode PatternError}.
  */
 export function replacePattern(
   value: string,
@@ -146,7 +146,7 @@ export function replacePattern(
     if (length > most) throw new PatternError("its value is too long");
     at = start + piece.length;
     if (!all) break;
-    // What is empty stands before every character, and at the end.
+    // An empty pattern matches before every character and at the end.
     start = piece.next(text, piece.length > 0 ? at : at + 1);
   }
   for (const char of text.slice(at)) result.push(char);
@@ -154,8 +154,8 @@ export function replacePattern(
 }
 
 /**
- * With a star the longest match from anywhere goes up to where the last piece stands last, and behind that
- * there is none: one replacement is all there is.
+ * Replaces once. With a star, the longest match reaches to the last position of the last piece, so nothing
+ * after it can match again.
  */
 function replaceOnce(
   text: readonly string[],
@@ -165,7 +165,7 @@ function replaceOnce(
   const finders = pieces.map(finder);
   const start = finders[0].next(text, 0);
   if (start < 0) return undefined;
-  // A later beginning leaves less for the other pieces.
+  // A later start leaves less text for the other pieces.
   if (follow(finders.slice(1), text, start + finders[0].length) < 0) return undefined;
   const back = finder(pieces.at(-1)!.toReversed()).next(text.toReversed(), 0);
   return text.slice(0, start).join("") + replacement + text.slice(text.length - back).join("");

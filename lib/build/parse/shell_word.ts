@@ -10,7 +10,7 @@ export type Modifier =
   | { kind: "prefix" | "suffix"; greedy: boolean; pattern: Part[] }
   | { kind: "replace"; all: boolean; pattern: Part[]; replacement: Part[] };
 
-/** What is wrong with a word; the caller knows the line and makes the error of it. */
+/** A syntax error in a word; the caller adds the line. */
 export class WordSyntaxError extends Error {}
 
 export interface WordSyntax {
@@ -24,7 +24,7 @@ const LETTER = /[\p{L}\p{Nd}_]/u;
 const DIGIT = /\p{Nd}/u;
 const SPECIAL = "@*#?-$!0";
 
-/** A word that long is a mistake, and every character of it costs memory. */
+/** Longest word: a longer one is a mistake, and every character costs memory. */
 const MAX_LENGTH = 1 << 20;
 
 /** Throws {@linkcode WordSyntaxError}. */
@@ -52,7 +52,7 @@ class WordParser {
     this.rawQuotes = syntax.rawQuotes;
   }
 
-  /** Parts up to `stop`, which is consumed; `keepEscapes` where the text is to become a pattern. */
+  /** Reads parts up to `stop`, which is consumed. `keepEscapes`: the text will become a pattern. */
   parts(stop: string | undefined, keepEscapes: boolean, quoted: boolean): Part[] {
     if (++this.depth > MAX_DEPTH) throw new WordSyntaxError("variables are nested too deeply");
     const parts: Part[] = [];
@@ -109,7 +109,7 @@ class WordParser {
       if (keepEscapes) push(char);
       const next = this.chars[this.at];
       if (next === undefined) break;
-      // Within double quotes only these can be escaped; before others the escape is a character.
+      // Within double quotes only these characters can be escaped; before others the escape is literal.
       if (next === '"' || next === "$" || next === this.escape) {
         this.at++;
         push(next);
@@ -168,7 +168,7 @@ class WordParser {
     return { kind, emptyIsUnset, word: this.parts("}", false, quoted) };
   }
 
-  /** A name, a positional parameter or a special one; empty where none starts here. */
+  /** A name, a positional or a special parameter; empty where none starts here. */
   private name(): string {
     const first = this.chars[this.at];
     if (first === undefined) return "";

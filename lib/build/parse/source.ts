@@ -1,16 +1,16 @@
-/** The line level of a Dockerfile: comments, continuation lines and the bodies of heredocs. */
+/** Splits a Dockerfile into lines: comments, continuation lines and bodies of heredocs. */
 import type { HeredocToken } from "./heredoc.ts";
 import type { Heredoc } from "./ast.ts";
 
 /** One instruction's text, its continuation lines joined. */
 export interface LogicalLine {
-  /** Joined as docker joins: white space at the seams is kept. */
+  /** Joined as docker does: white space at the joints is kept. */
   text: string;
-  /** Joined by one space, for people. */
+  /** Joined by one space, for display. */
   pretty: string;
   /** First line, from 1. */
   line: number;
-  /** Comments straight above, without "#" and white space. */
+  /** Comments directly above, without "#" and white space. */
   comments: string[];
   /** First empty line among the continuation lines. */
   emptyContinuation?: number;
@@ -23,7 +23,7 @@ export class Source {
   private comments: string[] = [];
   private readonly escape: string;
 
-  /** `skip`: directive lines, which are comments that describe nothing. */
+  /** `skip`: number of directive lines, which are not comments of an instruction. */
   constructor(text: string, escape: "\\" | "`", skip = 0) {
     this.lines = splitLines(text);
     this.at = skip;
@@ -88,11 +88,14 @@ export class Source {
 
   private continues(line: string): boolean {
     const end = trimEnd(line, " \t");
-    // A doubled escape at the end of a line is a character, not a continuation.
+    // A doubled escape at the end of a line is an escaped character, not a continuation.
     return end.endsWith(this.escape) && end.at(-2) !== this.escape;
   }
 
-  /** Reads the bodies that follow the line just read; the token whose terminator never comes, if one. */
+  /**
+   * Reads the bodies of the heredocs of the last line; gives the first token whose terminator is missing, if
+   * any.
+   */
   heredocs(tokens: HeredocToken[]): { docs: Heredoc[] } | { unterminated: HeredocToken } {
     const docs: Heredoc[] = [];
     for (const token of tokens) {
@@ -110,7 +113,7 @@ export class Source {
     return { docs };
   }
 
-  /** The lines as written. */
+  /** The lines `from` to `to` as written. */
   raw(from: number, to: number): string {
     return this.lines.slice(from - 1, to).join("\n");
   }
@@ -123,7 +126,7 @@ export function splitLines(text: string): string[] {
   return lines;
 }
 
-/** By hand: a regular expression's time grows with the square of a run that is not at the end. */
+/** Not a regular expression: its time would grow with the square of a run in the middle of the text. */
 function trimEnd(text: string, characters: string): string {
   let end = text.length;
   while (end > 0 && characters.includes(text[end - 1])) end--;

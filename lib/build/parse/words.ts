@@ -1,4 +1,4 @@
-/** Splits an instruction's arguments, quotes and escapes kept for the expansion to remove. */
+/** Splits an instruction's arguments. Quotes and escapes are kept; expansion removes them. */
 
 /** Words at white space; quotes hold a word together (ENV, LABEL, ARG). */
 export function quotedWords(text: string, escape: string): string[] {
@@ -16,7 +16,7 @@ export function quotedWords(text: string, escape: string): string[] {
     }
     inWord = true;
     if (char === escape && quote !== "'") {
-      // An escape at the very end escapes nothing and goes away.
+      // An escape at the very end is dropped.
       if (i + 1 < text.length) word += char + text[++i];
       continue;
     }
@@ -28,12 +28,12 @@ export function quotedWords(text: string, escape: string): string[] {
   return words;
 }
 
-/** Words at white space, nothing else: paths, ports, FROM. */
+/** Words at white space, without regard to quotes: paths, ports, FROM. */
 export function plainWords(text: string): string[] {
   return text.split(/\s+/).filter((word) => word !== "");
 }
 
-/** `["a", "b"]`, or why it is none. */
+/** A `["a", "b"]` list, or the reason why the text is none. */
 export type JsonForm =
   | { kind: "array"; values: string[] }
   /** An array, but not of strings alone. */
@@ -55,7 +55,7 @@ export function jsonForm(text: string): JsonForm {
     : { kind: "mixed" };
 }
 
-/** First word and the rest, trimmed. */
+/** The first word and the rest, both trimmed. */
 export function firstWord(text: string): [string, string] {
   const trimmed = text.trim();
   const space = trimmed.search(/\s/);

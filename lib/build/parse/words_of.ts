@@ -2,9 +2,9 @@
 import type { FromInstruction, Instruction, Word } from "./ast.ts";
 
 /**
- * Words that are expanded before the instruction takes effect, heredocs not counted. RUN, CMD, ENTRYPOINT, SHELL,
- * HEALTHCHECK and MAINTAINER leave variables to others; of RUN only the mounts are expanded. ONBUILD is expanded
- * by the build that it triggers in.
+ * Words that are expanded before the instruction takes effect, without heredocs. Variables in RUN, CMD,
+ * ENTRYPOINT, SHELL, HEALTHCHECK and MAINTAINER are not expanded here; of RUN only the mounts are. ONBUILD is
+ * expanded by the build that it triggers in.
  */
 export function wordsOf(instruction: FromInstruction | Instruction): Word[] {
   switch (instruction.kind) {

@@ -1,4 +1,7 @@
-/** Build checks that the text alone does not decide: what base images set, what the context leaves out. */
+/**
+ * Build checks that need more than the text: the variables of base images, and the files that the context
+ * leaves out.
+ */
 import { SvcError } from "../../base/errors.ts";
 import { formatPlatform } from "../../oci/platform.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
@@ -8,17 +11,17 @@ import type { Ignore } from "../parse/ignore.ts";
 import { parseDockerfile } from "../parse/parse.ts";
 import type { CopyVertex, Vertex } from "./graph.ts";
 
-/** What the checks need beside the plan. */
+/** What the checks use besides the plan. */
 export interface CheckInput {
   /** The Dockerfile. */
   text: string;
-  /** The context's rules. */
+  /** The context's ignore rules. */
   ignore: Ignore;
 }
 
 type Found = KnownFacts["found"][number];
 
-/** Of a base image that is for another platform than the build; undefined where it is not. */
+/** A base image for another platform than the build's; undefined where the platforms match. */
 export function otherPlatform(
   { name, config }: ResolvedImage,
   wanted: Platform,
@@ -34,7 +37,10 @@ export function otherPlatform(
   };
 }
 
-/** The warnings of a planned Dockerfile. `environments`: names that are set where a stage begins, by stage. */
+/**
+ * Warnings of a planned Dockerfile. `environments`: by stage, the names of the variables that are set where
+ * the stage begins.
+ */
 export function warningsOf(
   { text, ignore }: CheckInput,
   { file, vertices, environments, otherPlatforms }: {
@@ -44,7 +50,8 @@ export function warningsOf(
     environments: ReadonlyMap<number, Iterable<string>>;
   },
 ): Warning[] {
-  // With "!" in the rules part of an excluded folder may come after all: docker does not guess.
+  // With "!" rules a part of an excluded folder may be in the context after all; docker then gives no
+  // warning.
   const copies = ignore.hasExceptions
     ? []
     : vertices.filter((vertex): vertex is CopyVertex => vertex.kind === "copy");
@@ -63,7 +70,7 @@ export function warningsOf(
   return parseDockerfile(text, { file, known }).warnings;
 }
 
-/** `# check=error=true`: a warning is a failure. Throws `dockerfile_invalid`. */
+/** For `# check=error=true`: throws `dockerfile_invalid` where there are warnings. */
 export function requireClean(file: string, { check }: Directives, warnings: Warning[]): void {
   if (!check?.error || warnings.length === 0) return;
   const [{ rule, message, line }] = warnings;

@@ -1,6 +1,6 @@
 import { SvcError } from "../../base/errors.ts";
 
-/** SOURCE_DATE_EPOCH: seconds since 1970. Throws `argument_invalid`. */
+/** Reads SOURCE_DATE_EPOCH: seconds since 1970. Throws `argument_invalid`. */
 export function parseEpoch(text: string): number {
   if (!/^\d{1,11}$/.test(text)) {
     throw new SvcError(

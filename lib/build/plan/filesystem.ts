@@ -32,18 +32,18 @@ import { atLine } from "./refusal.ts";
 import { type Expand, proxyEnv } from "./scope.ts";
 import { absolute, shellOf, type StageState, stepName } from "./stage.ts";
 
-/** Where an agent's socket is that names no target. */
+/** Folder of an agent's socket where the mount names no target. */
 const AGENT_FOLDER = "/run/buildkit";
 
 export interface FilesystemTools {
   expand: Expand;
   file: string;
   nextId: () => string;
-  /** What `--from=NAME` means at this place: a named context, a stage, or an image. */
+  /** The source that `--from=NAME` means here: a named context, a stage, or an image. */
   source: (name: string, line: number) => Promise<Source>;
-  /** For every step's /etc/hosts. */
+  /** Additional lines of every step's /etc/hosts. */
   hosts: RunVertex["hosts"];
-  /** Of RUN that says nothing else. */
+  /** Network of a RUN without `--network`. */
   network: RunVertex["network"];
   allow: readonly Entitlement[];
   usage: Usage;
@@ -116,7 +116,7 @@ function inlineFile(
   return { name: heredoc.name, data };
 }
 
-/** A source of ADD that is fetched. */
+/** A part for a source of ADD that the server fetches. */
 function remotePart(
   state: StageState,
   source: string,
@@ -157,7 +157,7 @@ function remotePart(
   };
 }
 
-/** Where each source comes from; neighbours of one place are one part. */
+/** The parts of an ADD; consecutive sources from one place form one part. */
 function addParts(
   state: StageState,
   instruction: AddInstruction,
@@ -236,7 +236,7 @@ export async function planCopy(
     destination: target,
     parents: kind === "copy" && instruction.parents,
     exclude: instruction.exclude.map(value),
-    // A copy whose files get another mode is made as any other.
+    // With --chmod, a linked copy is made as any other copy.
     link: instruction.link && instruction.chmod === undefined,
   };
   if (instruction.chown) vertex.chown = value(instruction.chown);
@@ -276,7 +276,7 @@ async function planMounts(
       mounts.push(target === undefined ? rest : { ...rest, target });
       continue;
     }
-    // Only a secret may do without.
+    // Only a secret may have no target.
     const at = { target: target! };
     if (mount.type === "ssh" || mount.type === "tmpfs") mounts.push({ ...mount, ...at });
     else if (mount.type === "bind") {
@@ -293,7 +293,7 @@ function command(state: StageState, run: RunInstruction): { args: string[]; scri
   if (run.script) {
     const data = heredocText(run.script);
     if (!data.startsWith("#!")) return { args: [...shellOf(state), data] };
-    // A terminator may be any word; the file's name is the step's business only where it is a plain one.
+    // A heredoc's terminator may be any word; only a plain one becomes the script's name.
     const name = /^\w[\w.-]*$/.test(run.script.name) ? run.script.name : "script";
     return { args: [...shellOf(state), `${SCRIPT_FOLDER}/${name}`], script: { name, data } };
   }
@@ -322,7 +322,7 @@ function needsOf(
   });
 }
 
-/** `--device=NAME[,required]`; names that the caller allowed others for are those. */
+/** `--device=NAME[,required]`. A name that the request gave as an alias is replaced by its device. */
 function devicesOf(
   { line, devices }: RunInstruction,
   { allow, file }: FilesystemTools,

@@ -28,32 +28,35 @@ export interface ImageVertex extends VertexBase {
   image: ResolvedImage;
 }
 
-/** What a build took from outside, as SLSA's resource descriptors name it. */
+/** Something that a build took from outside, in the terms of SLSA's resource descriptors. */
 export interface Material {
   /** Without user name and password. */
   uri: string;
-  /** Hexadecimal by algorithm; "sha1" of a git commit. */
+  /** Hexadecimal digest by algorithm; "sha1" for a git commit. */
   digest: Record<string, string>;
 }
 
 /** Files from outside: a URL, a git repository, a named context. */
 export interface TreeSource {
   /**
-   * Names the content without fetching all of it (a checksum, a commit); undefined where that is not
-   * known. Equal names are equal content, for ever.
+   * A name for the content, found without fetching all of it (a checksum, a commit); undefined where there is
+   * none. Equal names mean equal content for ever.
    */
   identity(tools: TreeTools): Promise<string | undefined>;
-  /** Fetches it. Called once in a build, and only where the cache does not do. */
+  /** Fetches the tree. Called at most once in a build, and only where the cache has no result. */
   open(tools: TreeTools): Promise<OpenTree>;
-  /** Where it came from; undefined until `identity` or `open` has answered. Absent: from the caller. */
+  /**
+   * Where the tree came from; undefined until `identity` or `open` has resolved. Absent: it came from the
+   * caller.
+   */
   material?(): Material | undefined;
 }
 
-/** What the engine lends a {@linkcode TreeSource}. */
+/** Tools of the engine for a {@linkcode TreeSource}. */
 export interface TreeTools {
   /** A new folder; disposing removes it. */
   temporary(): Promise<{ path: string } & AsyncDisposable>;
-  /** Small notes that outlive the build and may be lost: validators of HTTP. */
+  /** Small notes that outlive the build and may get lost, such as HTTP validators. */
   notes: {
     get(key: string): Promise<string | undefined>;
     put(key: string, note: string): Promise<void>;
@@ -61,10 +64,10 @@ export interface TreeTools {
   /** An SSH agent's socket for the programs that fetch; undefined where the caller offers none. */
   agent?: () => Promise<{ path: string } & AsyncDisposable>;
   onProgress(label: string, current: number, total?: number): void;
-  /** Bytes of one download, at most, and of what one archive unpacks to. */
+  /** Most bytes of one download, and of one archive unpacked. */
   maxBytes?: number;
   maxUnpackedBytes?: number;
-  /** What is fetched comes from addresses that do not lead back to this host. */
+  /** True: fetches may not connect to addresses that lead back to this host. */
   checked?: boolean;
   signal: AbortSignal;
 }
@@ -74,16 +77,16 @@ export interface TreeVertex extends VertexBase {
   tree: TreeSource;
 }
 
-/** A file whose content stands in the Dockerfile (heredoc). */
+/** A file whose content is in the Dockerfile (a heredoc). */
 export interface InlineFile {
   name: string;
   data: string;
 }
 
-/** What an instruction takes from one place. */
+/** What an instruction copies from one source. */
 export interface CopyPart {
   from: Source;
-  /** What `--from` names, or the URL, for messages; absent: the context. */
+  /** For messages: the name in `--from`, or the URL; absent: the context. */
   fromName?: string;
   /** Paths or patterns inside `from`, relative to its root. */
   sources: string[];
@@ -99,7 +102,9 @@ export interface CopyVertex extends VertexBase {
   inline: InlineFile[];
   /** Absolute; ends in "/" where it has to be a folder. */
   destination: string;
-  /** "user[:group]" against the destination's passwd; absent: as in the source (0:0 from the context). */
+  /**
+   * "user[:group]", looked up in the destination's passwd; absent: the source's owner (0:0 from the context).
+   */
   chown?: string;
   /** Octal or symbolic. */
   chmod?: string;
@@ -107,8 +112,8 @@ export interface CopyVertex extends VertexBase {
   parents: boolean;
   exclude: string[];
   /**
-   * As if copied into an empty root that is then laid over the base: links of the base are not followed,
-   * and folders on the way are as COPY makes them.
+   * Copies as if into an empty root that is then laid over the base: links of the base are not followed, and
+   * folders above the destination are made anew by the COPY.
    */
   link: boolean;
 }
@@ -126,9 +131,9 @@ export type RunMount =
   | {
     type: "cache";
     id: string;
-    /** Whose it is; absent: everybody's. */
+    /** Owner of the cache mount; absent: all callers share it. */
     owner?: string;
-    /** What an empty cache begins with. */
+    /** Initial content of an empty cache. */
     from: Source;
     source: string;
     target: string;
@@ -142,7 +147,7 @@ export type RunMount =
   | {
     type: "secret";
     id: string;
-    /** Path of the file; absent: it goes into `env` alone. */
+    /** Path of the file; absent: the secret is only in the variable `env`. */
     target?: string;
     env?: string;
     required: boolean;
@@ -161,7 +166,7 @@ export type RunMount =
     gid: number;
   };
 
-/** Mounts that show files of another place. */
+/** Mounts that show files of another source. */
 export type SourceMount = Extract<RunMount, { from: Source }>;
 
 export const hasSource = (mount: RunMount): mount is SourceMount => "from" in mount;
@@ -170,18 +175,18 @@ export interface RunVertex extends VertexBase {
   kind: "run";
   base: Source;
   args: string[];
-  /** A file that the step runs (a heredoc that begins with #!), at {@linkcode SCRIPT_FOLDER}. */
+  /** A heredoc that begins with #!: the step runs it as a file in {@linkcode SCRIPT_FOLDER}. */
   script?: InlineFile;
-  /** `NAME=value`: the image's and the build arguments the step sees. */
+  /** `NAME=value`: the image's variables, and the build arguments that the step sees. */
   env: string[];
-  /** Seen by the step but no part of its key: proxies. */
+  /** Variables that the step sees but that are not part of its key: proxies. */
   hiddenEnv: string[];
   workingDir: string;
   user: string;
   network: "default" | "none" | "host";
-  /** More rights than a step has as a rule; asked of the request and of the server. */
+  /** Entitlements that the step needs; the request must ask for them and the server permit them. */
   needs: Entitlement[];
-  /** Devices by the names that CDI files give them; what is not required may be missing. */
+  /** Devices by their names in CDI files; a device that is not required may be missing. */
   devices: { name: string; required: boolean }[];
   /** Names and addresses for /etc/hosts. */
   hosts: { name: string; address: string }[];
@@ -189,10 +194,10 @@ export interface RunVertex extends VertexBase {
   platform: Platform;
 }
 
-/** Where a step finds the script that is its heredoc. */
+/** Folder of a script from a heredoc, in the step. */
 export const SCRIPT_FOLDER = "/dev/pipes";
 
-/** What this machine carries out on top of another file system. */
+/** A vertex that this machine executes on top of another file system. */
 export type StepVertex = CopyVertex | WorkdirVertex | RunVertex;
 
 export type Vertex = ImageVertex | TreeVertex | StepVertex;
@@ -204,20 +209,20 @@ export interface PlannedHistory {
 }
 
 export interface BuildPlan {
-  /** Inputs before what needs them. */
+  /** Inputs come before the vertices that need them. */
   vertices: Vertex[];
-  /** The target's file system. */
+  /** File system of the target stage. */
   root: Source;
   platform: Platform;
-  /** The image that the target's chain stands on; absent: scratch. */
+  /** Base image of the target's file system; absent: scratch. */
   base?: ResolvedImage;
   config: ContainerConfig;
   author?: string;
-  /** What comes after the base image's own history. */
+  /** History after the base image's own. */
   history: PlannedHistory[];
   /**
-   * Seconds since 1970: the latest time in the image's layers, and that of its documents. SOURCE_DATE_EPOCH
-   * as a build argument, or what a reproducible build has in its place.
+   * Latest time in the image's layers, and the time of its documents, in seconds since 1970:
+   * SOURCE_DATE_EPOCH as a build argument, or the value that a reproducible build uses instead.
    */
   epoch?: number;
   warnings: { message: string; line?: number; rule?: string }[];
@@ -225,14 +230,14 @@ export interface BuildPlan {
 
 const isVertex = (source: Source): source is Vertex => typeof source !== "string";
 
-/** True for what is done on this machine: a step of those that are counted. */
+/** True for a vertex that this machine executes; these are the counted steps. */
 export const isStep = (vertex: Vertex): vertex is StepVertex =>
   vertex.kind !== "image" && vertex.kind !== "tree";
 
 export const isTree = (source: Source): source is TreeVertex =>
   isVertex(source) && source.kind === "tree";
 
-/** What must exist before a vertex can run, in the order of its definition. */
+/** Vertices that must be solved before `vertex` runs, in the order of its definition. */
 export function inputs(vertex: Vertex): Vertex[] {
   switch (vertex.kind) {
     case "image":
@@ -261,10 +266,10 @@ export function chain(source: Source): Vertex[] {
   return found.reverse();
 }
 
-/** Everything `root` needs, inputs first, each once. */
+/** All vertices that `root` needs, inputs first, each once. */
 export function closure(root: Source): Vertex[] {
   const found = new Set<Vertex>();
-  // By hand: a graph may be deeper than calls can be.
+  // Without recursion: a graph may be deeper than the call stack.
   const open: { vertex: Vertex; left: Vertex[] }[] = [];
   const visit = (vertex: Vertex) => {
     if (!found.has(vertex)) open.push({ vertex, left: inputs(vertex).reverse() });

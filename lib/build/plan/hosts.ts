@@ -2,7 +2,7 @@
 import { isIP } from "node:net";
 import { SvcError } from "../../base/errors.ts";
 
-/** An address that the step's network tells: this host's. */
+/** Stands for this host's address, as the step's network reaches it. */
 export const HOST_GATEWAY = "host-gateway";
 
 /** "name:address" or "name=address", an IPv6 address with or without brackets. Throws `argument_invalid`. */

@@ -1,4 +1,4 @@
-/** Instructions that change the image's configuration only. */
+/** Instructions that only change the image's configuration. */
 import { posix } from "node:path";
 import { signalNumber } from "../../base/signals.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
@@ -49,14 +49,14 @@ const RUNE: Record<number, string> = {
   92: "\\\\",
 };
 
-/** A number as Go's `%q` writes it: a character. */
+/** A number as Go's `%q` writes it: as a character. */
 function rune(code: number): string {
   if (RUNE[code]) return `'${RUNE[code]}'`;
   if (code < 32 || code === 127) return `'\\x${code.toString(16).padStart(2, "0")}'`;
   return `'${String.fromCodePoint(code)}'`;
 }
 
-/** The line that BuildKit writes into the history: a structure in Go's notation. */
+/** The history line of HEALTHCHECK as BuildKit writes it: a structure in Go's notation. */
 function healthcheckHistory(
   instruction: HealthcheckInstruction,
   test: string[],
@@ -90,124 +90,129 @@ function healthcheck(
   return check;
 }
 
-/** An absolute path stays as it is written; that is what the image says. */
+/** An absolute path stays exactly as written in the image's configuration. */
 function workingDir(before: string, path: string): string {
   return path.startsWith("/") ? path : posix.join("/", before, path).replace(/(.)\/$/, "$1");
 }
 
-/** Applies it; false for an instruction that makes a file system. */
+/** A stage, and the function that expands an instruction's words in it. */
+interface At {
+  state: StageState;
+  tools: MetadataTools;
+  value: (word: Parameters<Expand>[0]) => string;
+  fail: (what: string) => Error;
+}
+
+/** Each handler changes the stage and returns its history line, where there is one. */
+type Handlers = {
+  [K in Instruction["kind"]]?: (
+    instruction: Extract<Instruction, { kind: K }>,
+    at: At,
+  ) => string | undefined;
+};
+
+const HANDLERS: Handlers = {
+  env({ pairs }, { state: { scope }, value, fail }) {
+    const expanded = pairs.map(({ key, value: word }) => [value(key), value(word)]);
+    for (const [name, text] of expanded) {
+      if (name === "") throw fail("ENV: the name is empty");
+      scope.setEnv(name, text);
+    }
+    return `ENV ${expanded.map(([name, text]) => `${name}=${text}`).join(" ")}`;
+  },
+  arg({ args }, { state: { scope }, value }) {
+    const shown = args.map(({ key, value: word }) => {
+      const name = value(key);
+      const text = scope.declare(name, word === undefined ? undefined : value(word));
+      return text === undefined ? name : `${name}=${text}`;
+    });
+    return `ARG ${shown.join(" ")}`;
+  },
+  label({ pairs }, { state: { config }, value }) {
+    const expanded = pairs.map(({ key, value: word }) => [value(key), value(word)]);
+    config.Labels = { ...config.Labels, ...Object.fromEntries(expanded) };
+    return `LABEL ${expanded.map(([name, text]) => `${name}=${text}`).join(" ")}`;
+  },
+  user({ user }, { state: { config }, value }) {
+    config.User = value(user);
+    return `USER ${config.User}`;
+  },
+  shell({ args }, { state: { config } }) {
+    config.Shell = [...args];
+    return `SHELL [${args.join(" ")}]`;
+  },
+  cmd({ command }, { state }) {
+    state.ownCommand = true;
+    state.config.Cmd = commandLine(state, command);
+    return `CMD ${quoted(state.config.Cmd)}`;
+  },
+  entrypoint({ command }, { state }) {
+    state.config.Entrypoint = commandLine(state, command);
+    if (!state.ownCommand) delete state.config.Cmd;
+    return `ENTRYPOINT ${quoted(state.config.Entrypoint)}`;
+  },
+  expose({ ports: texts, line }, { state: { config, scope }, tools, fail }) {
+    const { escape, file, usage } = tools;
+    const words = texts.flatMap((word) => expandWords(word, scope, { escape, file }).values);
+    usage.add("expanded", words.join("").length, line);
+    const ports = words.flatMap((word) => {
+      const found = parsePorts(word);
+      if ("reason" in found) throw fail(`EXPOSE: ${found.reason}`);
+      usage.add("ports", found.count, line);
+      return found.ports();
+    });
+    config.ExposedPorts ??= {};
+    for (const port of ports) config.ExposedPorts[port] = {};
+    return `EXPOSE [${[...new Set(ports)].sort().join(" ")}]`;
+  },
+  volume({ paths: words }, { state: { config }, value, fail }) {
+    const paths = words.map(value);
+    if (paths.includes("")) throw fail("VOLUME: the path is empty");
+    config.Volumes = { ...config.Volumes, ...Object.fromEntries(paths.map((path) => [path, {}])) };
+    return `VOLUME [${paths.join(" ")}]`;
+  },
+  healthcheck(instruction, { state: { config } }) {
+    config.Healthcheck = healthcheck(instruction);
+    return healthcheckHistory(instruction, config.Healthcheck!.Test!);
+  },
+  stopsignal(instruction, { state: { config }, value, fail }) {
+    const signal = value(instruction.signal);
+    // A number unknown here may be a signal of another system.
+    if (!(Number(signal) > 0) && signalNumber(signal) === undefined) {
+      throw fail(`STOPSIGNAL ${signal}: expected a signal such as SIGTERM or 15`);
+    }
+    config.StopSignal = signal;
+    return `STOPSIGNAL ${signal}`;
+  },
+  onbuild({ trigger }, { state: { config } }) {
+    config.OnBuild = [...config.OnBuild ?? [], trigger];
+    return undefined;
+  },
+  maintainer({ name }, { state }) {
+    state.author = name;
+    return `MAINTAINER ${name}`;
+  },
+};
+
+/** Applies an instruction; false where it makes a file system. */
 export function applyMetadata(
   state: StageState,
   instruction: Instruction,
   tools: MetadataTools,
 ): boolean {
-  const { config, scope } = state;
-  const note = (created_by: string) => void state.history.push({ entry: { created_by } });
-  const value = (word: Parameters<Expand>[0]) => tools.expand(word, scope);
-  const fail = (what: string) => atLine(tools.file, instruction.line, what);
-  switch (instruction.kind) {
-    case "env": {
-      const pairs = instruction.pairs.map(({ key, value: word }) => [value(key), value(word)]);
-      for (const [name, text] of pairs) {
-        if (name === "") throw fail("ENV: the name is empty");
-        scope.setEnv(name, text);
-      }
-      note(`ENV ${pairs.map(([name, text]) => `${name}=${text}`).join(" ")}`);
-      return true;
-    }
-    case "arg": {
-      const shown = instruction.args.map(({ key, value: word }) => {
-        const name = value(key);
-        const text = scope.declare(name, word === undefined ? undefined : value(word));
-        return text === undefined ? name : `${name}=${text}`;
-      });
-      note(`ARG ${shown.join(" ")}`);
-      return true;
-    }
-    case "label": {
-      const pairs = instruction.pairs.map(({ key, value: word }) => [value(key), value(word)]);
-      config.Labels = { ...config.Labels, ...Object.fromEntries(pairs) };
-      note(`LABEL ${pairs.map(([name, text]) => `${name}=${text}`).join(" ")}`);
-      return true;
-    }
-    case "user":
-      config.User = value(instruction.user);
-      note(`USER ${config.User}`);
-      return true;
-    case "shell":
-      config.Shell = [...instruction.args];
-      note(`SHELL [${instruction.args.join(" ")}]`);
-      return true;
-    case "cmd": {
-      const args = commandLine(state, instruction.command);
-      state.ownCommand = true;
-      config.Cmd = args;
-      note(`CMD ${quoted(args)}`);
-      return true;
-    }
-    case "entrypoint": {
-      const args = commandLine(state, instruction.command);
-      config.Entrypoint = args;
-      if (!state.ownCommand) delete config.Cmd;
-      note(`ENTRYPOINT ${quoted(args)}`);
-      return true;
-    }
-    case "expose": {
-      const words = instruction.ports.flatMap((word) =>
-        expandWords(word, scope, { escape: tools.escape, file: tools.file }).values
-      );
-      tools.usage.add("expanded", words.join("").length, instruction.line);
-      const ports = words.flatMap((word) => {
-        const found = parsePorts(word);
-        if ("reason" in found) throw fail(`EXPOSE: ${found.reason}`);
-        tools.usage.add("ports", found.count, instruction.line);
-        return found.ports();
-      });
-      config.ExposedPorts ??= {};
-      for (const port of ports) config.ExposedPorts[port] = {};
-      note(`EXPOSE [${[...new Set(ports)].sort().join(" ")}]`);
-      return true;
-    }
-    case "volume": {
-      const paths = instruction.paths.map((word) => {
-        const path = value(word);
-        if (path === "") throw fail("VOLUME: the path is empty");
-        return path;
-      });
-      config.Volumes = {
-        ...config.Volumes,
-        ...Object.fromEntries(paths.map((path) => [path, {}])),
-      };
-      note(`VOLUME [${paths.join(" ")}]`);
-      return true;
-    }
-    case "healthcheck":
-      config.Healthcheck = healthcheck(instruction);
-      note(healthcheckHistory(instruction, config.Healthcheck!.Test!));
-      return true;
-    case "stopsignal": {
-      const signal = value(instruction.signal);
-      // A number that this system does not know may be another's.
-      const known = Number(signal) > 0 || signalNumber(signal) !== undefined;
-      if (!known) {
-        throw fail(`STOPSIGNAL ${signal}: expected a signal such as SIGTERM or 15`);
-      }
-      config.StopSignal = signal;
-      note(`STOPSIGNAL ${signal}`);
-      return true;
-    }
-    case "onbuild":
-      config.OnBuild = [...config.OnBuild ?? [], instruction.trigger];
-      return true;
-    case "maintainer":
-      state.author = instruction.name;
-      note(`MAINTAINER ${instruction.name}`);
-      return true;
-    case "workdir":
-      // The folder itself is a vertex: see filesystem.ts.
-      config.WorkingDir = workingDir(config.WorkingDir || "/", value(instruction.path));
-      return false;
-    default:
-      return false;
+  const { config, scope, history } = state;
+  const value: At["value"] = (word) => tools.expand(word, scope);
+  if (instruction.kind === "workdir") {
+    // WORKDIR's folder is made by a vertex: see filesystem.ts.
+    config.WorkingDir = workingDir(config.WorkingDir || "/", value(instruction.path));
+    return false;
   }
+  const handler = HANDLERS[instruction.kind] as
+    | ((instruction: Instruction, at: At) => string | undefined)
+    | undefined;
+  if (!handler) return false;
+  const fail = (what: string) => atLine(tools.file, instruction.line, what);
+  const created_by = handler(instruction, { state, tools, value, fail });
+  if (created_by !== undefined) history.push({ entry: { created_by } });
+  return true;
 }

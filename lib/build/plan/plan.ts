@@ -1,6 +1,6 @@
 /**
- * From a Dockerfile to the graph of one target: only the stages it needs are read, images are resolved to
- * know their configuration, and everything is expanded.
+ * Turns a Dockerfile into the graph of one target. Only the stages that the target needs are read, images are
+ * resolved for their configuration, and all words are expanded.
  */
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
@@ -9,7 +9,7 @@ import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
 import type { Platform } from "../../oci/types.ts";
 import type { Dockerfile, Instruction, Stage, Warning } from "../parse/ast.ts";
 import type { Entitlement } from "../../api/build_entitlements.ts";
-import { parseDockerfile } from "../parse/parse.ts";
+import { parseTrigger } from "../parse/parse.ts";
 import { parseEpoch } from "./epoch.ts";
 import { type CheckInput, otherPlatform, requireClean, warningsOf } from "./checks.ts";
 import { type FilesystemTools, makesVertex, planCopy, planRun, planWorkdir } from "./filesystem.ts";
@@ -33,33 +33,33 @@ import { beginStage, type StageState } from "./stage.ts";
 
 export interface PlanRequest {
   dockerfile: Dockerfile;
-  /** For the build checks that need more than the text; without it there are only the text's. */
+  /** Present: build checks that need more than the text run too. */
   checks?: CheckInput;
   /** A stage's name or number; default the last. */
   target?: string;
   buildArgs: Record<string, string>;
-  /** Set on the image at the end. */
+  /** Labels that are set on the image at the end. */
   labels: Record<string, string>;
   /** Default the host's. */
   platform?: Platform;
   images: Pick<ImageResolver, "resolve">;
   /** Named contexts by {@linkcode contextName}: an image's name, or a tree. */
   contexts?: ReadonlyMap<string, PlannedContext>;
-  /** As in a build request. */
+  /** In the form of a build request. */
   addHosts?: string[];
   network?: RunVertex["network"];
-  /** What the request asks for and the server permits. */
+  /** Entitlements that the request asks for and the server permits. */
   allow?: readonly Entitlement[];
-  /** Asks for images by tag again. */
+  /** Asks the registry again what a tag means. */
   pull?: boolean;
-  /** Which line is looked at now. */
+  /** Called with the number of the line that planning has reached. */
   onLine?: (line: number) => void;
   signal?: AbortSignal;
 }
 
 export type PlannedContext = { image: string } | { tree: TreeSource; label: string };
 
-/** How names of contexts are compared: "docker.io/library/alpine:latest" is "alpine". */
+/** The form in which names of contexts are compared: "docker.io/library/alpine:latest" becomes "alpine". */
 export function contextName(name: string): string {
   return name.toLowerCase().replace(/^(index\.)?docker\.io\//, "").replace(/^library\//, "")
     .replace(/:latest$/, "");
@@ -80,7 +80,7 @@ class Planner {
   #stages = new Map<number, Promise<StageState>>();
   #images = new Map<string, Promise<UsedImage>>();
   #trees = new Map<TreeSource, TreeVertex>();
-  /** Variables that stages begin with. */
+  /** Names of the variables that are set where a stage begins, by the stage's index. */
   #environments = new Map<number, string[]>();
   #otherPlatforms: Parameters<typeof warningsOf>[1]["otherPlatforms"][number][] = [];
   #hosts: RunVertex["hosts"];
@@ -156,7 +156,7 @@ class Planner {
     });
   }
 
-  /** Build arguments that no ARG of the file declares, but for those that always count. */
+  /** Build arguments that no ARG declares, apart from the predefined ones. */
   #unused(): string[] {
     const known = new Set([...this.#global.platform.keys(), "SOURCE_DATE_EPOCH"]);
     const { dockerfile, buildArgs } = this.#request;
@@ -250,7 +250,7 @@ class Planner {
     try {
       return (await this.#image(name, platform, line)).vertex;
     } catch (error) {
-      // What is no possible name of a stage was meant as an image's.
+      // A name that no stage can have was meant as an image's name.
       if (!(error instanceof SvcError) || !/^[a-z][\w.-]*$/i.test(name)) throw error;
       const names = this.#request.dockerfile.stages.slice(0, asking.index)
         .flatMap((stage) => stage.name ?? []);
@@ -264,7 +264,10 @@ class Planner {
     }
   }
 
-  /** The stage that `--from=NAME` means; undefined where it is none. Later ones cannot be taken from. */
+  /**
+   * The stage that `--from=NAME` means; undefined where there is none. Only earlier stages can be copied
+   * from.
+   */
   #stageNamed(name: string, asking: Stage, line: number): Stage | undefined {
     const earlier = this.#earlier(name, asking.index);
     if (earlier) return earlier;
@@ -283,7 +286,7 @@ class Planner {
     throw atLine(this.#file, line, `--from=${name}: ${what}`);
   }
 
-  /** `FROM NAME` where NAME is a context of files: they are its first layer. */
+  /** `FROM NAME` where NAME is a context of files: its files are the stage's first layer. */
   #fromTree(tree: TreeVertex, stage: Stage): CopyVertex {
     const { line, text } = stage.from;
     return {
@@ -334,23 +337,18 @@ class Planner {
     return beginStage(stage, label, platform, this.#global, used);
   }
 
-  /** What the base image asks its children to do first. */
+  /** The base image's ONBUILD instructions. */
   #triggers(state: StageState): Instruction[] {
     const triggers = state.config.OnBuild ?? [];
     delete state.config.OnBuild;
-    return triggers.flatMap((trigger) => {
-      const parsed = parseDockerfile(`FROM scratch\n${trigger}\n`, { file: this.#file });
-      // Its line is the FROM that brought it: the text it stood in is not at hand.
-      return parsed.stages[0].instructions.map((instruction) => ({
-        ...instruction,
-        line: state.stage.line,
-      }));
-    });
+    // Errors name the FROM line: the text of the trigger is in the base image, not in this file.
+    const { line } = state.stage;
+    return triggers.map((trigger) => ({ ...parseTrigger(trigger, { file: this.#file }), line }));
   }
 
   async #readStage(stage: Stage): Promise<StageState> {
     const state = await this.#begin(stage);
-    // A stage has a copy of what it begins with.
+    // Each stage holds a copy of the configuration that it begins with.
     this.#usage.add("expanded", JSON.stringify(state.config).length, stage.line);
     this.#environments.set(stage.index, state.scope.names());
     const instructions = [...this.#triggers(state), ...stage.instructions];

@@ -216,6 +216,17 @@ Deno.test("ONBUILD triggers of the base run first and once", async () => {
   assert.equal(result.config.OnBuild, undefined);
 });
 
+Deno.test("ONBUILD triggers that are no step of the stage are refused", async () => {
+  for (const trigger of ["FROM other", "ONBUILD RUN x", "RUN a\nRUN b", ""]) {
+    const base: ImageConfig = { ...BASE, config: { ...BASE.config, OnBuild: [trigger] } };
+    await assert.rejects(
+      plan("FROM base\nRUN after\n", { images: images({ base }) }),
+      /ONBUILD trigger/,
+      trigger,
+    );
+  }
+});
+
 Deno.test("what cannot be done is refused by name and line", async () => {
   const cases: [string, RegExp][] = [
     ["FROM base\n\nRUN --security=insecure x", /line 3: RUN --security=insecure: .*not allowed/],

@@ -1,4 +1,4 @@
-/** Messages between the event loop and the Worker that plans. All of it can be cloned. */
+/** Messages between the event loop and the Worker that plans. All values can be cloned. */
 import type { SvcError } from "../../base/errors.ts";
 import type { ImageConfig, Platform } from "../../oci/types.ts";
 import type { IgnorePattern } from "../parse/ignore.ts";
@@ -16,21 +16,24 @@ export interface PlanJob extends Plain {
   file: string;
   ignore: { patterns: IgnorePattern[]; file?: string };
   platforms: readonly Platform[];
-  /** Named contexts: an image's name, or the label of a tree that stays where it is. */
+  /** Named contexts: an image's name, or the label of a tree. The tree itself stays on the event loop. */
   contexts: [name: string, context: { image: string } | { label: string }][];
 }
 
 export type WireError = Pick<SvcError, "code" | "message" | "help" | "detail">;
 
 export type ToPlanWorker =
-  /** `line`: where the Worker says which line it is at; one number. */
+  /** `line`: shared memory of one number, in which the Worker writes the line that it has reached. */
   | { type: "plan"; job: PlanJob; line: SharedArrayBuffer }
   | { type: "image"; ask: number; name: string; config: ImageConfig }
   | { type: "noImage"; ask: number; error: WireError };
 
 export type FromPlanWorker =
   | { type: "resolve"; ask: number; name: string; platform: Platform }
-  /** Images have a name, a configuration and the number of their question; trees are `PlannedTree`s. */
+  /**
+   * Images have their name, their configuration and the number of the request for them; trees are
+   * `PlannedTree`s.
+   */
   | { type: "planned"; plans: BuildPlan[] }
   | { type: "failed"; error: WireError };
 

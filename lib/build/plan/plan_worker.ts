@@ -1,6 +1,6 @@
 /**
- * Worker that plans: a Dockerfile comes from anybody, and reading it may take long. It asks the event loop
- * for images, and fetches nothing itself.
+ * Worker that plans. A Dockerfile may come from anybody, and reading it may take long. The Worker fetches
+ * nothing: it asks the event loop for images.
  */
 import { parentPort } from "node:worker_threads";
 import { asSvcError, SvcError } from "../../base/errors.ts";
@@ -62,7 +62,7 @@ port.on("message", (message: ToPlanWorker) => {
   waiting.delete(message.ask);
   if (message.type === "image") {
     const { ask, name, config } = message;
-    // All that a plan looks at; the event loop knows the image by its question.
+    // The fields that a plan reads. The event loop finds the whole image by the number `ask`.
     answer.resolve({ ask, name, config } as unknown as ResolvedImage);
   } else {
     const { code, message: text, help, detail } = message.error;

@@ -1,4 +1,4 @@
-/** What a plan says of files from outside, where it is made: in a Worker, which fetches nothing. */
+/** Stands for files from outside in a plan that a Worker makes; the Worker fetches nothing. */
 import { SvcError } from "../../base/errors.ts";
 import type { GitSource } from "../context/git_url.ts";
 import type { TreeSource } from "./graph.ts";
@@ -9,7 +9,7 @@ export type TreeSpec =
   /** A named context of the request. */
   | { kind: "named"; name: string };
 
-/** Stands for the tree until the plan is where it is carried out. */
+/** A placeholder that the event loop replaces by the real tree ({@linkcode TreeSource}). */
 export class PlannedTree implements TreeSource {
   constructor(readonly spec: TreeSpec) {}
 

@@ -1,4 +1,4 @@
-/** Plans made off the event loop, in Workers with bounds on their time and memory. */
+/** Makes plans in Workers, off the event loop, with limits on time and memory. */
 import { asSvcError, SvcError } from "../../base/errors.ts";
 import { type BoundedWorker, startBoundedWorker } from "../../base/worker.ts";
 import type { ImageResolver, ResolvedImage } from "../../oci/resolver.ts";
@@ -12,15 +12,15 @@ import type { PlannedTree } from "./planned_tree.ts";
 
 export interface PlanningOptions {
   images: Pick<ImageResolver, "resolve">;
-  /** The trees of the job's named contexts. */
+  /** The trees for the job's named contexts. */
   contexts: ReadonlyMap<string, PlannedContext>;
-  /** Asks for images by tag again. */
+  /** Asks the registry again what a tag means. */
   pull?: boolean;
   signal: AbortSignal;
 }
 
 export class Planners implements Disposable {
-  /** One that waits for work, as long as the engine lives: starting one takes longer than most plans. */
+  /** A Worker that waits for the next plan: starting one takes longer than most plans. */
   #idle: BoundedWorker | undefined;
   #closed = false;
   readonly #limits: { time: number; megabytes: number };
@@ -30,8 +30,8 @@ export class Planners implements Disposable {
   }
 
   /**
-   * One plan for each platform. Throws what `planBuild` does, and `dockerfile_invalid` with the line where
-   * planning takes more time or memory than it may.
+   * One plan per platform. Throws what `planBuild` throws, and `dockerfile_invalid` with the line where
+   * planning exceeds its time or memory.
    */
   async plan(job: PlanJob, options: PlanningOptions): Promise<BuildPlan[]> {
     const waiting = this.#idle;
@@ -71,10 +71,10 @@ class Planning implements Disposable {
   #job: PlanJob;
   #options: PlanningOptions;
   #answer = Promise.withResolvers<BuildPlan[]>();
-  /** The answer of the Worker itself is in: it is free. */
+  /** True once the Worker itself has answered: it can take another job. */
   ended = false;
   #line = new Int32Array(new SharedArrayBuffer(4));
-  /** Images that were asked for, by the number of the question. */
+  /** Images that the Worker asked for, by the number of the request. */
   #images = new Map<number, ResolvedImage>();
   #open = 0;
   #left: number;
@@ -91,7 +91,7 @@ class Planning implements Disposable {
     this.#job = job;
     this.#options = options;
     this.#left = limits.time;
-    // It may fail before anybody waits for it.
+    // The Worker may fail before anybody awaits the answer.
     this.#answer.promise.catch(() => {});
     worker.on("message", this.#receive);
     worker.on("error", this.#failed);
@@ -119,11 +119,11 @@ class Planning implements Disposable {
     this.#worker.postMessage(message);
   }
 
-  /** The clock runs while the Worker waits for nobody. */
+  /** Starts the clock. It stops while the Worker waits for an image. */
   #run(): void {
     this.#since = performance.now();
     this.#timer = setTimeout(() => {
-      // A Worker without memory says nothing more, too.
+      // A Worker that ran out of memory does not answer either.
       this.#answer.reject(this.#tooMuch());
     }, this.#left);
   }
@@ -186,7 +186,7 @@ class Planning implements Disposable {
     }
   }
 
-  /** Puts what the Worker only knew by number and name in its place. */
+  /** Replaces the Worker's stand-ins for images and trees by the real objects. */
   #complete(plan: BuildPlan): void {
     for (const vertex of plan.vertices) {
       if (vertex.kind === "image") vertex.image = this.#imageOf(vertex.image);
@@ -197,7 +197,7 @@ class Planning implements Disposable {
 
   #imageOf(planned: ResolvedImage): ResolvedImage {
     const { ask } = planned as unknown as { ask?: number };
-    // Two vertices may be of one image, and a plan's base is one of theirs.
+    // Two vertices may have the same image, and so may a plan's base: a replaced image has no `ask`.
     return ask === undefined ? planned : this.#images.get(ask)!;
   }
 

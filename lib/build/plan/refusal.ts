@@ -1,7 +1,7 @@
 /** Errors that name the Dockerfile's line. */
 import { type ErrorCode, SvcError } from "../../base/errors.ts";
 
-/** What stands on a line and cannot be done. */
+/** The error for something on a line that cannot be built. */
 export function atLine(
   file: string,
   line: number,

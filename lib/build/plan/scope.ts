@@ -6,7 +6,7 @@ import { expand } from "../parse/expand.ts";
 import type { Usage } from "../parse/limits.ts";
 import { PROXY_ARGS } from "../parse/predefined.ts";
 
-/** How a word becomes its value; bound to the file's escape character and name. */
+/** Expands a word; bound to the file's escape character and name. */
 export type Expand = (word: Word, scope: Scope) => string;
 
 export function expander(escape: "\\" | "`", file: string, usage: Usage): Expand {
@@ -35,7 +35,7 @@ export function platformArgs(
   return args;
 }
 
-/** Proxies given as build arguments, in both spellings: steps see them without an ARG. */
+/** Proxies from build arguments, in both spellings: steps see them without an ARG. */
 export function proxyEnv(buildArgs: Record<string, string>): string[] {
   const given = new Map(
     Object.keys(buildArgs).sort().map((name) => [name.toUpperCase(), buildArgs[name]]),
@@ -49,7 +49,7 @@ export function proxyEnv(buildArgs: Record<string, string>): string[] {
 /** The ARGs before the first FROM, with what the caller gave. */
 export class GlobalScope implements Scope {
   #values = new Map<string, string | undefined>();
-  /** Names that an ARG declared, or the platform. */
+  /** Names declared by an ARG or predefined by the platform. */
   readonly declared = new Set<string>();
 
   constructor(
@@ -79,20 +79,20 @@ export class GlobalScope implements Scope {
 }
 
 /**
- * Variables of one stage. ARG and ENV write to the same names: what comes later in the file is what the
- * steps after it see; only ENV is part of the image.
+ * Variables of one stage. ARG and ENV share one set of names: a step sees the value that comes last before
+ * it. Only ENV is part of the image.
  */
 export class StageScope implements Scope {
-  /** What words and steps see. */
+  /** Values that words and steps see. */
   #values = new Map<string, string>();
-  /** Names that an ARG declared, in order. */
+  /** Names declared by an ARG, in order. */
   #args = new Set<string>();
-  /** Where a name stands in {@linkcode env}. */
+  /** Index of each name in {@linkcode env}. */
   #places = new Map<string, number>();
 
   constructor(
     readonly global: GlobalScope,
-    /** `NAME=value` of the image config; the stage changes it. */
+    /** `NAME=value` of the image's configuration; the stage changes this array. */
     readonly env: string[],
   ) {
     for (const [at, entry] of env.entries()) {
@@ -108,7 +108,7 @@ export class StageScope implements Scope {
     return this.#values.get(name);
   }
 
-  /** Of every variable that is set. */
+  /** Names of all variables that are set. */
   names(): string[] {
     return [...this.#values.keys()];
   }
@@ -120,7 +120,9 @@ export class StageScope implements Scope {
     this.#values.set(name, value);
   }
 
-  /** ARG inside a stage: the caller's value, the default, else the global one. Gives the value. */
+  /**
+   * ARG inside a stage: takes the caller's value, else the default, else the global one. Returns that value.
+   */
   declare(name: string, fallback: string | undefined): string | undefined {
     const { buildArgs } = this.global;
     const given = Object.hasOwn(buildArgs, name) ? buildArgs[name] : undefined;
@@ -130,17 +132,17 @@ export class StageScope implements Scope {
     return value;
   }
 
-  /** `NAME=value` of the declared arguments, in the order of their declaration; for the history. */
+  /** `NAME=value` of the declared arguments, in order of declaration; for the history. */
   visibleArgs(): string[] {
     return [...this.#args].map((name) => `${name}=${this.#values.get(name) ?? ""}`);
   }
 
-  /** `NAME=value` of everything a step sees. */
+  /** `NAME=value` of all variables that a step sees. */
   stepEnv(): string[] {
     return [...this.#values].map(([name, value]) => `${name}=${value}`);
   }
 
-  /** Everything declared so far goes on into a stage that begins with this one. */
+  /** Hands all declarations so far to a stage that begins with this one. */
   inherit(other: StageScope): void {
     for (const [name, value] of other.#values) this.#values.set(name, value);
     for (const name of other.#args) this.#args.add(name);

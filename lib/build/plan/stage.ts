@@ -9,7 +9,7 @@ import { type GlobalScope, StageScope } from "./scope.ts";
 
 export interface StageState {
   stage: Stage;
-  /** Its name, or `stage-N`. */
+  /** The stage's name, or `stage-N`. */
   label: string;
   platform: Platform;
   root: Source;
@@ -18,16 +18,16 @@ export interface StageState {
   author?: string;
   history: PlannedHistory[];
   scope: StageScope;
-  /** A CMD stood in this stage: ENTRYPOINT then leaves it alone. */
+  /** True after a CMD of this stage: a later ENTRYPOINT then keeps it. */
   ownCommand: boolean;
-  /** Of the file system so far. */
+  /** Number of layers of the file system so far. */
   layers: number;
-  /** Steps named so far, and all that will be: "2/5". */
+  /** Number of the current step, for "2/5". */
   step: number;
   steps: number;
 }
 
-/** The configuration a stage without a base begins with. */
+/** The configuration of a stage without a base. */
 function emptyConfig(): ContainerConfig {
   return { Env: [`PATH=${DEFAULT_PATH}`], WorkingDir: "/" };
 }
@@ -79,12 +79,12 @@ export function beginStage(
   return state;
 }
 
-/** The shell of shell forms. */
+/** The shell that runs commands in shell form. */
 export function shellOf(state: StageState): string[] {
   return state.config.Shell?.length ? state.config.Shell : [...DEFAULT_SHELL];
 }
 
-/** Absolute and clean; relative to the stage's WORKDIR. A trailing slash (or ".") stays as "/". */
+/** The path below the stage's WORKDIR, absolute and cleaned. A trailing slash (or ".") stays as "/". */
 export function absolute(state: StageState, path: string): string {
   const folder = path.endsWith("/") || /(^|\/)\.{1,2}$/.test(path);
   const whole = posix.resolve("/", state.config.WorkingDir || "/", path);

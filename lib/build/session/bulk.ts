@@ -1,17 +1,17 @@
-/** The service `files` (lib/api/build_session.ts) as the server asks for it. */
+/** Client of the service `files` (lib/api/build_session.ts), on the server. */
 import type { WantedFile } from "../../api/build_session.ts";
 import { BULK, FILE_FAILED } from "../../api/build_session.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { writeLine } from "../../wire/lines.ts";
 
 export interface BulkOptions {
-  /** Told of bytes of contents, as they come. */
+  /** Called with the number of content bytes as they come. */
   onBytes: (bytes: number) => void;
-  /** The error of an answer that makes no sense, or of a file that the caller could not read. */
+  /** Makes the error for a malformed answer, or for a file that the caller could not read. */
   failed: (what: string) => Error;
 }
 
-/** Asks for the files batch by batch; the caller's room for what it sends holds it back. */
+/** Requests the files batch by batch. The stream's flow control holds the requests back. */
 async function ask(stream: Duplex, files: readonly { path: string; size: number }[]) {
   let batch: WantedFile[] = [];
   let bytes = 0;
@@ -28,7 +28,7 @@ async function ask(stream: Duplex, files: readonly { path: string; size: number 
   await stream.closeWrite();
 }
 
-/** Bytes of a stream in pieces of the wanted sizes; copied only where chunks cut them. */
+/** Cuts a stream into pieces of the wanted sizes; copies bytes only where a piece spans chunks. */
 class Pieces {
   #parts: Uint8Array[] = [];
   #size = 0;
@@ -42,7 +42,7 @@ class Pieces {
     return this.#size;
   }
 
-  /** All that is there, in one. */
+  /** All collected bytes in one array. */
   whole(): Uint8Array {
     if (this.#parts.length !== 1) {
       const whole = new Uint8Array(this.#size);
@@ -63,16 +63,16 @@ class Pieces {
   }
 }
 
-/** Contents in the order of `files`, none more than one byte longer than wanted. Ends the stream. */
+/** Contents in the order of `files`, each at most one byte longer than wanted. Ends the stream. */
 export async function* readBulk(
   stream: Duplex,
   files: readonly { path: string; size: number }[],
   { onBytes, failed }: BulkOptions,
 ): AsyncGenerator<Uint8Array[]> {
-  // Where it fails, what is read fails too.
+  // Where the requests fail, the reset makes the reads below fail too.
   ask(stream, files).catch(() => stream.reset());
   const pieces = new Pieces();
-  /** Bytes before which nothing more can be taken. */
+  /** Bytes that must have come before the next header or content can be taken. */
   let needed = BULK.header;
   let index = 0;
   while (index < files.length) {

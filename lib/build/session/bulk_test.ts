@@ -3,7 +3,7 @@ import { BULK, FILE_FAILED } from "../../api/build_session.ts";
 import { sendFiles } from "../../client/build_files.ts";
 import type { Duplex } from "../../wire/duplex.ts";
 import { LineReader } from "../../wire/lines.ts";
-import { ConfinedFolder } from "../../wire/ninep/folder.ts";
+import { ConfinedFolder } from "../../wire/files/folder.ts";
 import { duplexPair, pattern, yamuxPair } from "../../wire/testing.ts";
 import { readBulk } from "./bulk.ts";
 

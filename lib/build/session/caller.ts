@@ -1,6 +1,5 @@
-/** The caller of an attached build, as the engine sees it: trees, an archive, secrets and agents. */
+/** The caller of an attached build as the engine sees it: trees, an archive, secrets and SSH agents. */
 import {
-  type Ask,
   type AttachRequest,
   CONTEXT_EXPORT,
   type FolderExport,
@@ -12,40 +11,48 @@ import {
 } from "../../api/build_session.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { Kind } from "../../wire/attached/kinds.ts";
 import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
-import { NinepClient, ServerError } from "../../wire/ninep/client.ts";
+import { FileError, type OpenFile } from "../../wire/files/node.ts";
+import { NinepClient } from "../../wire/ninep/client.ts";
+import { RemoteFile } from "../../wire/ninep/remote_node.ts";
 import { type Clock, LEAST_PACE, Pace } from "../../wire/pace.ts";
 import { PatientStream } from "../../wire/patience.ts";
-import type { RemoteEntry, RemoteFile, RemoteTree } from "../context/remote.ts";
+import type { RemoteEntry, RemoteTree } from "../context/remote.ts";
 import type { AgentConnection, AgentSource, SecretSource } from "../inputs.ts";
 import { readBulk } from "./bulk.ts";
 
 export interface CallerOptions {
-  /** Opens a stream to the caller. */
-  open: () => Duplex;
-  /** Whose the caller's identities are. */
+  /** Opens a stream of `kind` to the caller; `fields` are part of the request. */
+  open: (kind: Kind, fields?: Record<string, unknown>) => Duplex;
+  /** Whether the caller accepts streams of `kind`; absent: it accepts all of them. */
+  takes?: (kind: Kind) => boolean;
+  /** The authenticated subject, which scopes the identities that the caller gives. */
   subject: string;
-  /** Bytes of contents that are taken, over the whole build; `tooLarge` says what comes of more. */
+  /** Most content bytes of the whole build; beyond them `tooLarge` makes the error. */
   limit?: number;
   tooLarge: (limit: number) => SvcError;
-  /** How long it may leave a question without any part of an answer. */
+  /** How long the caller may leave a request without any byte of an answer, in milliseconds. */
   patienceMs?: number;
-  /** Times how much comes. */
+  /** The clock by which the caller's pace is measured. */
   clock?: Clock;
 }
 
-/** As long as a request's body may stand still. */
+/** In milliseconds; as long as a request's body may stand still. */
 const PATIENCE_MS = 120_000;
 
-/** Bytes of a listing, at most. */
+/** Largest listing, in bytes. */
 const MAX_LISTING = 256 << 20;
-/** Bytes of a secret, at most, as BuildKit has it. */
+/** Largest secret, in bytes; BuildKit's limit. */
 const MAX_SECRET = 500 * 1024;
 
 const KINDS = { f: "file", d: "directory", l: "symlink" } as const;
 
-/** What a hostile or broken caller says: always the build's failure, never the server's. */
+/**
+ * The error for an answer of a hostile or broken caller. It fails the build and is never the server's own
+ * failure.
+ */
 function unreadable(what: string, cause?: unknown): SvcError {
   return new SvcError("context_invalid", `Cannot read from the caller: ${what}`, {
     cause,
@@ -53,7 +60,7 @@ function unreadable(what: string, cause?: unknown): SvcError {
   });
 }
 
-/** The caller's own words about its own files. */
+/** The error for a problem that the caller reports about its own files. */
 function told(problem: Problem): SvcError {
   const text = (value: unknown) => String(value ?? "").slice(0, 2000);
   return new SvcError("context_invalid", text(problem?.detail), { help: text(problem?.help) });
@@ -75,16 +82,19 @@ export class Caller {
     this.#pace = new Pace({ ...LEAST_PACE, late, clock: options.clock });
   }
 
-  /** Bytes of listings, contents and archives that came in. */
+  /** Bytes of listings, contents and archives received so far. */
   received = (): number => this.#contents + this.#listed;
 
-  /** The folder that the caller exports under `name`. */
+  /** The tree of the folder that the caller exports under `name`. */
   tree(name: string, { identity, lazy = false }: FolderExport): RemoteTree {
     if (typeof identity !== "string") throw unreadable("an export has no identity");
     return {
       identity: JSON.stringify([this.#options.subject, identity, name === CONTEXT_EXPORT]),
       lazy,
-      changes: (parts, signal) => this.#changes(name, parts, signal),
+      ...this.#options.takes?.("changes") !== false && {
+        changes: (parts: readonly ListingPart[], signal: AbortSignal) =>
+          this.#changes(name, parts, signal),
+      },
       entries: (signal) => this.#list(name, signal),
       read: (path, size, signal) => this.#read(name, path, size, signal),
       readMany: (files, signal) => this.#readMany(name, files, signal),
@@ -92,12 +102,12 @@ export class Caller {
     };
   }
 
-  /** The archive that is the context. */
+  /** The context, where the caller sends it as an archive. */
   archive(): ReadableStream<Uint8Array> {
     let stream: Duplex | undefined;
     return new ReadableStream<Uint8Array>({
       pull: async (controller) => {
-        stream ??= await this.#askNow({ service: "tar" });
+        stream ??= this.#ask("tar");
         const chunk = await stream.read();
         if (!chunk) return controller.close();
         this.#count(chunk.length);
@@ -120,7 +130,7 @@ export class Caller {
     };
   }
 
-  /** Ends what is open. */
+  /** Ends the stream for lazy reads. */
   close(): void {
     this.#fileStream?.reset();
   }
@@ -129,19 +139,13 @@ export class Caller {
     return this.#options.patienceMs ?? PATIENCE_MS;
   }
 
-  async #ask(ask: Ask): Promise<Duplex> {
-    const stream = this.#options.open();
-    await writeLine(stream, ask);
-    return stream;
-  }
-
-  /** As {@linkcode Caller.#ask}, of what has to be answered. Dispose of the stream. */
-  async #askNow(ask: Ask, signal?: AbortSignal): Promise<PatientStream> {
+  /** Opens a stream whose other end must answer in time. The caller of this method disposes of it. */
+  #ask(kind: Kind, fields?: Record<string, unknown>, signal?: AbortSignal): PatientStream {
     signal?.throwIfAborted();
     const ms = this.#patienceMs;
-    const late = () => unreadable(`for ${ms / 1000} s it says nothing (${ask.service})`);
+    const late = () => unreadable(`for ${ms / 1000} s it says nothing (${kind})`);
     const patience = { patienceMs: ms, late, pace: this.#pace };
-    return new PatientStream(await this.#ask(ask), patience, signal);
+    return new PatientStream(this.#options.open(kind, fields), patience, signal);
   }
 
   #count(bytes: number): void {
@@ -151,7 +155,8 @@ export class Caller {
   }
 
   async *#list(name: string, signal: AbortSignal): AsyncGenerator<RemoteEntry[]> {
-    for await (const lines of this.#listing({ service: "list", export: name }, signal)) {
+    using stream = this.#ask("list", { export: name }, signal);
+    for await (const lines of this.#listing(stream)) {
       yield lines.map((line) => {
         if (!Array.isArray(line)) throw unreadable("a listing of no entries");
         return entryOf(line);
@@ -164,15 +169,15 @@ export class Caller {
     parts: readonly ListingPart[],
     signal: AbortSignal,
   ): AsyncGenerator<(RemoteEntry | SameParts)[]> {
-    const ask = { service: "changes", export: name, parts } as const;
-    for await (const lines of this.#listing(ask, signal)) {
+    using stream = this.#ask("changes", { export: name }, signal);
+    await writeLine(stream, parts);
+    for await (const lines of this.#listing(stream)) {
       yield lines.map((line) => Array.isArray(line) ? entryOf(line) : line);
     }
   }
 
-  /** The lines of a listing but its end. */
-  async *#listing(ask: Ask, signal: AbortSignal): AsyncGenerator<(ListedEntry | SameParts)[]> {
-    using stream = await this.#askNow(ask, signal);
+  /** The lines of a listing, without its end mark. */
+  async *#listing(stream: Duplex): AsyncGenerator<(ListedEntry | SameParts)[]> {
     const lines = new LineReader(this.#counted(stream), 64 * 1024);
     for (let count = 0;;) {
       const some = await lines.lines<ListedEntry | SameParts | ListEnd>();
@@ -217,7 +222,7 @@ export class Caller {
         yield chunk;
       }
     } catch (error) {
-      if (error instanceof ServerError) {
+      if (error instanceof FileError) {
         throw unreadable(`${path} could not be read (error ${error.errno})`, error);
       }
       signal.throwIfAborted();
@@ -230,12 +235,15 @@ export class Caller {
     files: readonly RemoteEntry[],
     signal: AbortSignal,
   ): AsyncGenerator<Uint8Array[]> {
-    using stream = await this.#askNow({ service: "files", export: name }, signal);
+    using stream = this.#ask("files", { export: name }, signal);
     const onBytes = (bytes: number) => this.#count(bytes);
     yield* readBulk(stream, files, { onBytes, failed: unreadable });
   }
 
-  /** A build that is over waits for no caller that does not answer. Once for each signal: files are many. */
+  /**
+   * Closes the stream for lazy reads with the build, so that nothing waits for a caller that does not answer.
+   * Listens once per signal: there are many files.
+   */
   #endWith(signal: AbortSignal): void {
     if (this.#signals.has(signal)) return;
     this.#signals.add(signal);
@@ -249,48 +257,47 @@ export class Caller {
     return { files, root: await root };
   }
 
-  /** Told to no person but in the step that reads: what fails is a file that cannot be read. */
-  async #open(name: string, entry: RemoteEntry, signal: AbortSignal): Promise<RemoteFile> {
+  /**
+   * Opens a file for lazy reading. The reading process of the step sees a failure only as an unreadable file.
+   */
+  async #open(name: string, entry: RemoteEntry, signal: AbortSignal): Promise<OpenFile> {
     signal.throwIfAborted();
     const { files, root } = await this.#root(name);
     const fid = await files.walk(root, entry.path.split("/"));
-    const { size, mtime, mtimeNs } = await files.getattr(fid);
-    const same = Number(size) === entry.size && Number(mtime) === entry.mtime &&
-      mtimeNs === entry.mtimeNs;
-    if (!same) {
-      throw unreadable(`${entry.path} changed while the build read it`);
+    try {
+      const { size, mtime } = await files.getattr(fid);
+      const same = size === entry.size && mtime.s === entry.mtime && mtime.ns === entry.mtimeNs;
+      if (!same) throw unreadable(`${entry.path} changed while the build read it`);
+      await files.open(fid);
+    } catch (error) {
+      await files.clunk(fid).catch(() => {/* the next call fails too */});
+      throw error;
     }
-    await files.open(fid);
+    const file = new RemoteFile(files, fid);
     return {
-      read: async (offset, count) => {
-        const wanted = Math.min(count, Math.max(0, entry.size - offset));
-        const parts: Uint8Array<ArrayBuffer>[] = [];
-        for (let have = 0; have < wanted; have += parts.at(-1)!.length) {
-          const size = Math.min(wanted - have, files.readSize);
-          const part = await files.read(fid, offset + have, size);
-          if (part.length === 0) break;
-          this.#count(part.length);
-          parts.push(part as Uint8Array<ArrayBuffer>);
-        }
-        return parts.length === 1 ? parts[0] : new Uint8Array(await new Blob(parts).arrayBuffer());
+      read: async (offset, into) => {
+        const wanted = Math.min(into.length, Math.max(0, entry.size - offset));
+        const got = await file.read(offset, into.subarray(0, wanted));
+        this.#count(got);
+        return got;
       },
-      close: () => files.clunk(fid),
+      close: () => file.close(),
     };
   }
 
   async #connect(): Promise<NinepClient> {
-    this.#fileStream = await this.#ask({ service: "9p" });
+    this.#fileStream = this.#options.open("9p");
     const patience = { patienceMs: this.#patienceMs, pace: this.#pace };
     return await NinepClient.connect(this.#fileStream, patience);
   }
 
-  /** A stream of a service that says first whether it has what was asked for. */
-  async #found(ask: Ask, signal: AbortSignal) {
-    const stream = await this.#askNow(ask, signal);
+  /** Opens a stream of `kind` and reads its first line: whether the caller has the secret or agent. */
+  async #found(kind: "secret" | "ssh", id: string, signal: AbortSignal) {
+    const stream = this.#ask(kind, { id }, signal);
     const lines = new LineReader(stream);
     try {
       const answer = await lines.line<Found>();
-      if (typeof answer?.found !== "boolean") throw unreadable(`no answer for ${ask.service}`);
+      if (typeof answer?.found !== "boolean") throw unreadable(`no answer for ${kind}`);
       if (answer.error) throw told(answer.error);
       return { stream, lines, found: answer.found };
     } catch (error) {
@@ -300,7 +307,7 @@ export class Caller {
   }
 
   async #secret(id: string, signal: AbortSignal): Promise<Uint8Array | undefined> {
-    const { stream, lines, found } = await this.#found({ service: "secret", id }, signal);
+    const { stream, lines, found } = await this.#found("secret", id, signal);
     try {
       if (!found) return undefined;
       const parts: Uint8Array<ArrayBuffer>[] = [];
@@ -314,18 +321,18 @@ export class Caller {
       }
       return new Uint8Array(await new Blob(parts).arrayBuffer());
     } finally {
-      await stream.closeWrite().catch(() => {/* it is gone */});
+      await stream.closeWrite().catch(() => {/* the stream is closed */});
       stream[Symbol.dispose]();
     }
   }
 
   async #agent(id: string, signal: AbortSignal): Promise<AgentConnection> {
-    const { stream, lines, found } = await this.#found({ service: "ssh", id }, signal);
+    const { stream, lines, found } = await this.#found("ssh", id, signal);
     if (!found) {
       stream[Symbol.dispose]();
       throw unreadable(`there is no SSH agent ${id}`);
     }
-    // An agent says nothing until it is asked.
+    // An agent sends nothing until it is asked, so its silence is no failure.
     stream.endless();
     return {
       readable: readableOf({ ...bound(stream), read: () => lines.read() }),
@@ -335,7 +342,7 @@ export class Caller {
   }
 }
 
-/** The methods of a stream as an object of their own. */
+/** The stream's methods as plain functions, for spreading into another object. */
 function bound(stream: Duplex): Duplex {
   return {
     read: () => stream.read(),
@@ -366,7 +373,7 @@ function entryOf(
 
 const RECORD_LIMIT = 1000;
 
-/** Throws `argument_invalid` for what is no request of this protocol. */
+/** Throws `argument_invalid` where the value is no request of this protocol. */
 export function checkRequest(value: unknown): AttachRequest {
   const request = value as Partial<AttachRequest> | undefined | null;
   const list = (ids: unknown) =>

@@ -1,7 +1,7 @@
 /** A caller whose connection lives and who says nothing: every question ends, and with it the build. */
 import assert from "node:assert/strict";
 import { SvcError } from "../../base/errors.ts";
-import { LineReader, writeLine } from "../../wire/lines.ts";
+import { writeLine } from "../../wire/lines.ts";
 import { duplexPair, TestClock } from "../../wire/testing.ts";
 import { type Clock, Pace } from "../../wire/pace.ts";
 import { PatientStream } from "../../wire/patience.ts";
@@ -13,13 +13,13 @@ const never = new AbortController().signal;
 
 /** `answer` is what the other side does with a stream; by default nothing. */
 function callerOf(
-  answer: (stream: Duplex) => Promise<void> = async () => {},
+  answer: (stream: Duplex, kind: string) => Promise<void> = async () => {},
   time: { patienceMs?: number; clock?: Clock } = { patienceMs: 20 },
 ): Caller {
   return new Caller({
-    open: () => {
+    open: (kind) => {
       const [near, far] = duplexPair();
-      void answer(far);
+      void answer(far, kind);
       return near;
     },
     subject: "someone",
@@ -58,9 +58,8 @@ Deno.test("a caller that answers nothing: each question ends with a reason", asy
 });
 
 Deno.test("a caller that stops in the middle of an answer", async () => {
-  const caller = callerOf(async (stream) => {
-    const line = await new LineReader(stream).line<{ service: string }>();
-    if (line?.service === "secret") {
+  const caller = callerOf(async (stream, kind) => {
+    if (kind === "secret") {
       await writeLine(stream, { found: true });
       await stream.write(new TextEncoder().encode("hal"));
     } else await writeLine(stream, ["a", "f", 420, 9, 0, "s"]);
@@ -71,10 +70,8 @@ Deno.test("a caller that stops in the middle of an answer", async () => {
 
 Deno.test("an agent that was found may take its time", async () => {
   const caller = callerOf(async (stream) => {
-    const lines = new LineReader(stream);
-    await lines.line();
     await writeLine(stream, { found: true });
-    await lines.read();
+    await stream.read();
     await new Promise((resolve) => setTimeout(resolve, 60));
     await stream.write(new TextEncoder().encode("signed"));
   });

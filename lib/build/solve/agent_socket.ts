@@ -1,4 +1,4 @@
-/** A unix socket of a step behind which the caller's SSH agent answers. */
+/** A step's unix socket that is connected to the caller's SSH agent. */
 import type { AgentSource } from "../inputs.ts";
 
 export class AgentSocket implements AsyncDisposable {
@@ -35,7 +35,7 @@ export class AgentSocket implements AsyncDisposable {
     }
   }
 
-  /** Until either side ends; what is wrong with the agent, the step's program sees as a closed socket. */
+  /** Relays until either side ends. The step's program sees a failure of the agent as a closed socket. */
   async #relay(connection: Deno.UnixConn, signal: AbortSignal): Promise<void> {
     try {
       await using agent = await this.source.connect(this.id, signal);
@@ -49,7 +49,7 @@ export class AgentSocket implements AsyncDisposable {
       try {
         connection.close();
       } catch {
-        // its streams closed it
+        // the streams have closed the connection
       }
     }
   }
@@ -61,7 +61,7 @@ export class AgentSocket implements AsyncDisposable {
       try {
         connection.close();
       } catch {
-        // its streams closed it
+        // the streams have closed the connection
       }
     }
     await Promise.all(this.#work);

@@ -1,14 +1,14 @@
 /**
- * Layers of a base image that the result takes with it to the server's own registry: they are stored there
- * while they are fetched to be unpacked, and not fetched again to be pushed. A build that fails leaves
- * blobs that no manifest names, as a push that fails does: garbage collection takes them.
+ * Stores a base image's layers in the server's own registry while they are fetched to be unpacked, where the
+ * result is pushed there: they need not be fetched again for the push. A failed build leaves blobs without a
+ * manifest, as a failed push does; garbage collection removes them.
  */
 import type { Logger } from "../../base/log.ts";
 import type { BlobBody, ImageSink, ImageSource, ReadOptions } from "../../oci/image.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 
-/** The own registry, and the repository that the image is pushed to. */
+/** The server's own registry, and the repository that the image is pushed to. */
 export interface OwnPlace {
   sink: ImageSink;
   source: ImageSource;
@@ -16,13 +16,13 @@ export interface OwnPlace {
 }
 
 export interface KeptImage {
-  /** The same image; its layers are stored while they are read. */
+  /** The same image, with a source that stores layers while they are read. */
   image: ResolvedImage;
-  /** What was begun is stored, or will not be. */
+  /** Resolves when every begun layer is stored or has failed. */
   settled(): Promise<void>;
 }
 
-/** Undefined where there is nothing to keep: the image comes from there. */
+/** Undefined where the image already comes from the server's own registry. */
 export function keepBase(
   image: ResolvedImage,
   place: OwnPlace,
@@ -61,8 +61,8 @@ class Keeper {
   }
 
   /**
-   * The first layer is unpacked while it comes. Those after it are asked for ahead of their turn: they are
-   * stored first, and unpacked from there.
+   * The first layer is stored while it is unpacked. Later layers are requested ahead of their turn, so they
+   * are stored first and unpacked from the registry.
    */
   async get(digest: Digest, read: ReadOptions = {}): Promise<BlobBody | undefined> {
     const { source, repository, manifest } = this.#image;
@@ -81,7 +81,7 @@ class Keeper {
 
   async #own(digest: Digest, read: ReadOptions): Promise<BlobBody | undefined> {
     const { sink, source, repository } = this.#place;
-    // Asked first, for what was told to be there stays there.
+    // The sink is asked first: it keeps a blob that it has reported as present.
     if (!await sink.hasBlob(repository, digest, read)) return undefined;
     return await source.get(repository, digest, read);
   }
@@ -92,24 +92,24 @@ class Keeper {
     return put;
   }
 
-  /** Does not throw: what could not be stored is pushed later. */
+  /** Does not throw: a layer that could not be stored is pushed later. */
   async #store(descriptor: Descriptor, body: ReadableStream<Uint8Array>): Promise<void> {
     const { sink, repository } = this.#place;
     try {
       await sink.putBlob(repository, descriptor, body, { signal: this.#signal });
     } catch (error) {
-      await body.cancel(error).catch(() => {/* it is locked, or broken itself */});
+      await body.cancel(error).catch(() => {/* the stream is locked or broken */});
       if (this.#signal.aborted) return;
       this.#log.debug("base layer not stored yet", { digest: descriptor.digest, error });
     }
   }
 
-  /** What is read of it goes to the store too; neither side gets far ahead of the other. */
+  /** Gives the bytes to the reader and to the store; neither gets far ahead of the other. */
   #forked(descriptor: Descriptor, body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
     const reader = body.getReader();
     const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
     const store = writable.getWriter();
-    store.closed.catch(() => {/* whoever unpacks goes on alone */});
+    store.closed.catch(() => {/* the reader goes on without the store */});
     let begun = false;
     return new ReadableStream<Uint8Array>({
       pull: async (controller) => {
@@ -118,10 +118,10 @@ class Keeper {
         try {
           const { done, value } = await reader.read();
           if (done) {
-            await store.close().catch(() => {/* it was given up */});
+            await store.close().catch(() => {/* storing has failed */});
             return controller.close();
           }
-          await store.write(value).catch(() => {/* it was given up */});
+          await store.write(value).catch(() => {/* storing has failed */});
           controller.enqueue(value);
         } catch (error) {
           await store.abort(error);

@@ -19,7 +19,7 @@ import type { RunMount } from "../plan/graph.ts";
 
 export type CacheMount = Extract<RunMount, { type: "cache" }>;
 
-/** What a cache mount is known by. */
+/** Identifies a cache mount. */
 export type MountName = Pick<CacheMount, "id" | "owner">;
 
 export interface HeldCache extends Disposable {
@@ -27,12 +27,12 @@ export interface HeldCache extends Disposable {
 }
 
 interface Folder {
-  /** Steps that use it under `private`. */
+  /** Folders that a step has for itself (`sharing=private`). */
   busy: Set<string>;
   locked: Mutex;
 }
 
-/** What an empty cache begins with: a mounted tree and the path in it. */
+/** The initial content of an empty cache: a mounted tree and a path in it. */
 export interface CacheSeed {
   root: string;
   source: string;
@@ -44,22 +44,22 @@ export class CacheMounts implements Shelf {
   readonly kind = "cacheMounts";
   #root: string;
   #folders = new Map<string, Folder>();
-  /** Steps that use a folder, by its path. */
+  /** Number of steps that use a folder, by its path. */
   #users = new Map<string, number>();
-  /** Making and removing one folder. */
+  /** Serialises making and removing a folder. */
   #locks = new KeyedMutex();
-  /** Bytes of folders that did not change since they were counted. */
+  /** Sizes in bytes of folders that no step has used since they were counted. */
   #sizes = new Map<string, number>();
 
   #maxUnpackedBytes: number | undefined;
 
-  /** `root` is made if missing. `maxUnpackedBytes`: of a folder that is made from an archive. */
+  /** `root` is made if missing. `maxUnpackedBytes`: limit for a folder that is made from an archive. */
   constructor(root: string, limits: { maxUnpackedBytes?: number } = {}) {
     this.#root = root;
     this.#maxUnpackedBytes = limits.maxUnpackedBytes;
   }
 
-  /** Clears what a crash left half made or half removed; only while no step runs. */
+  /** Removes folders that a crash left half made or half removed; only while no step runs. */
   async recover(): Promise<void> {
     await removeTree(`${this.#root}/${TRASH}`);
     for (const { id, name } of await this.#list()) {
@@ -68,15 +68,15 @@ export class CacheMounts implements Shelf {
   }
 
   /**
-   * The folder for one step. `shared`: the same for all at once; `locked`: one step at a time; `private`:
-   * a folder that no other step has at the same time, used again later.
+   * The folder for one step. `shared`: all steps use it at once; `locked`: one step at a time; `private`: no
+   * other step has the folder at the same time, and a later step uses it again.
    */
   async hold(mount: CacheMount, seed: CacheSeed | undefined): Promise<HeldCache> {
     const id = hashOf(mount);
     const folder = this.#folders.get(id) ?? { busy: new Set<string>(), locked: new Mutex() };
     this.#folders.set(id, folder);
     const used = (name: string) => this.#users.has(`${this.#root}/${id}/${name}`);
-    // Nobody shares a folder with a step that has it for itself.
+    // A private folder is shared with no other step.
     const free = mount.sharing === "private"
       ? (name: string) => !used(name)
       : (name: string) => !folder.busy.has(name);
@@ -102,7 +102,7 @@ export class CacheMounts implements Shelf {
         const size = await this.#size(path, signal) + SMALL_FILE;
         items.push({ id: `${id}/${name}`, size, used: mtime?.getTime() ?? 0, held });
       } catch (error) {
-        // A step that writes in it, or somebody who removed it: counted the next time.
+        // A step is writing in the folder, or it was removed: a later call counts it.
         if (signal?.aborted) throw error;
       }
     }
@@ -124,7 +124,7 @@ export class CacheMounts implements Shelf {
     return gone;
   }
 
-  /** A folder that no step uses now, kept from being removed until it is given back. */
+  /** An unused folder, which is not removed until the caller disposes of the result. */
   async borrow(mount: MountName, name: string): Promise<HeldCache | undefined> {
     const path = `${this.#root}/${hashOf(mount)}/${name}`;
     if (this.#users.has(path)) return undefined;
@@ -134,7 +134,7 @@ export class CacheMounts implements Shelf {
     return undefined;
   }
 
-  /** Makes a folder from an archive; where there is one already it stays, and the answer is false. */
+  /** Makes a folder from an archive. False where the folder exists already, and then keeps it. */
   async restore(
     mount: Pick<CacheMount, "id" | "owner" | "mode" | "uid" | "gid"> & { folder: string },
     archive: () => Promise<ReadableStream<Uint8Array>>,
@@ -190,7 +190,7 @@ export class CacheMounts implements Shelf {
     }
   }
 
-  /** Counted before anything is looked at: what is counted is not removed. */
+  /** Registers a user before the folder is looked at: a folder with users is not removed. */
   #enter(path: string): () => void {
     this.#users.set(path, (this.#users.get(path) ?? 0) + 1);
     return () => {
@@ -215,7 +215,7 @@ export class CacheMounts implements Shelf {
     await noteUse(`${path}.used`);
   }
 
-  /** Filled beside and renamed: there whole or not at all. */
+  /** Filled under a temporary name and then renamed, so that the folder is complete or missing. */
   async #create(
     path: string,
     mount: Pick<CacheMount, "mode" | "uid" | "gid">,
@@ -248,11 +248,11 @@ export class CacheMounts implements Shelf {
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** No id of a shared one is the name of somebody's own. */
+/** An owner's mount has a prefix, so that its name never equals that of a shared mount. */
 const hashOf = ({ id, owner }: MountName) =>
   owner === undefined ? sha256(id) : `own-${sha256(JSON.stringify([owner, id]))}`;
 
-/** The file's time is what counts. */
+/** Writes the empty file whose time is that of the last use. */
 async function noteUse(path: string): Promise<void> {
   try {
     await Deno.writeFile(path, new Uint8Array());

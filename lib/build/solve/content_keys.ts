@@ -23,7 +23,7 @@ export interface ContentDeps {
   outcome: (vertex: Vertex) => Promise<Outcome>;
 }
 
-/** Gives `work` the files of a source. */
+/** Calls `work` with the files of a source. */
 export async function withSource<T>(
   build: BuildState,
   from: Source,
@@ -36,7 +36,7 @@ export async function withSource<T>(
 }
 
 export class ContentKeys {
-  /** Those that this build found or made, for a cache that leaves the machine. */
+  /** Links that this build used or made, for a cache export. */
   readonly links = new Map<string, string>();
   #deps: ContentDeps;
   #bound = new Map<string, Promise<string>>();
@@ -50,7 +50,7 @@ export class ContentKeys {
     return joinedKey(await Promise.all(vertex.parts.map((part) => this.#ofPart(vertex, part))));
   }
 
-  /** Of a path that a mount binds; of a stage's, the stage itself is the key. */
+  /** The key of a path that a mount binds. For a path of a stage it is the stage's own key. */
   ofMount(from: Source, path: string): Promise<string> | string {
     if (from !== "context" && !isTree(from)) {
       return from === "scratch" ? SCRATCH_KEY : this.#deps.key(from);
@@ -73,7 +73,10 @@ export class ContentKeys {
     return await this.#linked(from, (identity) => bindLinkKey(identity, path), content);
   }
 
-  /** Through the link of a tree that has a name, or by opening it. */
+  /**
+   * The content key of a tree from outside: by a link where the tree's content has a name, else by opening
+   * the tree.
+   */
   async #linked(
     from: TreeVertex,
     linkOf: (identity: string) => string,
@@ -86,7 +89,10 @@ export class ContentKeys {
     return await this.#through(linkOf(identity), find);
   }
 
-  /** What a link leads to, here or in a cache of another machine; else what `find` gives, linked. */
+  /**
+   * The key that a link leads to, in this cache or an imported one. Where there is no link, `find` gives the
+   * key and a link is kept.
+   */
   async #through(link: string, find: () => Promise<string>): Promise<string> {
     const { engine: { records }, build } = this.#deps;
     let known = build.noCache ? undefined : await records.link(link);
@@ -100,8 +106,8 @@ export class ContentKeys {
   }
 
   /**
-   * What one part copies. Of another stage that is known only when it is there; once it was, a link leads
-   * from the stage's key to it, and the stage need not run to know it again.
+   * The content key of one part. For a part from a stage the stage must have run once. From then on a link
+   * leads from the stage's key to the content key, and the stage need not run again for the key.
    */
   async #ofPart(vertex: CopyVertex, part: CopyPart): Promise<string> {
     const { build, signal } = this.#deps;

@@ -1,6 +1,6 @@
 /**
- * What earlier COPYs of folders made, and in which snapshots: the next one of the same kind begins with it
- * (lib/build/context/copied_folder.ts). Losing one costs a copy of everything.
+ * Records of earlier COPYs of folders: what each copied, and its snapshot. The next COPY of the same kind
+ * starts from that snapshot (lib/build/context/copied_folder.ts). Without the record everything is copied.
  */
 import { Buffer } from "node:buffer";
 import { ensureDir, readJson, removeTree } from "../../base/fs.ts";
@@ -17,7 +17,7 @@ export interface KeptFolder extends CopiedFolder {
 export class CopiedFolders {
   #root: string;
   #snapshotter: Snapshotter;
-  /** By key: bytes on disk, and when it was last of use in milliseconds since 1970. */
+  /** Records by key: bytes on disk, and the time of the last use in milliseconds since 1970. */
   #kept = new Map<string, { size: number; used: number }>();
 
   private constructor(root: string, snapshotter: Snapshotter) {
@@ -31,14 +31,14 @@ export class CopiedFolders {
     const folders = new CopiedFolders(root, snapshotter);
     for await (const { name } of Deno.readDir(root)) {
       const { size, mtime, isFile } = await Deno.lstat(`${root}/${name}`);
-      // Nothing else is made here.
+      // Records are the only files here; anything else is a leftover.
       if (!isFile || !/^[0-9a-f]{64}$/.test(name)) await removeTree(`${root}/${name}`);
       else folders.#kept.set(name, { size, used: mtime?.getTime() ?? 0 });
     }
     return folders;
   }
 
-  /** What was kept under the key, if its snapshot is there still. */
+  /** The record under the key, if its snapshot still exists. */
   async find(key: string): Promise<KeptFolder | undefined> {
     const kept = this.#kept.get(key);
     if (!kept) return undefined;
@@ -54,10 +54,10 @@ export class CopiedFolders {
     return folder;
   }
 
-  /** Not durable. */
+  /** Writes the record; it may be lost in a power cut. */
   async keep(key: string, folder: Omit<KeptFolder, "version">): Promise<void> {
     const text = JSON.stringify({ version: 1, ...folder });
-    // One that is read meanwhile, or cut off by a power cut, is found to be unsound.
+    // A torn record is recognised when it is read.
     await Deno.writeTextFile(`${this.#root}/${key}`, text);
     this.#kept.set(key, { size: Buffer.byteLength(text), used: Date.now() });
   }
@@ -82,7 +82,7 @@ export class CopiedFolders {
   }
 }
 
-/** What is damaged is as good as missing. */
+/** Undefined for a missing or damaged record. */
 async function readSound(path: string): Promise<KeptFolder | undefined> {
   try {
     const folder = await readJson<KeptFolder>(path);

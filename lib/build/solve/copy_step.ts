@@ -1,4 +1,4 @@
-/** COPY, ADD and WORKDIR on a mounted root. */
+/** Carries out COPY, ADD and WORKDIR on a mounted root. */
 import { SvcError } from "../../base/errors.ts";
 import { TarParser } from "../../oci/tar_parser.ts";
 import { limited, unpackedTooLarge } from "../../oci/unpack_limit.ts";
@@ -12,11 +12,11 @@ import { hasWildcard } from "../parse/path_pattern.ts";
 import { locate } from "../../sys/rooted.ts";
 import { select, type Selection, type Tree } from "../context/tree.ts";
 import { contentKey } from "../context/tree_keys.ts";
-import type { RestOfFolder } from "../context/copy.ts";
+import type {} from "../context/copy.ts";
 import { copyOffLoop } from "../context/worker_client.ts";
 import { type CopyPart, type CopyVertex, type WorkdirVertex } from "../plan/graph.ts";
 
-/** One source of an instruction and what it names. */
+/** One source of an instruction, and the selections that it names. */
 export interface Picked {
   source: string;
   selections: Selection[];
@@ -38,7 +38,10 @@ function nothing(part: CopyPart, source: string, ignore: Ignore | undefined): Sv
   );
 }
 
-/** What each source names. Throws `build_failed` where it names nothing; a pattern may. */
+/**
+ * The selections of each source. Throws `build_failed` where a source names nothing; a pattern may match
+ * nothing.
+ */
 export function pick(
   tree: Tree,
   { parents }: CopyVertex,
@@ -52,7 +55,7 @@ export function pick(
   });
 }
 
-/** Key of everything an instruction copies. */
+/** Content key of all that an instruction copies. */
 export function pickedContent(
   tree: Tree,
   vertex: CopyVertex,
@@ -69,7 +72,9 @@ export function excludeOf(vertex: CopyVertex): Ignore | undefined {
   return vertex.exclude.length > 0 ? ignorePatterns(vertex.exclude) : undefined;
 }
 
-/** `--chown`: names by the destination's own passwd; a number alone is its group too. */
+/**
+ * The owner for `--chown`. Names are looked up in the destination's passwd; a number alone is also the group.
+ */
 export async function ownerOf(
   root: string,
   text: string | undefined,
@@ -110,26 +115,22 @@ async function unpackArchive(
 /** Where a COPY or ADD writes, and how. */
 export interface CopyTarget {
   root: string;
-  /** Where its changes are, when files may be left for when it is not mounted. */
-  upper?: string;
   owner?: { uid: number; gid: number };
-  /** Bytes that one archive may have unpacked. */
+  /** Most bytes of one archive, unpacked. */
   maxUnpackedBytes?: number;
   signal?: AbortSignal;
 }
 
-/** Carries out a part of COPY or ADD, but for what it gives. */
+/** Carries out a part of COPY or ADD. */
 export async function runCopyPart(
   vertex: CopyVertex,
   part: CopyPart,
   tree: Tree,
   target: CopyTarget,
-): Promise<RestOfFolder[]> {
-  const { root, upper, owner, signal } = target;
-  const left: RestOfFolder[] = [];
+): Promise<void> {
+  const { root, owner, signal } = target;
   const { chmod, exclude, destination, parents, link } = vertex;
-  const picked = pick(tree, vertex, part);
-  for (const { selections } of picked) {
+  for (const { selections } of pick(tree, vertex, part)) {
     const rest: Selection[] = [];
     for (const selection of selections) {
       const host = `${tree.root}/${selection.path}`;
@@ -138,16 +139,14 @@ export async function runCopyPart(
         await unpackArchive(tree, selection.path, vertex, target);
       } else rest.push(selection);
     }
-    const last = selections === picked.at(-1)!.selections;
     const options = { root, destination, owner, chmod, exclude, parents, link, signal };
-    left.push(...await copyOffLoop(tree, rest, { ...options, upper: last ? upper : undefined }));
+    await copyOffLoop(tree, rest, options);
   }
-  return left;
 }
 
 const isFile = (host: string) => ((tryLstat(host)?.mode ?? 0) & S_IFMT) === S_IFREG;
 
-/** Heredocs become files, with the time of the step. */
+/** Writes heredocs as files, with the time of the step. */
 export async function runInline(
   vertex: CopyVertex,
   folder: string,
@@ -165,7 +164,7 @@ export async function runInline(
   await copyOffLoop(inline, selections, { root, destination, owner, chmod, link, signal });
 }
 
-/** Makes the folder of WORKDIR; it belongs to the stage's USER, as BuildKit has it. */
+/** Makes the folder of WORKDIR, owned by the stage's USER as in BuildKit. */
 export async function runWorkdir(vertex: WorkdirVertex, root: string): Promise<void> {
   const owner = vertex.user === "" ? undefined : await resolveUser(root, vertex.user);
   makeFolders(root, vertex.path, owner);

@@ -1,4 +1,4 @@
-/** What every step of every build of one engine shares, and what those of one build do. */
+/** What all steps of an engine share, and what the steps of one build share. */
 import type { Logger } from "../../base/log.ts";
 import type { Semaphore } from "../../base/mutex.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
@@ -14,7 +14,7 @@ import type { AgentSource, SecretSource } from "../inputs.ts";
 import type { KeptImage } from "./base_keeper.ts";
 import type { CacheMounts } from "./cache_mounts.ts";
 import type { CopiedFolders } from "./copied_folders.ts";
-import type { Flights } from "./flights.ts";
+import type { Flights } from "../../base/flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
 import type { StepEvent } from "./reporter.ts";
 import type { Trees } from "./trees.ts";
@@ -34,17 +34,17 @@ export interface Engine {
   copied: CopiedFolders;
   cacheMounts: CacheMounts;
   flights: Flights<Outcome, StepEvent>;
-  /** Steps at once, over all builds. */
+  /** Limits the steps that run at once, over all builds. */
   slots: Semaphore;
-  /** Processes of one step at once, at most. */
+  /** Most processes of one step at once. */
   stepProcesses?: number;
-  /** Milliseconds of one step, at most. */
+  /** Longest time of one step, in milliseconds. */
   stepTimeoutMs?: number;
-  /** Bytes of one download, at most. */
+  /** Most bytes of one download. */
   maxDownloadBytes?: number;
-  /** Bytes that one archive, or one image's layers, may have unpacked. */
+  /** Most bytes of one archive, or of one image's layers, unpacked. */
   maxUnpackedBytes?: number;
-  /** Absent: images stand where they are pushed to, and nowhere else. */
+  /** Absent: images are kept only in the registries that they are pushed to. */
   imageStore?: ImageStore;
   unpack: Unpack;
   /** Folders of CDI files; absent: the usual ones. */
@@ -58,16 +58,16 @@ export interface BuildState {
   context: Context;
   /** Trees from outside that this build has opened. */
   trees: Trees;
-  /** Stages whose files its steps read. */
+  /** Mounted stages whose files other steps read. */
   views: Views;
   secrets?: SecretSource;
   ssh?: AgentSource;
   noCache: boolean;
-  /** Caches of other machines. */
+  /** Caches imported from other machines. */
   imported?: ImportedCache;
-  /** For the base image of the result, where that goes to the own registry. */
+  /** Stores the result's base image in the server's own registry; present where the image is pushed there. */
   keep?: (image: ResolvedImage, signal: AbortSignal) => KeptImage | undefined;
-  /** SOURCE_DATE_EPOCH where it was given: RUN sees it. */
+  /** SOURCE_DATE_EPOCH, where given; RUN sees it. */
   epoch?: number;
 }
 
@@ -76,9 +76,9 @@ export interface Outcome {
   key: string;
   /** Committed snapshot; absent: an empty root. */
   snapshot?: string;
-  /** When it came about; milliseconds since 1970. */
+  /** When the step was carried out, in milliseconds since 1970. */
   created: number;
   record?: CacheRecord;
-  /** False where the cache answered. */
+  /** False where the result came from the cache. */
   ran: boolean;
 }

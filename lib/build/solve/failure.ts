@@ -41,7 +41,7 @@ function detail(file: string, vertex: Vertex): Record<string, unknown> {
   };
 }
 
-/** Of a deadline that has passed. */
+/** The error of a step or build that took longer than its limit. */
 export function tooLong(what: string, variable: string, ms: number): SvcError {
   return new SvcError("timeout", `${what} took longer than ${formatDuration(ms)} (${variable})`, {
     help: `see what it waits for, or raise ${variable} on the server`,
@@ -60,8 +60,8 @@ export function commandFailed(
 }
 
 /**
- * Puts line and instruction before what a step threw. Aborts, and errors whose code says more than
- * "the build failed" (a full disk, a missing tool), keep their code.
+ * The build's error for what a step threw, with line and instruction. Aborts, and errors with a more telling
+ * code (a full disk, a missing tool), keep their code.
  */
 export function stepFailed(file: string, vertex: Vertex, error: unknown): unknown {
   if (isAbort(error)) return error;

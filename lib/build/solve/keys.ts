@@ -1,4 +1,4 @@
-/** Cache keys: sha256 over a vertex's definition and the keys of what goes into it. */
+/** Cache keys: sha256 over a vertex's definition and the keys of its inputs. */
 import { createHash } from "node:crypto";
 import { chainIDs } from "../../snapshot/unpack.ts";
 import type {
@@ -10,7 +10,7 @@ import type {
   WorkdirVertex,
 } from "../plan/graph.ts";
 
-/** Changed where the meaning of a step changes, so that older results are not taken for new ones. */
+/** Raised when the meaning of a step changes, so that older results are not used. */
 const GENERATION = 3;
 
 function keyOf(kind: string, ...definition: unknown[]): string {
@@ -22,7 +22,7 @@ function keyOf(kind: string, ...definition: unknown[]): string {
 /** The key of an empty root. */
 export const SCRATCH_KEY = keyOf("scratch");
 
-/** Images are what their layers are. */
+/** The key of an image: its layers decide. */
 export function imageKey(vertex: ImageVertex): string {
   const { config, apart } = vertex.image;
   const top = chainIDs(config.rootfs.diff_ids, apart).at(-1);
@@ -38,28 +38,28 @@ export function copyKey(vertex: CopyVertex, base: string, content: string): stri
   return keyOf("copy", base, content, ...copyDefinition(vertex));
 }
 
-/** Known before the source is: leads to the content's key once that was found. */
+/** The key of a link to the content key of a part. It is known before the source's files are. */
 export function copyLinkKey(vertex: CopyVertex, part: CopyPart, from: string): string {
   const { exclude, parents } = vertex;
   return keyOf("content", from, part.sources, exclude, parents && "folders too");
 }
 
-/** The same of what a mount binds from a tree whose content has a name. */
+/** The key of a link to the content key of a bound path, for a tree whose content has a name. */
 export function bindLinkKey(tree: string, path: string): string {
   return keyOf("bound", tree, path);
 }
 
-/** Of a note that a source of trees keeps. */
+/** The key of a note that a source of trees keeps. */
 export function noteKey(name: string): string {
   return keyOf("note", name);
 }
 
-/** A COPY of one folder, whatever the folder holds. `path`: where it is in its tree. */
+/** The key of a COPY of one folder, whatever its contents. `path`: the folder's path in its tree. */
 export function folderKey(vertex: CopyVertex, base: string, path: string): string {
   return keyOf("folder", base, path, vertex.exclude, ...copyDefinition(vertex));
 }
 
-/** Content of several places together. */
+/** One content key for several contents. */
 export function joinedKey(contents: string[]): string {
   return contents.length === 1 ? contents[0] : keyOf("joined", contents);
 }
@@ -76,7 +76,10 @@ function copyDefinition(vertex: CopyVertex): unknown[] {
   ];
 }
 
-/** `contentOf` gives the key of what a mount binds; `epoch` is what the step sees as SOURCE_DATE_EPOCH. */
+/**
+ * The key of a RUN. `contentOf` gives the content key of a bind mount; `epoch` is the SOURCE_DATE_EPOCH that
+ * the step sees.
+ */
 export function runKey(
   vertex: RunVertex,
   base: string,
@@ -90,17 +93,17 @@ export function runKey(
       case "bind":
         return ["bind", mount.target, mount.source, contentOf(mount)];
       case "cache":
-        // What a cache holds is no input: it makes a step fast, not different.
+        // A cache's content is not part of the key: it makes a step faster, not different.
         return [
           "cache",
           mount.target,
           mount.id,
           mount.readOnly,
-          // But what a step took out of somebody's own is for nobody else.
+          // The owner is part of the key: nobody else gets a result made from an owner's cache.
           ...mount.owner === undefined ? [] : [mount.owner],
         ];
       case "secret":
-        // Its value is nobody's business: a changed secret does not make a step run again.
+        // The secret's value is not part of the key: a changed secret does not run the step again.
         return [
           "secret",
           mount.target ?? null,

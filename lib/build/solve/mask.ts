@@ -2,10 +2,10 @@
 
 const SHOWN = "***";
 
-/** Shorter values would make a riddle of ordinary output. */
+/** Shortest value that is masked: masking shorter ones would garble ordinary output. */
 const SHORTEST = 4;
 
-/** Text in pieces; what might be the beginning of a secret waits for the next piece. */
+/** Masks text that comes in pieces. The possible beginning of a secret waits for the next piece. */
 export class Mask {
   #values: string[];
   #pending = "";
@@ -31,7 +31,7 @@ export class Mask {
     return whole.slice(0, whole.length - kept);
   }
 
-  /** What still waits, at the end. */
+  /** The text that still waits, at the end of the output. */
   flush(): string {
     const rest = this.#pending;
     this.#pending = "";

@@ -1,6 +1,6 @@
 /**
- * What a runtime has to mount on must exist in the root: made before a step and taken away after it, so
- * that no empty /proc or /etc/resolv.conf ends up in the layer.
+ * Mount points in the root: the runtime needs them to exist. They are made before a step and removed after
+ * it, so that the layer gets no empty /proc or /etc/resolv.conf.
  */
 import { SvcError } from "../../base/errors.ts";
 import { readNames } from "../../sys/directory.ts";
@@ -12,7 +12,7 @@ export interface MountPoint {
   /** Absolute inside the root. */
   target: string;
   kind: "directory" | "file";
-  /** Of a folder that has to be made; default 0o755. A tmpfs takes on its mode. */
+  /** Mode of a folder that has to be made; default 0o755. A tmpfs mounted on it has the same mode. */
   mode?: number;
 }
 
@@ -34,7 +34,7 @@ const timesOf = (host: string): Times => {
 
 class MountPoints {
   #made: { host: string; kind: MountPoint["kind"] }[] = [];
-  /** Folders that were there before, with their times before and after the mount points were made. */
+  /** Parent folders that existed before, with their times before and after the mount points were made. */
   #parents = new Map<string, { before: Times; after: Times }>();
 
   make(root: string, { target, kind, mode = 0o755 }: MountPoint): void {
@@ -65,7 +65,7 @@ class MountPoints {
     }
   }
 
-  /** Takes away what is still as it was made; a folder the step changed keeps its new time. */
+  /** Removes the mount points that are unchanged. A parent folder that the step changed keeps its new time. */
   remove(): void {
     const untouched = [...this.#parents].filter(([host, { after }]) => {
       const stat = tryLstat(host);
@@ -82,7 +82,7 @@ class MountPoints {
   }
 }
 
-/** Makes what is missing, parents first. The result takes it away again. */
+/** Makes the missing mount points, parents first; the result removes them. */
 export function makeMountPoints(root: string, points: MountPoint[]): { remove(): void } {
   const made = new MountPoints();
   try {

@@ -1,18 +1,16 @@
 /**
- * The build cache: which key has which snapshot. A record is a small file; one whose snapshot is gone is
- * a miss. Links lead from a key that is known early (what a step copies from another stage) to the key of
- * the content that was found there.
- *
- * Nobody waits for a record to be on disk: lost in a power cut it costs a step that is run again. Each
- * names its own key, so that neither a torn one nor one with another file's bytes is taken for it. They are
- * read and written in one go, in place: nobody sees half of one but after a crash.
+ * The build cache: which key has which snapshot. A record is a small file; a record whose snapshot is gone is
+ * a miss. A link leads from a key that is known early (that of a COPY from another stage) to the key of the
+ * content that was found. Records are not synced to disk: a record lost in a power cut costs one run of its
+ * step. Each record names its own key, so that a torn file, or one with another file's bytes, is recognised.
+ * Records are read and written in one synchronous call, so that only a crash leaves a torn one.
  */
 import { ensureDir, removeTree, writeJsonInPlace } from "../../base/fs.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
 import { type Shelf, SMALL_FILE } from "../cache/shelf.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 
-/** A layer once it was packed. */
+/** A packed layer. */
 export interface LayerBlob {
   descriptor: Descriptor;
   /** Digest of the uncompressed archive. */
@@ -25,13 +23,13 @@ export interface CacheRecord {
   key: string;
   /** Name of the committed snapshot. */
   snapshot: string;
-  /** When the step had been carried out, here or elsewhere; milliseconds since 1970. */
+  /** When the step was carried out, on this or another machine; milliseconds since 1970. */
   created: number;
-  /** By the key of their packing (lib/build/export/layers.ts). */
+  /** By the key of the packing (lib/build/export/layers.ts). */
   blobs?: Record<string, LayerBlob>;
 }
 
-/** What keys are (keys.ts); other names in a folder are of writes that were cut off. */
+/** The form of a key (keys.ts); other file names are left by interrupted writes. */
 const KEY = /^[0-9a-f]{64}$/;
 
 interface LinkRecord {
@@ -39,7 +37,7 @@ interface LinkRecord {
   to: string;
 }
 
-/** Prefix of the names of snapshots that only records refer to. */
+/** Name prefix of snapshots that only records refer to. */
 export const SNAPSHOT_PREFIX = "build-";
 
 export class CacheRecords {
@@ -48,7 +46,7 @@ export class CacheRecords {
   /** Keys by the snapshot that their records name. */
   #keys = new Map<string, Set<string>>();
   #snapshots = new Map<string, string>();
-  /** Links and when each was last of use, milliseconds since 1970. */
+  /** Keys of links, with the time of their last use in milliseconds since 1970. */
   #links = new Map<string, number>();
 
   private constructor(root: string, snapshotter: Snapshotter) {
@@ -77,7 +75,7 @@ export class CacheRecords {
     return records;
   }
 
-  /** The record of a key whose snapshot is there. */
+  /** The record of a key, if its snapshot exists. */
   async find(key: string): Promise<CacheRecord | undefined> {
     if (!this.#snapshots.has(key)) return undefined;
     const record = await this.#read(key);
@@ -95,7 +93,7 @@ export class CacheRecords {
     this.#index(record);
   }
 
-  /** Adds the packed layer, unless the record has gone on to another snapshot. */
+  /** Adds a packed layer to the record, unless the record names another snapshot by now. */
   async setBlob(
     key: string,
     snapshot: string,
@@ -133,7 +131,7 @@ export class CacheRecords {
     for (const key of [...this.#keys.get(snapshot) ?? []]) await this.#remove(key);
   }
 
-  /** Links as a shelf of the cache: a lost one costs a step that is run to see what it gives. */
+  /** The links as a shelf of the cache. Without a link its step runs again to give the content. */
   get links(): Shelf {
     return {
       kind: "links",
@@ -150,8 +148,8 @@ export class CacheRecords {
   }
 
   /**
-   * Removes snapshots of builds that no record names: what `--no-cache` replaced, and what a crash cut
-   * off. Only safe while no build runs.
+   * Removes the builds' snapshots that no record names: those replaced with `--no-cache`, and those that a
+   * crash left. Only safe while no build runs.
    */
   async sweep(): Promise<number> {
     const stale: { name: string; created: Date }[] = [];
@@ -160,7 +158,7 @@ export class CacheRecords {
       if (this.count(info.name) === 0) stale.push(info);
     }
     let removed = 0;
-    // Children are younger than what they stand on.
+    // A child was created after its parent, so the newest snapshot goes first.
     for (const { name } of stale.sort((a, b) => b.created.getTime() - a.created.getTime())) {
       try {
         await this.#snapshotter.remove(name);
@@ -200,15 +198,15 @@ export class CacheRecords {
   }
 }
 
-/** What is no file with JSON in it is as good as missing: the step runs again. */
+/** Undefined for a missing or damaged file: the step runs again. */
 async function readSound<T>(path: string): Promise<T | undefined> {
   try {
-    // Our own: a record of the cache.
+    // Our own: a record that svc wrote.
     return JSON.parse(Deno.readTextFileSync(path)) as T;
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof Deno.errors.NotFound) return undefined;
     if (!(error instanceof Deno.errors.IsADirectory)) throw error;
-    // Nothing could be written in its place.
+    // A folder in the record's place would block the next write.
     await removeTree(path);
     return undefined;
   }

@@ -1,12 +1,12 @@
-/** Events of one build: each vertex announced once, output bounded, steps counted. */
+/** Sends the events of one build: announces each vertex once, bounds the output, counts the steps. */
 import type { BuildEvent } from "../../api/build.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Vertex } from "../plan/graph.ts";
 
-/** Bytes of one vertex's output that travel to the client. */
+/** Most bytes of one vertex's output that are sent to the client. */
 const OUTPUT_LIMIT = 2 << 20;
 
-/** What a running step says; a shared step says it to every build that waits for it. */
+/** What a running step reports, to every build that waits for it. */
 export type StepEvent =
   | { type: "start" }
   | { type: "output"; stream: "stdout" | "stderr"; text: string }
@@ -39,7 +39,7 @@ export class Reporter {
     });
   }
 
-  /** `rule`: of the build check that found it. */
+  /** `rule`: name of the build check. */
   warning(message: string, line?: number, rule?: string): void {
     this.#onEvent({
       type: "warning",
@@ -71,7 +71,7 @@ export class Reporter {
     }
   }
 
-  /** `counted` steps are those of the result's `ran` and `cached`. */
+  /** `counted`: the step counts in the result's `ran` or `cached`. */
   done(id: string, outcome: "ran" | "cached", counted: boolean): void {
     const state = this.#states.get(id)!;
     if (state.ended) return;

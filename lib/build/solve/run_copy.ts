@@ -1,4 +1,7 @@
-/** COPY and ADD as steps: all of it copied, or what another one made of the same folder amended. */
+/**
+ * COPY and ADD as steps. A step copies everything, or amends the result of an earlier COPY of the same
+ * folder.
+ */
 import { SvcError } from "../../base/errors.ts";
 import {
   amendFolder,
@@ -9,18 +12,15 @@ import {
   FolderTarget,
   listFolder,
 } from "../context/copied_folder.ts";
-import type { RestOfFolder } from "../context/copy.ts";
 import type { Tree } from "../context/tree.ts";
-import { copyRest } from "../context/worker_client.ts";
 import { type CopyVertex, isTree, type Source } from "../plan/graph.ts";
 import { withSource } from "./content_keys.ts";
 import type { KeptFolder } from "./copied_folders.ts";
 import { excludeOf, ownerOf, pick, runCopyPart, runInline } from "./copy_step.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
 import { folderKey } from "./keys.ts";
-import type { MountedRoot } from "./workspace.ts";
 
-/** What one COPY is carried out with. */
+/** What a COPY works with. */
 export interface CopyRun {
   engine: Engine;
   build: BuildState;
@@ -28,25 +28,25 @@ export interface CopyRun {
   base: Outcome | undefined;
   /** Key of the base. */
   baseKey: string;
-  /** What a finished input gave. */
+  /** The outcome of an input that has finished. */
   resultOf: (source: Source) => Promise<Outcome | undefined>;
   signal: AbortSignal;
 }
 
-/** A COPY of nothing but one folder, what is in which is known. */
+/** A COPY of exactly one folder, whose entries are known without a look at the files. */
 interface OneFolder {
   key: string;
   tree: Tree;
-  /** Inside the tree. */
+  /** Path inside the tree. */
   path: string;
   entries: CopiedEntry[];
 }
 
-/** Fewer entries, and bytes, are copied without a thought. */
+/** Smaller folders are copied whole: an earlier result would save nothing. */
 const FEW_ENTRIES = 200;
 const FEW_BYTES = 2 << 20;
 
-/** The name of the committed snapshot. */
+/** Gives the name of the committed snapshot. */
 export async function runCopy(run: CopyRun): Promise<string> {
   const folder = await oneFolder(run);
   const before = folder && await run.engine.copied.find(folder.key);
@@ -62,7 +62,7 @@ async function oneFolder(
   return await withSource(build, part.from, undefined, async (tree) => {
     if (!tree.known) return undefined;
     const selections = pick(tree, vertex, part).flatMap(({ selections }) => selections);
-    // A pattern may name nothing.
+    // A pattern may match nothing.
     if (selections.length !== 1 || !selections[0].directory) return undefined;
     const [{ path }] = selections;
     const entries = await listFolder(tree, path, { exclude: excludeOf(vertex), signal });
@@ -73,7 +73,7 @@ async function oneFolder(
   });
 }
 
-/** Undefined where it has to be copied after all. */
+/** Undefined where everything has to be copied. */
 async function amend(
   { engine, vertex, base, signal }: CopyRun,
   { key, tree, path, entries }: OneFolder,
@@ -93,18 +93,18 @@ async function amend(
     return done ? await mounted.commit(signal) : undefined;
   } catch (error) {
     signal.throwIfAborted();
-    // It is gone since, or its base was made anew.
+    // The earlier snapshot is gone, or lies on another base.
     if (error instanceof SvcError && ["not_found", "conflict"].includes(error.code)) {
       return undefined;
     }
-    // What is kept of it may be damaged; copying everything tells what else is wrong.
+    // The record may be damaged. Copying everything tells whether something else is wrong.
     log.warn("a folder is copied whole", { reason: (error as Error).message });
     await engine.copied.forget(key);
     return undefined;
   }
 }
 
-/** Names are the base's: what the earlier copy put there does not count. */
+/** The owner for --chown, by the base's passwd; a passwd that the earlier COPY brought does not count. */
 async function ownerIn(viewed: AmendTarget["base"], chown: string) {
   await using base = await viewed();
   return await ownerOf(base.root, chown);
@@ -114,10 +114,10 @@ async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<str
   const { engine, vertex, base, signal } = run;
   await using mounted = await engine.workspace.writable(base?.snapshot);
   const target = folder && new FolderTarget(mounted.root, vertex.destination);
-  const rest = await copyParts(run, mounted);
+  await copyParts(run, mounted.root);
   const touched = target?.touched();
   signal.throwIfAborted();
-  const snapshot = await mounted.commit(signal, rest);
+  const snapshot = await mounted.commit(signal);
   if (folder) {
     const { key, entries } = folder;
     await engine.copied.keep(key, { snapshot, entries, touched: touched! });
@@ -127,24 +127,17 @@ async function copyAll(run: CopyRun, folder: OneFolder | undefined): Promise<str
 
 async function copyParts(
   { engine, build, vertex, resultOf, signal }: CopyRun,
-  { root, upper }: MountedRoot,
-): Promise<() => Promise<void>> {
+  root: string,
+): Promise<void> {
   const owner = await ownerOf(root, vertex.chown);
   const { maxUnpackedBytes } = engine;
   const target = { root, owner, maxUnpackedBytes, signal };
-  const rest: RestOfFolder[] = [];
   for (const part of vertex.parts) {
     const from = await resultOf(part.from);
-    // What comes after it would not see the files; a stage's are there only as long as it is looked at.
-    const last = part === vertex.parts.at(-1) && vertex.inline.length === 0;
-    const later = last && (part.from === "context" || isTree(part.from));
-    const copy = (tree: Tree) =>
-      runCopyPart(vertex, part, tree, { ...target, ...later && { upper } });
-    rest.push(...await withSource(build, part.from, from?.snapshot, copy));
+    const copy = (tree: Tree) => runCopyPart(vertex, part, tree, target);
+    await withSource(build, part.from, from?.snapshot, copy);
   }
-  if (vertex.inline.length > 0) {
-    await using folder = await engine.workspace.temporary();
-    await runInline(vertex, folder.path, target);
-  }
-  return () => copyRest(rest, { owner, chmod: vertex.chmod, signal });
+  if (vertex.inline.length === 0) return;
+  await using folder = await engine.workspace.temporary();
+  await runInline(vertex, folder.path, target);
 }

@@ -1,4 +1,4 @@
-/** RUN: mounts put together, the executor called, traces of mounting taken away. */
+/** RUN: prepares the mounts, runs the command, removes what mounting left in the root. */
 import { SvcError } from "../../base/errors.ts";
 import { deviceAccess } from "../../runtime/cdi.ts";
 import { tryLstat } from "../../sys/files.ts";
@@ -27,6 +27,7 @@ import {
   scratchOver,
   secretFolder,
   type SecretMount,
+  smallFolder,
   type SshMount,
   writeOwned,
 } from "./step_files.ts";
@@ -36,31 +37,34 @@ const HOSTS = "/etc/hosts";
 
 const encoder = new TextEncoder();
 
-/** Result of a mount's source that is a vertex. */
+/** The outcome of a mount's source, where the source is a vertex. */
 export type OutcomeOf = (from: Source) => Outcome | undefined;
 
 const isInsecure = ({ needs }: RunVertex): boolean => needs.includes("security.insecure");
 
-/** Empty where the host has none. */
-const hostFile = (path: string): Promise<string> =>
-  // Our own: the host's file.
-  Deno.readTextFile(path).catch((error) => {
+/** The file's text; empty where the host has no such file. */
+function hostFile(path: string): string {
+  try {
+    // Our own: the host's file.
+    return Deno.readTextFileSync(path);
+  } catch (error) {
     if (error instanceof Deno.errors.NotFound) return "";
     throw error;
-  });
+  }
+}
 
-/** Everything that has to be let go when the step has ended, last one first. */
+/** Resources that are released after the step, the last one first. */
 type Held = AsyncDisposableStack;
 
 class RunStep {
   readonly binds: BindMount[] = [];
   readonly points: MountPoint[] = [...SYSTEM_POINTS];
   readonly tmpfs: { target: string; size?: number }[] = [];
-  /** What secrets, agents and devices put into the environment; no part of the key. */
+  /** Variables from secrets, agents and devices; not part of the key. */
   readonly env: string[] = [];
   devices?: Step["devices"];
   network: Step["network"] = "none";
-  /** Values that may not be seen in the output. */
+  /** Values that are masked in the output. */
   readonly secrets: Uint8Array[] = [];
 
   constructor(
@@ -74,7 +78,7 @@ class RunStep {
 
   async prepare(): Promise<void> {
     await this.#network();
-    // Locks are taken in one order, so that two steps never wait for each other.
+    // All steps take the locks in the same order, so that two steps never wait for each other.
     const caches = this.vertex.mounts.filter((mount) => mount.type === "cache")
       .sort((a, b) => a.id < b.id ? -1 : a.id > b.id ? 1 : 0);
     const folders = new Map<string, string>();
@@ -101,11 +105,10 @@ class RunStep {
     await this.#devices();
     const { script } = this.vertex;
     if (script) {
-      const folder = this.held.use(await this.engine.workspace.temporary());
+      const folder = this.held.use(smallFolder(this.engine.workspace));
       const path = `${folder.path}/script`;
-      await Deno.writeTextFile(path, script.data);
-      await Deno.chmod(path, 0o755);
-      // Its folder is in /dev, which the step has of its own.
+      writeOwned(path, script.data, { mode: 0o755, uid: 0, gid: 0 });
+      // The script lies in the step's own /dev, so it leaves no trace in the root.
       this.binds.push({ source: path, target: `${SCRIPT_FOLDER}/${script.name}`, readOnly: true });
     }
   }
@@ -118,20 +121,17 @@ class RunStep {
     );
     this.network = mode;
     const texts = [
-      [RESOLVER, names && resolvConf(await hostFile(RESOLVER), names.nameservers)],
-      [
-        HOSTS,
-        hostsText(vertex.hosts, { gateway, host: names ? undefined : await hostFile(HOSTS) }),
-      ],
+      [RESOLVER, names && resolvConf(hostFile(RESOLVER), names.nameservers)],
+      [HOSTS, hostsText(vertex.hosts, { gateway, host: names ? undefined : hostFile(HOSTS) })],
     ] as const;
-    const folder = this.held.use(await this.engine.workspace.temporary());
+    const folder = this.held.use(smallFolder(engine.workspace));
     for (const [target, text] of texts) {
       if (text === undefined) {
         this.#bindHost(target);
         continue;
       }
       const path = `${folder.path}/${target.slice("/etc/".length)}`;
-      await writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
+      writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
       this.#bind(path, target, true, "file");
     }
   }
@@ -150,7 +150,7 @@ class RunStep {
 
   async #agent(mount: SshMount): Promise<void> {
     const { engine, build, signal } = this;
-    // Programs look for it there whether it is or not.
+    // Set whether or not there is a socket: programs look for the agent at this path.
     if (!this.env.some((entry) => entry.startsWith("SSH_AUTH_SOCK="))) {
       this.env.push(`SSH_AUTH_SOCK=${mount.target}`);
     }
@@ -172,7 +172,7 @@ class RunStep {
       if (mount.target === undefined) continue;
       folder ??= this.held.use(await secretFolder(this.engine.workspace));
       const path = `${folder.path}/${index}`;
-      await writeOwned(path, value, mount);
+      writeOwned(path, value, mount);
       this.#bind(path, mount.target, true, "file");
     }
   }
@@ -182,7 +182,7 @@ class RunStep {
     this.points.push({ target, kind });
   }
 
-  /** The host's own file, at the same place; none where the host has none. */
+  /** Binds the host's file at the same path; nothing where the host has no such file. */
   #bindHost(path: string): void {
     try {
       this.#bind(Deno.realPathSync(path), path, true, "file");
@@ -227,7 +227,7 @@ class RunStep {
       const scratch = await scratchOver(this.engine.workspace, found.host);
       if (scratch) return this.#bind(this.held.use(scratch).path, mount.target, false, kind);
     }
-    // What is written is thrown away: it goes to a copy.
+    // The step writes to a copy, which is thrown away.
     const copy = this.held.use(await this.engine.workspace.temporary());
     const selections = select(tree, mount.source, false);
     await copyOffLoop(tree, selections, {
@@ -238,9 +238,9 @@ class RunStep {
   }
 }
 
-/** `epoch`: as it was given for the build; the image's own, or an ARG's, goes before it. */
+/** `epoch`: SOURCE_DATE_EPOCH given for the build; a value from the image or an ARG comes first. */
 function stepEnv(vertex: RunVertex, own: string[], epoch: number | undefined): string[] {
-  // Proxies stand before what the image says of them.
+  // Proxies of the build override those of the image.
   const last = [...vertex.hiddenEnv, ...own];
   const names = new Set(last.map((entry) => entry.slice(0, entry.indexOf("="))));
   const env = vertex.env.filter((entry) => !names.has(entry.slice(0, entry.indexOf("="))));

@@ -5,7 +5,7 @@ import { lstat } from "../../sys/files.ts";
 import type { CopyVertex, RunVertex } from "../plan/graph.ts";
 import { CacheMounts } from "./cache_mounts.ts";
 import { commandFailed, OutputTail, stepFailed } from "./failure.ts";
-import { Flights } from "./flights.ts";
+import { Flights } from "../../base/flights.ts";
 import { copyKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import { makeMountPoints } from "./mountpoints.ts";
 import { CacheRecords } from "./records.ts";

@@ -23,7 +23,7 @@ import { ContentKeys } from "./content_keys.ts";
 import { runWorkdir } from "./copy_step.ts";
 import type { BuildState, Engine, Outcome } from "./engine_context.ts";
 import { stepFailed, tooLong } from "./failure.ts";
-import type { Flight } from "./flights.ts";
+import type { Flight } from "../../base/flights.ts";
 import { copyKey, imageKey, runKey, SCRATCH_KEY, workdirKey } from "./keys.ts";
 import type { Reporter, StepEvent } from "./reporter.ts";
 import { runCopy } from "./run_copy.ts";
@@ -41,7 +41,7 @@ export class Solver {
   #content: ContentKeys;
   #outcomes = new Map<Vertex, Promise<Outcome>>();
   #flights: Flight<Outcome>[] = [];
-  /** Sets apart what a build without cache makes from what others may share. */
+  /** Part of the flights' keys that keeps a --no-cache build from joining other builds' steps. */
   #space: string;
 
   constructor(engine: Engine, build: BuildState, reporter: Reporter, signal: AbortSignal) {
@@ -61,8 +61,8 @@ export class Solver {
   }
 
   /**
-   * The results of these vertices, each told to `onOutcome` as it comes. Throws what failed first; nothing
-   * of this build runs on by then.
+   * Gives the outcomes of these vertices, and tells `onOutcome` each one as it comes. Throws the first
+   * failure, after all work that only this build needs has ended.
    */
   async solve(
     vertices: Vertex[],
@@ -88,19 +88,19 @@ export class Solver {
     return results;
   }
 
-  /** What was found out on the way: for caches that other machines import. Only once it is solved. */
+  /** The keys and links that this build found, for cache exports. Only to be called after `solve`. */
   async knowledge(): Promise<{ keys: Map<Vertex, string>; links: ReadonlyMap<string, string> }> {
     const keys = new Map<Vertex, string>();
     for (const [vertex, key] of this.#keys) keys.set(vertex, await key);
     return { keys, links: this.#content.links };
   }
 
-  /** Settles when no step that this build began needs its context any more. */
+  /** Settles when no step that this build began uses the build's context any more. */
   async released(): Promise<void> {
     await Promise.all(this.#flights.flatMap((one) => one.joined ? [] : one.ended));
   }
 
-  /** True where {@linkcode released} has something to wait for: another build shares a step of this one. */
+  /** True while another build shares a step that this build began, so that {@linkcode released} has to wait. */
   get lent(): boolean {
     return this.#flights.some((one) => !one.joined && one.shared());
   }
@@ -116,7 +116,7 @@ export class Solver {
     return known;
   }
 
-  /** Ends the build; the error names the vertex where it arose first, not those that needed it. */
+  /** Ends the build. The error names the vertex that failed first, not the vertices that needed it. */
   #failed(vertex: Vertex, error: unknown): unknown {
     const failure = stepFailed(this.#build.file, vertex, error);
     if (!this.#signal.aborted) this.#reporter.failed(vertex.id, failure);
@@ -154,7 +154,8 @@ export class Solver {
     let flight = join();
     const outcome = await flight.result.catch((error) => {
       if (!flight.joined || isVerdict(error)) throw error;
-      // What another build began failed for a reason of its own: its caller left, say. This one tries.
+      // The step was begun by another build, which failed for a reason of its own (its caller left, say).
+      // This build tries the step itself.
       return (flight = join()).result;
     });
     const ran = outcome.ran && !flight.joined;
@@ -162,7 +163,7 @@ export class Solver {
     return outcome;
   }
 
-  /** A tree is there when its files are, even where a link has spared opening it for a key. */
+  /** Waits for an input. A tree has to be opened even where a link gave its key without that. */
   async #ready(input: Vertex): Promise<void> {
     if (input.kind !== "tree") return void await this.#outcome(input);
     try {
@@ -228,7 +229,7 @@ export class Solver {
       { key, snapshot: record.snapshot, created: record.created, record, ran: false };
   }
 
-  /** What a finished input gave; only called for inputs that were awaited. */
+  /** The outcome of an input; only to be called for inputs that were awaited. */
   async #resultOf(source: Source): Promise<Outcome | undefined> {
     return typeof source === "string" ? undefined : await this.#outcomes.get(source);
   }
@@ -253,7 +254,7 @@ export class Solver {
     }, signal);
   }
 
-  /** A step's layer from another machine's cache; where that cannot be had, the step itself. */
+  /** Takes a step's layer from an imported cache; where that fails, runs the step. */
   async #fetch(
     vertex: StepVertex,
     key: string,
@@ -313,7 +314,7 @@ export class Solver {
     const kept = this.#build.keep?.(vertex.image, signal);
     const unpacking = this.#engine.unpack(kept?.image ?? vertex.image, { onProgress, signal });
     const snapshot = await unpacking.finally(() => kept?.settled());
-    // Whose time is in its own history.
+    // `created` is 0: the base image's history has its own times.
     return { key, snapshot, created: 0, ran: fetched };
   }
 
@@ -362,10 +363,10 @@ export class Solver {
   }
 }
 
-/** A command that ended by itself would end so again. */
+/** True where the command itself ended with an error: running it again would give the same. */
 const isVerdict = (error: unknown) =>
   error instanceof SvcError && error.code === "build_failed" &&
   error.detail?.exitCode !== undefined;
 
-/** The part of a digest that people compare. */
+/** The part of a digest that people compare: its first 12 digits. */
 const short = (digest: Digest) => digest.slice(digest.indexOf(":") + 1).slice(0, 12);

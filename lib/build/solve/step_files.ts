@@ -1,5 +1,6 @@
 /** Files that a step sees and no layer holds: secrets, agents' sockets, /etc/hosts. */
 import { SvcError } from "../../base/errors.ts";
+import { removeTreeSync } from "../../base/fs.ts";
 import { chmod, lchown, lstat } from "../../sys/files.ts";
 import { mount, mountOverlay, MS, unmount } from "../../sys/mount.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
@@ -8,16 +9,16 @@ import { HOST_GATEWAY } from "../plan/hosts.ts";
 import { AgentSocket } from "./agent_socket.ts";
 import type { Workspace } from "./workspace.ts";
 
-/** As large as a secret may be, in bytes. */
+/** Largest secret, in bytes. */
 const MAX_SECRET = 1 << 20;
 
-/** Longest path of a unix socket, less the name of the socket in its folder. */
+/** Longest path of the folder of a unix socket. */
 const MAX_SOCKET_FOLDER = 90;
 
 export type SecretMount = Extract<RunMount, { type: "secret" }>;
 export type SshMount = Extract<RunMount, { type: "ssh" }>;
 
-/** The secret's bytes; undefined where there is none and none is required. */
+/** The secret's bytes; undefined where it is missing and not required. */
 export async function readSecret(
   wanted: SecretMount,
   source: SecretSource | undefined,
@@ -35,7 +36,7 @@ export async function readSecret(
   });
 }
 
-/** A folder in memory; where none can be mounted, one on disk that only its owner can read. */
+/** A folder in memory; where no tmpfs can be mounted, a folder on disk that only its owner can read. */
 export async function secretFolder(
   workspace: Workspace,
 ): Promise<{ path: string } & AsyncDisposable> {
@@ -45,7 +46,7 @@ export async function secretFolder(
     mount("tmpfs", folder.path, "tmpfs", MS.NOSUID | MS.NODEV | MS.NOEXEC, "mode=0700,size=64m");
     mounted = true;
   } catch {
-    // Without the right to mount: the folder is removed with the step.
+    // This process may not mount. The folder is removed with the step.
   }
   return {
     path: folder.path,
@@ -57,8 +58,8 @@ export async function secretFolder(
 }
 
 /**
- * A folder in which what is written over `lower` is thrown away; undefined where the host refuses to
- * mount one, and it has to be copied.
+ * A folder that shows `lower`, and whose writes are thrown away. Undefined where the host refuses such a
+ * mount; the caller then copies.
  */
 export async function scratchOver(
   workspace: Workspace,
@@ -85,19 +86,29 @@ export async function scratchOver(
   };
 }
 
-/** Writes a file with the mode and owner that a mount asks for. */
-export async function writeOwned(
+/**
+ * A folder for a few small files, made and removed synchronously: handing that to another thread takes
+ * longer.
+ */
+export function smallFolder(workspace: Workspace): { path: string } & Disposable {
+  const path = workspace.path("tmp");
+  Deno.mkdirSync(path, { mode: 0o700 });
+  return { path, [Symbol.dispose]: () => removeTreeSync(path) };
+}
+
+/** Writes a small file with the mode and owner that a mount asks for. */
+export function writeOwned(
   path: string,
   data: Uint8Array | string,
   { mode, uid, gid }: { mode: number; uid: number; gid: number },
-): Promise<void> {
+): void {
   const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-  await Deno.writeFile(path, bytes, { mode: 0o600, createNew: true });
+  Deno.writeFileSync(path, bytes, { mode: 0o600, createNew: true });
   lchown(path, uid, gid);
   chmod(path, mode);
 }
 
-/** A socket that leads to the caller's agent; undefined where there is none and none is required. */
+/** A socket connected to the caller's agent; undefined where there is no agent and none is required. */
 export async function agentSocket(
   wanted: SshMount,
   source: AgentSource | undefined,
@@ -130,7 +141,10 @@ export async function agentSocket(
 
 const OWN_NAMES = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
 
-/** The step's names, or the host's where it has the host's network, and those that the build adds. */
+/**
+ * The text of a step's /etc/hosts: the step's own names, or the host's in the host's network, and the names
+ * that the build adds.
+ */
 export function hostsText(
   hosts: RunVertex["hosts"],
   { gateway, host = OWN_NAMES }: { gateway: string; host?: string },

@@ -1,4 +1,4 @@
-/** Trees from outside that one build has opened: each fetched once, whoever asks first. */
+/** Trees from outside that one build has opened; each is fetched once. */
 import { SvcError } from "../../base/errors.ts";
 import type { Tree } from "../context/tree.ts";
 import type { AgentSource, OpenTree } from "../inputs.ts";
@@ -13,16 +13,16 @@ export interface TreesDeps {
   workspace: Workspace;
   records: CacheRecords;
   ssh?: AgentSource;
-  /** Bytes of one download, at most, and of what one archive unpacks to. */
+  /** Most bytes of one download, and of one archive unpacked. */
   maxBytes?: number;
   maxUnpackedBytes?: number;
   /** As {@linkcode TreeTools} has it. */
   checked?: boolean;
-  /** Ends what fetches when the build ends. */
+  /** Aborted when the build ends; stops fetches. */
   signal: AbortSignal;
 }
 
-/** What a tree is for, in events and errors. */
+/** Names a tree in events and errors. */
 export type Fetching = Pick<TreeVertex, "id" | "text" | "tree">;
 
 export class Trees implements AsyncDisposable {

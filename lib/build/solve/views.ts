@@ -1,4 +1,4 @@
-/** Views of the stages that one build reads from: each mounted once, until the build has ended. */
+/** Stages that other steps of a build read from; each is mounted once, until the build has ended. */
 import type { Workspace } from "./workspace.ts";
 
 export class Views implements AsyncDisposable {
@@ -9,7 +9,7 @@ export class Views implements AsyncDisposable {
     this.#workspace = workspace;
   }
 
-  /** The mounted files of a committed snapshot; none: an empty folder. Nobody writes to them. */
+  /** The mounted files of a committed snapshot, read-only; without a snapshot, an empty folder. */
   async root(snapshot: string | undefined): Promise<string> {
     let opened = this.#opened.get(snapshot);
     if (!opened) this.#opened.set(snapshot, opened = this.#workspace.view(snapshot));

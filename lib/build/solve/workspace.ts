@@ -27,10 +27,8 @@ function removePoint(path: string): void {
 export interface MountedRoot {
   id: string;
   root: string;
-  /** Where its changes are, for who changes them when it is not mounted; not every kind has such a place. */
-  upper?: string;
-  /** Unmounts and freezes, after `rest` of the work; the name of the committed snapshot. */
-  commit(signal?: AbortSignal, rest?: () => Promise<void>): Promise<string>;
+  /** Unmounts and freezes; the name of the committed snapshot. */
+  commit(signal?: AbortSignal): Promise<string>;
   /** Unmounts and throws it away, unless committed. */
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -173,10 +171,8 @@ export class Workspace {
     return {
       id,
       root,
-      ...active.upper !== undefined && { upper: active.upper },
-      commit: async (signal, rest) => {
+      commit: async (signal) => {
         await close();
-        await rest?.();
         const name = SNAPSHOT_PREFIX + crypto.randomUUID();
         await this.#snapshotter.commit(active, name, { lazy: true, signal });
         open = false;

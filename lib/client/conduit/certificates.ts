@@ -6,7 +6,7 @@ import type { Conduit } from "../profile/types.ts";
 
 export type CertificateSettings = NonNullable<NonNullable<Conduit["ingress"]>["certificates"]>;
 
-/** PEM texts. The key is a secret: for the TLS layer and the one request that carries it, never for a message. */
+/** PEM texts. The key is a secret: only the TLS layer and one request may carry it, never a message. */
 export interface PemPair {
   certificate: string;
   key: string;
@@ -44,7 +44,7 @@ export async function readPemFile(path: string, field: string): Promise<string> 
   }
 }
 
-/** What is to be said of a key file that others than its owner may read; undefined: nothing. */
+/** A warning for a key file that others than its owner may read; undefined: there is none. */
 export async function keyFileWarning(path: string, field: string): Promise<string | undefined> {
   if (Deno.build.os === "windows") return undefined;
   const { mode } = await Deno.stat(path);
@@ -53,7 +53,7 @@ export async function keyFileWarning(path: string, field: string): Promise<strin
     : `${field}: ${path} can be read by others; make it private: chmod 600 ${path}`;
 }
 
-/** What is to be said of a certificate whose time is over or has not come; undefined: nothing. */
+/** A warning for a certificate that has expired or is not valid yet; undefined: there is none. */
 export function timeWarning(
   { validFrom, validTo }: { validFrom: string; validTo: string },
   field: string,
@@ -64,7 +64,7 @@ export function timeWarning(
   return undefined;
 }
 
-/** One rule, its files read and found good. */
+/** One rule whose files were read and are valid. */
 export class CertificateRule {
   /** `conduit.ingress.certificates[0]` */
   readonly field: string;
@@ -147,8 +147,8 @@ async function loadRule(
 }
 
 /**
- * Reads the rules' files. Throws `config_invalid` naming the field; `warn` is told what works and should not
- * stay so.
+ * Reads the rules' files. Throws `config_invalid` naming the field; calls `warn` for what works but should be
+ * corrected.
  */
 export async function loadCertificates(
   settings: CertificateSettings,
@@ -162,13 +162,13 @@ export async function loadCertificates(
 }
 
 export interface WatchedCertificates extends Disposable {
-  /** The last good ones. */
+  /** The rules of the last valid files. */
   readonly rules: CertificateRules;
-  /** Looks at the files now, rather than within a second. */
+  /** Checks the files now; otherwise they are checked within a second. */
   check(): Promise<void>;
 }
 
-/** As {@linkcode loadCertificates}; files that change are read again, bad ones are warned of and passed over. */
+/** As {@linkcode loadCertificates}; changed files are read again, invalid ones are warned of and ignored. */
 export async function watchCertificates(
   settings: CertificateSettings,
   { warn, everyMs }: { warn: (text: string) => void; everyMs?: number },
@@ -179,7 +179,7 @@ export async function watchCertificates(
       try {
         rules = await loadCertificates(settings, warn);
       } catch (error) {
-        // Certificate and key are two files: between their two writes they do not belong together.
+        // Certificate and key are two files: between the two writes they do not match.
         warn(`${(error as Error).message}; the last good certificates stay in use`);
       }
     },

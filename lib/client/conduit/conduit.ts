@@ -1,4 +1,6 @@
-/** How a session shows workloads to this machine (SPEC.md "Conduit"): the choice, and what it opens. */
+/**
+ * How a session makes workloads reachable from this machine (SPEC.md "Conduit"): the mode, and what it opens.
+ */
 import type { PublishedPort } from "../../api/deployment.ts";
 import type { IngressRoute } from "../../api/ingress.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -12,7 +14,7 @@ type RouteOf = NonNullable<Socks5Options["route"]>;
 /** Local listeners are for this machine alone. */
 const LOCAL = "127.0.0.1";
 
-/** A place of this machine's that leads to workloads. */
+/** A local address that leads to workloads. */
 export type Endpoint =
   /** One port of a deployment at `address` ("127.0.0.1:8080"). */
   | {
@@ -31,7 +33,7 @@ export type Endpoint =
 export interface Shown {
   name: string;
   ports: readonly Pick<PublishedPort, "container" | "protocol">[];
-  /** Of its hosts, where it has ingress. */
+  /** Routes of its ingress, if it has ingress. */
   ingress?: readonly IngressRoute[];
 }
 
@@ -42,7 +44,7 @@ export interface ConduitOptions {
   deployments: readonly Shown[];
   /** The `conduit` block of the profile. */
   settings: ConduitSettings;
-  /** What serves the deployments' ingress here; it is to be disposed of after the conduit. */
+  /** Serves the deployments' ingress on this machine; the caller disposes of it after the conduit. */
   ingress?: PreparedIngress;
   /** One line for a person. */
   warn: (text: string) => void;
@@ -50,7 +52,7 @@ export interface ConduitOptions {
 
 export interface Conduit extends AsyncDisposable {
   readonly endpoints: readonly Endpoint[];
-  /** Resolves when it was closed; rejects where it broke by itself. */
+  /** Resolves when the conduit was closed; rejects where it broke by itself. */
   readonly closed: Promise<void>;
 }
 
@@ -67,7 +69,7 @@ async function openSocksProxy(options: ConduitOptions, route?: RouteOf): Promise
   });
   const { address } = proxy;
   return {
-    // Rules replace the suffix.
+    // With rules, the suffix has no effect.
     endpoints: [{ kind: "socks5", address, ...(rules.length === 0 && { suffix }) }],
     closed: proxy.closed,
     [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
@@ -99,7 +101,7 @@ async function openForwards(options: ConduitOptions): Promise<Conduit> {
           ...{ services, name, port, protocol, address: LOCAL, local },
           onError: ({ message }) => tell(`${name} ${port}`, message),
         });
-      // A number that is taken, or not for this user: any free one.
+      // Where the port is taken or not permitted for this user, any free one.
       const forward = opened.use(
         await listen(port).catch((error) => {
           if (error instanceof SvcError) return listen(0);
@@ -122,7 +124,9 @@ async function openForwards(options: ConduitOptions): Promise<Conduit> {
   };
 }
 
-/** Throws where it cannot listen: `address_in_use`, `config_invalid`. Dispose of it to close it. */
+/**
+ * Opens the conduit. Throws `address_in_use` or `config_invalid` where it cannot listen. Disposing closes it.
+ */
 export async function openConduit(options: ConduitOptions): Promise<Conduit> {
   const { ingress, deployments, services } = options;
   const socks = options.mode === "socks5";
@@ -132,7 +136,7 @@ export async function openConduit(options: ConduitOptions): Promise<Conduit> {
   }
   const { ingressUrls, INGRESS_PORTS, routeTo } = await import("./ingress_urls.ts");
   await using opened = new AsyncDisposableStack();
-  // A proxy leads to whatever ports there are.
+  // Through a proxy any port will do: the proxy leads to whichever port was taken.
   const ports = socks ? { http: 0, https: 0 } : INGRESS_PORTS;
   const { address } = opened.use(await ingress.open(routes, services, ports));
   const inner = opened.use(

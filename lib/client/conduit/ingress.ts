@@ -16,15 +16,15 @@ export interface IngressPorts {
 
 /** An ingress that is open on this machine. */
 export interface Ingress extends AsyncDisposable {
-  /** Where it listens ("127.0.0.1:80"); of a scheme that it does not have: absent. */
+  /** Where it listens ("127.0.0.1:80"), by scheme; absent for a scheme that it does not serve. */
   readonly address: { readonly http?: string; readonly https?: string };
 }
 
 export interface IngressOptions {
   settings: IngressSettings;
-  /** Beside the connection profile svc keeps the authority that it makes. */
+  /** Path of the connection profile; svc keeps the authority that it makes beside that file. */
   profilePath?: string;
-  /** The profile's way into a cluster, where it has one. */
+  /** The profile's `port-forward` block, if it has one. */
   cluster?: PortForward;
   env: Environment;
   /** The controller that the server names: `<namespace>/<service>[:httpPort/httpsPort]`. */
@@ -34,9 +34,9 @@ export interface IngressOptions {
   signal: AbortSignal;
 }
 
-/** Ingress whose settings have been found good; what it serves comes later. */
+/** Ingress whose settings are valid; the routes are given to `open`. */
 export interface PreparedIngress extends AsyncDisposable {
-  /** Opens it; what was opened ends before what was prepared. */
+  /** Opens the ingress. It must be disposed of before this object. */
   open(
     routes: readonly IngressRoute[],
     services: Services,
@@ -68,7 +68,7 @@ async function prepareEmulated(options: IngressOptions): Promise<PreparedIngress
   };
 }
 
-/** Where the generated authority is kept. Throws `config_invalid` where that is nowhere. */
+/** The folder of the generated authority. Throws `config_invalid` where no folder is known. */
 export function authorityFolder(profilePath: string | undefined): string {
   if (profilePath !== undefined) return join(dirname(profilePath), "ingress-ca");
   throw new SvcError(
@@ -79,8 +79,8 @@ export function authorityFolder(profilePath: string | undefined): string {
 }
 
 /**
- * Reads what the settings name; undefined where the mode is off. Throws `config_invalid` naming the field, and
- * what stands in the way of a cluster's controller.
+ * Reads the files that the settings name; undefined where the mode is off. Throws `config_invalid` naming the
+ * field, and the error that the search for a cluster's controller ends with.
  */
 export async function prepareIngress(
   options: IngressOptions,

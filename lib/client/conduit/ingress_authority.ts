@@ -28,11 +28,11 @@ import {
 } from "./certificates.ts";
 
 const DAY_MS = 24 * 3_600_000;
-/** As long as one is likely to be trusted on a machine. */
+/** Days that an authority is valid: longer than a machine is likely to trust it. */
 const AUTHORITY_DAYS = 3650;
-/** A leaf lives in memory alone: it has to outlast a session. */
+/** Days that a leaf certificate is valid: it exists in memory only and has to outlast a session. */
 const LEAF_DAYS = 30;
-/** Clocks of browsers in virtual machines lag. */
+/** Certificates begin this much earlier: clocks of browsers in virtual machines lag. */
 const BEFORE_MS = DAY_MS;
 
 const CERTIFICATE_FIELD = "conduit.ingress.ca-file";
@@ -43,17 +43,17 @@ const newKey = async () => (await newKeyPair("ec", { namedCurve: "P-256" })).pri
 const pemOf = (key: KeyObject) => key.export({ type: "pkcs8", format: "pem" }) as string;
 
 export interface Leaf extends PemPair {
-  /** Milliseconds since 1970 from which there should be a new one. */
+  /** Milliseconds since 1970; from then on a new leaf is issued. */
   readonly until: number;
 }
 
 export class IngressAuthority {
   /** Path of the certificate that clients have to trust. */
   readonly path: string;
-  /** True where svc made it: nobody trusts it who was not told to. */
+  /** True where svc generated the authority: a client trusts it only if somebody told it to. */
   readonly generated: boolean;
   readonly #issuer: Issuer;
-  /** What stands between a leaf and what clients trust, PEM. */
+  /** Intermediate certificates between a leaf and the certificate that clients trust, PEM. */
   readonly #chain: string;
   readonly #ends: number;
   readonly #key: KeyObject;
@@ -83,12 +83,12 @@ export class IngressAuthority {
     return new IngressAuthority(path, generated, { certificates, issuer, key: await newKey() });
   }
 
-  /** For DNS names; all leaves have one key, which is nowhere but in this process. */
+  /** Issues a certificate for DNS names. All leaves share one key, which exists in this process only. */
   issue(names: readonly string[], ip: readonly Uint8Array[] = [], now = Date.now()): Leaf {
     const to = Math.max(Math.min(now + LEAF_DAYS * DAY_MS, this.#ends), now + DAY_MS);
     const [first] = names;
     const certificate = issueCertificate({
-      // Longer ones do not fit in the field, and nobody reads it: the names count.
+      // The field holds at most 64 characters, and clients check the alternative names instead.
       commonName: first.length <= 64 ? first : "svc ingress",
       names: { dns: names, ip },
       publicKey: createPublicKey(this.#key),
@@ -127,12 +127,12 @@ export async function configuredAuthority(
   }
 }
 
-/** A new one, both files or none of them: two svc may make one at once, and the first one's stays. */
+/** Writes a new authority, both files or none. Where two svc do this at once, the first one's files stay. */
 async function generate(folder: string): Promise<void> {
   const key = await newKey();
   const now = Date.now();
   const certificate = issueAuthority(key, {
-    // Trust stores list names: two machines' authorities are told apart by it.
+    // Trust stores show this name: it tells the authorities of two machines apart.
     commonName: `svc ingress CA ${crypto.randomUUID().slice(0, 8)}`,
     from: new Date(now - BEFORE_MS),
     to: new Date(now + AUTHORITY_DAYS * DAY_MS),
@@ -151,8 +151,8 @@ async function generate(folder: string): Promise<void> {
 }
 
 /**
- * The authority that is kept in the folder, made on first use. Throws `config_invalid` where what is there is
- * damaged, its time is over, or others may read its key.
+ * The authority that is stored in the folder; made on first use. Throws `config_invalid` where the stored files
+ * are damaged or expired, or others may read the key.
  */
 export async function generatedAuthority(folder: string): Promise<IngressAuthority> {
   try {
@@ -174,7 +174,7 @@ async function readGenerated(folder: string): Promise<IngressAuthority> {
   const [path, keyPath] = [join(folder, "ca.pem"), join(folder, "ca.key")];
   const certificate = await Deno.readTextFile(path);
   const key = await Deno.readTextFile(keyPath);
-  // Whoever could read it can be any site to who trusts the authority.
+  // Whoever has the key can impersonate any site to a client that trusts the authority.
   if (await keyFileWarning(keyPath, "")) throw new Error("others may read its key");
   const { leaf } = checkPair(certificate, key);
   if (Date.now() >= Date.parse(leaf.validTo)) throw new Error("its time is over");

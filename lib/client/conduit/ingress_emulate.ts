@@ -20,10 +20,10 @@ import { sparingly } from "./told.ts";
 
 export interface EmulateOptions {
   services: Pick<Services, "dial">;
-  /** `rules` is read for each connection: files may change. */
+  /** `rules` is read for each connection: the files may have changed. */
   certificates: { readonly rules: CertificateRules };
   authority: IngressAuthority;
-  /** Wanted on this machine. */
+  /** The preferred local ports. */
   ports: IngressPorts;
   routes: readonly IngressRoute[];
   /** One line for a person. */
@@ -65,7 +65,7 @@ export async function openEmulated(options: EmulateOptions): Promise<Ingress> {
   await using opened = new AsyncDisposableStack();
   const http = opened.use(await serve("http", (raw) => Promise.resolve(socketDuplex(raw))));
   const https = opened.use(await serve("https", (raw) => acceptTls(raw, contexts)));
-  // Disposed of first: what it serves is what the listeners wait for.
+  // The proxy is disposed of before the listeners, which wait for the connections that it serves.
   opened.use(proxy);
   const unknown = routes.some(({ host }) => !certificates.rules.select(host));
   if (unknown && authority.generated) {

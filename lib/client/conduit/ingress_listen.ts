@@ -1,23 +1,23 @@
-/** Listeners of emulated ingress: on this machine alone, at the usual ports where those are to be had. */
+/** Listeners of emulated ingress: on loopback only, at the usual ports where those are available. */
 import { createServer, type Server, type Socket } from "node:net";
 import { asSvcError, type SvcError, systemCode } from "../../base/errors.ts";
 
 export const LOOPBACK = "127.0.0.1";
 
-/** Connections at once of one listener; more are hung up on. */
+/** Connections that one listener has at once; further ones are closed. */
 const MAX_CONNECTIONS = 1024;
 
 export interface LocalListenerOptions {
-  /** Taken where it is free and permitted, else any free one; 0: any free one. */
+  /** Used where it is free and permitted, else any free port is; 0: any free port. */
   preferred: number;
   /** Serves a connection to its end. Never throws. */
   serve: (socket: Socket) => Promise<void>;
-  /** Told why connections are not taken. */
+  /** Called with the reason when connections cannot be accepted. */
   onError: (error: SvcError) => void;
   limit?: number;
 }
 
-/** Ends with its connections. */
+/** Disposing ends its connections too. */
 export interface LocalListener extends AsyncDisposable {
   readonly port: number;
 }
@@ -34,7 +34,9 @@ function listen(server: Server, port: number): Promise<void> {
 
 const TAKEN = ["EADDRINUSE", "EACCES", "EPERM"];
 
-/** `make` gives a server that does not listen yet. */
+/**
+ * Listens on a server that `make` creates; a second server is made where the preferred port is not available.
+ */
 async function listening(make: () => Server, preferred: number): Promise<Server> {
   const server = make();
   try {
@@ -63,7 +65,7 @@ export async function listenLocally(options: LocalListenerOptions): Promise<Loca
     () => createServer({ allowHalfOpen: true, noDelay: true }, take),
     preferred,
   );
-  // No descriptor is left for one connection: the next may find one.
+  // Too few descriptors for one connection; the next one may succeed.
   server.on("error", (error) => onError(asSvcError(error, "Cannot take a connection")));
   return {
     port: (server.address() as { port: number }).port,

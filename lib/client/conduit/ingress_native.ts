@@ -16,7 +16,7 @@ import { LOOPBACK } from "./ingress_listen.ts";
 import { forwardPort, type PortForward } from "./port_forward.ts";
 import { sparingly } from "./told.ts";
 
-/** What the profile says goes before what the server says, and that before what is found. */
+/** The profile's choice goes before the server's, and the server's before a Service that is found. */
 async function choiceOf(
   { settings: { controller = {} }, controller: ofServer }: IngressOptions,
 ): Promise<ControllerChoice> {
@@ -32,7 +32,7 @@ async function choiceOf(
   return { ...(told !== undefined && parseController(told)), ...own };
 }
 
-/** A stream of the cluster's forward. */
+/** A connection through the port-forward. */
 async function dial(dialer: Dialer, signal?: AbortSignal): Promise<Duplex> {
   const stream = await dialer.dial();
   const duplex = { ...socketDuplex(stream as Socket), reset: () => void stream.destroy() };
@@ -60,13 +60,15 @@ async function listen(
   try {
     return await at(preferred);
   } catch (error) {
-    // A number that is taken, or not for this user: any free one.
+    // Where the port is taken or not permitted for this user, any free one.
     if (preferred !== 0 && error instanceof SvcError) return await at(0);
     throw error;
   }
 }
 
-/** The cluster's context, undefined for the current one. Throws `config_invalid` where there is no cluster. */
+/**
+ * The kube context, undefined for the current one. Throws `config_invalid` where the profile has no cluster.
+ */
 export function requireCluster(
   { controller, cluster }: Pick<IngressOptions, "cluster"> & {
     controller: IngressOptions["settings"]["controller"];

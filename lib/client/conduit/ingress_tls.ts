@@ -1,4 +1,4 @@
-/** TLS of emulated ingress: the name that a client asks for (SNI) says which certificate it is shown. */
+/** TLS of emulated ingress: the name in the client's hello (SNI) selects the certificate. */
 import type { Socket } from "node:net";
 import { createSecureContext, type SecureContext, TLSSocket } from "node:tls";
 import { isDnsName } from "../../base/certificates.ts";
@@ -8,13 +8,15 @@ import type { CertificateRule, CertificateRules, PemPair } from "./certificates.
 import type { IngressAuthority } from "./ingress_authority.ts";
 import { PacedStream } from "./tls_pace.ts";
 
-/** A client has so long for its handshake; milliseconds. */
+/** Milliseconds that a client may take for its handshake. */
 const HANDSHAKE_MS = 20_000;
 
-/** Names whose certificates are kept: whoever asks for ever more of them only makes this machine sign. */
+/**
+ * Certificates that are kept. A client that asks for ever more names costs this machine a signature for each.
+ */
 const MAX_LEAVES = 256;
 
-/** Shown to who asks for no name, or for what is none: whoever connects by an address. */
+/** The certificate for clients that send no name, or an invalid one: those that connect by an address. */
 const NAMELESS = { names: ["localhost"], ip: [Uint8Array.of(127, 0, 0, 1)] };
 
 function contextOf({ certificate, key }: PemPair): SecureContext {
@@ -31,16 +33,16 @@ export class ServerContexts {
   readonly #rules: () => CertificateRules;
   readonly #authority: IngressAuthority;
   readonly #ofRules = new WeakMap<CertificateRule, SecureContext>();
-  /** The one that was asked for longest ago first. */
+  /** Leaves by name, the least recently used first. */
   readonly #leaves = new Map<string, Leaf>();
 
-  /** `rules` is asked each time: their files may have changed. */
+  /** `rules` is called for each connection: the files may have changed. */
   constructor(rules: () => CertificateRules, authority: IngressAuthority) {
     this.#rules = rules;
     this.#authority = authority;
   }
 
-  /** Of what a client sent as the name; "" where it sent none. */
+  /** The context for the name that a client sent; "" where it sent none. */
   of(sent: string): SecureContext {
     const name = sent.toLowerCase();
     const known = isDnsName(name);
@@ -90,7 +92,8 @@ export function acceptTls(
   let ended = false;
   socket.once("end", () => ended = true);
   const reset = () => {
-    // What is on its way still arrives; a connection that breaks off is told so (RST).
+    // Where both directions have ended the connection is closed in good order, and sent data still arrives.
+    // Otherwise it is reset below (RST).
     if (ended && socket.writableFinished) raw.destroy();
     socket.destroy();
     paced.stream.destroy();

@@ -1,4 +1,4 @@
-/** Where a conduit's ingress is: addresses for a person, and the way there for the conduit's proxy. */
+/** URLs of a conduit's ingress for a person, and the route that its proxy takes to the ingress. */
 import type { IngressRoute } from "../../api/ingress.ts";
 import { covers } from "../../base/certificates.ts";
 import type { Endpoint } from "./conduit.ts";
@@ -7,14 +7,14 @@ import { LOOPBACK } from "./ingress_listen.ts";
 import type { Route } from "./socks5.ts";
 import { dialDirect } from "./socks5_direct.ts";
 
-/** Where browsers look. */
+/** The ports that browsers use by default. */
 export const INGRESS_PORTS: IngressPorts = { http: 80, https: 443 };
 
 const SCHEMES = ["http", "https"] as const;
 
 const portOf = (address: string) => Number(address.split(":").at(-1));
 
-/** Each host and path by each scheme. `proxy`: the hosts are reached through it, at the usual ports. */
+/** A URL for each host, path and scheme. `proxy`: clients reach the hosts through it, at the usual ports. */
 export function ingressUrls(
   routes: readonly IngressRoute[],
   address: Ingress["address"],
@@ -31,7 +31,7 @@ export function ingressUrls(
   );
 }
 
-/** Of a proxy that is asked for an ingress host at a usual port. */
+/** The proxy's route for an ingress host at a usual port; undefined for any other host or port. */
 export function routeTo(
   routes: readonly IngressRoute[],
   address: Ingress["address"],

@@ -1,4 +1,4 @@
-/** Which deployments run, asked of the server no more often than is of use. */
+/** Names of the running deployments; the server is asked again only when its last answer is old. */
 import type { DeploymentStatus } from "../../api/deployment.ts";
 import { asSvcError, SvcError } from "../../base/errors.ts";
 import type { Services } from "./services.ts";
@@ -9,9 +9,9 @@ const isLive = ({ state, instances }: DeploymentStatus) =>
   state === "running" || instances.some((instance) => UP.has(instance.state));
 
 export interface LiveNamesOptions {
-  /** An answer holds so long, a failure too; milliseconds. */
+  /** Milliseconds that an answer is used for; also a failure. */
   keepMs: number;
-  /** The server has so long to answer. */
+  /** Milliseconds that the server may take to answer. */
   waitMs: number;
   warn: (text: string) => void;
 }
@@ -28,7 +28,7 @@ export class LiveNames {
     this.#options = options;
   }
 
-  /** False where the server does not say; that is told once, until it answers again. */
+  /** False where the server does not answer; a warning is written for the first failure after an answer. */
   async has(name: string): Promise<boolean> {
     if (this.#known && performance.now() < this.#known.until) return this.#known.names.has(name);
     this.#asking ??= this.#ask().finally(() => this.#asking = undefined);

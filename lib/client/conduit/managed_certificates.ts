@@ -1,6 +1,7 @@
 /**
- * Certificates that a deploy brings along to a cluster's ingress (SPEC.md "IngressCertificate"): each host's by
- * the profile's rules, and their keys only over what nobody listens to (SPEC.md "Authentication" 6).
+ * Certificates that a deploy sends along for a cluster's ingress (SPEC.md "IngressCertificate"). The profile's
+ * rules choose one for each host; private keys are sent only on a way that others cannot read (SPEC.md
+ * "Authentication" 6).
  */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ServerInfo } from "../../api/info.ts";
@@ -15,7 +16,7 @@ import {
   loadCertificates,
 } from "./certificates.ts";
 
-/** Private keys may go this way: TLS, a tunnel, or no network at all. */
+/** True where private keys may be sent: by TLS, through a tunnel, or without leaving this machine. */
 export function keepsSecrets({ server, transport }: Pick<Target, "server" | "transport">): boolean {
   const { protocol, hostname } = new URL(server);
   return transport.kind !== "direct" || protocol === "https:" ||
@@ -35,7 +36,7 @@ function requireSecrecy(target: Pick<Target, "server" | "transport">): void {
   );
 }
 
-/** Asks for certificates, and has not those of its own. */
+/** True where the spec asks for TLS and does not name a secret with its own certificate. */
 function wantsCertificates(spec: DeploySpec): boolean {
   const tls = spec.ingress?.tls;
   return wantsIngress(spec) && tls !== false &&
@@ -50,7 +51,7 @@ function refusal(spec: DeploySpec, what: string, help: string): SvcError {
   );
 }
 
-/** The spec's hosts, each written out: a certificate is chosen before the server derives any. */
+/** The spec's hosts, all written out: the client chooses certificates, so the server cannot derive a host. */
 function concreteHosts(spec: DeploySpec, domain: string | undefined): string[] {
   const { hosts = [], subdomain, domain: own } = spec.ingress!;
   const base = own?.replace(/^\*?\./, "") || domain || "example.com";
@@ -67,7 +68,7 @@ function concreteHosts(spec: DeploySpec, domain: string | undefined): string[] {
     if (host === "@") throw derived(`ingress.hosts[${i}]: "@"`, base);
     const wildcard = host.startsWith("*.");
     const name = asciiHost(wildcard ? host.slice(2) : host);
-    // What is no name at all the server refuses in its own words.
+    // The server refuses an invalid name with its own message.
     return name === undefined ? host : wildcard ? `*.${name}` : name;
   });
 }
@@ -85,7 +86,7 @@ function grouped(spec: DeploySpec, hosts: readonly string[], rules: CertificateR
       );
     }
     const pem = rule.pem();
-    // Several rules may name one certificate.
+    // Several rules may use one certificate.
     const known = chosen.get(pem.certificate);
     if (known) known.hosts.push(host);
     else chosen.set(pem.certificate, { hosts: [host], ...pem });
@@ -97,16 +98,16 @@ export interface ManagedOptions {
   rules: CertificateSettings;
   spec: DeploySpec;
   target: Pick<Target, "server" | "transport">;
-  /** Of the server that is deployed to. */
+  /** Describes the server that is deployed to. */
   info: () => Promise<ServerInfo>;
   /** One line for a person. */
   warn: (text: string) => void;
 }
 
 /**
- * What goes along with the spec; undefined where it asks for no ingress, or the server's ingress is no
- * cluster's. Throws `spec_invalid` for a host without a rule or one that is not written out, `config_invalid`
- * for rules that cannot be read and a way that others listen to.
+ * The spec with its certificates; undefined where the spec asks for no ingress, or the server's ingress is not
+ * a cluster's. Throws `spec_invalid` for a host without a rule or one that is not written out, `config_invalid`
+ * for rules that cannot be read and for a way on which others could read the keys.
  */
 export async function managedCertificates(
   { rules, spec, target, info, warn }: ManagedOptions,

@@ -1,4 +1,4 @@
-/** Local ports in front of a deployment's: each connection to one is dialled by itself. */
+/** Local ports that forward to a deployment's ports: each local connection has its own to the deployment. */
 import { createSocket } from "node:dgram";
 import { createServer, type Server, type Socket } from "node:net";
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
@@ -9,9 +9,9 @@ import { relay } from "../../wire/relay.ts";
 import { socketDuplex } from "../../wire/socket_duplex.ts";
 import type { Services } from "./services.ts";
 
-/** Milliseconds without a datagram after which a flow ends; the server has the same. */
+/** Milliseconds without a datagram after which a UDP flow ends, as on the server. */
 const IDLE_MS = 120_000;
-/** Peers of one UDP port at the same time; a further one takes the place of the one longest silent. */
+/** UDP flows of one port at once; a further one ends the flow that was idle longest. */
 const MAX_FLOWS = 512;
 
 export interface PortForwardOptions {
@@ -25,14 +25,14 @@ export interface PortForwardOptions {
   address: string;
   /** Local port; 0: a free one. */
   local: number;
-  /** Told why a connection was not made, or broke; the others go on. */
+  /** Called with the reason when a connection cannot be made or breaks; other connections continue. */
   onError: (error: SvcError) => void;
-  /** Of UDP flows. */
+  /** Milliseconds after which an idle UDP flow ends. */
   idleMs?: number;
 }
 
 export interface PortForward extends AsyncDisposable {
-  /** The port that is listened on. */
+  /** The local port that is listened on. */
   readonly local: number;
 }
 
@@ -61,7 +61,7 @@ function cannotListen({ address, local, port }: PortForwardOptions, cause: unkno
   );
 }
 
-/** What broke on this side: whoever connected knows it already. */
+/** The local side broke: its client knows already, so nothing is reported. */
 class Gone extends Error {}
 
 const gone = (cause: unknown): never => {
@@ -78,7 +78,7 @@ class Connections {
     this.#options = options;
   }
 
-  /** Joins what came in to the deployment's port, until both have ended. */
+  /** Connects `local` to the deployment's port, until both have ended. */
   add(local: Duplex, onBytes?: () => void): Promise<void> {
     const running = this.#join(local, onBytes).finally(() => this.#running.delete(running));
     this.#running.add(running);
@@ -125,7 +125,7 @@ function listenTcp(options: PortForwardOptions, onSocket: (socket: Socket) => vo
     server.once("error", (error) => reject(cannotListen(options, error)));
     server.listen({ host: options.address, port: options.local }, () => {
       server.removeAllListeners("error");
-      // No descriptor is left for one connection: the next may find one.
+      // Too few descriptors for one connection; the next one may succeed.
       server.on("error", (error) => options.onError(asSvcError(error, "Cannot take a connection")));
       resolve(server);
     });
@@ -167,7 +167,7 @@ function bindUdp(options: PortForwardOptions) {
 async function forwardUdp(options: PortForwardOptions): Promise<PortForward> {
   const connections = new Connections(options);
   const socket = await bindUdp(options);
-  /** By the peer's address, the one longest silent first. */
+  /** Flows by the peer's address, the one idle longest first. */
   const flows = new Map<string, Flow>();
   const open = (key: string, address: string, port: number): Flow => {
     const received = new DatagramQueue();
@@ -208,9 +208,8 @@ async function forwardUdp(options: PortForwardOptions): Promise<PortForward> {
 }
 
 /**
- * Listens until it is disposed of, which ends its connections too. Throws where it cannot listen:
- * `port_in_use`, `argument_invalid`. A deployment that is replaced meanwhile is dialled anew by the next
- * connection.
+ * Listens until it is disposed of, which ends its connections too. Throws `port_in_use` or `argument_invalid`
+ * where it cannot listen. When the deployment is replaced, the next connection reaches the new instance.
  */
 export function forwardPort(options: PortForwardOptions): Promise<PortForward> {
   return options.protocol === "udp" ? forwardUdp(options) : forwardTcp(options);

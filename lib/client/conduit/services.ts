@@ -4,9 +4,9 @@ import type { Duplex } from "../../wire/duplex.ts";
 
 export interface Services {
   /**
-   * A connection to a port inside the deployment's first running instance. Each direction of a TCP
-   * connection ends by itself; of UDP each `read` and `write` is one datagram. Throws what stands in the
-   * way: `not_found`, `upstream_failed` where nothing listens there.
+   * Connects to a port inside an instance of the deployment, the instances in turn. Each direction of a TCP
+   * connection ends by itself; over UDP each `read` and `write` is one datagram. Throws `not_found`, or
+   * `upstream_failed` where nothing listens on the port.
    */
   dial(
     name: string,

@@ -23,17 +23,17 @@ export const DEFAULT_SERVICE_HOST_SUFFIX = ".svc.internal";
 export interface Socks5Limits {
   /** Connections at once; fewer where this process may not open enough files. */
   connections: number;
-  /** A client has so long for its greeting and its request; milliseconds. */
+  /** Milliseconds that a client may take for its greeting and its request. */
   handshakeMs: number;
-  /** A connection is made within this, or fails; milliseconds. */
+  /** Milliseconds that a connection may take to be made. */
   connectMs: number;
-  /** A client that was refused has so long to hang up; milliseconds. */
+  /** Milliseconds that a refused client may take to close its connection. */
   partingMs: number;
-  /** A rule's pattern may take so long; milliseconds. */
+  /** Milliseconds that a rule's pattern may take to match. */
   ruleMs: number;
-  /** The list of deployments holds so long; milliseconds. */
+  /** Milliseconds that the list of deployments is used for. */
   namesMs: number;
-  /** The server has so long to list them; milliseconds. */
+  /** Milliseconds that the server may take to list them. */
   namesWaitMs: number;
 }
 
@@ -54,13 +54,15 @@ export interface Socks5Options {
   /** `[host]:port`; port 0 is any free one. */
   listen: string;
   services: Services;
-  /** In their order; one at least replaces the suffix. */
+  /** Resolve rules in their order. Where there is at least one, the suffix has no effect. */
   rules?: readonly ResolveRule[];
   /** Default {@linkcode DEFAULT_SERVICE_HOST_SUFFIX}. */
   suffix?: string;
   /** A host without a dot that is a running deployment's name goes to it, after rules and suffix; default true. */
   bareServiceNames?: boolean;
-  /** Asked first: who else answers for a host (in lower case, without trailing dot). */
+  /**
+   * Called before all other rules: the route of a host (lower case, no trailing dot) that is served elsewhere.
+   */
   route?: (host: string, port: number) => Route | undefined;
   /** One line for a person. */
   warn: (text: string) => void;
@@ -70,23 +72,26 @@ export interface Socks5Options {
 }
 
 export interface Socks5 extends AsyncDisposable {
-  /** "127.0.0.1:1080", with the port that it got. */
+  /** "127.0.0.1:1080", with the port that is listened on. */
   readonly address: string;
   /** Resolves when nothing is open any more; rejects where the listener broke by itself. */
   readonly closed: Promise<void>;
 }
 
-/** A connection is two sockets, and what makes it may need more. */
+/** Descriptors of one connection: its two sockets, and those that making it may need. */
 const DESCRIPTORS_EACH = 4;
 const LEAST = 16;
 
-/** A listener of the runtime that once found no descriptor for a connection never accepts another. */
+/**
+ * Connections that this process can afford: once a listener of Deno found no descriptor, it never accepts
+ * again.
+ */
 async function affordable(connections: number): Promise<number> {
   const most = Math.floor(await openFileLimit() / DESCRIPTORS_EACH);
   return Math.min(connections, Math.max(LEAST, most));
 }
 
-/** Rejects with the signal's reason; what comes afterwards is reset. */
+/** Rejects with the signal's reason; a connection that is made after that is reset. */
 function dialled(route: Route, signal: AbortSignal): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason);
@@ -168,7 +173,7 @@ class Socks5Proxy implements Socks5 {
     this.#resolver = resolver;
     this.#services = options.services;
     this.#tell = sparingly(options.warn);
-    this.#closed.promise.catch(() => {/* for who asks */});
+    this.#closed.promise.catch(() => {/* the caller of `closed` is told */});
   }
 
   get closed(): Promise<void> {
@@ -212,7 +217,7 @@ class Socks5Proxy implements Socks5 {
     this.#open.set(stream, served);
   }
 
-  /** Never throws: what goes wrong is the client's to see, and told where a person can do something. */
+  /** Never throws: the client sees the failure; a person is told of what a person can correct. */
   async #serve(stream: Duplex): Promise<void> {
     const timer = setTimeout(() => {
       const limit = `${this.#limits.handshakeMs} ms`;
@@ -237,7 +242,7 @@ class Socks5Proxy implements Socks5 {
     { host: sent, port, ahead }: { host: string; port: number; ahead: Uint8Array },
   ): Promise<void> {
     const host = canonicalHost(sent);
-    // What comes meanwhile is one read more, and tells of a client that broke off.
+    // One read is started while the connection is made: it fails when the client has gone.
     const gone = new AbortController();
     const next = stream.read();
     next.catch((error) => gone.abort(error));
@@ -281,7 +286,10 @@ class Socks5Proxy implements Socks5 {
       : (signal) => dialDirect(host, port, signal);
   }
 
-  /** Says it, and lets the client hang up: what it sent meanwhile must not take the answer away from it. */
+  /**
+   * Writes the answer, then reads until the client closes: data left unread would reset the connection and lose
+   * the answer.
+   */
   async #part(stream: Duplex, answer: Uint8Array, next?: Promise<unknown>): Promise<void> {
     const timer = setTimeout(() => stream.reset(), this.#limits.partingMs);
     try {
@@ -311,7 +319,7 @@ class Socks5Proxy implements Socks5 {
   }
 }
 
-/** The client's stream from what follows its request: what came with that, then the read that is under way. */
+/** The client's stream after its request: the bytes that came with the request, then the read under way. */
 function opened(
   stream: Duplex,
   ahead: Uint8Array,
@@ -327,7 +335,7 @@ function opened(
   };
 }
 
-/** Throws `config_invalid` for an address, a suffix or a rule that is none, `address_in_use`. */
+/** Throws `config_invalid` for an invalid address, suffix or rule, `address_in_use`. */
 export async function openSocks5(options: Socks5Options): Promise<Socks5> {
   const { services, rules = [], warn, signal } = options;
   signal?.throwIfAborted();

@@ -38,7 +38,7 @@ const REASONS: Record<string, Reason> = {
   },
 };
 
-/** Of what services and rules throw. */
+/** The reply to each error that services and rules throw. */
 const CODES: Partial<Record<ErrorCode, Reply>> = {
   not_found: REPLY.hostUnreachable,
   // No instance runs.
@@ -51,13 +51,13 @@ const CODES: Partial<Record<ErrorCode, Reply>> = {
 
 const replies = new WeakMap<SvcError, Reply>();
 
-/** What a client is answered for the error of a connection that was not made. */
+/** The reply for a connection that could not be made. */
 export function replyOf(error: unknown): Reply {
   if (!(error instanceof SvcError)) return REPLY.failed;
   return replies.get(error) ?? CODES[error.code] ?? REPLY.failed;
 }
 
-/** Deno has no error class for a name that does not resolve: the resolver itself says. */
+/** The resolver's code for a name that does not resolve: Deno has no error class for it. */
 async function nameCode(host: string): Promise<string | undefined> {
   if (isIP(host) !== 0) return undefined;
   try {
@@ -76,7 +76,7 @@ export async function dialDirect(host: string, port: number, signal: AbortSignal
   try {
     const conn = await Deno.connect({ hostname: host, port, signal });
     conn.setNoDelay(true);
-    // An idle connection to a machine that is gone would hold its place for ever.
+    // Without keep-alive an idle connection to a machine that is gone would stay open for ever.
     conn.setKeepAlive(true);
     return connDuplex(conn);
   } catch (cause) {

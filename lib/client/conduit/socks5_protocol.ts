@@ -1,4 +1,4 @@
-/** What a SOCKS5 server reads and says before bytes are passed on (RFC 1928). */
+/** The SOCKS5 handshake on the server's side, before bytes are forwarded (RFC 1928). */
 import type { Duplex } from "../../wire/duplex.ts";
 
 /** RFC 1928, section 6. */
@@ -23,17 +23,17 @@ const NO_METHOD = 0xff;
 const CONNECT = 1;
 const COMMANDS: Record<number, string> = { 2: "BIND", 3: "UDP ASSOCIATE" };
 
-/** The answer to a request. The bound address is of no use to a client that connects: it is all zeros. */
+/** The answer to a request. Its bound address is all zeros: a CONNECT client has no use for it. */
 export function replyBytes(reply: Reply): Uint8Array {
   return new Uint8Array([VERSION, reply, 0, 1, 0, 0, 0, 0, 0, 0]);
 }
 
 export type Handshake =
-  /** A host as it was sent, IPv6 without brackets; bytes that came behind the request. */
+  /** The host as the client sent it, IPv6 without brackets; `ahead`: bytes that came after the request. */
   | { kind: "connect"; host: string; port: number; ahead: Uint8Array }
-  /** What to answer before hanging up, and why. */
+  /** The answer to send before closing, and the reason. */
   | { kind: "refused"; answer: Uint8Array; why: string }
-  /** It hung up in the middle. */
+  /** The client closed the connection in the middle of the handshake. */
   | { kind: "gone" };
 
 class Gone extends Error {}
@@ -46,7 +46,7 @@ class ByteReader {
     this.#stream = stream;
   }
 
-  /** Exactly so many; at most one read more is kept. */
+  /** Exactly `size` bytes; what one read gave beyond them is kept. */
   async take(size: number): Promise<Uint8Array> {
     while (this.#bytes.length < size) {
       const more = await this.#stream.read();
@@ -79,7 +79,7 @@ function httpAnswer(): Uint8Array {
   return new TextEncoder().encode(`${head}content-length: ${text.length}\r\n\r\n${text}`);
 }
 
-/** Another protocol, told by its first byte. */
+/** The refusal for a client that speaks another protocol, which its first byte shows. */
 function otherProtocol(first: number): Handshake {
   if (first === 4) {
     // "Request rejected or failed" of SOCKS4.
@@ -119,7 +119,7 @@ function ipv6(bytes: Uint8Array): string {
   return new URL(`http://[${groups.join(":")}]`).hostname.slice(1, -1);
 }
 
-/** The address of a request; undefined for a type that there is not. */
+/** The address of a request; undefined for an unknown address type. */
 async function readHost(bytes: ByteReader): Promise<string | undefined> {
   switch (await bytes.byte()) {
     case 1:
@@ -148,7 +148,7 @@ async function readRequest(bytes: ByteReader): Promise<Handshake> {
     );
   }
   const port = new DataView((await bytes.take(2)).slice().buffer).getUint16(0);
-  // What is printed is printed for a person; names beyond ASCII have their form in it.
+  // Errors show the host to a person. Names beyond ASCII have an ASCII form (punycode).
   if (!/^[\x21-\x7e]+$/.test(host)) {
     return refusedRequest(REPLY.hostUnreachable, "the host it asks for is not a name");
   }
@@ -156,7 +156,7 @@ async function readRequest(bytes: ByteReader): Promise<Handshake> {
   return { kind: "connect", host: host.replace(/^\[(.*)\]$/, "$1"), port, ahead: bytes.rest() };
 }
 
-/** Reads up to the end of the request, and answers what stands before it. Throws where the stream breaks. */
+/** Reads up to the end of the request, and answers the greeting. Throws where the stream breaks. */
 export async function handshake(stream: Duplex): Promise<Handshake> {
   const bytes = new ByteReader(stream);
   try {

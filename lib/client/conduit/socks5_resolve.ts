@@ -9,7 +9,7 @@ export interface ResolverOptions {
   rules?: ResolveRules;
   /** ".svc.internal" */
   suffix: string;
-  /** Whether a deployment of that name runs; absent: single labels are hosts like others. */
+  /** Whether a deployment of that name runs; absent: a host without a dot is like any other host. */
   isLive?: (name: string) => Promise<boolean>;
 }
 
@@ -36,7 +36,7 @@ export class Resolver {
   readonly #suffix: string;
   readonly #isLive?: ResolverOptions["isLive"];
 
-  /** Throws `config_invalid` for a suffix that is none. */
+  /** Throws `config_invalid` for an invalid suffix. */
   constructor({ rules, suffix, isLive }: ResolverOptions) {
     this.#rules = rules;
     this.#suffix = canonicalSuffix(suffix);
@@ -44,7 +44,7 @@ export class Resolver {
   }
 
   /**
-   * The service and its port; undefined: straight to the host. `host` is canonical. Throws `not_found`
+   * The service and its port; undefined: connect to the host itself. `host` is canonical. Throws `not_found`
    * for a name under the suffix that no service can have, and what a rule throws.
    */
   async resolve(host: string, port: number): Promise<ServicePort | undefined> {

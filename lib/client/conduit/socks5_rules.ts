@@ -5,7 +5,7 @@ import { SvcError } from "../../base/errors.ts";
 export interface ResolveRule {
   /** Regular expression. */
   pattern: string;
-  /** `\1` to `\9` are the pattern's groups, `\0` all that matched, `\\` a backslash. */
+  /** `\1` to `\9` are the pattern's groups, `\0` the whole match, `\\` a backslash. */
   replace: string;
 }
 
@@ -21,7 +21,7 @@ const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
 
 export const isServiceName = (name: string): boolean => NAME.test(name);
 
-/** "web:80"; undefined for what is none. */
+/** Parses "web:80"; undefined for an invalid text. */
 export function servicePort(text: string): ServicePort | undefined {
   const colon = text.lastIndexOf(":");
   const name = text.slice(0, Math.max(colon, 0)).toLowerCase();
@@ -33,7 +33,7 @@ export function servicePort(text: string): ServicePort | undefined {
 interface Compiled {
   rule: ResolveRule;
   pattern: RegExp;
-  /** Texts, and numbers of groups. */
+  /** Literal texts, and numbers of groups. */
   template: (string | number)[];
 }
 
@@ -63,7 +63,7 @@ function compile(rule: ResolveRule, index: number): Compiled {
   let groups: number;
   try {
     pattern = new RegExp(rule.pattern);
-    // Beside an empty alternative it matches always, and tells how many groups it has.
+    // With an empty alternative the pattern always matches, and the match tells how many groups it has.
     groups = new RegExp(`${rule.pattern}|`).exec("")!.length - 1;
   } catch (error) {
     const why = `${JSON.stringify(rule.pattern)} is not a regular expression`;
@@ -83,8 +83,8 @@ function compile(rule: ResolveRule, index: number): Compiled {
 }
 
 /**
- * Ordered rules, checked. A pattern is somebody's own and may take for ever on some subject: it is stopped
- * after `ruleMs` milliseconds of the one thread there is.
+ * Checked rules in their order. A user's pattern may take for ever on some subjects, and there is one thread:
+ * matching is stopped after `ruleMs` milliseconds.
  */
 export class ResolveRules {
   readonly #rules: Compiled[];
@@ -119,9 +119,9 @@ export class ResolveRules {
   }
 
   /**
-   * What the first rule that matches makes of `host:port`; undefined where none does. The template is the
-   * whole result: what stands around the match is not kept. Throws `config_invalid` for a result that is
-   * no service and port, `timeout` for a pattern that does not end.
+   * The result of the first rule that matches `host:port`; undefined where none does. The filled-in template is
+   * the whole result: text outside the match is dropped. Throws `config_invalid` where the result is not a
+   * service and port, `timeout` for a pattern that does not end.
    */
   apply(subject: string): ServicePort | undefined {
     for (const [index, { rule, template }] of this.#rules.entries()) {

@@ -1,15 +1,15 @@
 /**
- * A connection below node's TLS, which takes whatever comes and keeps it in memory, also while nobody reads:
- * here it is given no more than a little ahead of what is taken out of it.
+ * Back pressure below node's TLS, which buffers all input, even while nobody reads. This stream passes on only
+ * a little more than was read.
  */
 import { Duplex as NodeStream } from "node:stream";
 import type { Duplex } from "../../wire/duplex.ts";
 
-/** Bytes that may be given before what was in them is waited for. */
+/** Bytes that may be passed on before the reader has to take some. */
 const AHEAD = 256 << 10;
 
 export class PacedStream {
-  /** For the TLS layer. */
+  /** The stream that the TLS layer runs on. */
   readonly stream: NodeStream;
   #left = AHEAD;
   #hungry = true;
@@ -35,25 +35,25 @@ export class PacedStream {
     });
   }
 
-  /** Somebody waits for what is in it: all that was given has been taken. */
+  /** The reader waits for data: it has taken everything that was passed on. */
   hungry(): void {
     this.#hungry = true;
     this.#wake();
   }
 
-  /** Nobody waits. */
+  /** The reader no longer waits. */
   fed(): void {
     this.#hungry = false;
   }
 
-  /** Resolves when more may be given, or when it might. */
+  /** Resolves when more may be passed on, or when that has to be checked again. */
   async #more(): Promise<void> {
     if (this.stream.destroyed) throw new Error("the connection was closed");
     if (!this.#hungry) {
       await new Promise<void>((resolve) => this.#wake = resolve);
       return;
     }
-    // What was given may not have come through yet: only who still waits then needs more.
+    // TLS may not have delivered the last bytes yet: only a reader that still waits after this turn needs more.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#hungry) this.#left = AHEAD;
   }

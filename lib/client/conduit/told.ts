@@ -1,10 +1,10 @@
-/** Lines for a person from what strangers cause: the same one is not said again and again. */
+/** Limits messages that strangers cause: the same message is not repeated within ten seconds. */
 
 const AGAIN_MS = 10_000;
 /** Keys that are remembered. */
 const MOST = 256;
 
-/** Says `text` unless one with the same `key` was said in the last ten seconds. */
+/** Passes `text` on unless a text with the same `key` was passed on in the last ten seconds. */
 export function sparingly(
   warn: (text: string) => void,
   now: () => number = () => performance.now(),
@@ -14,7 +14,7 @@ export function sparingly(
     const at = now();
     const last = said.get(key);
     if (last !== undefined && at - last < AGAIN_MS) return;
-    // The newest stands last: what goes is the oldest.
+    // The newest key stands last: the oldest one is dropped.
     said.delete(key);
     said.set(key, at);
     if (said.size > MOST) said.delete(said.keys().next().value!);

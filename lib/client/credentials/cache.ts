@@ -1,7 +1,7 @@
 /**
- * Where short-lived credentials are kept between commands (SPEC.md, `SVC_TOKEN_CACHE`): the system's
- * keyring, a private file that ends with the login session, or nowhere. What cannot be kept is minted
- * anew; only a mode that was asked for by name fails.
+ * Where short-lived credentials are kept between commands (SPEC.md, `SVC_TOKEN_CACHE`): in the system's
+ * keyring, in a private file that ends with the login session, or nowhere. A credential that cannot be kept is
+ * minted again; only a mode that was asked for by name fails.
  */
 import { createHash } from "../../base/hash.ts";
 import { join } from "../../base/path.ts";
@@ -15,7 +15,7 @@ export interface CachedToken {
   token: string;
   /** Milliseconds since 1970, by this machine's clock. */
   expiresAt: number;
-  /** Of the server, for a person. */
+  /** Name of the server, for a person. */
   server: string;
 }
 
@@ -23,7 +23,7 @@ export interface TokenCache {
   get(key: string): Promise<CachedToken | undefined>;
   put(key: string, entry: CachedToken): Promise<void>;
   delete(key: string): Promise<void>;
-  /** Everything that svc keeps there; how many. */
+  /** Removes every credential of svc; resolves to their number. */
   clear(): Promise<number>;
 }
 
@@ -33,10 +33,10 @@ export interface CacheOptions {
   os?: typeof Deno.build.os;
 }
 
-/** Less than this is left: not worth another request. */
+/** A token with less than this left is not used: it could expire on the way. */
 const MARGIN_MS = 15_000;
 
-/** A name for what a token was minted for: no part of it can be read back. */
+/** The key of a cached token: a hash of all that the token depends on. No part can be read back. */
 export function cacheKey(...parts: unknown[]): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
@@ -86,7 +86,7 @@ class FileCache implements TokenCache {
     return join(this.#folder, `${key}.json`);
   }
 
-  /** What others could have written is no credential of ours. */
+  /** A file that others could have written is not trusted. */
   async get(key: string): Promise<CachedToken | undefined> {
     try {
       const folder = await Deno.lstat(this.#folder);
@@ -144,7 +144,7 @@ function keyringCache(keyring: Keyring): TokenCache {
   };
 }
 
-/** The keyring first; what it does not take goes to the file. */
+/** Uses the keyring first; what the keyring does not take goes to the file. */
 function both(keyring: TokenCache, file: TokenCache): TokenCache {
   return {
     get: async (key) => await keyring.get(key).catch(() => undefined) ?? await file.get(key),
@@ -157,7 +157,7 @@ function both(keyring: TokenCache, file: TokenCache): TokenCache {
   };
 }
 
-/** Throws `prerequisite_missing` for a mode that was named and that this machine does not have. */
+/** Throws `prerequisite_missing` for a mode that was asked for by name and that this machine does not have. */
 export async function openTokenCache(options: CacheOptions): Promise<TokenCache> {
   const { mode, env, os } = options;
   if (mode === "none") return NOWHERE;

@@ -2,7 +2,7 @@
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 
 export interface GhInput {
-  /** `config.command` of the spec's source: it wins. */
+  /** `config.command` of the spec's source; it goes before all others. */
   configured?: string;
   /** `SVC_GH_BIN`. */
   ghBin?: string;
@@ -36,7 +36,7 @@ async function find(command: string, env: GhInput["env"]): Promise<string | unde
   return undefined;
 }
 
-/** Which program it is: the spec's own, `SVC_GH_BIN`'s, else `gh` on PATH. */
+/** Which program to run: the spec's, then `SVC_GH_BIN`, then `gh` on PATH. */
 export async function ghCommand({ configured, ghBin, env }: GhInput): Promise<GhCommand> {
   const [command, source] = configured
     ? [configured, "config.command"]

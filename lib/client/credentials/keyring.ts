@@ -1,7 +1,7 @@
 /**
- * The system's keyring through its own tool: `secret-tool` for the freedesktop Secret Service, `security`
- * on macOS. A native library would have to lie beside the executable. Secrets go through standard input,
- * never through arguments.
+ * The system's keyring by its own tool: `secret-tool` for the freedesktop Secret Service, `security` on macOS.
+ * A native library would need a file beside the executable. Secrets are passed on standard input, never as
+ * arguments.
  */
 import { SvcError } from "../../base/errors.ts";
 import { run, type RunResult } from "../../base/process.ts";
@@ -16,7 +16,7 @@ export interface Keyring {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 const SERVICE = "svc";
-/** A locked keyring may ask in a window that nobody sees. */
+/** A limit in milliseconds: a locked keyring may ask in a window that nobody sees. */
 const PATIENCE_MS = 10_000;
 
 async function call(

@@ -1,4 +1,4 @@
-/** The credential of one command: what the target says, minted and traded when it is first needed. */
+/** The credential of one command, as the target defines it; minted and exchanged when it is first needed. */
 import { SvcError } from "../../base/errors.ts";
 import { createClient } from "../client.ts";
 import type { KeyAuth } from "../profile/types.ts";
@@ -26,14 +26,14 @@ export interface ProviderOptions {
 export interface CredentialProvider {
   /** The bearer token of the next call; undefined: none is sent. */
   token(): Promise<string | undefined>;
-  /** The last one was refused: forgets it. True where another may be had. */
+  /** The server refused the last token: forgets it. True where a new one can be had. */
   renew(): Promise<boolean>;
-  /** Where the last token was kept; for logout. */
+  /** Removes the last token from the cache; for logout. */
   forget(): Promise<void>;
 }
 
 interface Minted extends CachedToken {
-  /** Cannot be minted again, or has no end: kept nowhere. */
+  /** The token cannot be minted again, or never expires: it is not cached. */
   fixed?: boolean;
 }
 
@@ -69,10 +69,10 @@ class Provider implements CredentialProvider {
     return this.#cache ??= openTokenCache({ mode, env });
   }
 
-  /** What the token is for and from: another server, key or scope is another token. */
+  /** The cache key. Another server, SSH key or scope is another token. */
   async #key(): Promise<string> {
     const { target: { server, transport, credential, exchange } } = this.#options;
-    // Behind two tunnels two servers have the same address.
+    // Two servers behind two tunnels can have the same address.
     const place = transport.kind === "direct" ? [server] : [server, transport];
     if (credential.kind === "key") {
       const { scope, ttl } = credential.settings;
@@ -131,7 +131,7 @@ class Provider implements CredentialProvider {
       ? this.#plain(credential.token)
       : undefined;
     if (!subject) throw new SvcError("internal", "Cannot exchange a token: there is none");
-    const { exchangeToken } = await import("./exchange.ts");
+    const { exchangeToken } = await import("./token_exchange.ts");
     const issued = await exchangeToken({
       server,
       base: way.base,
@@ -145,7 +145,7 @@ class Provider implements CredentialProvider {
   }
 }
 
-/** The key by its fingerprint, where that can be told without unlocking it, else by its file. */
+/** Names the key by its fingerprint if that is known without unlocking it, else by its file. */
 async function keyName(settings: KeyAuth): Promise<string> {
   const { quietFingerprint } = await import("./signer.ts");
   const known = await quietFingerprint(settings);

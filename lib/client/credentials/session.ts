@@ -1,17 +1,12 @@
 /** Short-lived sessions from an SSH key: challenge, proof, session (lib/api/auth.ts). */
-import type {
-  ChallengeRequest,
-  ChallengeResponse,
-  SessionRequest,
-  SessionResponse,
-} from "../../api/auth.ts";
+import type { ChallengeRequest, SessionResponse } from "../../api/auth.ts";
 import { SSHSIG_NAMESPACE } from "../../api/auth.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Client } from "../client.ts";
 import type { Signer } from "./signer.ts";
 
 export interface SessionOptions {
-  /** One that sends no credential. */
+  /** A client that sends no credential. */
   client: Client;
   signer: Signer;
   scope?: string;
@@ -21,15 +16,13 @@ export interface SessionOptions {
 /** Throws what the server says; `unauthorized` where the key is not enrolled. */
 export async function mintSession(options: SessionOptions): Promise<SessionResponse> {
   const { client, signer, scope, ttl } = options;
-  const post = <T>(path: string, body: unknown) =>
-    client.json<T>("POST", path, { body: JSON.stringify(body), contentType: "application/json" });
   const wanted: ChallengeRequest = {
     fingerprint: signer.fingerprint,
     ...(scope && { scope }),
     ...(ttl && { ttl }),
   };
-  const { challenge, namespace } = await post<ChallengeResponse>("/auth/challenge", wanted);
-  // A server that could choose the namespace could have other things signed.
+  const { challenge, namespace } = await client.json("POST /auth/challenge", { json: wanted });
+  // A server that chose the namespace could get other documents signed.
   if (namespace !== SSHSIG_NAMESPACE) {
     throw new SvcError(
       "upstream_failed",
@@ -39,10 +32,7 @@ export async function mintSession(options: SessionOptions): Promise<SessionRespo
   }
   const signature = await signer.sign(challenge, SSHSIG_NAMESPACE);
   try {
-    return await post<SessionResponse>(
-      "/auth/session",
-      { challenge, signature } satisfies SessionRequest,
-    );
+    return await client.json("POST /auth/session", { json: { challenge, signature } });
   } catch (cause) {
     if (!(cause instanceof SvcError) || cause.code !== "unauthorized") throw cause;
     throw new SvcError(

@@ -1,4 +1,4 @@
-/** Who proves possession of an SSH key: a file, or an agent (SPEC.md, table KeyAuth). */
+/** Proof that the caller has an SSH key: by a key file, or by an agent (SPEC.md, table KeyAuth). */
 import { createHash } from "node:crypto";
 import { Buffer } from "node:buffer";
 import { SvcError } from "../../base/errors.ts";
@@ -76,8 +76,8 @@ async function fromAgent(
 const same = (a: string, b: string) => a.replace(/=+$/, "") === b.replace(/=+$/, "");
 
 /**
- * The key's fingerprint without unlocking it, for the cache: as it is pinned, or from the public half
- * beside the file. undefined: only the key itself can tell.
+ * The key's fingerprint without unlocking it, for the cache: the pinned one, or that of the public half beside
+ * the file. undefined: only the private key itself can tell.
  */
 export async function quietFingerprint(settings: KeyAuth): Promise<string | undefined> {
   const { "key-fingerprint": pinned, "identity-file": file } = settings;
@@ -86,7 +86,9 @@ export async function quietFingerprint(settings: KeyAuth): Promise<string | unde
   return blob && fingerprint(blob);
 }
 
-/** The file of a security key holds a handle: the key signs through an agent, or through ssh alone. */
+/**
+ * Throws for a security key's file: it holds only a handle. Such a key signs through an agent, or through ssh.
+ */
 async function refuseHandle(file: string): Promise<void> {
   const beside = await publicKeyBeside(file);
   if (!beside || !keyType(beside).startsWith("sk-")) return;
@@ -97,7 +99,9 @@ async function refuseHandle(file: string): Promise<void> {
   );
 }
 
-/** The public half, without unlocking the key where it lies beside it. Throws as `openSigner` does. */
+/**
+ * The public key; does not unlock the key if the public half lies beside the file. Throws as `openSigner` does.
+ */
 export async function publicKeyOf(options: SignerOptions): Promise<string> {
   const file = options.settings["identity-file"];
   const blob = file === undefined ? undefined : await publicKeyBeside(file);
@@ -129,7 +133,7 @@ export async function openSigner(options: SignerOptions): Promise<Signer> {
       },
     );
   }
-  // An agent that holds the file's key spares its passphrase.
+  // If the agent holds the same key, nobody has to type its passphrase.
   const quiet = await quietFingerprint(settings);
   const held = quiet && await fromAgent(quiet, options).catch(() => undefined);
   if (held) return held;

@@ -1,19 +1,19 @@
-/** What the checks of a host's engines share: the registry, what is wanted of a file, how it is told. */
+/** What the checks of a host's container engines share: the registry, the fixes of files, the reports. */
 
 import type { Target } from "../resolve.ts";
 
 export interface Registry {
   /** "host[:port]" */
   host: string;
-  /** It speaks plain HTTP. */
+  /** The registry speaks plain HTTP. */
   plain: boolean;
-  /** PEM of the CA that its certificate is signed by, where the system does not know it. */
+  /** PEM of the CA that signed the registry's certificate, if the system does not trust that CA. */
   ca?: string;
 }
 
 /**
- * The registry as engines see it: of a server that is reached with TLS it has TLS, too, except at another
- * port of the loopback interface, which is the server itself behind something that ends TLS.
+ * The registry as engines see it. It has TLS if the server is reached with TLS, with one exception: another
+ * port of the loopback interface is the server's own plain listener behind a TLS proxy.
  */
 export function registryOf(advertised: string, server: string): Pick<Registry, "host" | "plain"> {
   const host = advertised.replace(/^https?:\/\//, "");
@@ -24,7 +24,7 @@ export function registryOf(advertised: string, server: string): Pick<Registry, "
   return { host, plain: isLoopback(host) && !same };
 }
 
-/** A name that means the server's own host, seen from another one. */
+/** True for a loopback name of the registry when the server runs on another host. */
 export function isElsewhere(host: string, { server, transport }: Target): boolean {
   if (!isLoopback(host)) return false;
   return transport.kind !== "direct" || !isLoopback(new URL(server).host);
@@ -33,7 +33,7 @@ export function isElsewhere(host: string, { server, transport }: Target): boolea
 export interface Fix {
   path: string;
   content: string;
-  /** What has to be done for the file to count; absent: nothing. */
+  /** The step that makes the engine read the file; absent: none is needed. */
   then?: string;
 }
 
@@ -46,7 +46,7 @@ export interface TrustReport {
 
 export interface TrustInput {
   registry: Registry;
-  /** "/" but in tests. */
+  /** "/", except in tests. */
   root: string;
 }
 
@@ -63,7 +63,7 @@ export async function text(path: string): Promise<string | undefined> {
 
 export const there = (path: string) => Deno.stat(path).then(() => true, () => false);
 
-/** Engines take these without TLS by themselves. */
+/** True for hosts that engines contact without TLS by default. */
 export function isLoopback(host: string): boolean {
   return /^(localhost|127\.[\d.]+|\[::1\])(:\d+)?$/.test(host);
 }

@@ -1,11 +1,11 @@
-/** The profile's ingress: whether its files are good, before a session or a deploy needs them. */
+/** Checks of the profile's ingress: whether its files are valid, before a session or a deploy needs them. */
 import { SvcError } from "../../base/errors.ts";
 import type { Target } from "../resolve.ts";
 import type { Check } from "./way.ts";
 
 type Warn = (detail: string) => void;
 
-/** What is fine about it; undefined: there is nothing to say. Throws what is wrong. */
+/** The text for a check that passes; undefined: nothing to report. Throws what is wrong. */
 type Look = (target: Target, warn: Warn) => Promise<string | undefined>;
 
 const mode: Look = async ({ settings, transport, profilePath }, warn) => {
@@ -49,7 +49,7 @@ async function check(name: string, look: Look, target: Target): Promise<Check[]>
   }
 }
 
-/** Nothing where the profile has no ingress. */
+/** No checks where the profile has no ingress. */
 export async function ingressChecks(target: Target): Promise<Check[]> {
   return [
     ...await check("ingress of sessions", mode, target),

@@ -1,4 +1,4 @@
-/** How sessions reach workloads, and which tool they would run: told before one is opened. */
+/** How sessions reach workloads, and which tools they would run: shown before a session is opened. */
 import type { Target } from "../resolve.ts";
 import { ghCommand } from "../credentials/gh.ts";
 import type { Check } from "./way.ts";
@@ -61,7 +61,7 @@ export interface SessionInput {
   env: Readonly<Record<string, string | undefined>>;
 }
 
-/** A line for each setting that somebody made; the defaults need none. */
+/** A line for each setting that is not the default. */
 export async function sessionChecks({ target, ghBin, env }: SessionInput): Promise<Check[]> {
   const { ingressChecks } = await import("./ingress.ts");
   const checks = [

@@ -1,6 +1,6 @@
 /**
- * Whether the engines of this host will pull from a registry: what docker, podman, containerd and k3s have
- * to be told of one without TLS or with a CA of its own, and in which file.
+ * Whether the engines of this host will pull from a registry: for a registry without TLS, or with a CA of its
+ * own, docker, podman, containerd and k3s each need an entry in a file.
  */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";

@@ -1,4 +1,4 @@
-/** containerd's trust of a registry: hosts.toml in its certs.d folder, which its CRI plugin has to be told of. */
+/** containerd's trust of a registry: hosts.toml in a certs.d folder, whose path the CRI plugin must be told. */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import {
@@ -26,7 +26,7 @@ interface Config {
   plugins?: Record<string, { registry?: { config_path?: string } } | undefined>;
 }
 
-/** The plugin that pulls for Kubernetes, by its name in each version of config.toml. */
+/** The names of the plugin that pulls for Kubernetes, by the version of config.toml. */
 const CRI = (version: number) =>
   version >= 3
     ? "io.containerd.cri.v1.images"
@@ -35,12 +35,12 @@ const CRI = (version: number) =>
     : "cri";
 
 interface CriState {
-  /** The folder that it reads; absent: none. */
+  /** The folder that the plugin reads; absent: none. */
   folder?: string;
-  /** Nobody asks it. */
+  /** The plugin is switched off. */
   disabled: boolean;
   version: number;
-  /** A table of its own is in the file: what is appended would be a second one. */
+  /** The file has a table for the plugin already: a second one must not be appended. */
   hasTable: boolean;
 }
 
@@ -69,7 +69,7 @@ function criFix(
   state: CriState,
   folder: string,
 ): Fix[] {
-  // A second table of one name is no TOML; what stands in the first is its owner's.
+  // Two tables of one name are not valid TOML, and svc does not edit the existing one.
   if (state.hasTable) return [];
   const name = CRI(state.version);
   const plugin = /^\w+$/.test(name) ? name : JSON.stringify(name);
@@ -93,7 +93,7 @@ export async function containerd(
   const config = join(etc, "config.toml");
   const content = await text(config);
   const state = await criState(config, content);
-  // Of what svc, nerdctl and ctr read, too, where the plugin is told of no other.
+  // svc, nerdctl and ctr read this folder too: it is used where the plugin has no other.
   const usual = "/etc/containerd/certs.d";
   const host = join(root, state.folder ?? usual, registry.host);
   const path = join(host, "hosts.toml");

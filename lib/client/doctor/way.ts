@@ -12,7 +12,7 @@ export interface Check {
   help?: string;
 }
 
-/** Clocks that differ by more make tokens and certificates fail. */
+/** Milliseconds. A larger difference between the clocks makes tokens and certificates fail. */
 const SKEW_MS = 30_000;
 const CERTIFICATE_DAYS = 14;
 const DAY_MS = 24 * 3_600_000;
@@ -24,11 +24,14 @@ const failed = (name: string, error: unknown): Check => ({
   ...(error instanceof SvcError && { help: error.help }),
 });
 
-/** How far the server's clock is from ours, by its Date header; the middle of the call is when it was written. */
+/**
+ * How far the server's clock is ahead of ours, in milliseconds, by its Date header. The server is taken to have
+ * written the header in the middle of the call.
+ */
 export function skewOf(date: string | null, before: number, after: number): number | undefined {
   const there = date === null ? NaN : Date.parse(date);
   if (Number.isNaN(there)) return undefined;
-  // The header has whole seconds: half of one is the best guess.
+  // The header has whole seconds: half a second more is the best guess.
   return there + 500 - (before + after) / 2;
 }
 
@@ -51,7 +54,7 @@ async function reach(
   }
 }
 
-/** Days until a PEM certificate ends, for those of the context's files. */
+/** Days until a PEM certificate of the context's files expires. */
 async function certificateCheck(field: string, path: string): Promise<Check> {
   const name = `certificate in tls.${field}`;
   try {
@@ -64,7 +67,7 @@ async function certificateCheck(field: string, path: string): Promise<Check> {
   }
 }
 
-/** Of the server, by what it shows. */
+/** The check of the certificate that the server presents. */
 async function serverCertificate(certificate: NonNullable<Way["certificate"]>): Promise<Check> {
   const name = "certificate of the server";
   try {
@@ -128,7 +131,7 @@ export interface WayResult {
   info?: Partial<ServerInfo>;
 }
 
-/** Every check that can be made; what needs an earlier one that failed is left out. */
+/** Runs the checks in order; leaves out those that depend on one that failed. */
 export async function checkWay({ target, way, client, signal }: WayInput): Promise<WayResult> {
   const checks: Check[] = [{
     name: "server",
@@ -166,7 +169,7 @@ export async function checkWay({ target, way, client, signal }: WayInput): Promi
     return { checks: [...checks, failed("connection", error)] };
   }
   try {
-    const info = await client.json<Partial<ServerInfo>>("GET", "/info");
+    const info: Partial<ServerInfo> = await client.json("GET /info");
     const who = info.identity?.subject || "anonymous";
     const scopes = info.identity?.scopes?.join(" ") || "none";
     checks.push({

@@ -6,13 +6,13 @@ import { tlsDialer } from "../transport/tls.ts";
 import { type Environment, type KubeAccess, kubeAccess } from "./kubeconfig.ts";
 
 export interface KubeApi extends AsyncDisposable {
-  /** Of the kube context. */
+  /** The namespace of the kube context. */
   readonly namespace: string;
   /** The answer's JSON. Throws `upstream_failed` with the API server's own words. */
   json<T>(method: "GET" | "POST", path: string, body?: unknown): Promise<T>;
-  /** A WebSocket in this subprotocol; not open yet. */
+  /** A WebSocket with this subprotocol, still connecting. */
   socket(path: string, protocol: string): WebSocket;
-  /** Why the last connection failed, where more is known than "failed". */
+  /** Why the last connection failed, if more is known than that it failed. */
   explain(): SvcError | undefined;
 }
 

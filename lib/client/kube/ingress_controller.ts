@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import type { KubeApi } from "./api.ts";
 
-/** What a person or the server says of it; what is absent is looked for. */
+/** The controller as a person or the server describes it; absent members are looked up. */
 export interface ControllerChoice {
   namespace?: string;
   service?: string;
@@ -13,12 +13,12 @@ export interface ControllerChoice {
 export interface ControllerService {
   namespace: string;
   service: string;
-  /** Ports of the Service; absent: it has none for the scheme. */
+  /** Port of the Service for the scheme; absent: it has none. */
   httpPort?: number;
   httpsPort?: number;
 }
 
-/** As the projects' charts and distributions install them. */
+/** Names under which the projects' charts and the distributions install controllers. */
 const WELL_KNOWN: readonly (readonly [namespace: string, service: string])[] = [
   ["ingress-nginx", "ingress-nginx-controller"],
   ["kube-system", "traefik"],
@@ -30,7 +30,7 @@ const WELL_KNOWN: readonly (readonly [namespace: string, service: string])[] = [
   ["istio-system", "istio-ingressgateway"],
 ];
 
-/** Names that controllers give their Services' ports, and the usual number. */
+/** Port names that controllers use in their Services, and the usual number. */
 const PORTS = {
   http: { names: ["http", "web", "http2"], usual: 80 },
   https: { names: ["https", "websecure"], usual: 443 },
@@ -53,7 +53,7 @@ async function look(api: KubeApi, [namespace, service]: [string, string]) {
   try {
     return await api.json<Service>("GET", path);
   } catch (error) {
-    // A namespace that one may not look into is as one without the Service.
+    // A namespace that the caller may not read is treated as one without the Service.
     if (error instanceof SvcError && ["not_found", "denied"].includes(error.code)) return undefined;
     throw error;
   }
@@ -84,7 +84,7 @@ function portsOf({ spec: { ports = [] } = {} }: Service, choice: ControllerChoic
   );
 }
 
-/** Throws `not_found` for a controller that is not there, or has not the port that was chosen. */
+/** Throws `not_found` where the controller does not exist, or lacks the chosen port. */
 export async function findController(
   api: KubeApi,
   choice: ControllerChoice,
@@ -104,7 +104,7 @@ export async function findController(
   );
 }
 
-/** `<namespace>/<service>[:httpPort/httpsPort]`; undefined for what is none. */
+/** `<namespace>/<service>[:httpPort/httpsPort]`; undefined for an invalid text. */
 export function parseController(text: string): ControllerChoice | undefined {
   const match = /^([a-z0-9-]+)\/([a-z0-9.-]+)(?::(\d{1,5})\/(\d{1,5}))?$/.exec(text);
   if (!match) return undefined;

@@ -1,4 +1,4 @@
-/** Kubeconfig files, as kubectl reads them: which API server, and who asks it. */
+/** Kubeconfig files, as kubectl reads them: the API server and the user's credential. */
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { run } from "../../base/process.ts";
@@ -8,7 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 interface Named<T> {
   name: string;
   value: T;
-  /** Paths in it start here. */
+  /** Relative paths in the file start here. */
   folder: string;
 }
 
@@ -51,7 +51,7 @@ interface Merged {
   users: Named<User>[];
 }
 
-/** A cluster's API server with a way to prove oneself. */
+/** A cluster's API server with a credential for it. */
 export interface KubeAccess {
   server: string;
   namespace: string;
@@ -107,7 +107,7 @@ async function readAll(env: Environment): Promise<Merged> {
   return merged;
 }
 
-/** Data in the file goes before a file's path, as kubectl has it. */
+/** Inline data goes before a file's path, as with kubectl. */
 async function pem(data: string | undefined, path: string | undefined, folder: string) {
   if (data) return new TextDecoder().decode(Uint8Array.from(atob(data), (c) => c.charCodeAt(0)));
   if (!path) return undefined;
@@ -196,7 +196,7 @@ async function inCluster(env: Environment): Promise<KubeAccess | undefined> {
   };
 }
 
-/** Throws `config_invalid` where the kubeconfig does not say enough. `name` absent: its current context. */
+/** Throws `config_invalid` where the kubeconfig lacks what is needed. `name` absent: its current context. */
 export async function kubeAccess(
   name: string | undefined,
   env: Environment,

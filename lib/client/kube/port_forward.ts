@@ -23,7 +23,7 @@ interface Pod {
 }
 
 const PROTOCOL = "v4.channel.k8s.io";
-/** Bytes that may wait in the socket before more are taken. */
+/** Bytes that may wait in the socket before the stream takes no more. */
 const WINDOW = 1 << 20;
 
 const isReady = ({ metadata, status }: Pod) =>
@@ -91,7 +91,7 @@ function stream(socket: WebSocket, fail: (words: string) => SvcError): Duplex {
     setTimeout(() => drained(done), 5);
   };
   const duplex = new Duplex({
-    // A half-closed forward has no form in the protocol: the end of what is written ends nothing.
+    // The protocol has no half-close: ending the writable side has no effect on the forward.
     allowHalfOpen: true,
     read() {},
     write(chunk: Uint8Array, _encoding, done) {
@@ -163,7 +163,7 @@ class PodDialer implements Dialer {
     try {
       return await duplex;
     } catch {
-      // The pod may be gone: the next connection looks for another one.
+      // The pod may be gone: the next connection looks for a ready pod again.
       this.#pod = undefined;
       throw this.#api.explain() ?? fail("the API server refused the forward");
     }

@@ -12,7 +12,7 @@ export interface KubeToken {
   expiresAt: Date;
 }
 
-/** Throws what the API server says, `denied` above all. */
+/** Throws what the API server answers, most often `denied`. */
 export async function mintKubeToken(
   settings: KubeAuth,
   env: Environment,

@@ -1,4 +1,4 @@
-/** What a row of the profile's field tables is. The tables (fields.ts) are data: one record per field. */
+/** A row of the profile's field tables. The tables (fields.ts) are data: one record per field. */
 import { splitLogin } from "../../base/host_port.ts";
 
 export interface Field {
@@ -7,24 +7,24 @@ export interface Field {
   /** The default in words; absent: none. */
   defaultText?: string;
   help: string;
-  /** Of a block, or of each item of `blocks`. */
+  /** Fields of a block, or of each item of `blocks`. */
   fields?: readonly Field[];
   /** Name of the block's table on the reference page. */
   title?: string;
   choices?: readonly string[];
-  /** A file's path: `~/` is the home folder, a relative one starts at the profile file's folder. */
+  /** A file's path: `~/` is the home folder; a relative path starts at the profile file's folder. */
   path?: boolean;
-  /** What the file holds in PEM: looked at when its path is typed. */
+  /** What the PEM file holds; the file is checked when its path is set. */
   pem?: "certificate" | "key";
-  /** Never shown, except where a person asks for it. */
+  /** Not shown unless a person asks for it. */
   secret?: boolean;
-  /** What is wrong with the value; undefined where it is good. */
+  /** What is wrong with the value; undefined where it is valid. */
   check?: (value: never) => string | undefined;
-  /** What is wrong with a block's members together, with the member to blame. */
+  /** What is wrong with the combination of a block's members, and the member to name in the error. */
   together?: (block: Record<string, unknown>) => { field: string; why: string } | undefined;
 }
 
-/** Both or neither. */
+/** The rule that both members are set or neither is. */
 export function pair(a: string, b: string): NonNullable<Field["together"]> {
   return (block) => {
     if ((block[a] === undefined) === (block[b] === undefined)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The fields of a context: validation, `svc config set-context`, redaction and the reference page read
- * these same rows (SPEC.md "Client connection profile file").
+ * The fields of a context. Validation, `svc config set-context`, redaction and the reference page read these
+ * rows (SPEC.md "Client connection profile file").
  */
 import { parseDuration } from "../../base/duration.ts";
 import { CONDUIT_FIELDS } from "./fields_conduit.ts";
@@ -15,7 +15,7 @@ function serverUrl(value: string): string | undefined {
   return good ? undefined : `${JSON.stringify(value)} is not http(s)://<host>[:<port>]`;
 }
 
-/** Milliseconds; undefined for what is no duration. */
+/** Milliseconds; undefined for an invalid duration. */
 function duration(text: string): number | undefined {
   try {
     return parseDuration(text);

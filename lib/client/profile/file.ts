@@ -1,6 +1,6 @@
 /**
- * The profile file: read whole, changed as a YAML document so that comments and order stay, replaced in
- * one step. 0600 in a 0700 folder.
+ * The profile file. A change edits the YAML document, so that comments and order stay, and replaces the file in
+ * one step. Mode 0600 in a 0700 folder.
  */
 import { basename, dirname } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -27,7 +27,7 @@ async function readText(path: string): Promise<string | undefined> {
   }
 }
 
-/** Throws `config_invalid` with the line; never with the line's text, which may be a token. */
+/** Throws `config_invalid` with the line number; the line's text may be a token and is not shown. */
 async function parse(text: string, source: string): Promise<Document> {
   const { LineCounter, parseDocument } = await import("../yaml.ts");
   const counter = new LineCounter();
@@ -57,12 +57,14 @@ function toProfile(document: Document, source: string, verb?: "read" | "write"):
   return checkProfile(value, source, verb);
 }
 
-/** The text of a profile, checked. */
+/** Parses and checks the text of a profile. */
 export async function parseProfile(text: string, source: string): Promise<Profile> {
   return toProfile(await parse(text, source), source);
 }
 
-/** A missing file is an empty profile. Throws `config_invalid`, also for one that anybody could have written. */
+/**
+ * A missing file is an empty profile. Throws `config_invalid`, also for a file that other users could write.
+ */
 export async function readProfile(path: string | undefined): Promise<Profile> {
   const text = path === undefined ? undefined : await readText(path);
   if (text === undefined) return { contexts: {} };
@@ -70,18 +72,18 @@ export async function readProfile(path: string | undefined): Promise<Profile> {
   return await parseProfile(text, path!);
 }
 
-/** What a profile names is run and trusted: who may write it decides where credentials go. */
+/** A profile names programs to run and servers to trust: whoever can write it decides where credentials go. */
 async function refuseForeign(path: string): Promise<void> {
   if (Deno.build.os === "windows") return;
   const [file, folder] = await Promise.all([Deno.stat(path), Deno.stat(dirname(path))]);
-  // A device or a pipe that somebody names is what they mean to use.
+  // A device or a pipe was named on purpose.
   if (!file.isFile) return;
   const open = (info: Deno.FileInfo) => (info.mode! & 0o002) !== 0;
   const why = open(file)
     ? "everybody can write to it"
     : open(folder) && (folder.mode! & 0o1000) === 0
     ? "everybody can write to its folder"
-    // root with somebody's HOME (sudo) is that somebody.
+    // root with another user's HOME (sudo) acts for that user.
     : file.uid !== Deno.uid() && file.uid !== 0 && Deno.uid() !== 0
     ? "it belongs to another user"
     : undefined;
@@ -91,7 +93,7 @@ async function refuseForeign(path: string): Promise<void> {
   });
 }
 
-/** True for a file with tokens that others than its owner may read. */
+/** True for a file with tokens that other users may read. */
 export async function showsTokens(path: string, profile: Profile): Promise<boolean> {
   if (Deno.build.os === "windows") return false;
   if (Object.values(profile.contexts).every(({ token }) => token === undefined)) return false;
@@ -99,7 +101,7 @@ export async function showsTokens(path: string, profile: Profile): Promise<boole
   return isFile && (mode! & 0o077) !== 0;
 }
 
-/** Made private; one that is there is made so where it is svc's own. */
+/** Creates the folder with mode 0700. An existing folder is made private if it is svc's own. */
 async function ensurePrivateFolder(folder: string): Promise<void> {
   await ensureDir(folder, 0o700);
   if (Deno.build.os === "windows" || basename(folder) !== "svc") return;
@@ -108,8 +110,8 @@ async function ensurePrivateFolder(folder: string): Promise<void> {
 }
 
 /**
- * Changes the file: `change` edits the document; what comes out is checked before it is written. Two svc
- * that edit at once take turns.
+ * Changes the file: `change` edits the document, and the result is checked before it is written. A lock makes
+ * two svc that edit at once take turns.
  */
 export async function editProfile(
   path: string,
@@ -118,7 +120,7 @@ export async function editProfile(
   await ensurePrivateFolder(dirname(path));
   using lock = await Deno.open(`${path}.lock`, { write: true, create: true, mode: 0o600 });
   await lock.lock(true);
-  // A link is followed: the file that it names is the one that is replaced.
+  // Where the path is a link, the file that it leads to is replaced.
   const target = await Deno.realPath(path).catch(() => path);
   const document = await parse(await readText(target) ?? "", path);
   await change(document, toProfile(document, path));

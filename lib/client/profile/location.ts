@@ -31,7 +31,7 @@ export function profilePath(input: LocationInput): string | undefined {
     : join(home, ".config", "svc", "config.yaml");
 }
 
-/** As {@linkcode profilePath}, for who cannot do without. */
+/** As {@linkcode profilePath}; throws where no folder is known. */
 export function requireProfilePath(input: LocationInput): string {
   const path = profilePath(input);
   if (path) return path;

@@ -1,10 +1,10 @@
-/** Paths in a profile: `~/` is the home folder, a relative one starts where the file lies. */
+/** Paths in a profile: `~/` is the home folder; a relative path starts at the profile file's folder. */
 import { isAbsolute, join, resolve } from "../../base/path.ts";
 import type { Field } from "./field.ts";
 import { CONTEXT_FIELDS } from "./fields.ts";
 import type { Context } from "./types.ts";
 
-/** A field's path as it is opened. */
+/** A path of a field in the form in which it is opened. */
 export function expand(path: string, folder: string, home?: string): string {
   if (home && (path === "~" || path.startsWith("~/"))) return join(home, path.slice(1));
   return isAbsolute(path) ? path : resolve(folder, path);
@@ -31,7 +31,7 @@ export function absolutePaths(context: Context, folder: string, home?: string): 
   return walk(context as Block, CONTEXT_FIELDS, (path) => expand(path, folder, home)) as Context;
 }
 
-/** Every path of the context, with where it stands. */
+/** All file paths of the context. */
 export function pathsOf(context: Context): string[] {
   const found: string[] = [];
   walk(context as Block, CONTEXT_FIELDS, (path) => {
@@ -52,5 +52,5 @@ export function fieldAt(path: readonly string[]): Field | undefined {
   return found;
 }
 
-/** True for a field, by its path within a context, that is a file's path. */
+/** True where the field at this path within a context holds a file's path. */
 export const isPathField = (path: readonly string[]): boolean => fieldAt(path)?.path ?? false;

@@ -1,8 +1,8 @@
-/** A path of a PEM file is looked at while somebody is there to correct it, not when it is first used. */
+/** Checks a PEM file when its path is set, while somebody is there to correct it. */
 import { X509Certificate } from "node:crypto";
 import type { Field } from "./field.ts";
 
-/** What is wrong with the file; undefined where it is good. `path` is absolute. */
+/** What is wrong with the file; undefined where it is valid. `path` is absolute. */
 export function pemTrouble(path: string, kind: NonNullable<Field["pem"]>): string | undefined {
   let text: string;
   try {

@@ -1,4 +1,4 @@
-/** A profile as it may be shown. */
+/** A profile without its secrets. */
 import type { Field } from "./field.ts";
 import { CONTEXT_FIELDS } from "./fields.ts";
 import type { Context, Profile } from "./types.ts";

@@ -1,4 +1,4 @@
-/** The connection profile (SPEC.md "Client connection profile file"), as it is once validated. */
+/** The types of a validated connection profile (SPEC.md "Client connection profile file"). */
 
 export interface Profile {
   "current-context"?: string;

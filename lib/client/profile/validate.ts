@@ -1,4 +1,4 @@
-/** Documents checked against the field tables, each error with the path of what is wrong. */
+/** Checks documents against the field tables. Each error names the path of the wrong value. */
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
 import type { Field } from "./field.ts";
@@ -26,7 +26,7 @@ export function child(path: string, name: string): string {
   return path === "" ? word : `${path}.${word}`;
 }
 
-/** What is done with the document. */
+/** What the caller does with the document; for errors. */
 type Verb = "read" | "write";
 
 export class Checker {
@@ -62,7 +62,7 @@ export class Checker {
         const near = suggestion(name, fields.map((field) => field.name));
         throw this.fail(child(path, name), `unknown field${near}`);
       }
-      // An empty value is what an unset one is.
+      // An empty value counts as unset.
       if (item === null || item === "") continue;
       found[name] = this.#value(child(path, name), item, field);
     }

@@ -9,7 +9,7 @@ const IDENTITIES_ANSWER = 12;
 const SIGN_REQUEST = 13;
 const SIGN_RESPONSE = 14;
 
-/** RSA signatures with SHA-512: those with SHA-1, the default, are refused everywhere. */
+/** The flag for RSA signatures with SHA-512: servers refuse those with SHA-1, the default. */
 const RSA_SHA2_512 = 4;
 
 const MAX_ANSWER = 1 << 20;
@@ -45,7 +45,7 @@ function ask({ path, signal }: AgentOptions, message: Uint8Array): Promise<Buffe
     const fail = (why: string, cause?: unknown) => end(() => reject(unreachable(why, cause)));
     const abort = () => end(() => reject(signal!.reason));
     signal?.addEventListener("abort", abort, { once: true });
-    // A key may ask its owner for a touch or a yes.
+    // The key may ask its owner for a touch or a confirmation.
     socket.setTimeout(PATIENCE_MS, () => fail("it does not answer"));
     socket.on("error", (error) => fail(`nothing answers at ${path}`, error));
     socket.on("close", () => fail("it closed the connection"));

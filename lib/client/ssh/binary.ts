@@ -1,4 +1,7 @@
-/** A tunnel that `ssh -N -L` holds: for hosts behind a ProxyCommand or a jump, and wherever it is asked for. */
+/**
+ * A tunnel that `ssh -N -L` holds: for hosts behind a ProxyCommand or a jump host, and where the profile asks
+ * for it.
+ */
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
@@ -18,7 +21,7 @@ export interface BinaryOptions {
 interface Running {
   child: Deno.ChildProcess;
   local: { path: string } | { host: string; port: number };
-  /** Resolves with ssh's last words. */
+  /** Resolves with ssh's last lines on standard error. */
   ended: Promise<string>;
   alive: boolean;
 }
@@ -75,7 +78,7 @@ export class SshBinary implements Dialer {
       : { path: join(this.#folder, `t${this.#count++}`) };
     const from = "path" in local ? local.path : `127.0.0.1:${local.port}`;
     const child = spawn([
-      // The first of two values counts: what the profile says of the host key goes before its file.
+      // ssh uses the first value of an option: the profile's host key settings go before those of its file.
       ...await this.#hostKey(this.#folder),
       ...sshArguments(settings),
       ...["-N", "-T", "-L", `${from}:${target}`],

@@ -1,4 +1,4 @@
-/** What OpenSSH's configuration says of a host, by asking `ssh -G`; without ssh, its defaults. */
+/** OpenSSH's configuration of a host, from `ssh -G`; without ssh, its defaults. */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { run } from "../../base/process.ts";
@@ -8,21 +8,21 @@ export interface SshHost {
   hostname: string;
   port: number;
   user: string;
-  /** In order; they need not exist. */
+  /** In the order in which they are tried; a file may be missing. */
   identityFiles: string[];
-  /** Absent: no agent is to be asked. */
+  /** Path of the agent's socket; absent: no agent is asked. */
   agent?: string;
   knownHosts: string[];
-  /** Under which name the host stands in known_hosts, where that is not its own. */
+  /** The host's name in known_hosts, if it differs from the host name. */
   hostKeyAlias?: string;
   strict: "ask" | "yes" | "no" | "accept-new";
-  /** Something has to be run to get there: only ssh itself can. */
+  /** A ProxyCommand or a jump host is configured: only ssh itself can connect. */
   proxied: boolean;
 }
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** "[user@]host[:port]" or "[v6]:port" of a literal address or an alias. */
+/** "[user@]host[:port]" or "[v6]:port" of an address or an alias. */
 export function splitAddress(addr: string): { user?: string; host: string; port?: number } {
   const match = /^(?:(.+)@)?(?:\[(.+)\]|([^:@]+))(?::(\d+))?$/.exec(addr);
   if (!match) return { host: addr };
@@ -34,12 +34,12 @@ export function splitAddress(addr: string): { user?: string; host: string; port?
   };
 }
 
-/** Who logs in: the field goes before what stands in the address. */
+/** The user to log in as: the field goes before the user in the address. */
 function userOf({ addr, user }: SshTunnel): string | undefined {
   return user ?? splitAddress(addr!).user;
 }
 
-/** Options that the profile's fields are to `ssh` itself. */
+/** Command-line options of `ssh` for the profile's fields. */
 export function sshArguments(settings: SshTunnel): string[] {
   const { host, port } = splitAddress(settings.addr!);
   const user = userOf(settings);
@@ -66,7 +66,7 @@ export function sshArguments(settings: SshTunnel): string[] {
   ];
 }
 
-/** An empty file. "none" is not one to every version of ssh. */
+/** An empty file; some versions of ssh do not accept "none" for a file. */
 export const NULL_FILE = Deno.build.os === "windows" ? "NUL" : "/dev/null";
 
 /** A file name in an option's value, where spaces separate names. */
@@ -92,7 +92,7 @@ function defaults(settings: SshTunnel, env: Environment): SshHost {
   };
 }
 
-/** The words of a value: separated by blanks, quoted where they hold some. */
+/** Splits a value at blanks; a quoted word may hold blanks. */
 function words(value: string): string[] {
   return [...value.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map((match) =>
     match[1]?.replaceAll('\\"', '"') ?? match[2]
@@ -160,7 +160,7 @@ export async function sshHost(
       signal,
     });
   } catch (error) {
-    // No ssh on this machine: its defaults are used without it.
+    // Without ssh on this machine its defaults apply.
     if (error instanceof SvcError && error.code === "prerequisite_missing") {
       return defaults(settings, env);
     }

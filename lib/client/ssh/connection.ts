@@ -1,4 +1,4 @@
-/** An SSH connection of ssh2's that streams are opened through; opened anew where it broke. */
+/** An SSH connection by ssh2 that carries the streams; opened again after it broke. */
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { isAbort, SvcError } from "../../base/errors.ts";
@@ -13,7 +13,7 @@ import { loadKey } from "./key.ts";
 import { HostVerifier } from "./verify.ts";
 
 const READY_MS = 30_000;
-/** A dead connection is noticed after three of these. */
+/** Milliseconds between keepalives; after three without an answer the connection is dead. */
 const KEEPALIVE_MS = 10_000;
 
 interface Ssh2Client {
@@ -44,10 +44,10 @@ export interface ConnectionOptions {
   signal: AbortSignal;
 }
 
-/** On its way before ssh2 is loaded: the other side takes about as long to be ready to speak. */
+/** Connects before ssh2 is loaded: the server's side of the handshake takes about as long as loading. */
 async function connect({ hostname, port }: SshHost): Promise<Socket> {
   const { connect } = await import("node:net");
-  // Most of a handshake is small packets in a row, each of which would wait 40 ms for the last one's ACK.
+  // A handshake is many small packets; with Nagle's algorithm each would wait 40 ms for an ACK.
   const sock = connect({ host: hostname, port, noDelay: true });
   sock.on("error", () => {/* ssh2 tells it, or `errored` where it came before ssh2 */});
   return sock;
@@ -58,7 +58,7 @@ export class SshConnection implements Dialer {
   readonly #options: ConnectionOptions;
   #client?: Promise<Ssh2Client>;
   readonly #streams = new Set<Duplex>();
-  /** Keys that were unlocked: nobody is asked twice for one. */
+  /** Unlocked keys: nobody is asked twice for a passphrase. */
   readonly #keys = new Map<string, Promise<ParsedKey>>();
 
   constructor(options: ConnectionOptions) {
@@ -102,7 +102,7 @@ export class SshConnection implements Dialer {
       try {
         return await this.#attempt(verifier, sock);
       } catch (error) {
-        // A host that was new is one that is known, if whoever was asked said so.
+        // If the person accepts the new host's key, it is known now: one more attempt.
         if (!await verifier.learn()) throw error;
         return await this.#attempt(verifier, await connect(host));
       }
@@ -122,14 +122,14 @@ export class SshConnection implements Dialer {
     const refused: Error[] = [];
     client.on("ready", ready.resolve);
     client.on("error", (error) => {
-      // An agent that is not there is no reason yet: a file may do.
+      // A missing agent is not the failure yet: a key file may still work.
       if (error.level === "agent") return void refused.push(error);
       ready.reject(verifier.refusal ?? this.#failure(error, refused));
       this.#client = undefined;
     });
     client.on("close", () => {
       this.#client = undefined;
-      // ssh2 leaves them waiting for what cannot come any more.
+      // ssh2 leaves these streams waiting for data that cannot come any more.
       for (const stream of this.#streams) stream.destroy();
       ready.reject(
         verifier.refusal ?? this.#failure(new Error("the connection was closed"), refused),
@@ -143,7 +143,7 @@ export class SshConnection implements Dialer {
       keepaliveInterval: KEEPALIVE_MS,
       keepaliveCountMax: 3,
       algorithms: { serverHostKey: hostKeyAlgorithms(verifier.types()) },
-      // At once: an answer that comes after the host's next packet leaves the handshake hanging.
+      // Answered at once: the handshake hangs if the answer comes after the host's next packet.
       hostVerifier: (key: Uint8Array) => verifier.verify(key),
       authHandler: (_left: unknown, _partial: unknown, next: (method: Method | false) => void) => {
         methods.next().then(({ done, value }) => next(done ? false : value), (error) => {
@@ -165,7 +165,10 @@ export class SshConnection implements Dialer {
     return client;
   }
 
-  /** The agent, then the files; what is not there is passed over, what cannot be unlocked is kept as a reason. */
+  /**
+   * Authentication methods: the agent, then the key files. Missing files are skipped; a key that cannot be
+   * unlocked is kept as a reason for the error.
+   */
   async *#methods(refused: Error[]): AsyncGenerator<Method> {
     const { host, settings, prompt } = this.#options;
     const { user: username, agent } = host;

@@ -1,4 +1,4 @@
-/** A pause between two looks. */
+/** Resolves after `ms` milliseconds. */
 export function delay(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

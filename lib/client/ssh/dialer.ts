@@ -1,4 +1,4 @@
-/** The `ssh-tunnel` transport (SPEC.md, table SSHTunnel): by ssh2, or by ssh where only that gets there. */
+/** The `ssh-tunnel` transport (SPEC.md, table SSHTunnel): by ssh2, or by ssh where only ssh can connect. */
 import type { Prompt } from "../prompt.ts";
 import type { SshTunnel } from "../profile/types.ts";
 import type { Dialer } from "../transport/dialer.ts";

@@ -1,4 +1,4 @@
-/** Private keys in files: read, unlocked, and signing. */
+/** Private keys in files: reading, unlocking and signing. */
 import { Buffer } from "node:buffer";
 import { SvcError } from "../../base/errors.ts";
 import type { Prompt } from "../prompt.ts";
@@ -7,7 +7,10 @@ import { type ParsedKey, parseKey } from "../../wire/ssh/private_key.ts";
 
 const TRIES = 3;
 
-/** Throws `config_invalid` for a file that is no key, `unauthorized` for one that nobody unlocks. */
+/**
+ * Throws `config_invalid` for a file that holds no key, `unauthorized` where the passphrase is missing or
+ * wrong.
+ */
 export async function loadKey(path: string, prompt: Prompt): Promise<ParsedKey> {
   let bytes: Uint8Array;
   try {
@@ -74,14 +77,14 @@ function ecdsaBlob(der: Buffer): Buffer {
 
 export type RsaHash = "sha512" | "sha256" | "sha1";
 
-/** What signatures of an RSA key are called. */
+/** Names of an RSA key's signatures, by hash. */
 const RSA_NAMES: Record<RsaHash, string> = {
   sha512: "rsa-sha2-512",
   sha256: "rsa-sha2-256",
   sha1: "ssh-rsa",
 };
 
-/** The signature of `data`, as SSH writes signatures. `hash`: of an RSA key's. */
+/** The signature of `data` in SSH's format. `hash` applies to RSA keys only. */
 export function signWithKey(key: ParsedKey, data: Uint8Array, hash: RsaHash = "sha512"): Buffer {
   const type = new Reader(key.getPublicSSH(), "public key").text();
   const rsa = type === "ssh-rsa";

@@ -1,4 +1,4 @@
-/** An SSH agent of this process that holds keys of files (draft-miller-ssh-agent): it tells them and signs. */
+/** An SSH agent in this process that holds keys of files (draft-miller-ssh-agent): it lists them and signs. */
 import { Buffer } from "node:buffer";
 import { SvcError } from "../../base/errors.ts";
 import { connDuplex, type Duplex } from "../../wire/duplex.ts";
@@ -18,7 +18,7 @@ const SIGN_RESPONSE = 14;
 const RSA_SHA2_256 = 2;
 const RSA_SHA2_512 = 4;
 
-/** Bytes of a request, at most: what is signed is a few hundred. */
+/** Bytes of a request, at most; data to sign has a few hundred. */
 const MAX_REQUEST = 256 * 1024;
 
 function hashOf(flags: number): RsaHash {
@@ -26,7 +26,7 @@ function hashOf(flags: number): RsaHash {
   return flags & RSA_SHA2_256 ? "sha256" : "sha1";
 }
 
-/** Never throws: what cannot be read or done is a failure, as with any agent. */
+/** Never throws: an unreadable or refused request is answered with a failure, as by any agent. */
 function answerTo(request: Buffer, keys: readonly ParsedKey[]): Buffer {
   try {
     const reader = new Reader(request, "request to the SSH agent");
@@ -53,7 +53,7 @@ function answerTo(request: Buffer, keys: readonly ParsedKey[]): Buffer {
   }
 }
 
-/** A connection to an agent that holds these keys and no others; none can be added. */
+/** A connection to an agent with exactly these keys; keys cannot be added. */
 export function keyAgent(keys: readonly ParsedKey[]): Duplex {
   let pending = Buffer.alloc(0);
   const answers: Buffer[] = [];
@@ -100,11 +100,11 @@ export function keyAgent(keys: readonly ParsedKey[]): Duplex {
   };
 }
 
-/** The agent that listens on a socket. */
+/** Connects to the agent at a socket. */
 export const socketAgent = (path: string): ConnectAgent => async () =>
   connDuplex(await Deno.connect({ transport: "unix", path }));
 
-/** One of the keys in these files. Throws as `loadKey` does. */
+/** An agent with the keys of these files. Throws as `loadKey` does. */
 export async function fileAgent(files: readonly string[], prompt: Prompt): Promise<ConnectAgent> {
   const keys: ParsedKey[] = [];
   for (const file of files) keys.push(await loadKey(file, prompt));

@@ -1,4 +1,4 @@
-/** Whether a host key is the right one: pinned, in known_hosts, or vouched for by a person. */
+/** Whether a host key is trusted: pinned, in known_hosts, or accepted by a person. */
 import { Buffer } from "node:buffer";
 import { dirname } from "node:path";
 import { SvcError } from "../../base/errors.ts";
@@ -23,7 +23,7 @@ interface KnownFile {
 export class HostVerifier {
   /** Why the last key was refused. */
   refusal?: SvcError;
-  /** A key that nothing is known of, and whether it was accepted since. */
+  /** A key of an unknown host, and whether it was accepted since. */
   #new?: { key: Buffer; accepted: boolean };
   readonly #settings: SshTunnel;
   readonly #host: SshHost;
@@ -47,7 +47,7 @@ export class HostVerifier {
     return new HostVerifier(settings, host, prompt, files);
   }
 
-  /** Types to ask the host for first. */
+  /** Key types to prefer in the handshake. */
   types(): string[] {
     const pinned = parsePublicKey(this.#settings["host-key"] ?? "");
     if (pinned) return [pinned.type];
@@ -123,8 +123,8 @@ export class HostVerifier {
   }
 
   /**
-   * Whether the new host is one to know: as ssh_config says, or whoever is asked. True: its key is in
-   * known_hosts now, and is worth another attempt.
+   * Whether to trust a new host: as ssh_config says, or as the person answers. True: its key is now in
+   * known_hosts, and another attempt can succeed.
    */
   async learn(): Promise<boolean> {
     if (!this.#new || this.#new.accepted) return false;

@@ -1,6 +1,6 @@
 /**
- * A private local socket in front of a dialer, for who can only connect to sockets (fetch, WebSocket).
- * Each connection to it becomes one of the dialer's.
+ * A private local socket in front of a dialer, for APIs that can only connect to sockets (fetch, WebSocket).
+ * Each connection to the socket becomes one connection of the dialer.
  */
 import { createServer, type Server, type Socket } from "node:net";
 import { join } from "node:path";
@@ -8,11 +8,11 @@ import { asSvcError, type SvcError } from "../../base/errors.ts";
 import type { Dialer } from "./dialer.ts";
 
 export interface Bridge extends AsyncDisposable {
-  /** Every request of this client goes through the dialer, whatever host its URL has. */
+  /** A client whose requests all go through the dialer, whatever host the URL has. */
   readonly http: Deno.HttpClient;
-  /** Why the last connection could not be made or broke; asked once, forgotten then. */
+  /** Why the last connection could not be made or broke. Each reason is returned once. */
   explain(): SvcError | undefined;
-  /** The dialer gave a connection at least once. */
+  /** True once the dialer has made a connection. */
   reached(): boolean;
 }
 
@@ -55,7 +55,7 @@ export async function openBridge(dialer: Dialer): Promise<Bridge> {
     }
   };
   const server = createServer({ allowHalfOpen: true }, (local) => void serve(local));
-  // A folder that only this user can enter: the socket carries their credentials.
+  // Only this user can enter the folder: the socket carries the user's credentials.
   const folder = Deno.build.os === "windows"
     ? undefined
     : await Deno.makeTempDir({ prefix: "svc-" });

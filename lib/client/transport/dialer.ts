@@ -1,12 +1,15 @@
-/** Ways to the server's bytes. Each is one module; open.ts chooses. */
+/** Transports to the server's listener. Each is one module; open.ts chooses. */
 import type { Duplex } from "node:stream";
 
 export interface Dialer extends AsyncDisposable {
   /**
-   * A new connection to the server's listener, before any TLS. Opens what lies between on first use, and
-   * anew where it broke. Throws `SvcError`. The caller destroys the stream.
+   * A new connection to the server's listener, before any TLS. Opens the tunnel on first use, and again after
+   * it broke. Throws `SvcError`. The caller destroys the stream.
    */
   dial(): Promise<Duplex>;
-  /** What lies between may break and be opened again: calls that allow it are worth another try. */
+  /**
+   * True where the tunnel can be opened again after it broke: calls that may be repeated are worth another
+   * attempt.
+   */
   readonly resumes: boolean;
 }

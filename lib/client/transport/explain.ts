@@ -1,13 +1,15 @@
-/** Why a server that is reached straight cannot be: its steps tried one by one, where fetch tells one word. */
+/**
+ * Finds out why a server cannot be reached directly, by trying the steps one by one: fetch reports one word.
+ */
 import type { Duplex } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
 import type { Dialer } from "./dialer.ts";
 import { tcpDialer } from "./tcp.ts";
 
-/** Nobody waits longer for a better explanation. */
+/** Milliseconds that the search for a better explanation may take. */
 const PATIENCE_MS = 2000;
 
-/** Keeps what it opens, so that nothing outlives the attempt. */
+/** A dialer whose streams are collected in `open`, so that none outlives the attempt. */
 function kept(inner: Dialer, open: Duplex[]): Dialer {
   return {
     ...inner,
@@ -45,7 +47,7 @@ async function explain(server: string, dialer: Dialer): Promise<SvcError | undef
   return await speaksTls(dialer, server, "write the server as https://");
 }
 
-/** Gives up after a while, and leaves nothing open. */
+/** Gives up after `patienceMs` and destroys all streams. */
 async function attempt(
   inner: Dialer,
   patienceMs: number,
@@ -62,7 +64,7 @@ async function attempt(
   }
 }
 
-/** undefined where nothing is wrong with the way any more, or nothing is known of it in time. */
+/** undefined where the server can be reached by now, or no reason was found in time. */
 export function explainDirect(
   server: string,
   patienceMs = PATIENCE_MS,
@@ -70,7 +72,7 @@ export function explainDirect(
   return attempt(tcpDialer(server), patienceMs, (dialer) => explain(server, dialer));
 }
 
-/** As above, for a server at the end of a tunnel that is there, which was spoken to without TLS. */
+/** As {@linkcode explainDirect}, for a server behind a working tunnel that was called without TLS. */
 export function explainTunneled(
   tunnel: Dialer,
   server: string,

@@ -1,4 +1,4 @@
-/** From a target's transport and TLS settings to an HTTP client; loads what the transport needs. */
+/** Makes an HTTP client from a target's transport and TLS settings; imports only what the transport needs. */
 import type { SvcError } from "../../base/errors.ts";
 import type { Target, Transport } from "../resolve.ts";
 import type { Prompt } from "../prompt.ts";
@@ -6,17 +6,17 @@ import type { Dialer } from "./dialer.ts";
 import type { PeerCertificate } from "./tls.ts";
 
 export interface Way extends AsyncDisposable {
-  /** What stands before the path in requests: their TLS, where there is any, is inside the way. */
+  /** Base URL of requests. Behind a tunnel its scheme is http: TLS, if any, is done by the dialer. */
   readonly base: string;
-  /** Absent: Deno's own. */
+  /** Absent: Deno's own client. */
   readonly http?: Deno.HttpClient;
-  /** Why the last connection failed, where the way knows better than HTTP does. */
+  /** Why the last connection failed, if the transport knows more than HTTP does. */
   explain(): SvcError | undefined | Promise<SvcError | undefined>;
-  /** What the server shows, where it speaks TLS. */
+  /** The certificate that the server presents, where it speaks TLS. */
   certificate?(): Promise<PeerCertificate>;
-  /** Calls that can be repeated are worth it when a connection breaks. */
+  /** True where calls that may be repeated are worth it after a broken connection. */
   readonly resumes: boolean;
-  /** A connection got through at least once. */
+  /** True once a connection got through. */
   reached?(): boolean;
 }
 
@@ -55,12 +55,12 @@ const PROXIES = [
   "all_proxy",
 ];
 
-/** By Deno's own client, which follows the proxy variables. */
+/** By Deno's own client, which honours the proxy variables. */
 function directWay({ target: { server }, env }: WayOptions): Way {
   const proxied = PROXIES.some((name) => env[name]);
   return {
     base: server,
-    // What a proxy sees is not seen from here.
+    // Behind a proxy the direct steps prove nothing.
     explain: async () => {
       if (proxied) return undefined;
       const { explainDirect } = await import("./explain.ts");
@@ -80,7 +80,7 @@ function directWay({ target: { server }, env }: WayOptions): Way {
   };
 }
 
-/** How the server's own TLS is asked for at the end of each kind of tunnel. */
+/** How to configure the server's own TLS at the end of each kind of tunnel, for errors. */
 const TLS_HELP: Record<Transport["kind"], string> = {
   direct: "write the server as https://",
   ssh: "set ssh-tunnel.remote-tls (svc config set-context NAME --ssh-remote-tls)",
@@ -99,7 +99,7 @@ export async function openWay(options: WayOptions): Promise<Way> {
   const { openBridge } = await import("./bridge.ts");
   const bridge = await openBridge(dialer);
   const url = new URL(server);
-  // The default port of the scheme that is shown, not of the one that is spoken to the bridge.
+  // The default port of the URL's scheme, not of the scheme that the bridge uses.
   const port = url.port || (url.protocol === "https:" ? "443" : "80");
   return {
     base: `http://${url.hostname}:${port}${url.pathname}`.replace(/\/+$/, ""),

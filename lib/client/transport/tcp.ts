@@ -1,4 +1,4 @@
-/** The server's own address, straight. */
+/** A direct TCP connection to the server's address. */
 import { connect } from "node:net";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Dialer } from "./dialer.ts";

@@ -1,4 +1,4 @@
-/** TLS with a profile's settings (SPEC.md, table TLS), over a dialer's streams. */
+/** TLS with a profile's settings (SPEC.md, table TLS) on top of a dialer's streams. */
 import { Duplex } from "node:stream";
 import { rootCertificates, type TLSSocket } from "node:tls";
 import { isIP } from "node:net";
@@ -45,7 +45,7 @@ async function material(settings: TlsSettings): Promise<Material> {
   return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) };
 }
 
-/** What a person can do about a failure of the handshake, by node's code. */
+/** Help for a failed handshake, by node's error code. */
 const HELP: [RegExp, string][] = [
   [/ALTNAME/, "set tls.server-name to a name that the certificate has"],
   [/EXPIRED/, "renew the server's certificate, or set this machine's clock"],
@@ -73,9 +73,9 @@ function refusal(server: string, cause: unknown): SvcError {
 export interface TlsOptions {
   inner: Dialer;
   settings: TlsSettings;
-  /** In the place of the settings' files. */
+  /** Used instead of the settings' files. */
   pem?: Material;
-  /** Shown in errors; its host is the name that the certificate must have. */
+  /** The server's URL, for errors; the certificate must have its host name. */
   server: string;
 }
 
@@ -96,14 +96,14 @@ async function systemTrust(): Promise<string[]> {
 const hostOf = (server: string) => new URL(server).hostname.replace(/^\[|\]$/g, "");
 
 export interface PeerCertificate {
-  /** Common name of its subject, where it has one. */
+  /** Common name of the subject, if it has one. */
   name?: string;
   /** Milliseconds since 1970. */
   from: number;
   to: number;
 }
 
-/** The certificate that is shown for a name, verified or not; nothing is sent to who shows it. */
+/** The certificate that a server presents for a name, verified or not; nothing is sent to the server. */
 export async function peerCertificate(
   inner: Dialer,
   server: string,
@@ -144,7 +144,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
   const { ca, cert, key } = options.pem ?? await material(settings);
   const name = settings["server-name"] ?? hostOf(server);
   const trusted = ca ?? await systemTrust();
-  /** The handshake says only that a certificate is not good; its dates tell more. */
+  /** The handshake's error only says that a certificate is not valid; its dates may tell why. */
   const explained = async (cause: unknown): Promise<SvcError> => {
     const { code } = cause as { code?: string };
     if (!code || !/CERT|VERIFY|SIGNED/.test(code) || /ALTNAME/.test(code)) {
@@ -170,7 +170,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
     try {
       socket = connect({
         socket: stream,
-        // An address is no SNI, but the certificate is checked against it.
+        // An IP address cannot be sent as SNI, but the certificate is still checked against it.
         ...(isIP(name) ? { host: name } : { servername: name, host: name }),
         ca: trusted,
         ...(cert && { cert }),

@@ -63,7 +63,8 @@ async function ask(server: string, tls?: TlsSettings): Promise<Answer> {
     prompt: NOBODY,
     signal,
   });
-  return await createClient({ server, way, signal }).json<Answer>("GET", "/who");
+  const client = createClient({ server, way, signal });
+  return await client.json("GET /openapi.json") as unknown as Answer;
 }
 
 async function refused(act: Promise<unknown>, why: RegExp, help?: RegExp): Promise<void> {

@@ -27,7 +27,7 @@ export interface Caches {
   to: CacheToSpec[];
 }
 
-/** Throws `argument_invalid` for what cannot be read. */
+/** Throws `argument_invalid` for a malformed value. */
 export function cachesOf({ cacheFrom = [], cacheTo = [] }: CacheValues): Caches {
   const to = cacheTo.map(parseCacheTo);
   for (const { type, dest } of to) {
@@ -38,7 +38,7 @@ export function cachesOf({ cacheFrom = [], cacheTo = [] }: CacheValues): Caches 
   return { from: cacheFrom.map(parseCacheFrom), to };
 }
 
-/** Files of an OCI layout, with their content. */
+/** The files of an OCI layout with their content. */
 async function* layoutEntries(
   folder: string,
 ): AsyncGenerator<TarFields & { body: ReadableStream<Uint8Array> }> {
@@ -57,8 +57,8 @@ async function* layoutEntries(
 }
 
 /**
- * Adds the parameters of the caches to a build's query; folders are sent to the server first. One that is
- * not there is no error: the first build of a machine has none.
+ * Adds the caches' parameters to the build's query, after sending local folders to the server. A missing folder
+ * is no error: the first build on a machine has none.
  */
 export async function addCaches(
   client: Client,
@@ -75,7 +75,7 @@ export async function addCaches(
       await io.stderr.write(`WARNING: no cache in ${spec.src}\n`);
       continue;
     }
-    const { id } = await client.json<{ id: string }>("POST", "/build/inputs", {
+    const { id } = await client.json("POST /build/inputs", {
       body: writeTar(layoutEntries(spec.src)),
       contentType: "application/x-tar",
     });
@@ -84,7 +84,7 @@ export async function addCaches(
   for (const spec of to) query.append("cacheto", formatCacheTo(spec));
 }
 
-/** Puts the layout beside and in its place when it is whole. */
+/** Writes the layout beside `folder` and renames it when it is complete. */
 async function store(stream: ReadableStream<Uint8Array>, folder: string): Promise<void> {
   if (await exists(folder) && !await exists(join(folder, "oci-layout"))) {
     for await (const { name } of Deno.readDir(folder)) {
@@ -106,7 +106,7 @@ async function store(stream: ReadableStream<Uint8Array>, folder: string): Promis
   }
 }
 
-/** Takes the caches that the server keeps for this machine. */
+/** Downloads the caches that the server made for folders of this machine. */
 export async function storeCaches(
   client: Client,
   { to }: Caches,
@@ -115,7 +115,8 @@ export async function storeCaches(
   for (const { index, id } of caches) {
     const dest = to[index]?.dest;
     if (dest === undefined || id === undefined) continue;
-    const { body } = await client.request("GET", `/build/outputs/${id}`, {
+    const { body } = await client.request("GET /build/outputs/{id}", {
+      params: { id },
       accept: "application/x-tar",
     });
     await writing(dest, () => store(body!, dest));

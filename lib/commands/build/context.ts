@@ -1,4 +1,4 @@
-/** The build context as it is sent: a tar archive made while the folder is walked. */
+/** The build context as it is sent: a tar archive that is made while the folder is walked. */
 import { formatBytes } from "../../base/bytes.ts";
 import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
@@ -10,32 +10,32 @@ import { inputError, readInput } from "../input.ts";
 import { walkContext } from "./walk.ts";
 
 export interface SentContext {
-  /** Where the server fetches it; the archive is then empty. */
+  /** URL from which the server fetches the context; the archive is then empty. */
   url?: string;
-  /** The archive; nothing is read before it is. */
+  /** The archive; no file is read before the archive is. */
   body: ReadableStream<Uint8Array>;
   /** Path of the Dockerfile inside the archive. */
   dockerfile: string;
-  /** Absent where the context came as an archive. */
+  /** Absent where the context was given as an archive. */
   folder?: {
     root: string;
-    /** Text of the rules that say what is left out. */
+    /** Text of the ignore rules. */
     rules: string;
     /** Text of the Dockerfile. */
     dockerfile: string;
   };
-  /** For the report of a failure; no text where the context came as an archive. */
+  /** The Dockerfile for the report of a failure; no text where the context was given as an archive. */
   source: { name: string; text?: string };
-  /** The server's words, with the name that the person knows for one that only the archive has. */
+  /** Replaces the Dockerfile's name in the archive by the name that the person gave. */
   shown: (text: string) => string;
 }
 
 const CHUNK = 256 * 1024;
-/** No Dockerfile that the server takes is larger. */
+/** Bytes of a Dockerfile that the server accepts, at most. */
 const MAX_DOCKERFILE = 4 << 20;
 const encoder = new TextEncoder();
 
-/** Small pieces together, so that a thousand headers are not a thousand writes. */
+/** Joins small pieces, so that a thousand headers do not take a thousand writes. */
 async function* coalesce(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let buffer = new Uint8Array(CHUNK);
   let used = 0;
@@ -54,7 +54,7 @@ async function* coalesce(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8
   if (used > 0) yield buffer.subarray(0, used);
 }
 
-/** Exactly `size` bytes: a file that grows meanwhile is cut, one that shrinks is an error. */
+/** Yields exactly `size` bytes: a file that has grown is cut, one that has shrunk is an error. */
 async function* content(source: string, path: string, size: number): AsyncGenerator<Uint8Array> {
   using file = await Deno.open(source).catch((cause) => {
     throw inputError(path, "file of the build context", cause);
@@ -118,7 +118,7 @@ async function readOptional(path: string): Promise<string | undefined> {
   }
 }
 
-/** What the server fetches itself. */
+/** Contexts that the server fetches itself. */
 const ELSEWHERE = /^(https?|ssh|git):\/\/|^git@|^github\.com\//;
 
 async function contextRoot(directory: string): Promise<string> {
@@ -135,7 +135,7 @@ async function contextRoot(directory: string): Promise<string> {
   );
 }
 
-/** What the server would refuse is not sent. Throws `dockerfile_invalid`. */
+/** Reads the Dockerfile; what the server would refuse throws `dockerfile_invalid` here. */
 async function readDockerfile(path: string, io: Io): Promise<string> {
   const text = await readInput(path, "Dockerfile", io);
   if (encoder.encode(text).length <= MAX_DOCKERFILE) return text;
@@ -148,11 +148,11 @@ async function readDockerfile(path: string, io: Io): Promise<string> {
 }
 
 interface FoundDockerfile {
-  /** Inside the context; undefined where it lies outside or came from standard input. */
+  /** Path inside the context; undefined where the file is outside or came from standard input. */
   inside?: string;
   text: string;
   name: string;
-  /** Rules of `<Dockerfile>.dockerignore` beside a file outside the context. */
+  /** Rules of `<Dockerfile>.dockerignore` beside a Dockerfile outside the context. */
   ownIgnore?: string;
 }
 
@@ -171,7 +171,7 @@ async function findDockerfile(
       ? new SvcError(error.code, error.message, { cause: error, help: "name it with -f" })
       : error;
   });
-  // A link is sent as a link: its place in the context is where it stands, not where it leads.
+  // Only the folder's path is resolved: a Dockerfile that is a link is sent as a link, at its own path.
   const folder = await Deno.realPath(join(named, ".."));
   const path = relative(root, join(folder, basename(named)));
   const outside = path === ".." || path.startsWith(`..${sep}`) || isAbsolute(path);
@@ -181,17 +181,17 @@ async function findDockerfile(
   return { text, name: named, ownIgnore: await readOptional(`${named}.dockerignore`) };
 }
 
-/** A whole header of a tar archive: shorter input is none. */
+/** Bytes of a tar header; shorter input is no archive. */
 const HEADER = 512;
-/** Neither an archive nor compressed: text has no zero bytes, a header of a tar archive has many. */
+/** True for text: neither compressed nor a tar archive, whose header has zero bytes. */
 async function isText(head: Uint8Array): Promise<boolean> {
-  // What decompresses is slow to load, and hardly ever needed.
+  // The decompressors are slow to load and rarely needed.
   const { detectCompression } = await import("../../oci/compression.ts");
   return detectCompression(head) === "none" && !head.includes(0) &&
     !/^BZh\d/.test(new TextDecoder("latin1").decode(head.subarray(0, 4)));
 }
 
-/** Standard input: an archive, or a Dockerfile alone, which then has an empty context (as docker has it). */
+/** Reads standard input: an archive, or only a Dockerfile, whose context is then empty (as with docker). */
 async function fromInput(file: string | undefined, io: Io): Promise<SentContext> {
   const name = file ?? "Dockerfile";
   const shown = (text: string) => text;
@@ -242,8 +242,8 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
 }
 
 /**
- * Opens the context. A Dockerfile from outside travels under a name of its own, with rules that keep it out
- * of every COPY. Throws `argument_invalid` or `dockerfile_invalid` before a byte is sent.
+ * Opens the context. A Dockerfile outside the context is sent under a reserved name, with ignore rules that
+ * hide it from every COPY. Throws `argument_invalid` or `dockerfile_invalid` before a byte is sent.
  */
 export async function openContext(
   directory: string,
@@ -289,7 +289,7 @@ export async function openContext(
     signal: io.signal,
   }, extras);
   return {
-    // Made where it is wanted: most builds read the folder itself.
+    // Made on demand: most builds never read the archive.
     get body() {
       return ReadableStream.from(coalesce(parts));
     },

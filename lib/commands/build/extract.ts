@@ -1,6 +1,6 @@
 /**
- * Unpacks an archive into a folder of this machine, whatever it runs: files, folders and links belong to
- * whoever runs the command. Nothing is written outside of the folder, nor through a link that is in it.
+ * Unpacks an archive into a folder of this machine, on any system. Files, folders and links belong to the user
+ * who runs the command. Nothing is written outside the folder or through a link in it.
  */
 import { basename, dirname, join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -11,7 +11,7 @@ import type { TarHeader } from "../../oci/tar.ts";
 const refuse = (path: string, why: string) =>
   new SvcError("archive_invalid", `Cannot unpack ${JSON.stringify(path)}: ${why}`);
 
-/** Names below the root; "" is the root. Throws for what leads out of it. */
+/** Path components below the root; "" is the root. Throws for a path that leaves the root. */
 function partsOf(path: string): string[] {
   const parts = path.split("/").filter((part) => part !== "" && part !== ".");
   if (
@@ -33,17 +33,17 @@ async function lstat(path: string): Promise<Deno.FileInfo | undefined> {
 
 export interface Extracted {
   files: number;
-  /** Bytes of files. */
+  /** Total size of the files. */
   bytes: number;
-  /** Device nodes and pipes, which were left out. */
+  /** Number of device nodes and pipes, which are not unpacked. */
   skipped: number;
 }
 
 class Extractor {
   #root: string;
-  /** Folders that were looked at: no links. */
+  /** Paths known to be folders, not links. */
   #folders = new Set<string>();
-  /** Modes and times of folders are set when nothing is written in them any more. */
+  /** Modes and times of folders, set at the end: writing into a folder would change its time. */
   #later: [path: string, header: TarHeader][] = [];
   readonly result: Extracted = { files: 0, bytes: 0, skipped: 0 };
 
@@ -100,7 +100,7 @@ class Extractor {
   }
 }
 
-/** What is root's in the image is not to run as root here. */
+/** Setuid and setgid bits are dropped: root's programs of the image must not run as root here. */
 const PERMISSIONS = 0o1777;
 
 async function settle(path: string, { mode, mtime }: TarHeader): Promise<void> {
@@ -108,10 +108,7 @@ async function settle(path: string, { mode, mtime }: TarHeader): Promise<void> {
   await Deno.utime(path, mtime, mtime);
 }
 
-/**
- * Unpacks into `folder`, made if missing; files that are there already are replaced. Throws
- * `archive_invalid`.
- */
+/** Unpacks into `folder`, which is made if missing; existing files are replaced. Throws `archive_invalid`. */
 export async function extractArchive(
   stream: ReadableStream<Uint8Array>,
   folder: string,

@@ -1,6 +1,6 @@
 /** The report of a failed build: the place in the Dockerfile, the command, its last output. */
 import type { Problem } from "../../api/problem.ts";
-import { type BuildState, TAIL } from "./state.ts";
+import { type BuildProgress, TAIL } from "./progress.ts";
 
 /** Lines of the Dockerfile shown before and after the one that failed. */
 const AROUND = 2;
@@ -21,7 +21,7 @@ function excerpt(file: string, source: string, first: number, last: number): str
 const integer = (value: unknown): number | undefined =>
   typeof value === "number" && Number.isInteger(value) ? value : undefined;
 
-/** A command line for a person: words with blanks are quoted. */
+/** The command line for a person: words with blanks are quoted. */
 function commandText(command: unknown): string | undefined {
   if (typeof command === "string") return command;
   if (!Array.isArray(command)) return undefined;
@@ -31,14 +31,14 @@ function commandText(command: unknown): string | undefined {
 
 export interface FailureInput {
   problem: Problem;
-  state: BuildState;
-  /** As the person named it, and its text where the client has it. */
+  state: BuildProgress;
+  /** The Dockerfile's name as the person gave it, and its text if the client has it. */
   dockerfile: { name: string; text?: string };
 }
 
 /**
- * The block between rules, or "" where the problem has no place: an unreachable registry, say. The
- * output is in the problem, or else what the client saw of the vertex that failed.
+ * The report between two rules; "" where the failure has no place in the Dockerfile, such as an unreachable
+ * registry. The output comes from the problem, else from what the client received of the failed vertex.
  */
 export function renderFailure({ problem, state, dockerfile }: FailureInput): string {
   const detail = problem.info ?? {};

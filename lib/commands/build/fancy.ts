@@ -1,9 +1,9 @@
-/** Progress on a terminal: what is done scrolls up, what runs is redrawn in place below it. */
+/** Progress on a terminal: finished vertices scroll up, running ones are redrawn in place below them. */
 import { styleText } from "node:util";
 import type { BuildEvent } from "../../api/build.ts";
 import { asIs, type Output, type TerminalSize } from "../../base/terminal.ts";
 import { fit, heading, type Line, regionLines, widthOf, withTime } from "./region.ts";
-import { type BuildState, seconds, type Vertex, warningText } from "./state.ts";
+import { type BuildProgress, seconds, type Vertex, warningText } from "./progress.ts";
 
 const HIDE_CURSOR = "\x1b[?25l";
 const SHOW_CURSOR = "\x1b[?25h";
@@ -15,20 +15,20 @@ export interface FancyOptions {
 }
 
 export class FancyProgress implements AsyncDisposable {
-  readonly #state: BuildState;
+  readonly #state: BuildProgress;
   readonly #out: Output;
   readonly #colour: boolean;
-  /** Columns of each line of the live region that stands on the screen. */
+  /** Width in columns of each line of the live region on the screen. */
   #drawn: number[] = [];
   #pending = "";
-  /** A terminal that says 0x0 for a moment is as large as it was. */
+  /** The last known size, used while a terminal reports 0x0. */
   #size: TerminalSize = { columns: 80, rows: 24 };
   #hidden = false;
   #timer: ReturnType<typeof setInterval>;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(
-    state: BuildState,
+    state: BuildProgress,
     out: Output,
     { intervalMs = 100, colour = true }: FancyOptions = {},
   ) {
@@ -70,7 +70,7 @@ export class FancyProgress implements AsyncDisposable {
     return (style === "plain" ? text : this.#style(style, text)) + "\n";
   }
 
-  /** Up to the region's first row; a terminal that has become narrower shows its lines on more rows. */
+  /** Moves to the region's first row. On a terminal that became narrower, a line takes several rows. */
   #clear(columns: number): string {
     const rows = this.#drawn.reduce(
       (sum, width) => sum + Math.max(1, Math.ceil(width / columns)),
@@ -85,7 +85,7 @@ export class FancyProgress implements AsyncDisposable {
     return this.#style("bold", fit(heading(this.#state, how), this.#size.columns)) + "\n";
   }
 
-  /** Puts what is done above the region and draws the region anew. */
+  /** Writes finished lines above the region, then redraws the region. */
   draw(last = false): void {
     const size = this.#terminal();
     const region = last ? [] : regionLines(this.#state, size);
@@ -100,11 +100,11 @@ export class FancyProgress implements AsyncDisposable {
     }
     if (text === "") return;
     this.#writing = this.#out.write(asIs(text)).catch(() => {
-      // The terminal is gone; the build goes on without being watched.
+      // The terminal is gone; the build continues unwatched.
     });
   }
 
-  /** Takes the region away, leaves what is done, and gives the cursor back. */
+  /** Removes the region, keeps the finished lines, and shows the cursor again. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
     this.draw(true);

@@ -3,7 +3,7 @@ import type { BuildEvent } from "../../api/build.ts";
 import { FancyProgress } from "./fancy.ts";
 import { PlainProgress } from "./plain.ts";
 import { fit, regionLines } from "./region.ts";
-import { BuildState } from "./state.ts";
+import { BuildProgress } from "./progress.ts";
 
 /** What a terminal of that width shows, from the escapes the display uses. */
 function screen(text: string, columns: number): string[] {
@@ -25,7 +25,7 @@ function screen(text: string, columns: number): string[] {
 Deno.test("the region is redrawn in place and leaves only what is done", async () => {
   let now = 0;
   let text = "";
-  const state = new BuildState(() => now);
+  const state = new BuildProgress(() => now);
   const out = {
     isTerminal: true,
     size: () => ({ columns: 40, rows: 8 }),
@@ -80,8 +80,8 @@ Deno.test("lines are cut so that none wraps, and cannot drive the terminal", () 
   assert.equal(fit("a\tb", 80), "a    b");
 });
 
-function running(count: number): BuildState {
-  const state = new BuildState(() => 0);
+function running(count: number): BuildProgress {
+  const state = new BuildProgress(() => 0);
   for (let i = 0; i < count; i++) {
     state.apply({ type: "vertex", id: `${i}`, name: `step ${i}` });
     state.apply({ type: "start", id: `${i}`, time: "" });
@@ -92,7 +92,7 @@ function running(count: number): BuildState {
   return state;
 }
 
-const texts = (state: BuildState, columns: number, rows: number) =>
+const texts = (state: BuildProgress, columns: number, rows: number) =>
   regionLines(state, { columns, rows }).map(({ text }) => text.trimEnd());
 
 Deno.test("the region never has more rows than the terminal, and every step has a line first", () => {
@@ -152,7 +152,7 @@ Deno.test("a terminal that becomes narrow, or has no size, is redrawn where it w
 });
 
 Deno.test("a build that waits shows its place, as long as it waits", () => {
-  const state = new BuildState(() => 0);
+  const state = new BuildProgress(() => 0);
   const plain = new PlainProgress(state);
   const shown = () => regionLines(state, { columns: 80, rows: 8 }).map(({ text }) => text);
   for (const place of [2, 1]) {

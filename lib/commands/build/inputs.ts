@@ -1,4 +1,4 @@
-/** What `--secret`, `--ssh` and `--build-context` name: read where a step needs it, and only then. */
+/** The inputs of `--secret`, `--ssh` and `--build-context`: read only when a step needs them. */
 import { isAbsolute } from "../../base/path.ts";
 import { parseFields } from "../../base/csv_fields.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -16,7 +16,7 @@ function refused(flag: string, text: string, why: string, help?: string): SvcErr
   });
 }
 
-/** Throws `argument_invalid` where a secret is not there now, before anything is built. */
+/** Throws `argument_invalid` for a secret that does not exist, before anything is built. */
 function secretOf(text: string, env: Environment): [string, () => Promise<Uint8Array>] {
   const fields = new Map<string, string | undefined>();
   for (const [key, value] of parseFields(text, "--secret")) {
@@ -39,7 +39,7 @@ function secretOf(text: string, env: Environment): [string, () => Promise<Uint8A
     throw refused("--secret", text, `type ${type} is unknown`, "write type=file or type=env");
   }
   const source = fields.get("env") ?? fields.get("src") ?? id;
-  // Without a source it is the variable of that name, else the file.
+  // Without a source: the variable with the secret's id, else the file.
   const fromEnv = type === "env" || type === "" && env[id] !== undefined;
   if (fromEnv) {
     const value = env[source];
@@ -75,7 +75,7 @@ export function secretsOf(
 
 /**
  * `default`, `ID`, `ID=SOCKET` or `ID=KEY[,KEY]`. Throws `argument_invalid` where there is no agent, and what
- * `loadKey` does where a key cannot be used.
+ * `loadKey` throws.
  */
 async function agentOf(
   text: string,
@@ -113,7 +113,7 @@ async function agentOf(
   return [id, await fileAgent(files, prompt)];
 }
 
-/** False for what can only be an agent's socket. Throws `argument_invalid` where there is nothing. */
+/** False for an agent's socket. Throws `argument_invalid` where the path does not exist. */
 function isKeyFile(path: string, id: string): boolean {
   if (Deno.build.os === "windows" && path.startsWith("\\\\.\\pipe\\")) return false;
   try {
@@ -142,13 +142,13 @@ export async function agentsOf(
 export interface NamedContexts {
   /** Folders by name. */
   folders: Map<string, string>;
-  /** NAME=VALUE of those that the server fetches: images, URLs, repositories. */
+  /** NAME=VALUE of the contexts that the server fetches: images, URLs, repositories. */
   elsewhere: string[];
 }
 
 const ELSEWHERE = /^(docker-image|https?|git|ssh):\/\/|^git@/;
 
-/** `NAME=FOLDER`, or what the server fetches. Throws `argument_invalid`. */
+/** Parses `NAME=FOLDER`, or NAME with a source that the server fetches. Throws `argument_invalid`. */
 export function contextsOf(texts: readonly string[] | undefined): NamedContexts {
   const found: NamedContexts = { folders: new Map(), elsewhere: [] };
   for (const text of texts ?? []) {

@@ -1,4 +1,4 @@
-/** Logins of this machine that a build may need: for the registries it names, and for no others. */
+/** This machine's registry logins that a build may need: only those of registries that the build names. */
 import type { Logins } from "../../api/build_logins.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
@@ -9,17 +9,17 @@ import type { Environment } from "../command.ts";
 import { loginFiles } from "../transfer/registries.ts";
 
 export interface LoginsInput {
-  /** Where the build goes. */
+  /** The server that runs the build. */
   server: string;
-  /** Names of images and caches that it reads or writes. */
+  /** Names of images and caches that the build reads or writes. */
   names: readonly string[];
-  /** Its Dockerfile, where the client has it. */
+  /** The build's Dockerfile, if the client has it. */
   dockerfile?: string;
   env: Environment;
   io: Io;
 }
 
-/** Images that a Dockerfile names as they stand; what an ARG makes of them only the server knows. */
+/** Images that a Dockerfile names literally; only the server can expand an ARG. */
 export function imagesOf(dockerfile: string): string[] {
   const names: string[] = [];
   for (const line of dockerfile.split(/\r?\n/)) {
@@ -41,7 +41,7 @@ function hostOf(name: string): string | undefined {
   }
 }
 
-/** A plain connection over a network would show them to everybody on the way. */
+/** True where logins may be sent: over a plain connection everybody on the way could read them. */
 function isSafe(server: string): boolean {
   const { protocol, host } = new URL(server);
   return protocol === "https:" || isLoopbackHost(host);
@@ -54,7 +54,7 @@ async function loginAt(host: string, env: Environment, signal: AbortSignal) {
   }
 }
 
-/** Undefined where there are none to send. */
+/** The logins to send; undefined where there are none. */
 export async function loginsFor(input: LoginsInput): Promise<Logins | undefined> {
   const { server, names, dockerfile = "", env, io } = input;
   const own = new URL(server).host;
@@ -66,7 +66,7 @@ export async function loginsFor(input: LoginsInput): Promise<Logins | undefined>
       const login = await loginAt(host, env, io.signal);
       if (login) logins[host] = login;
     } catch (error) {
-      // Most images need none: the registry says so where it does.
+      // Most images need no login: the registry refuses the build if one is missing.
       if (!(error instanceof SvcError)) throw error;
       await io.stderr.write(`WARNING: ${error.message}\n`);
     }

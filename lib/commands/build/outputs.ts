@@ -1,4 +1,4 @@
-/** The client's side of a build's outputs: what the server is asked for, and where its archives go. */
+/** The client's side of a build's outputs: what it asks the server for, and where it writes the archives. */
 import { type AttestSpec, parseAttest, parseAttestFlag } from "../../api/build_attest.ts";
 import { type OutputSpec, parseOutput } from "../../api/build_output.ts";
 import type { BuildOutput, BuildResult } from "../../api/build.ts";
@@ -18,14 +18,14 @@ const ENGINES = ["docker", "podman"];
 
 const isMode = (text: string): text is OutputMode => OUTPUT_MODES.some((mode) => mode === text);
 
-/** The mode that `--output` names, as it does for every other command; the last one counts. */
+/** The output mode that `--output` names, as with every other command; the last value counts. */
 export function modeOf(values: Pick<Values, "outputs">): OutputMode | undefined {
   return values.outputs?.filter(isMode).at(-1);
 }
 
 /**
- * What the server is asked for; none: the image under its names. Throws `argument_invalid` for what the
- * client cannot deliver.
+ * The outputs to ask the server for; none: the image is stored under its names. Throws `argument_invalid` for
+ * an output that the client cannot deliver.
  */
 export function outputsOf(values: Values, io: Io): OutputSpec[] {
   const outputs = (values.outputs ?? []).filter((text) => !isMode(text)).map(parseOutput);
@@ -61,7 +61,10 @@ export function outputsOf(values: Values, io: Io): OutputSpec[] {
   return outputs;
 }
 
-/** The last of each type counts, false takes it back. Throws `argument_invalid`. */
+/**
+ * The attestations: the last value of each type counts, and `false` removes the type. Throws
+ * `argument_invalid`.
+ */
 export function attestationsOf(
   { attest = [], provenance, sbom }: Pick<AllValues, "attest" | "provenance" | "sbom">,
 ): AttestSpec[] {
@@ -79,7 +82,7 @@ export function attestationsOf(
   return [...specs.values()];
 }
 
-/** True where standard output belongs to an archive. */
+/** True where an archive is written to standard output. */
 export const takesStdout = (outputs: readonly OutputSpec[]): boolean =>
   outputs.some(({ dest }) => dest === "-");
 
@@ -94,7 +97,7 @@ const REASONS: Record<string, string> = {
   ENOSPC: "no space is left",
 };
 
-/** Says what stands in the way of a file; a failure of another kind is itself. */
+/** Turns a file's error into one that names the path; other failures pass unchanged. */
 export async function writing<T>(path: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -106,7 +109,8 @@ export async function writing<T>(path: string, work: () => Promise<T>): Promise<
 }
 
 async function open(client: Client, { id }: BuildOutput): Promise<ReadableStream<Uint8Array>> {
-  const response = await client.request("GET", `/build/outputs/${id}`, {
+  const response = await client.request("GET /build/outputs/{id}", {
+    params: { id },
     accept: "application/x-tar",
   });
   return response.body!;
@@ -128,7 +132,7 @@ async function toFile(stream: ReadableStream<Uint8Array>, path: string): Promise
   });
 }
 
-/** Feeds the first engine that is installed. */
+/** Pipes the archive into the first engine that is installed. */
 async function load(stream: ReadableStream<Uint8Array>, io: Io): Promise<void> {
   for (const engine of ENGINES) {
     let child: Deno.ChildProcess;
@@ -145,7 +149,7 @@ async function load(stream: ReadableStream<Uint8Array>, io: Io): Promise<void> {
       throw error;
     }
     const said = child.output();
-    // What stopped it from reading is in its own words, below.
+    // If the engine stopped reading, its standard error says why (below).
     await stream.pipeTo(child.stdin).catch(() => {});
     const { success, stdout, stderr } = await said;
     const words = new TextDecoder().decode(success ? stdout : stderr).trim();
@@ -164,7 +168,7 @@ async function load(stream: ReadableStream<Uint8Array>, io: Io): Promise<void> {
   );
 }
 
-/** Takes the archives that the result names and puts them where they belong. */
+/** Downloads the archives of the result and writes them to their destinations. */
 export async function deliver(
   client: Client,
   outputs: readonly OutputSpec[],

@@ -2,17 +2,17 @@
 import type { BuildEvent } from "../../api/build.ts";
 import { formatBytes } from "../../base/bytes.ts";
 import { harmless } from "../../base/terminal.ts";
-import { type BuildState, queuedText, type Vertex, warningText } from "./state.ts";
+import { type BuildProgress, queuedText, type Vertex, warningText } from "./progress.ts";
 
-/** Takes an event and its effect on the state; the lines to print: what steps say as they said it. */
+/** Applies an event to the state and returns the lines to print; output of steps is passed on unchanged. */
 export class PlainProgress {
-  readonly #state: BuildState;
+  readonly #state: BuildProgress;
   /** Vertices whose name was printed. */
   readonly #named = new Set<string>();
   /** Quarters of a transfer that were printed, by vertex and label. */
   readonly #quarters = new Map<string, number>();
 
-  constructor(state: BuildState) {
+  constructor(state: BuildProgress) {
     this.#state = state;
   }
 
@@ -22,7 +22,7 @@ export class PlainProgress {
       return [harmless(warningText(event))];
     }
     if (event.type === "queued") return [queuedText(event.place)];
-    // A vertex is named when something happens to it: those of one graph become known all at once.
+    // A vertex is printed at its first event: all vertices of a graph become known at once.
     if (!vertex || event.type === "vertex") return [];
     const said = lines.map((line) => `#${vertex.number} ${this.#clock(vertex)} ${line}`);
     const closing = this.#closing(event, vertex);
@@ -56,10 +56,10 @@ export class PlainProgress {
     }
   }
 
-  /** A transfer's lines at each quarter, or at the end where the total is unknown until then. */
+  /** Prints a transfer at each quarter; one without a known total only at the end. */
   #transfer(event: BuildEvent & { type: "progress" }, vertex: Vertex): string[] {
     if (!event.total) return [];
-    // A total that grows (a context that is fetched as steps need it) is a transfer of its own.
+    // A total that grows (steps fetch more of the context) starts a new transfer.
     const key = `${vertex.id} ${event.label} ${event.total}`;
     const quarter = Math.floor(4 * event.current / event.total);
     if (quarter <= (this.#quarters.get(key) ?? 0)) return [];

@@ -1,7 +1,7 @@
-/** The live part of the screen: what runs, how long, how far, and the last it said. */
+/** The live region of the screen: running steps with their time, progress and last output. */
 import { formatBytes } from "../../base/bytes.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
-import { type BuildState, queuedText, seconds, type Vertex } from "./state.ts";
+import { type BuildProgress, queuedText, seconds, type Vertex } from "./progress.ts";
 
 /** Lines of output shown under a running step, where there is room. */
 const SHOWN = 4;
@@ -39,7 +39,7 @@ export function fit(text: string, columns: number): string {
   return clean;
 }
 
-/** The text at the left and the time at the right edge; on a narrow terminal the text alone. */
+/** The text at the left and the time at the right edge; on a narrow terminal only the text. */
 export function withTime(left: string, time: string, columns: number): string {
   const room = columns - time.length - 2;
   if (room < 10) return fit(left, columns);
@@ -50,7 +50,7 @@ export function withTime(left: string, time: string, columns: number): string {
 const isOver = ({ state }: Vertex) => state !== "known" && state !== "running";
 
 /** "[+] Building 2.5s (3/7)". */
-export function heading(state: BuildState, end = ""): string {
+export function heading(state: BuildProgress, end = ""): string {
   const all = [...state.vertices.values()];
   const over = all.filter(isOver).length;
   return `[+] Building ${seconds(state.now() - state.begun)} (${over}/${all.length})${end}`;
@@ -71,13 +71,13 @@ function output({ tail }: Vertex, columns: number): Line[] {
 }
 
 /**
- * Every running step has its line before any has a second one; the rows that are left go to transfers and
- * output in turn, so that no step's talk hides another. Empty where the terminal has too few rows.
+ * The lines of the region. Every running step gets one line before any gets a second; the remaining rows go to
+ * transfers and output in turn, so that no step hides another. Empty where the terminal has too few rows.
  */
-export function regionLines(state: BuildState, { columns, rows }: TerminalSize): Line[] {
+export function regionLines(state: BuildProgress, { columns, rows }: TerminalSize): Line[] {
   if (rows < FEWEST_ROWS) return [];
   const running = [...state.vertices.values()].filter((vertex) => vertex.state === "running");
-  // The cursor stands on a line of its own below.
+  // The cursor needs a line below the region.
   const room = rows - 2;
   const hidden = Math.max(0, running.length - room);
   const shown = running.slice(0, hidden > 0 ? room - 1 : room);
@@ -102,7 +102,7 @@ export function regionLines(state: BuildState, { columns, rows }: TerminalSize):
   for (const [at, vertex] of shown.entries()) {
     const since = state.now() - (vertex.startedAt ?? state.now());
     lines.push({ text: withTime(` => ${vertex.name}`, seconds(since), columns), style: "plain" });
-    // What was said last is what counts.
+    // The newest lines of a step are shown.
     if (given[at] > 0) lines.push(...details[at].slice(-given[at]));
   }
   if (hidden > 0) {

@@ -1,9 +1,10 @@
-/** How `svc build` sends a build: a session where the server has one, else the context as an archive. */
+/**
+ * How `svc build` sends a build: in a session if the server supports it, else with the context as an archive.
+ */
 import { join } from "../../base/path.ts";
 import type { BuildEvent } from "../../api/build.ts";
 import { type Logins, LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
 import {
-  ATTACH_VERSION,
   type AttachRequest,
   CONTEXT_EXPORT,
   type FolderExport,
@@ -34,10 +35,10 @@ export interface SentBuild {
   io: Io;
 }
 
-/** Why a server did not take the session, where that means that it knows none. */
+/** Error codes of servers that do not know build sessions. */
 const NO_SESSIONS = ["not_found", "method_not_allowed", "upstream_failed", "argument_invalid"];
 
-/** What only a session can bring, as the flags that ask for it. */
+/** The flag of an input that needs a session; undefined where there is none. */
 function needsSession({ contexts, secrets, agents }: SentBuild): string | undefined {
   if (secrets.size > 0) return "--secret";
   if (agents.size > 0) return "--ssh";
@@ -51,7 +52,7 @@ async function rulesOf(root: string): Promise<string> {
   });
 }
 
-/** The session; undefined where the server has none and the build needs none. */
+/** The session; undefined where the server does not support it and the build does not need it. */
 async function openSession(
   build: SentBuild,
   folders: Map<string, ExportedFolder>,
@@ -90,13 +91,12 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
     folders.set(name, folder);
     return { identity: folder.identity, ...lazy && { lazy } };
   };
-  // The folders are looked at meanwhile.
+  // The folders are exported while the session is opened.
   const opening = openSession(build, folders);
   opening.catch(() => {/* told where it is waited for */});
   held.defer(() => void opening.then((session) => session?.[Symbol.dispose](), () => {}));
   const { folder } = context;
   const request: AttachRequest = {
-    version: ATTACH_VERSION,
     query: query.toString(),
     context: folder
       ? {
@@ -116,7 +116,7 @@ export async function* sendBuild(build: SentBuild): AsyncGenerator<BuildEvent> {
   }
   const session = await opening;
   if (session) return yield* session.build(request);
-  yield* client.events<BuildEvent>("POST", "/build", {
+  yield* client.events("POST /build", {
     query,
     body: context.body,
     contentType: "application/x-tar",

@@ -8,15 +8,15 @@ import type { TarFields } from "../../oci/tar_write.ts";
 
 export interface ContextEntry {
   fields: TarFields;
-  /** Where the content of a file is. */
+  /** Path from which a file's content is read. */
   source: string;
 }
 
 export interface WalkOptions {
   ignore: Ignore;
-  /** Paths sent whatever the rules say: the server reads the Dockerfile and its .dockerignore. */
+  /** Paths that are sent whatever the rules exclude: the server reads the Dockerfile and its .dockerignore. */
   always: ReadonlySet<string>;
-  /** Said once for each thing that is left out though no rule says so. */
+  /** Called once for each path that is left out although no rule excludes it. */
   onSkip: (path: string, why: string) => void | Promise<void>;
   signal: AbortSignal;
 }
@@ -42,7 +42,7 @@ async function lstat(path: string, inside: string): Promise<Deno.FileInfo> {
   }
 }
 
-/** Owners are left out (0), as docker's client does: they mean nothing on the other side. */
+/** Owners are 0, as with docker's client: they have no meaning on the server. */
 function fields(path: string, info: Deno.FileInfo, type: TarFields["type"]): TarFields {
   const ms = info.mtime?.getTime() ?? 0;
   return {
@@ -62,14 +62,14 @@ function typeOf(info: Deno.FileInfo): TarFields["type"] | "socket" | "device" {
   return info.isFifo ? "fifo" : "device";
 }
 
-/** Links of Windows say where they lead with backslashes; elsewhere one is part of a name. */
+/** On Windows a link's target has backslashes as separators; elsewhere a backslash is part of a name. */
 function linkTarget(target: string): string {
   return Deno.build.os === "windows" ? target.replaceAll("\\", "/") : target;
 }
 
 /**
- * Yields folders before what is in them; a folder that is left out itself comes only when something below
- * it is taken back. Throws `context_invalid` for what cannot be read.
+ * Yields a folder before its entries; an excluded folder comes only if something below it is included again.
+ * Throws `context_invalid` for a path that cannot be read.
  */
 export async function* walkContext(
   root: string,
@@ -78,7 +78,7 @@ export async function* walkContext(
   const { ignore, always, onSkip, signal } = options;
   const keepsBelow = (folder: string) =>
     [...always].some((path) => path.startsWith(`${folder}/`)) || !ignore.canSkipDir(folder);
-  /** Folders passed whose own entry is not out yet. */
+  /** `below`: excluded folders on the way here that were not yielded yet. */
   const visit = async function* (
     inside: string,
     pending: ContextEntry[],
@@ -97,7 +97,7 @@ export async function* walkContext(
         if (wanted) yield entry;
         const below = wanted ? pending : [...pending, entry];
         for await (const found of visit(path, below)) {
-          // What `below` held came out in front of it.
+          // The entry that came out includes the folders of `below` before it.
           if (!wanted) pending.length = 0;
           yield found;
         }

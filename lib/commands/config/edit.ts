@@ -25,7 +25,7 @@ export function unknownContext(name: string, profile: Profile, attempted: string
   );
 }
 
-/** A block that svc writes is a block; only what a person wrote as `{}` is not. */
+/** Makes the missing mappings on the way to `path`; an empty `{}` becomes one in block style. */
 async function blockAt(document: Document, path: readonly string[]): Promise<void> {
   const { isMap, YAMLMap } = await import("../../client/yaml.ts");
   for (let length = 1; length <= path.length; length++) {
@@ -41,7 +41,7 @@ async function setField(document: Document, path: readonly string[], value: unkn
   await blockAt(document, path.slice(0, -1));
   const { isScalar } = await import("../../client/yaml.ts");
   const node = document.getIn(path, true);
-  // A scalar's comment stays where its value alone is changed.
+  // Changing the value of an existing scalar keeps its comment.
   if (isScalar(node) && (value === null || typeof value !== "object")) node.value = value;
   else document.setIn(path, document.createNode(value));
 }
@@ -72,7 +72,7 @@ async function assignment(text: string): Promise<[path: string[], value: unknown
 
 interface Imported {
   contexts: Record<string, Context>;
-  /** The file is one bare context. */
+  /** Present where the file is a bare context. */
   bare?: Context;
 }
 
@@ -105,7 +105,7 @@ async function importFile(file: string, invocation: Pick<Invocation, "io">): Pro
   return { contexts: {}, bare: absolutePaths(checkContext(document, source), folder) };
 }
 
-/** The context of the file that goes under this name. */
+/** The context in the file that is imported under this name. */
 function pick({ contexts, bare }: Imported, name: string, file: string): Context {
   if (bare) return bare;
   if (Object.hasOwn(contexts, name)) return contexts[name];
@@ -120,14 +120,14 @@ function pick({ contexts, bare }: Imported, name: string, file: string): Context
   );
 }
 
-/** A path on the command line starts at the working folder, one in the file where the file lies. */
+/** Relative paths on the command line start at the working folder; in the file they start at its own folder. */
 function valueOf(field: readonly string[], value: unknown, token: string | undefined): unknown {
   if (field[0] === "token") return token ?? value;
   const path = value as string;
   return isPathField(field) && !path.startsWith("~") ? resolve(path) : value;
 }
 
-/** Throws `config_invalid` for the path of a PEM file that is none. `folder`: where relative ones start. */
+/** Throws `config_invalid` for a path whose file is not valid PEM. `folder`: where relative paths start. */
 function checkFile(field: readonly string[], value: unknown, folder: string, home?: string): void {
   const pem = fieldAt(field)?.pem;
   if (pem === undefined || typeof value !== "string") return;
@@ -199,7 +199,7 @@ export async function useContext(path: string, name: string): Promise<void> {
   });
 }
 
-/** True where it was the selected one, which nothing is then. */
+/** True where the deleted context was the current one; then none is. */
 export async function deleteContext(path: string, name: string): Promise<boolean> {
   let selected = false;
   await editProfile(path, (document, profile) => {

@@ -4,7 +4,7 @@ import { CONTEXT_FIELDS } from "../../client/profile/fields.ts";
 import type { AnyOption } from "../../config/load.ts";
 import { SESSION_VARIABLES } from "../session_options.ts";
 
-/** Before the field's own name in a flag; a block that is not listed stands with its name. */
+/** The prefix of a block's flags; a block that is not listed uses its own name. */
 const PREFIXES: Record<string, string> = { "port-forward": "pf", "ssh-tunnel": "ssh" };
 
 /** Key of a field's option: the path within a context. */
@@ -21,7 +21,7 @@ const PLACEHOLDERS: Partial<Record<Field["kind"], string>> = { int: "N", strings
 function rows(fields: readonly Field[], above: readonly string[]): AnyOption[] {
   return fields.flatMap((field): AnyOption[] => {
     const path = [...above, field.name];
-    // --server is every command's flag; set-context reads it as the context's.
+    // --server is a flag of every command; set-context stores its value in the context.
     if (field.kind === "blocks" || path.join(".") === "server") return [];
     if (field.kind === "block") return rows(field.fields!, path);
     const common = {

@@ -1,4 +1,4 @@
-/** How the wizard asks: line by line on a pipe here, with menus on a terminal in menus.ts. */
+/** How the wizard asks: line by line on a pipe (here), with menus on a terminal (menus.ts). */
 import { SvcError } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 
@@ -9,12 +9,12 @@ export interface Choice {
 
 export interface TextQuestion {
   initial?: string;
-  /** What is wrong with an answer; undefined where it is good. */
+  /** What is wrong with an answer; undefined where it is valid. */
   check?: (answer: string) => string | undefined;
   secret?: boolean;
 }
 
-/** The answer that leads to the question before. */
+/** The answer that goes back to the previous question. */
 export const BACK = "<";
 
 export interface Ask {

@@ -3,7 +3,7 @@ import { isCancel, password, select, text } from "@clack/prompts";
 import { interruption } from "../../base/terminal.ts";
 import { type Ask, BACK } from "./ask.ts";
 
-/** Ctrl-C within a menu is the interrupt that the terminal did not send. */
+/** Turns Ctrl-C in a menu into an interrupt: the raw terminal sends no signal. */
 function answered<T>(value: T): Exclude<T, symbol> {
   if (isCancel(value)) throw interruption("SIGINT");
   return value as Exclude<T, symbol>;

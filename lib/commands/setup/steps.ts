@@ -11,15 +11,15 @@ export type Answers = Partial<Record<string, string>>;
 interface Step {
   key: string;
   question: string;
-  /** Absent: text. */
+  /** Absent: the answer is text. */
   choices?: (answers: Answers) => Choice[];
   initial?: (answers: Answers) => string | undefined;
-  /** Absent: always asked. */
+  /** Absent: the question is always asked. */
   when?: (answers: Answers) => boolean;
-  /** An empty answer is one. */
+  /** True where the answer may be empty. */
   optional?: boolean;
   secret?: boolean;
-  /** The path of a file that holds this. */
+  /** The answer is the path of a PEM file that holds this. */
   pem?: Field["pem"];
 }
 
@@ -27,7 +27,7 @@ const choice = (value: string, label: string): Choice => ({ value, label });
 
 const on = (scenario: string) => (answers: Answers) => answers.scenario === scenario;
 
-/** The server's own listener speaks TLS. */
+/** True where the server's own listener speaks TLS. */
 function secure({ scenario, server = "", tls }: Answers): boolean {
   if (scenario === "remote") return server.startsWith("https:");
   return (scenario === "ssh" || scenario === "cluster") && tls === "yes";
@@ -223,7 +223,7 @@ export function contextOf(answers: Answers): Context {
   );
 }
 
-/** What is wrong with one answer: what the field that it makes says. */
+/** The error of the field that an answer sets; undefined where the answer is valid. */
 function complaint(
   step: Step,
   answers: Answers,
@@ -234,7 +234,7 @@ function complaint(
   if (step.key === "name" || answer === "") return undefined;
   if (step.pem) return pemTrouble(expand(answer, Deno.cwd(), home), step.pem);
   try {
-    // Only the part that the answer stands in: the rest may not be answered yet.
+    // Only the answer's own block is checked: the others may not be answered yet.
     const now = { ...answers, [step.key]: answer };
     const credential = STEPS.findIndex(({ key }) =>
       key === step.key
@@ -248,7 +248,7 @@ function complaint(
   }
 }
 
-/** Asks from the first unanswered step on; `from` is where to begin anew. Leaves out what does not apply. */
+/** Asks the steps from `from` on, and deletes the answers of steps that do not apply. */
 export async function askAll(
   ask: Ask,
   answers: Answers,
@@ -278,7 +278,7 @@ export async function askAll(
   return answers;
 }
 
-/** The last step that was asked before this one. */
+/** The step that was asked before this one. */
 function before(at: number, answers: Answers): number {
   for (let i = at - 1; i >= 0; i--) if (!STEPS[i].when || STEPS[i].when!(answers)) return i;
   return 0;

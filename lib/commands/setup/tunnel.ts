@@ -1,4 +1,4 @@
-/** Defaults of public tunnels: asked for where the server can make one. */
+/** Asks for the defaults of public tunnels where the server can open one. */
 import type { ServerInfo } from "../../api/info.ts";
 import type { Context } from "../../client/profile/types.ts";
 import { type Ask, BACK, type Choice } from "./ask.ts";
@@ -10,12 +10,12 @@ const MODES: readonly Choice[] = [
   { value: "rewrite", label: "rewrite: the same, and workloads see their own" },
 ];
 
-/** Undefined: back to the questions before. Nothing is asked of a server that can make no tunnel. */
+/** Undefined: back to the questions before. Asks nothing where the server cannot open a tunnel. */
 export async function askTunnel(
   ask: Ask,
   info: Partial<ServerInfo>,
 ): Promise<Pick<Context, "tunnel"> | undefined> {
-  // An older server says nothing of them.
+  // An older server does not report tunnels.
   const { backends = [] } = info.tunnels ?? {};
   if (backends.length === 0) return {};
   const file = await ask.text(

@@ -1,7 +1,7 @@
 /**
- * A tar archive as the receiving end: an OCI archive, or a docker archive that is one too. All sizes are
- * known beforehand, so each blob is written where it will lie, several at once, and nothing is copied
- * twice. It is made beside and renamed when it is whole; what a broken transfer leaves is gone on with.
+ * Writes a tar archive: an OCI archive, or a docker archive that is also an OCI archive. All sizes are known
+ * beforehand: blobs are written in parallel, each at its final offset, and nothing is copied twice. The file is
+ * written beside its path and renamed when it is complete; a broken transfer can be continued.
  */
 import { dirname } from "node:path";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -17,20 +17,20 @@ import type { Plan } from "./plan.ts";
 import type { BlobCall, BlobOrigin, Outcome, TransferSink } from "./sink.ts";
 
 interface Journal {
-  /** Digest of all headers: the archive that the bytes belong to. */
+  /** Digest of all headers: identifies the archive that the bytes belong to. */
   layout: Digest;
-  /** Bytes that are there, by blob. */
+  /** Bytes that are written, by blob. */
   written: Record<Digest, number>;
 }
 
-/** So many new bytes, and the journal is written. */
+/** The journal is written after this many new bytes. */
 const NOTE_EVERY = 16 * 1024 * 1024;
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
 const FOREIGN_LAYER = /\.foreign\.|\.nondistributable\./;
 
-/** What `docker load` reads. Throws `unsupported` for what is no image of that kind. */
+/** The manifest.json that `docker load` reads. Throws `unsupported` for an image of another kind. */
 function savedImages({ root }: Plan, names: readonly string[]): unknown {
   const { parsed } = root;
   const refuse = (why: string) =>
@@ -55,7 +55,7 @@ function savedImages({ root }: Plan, names: readonly string[]): unknown {
 export interface ArchiveSinkOptions {
   path: string;
   kind: "docker-archive" | "oci-archive";
-  /** In a docker archive a name, in an OCI archive a tag. */
+  /** A name for a docker archive, a tag for an OCI archive. */
   name?: string;
 }
 
@@ -78,7 +78,7 @@ export class ArchiveSink implements TransferSink {
     this.#journalPath = `${options.path}.partial.json`;
   }
 
-  /** Everything whose bytes are known before a blob moves. */
+  /** The files whose bytes are known before blobs are transferred. */
   #documents(plan: Plan): [path: string, bytes: Uint8Array][] {
     const { kind, name } = this.#options;
     const { root, children, referrers } = plan;
@@ -131,7 +131,7 @@ export class ArchiveSink implements TransferSink {
       await this.#file.truncate(0);
       this.#journal = { layout, written: {} };
     }
-    // Absent bytes are zeros: those between the entries and the end are right already.
+    // Bytes that were never written are zeros, which is what the padding between entries and the end must be.
     await this.#file.truncate(offset + tarEnd().length);
     for (const { at, bytes } of pieces) {
       signal.throwIfAborted();
@@ -187,13 +187,13 @@ export class ArchiveSink implements TransferSink {
     return (have === size && size > 0 ? "exists" : "copied") satisfies Outcome;
   }
 
-  /** Writes the journal when the writing before has ended. */
+  /** Writes the journal after the previous write has ended. */
   #note(): void {
     this.#unnoted = 0;
     this.#noting = this.#noting.then(() =>
       writeFileAtomic(this.#journalPath, JSON.stringify(this.#journal))
     ).catch(() => {
-      // Without a journal an interrupted transfer begins anew: this one needs none.
+      // Without the journal an interrupted transfer starts again; this transfer does not need it.
     });
   }
 

@@ -1,4 +1,4 @@
-/** One image from one place to another: the plan shown, blobs moved several at once, then its names set. */
+/** Copies one image: reports the plan, moves blobs in parallel, then sets its names. */
 import { SvcError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
 import type { Descriptor } from "../../oci/types.ts";
@@ -7,7 +7,7 @@ import type { Origin, Plan } from "./plan.ts";
 import type { BlobOrigin, TransferSink } from "./sink.ts";
 
 export interface CopyOptions {
-  /** Blobs at once. */
+  /** Blobs that are moved at once. */
   jobs: number;
   signal: AbortSignal;
   reporter: Reporter;
@@ -38,8 +38,8 @@ function blobOrigin(origin: Origin, { digest, size }: Descriptor): BlobOrigin {
 }
 
 /**
- * Moves what `plan` names into `sink`; the first failure ends the others. Gives the names the image has
- * there. Whatever has arrived by then is kept by the sink for another try.
+ * Moves the plan's blobs and manifests into `sink`; the first failure ends the others. Returns the image's
+ * names there. On a failure the sink keeps what has arrived for another attempt.
  */
 export async function copyImage(
   plan: Plan,

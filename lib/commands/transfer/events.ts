@@ -1,4 +1,4 @@
-/** What a transfer tells of itself, as it goes, and the forms that take lines: plain text and NDJSON. */
+/** Progress events of a transfer, and their display as lines: plain text and NDJSON. */
 import { toProblem } from "../../api/problem.ts";
 import { formatBytes } from "../../base/bytes.ts";
 import type { SvcError } from "../../base/errors.ts";
@@ -15,7 +15,7 @@ export interface Result {
   size: number;
 }
 
-/** Calls never fail and never wait; disposed of when nothing more comes. */
+/** Calls never fail or wait. Disposed of after the last event. */
 export interface Reporter extends AsyncDisposable {
   plan(plan: Plan, source: string, destination: string): void;
   start(blob: Descriptor): void;
@@ -47,7 +47,7 @@ export function planText({ blobs, children, root }: Plan, source: string, destin
   return `${source} -> ${destination} (${parts.join(", ")})`;
 }
 
-/** Writes in order without making the transfer wait; a reader that goes away ends the telling alone. */
+/** Writes in order without delaying the transfer; when the reader goes away, only the output stops. */
 export function writer(write: (text: string) => Promise<void>) {
   let last: Promise<void> = Promise.resolve();
   return {
@@ -55,7 +55,7 @@ export function writer(write: (text: string) => Promise<void>) {
       last = last.then(() => write(text));
       last.catch(() => {/* nobody reads: the transfer goes on */});
     },
-    /** Resolves when all is written, or nobody reads any more. */
+    /** Resolves when everything is written, or the reader is gone. */
     flushed: () => last.catch(() => {}),
   };
 }
@@ -74,7 +74,7 @@ export function quietReporter(): Reporter {
   };
 }
 
-/** A line for what begins and each blob that ends, on standard error. */
+/** Lines on standard error: one for the start, one for each blob that ends. */
 export function plainReporter(io: Io): Reporter {
   const out = writer((text) => io.stderr.write(text));
   return {
@@ -89,7 +89,7 @@ export function plainReporter(io: Io): Reporter {
   };
 }
 
-/** Between two lines about the progress of one blob, in milliseconds. */
+/** Milliseconds between two progress lines of one blob. */
 const PROGRESS_MS = 500;
 
 /** One JSON object a line, on standard output; the last one is `result` or `error`. */

@@ -1,4 +1,4 @@
-/** Progress bars on a terminal: what is done scrolls up, what moves is redrawn in place below it. */
+/** Progress bars on a terminal: finished blobs scroll up, running ones are redrawn in place below them. */
 import { styleText } from "node:util";
 import { formatBytes } from "../../base/bytes.ts";
 import type { SvcError } from "../../base/errors.ts";
@@ -16,12 +16,12 @@ const MAX_BAR = 40;
 interface Moving {
   size: number;
   bytes: number;
-  /** What an earlier transfer had left does not count as speed. */
+  /** Bytes left by an earlier transfer: they do not count as speed. */
   from: number;
   since: number;
 }
 
-/** "[=====>    ]", of `width` characters inside. */
+/** "[=====>    ]"; `width` is that of the inside. */
 export function bar(part: number, width: number): string {
   const full = Math.max(0, Math.min(width, Math.floor(part * width)));
   const head = full > 0 && full < width ? ">" : "";
@@ -112,7 +112,7 @@ export class FancyReporter implements Reporter {
     return [...lines.slice(0, Math.max(0, rows - 2)), colour("bold", fit(head, columns))];
   }
 
-  /** Puts what is done above the region and draws the region anew. */
+  /** Writes finished lines above the region, then redraws the region. */
   draw(last = false): void {
     const clear = this.#drawn > 0 ? `\x1b[${this.#drawn}A\r\x1b[J` : "";
     const region = last || this.#blobs === 0 ? [] : this.#region();
@@ -124,7 +124,7 @@ export class FancyReporter implements Reporter {
     this.#writer.write(begin + body + (last ? SHOW_CURSOR : ""));
   }
 
-  /** Takes the region away, leaves what is done, and gives the cursor back. */
+  /** Removes the region, keeps the finished lines, and shows the cursor again. */
   async [Symbol.asyncDispose](): Promise<void> {
     clearInterval(this.#timer);
     this.draw(true);

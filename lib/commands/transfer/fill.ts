@@ -1,4 +1,4 @@
-/** A blob written to its place in a local file, taken up again where an earlier attempt ended. */
+/** Writes a blob to its place in a local file; continues where an earlier attempt ended. */
 import { SvcError } from "../../base/errors.ts";
 import { createDigester, type Digester, parseDigest } from "../../oci/digest.ts";
 import type { Descriptor } from "../../oci/types.ts";
@@ -6,13 +6,13 @@ import type { BlobCall, BlobOrigin } from "./sink.ts";
 
 export interface Slot {
   path: string;
-  /** Offset of the blob's first byte in that file. */
+  /** Offset of the blob's first byte in the file. */
   base: number;
   /** Bytes that an earlier attempt left there. */
   have: number;
-  /** Told how many bytes are written, as they are, and at the end of an attempt, failed or not. */
+  /** Called with the number of bytes written so far, and at the end of each attempt, failed or not. */
   note?: (bytes: number) => void;
-  /** The blob's bytes are on the disk when it is done. */
+  /** True: the blob is flushed to the disk before `fill` resolves. */
   sync: boolean;
 }
 
@@ -22,7 +22,7 @@ async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
   for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
 }
 
-/** Feeds what is there to the digest; gives how much of it there really is. */
+/** Feeds the existing bytes to the digest; returns how many there really are. */
 async function rehash(
   file: Deno.FsFile,
   slot: Slot,
@@ -84,7 +84,7 @@ async function attempt(
       }
     }
   } finally {
-    // What came before a failure is kept, to the byte.
+    // Bytes that came before a failure are kept.
     await flush();
     slot.note?.(at);
   }
@@ -106,8 +106,8 @@ async function attempt(
 }
 
 /**
- * Completes the blob at `slot` and verifies all of it. What an earlier attempt left is checked too; where
- * that is what is wrong, the blob is fetched anew, once.
+ * Completes the blob at `slot` and verifies the whole. If bytes of an earlier attempt were wrong, the blob is
+ * fetched again once.
  */
 export async function fill(
   slot: Slot,

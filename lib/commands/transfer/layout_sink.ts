@@ -1,4 +1,4 @@
-/** An OCI image layout in a folder as the receiving end; images that are in it already stay. */
+/** Writes an OCI image layout in a folder; other images in the layout stay. */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { ensureDir, exists, syncDir, writeFileAtomic } from "../../base/fs.ts";
@@ -10,10 +10,10 @@ import { lockFile } from "./lock_file.ts";
 import type { Part, Plan } from "./plan.ts";
 import type { BlobCall, BlobOrigin, Outcome, TransferSink } from "./sink.ts";
 
-/** Blobs that have not all arrived; beside `blobs/`, where other tools expect whole ones. */
+/** Folder of incomplete blobs, beside `blobs/`: other tools expect only complete blobs there. */
 const PARTIAL = ".partial";
 
-/** The index's entry of a part: its descriptor, its name, and of an artifact its type. */
+/** The index entry of a part: its descriptor, its name, and the artifact type if it has one. */
 export function indexEntry({ descriptor, parsed }: Part, name?: string): Descriptor {
   const { mediaType, digest, size } = descriptor;
   const artifactType = parsed.kind === "image" ? parsed.document.artifactType : undefined;
@@ -47,7 +47,7 @@ export class LayoutSink implements TransferSink {
       if (await exists(this.#path("oci-layout"))) return;
     } else if (await exists(this.#root)) {
       for await (const { name } of Deno.readDir(this.#root)) {
-        // An earlier transfer may have been stopped before it wrote the index.
+        // An earlier transfer may have stopped before it wrote the index.
         if (["oci-layout", "blobs", PARTIAL].includes(name)) continue;
         throw this.#refuse(`it is a folder that is no OCI layout (it holds ${name})`);
       }
@@ -72,7 +72,7 @@ export class LayoutSink implements TransferSink {
     const path = this.#path(join(PARTIAL, digest.replace(":", "-")));
     this.#partial = true;
     using _lock = await lockFile(path, call.signal);
-    // Another transfer may have brought it while this one waited.
+    // Another transfer may have written the blob while this one waited for the lock.
     if (await there()) return "exists";
     const have = await Deno.stat(path).then((info) => Math.min(info.size, size), () => 0);
     await fill({ path, base: 0, have, sync: true }, descriptor, origin, call);

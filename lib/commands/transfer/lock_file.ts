@@ -1,4 +1,4 @@
-/** A lock on a file that is written anyway: it leaves nothing behind, and waiting for it can be ended. */
+/** A lock on a file that is written anyway: it leaves no lock file behind, and waiting can be aborted. */
 import { sleep } from "../../base/sleep.ts";
 
 const PAUSE_MS = 100;

@@ -1,4 +1,4 @@
-/** From places to what is read from and written to. */
+/** Opens the places of a transfer: sources and sinks. */
 import { join } from "node:path";
 import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
@@ -25,13 +25,13 @@ import { RegistrySink, type TransferSink } from "./sink.ts";
 /** Names that an error lists. */
 const SHOWN = 20;
 
-/** An open source: where the image is, its top manifest, and what it is called there. */
+/** An open source: the image's place, its top manifest, and its names. */
 export interface OpenSource extends AsyncDisposable {
   origin: Origin;
   top: ResolvedManifest;
-  /** Tag, where it has one: what the other end calls it unless told otherwise. */
+  /** The image's tag, if it has one; the default tag at the destination. */
   tag?: string;
-  /** Complete name without digest, where it has one that a registry or docker would take. */
+  /** Complete name without digest, if the image has one that a registry or docker accepts. */
   name?: string;
 }
 
@@ -65,7 +65,7 @@ async function openRegistrySource(
   };
 }
 
-/** Says what there is instead of what was asked for. */
+/** The error for an image that is not there; it lists the images that are. */
 async function missing(
   label: string,
   tag: string | undefined,
@@ -75,7 +75,7 @@ async function missing(
   try {
     for await (const name of tags()) names.push(name);
   } catch {
-    // The listing is a courtesy: what is missing is known without it.
+    // Without the listing the error is still right.
   }
   const what = tag === undefined ? "there is no such digest" : `there is no tag ${tag}`;
   return new SvcError(
@@ -95,7 +95,7 @@ async function openFiles(place: PackedPlace | FilePlace, signal: AbortSignal) {
   });
 }
 
-/** What the content says a file is, where the person did not. */
+/** Detects the kind of a file by its content, where the person did not name it. */
 async function readImages(
   files: LayoutFiles,
   kind: Place["kind"],
@@ -134,7 +134,7 @@ function chooseImage(images: PackedImages, place: PackedPlace | FilePlace) {
   );
 }
 
-/** "v1" of "host/app:v1" or of "v1"; the name only where it is one. */
+/** "v1" of "host/app:v1" or of "v1"; the name only where the text is a name. */
 function namesOf(name: string | undefined, docker: boolean): { tag?: string; name?: string } {
   if (name === undefined) return {};
   if (!docker && isTag(name)) return { tag: name };
@@ -181,8 +181,8 @@ async function openPackedSource(
 }
 
 /**
- * Opens what an image is read from. Throws `manifest_unknown` that lists what there is, `not_found`,
- * `archive_invalid`, and what registries answer.
+ * Opens a source. Throws `manifest_unknown` with a list of existing images, `not_found`, `archive_invalid`, and
+ * what registries answer.
  */
 export function openSource(
   place: Place,
@@ -194,13 +194,13 @@ export function openSource(
     : openPackedSource(place, signal);
 }
 
-/** What docker calls "docker.io/library/busybox": that part is docker's own and left out. */
+/** The name without "docker.io/library/", which only docker's own names have. */
 function shortName(registry: string | undefined, repository: string): string {
   const official = registry === "docker.io" && /^library\/[^/]+$/.test(repository);
   return official ? repository.slice("library/".length) : repository;
 }
 
-/** The registry's own copy of a name, for `svc pull SOURCE` without a destination. */
+/** The name in the server's registry for `svc pull SOURCE` without a destination. */
 export function defaultDestination(place: Place, source: OpenSource): RegistryPlace {
   const usage = (why: string) =>
     new SvcError("usage", `Cannot pull ${source.origin.label}: ${why}`, {
@@ -224,7 +224,7 @@ export function defaultDestination(place: Place, source: OpenSource): RegistryPl
   };
 }
 
-/** Opens what an image is written to. `platform`: the person chose one. */
+/** Opens a destination. `platform`: the platform that the person chose. */
 export async function openSink(
   place: Place,
   source: Pick<OpenSource, "tag" | "name">,

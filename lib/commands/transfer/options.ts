@@ -4,7 +4,7 @@ import type { AnyOption } from "../../config/load.ts";
 
 const section = "Options";
 
-/** More at once than this helps no network and hurts most registries. */
+/** Blobs at once, at most: more do not help any network and hurt most registries. */
 const MAX_JOBS = 64;
 
 const SHARED = [

@@ -1,4 +1,4 @@
-/** Where images move from and to, as a person writes it. */
+/** Sources and destinations of images, as a person writes them. */
 import { SvcError } from "../../base/errors.ts";
 import { isDigest } from "../../oci/digest.ts";
 import { formatReference, parseReference } from "../../oci/reference.ts";
@@ -16,12 +16,12 @@ export interface RegistryPlace {
 export interface PackedPlace {
   kind: "docker-archive" | "oci" | "oci-archive";
   path: string;
-  /** Which image of it: a tag, or in a docker archive a name. */
+  /** Which image: a tag, or in a docker archive a name. */
   reference?: string;
   digest?: Digest;
 }
 
-/** A file whose kind its content tells. */
+/** A file whose kind is detected by its content. */
 export interface FilePlace {
   kind: "file";
   path: string;
@@ -30,7 +30,7 @@ export interface FilePlace {
 export type Place = RegistryPlace | PackedPlace | FilePlace;
 
 const PACKED = ["docker-archive", "oci", "oci-archive"] as const;
-/** Transports of other tools; named so that the error can say more than "no such name". */
+/** Transports of other tools: known, so that the error can say that they are not supported. */
 const FOREIGN = ["containers-storage", "docker-daemon", "dir", "sif", "ostree", "tarball"];
 
 const invalid = (text: string, why: string, help?: string) =>
@@ -59,7 +59,7 @@ function packed(kind: PackedPlace["kind"], text: string, rest: string): PackedPl
   return place;
 }
 
-/** "busybox" of docker.io is "library/busybox", as with every other tool. */
+/** "busybox" of docker.io becomes "library/busybox", as in every other tool. */
 function registry(text: string, implied?: string): RegistryPlace {
   const reference = parseReference(text);
   let host = reference.registry ?? implied;
@@ -75,9 +75,9 @@ function registry(text: string, implied?: string): RegistryPlace {
 }
 
 /**
- * Reads a place: `NAME` (the server's), `HOST/NAME`, `docker://NAME` as skopeo has it,
- * `docker-archive:FILE[:NAME]`, `oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, or a path (`./x`, `/x`,
- * `x.tar`). Throws `usage` or `reference_invalid`.
+ * Parses a place: `NAME` (in the server's registry), `HOST/NAME`, `docker://NAME` (as with skopeo),
+ * `docker-archive:FILE[:NAME]`, `oci:DIR[:TAG]`, `oci-archive:FILE[:TAG]`, or a path (`./x`, `/x`, `x.tar`).
+ * Throws `usage` or `reference_invalid`.
  */
 export function parsePlace(text: string): Place {
   for (const kind of PACKED) {
@@ -91,13 +91,13 @@ export function parsePlace(text: string): Place {
   try {
     return registry(text);
   } catch (error) {
-    // "dir:v1" is a fine image name, "dir:/tmp/x" is not.
+    // "dir:v1" is a valid image name, "dir:/tmp/x" is not.
     if (foreign) throw invalid(text, `${foreign}: is nothing svc moves images from or to`);
     throw error;
   }
 }
 
-/** The inverse; `serverHost` stands for the server's own registry. */
+/** The text of a place; `serverHost` is shown for the server's own registry. */
 export function formatPlace(place: Place, serverHost?: string): string {
   if (place.kind === "registry") {
     const { host = serverHost, repository, tag, digest } = place;

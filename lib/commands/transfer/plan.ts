@@ -1,4 +1,4 @@
-/** What of an image has to move: its manifests, read and checked, and the blobs they name. */
+/** The plan of a transfer: the image's manifests, read and checked, and the blobs they name. */
 import { Semaphore } from "../../base/mutex.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ImageSource, ResolvedManifest } from "../../oci/image.ts";
@@ -18,14 +18,14 @@ import {
   type Platform,
 } from "../../oci/types.ts";
 
-/** An image where it comes from. */
+/** The source of an image. */
 export interface Origin {
   source: ImageSource;
-  /** Within `source`; "" where that has no repositories. */
+  /** Repository within `source`; "" where the source has none. */
   repository: string;
-  /** As a person would name it. */
+  /** Name of the image for messages. */
   label: string;
-  /** Of a registry: blobs of it can be mounted within that registry. */
+  /** Host, where the source is a registry: a sink in the same registry can mount its blobs. */
   host?: string;
 }
 
@@ -34,20 +34,20 @@ export interface Part extends ResolvedManifest {
 }
 
 export interface Plan {
-  /** What the name at the other end will stand for. */
+  /** The manifest that the name at the destination will refer to. */
   root: Part;
-  /** The manifests below it, each after what it names. */
+  /** Manifests below the root; each follows the manifests that it names. */
   children: Part[];
-  /** What refers to any of them, each after what it names. */
+  /** Manifests that refer to any of these; each follows the one that it refers to. */
   referrers: Part[];
-  /** Blobs of all of them, each once. */
+  /** Blobs of all manifests, without duplicates. */
   blobs: Descriptor[];
 }
 
 export interface PlanOptions {
   /** "os/arch[/variant]"; absent: all. */
   platform?: string;
-  /** The other end holds one platform only: without `platform`, this machine's is taken. */
+  /** The destination holds one platform only: without `platform`, this machine's is taken. */
   single: boolean;
   referrers: boolean;
   jobs: number;
@@ -55,7 +55,7 @@ export interface PlanOptions {
   notice: (message: string) => void;
 }
 
-/** Indexes within indexes, and referrers of referrers. */
+/** Depth of indexes within indexes, and of referrers of referrers, at most. */
 const MAX_DEPTH = 8;
 const MAX_MANIFESTS = 10_000;
 const MAX_CONFIG = 8 * 1024 * 1024;
@@ -93,7 +93,7 @@ class Planner {
     return { ...resolved, parsed: parseManifest(resolved.bytes, resolved.descriptor.mediaType) };
   }
 
-  /** The manifest of the one platform that is wanted, or the whole. */
+  /** The manifest of the wanted platform, or the whole image. */
   async #choose(top: Part): Promise<Part> {
     const { platform: text, single } = this.#options;
     if (text === undefined && !single) return top;
@@ -127,7 +127,7 @@ class Planner {
     return part.parsed.kind === "index" ? await this.#choose(part) : part;
   }
 
-  /** Of an image that is no index: what its config says it is for. */
+  /** Checks the platform of an image without an index, by its config. */
   async #checkPlatform(part: Part, wanted: Platform): Promise<void> {
     const { parsed } = part;
     if (parsed.kind !== "image") return;
@@ -203,7 +203,7 @@ class Planner {
   }
 }
 
-/** Reads all that is below `top`. Throws `manifest_unknown`, `manifest_invalid`, `digest_invalid`. */
+/** Reads all manifests below `top`. Throws `manifest_unknown`, `manifest_invalid`, `digest_invalid`. */
 export function makePlan(
   origin: Origin,
   top: ResolvedManifest,

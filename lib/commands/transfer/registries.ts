@@ -1,4 +1,4 @@
-/** The registries of one command: the server's own and others, each connected to once. */
+/** Registries that one command uses: the server's own and others, with one client for each. */
 import { join } from "../../base/path.ts";
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -13,7 +13,7 @@ import {
 } from "../../remote/registry.ts";
 import type { Environment } from "../command.ts";
 
-/** Where docker, podman and skopeo keep logins, in the order in which they are asked. */
+/** Login files of docker, podman and skopeo, in the order in which they are read. */
 export function loginFiles(env: Environment): string[] {
   const home = env.HOME ?? env.USERPROFILE;
   return [
@@ -29,7 +29,7 @@ export function loginFiles(env: Environment): string[] {
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-/** No proxy can reach this machine's loopback: where one is set, it is passed by. */
+/** A client without a proxy for this machine's loopback, which no proxy can reach. */
 function directClient(host: string, env: Environment): Deno.HttpClient | undefined {
   if (!isLoopbackHost(host) || !PROXY_VARIABLES.some((name) => env[name])) return undefined;
   const { hostname, port } = new URL(`http://${host}`);
@@ -44,17 +44,17 @@ function directClient(host: string, env: Environment): Deno.HttpClient | undefin
 
 export interface RegistriesOptions {
   server: string;
-  /** How the server is reached, where it is not by its address. */
+  /** How to reach the server, if not by its address. */
   way?: { http?: Deno.HttpClient };
   token?: () => Promise<string | undefined>;
   env: Environment;
-  /** Hosts that are spoken to without TLS; loopback hosts are anyway. */
+  /** Hosts that are contacted without TLS, beside loopback hosts. */
   plainHTTP: readonly string[];
   signal: AbortSignal;
 }
 
 export class Registries {
-  /** What names in the server's registry begin with. */
+  /** Host in image names of the server's registry. */
   readonly serverHost: string;
   readonly #options: RegistriesOptions;
   readonly #plainServer: boolean;
@@ -85,7 +85,7 @@ export class Registries {
     const own = host === this.serverHost;
     const plain = own ? this.#plainServer : this.#options.plainHTTP.includes(host) || undefined;
     const through = own ? this.#options.way?.http : undefined;
-    // TLS, where the server has it, is inside the way.
+    // The tunnel does TLS, if the server has it.
     if (through) return this.#open(host, { own, client: through, plainHTTP: true });
     const client = plain === false ? undefined : directClient(host, this.#options.env);
     return this.#open(host, {
@@ -110,7 +110,7 @@ export class Registries {
 
   async #credentials(host: string, own: boolean): Promise<Credentials | undefined> {
     const { token, env, signal } = this.#options;
-    // On /v2/ svc takes its tokens as docker login sends them.
+    // On /v2/ svc accepts its tokens as passwords, as docker login sends them.
     const password = own ? await token?.() : undefined;
     if (password) return { username: "svc", password };
     for (const file of loginFiles(env)) {

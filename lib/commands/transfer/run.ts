@@ -1,4 +1,4 @@
-/** What `svc push` and `svc pull` share: they differ in how their words are read. */
+/** The part that `svc push` and `svc pull` share; only their arguments differ. */
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
 import type { Invocation } from "../command.ts";
@@ -21,7 +21,7 @@ import { Registries } from "./registries.ts";
 
 export interface Words {
   source: Place;
-  /** Absent: the server's registry, under the name the image has. */
+  /** Absent: the server's registry, under the image's own name. */
   destination?: Place;
 }
 
@@ -47,7 +47,7 @@ const REASONS: Record<string, string> = {
   EISDIR: "it is a folder",
 };
 
-/** What a file refused is the person's to mend, not a defect. */
+/** Turns the system's error for a file into one that the person can correct. */
 function refusedFile(error: unknown): SvcError | undefined {
   const why = REASONS[systemCode(error) ?? ""];
   if (!why) return undefined;
@@ -62,7 +62,7 @@ function refusedFile(error: unknown): SvcError | undefined {
   );
 }
 
-/** A host that is not there is told with what may help; the server as every command tells it. */
+/** Adds help to the error of a host that cannot be reached; the server's error is that of every command. */
 function named(error: unknown, registries: Registries, server: string): unknown {
   if (!(error instanceof SvcError)) return refusedFile(error) ?? error;
   const { code, message, detail } = error;

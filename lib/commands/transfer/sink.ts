@@ -1,4 +1,4 @@
-/** What a transfer writes to, and the registry as such. */
+/** The destination of a transfer, and its form for a registry. */
 import { SvcError } from "../../base/errors.ts";
 import type { ImageSink } from "../../oci/image.ts";
 import type { Descriptor } from "../../oci/types.ts";
@@ -7,40 +7,42 @@ import type { RegistryPlace } from "./place.ts";
 
 export type Outcome = "copied" | "exists" | "mounted";
 
-/** Where a blob's bytes come from. */
+/** The source of a blob's bytes. */
 export interface BlobOrigin {
-  /** The bytes from `offset` on; whole ones are verified while they pass. */
+  /** The bytes from `offset` on. From 0 on they are verified while they are read. */
   open(offset: number, signal: AbortSignal): Promise<ReadableStream<Uint8Array>>;
-  /** The registry and repository that have the blob. */
+  /** A registry and repository that have the blob. */
   registry?: { host: string; repository: string };
 }
 
 export interface BlobCall {
   signal: AbortSignal;
-  /** Bytes that are there by now. */
+  /** Called with the number of bytes that have arrived so far. */
   report: (bytes: number) => void;
 }
 
 /**
- * The receiving end of one transfer. Nothing is seen under its name before `finish`. Disposing of it
- * without `finish` keeps what can be gone on with.
+ * The destination of one transfer. The image is not visible under its name before `finish`. Disposing without
+ * `finish` keeps what a later transfer can use.
  */
 export interface TransferSink extends AsyncDisposable {
-  /** It holds images of one platform, no index. */
+  /** True where it holds images of one platform only, without an index. */
   readonly single: boolean;
   begin(plan: Plan, signal: AbortSignal): Promise<void>;
-  /** Takes one blob; several calls run at once. Throws `digest_invalid`, `size_invalid`. */
+  /** Receives one blob; several calls run at once. Throws `digest_invalid`, `size_invalid`. */
   blob(descriptor: Descriptor, origin: BlobOrigin, call: BlobCall): Promise<Outcome>;
-  /** Makes the image seen; gives the names it has now, without digest. */
+  /** Makes the image visible; returns its names, without digest. */
   finish(plan: Plan, signal: AbortSignal): Promise<string[]>;
-  /** Where bytes of a transfer that failed are kept, if any are. */
+  /** Where the bytes of a failed transfer are kept, if any are. */
   kept?(): string | undefined;
 }
 
-/** Whole uploads that are begun anew where the registry lost one. */
+/** Attempts for an upload that the registry lost. */
 const UPLOADS = 3;
 
-/** The other end forgot the upload (it was restarted without its state): the blob can be sent again. */
+/**
+ * True where the registry forgot the upload (it was restarted and lost its state): the blob can be sent again.
+ */
 function isLost(error: unknown): boolean {
   return error instanceof SvcError && error.code === "upstream_failed" &&
     (error.detail?.status === 404 || error.detail?.passing === true);
@@ -58,7 +60,7 @@ async function* counted(
   }
 }
 
-/** A registry under a name; `host` is what names begin with. */
+/** Pushes to a registry; `host` is the host in image names. */
 export class RegistrySink implements TransferSink {
   readonly single = false;
   readonly #sink: ImageSink;
@@ -111,7 +113,7 @@ export class RegistrySink implements TransferSink {
     const put = ({ descriptor, bytes }: Part, reference: string) =>
       this.#sink.putManifest(repository, descriptor.mediaType, bytes, [reference], { signal });
     for (const part of children) await put(part, part.descriptor.digest);
-    // What refers to an image is there before the image is seen under its name.
+    // Referrers are pushed before the image becomes visible under its name.
     for (const part of referrers) await put(part, part.descriptor.digest);
     await put(root, tag ?? root.descriptor.digest);
     return [`${this.#host}/${repository}${tag === undefined ? "" : `:${tag}`}`];

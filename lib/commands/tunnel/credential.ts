@@ -1,4 +1,6 @@
-/** The credential of a tunnel's backend: flags, the caller's variable, the profile; else the server's own. */
+/**
+ * The credential for a tunnel's backend: from flags, a variable or the profile; else the server uses its own.
+ */
 import { SvcError } from "../../base/errors.ts";
 import { isLoopback } from "../../client/doctor/engine.ts";
 import type { Target } from "../../client/resolve.ts";
@@ -6,7 +8,7 @@ import type { Values } from "../../config/load.ts";
 import type { Invocation } from "../command.ts";
 import type { TUNNEL_CREDENTIAL_OPTIONS } from "../tunnel_options.ts";
 
-/** Far more than any token or key has. */
+/** Bytes of a credential file, at most: no token or key comes near this. */
 const LARGEST = 64 * 1024;
 
 export type CredentialInput = Pick<Invocation, "io" | "sources"> & {
@@ -41,7 +43,10 @@ async function readFile(
   }
 }
 
-/** Undefined: the server's own is asked for. Throws `usage` for both flags, `argument_invalid` for a file. */
+/**
+ * Undefined: the server uses its own. Throws `usage` where both flags are given, `argument_invalid` for a file
+ * that cannot be read.
+ */
 export async function tunnelCredential(
   { io, values, sources }: CredentialInput,
   { settings, server, transport }: Target,

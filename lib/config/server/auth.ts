@@ -1,11 +1,11 @@
 /** SPEC "Authentication", and the flight record of "Limits". */
 import { SvcError } from "../../base/errors.ts";
 import { absolutePath, notNegative, oneOf, positive, urlOf, visible } from "../checks.ts";
-import type { AnyOption } from "../load.ts";
+import { optionTable } from "../table.ts";
 
 const section = "Authentication";
 
-export const TLS = [
+export const TLS = optionTable([
   {
     key: "tlsCert",
     kind: "string",
@@ -35,10 +35,10 @@ export const TLS = [
     help: "PEM CA bundle verifying client certificates. The CommonName is the caller's identity; " +
       "presenting a certificate is optional, a presented one has to verify. Enables authentication.",
   },
-] as const satisfies readonly AnyOption[];
+], checkTls);
 
-/** Throws `config_invalid` for half of what HTTPS needs. */
-export function checkTls(
+/** Throws `config_invalid` where only a part of the HTTPS settings is given. */
+function checkTls(
   { tlsCert, tlsKey, tlsClientCa }: { tlsCert?: string; tlsKey?: string; tlsClientCa?: string },
 ): void {
   const refused = (given: string, lacking: string) =>
@@ -52,7 +52,7 @@ export function checkTls(
   }
 }
 
-export const AUTH = [
+export const AUTH = optionTable([
   {
     key: "authToken",
     kind: "string",
@@ -222,9 +222,9 @@ export const AUTH = [
       "Allows registry pulls without a credential when authentication is configured. A policy " +
       "rule that names pull wins over it.",
   },
-] as const satisfies readonly AnyOption[];
+]);
 
-export const ACTIVITY = [
+export const ACTIVITY = optionTable([
   {
     key: "activityMaxBytes",
     kind: "bytes",
@@ -236,4 +236,4 @@ export const ACTIVITY = [
       "beside it. 0 keeps none.",
     check: notNegative,
   },
-] as const satisfies readonly AnyOption[];
+]);

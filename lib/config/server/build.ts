@@ -1,14 +1,14 @@
 /** SPEC "Build engine", and the build's share of "Limits". */
 import { parseBytes } from "../../base/bytes.ts";
 import { invalid, notNegative, oneOf, positive } from "../checks.ts";
-import type { AnyOption } from "../load.ts";
+import { optionTable } from "../table.ts";
 
 const section = "Build engine";
 
-export const BUILD = [
+export const BUILD = optionTable([
   {
     key: "buildConcurrency",
-    // Not an int: what cannot be read falls back to the default (SPEC "Limits").
+    // Not an int: an invalid value means the default (SPEC "Limits").
     kind: "string",
     env: ["SVC_BUILD_CONCURRENCY"],
     defaultText: "number of CPUs",
@@ -133,20 +133,6 @@ export const BUILD = [
       "server included.",
   },
   {
-    key: "buildWorker",
-    kind: "string",
-    env: ["SVC_BUILD_WORKER"],
-    choices: ["runc", "containerd"],
-    default: "runc",
-    defaultText: "runc: in-process build worker",
-    section,
-    help:
-      "Who runs builds: runc, in this process with SVC_BARE_RUNTIME; or containerd, the host's " +
-      "(SVC_CONTAINERD_ADDRESS), which runs the steps, keeps snapshots and pulled layers, and gets each " +
-      "built image under its name (`ctr -n svc images ls`), unless its output says store=false. Its own " +
-      "database holds a step's environment, secrets in it included, while the step runs.",
-  },
-  {
     key: "lazyBuild",
     kind: "bool",
     env: ["SVC_LAZY_BUILD"],
@@ -172,7 +158,7 @@ export const BUILD = [
       return value;
     },
   },
-] as const satisfies readonly AnyOption[];
+]);
 
 const LAZY_WAYS = {
   auto: ["kernel", "fuse"],
@@ -181,10 +167,10 @@ const LAZY_WAYS = {
   process: [],
 } as const;
 
-/** What kernels take as the size of a message. */
+/** Message sizes that the kernel accepts. */
 const MSIZE = { least: 4096, most: 1 << 20 };
 
-/** SVC_LAZY_9P: one of the ways, and `msize`, with commas or spaces between. Throws `config_invalid`. */
+/** SVC_LAZY_9P: one of the modes and `msize`, separated by commas or spaces. Throws `config_invalid`. */
 export function lazyReading(
   text: string,
   source = "SVC_LAZY_9P",
@@ -205,13 +191,13 @@ export function lazyReading(
   return { ways: LAZY_WAYS[way], ...msize !== undefined && { msize } };
 }
 
-/** SVC_BUILD_CONCURRENCY as a number; what is not a positive one means `cpus`. */
+/** SVC_BUILD_CONCURRENCY as a number; anything but a positive number means `cpus`. */
 export function buildConcurrency(text: string | undefined, cpus: number): number {
   const value = /^\s*\d+\s*$/.test(text ?? "") ? Number(text) : 0;
   return value > 0 && Number.isSafeInteger(value) ? value : Math.max(1, cpus);
 }
 
-/** What the build routes hold callers to. */
+/** The build routes' limits for callers. */
 export function buildLimits(
   config: { buildConcurrency?: string; maxBuildContextBytes?: number; lazyBuild: boolean },
   cpus: number,

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { loadServerConfig } from "../server_options.ts";
+import { loadServerSettings } from "../server_options.ts";
+import { BUILD } from "./build.ts";
 
 Deno.test("server options: what builds may ask for", () => {
   const entitlements = (text: string) =>
-    loadServerConfig([], { SVC_BUILD_ENTITLEMENTS: text }).config.buildEntitlements;
+    loadServerSettings([], { SVC_BUILD_ENTITLEMENTS: text }).settings.of(BUILD).buildEntitlements;
   const some = [
     "security.insecure",
     "network.host",

@@ -1,9 +1,9 @@
-/** SPEC "Containerd backend": where the host's containerd is, and what in it is svc's. */
-import type { AnyOption } from "../load.ts";
+/** SPEC "Containerd backend": the address of the host's containerd, and svc's names in it. */
+import { optionTable } from "../table.ts";
 
 const section = "Containerd";
 
-export const CONTAINERD = [
+export const CONTAINERD = optionTable([
   {
     key: "containerdAddress",
     kind: "string",
@@ -30,4 +30,4 @@ export const CONTAINERD = [
     help: "Its snapshotter of root file systems: overlayfs, or native where containerd's own " +
       "directory lies on an overlay.",
   },
-] as const satisfies readonly AnyOption[];
+]);

@@ -1,7 +1,8 @@
 /** SPEC "Garbage collection". */
 import { parseDuration } from "../../base/duration.ts";
+import { SvcError } from "../../base/errors.ts";
 import { invalid, positive } from "../checks.ts";
-import type { AnyOption } from "../load.ts";
+import { optionTable } from "../table.ts";
 
 const RETENTION = /^(keep|drop)$/;
 
@@ -20,12 +21,21 @@ function retention(value: string, source: string): string {
   return value;
 }
 
-/** A checked value of SVC_GC_UNTAGGED: milliseconds where it is a duration. */
+/** A checked value of SVC_GC_UNTAGGED; a duration in milliseconds. */
 export function untaggedRetention(value: string): "keep" | "drop" | number {
   return value === "keep" || value === "drop" ? value : parseDuration(value);
 }
 
-export const GC = [
+function checkLease({ gcLease, gcInterval }: { gcLease?: string; gcInterval?: number }): void {
+  if (gcLease === undefined || gcInterval !== undefined) return;
+  throw new SvcError(
+    "config_invalid",
+    "Cannot use SVC_GC_LEASE: it gates collections on a schedule, and SVC_GC_INTERVAL is not set",
+    { help: "set SVC_GC_INTERVAL too, such as 1h" },
+  );
+}
+
+export const GC = optionTable([
   {
     key: "gcInterval",
     kind: "duration",
@@ -57,4 +67,12 @@ export const GC = [
       "fetched again where a mirror has it. Of replicas that share one bucket, set it on one.",
     check: positive,
   },
-] as const satisfies readonly AnyOption[];
+  {
+    key: "gcLease",
+    kind: "string",
+    env: ["SVC_GC_LEASE"],
+    section: "Garbage collection",
+    help: "Leader gate: namespace/name, or kube. Requires SVC_GC_INTERVAL.",
+    absent: "the leader gate of garbage collection",
+  },
+], checkLease);

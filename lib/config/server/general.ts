@@ -1,15 +1,13 @@
-/** SPEC "General and listener". */
+/** SPEC "General and listener": the process itself. */
 import { LOG_LEVELS } from "../../base/log.ts";
 import { parseAddress } from "../address.ts";
-import { oneOf, pathPairs, registryHost, urlOf, visible } from "../checks.ts";
-import type { AnyOption } from "../load.ts";
+import { oneOf, pathPairs, registryHost, urlOf } from "../checks.ts";
+import { optionTable } from "../table.ts";
 
 const section = "General and listener";
 
-/** What SVC_DEPLOY_BACKEND is where nobody sets it. */
-export const DEFAULT_BACKEND = "dockerhost";
-
-export const GENERAL = [
+/** The listener's options. */
+export const LISTENER = optionTable([
   {
     key: "addr",
     kind: "string",
@@ -22,6 +20,10 @@ export const GENERAL = [
       "interface; 127.0.0.1:5000 restricts it to this machine.",
     check: (value, source) => (parseAddress(value, source), value),
   },
+]);
+
+/** Identity, folders and logging of the process. */
+export const PROCESS = optionTable([
   {
     key: "dataDir",
     kind: "string",
@@ -45,61 +47,6 @@ export const GENERAL = [
       "ids that /etc/subuid and /etc/subgid give to that user. Needs newuidmap and newgidmap.",
   },
   {
-    key: "builderUrl",
-    kind: "string",
-    flag: "builder-url",
-    env: ["SVC_BUILDER_URL"],
-    placeholder: "URL",
-    section,
-    help:
-      "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process. " +
-      "A token that it asks for may stand before an @, as SVC_BUILDER_TOKEN.",
-    check: urlOf("ws", "wss"),
-  },
-  {
-    key: "builderToken",
-    kind: "string",
-    env: ["SVC_BUILDER_TOKEN"],
-    section,
-    help:
-      "This server's bearer token at the builder of SVC_BUILDER_URL, where that asks for a credential. " +
-      "Its identity there needs the action build.",
-    check: visible,
-  },
-  {
-    key: "builderAuto",
-    kind: "bool",
-    flag: "builder-auto",
-    negatable: true,
-    env: ["SVC_BUILDER_AUTO"],
-    default: true,
-    section,
-    help: "Start a privileged builder container where the in-process engine cannot run and no " +
-      "builder URL is set. This build has no such builder yet: there, builds fail and say why.",
-  },
-  {
-    key: "builderImage",
-    kind: "string",
-    flag: "builder-image",
-    env: ["SVC_BUILDER_IMAGE"],
-    defaultText: "self-built",
-    placeholder: "IMAGE",
-    section,
-    help: "Pin a published image as the builder instead of building one from the running binary.",
-    absent: "the containerized builder",
-  },
-  {
-    key: "builderBaseImage",
-    kind: "string",
-    flag: "builder-base-image",
-    env: ["SVC_BUILDER_BASE_IMAGE"],
-    defaultText: "host distribution",
-    placeholder: "IMAGE",
-    section,
-    help: "Base image for the self-built builder image.",
-    absent: "the containerized builder",
-  },
-  {
     key: "logLevel",
     kind: "string",
     env: ["SVC_LOG_LEVEL"],
@@ -108,6 +55,18 @@ export const GENERAL = [
     help: "Least level that is logged: debug, info, warn or error.",
     check: oneOf(LOG_LEVELS),
   },
+  {
+    key: "replicaId",
+    kind: "string",
+    env: ["SVC_REPLICA_ID"],
+    section,
+    help: "Stable identity of this replica among several.",
+    absent: "running several replicas",
+  },
+]);
+
+/** Addresses under which others reach the server. */
+export const ADVERTISED = optionTable([
   {
     key: "advertiseUrl",
     kind: "string",
@@ -127,6 +86,10 @@ export const GENERAL = [
       "targets can pull from.",
     check: registryHost,
   },
+]);
+
+/** Facts about the host that a server in a container needs. */
+export const CONTAINED = optionTable([
   {
     key: "hostPathMap",
     kind: "list",
@@ -148,22 +111,4 @@ export const GENERAL = [
       "published ports are reachable inside the container only.",
     check: oneOf(["0", "1"]),
   },
-  {
-    key: "replicaId",
-    kind: "string",
-    env: ["SVC_REPLICA_ID"],
-    section,
-    help: "Stable identity of this replica among several.",
-    absent: "running several replicas",
-  },
-  {
-    key: "deployBackend",
-    kind: "string",
-    env: ["SVC_DEPLOY_BACKEND"],
-    default: DEFAULT_BACKEND,
-    section,
-    help:
-      "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
-      "This build has bare.",
-  },
-] as const satisfies readonly AnyOption[];
+]);

@@ -1,10 +1,10 @@
-/** SPEC "Ingress defaults", as far as it is not the cluster's. */
+/** SPEC "Ingress defaults", except options of a cluster's ingress. */
 import { parseAddress } from "../address.ts";
-import type { AnyOption } from "../load.ts";
+import { optionTable } from "../table.ts";
 
 const section = "Ingress";
 
-export const INGRESS = [
+export const INGRESS = optionTable([
   {
     key: "ingressDomain",
     kind: "string",
@@ -35,4 +35,4 @@ export const INGRESS = [
       "`svc ingress-tunnel` only. An address that cannot be bound is logged; the server starts.",
     check: (value, source) => (parseAddress(value, source), value),
   },
-] as const satisfies readonly AnyOption[];
+]);

@@ -1,26 +1,21 @@
-/** SPEC "Storage" and "Registry". */
+/** SPEC "Registry". */
+import { SvcError } from "../../base/errors.ts";
 import { oneOf } from "../checks.ts";
-import type { AnyOption } from "../load.ts";
 import { registryMirror } from "../registry_mirror.ts";
+import { optionTable } from "../table.ts";
 
-export const REGISTRY = [
-  {
-    key: "storage",
-    kind: "string",
-    flag: "storage",
-    env: ["SVC_STORAGE"],
-    defaultText: "<data-dir>/registry",
-    placeholder: "PATH|URL",
-    section: "Storage",
-    help: "Where the registry keeps its content: a path or file://PATH (durable), mem:// (lost " +
-      "on restart), or s3://BUCKET[/PREFIX]?region=&endpoint=&path_style=&access_key=&secret_key=. " +
-      "In a build made with the tag cloudblob also gs://BUCKET[/PREFIX]?endpoint= and " +
-      "azblob://CONTAINER[/PREFIX]?account=&endpoint=&access_key=&secret_key= (the account and its " +
-      "key). Credentials that are not given come from the clouds' standard chains: that of AWS; " +
-      "Google's application default credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, the " +
-      "machine's); AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT with " +
-      "AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, else Azure's default credential.",
-  },
+function checkSource(
+  { registrySource, registryMirror }: { registrySource: string; registryMirror?: string },
+): void {
+  if (registrySource !== "host-native" || registryMirror === undefined) return;
+  throw new SvcError(
+    "config_invalid",
+    "Cannot use SVC_REGISTRY_MIRROR: it and SVC_REGISTRY_SOURCE=host-native exclude each other",
+    { help: "unset one of the two" },
+  );
+}
+
+export const REGISTRY = optionTable([
   {
     key: "registryMirror",
     kind: "string",
@@ -83,9 +78,23 @@ export const REGISTRY = [
     check: oneOf(["host-native", "off"]),
     absent: "a view over an engine's image store",
   },
-] as const satisfies readonly AnyOption[];
+], checkSource);
 
-/** What SVC_REGISTRY_SPARSE lets a push leave out. */
+/** How this server reaches other registries, for builds, deployments and the mirror. */
+export const REMOTES = optionTable([
+  {
+    key: "insecureRegistries",
+    kind: "list",
+    env: ["SVC_INSECURE_REGISTRIES", "SVC_BARE_INSECURE_REGISTRIES"],
+    agree: true,
+    default: [],
+    defaultText: "localhost only",
+    section: "Other registries",
+    help: "Comma-separated host[:port] that images are pulled from over plain HTTP.",
+  },
+]);
+
+/** The parts of an image that SVC_REGISTRY_SPARSE allows a push to leave out. */
 export function sparseManifests(text: string): false | "indexes" | "all" {
   return text === "index" ? "indexes" : text === "all" ? "all" : false;
 }

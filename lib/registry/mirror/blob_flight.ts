@@ -1,7 +1,7 @@
 /**
- * One blob on its way from the upstream into the store, and those who read it meanwhile. The upstream is
- * read once, as fast as the store and the spool take it; a reader that is slow, late or gone changes
- * nothing of that, and costs one buffer.
+ * One blob on its way from the upstream into the store, and the readers that follow it meanwhile. The upstream
+ * is read once, as fast as the store and the spool take the bytes. A slow, late or vanished reader does not
+ * change that, and costs one buffer.
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
@@ -15,12 +15,12 @@ const PIECE = 256 * 1024;
 export interface BlobFlightOptions {
   digest: Digest;
   size: number;
-  /** Verified by the upstream's client. */
+  /** The upstream's client verifies the digest. */
   source: ReadableStream<Uint8Array>;
   /** Held by the flight until it ends. */
   spool: Spool;
   store: (body: ReadableStream<Uint8Array>) => Promise<void>;
-  /** The bytes from elsewhere, for readers whom the spool cannot serve (any more). */
+  /** Reads the bytes from elsewhere, for readers that the spool cannot serve (any more). */
   rest: (range: ByteRange) => Promise<BlobBody | undefined>;
   log: Logger;
 }
@@ -29,7 +29,7 @@ type Outcome = { stored: boolean } | { error: unknown };
 
 export class BlobFlight {
   readonly size: number;
-  /** Resolves when it has ended; true where the blob is in the store. Never rejects. */
+  /** Resolves when the flight has ended; true where the blob is in the store. Never rejects. */
   readonly landed: Promise<boolean>;
   #options: BlobFlightOptions;
   #outcome?: Outcome;
@@ -44,11 +44,11 @@ export class BlobFlight {
   /** Bytes that followers may read. */
   get #available(): number {
     const { length } = this.#options.spool;
-    // The last byte waits for the digest: a body that is wrong must not look complete.
+    // The last byte waits for the digest: a wrong body must not look complete.
     return this.#outcome && "stored" in this.#outcome ? length : Math.min(length, this.size - 1);
   }
 
-  /** How far the bytes have come. */
+  /** Bytes that have arrived. */
   get position(): number {
     return this.#options.spool.length;
   }
@@ -76,13 +76,13 @@ export class BlobFlight {
       return false;
     }).finally(() => {
       feeding = false;
-      // A store that ended early must not leave a write waiting for it.
+      // A store that ended early must not leave a pending write.
       writer.abort().catch(() => {});
     });
     const reader = source.getReader();
     let spooling = true;
     try {
-      // Where it cannot be stored, those who read already still get all of it.
+      // Where the store fails, current readers still get the whole blob from the spool.
       while (feeding || spooling && spool.followed) {
         const { done, value } = await reader.read();
         if (done) break;
@@ -92,7 +92,7 @@ export class BlobFlight {
         });
         const fed = feeding && writer.write(value).catch(() => {/* `stored` tells */});
         await Promise.all([spooled, fed]);
-        // Somebody pushed it meanwhile: no need to go on.
+        // Somebody pushed the blob meanwhile: the fetch can end.
         if (!feeding && await stored) break;
       }
     } catch (error) {
@@ -115,7 +115,7 @@ export class BlobFlight {
     pulse.resolve();
   }
 
-  /** A view of the blob or a part of it, from now on until long after the flight. */
+  /** A view of the blob or a part of it. It stays readable after the flight has ended. */
   body(range?: ByteRange): BlobBody {
     const start = range?.start ?? 0;
     const end = Math.min(range?.end ?? this.size - 1, this.size - 1) + 1;
@@ -156,7 +156,7 @@ export class BlobFlight {
       if (done) throw new SvcError("upstream_failed", `Cannot read blob ${digest}: it ended early`);
       return value;
     };
-    /** Undefined: cancelled meanwhile. */
+    /** Undefined: the reader cancelled meanwhile. */
     const next = async (): Promise<Uint8Array | undefined> => {
       while (!cancelled) {
         if (holding && at < this.#available) return await fromSpool();

@@ -1,8 +1,8 @@
-/** Blobs through a mirror: from the store, from a fetch that is under way, or from a fetch of their own. */
+/** Blobs through a mirror: from the store, from a running fetch, or from a new one. */
 import { parseDigest } from "../../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
-import type { LookOptions } from "../request.ts";
+import type { LookOptions } from "../view.ts";
 import { BlobFlight } from "./blob_flight.ts";
 import { Flights, waitFor } from "./flights.ts";
 import { type MirrorContext, probeSignal, PUSH_MS } from "./options.ts";
@@ -10,7 +10,7 @@ import { Recent } from "./recent.ts";
 import { Spool } from "./spool.ts";
 import { isDown, isRefusal, type Origin } from "./upstreams.ts";
 
-/** A range that begins this far ahead of the bytes under way is not waited for. */
+/** A range that begins this far ahead of a running fetch gets a request of its own. */
 const AHEAD = 8 * 1024 * 1024;
 
 type Info = { size: number };
@@ -20,9 +20,9 @@ const keyOf = ({ way }: Origin, digest: Digest): string => `${digest} ${way}`;
 export class MirrorBlobs {
   #context: MirrorContext;
   #stats = new Flights<Info | undefined>();
-  /** By repository and digest; undefined stands for "not there". */
+  /** By repository and digest; an entry without `info` means that the upstream does not have the blob. */
   #known: Recent<{ info?: Info }>;
-  /** By digest, since blobs are shared by all repositories, and by the way that requests came. */
+  /** Running fetches by digest, since all repositories share blobs, and by the way of mirrors that a request came. */
   #landing = new Map<string, Promise<BlobFlight | undefined>>();
 
   constructor(context: MirrorContext) {
@@ -36,7 +36,7 @@ export class MirrorBlobs {
     { signal, probe, via }: LookOptions = {},
   ): Promise<Info | undefined> {
     const { store, upstreams, pushing } = this.#context;
-    // Who pulls gets blobs; who pushes asks first.
+    // Only a client that pushes asks with HEAD first; one that pulls gets the blob.
     if (probe) pushing.set(repository, true, PUSH_MS);
     const local = await store.stat(repository, digest, { signal, probe });
     const origin = local ? undefined : upstreams.find(repository, via);
@@ -106,7 +106,7 @@ export class MirrorBlobs {
     return range && range.start > flight.position + AHEAD ? await straight() : flight.body(range);
   }
 
-  /** Brings a blob into the store; false where the upstream does not have it or it could not be kept. */
+  /** Copies a blob into the store; false where the upstream does not have it or the store could not keep it. */
   async fetch(repository: string, digest: Digest, signal?: AbortSignal): Promise<boolean> {
     const origin = this.#context.upstreams.find(repository);
     if (!origin) return false;
@@ -124,7 +124,7 @@ export class MirrorBlobs {
     parseDigest(digest);
     const key = keyOf(origin, digest);
     if (!this.#landing.has(key)) {
-      // A flight may have landed since the store was asked.
+      // A fetch may have ended since the store was asked.
       if (await this.#context.store.stat(repository, digest, { signal })) return "local";
     }
     let landing = this.#landing.get(key);

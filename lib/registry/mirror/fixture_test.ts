@@ -139,7 +139,7 @@ export async function mirrored(
     objects,
   });
   return {
-    ...registry(store, mirror),
+    ...registry(store, { reader: mirror, writer: mirror }),
     mirror,
     store,
     objects,

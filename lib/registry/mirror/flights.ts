@@ -1,6 +1,6 @@
-/** Questions to an upstream, each asked once however many wait for the answer. */
+/** Requests to an upstream: each is made once, however many callers wait for its answer. */
 
-/** The promise's result, or the signal's reason; the work goes on for the others. */
+/** The promise's result, or the signal's reason; the work goes on for other callers. */
 export async function waitFor<T>(work: Promise<T>, signal?: AbortSignal): Promise<T> {
   if (!signal) return await work;
   const { promise, reject } = Promise.withResolvers<never>();
@@ -17,19 +17,19 @@ export async function waitFor<T>(work: Promise<T>, signal?: AbortSignal): Promis
 export class Flights<T> {
   #running = new Map<string, Promise<T>>();
 
-  /** Joins the work of that key, or begins it. `signal` ends the waiting, never the work. */
+  /** Joins the running work of that key, or begins it. `signal` ends the waiting, never the work. */
   async run(key: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     let running = this.#running.get(key);
     if (!running) {
       running = work().finally(() => this.#running.delete(key));
-      // Everybody may have stopped waiting when it fails.
+      // All callers may have stopped waiting when the work fails.
       running.catch(() => {});
       this.#running.set(key, running);
     }
     return await waitFor(running, signal);
   }
 
-  /** Resolves when nothing runs. */
+  /** Resolves when no work runs. */
   async idle(): Promise<void> {
     await Promise.allSettled(this.#running.values());
   }

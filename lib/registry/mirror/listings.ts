@@ -1,10 +1,11 @@
 /**
- * Tags and referrers of a store and its upstream as one. An upstream that cannot be asked adds nothing to a
- * repository that is here; of one that is not, nobody knows what it has.
+ * Tags and referrers of a store and its upstream, merged. While the upstream is unreachable, a repository that
+ * is in the store is listed from the store alone; for any other repository the listing fails.
  */
 import { isDigest } from "../../oci/digest.ts";
 import type { Descriptor, Digest } from "../../oci/types.ts";
-import type { LookOptions } from "../request.ts";
+import { merged } from "../merged.ts";
+import type { LookOptions } from "../view.ts";
 import type { MirrorContext } from "./options.ts";
 import { Recent } from "./recent.ts";
 import { isDown, type Origin } from "./upstreams.ts";
@@ -14,30 +15,9 @@ const REFERRERS_BYTES = 32 * 1024 * 1024;
 
 const itself = (name: string): string => name;
 
-/** Two listings in byte order of their keys as one; of what both have, the first one's. */
-export async function* merged<T>(
-  one: AsyncIterable<T>,
-  other: AsyncIterable<T>,
-  keyOf: (item: T) => string,
-): AsyncGenerator<T> {
-  const iterators = [one[Symbol.asyncIterator](), other[Symbol.asyncIterator]()];
-  try {
-    let [a, b] = await Promise.all(iterators.map((iterator) => iterator.next()));
-    while (!a.done || !b.done) {
-      const first = b.done || !a.done && keyOf(a.value) <= keyOf(b.value) ? a.value : b.value;
-      yield first;
-      const key = keyOf(first);
-      if (!a.done && keyOf(a.value) === key) a = await iterators[0].next();
-      if (!b.done && keyOf(b.value) === key) b = await iterators[1].next();
-    }
-  } finally {
-    await Promise.all(iterators.map((iterator) => iterator.return?.()));
-  }
-}
-
 export class MirrorListings {
   #context: MirrorContext;
-  /** Repositories that the upstream was seen to have. */
+  /** Repositories that the upstream is known to have. */
   #there: Recent<boolean>;
 
   constructor(context: MirrorContext) {
@@ -45,7 +25,10 @@ export class MirrorListings {
     this.#there = new Recent(context.now);
   }
 
-  /** What the upstream lists, as far as it can be asked. Throws where only it could tell, and is down. */
+  /**
+   * The upstream's listing. Where the upstream is down: ends early for a repository in the store, throws for
+   * any other.
+   */
   async *#upstream<T>(
     local: string,
     origin: Origin,
@@ -53,7 +36,7 @@ export class MirrorListings {
   ): AsyncGenerator<T> {
     const { log, store } = this.#context;
     try {
-      // Only the first page's coming tells how the upstream fares.
+      // Only the first page counts for the upstream's health.
       const { first, iterator } = await origin.ask(async (source, name) => {
         const iterator = (await list(source, name))[Symbol.asyncIterator]();
         return { first: await iterator.next(), iterator };
@@ -108,7 +91,7 @@ export class MirrorListings {
     return merged(local, this.#theirs(repository, origin, digest, options), (item) => item.digest);
   }
 
-  /** Registries list referrers in any order: all of them, sorted. */
+  /** Registries list referrers in any order: all of them are read and sorted. */
   async *#theirs(
     repository: string,
     origin: Origin,

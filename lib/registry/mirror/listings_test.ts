@@ -4,7 +4,7 @@ import { silent } from "../../base/log.ts";
 import { digestOf } from "../../oci/digest.ts";
 import { MEDIA } from "../../oci/types.ts";
 import { FakeUpstream, mirrored, noise } from "./fixture_test.ts";
-import { merged } from "./listings.ts";
+import { merged } from "../merged.ts";
 import { Upstreams } from "./upstreams.ts";
 
 async function* of(...names: string[]) {

@@ -1,15 +1,15 @@
 /**
- * Manifests through a mirror. By digest they never change; a tag is asked for again upstream when it is
- * no longer fresh, unless it was pushed here.
+ * Manifests through a mirror. A digest's manifest never changes. A tag that was pushed here is served from the
+ * store; any other tag is looked up upstream again when it is no longer fresh.
  */
-import { SvcError } from "../../base/errors.ts";
 import { KeyedMutex } from "../../base/mutex.ts";
 import { isDigest } from "../../oci/digest.ts";
 import type { ResolvedManifest } from "../../oci/image.ts";
 import { isTag } from "../../oci/reference.ts";
 import type { Digest } from "../../oci/types.ts";
 import type { ContentStore } from "../../store/content_store.ts";
-import type { LookOptions } from "../request.ts";
+import { publishComplete } from "../complete.ts";
+import type { LookOptions } from "../view.ts";
 import type { MirrorBlobs } from "./blobs.ts";
 import { Flights } from "./flights.ts";
 import { type MirrorContext, probeSignal } from "./options.ts";
@@ -17,13 +17,10 @@ import { Recent } from "./recent.ts";
 import { TagRecords } from "./tag_records.ts";
 import { isDown, isRefusal, type Origin } from "./upstreams.ts";
 
-/** What is known of a tag for a moment: pushed here, or the mirror's with the digest it was seen with. */
+/** What was learned about a tag a moment ago: pushed here, or the mirror's with the digest that the upstream gave. */
 type Seen = "own" | { digest: Digest; stale: boolean };
 
 type Publish = ContentStore["publish"];
-
-/** Missing references that one push may have fetched for it. */
-const MAX_COMPLETED = 1000;
 
 export class MirrorManifests {
   #context: MirrorContext;
@@ -32,7 +29,7 @@ export class MirrorManifests {
   #flights = new Flights<ResolvedManifest | undefined>();
   #seen: Recent<Seen>;
   #missing: Recent<true>;
-  /** By repository: a push and what comes from upstream do not tag at once. */
+  /** By repository: a push and a fetch from upstream must not set tags at the same time. */
   #locks = new KeyedMutex();
 
   constructor(context: MirrorContext, blobs: MirrorBlobs) {
@@ -74,14 +71,14 @@ export class MirrorManifests {
     } catch (error) {
       if (pushing && isDown(error)) return undefined;
       if (!isRefusal(error)) throw error;
-      // Many registries say so of what does not exist.
+      // Many registries answer 401 or 403 for a repository that does not exist.
       log.warn("an upstream refuses a repository", { host: origin.host, repository, error });
       this.#missing.set(key, true, pauseMs);
       return undefined;
     }
   }
 
-  /** The answer for a tag that is here, where the upstream need not be asked. */
+  /** The answer for a tag in the store, where the upstream need not be asked. Undefined: it has to be. */
   async #settled(
     repository: string,
     tag: string,
@@ -143,7 +140,7 @@ export class MirrorManifests {
     return local;
   }
 
-  /** Takes a manifest of the upstream in; gives what the repository has from now on. */
+  /** Stores a manifest of the upstream; gives the manifest that the repository has from now on. */
   async #keep(
     repository: string,
     tag: string | undefined,
@@ -155,7 +152,7 @@ export class MirrorManifests {
       const current = tag === undefined ? undefined : await store.resolve(repository, tag);
       if (tag !== undefined && current) {
         const ours = await this.#records.digests(repository, tag);
-        // Pushed while the upstream was asked.
+        // The tag was pushed here while the upstream was asked.
         if (!ours.includes(current.descriptor.digest)) return current;
       }
       if (!cache) return found;
@@ -169,7 +166,8 @@ export class MirrorManifests {
           this.#seen.set(`${repository}:${tag}`, { digest, stale: false }, freshMs);
         }
       } catch (error) {
-        // A full disk, or a kind of manifest that this registry does not store: served all the same.
+        // The disk is full, or this registry does not store manifests of this kind: the manifest is served all
+        // the same.
         log.warn("a mirrored manifest could not be stored", { repository, digest, error });
       }
       return found;
@@ -187,7 +185,7 @@ export class MirrorManifests {
     await this.#context.store.publish(repository, mediaType, bytes, { digest, tags, sparse: true });
   }
 
-  /** The upstream no longer has the tag; where it was pushed here meanwhile, it stays. */
+  /** The upstream no longer has the tag: removes it here, unless it was pushed here meanwhile. */
   async #drop(repository: string, tag: string): Promise<ResolvedManifest | undefined> {
     const { store, cache } = this.#context;
     return await this.#locks.run(repository, async () => {
@@ -208,35 +206,25 @@ export class MirrorManifests {
   }
 
   /**
-   * A push. Its tags are ours from now on. Clients leave out blobs that a HEAD told them we have: those
-   * that only the upstream has are fetched before the manifest is accepted.
+   * A push: its tags now belong to this registry. Clients leave out blobs that a HEAD reported as present;
+   * blobs that only the upstream has are fetched before the manifest is accepted.
    */
   async publish(...[repository, mediaType, bytes, options = {}]: Parameters<Publish>) {
     const { store, upstreams } = this.#context;
     const call = () => store.publish(repository, mediaType, bytes, options);
     if (!upstreams.find(repository)) return await call();
-    const fetched = new Set<Digest>();
-    for (;;) {
-      try {
-        return await this.#locks.run(repository, async () => {
+    return await publishComplete(
+      () =>
+        this.#locks.run(repository, async () => {
           const published = await call();
           for (const tag of options.tags ?? []) await this.#forget(repository, tag);
           return published;
-        });
-      } catch (error) {
-        const digest = error instanceof SvcError && error.code === "manifest_blob_unknown"
-          ? error.detail?.digest as Digest
-          : undefined;
-        if (digest === undefined || fetched.has(digest) || fetched.size === MAX_COMPLETED) {
-          throw error;
-        }
-        fetched.add(digest);
-        if (!await this.complete(repository, digest, options.signal)) throw error;
-      }
-    }
+        }),
+      (digest) => this.complete(repository, digest, options.signal),
+    );
   }
 
-  /** Brings a blob or manifest that a push refers to; false where the upstream cannot give it. */
+  /** Copies here a blob or manifest that a push refers to; false where the upstream cannot give it. */
   async complete(repository: string, digest: Digest, signal?: AbortSignal): Promise<boolean> {
     const { upstreams, life, log } = this.#context;
     const origin = upstreams.find(repository);
@@ -256,7 +244,7 @@ export class MirrorManifests {
     }
   }
 
-  /** The tag's, or those of a manifest by digest; the upstream's come back when they are asked for. */
+  /** Deletes a tag, or by digest a manifest with its tags. The upstream's come back at the next request for them. */
   async delete(...[repository, reference, options]: Parameters<ContentStore["deleteManifest"]>) {
     return await this.#locks.run(repository, async () => {
       const there = await this.#context.store.deleteManifest(repository, reference, options);
@@ -265,7 +253,7 @@ export class MirrorManifests {
     });
   }
 
-  /** Resolves when no question is open. */
+  /** Resolves when no request to an upstream is under way. */
   idle(): Promise<void> {
     return this.#flights.idle();
   }

@@ -1,10 +1,10 @@
 /**
- * A pull-through mirror: a content store whose misses are looked for in other registries. Pushes go to the
- * store, and what was pushed wins. With the cache on, what came from an upstream stands in the store like
- * what was pushed; manifests do before their blobs, which are fetched when they are asked for.
+ * A pull-through mirror: a content store that looks for missing content in other registries. Pushes go to the
+ * store, and pushed content wins. With the cache on, content from an upstream is stored like pushed content; a
+ * manifest is stored before its blobs, which are fetched when somebody asks for them.
  */
 import type { Digest } from "../../oci/types.ts";
-import type { RegistryStore } from "../request.ts";
+import type { RegistryStore } from "../view.ts";
 import { MirrorBlobs } from "./blobs.ts";
 import { MirrorListings } from "./listings.ts";
 import { MirrorManifests } from "./manifests.ts";
@@ -15,9 +15,9 @@ import { Upstreams } from "./upstreams.ts";
 export type { MirrorOptions } from "./options.ts";
 export type { Upstream, UpstreamSource } from "./upstreams.ts";
 
-/** Disposing of it ends its fetches; the store is the caller's. */
+/** Disposing of the mirror ends its fetches; the store stays the caller's. */
 export interface Mirror extends RegistryStore, AsyncDisposable {
-  /** Brings a blob or a manifest into the store; false where no upstream gives it. */
+  /** Copies a blob or a manifest into the store; false where no upstream gives it. */
   refetch(repository: string, digest: Digest, signal: AbortSignal): Promise<boolean>;
 }
 
@@ -59,7 +59,7 @@ export async function openMirror(options: MirrorOptions): Promise<Mirror> {
     stat: (repository, digest, call) => blobs.stat(repository, digest, call),
     get: (repository, digest, call) => blobs.get(repository, digest, call),
     ...(store.signedUrl && { signedUrl: (digest, call) => store.signedUrl!(digest, call) }),
-    // Writers ask what they need not bring: only what is here for certain.
+    // For writers, which leave out what is reported here: so only what the store has counts.
     hasBlob: (repository, digest, call) => store.hasBlob(repository, digest, call),
     mountBlob: async (repository, digest, from, call) =>
       await store.mountBlob?.(repository, digest, from, call) ?? false,

@@ -6,23 +6,23 @@ import type { Recent } from "./recent.ts";
 import type { Upstream, Upstreams } from "./upstreams.ts";
 
 export interface MirrorOptions {
-  /** The local registry: asked first, and where what was fetched is kept. */
+  /** The local registry: asked first. Fetched content is kept here. */
   store: ContentStore;
-  /** The object store below it, for the mirror's own small records. */
+  /** The object store below `store`, for the mirror's own small records. */
   objects: ObjectStore;
   upstreams: readonly Upstream[];
   /** False: nothing of an upstream is written, neither here nor in `spool`. */
   cache: boolean;
-  /** A folder on disk that is the mirror's alone: what is left in it is removed. */
+  /** A folder on disk for the mirror alone: its old contents are removed. */
   spool: string;
   log: Logger;
-  /** Milliseconds for which a tag is taken to name what it named upstream; default 30000. */
+  /** Milliseconds for which a tag's digest counts as fresh; default 30000. */
   freshMs?: number;
-  /** Milliseconds for which "not there" and "cannot be asked" hold; default 5000. */
+  /** Milliseconds for which "not found" and "unreachable" hold for an upstream; default 5000. */
   pauseMs?: number;
   /**
-   * Milliseconds that an upstream has where there is an answer without it: a tag that is here is served
-   * stale, a push's question is answered "not there". Default 5000.
+   * Milliseconds that an upstream has to answer where there is a fallback: a tag in the store is served stale,
+   * a push's question is answered "not there". Default 5000.
    */
   revalidateMs?: number;
   /** Milliseconds on a clock that never goes back; default `performance.now`. */
@@ -33,18 +33,18 @@ export interface MirrorOptions {
 export interface MirrorContext extends Required<Omit<MirrorOptions, "upstreams">> {
   upstreams: Upstreams;
   /**
-   * Repositories that somebody pushes to: who asks for a blob's head, or uploads one. Their questions are
-   * answered without an upstream that is down, so that pushes do not need it.
+   * Repositories that somebody pushes to: a client asked for a blob's head, or uploads a blob. Questions about
+   * them are answered without an upstream that is down, so that pushes do not depend on it.
    */
   pushing: Recent<true>;
   /** Aborts when the mirror is closed. */
   life: AbortSignal;
 }
 
-/** A push that does nothing for so long has ended. */
+/** Milliseconds after which a push without activity counts as ended. */
 export const PUSH_MS = 10 * 60_000;
 
-/** A probe waits for an upstream only so long. */
+/** Limits a probe's wait for an upstream. */
 export function probeSignal(
   { revalidateMs }: MirrorContext,
   signal?: AbortSignal,

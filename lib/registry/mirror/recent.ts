@@ -1,4 +1,4 @@
-/** What was learned a moment ago, forgotten after its time or when there is too much of it. */
+/** A map whose entries expire after their time, or when there are too many. */
 export class Recent<V> {
   #entries = new Map<string, { value: V; until: number }>();
 
@@ -12,7 +12,7 @@ export class Recent<V> {
     return undefined;
   }
 
-  /** For `ms` milliseconds. */
+  /** Keeps the value for `ms` milliseconds. */
   set(key: string, value: V, ms: number): void {
     this.#entries.delete(key);
     this.#entries.set(key, { value, until: this.now() + ms });

@@ -11,13 +11,13 @@ export class Spool {
 
   private constructor(private readonly file: FileHandle) {}
 
-  /** In `folder`, which is made where it is missing. The creator holds it first. */
+  /** Makes the file in `folder`, which is created where it is missing. The creator is its first holder. */
   static async create(folder: string): Promise<Spool> {
     await mkdir(folder, { recursive: true });
     const path = join(folder, crypto.randomUUID());
     const file = await open(path, "wx+", 0o600);
     try {
-      // Nothing is left behind, however the process ends.
+      // The file has no name from here on: nothing is left behind, however the process ends.
       await unlink(path);
     } catch (error) {
       await file.close();
@@ -31,7 +31,7 @@ export class Spool {
     return this.#length;
   }
 
-  /** One call at a time. */
+  /** Call it once at a time. */
   async write(bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length;) {
       const position = this.#length + at;
@@ -40,7 +40,7 @@ export class Spool {
     this.#length += bytes.length;
   }
 
-  /** Fills `buffer` from `position`; only from what `length` covers. */
+  /** Fills `buffer` from `position`; the bytes must lie within `length`. */
   async read(buffer: Uint8Array, position: number): Promise<void> {
     for (let at = 0; at < buffer.length;) {
       const { bytesRead } = await this.file.read(buffer, at, buffer.length - at, position + at);
@@ -49,19 +49,19 @@ export class Spool {
     }
   }
 
-  /** One more holder; false where the last one has gone already. */
+  /** Adds a holder; false where the last holder has already released the file. */
   hold(): boolean {
     if (this.#users === 0) return false;
     this.#users++;
     return true;
   }
 
-  /** True while others than its creator hold it. */
+  /** True while anyone but its creator holds the file. */
   get followed(): boolean {
     return this.#users > 1;
   }
 
-  /** The last holder's call frees the space. */
+  /** The last holder's release frees the space. */
   async release(): Promise<void> {
     if (--this.#users === 0) await this.file.close();
   }

@@ -1,26 +1,26 @@
-/** Which upstream a repository comes from, and whether it is worth asking at the moment. */
+/** Which upstream a repository comes from, and whether that upstream can be asked now. */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ImageSource, ReadOptions } from "../../oci/image.ts";
 import type { Digest } from "../../oci/types.ts";
 import { instanceName, isCircle, mirrorsIn, viaField } from "./via.ts";
 
-/** Another registry. Whole-blob streams are verified, and go on by themselves where a connection breaks. */
+/** Another registry. Streams of whole blobs are verified, and resume by themselves where a connection breaks. */
 export interface UpstreamSource extends ImageSource {
-  /** What a tag names, without moving the manifest; no digest where the upstream does not say. */
+  /** The digest of a tag, without transferring the manifest; no digest where the upstream does not tell it. */
   head(
     repository: string,
     reference: string,
     options?: ReadOptions,
   ): Promise<{ digest?: Digest } | undefined>;
-  /** The same registry, asked with this Via field. */
+  /** The same registry, with this Via field in requests to it. */
   through?(via: string): UpstreamSource;
 }
 
 export interface Upstream {
   /**
-   * Repositories "prefix/rest" come from here, where they are "rest"; the longest prefix wins. Absent:
-   * every other repository, by its own name.
+   * Repositories "prefix/rest" come from this upstream, where their name is "rest"; the longest prefix wins.
+   * Absent: all other repositories, by their own names.
    */
   prefix?: string;
   /** For messages and the log. */
@@ -30,21 +30,21 @@ export interface Upstream {
 
 const DOWN = new Set<string>(["upstream_failed", "server_unreachable", "timeout", "unavailable"]);
 
-/** True where the upstream could not be asked, or was not able to answer. */
+/** True where the upstream could not be reached, or could not answer. */
 export function isDown(error: unknown): boolean {
   return error instanceof SvcError && DOWN.has(error.code) ||
     error instanceof DOMException && error.name === "TimeoutError";
 }
 
-/** True where the upstream does not show this to us: many say so of what does not exist. */
+/** True where the upstream refuses access: many do so for content that does not exist. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof SvcError && (error.code === "unauthorized" || error.code === "denied");
 }
 
-/** Milliseconds between two warnings of one circle. */
+/** Milliseconds between two warnings about one circle of mirrors. */
 const WARN_MS = 60_000;
 
-/** One upstream and how it fares. */
+/** One upstream, and whether it answers. */
 class Health {
   #until = 0;
   #error: unknown;
@@ -58,7 +58,7 @@ class Health {
   ) {}
 
   async ask<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    // An upstream that hangs would otherwise hold up every request for as long as one.
+    // Otherwise every request would wait for the timeout of an upstream that hangs.
     if (this.now() < this.#until) throw this.#error;
     try {
       const answer = await work();
@@ -75,7 +75,7 @@ class Health {
     }
   }
 
-  /** Tells that a request of this server's came back to it. */
+  /** Warns that a request of this server came back to it. */
   warnOfCircle(repository: string, mirrors: readonly string[]): void {
     if (performance.now() < this.#warned + WARN_MS) return;
     this.#warned = performance.now();
@@ -91,15 +91,15 @@ class Health {
 export interface Origin {
   host: string;
   /**
-   * Differs for requests that came through other mirrors. Two that wait for each other's answer must not
-   * share one question: it would wait for itself.
+   * Differs for requests that came through different mirrors. Such requests must not share one question: two
+   * mirrors that ask each other would wait for themselves.
    */
   way: string;
-  /** Its name there. */
+  /** The repository's name at the upstream. */
   repository: string;
   /**
-   * Asks, unless the upstream failed a moment ago: then that failure is thrown again. `signal` is the
-   * one that `work` uses, so that a caller who left, or had little time, does not count as a failure.
+   * Asks the upstream. If the upstream failed a moment ago, throws that failure again instead. `signal` is the
+   * one that `work` uses: an aborted request does not count as a failure of the upstream.
    */
   ask<T>(
     work: (source: UpstreamSource, repository: string) => Promise<T>,
@@ -122,8 +122,8 @@ export class Upstreams {
   }
 
   /**
-   * Undefined: the repository is ours alone, or the request, whose Via field is `via`, has been here
-   * before: then its upstream is where it comes from, and has nothing.
+   * The upstream of a repository. Undefined: no upstream serves it, or the Via field `via` shows that the request
+   * has passed this server before. In that case the mirrors form a circle, and asking again would not end.
    */
   find(local: string, via?: string): Origin | undefined {
     const mirrors = mirrorsIn(via);
@@ -131,7 +131,7 @@ export class Upstreams {
       const { prefix, host, source } = health.upstream;
       if (prefix !== undefined && !local.startsWith(`${prefix}/`)) continue;
       const name = prefix === undefined ? local : local.slice(prefix.length + 1);
-      // docker.io keeps the images that are named by one word there.
+      // docker.io keeps images with one-word names there.
       const repository = host === "docker.io" && !name.includes("/") ? `library/${name}` : name;
       if (isCircle(mirrors, this.name)) {
         health.warnOfCircle(local, mirrors);

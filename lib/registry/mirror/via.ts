@@ -1,12 +1,12 @@
 /**
- * The way a request has come, in the Via field (RFC 9110 7.6.3): each mirror that asks another registry
- * adds its own name, and one that finds it there knows that the mirrors form a circle.
+ * The mirrors that a request has passed, in the Via field (RFC 9110 7.6.3). Each mirror adds its own name
+ * before it asks another registry. A mirror that finds its own name there knows that the mirrors form a circle.
  */
 
-/** What mirrors are called there: random, since hosts and ports are not unique. */
+/** Names of mirrors in a Via field: random, since hosts and ports are not unique. */
 const NAME = /^[\d.]+ (svc-[0-9a-f]{16})$/;
 
-/** More mirrors behind each other than anybody has: they are taken as a circle. */
+/** No real chain of mirrors is longer: a longer one counts as a circle. */
 const MAX_HOPS = 10;
 
 export function instanceName(): string {
@@ -20,12 +20,12 @@ export function mirrorsIn(field: string | undefined): string[] {
   return field.split(",").flatMap((entry) => NAME.exec(entry.trim())?.[1] ?? []);
 }
 
-/** True where `name` was there before, or the way has no end. */
+/** True where `name` is in the list already, or the list is too long. */
 export function isCircle(mirrors: readonly string[], name: string): boolean {
   return mirrors.includes(name) || mirrors.length >= MAX_HOPS;
 }
 
-/** The field's value for a request that goes on from `name`. */
+/** The Via field for a request that the mirror `name` passes on. */
 export function viaField(mirrors: readonly string[], name: string): string {
   return [...mirrors, name].map((one) => `1.1 ${one}`).join(", ");
 }

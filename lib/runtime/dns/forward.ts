@@ -1,4 +1,4 @@
-/** Queries that others have to answer: sent to the host's resolvers, one after the other, with an end. */
+/** Forwards queries to the host's resolvers, one after the other, with a time limit. */
 import { createSocket } from "node:dgram";
 import { isIPv6 } from "node:net";
 import { answers, type Query, withId } from "./message.ts";
@@ -12,7 +12,7 @@ export interface Upstream {
   port?: number;
 }
 
-/** The host's own, those on its loopback too; not the ones to leave out. */
+/** The host's own resolvers, those on its loopback too, without the excepted addresses. */
 export async function hostUpstreams(except: ReadonlySet<string>): Promise<Upstream[]> {
   const text = await Deno.readTextFile("/etc/resolv.conf").catch(() => "");
   return nameservers(text).filter((address) => !except.has(address)).map((address) => ({
@@ -28,13 +28,13 @@ export function nameservers(text: string): string[] {
   });
 }
 
-/** How long one resolver may take, in milliseconds, and how often all of them are asked. */
+/** Milliseconds that one resolver may take, and how often all of them are asked. */
 const PATIENCE = 3000;
 const ROUNDS = 2;
-/** Queries under way; more are given up at once. */
+/** Queries that may be under way; further ones fail at once. */
 const MOST = 256;
 
-/** A socket and an id of its own for each query: nobody can guess what answer is waited for. */
+/** Uses a new socket and id for each query, so that nobody can guess which answer is awaited. */
 function askUdp(
   { address, port = 53 }: Upstream,
   message: Uint8Array,
@@ -48,7 +48,7 @@ function askUdp(
     socket.on("message", (answer) => {
       if (answers(answer, message, query)) resolve(Uint8Array.from(answer));
     });
-    // Connected: the kernel takes answers of this resolver only.
+    // Connected, so that the kernel accepts answers from this resolver only.
     socket.connect(port, address, () => {
       socket.send(message, (error) => error ? reject(error) : undefined);
     });
@@ -85,7 +85,7 @@ export class Forwarder {
     this.#patience = patience;
   }
 
-  /** The answer of the first resolver that gives one, over the way the question came; else undefined. */
+  /** The first resolver's answer, over the transport of the query; undefined where none answers. */
   async ask(
     bytes: Uint8Array,
     query: Query,
@@ -101,7 +101,7 @@ export class Forwarder {
       const message = withId(bytes, id);
       for (let round = 0; round < ROUNDS; round++) {
         for (const upstream of upstreams) {
-          // Not AbortSignal.timeout: its timer would outlive an answer by seconds, and there are many.
+          // Not AbortSignal.timeout: its timer would outlive an answer by seconds, and there are many queries.
           const limit = new AbortController();
           const end = () => limit.abort();
           const timer = setTimeout(end, this.#patience);

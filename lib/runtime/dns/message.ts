@@ -1,7 +1,9 @@
 /**
- * DNS messages (RFC 1035 section 4), as far as a resolver for containers needs them: one question is read,
- * addresses and names are answered; what is forwarded is passed on as it is.
+ * DNS messages (RFC 1035 section 4) by `dns-packet`, as far as a resolver for containers needs them: it reads
+ * one question and answers addresses and names. Forwarded messages are passed on unchanged.
  */
+import { Buffer } from "node:buffer";
+import dns from "dns-packet";
 
 export const RecordType = { A: 1, PTR: 12 } as const;
 export const Rcode = {
@@ -14,11 +16,8 @@ export const Rcode = {
 
 const HEADER = 12;
 const CLASS_IN = 1;
-const FLAG = { response: 0x8000, authoritative: 0x0400, truncated: 0x0200, recursion: 0x0080 };
+const RESPONSE = 0x8000;
 const OPCODE = 0x7800;
-const RECURSION_DESIRED = 0x0100;
-/** Longest name, with the lengths of its labels (RFC 1035 section 2.3.4). */
-const LONGEST_NAME = 255;
 
 export interface Question {
   /** Lower case, without the last dot; "" is the root. A dot inside a label is "\.". */
@@ -31,7 +30,7 @@ export interface Question {
 export interface Query {
   id: number;
   opcode: number;
-  /** Absent where the message has not exactly one readable question. */
+  /** Absent where the message does not have exactly one readable question. */
   question?: Question;
   /** Where the question ends. */
   end: number;
@@ -48,29 +47,23 @@ export interface Reply {
 
 const u16 = (bytes: Uint8Array, at: number) => bytes[at] << 8 | bytes[at + 1];
 
-/** The name at `at` and where it ends. A question has no compressed name: nothing is before it. */
-function readName(bytes: Uint8Array, at: number): { name: string; end: number } | undefined {
-  const labels: string[] = [];
-  const start = at;
-  for (;;) {
-    const length = bytes[at];
-    if (length === undefined || length > 63) return undefined;
-    at++;
-    if (length === 0) break;
-    if (at + length > bytes.length || at + length - start >= LONGEST_NAME) return undefined;
-    const label = String.fromCharCode(...bytes.subarray(at, at + length));
-    labels.push(label.toLowerCase().replaceAll(".", "\\."));
-    at += length;
+/** The question's name and where it ends. Only the question is read: a hostile rest could take long to read. */
+function readName(bytes: Uint8Array): { name: string; end: number } | undefined {
+  try {
+    // "mail": a dot inside a label is "\\.".
+    const name: string = dns.name.decode(Buffer.from(bytes), HEADER, { mail: true });
+    return { name: name === "." ? "" : name.toLowerCase(), end: HEADER + dns.name.decode.bytes };
+  } catch {
+    return undefined; // cut, too long, or no name
   }
-  return { name: labels.join("."), end: at };
 }
 
-/** Undefined for what is no query: nothing is answered to it. Never throws. */
+/** Undefined for a message that is no query: it gets no answer. Never throws. */
 export function readQuery(bytes: Uint8Array): Query | undefined {
   if (bytes.length < HEADER || bytes[2] & 0x80) return undefined;
   const query = { id: u16(bytes, 0), opcode: (u16(bytes, 2) & OPCODE) >> 11, end: HEADER };
   if (u16(bytes, 4) !== 1) return query;
-  const read = readName(bytes, HEADER);
+  const read = readName(bytes);
   if (!read || read.end + 4 > bytes.length) return query;
   return {
     ...query,
@@ -83,14 +76,15 @@ export function readQuery(bytes: Uint8Array): Query | undefined {
   };
 }
 
-function encodeName(name: string): number[] {
-  const labels = name.split(".").filter(Boolean).map((label) => new TextEncoder().encode(label));
-  return [...labels.flatMap((label) => [label.length, ...label]), 0];
+/** A record for the question's name, which a pointer into the question stands for. */
+function record(type: "A" | "PTR", data: string): Uint8Array {
+  const bytes: Uint8Array = dns.answer.encode({ type, name: ".", ttl: 0, data });
+  return Uint8Array.of(0xc0, HEADER, ...bytes.subarray(1, dns.answer.encode.bytes));
 }
 
 /**
- * The answer to a query, in at most `limit` bytes: what does not fit is left out, and the message says so.
- * The records live for no time: an address may be another container's soon.
+ * The answer to a query in at most `limit` bytes. Records that do not fit are left out, and the message says
+ * that it is truncated. Records have a lifetime of zero: an address may soon belong to another container.
  */
 export function writeReply(
   bytes: Uint8Array,
@@ -99,29 +93,26 @@ export function writeReply(
   limit: number,
 ): Uint8Array<ArrayBuffer> {
   const records = [
-    ...(reply.addresses ?? []).map((ip) => [RecordType.A, ...ip.split(".").map(Number)]),
-    ...(reply.names ?? []).map((name) => [RecordType.PTR, ...encodeName(name)]),
-  ].map(([type, ...data]) => [
-    ...[0xc0, HEADER, 0, type, 0, CLASS_IN, 0, 0, 0, 0],
-    ...[data.length >> 8, data.length & 0xff, ...data],
-  ]);
+    ...(reply.addresses ?? []).map((address) => record("A", address)),
+    ...(reply.names ?? []).map((name) => record("PTR", name)),
+  ];
   const question = query.question ? bytes.subarray(HEADER, query.end) : new Uint8Array();
   let size = HEADER + question.length;
   const kept = records.filter((record) => (size += record.length) <= limit);
-  const flags = FLAG.response | FLAG.recursion |
-    (u16(bytes, 2) & (OPCODE | RECURSION_DESIRED)) |
-    (reply.authoritative ? FLAG.authoritative : 0) |
-    (kept.length < records.length ? FLAG.truncated : 0) |
+  const flags = RESPONSE | dns.RECURSION_AVAILABLE |
+    (u16(bytes, 2) & (OPCODE | dns.RECURSION_DESIRED)) |
+    (reply.authoritative ? dns.AUTHORITATIVE_ANSWER : 0) |
+    (kept.length < records.length ? dns.TRUNCATED_RESPONSE : 0) |
     (reply.rcode ?? Rcode.noError);
   return Uint8Array.from([
     ...[bytes[0], bytes[1], flags >> 8, flags & 0xff],
     ...[0, query.question ? 1 : 0, 0, kept.length, 0, 0, 0, 0],
     ...question,
-    ...kept.flat(),
+    ...kept.flatMap((record) => [...record]),
   ]);
 }
 
-/** True where `answer` is one to what was asked: not another's, and not made up by somebody else. */
+/** True where `answer` belongs to the query: a forged or unrelated answer does not. */
 export function answers(answer: Uint8Array, asked: Uint8Array, query: Query): boolean {
   if (answer.length < query.end || !(answer[2] & 0x80)) return false;
   if (answer[0] !== asked[0] || answer[1] !== asked[1] || u16(answer, 4) !== 1) return false;

@@ -1,29 +1,29 @@
-/** A resolver on one address: answers what its zone knows, has the rest answered by others. */
+/** A resolver on one address: answers names of its zone, and forwards other queries. */
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import type { Forwarder, Transport } from "./forward.ts";
 import { type Question, Rcode, readQuery, type Reply, writeReply } from "./message.ts";
 import { readMessage, writeMessage } from "./tcp.ts";
 
-/** What may be sent in one datagram (RFC 1035 section 4.2.1), and in one message on a stream. */
+/** Bytes of one datagram (RFC 1035 section 4.2.1), and of one message on a stream. */
 const DATAGRAM = 512;
 const MESSAGE = 65535;
-/** Connections at a time, and how long one may be without a question, in milliseconds. */
+/** Connections at a time, and how long one may rest without a question, in milliseconds. */
 const MOST_CONNECTIONS = 64;
 const IDLE = 10_000;
-/** How long nothing is accepted after a failure to, in milliseconds. */
+/** Milliseconds without accepting after accepting has failed. */
 const BREATH = 20;
 
 export interface Zone {
-  /** False for an address that is not answered at all. */
+  /** False for an address that gets no answer at all. */
   serves(from: string): boolean;
-  /** "forward": others are to be asked. */
+  /** "forward": other resolvers are asked. */
   resolve(question: Question, from: string): Reply | "forward";
 }
 
 export interface DnsServerOptions {
   hostname: string;
-  /** 0: one that is free, for both transports. */
+  /** 0: a port that is free for both transports. */
   port: number;
   zone: Zone;
   forwarder: Forwarder;
@@ -49,7 +49,7 @@ export class DnsServer implements AsyncDisposable {
         if (answer && !this.#end.signal.aborted) socket.send(answer, port, address, () => {});
       });
     });
-    // A client that is gone may be reported here; the next one is served all the same.
+    // An error about a client that has gone: the next client is served all the same.
     socket.on("error", () => {});
     this.#accept();
   }
@@ -94,7 +94,7 @@ export class DnsServer implements AsyncDisposable {
         connection = await this.#listener.accept();
       } catch {
         if (this.#end.signal.aborted) return;
-        // One that was reset before it was taken, or no descriptor is left for it.
+        // The connection was reset before it was accepted, or no descriptor is free.
         await new Promise((resolve) => setTimeout(resolve, BREATH));
         continue;
       }

@@ -1,4 +1,4 @@
-/** Which requests are worth an entry in the flight record, and what it says. */
+/** Which requests get an entry in the flight record, and what the entry says. */
 import type { ActivityEntry } from "../../api/activity.ts";
 import type { Ended } from "../http/exchange.ts";
 import type { Context, Route } from "../route.ts";
@@ -7,7 +7,7 @@ import type { Context, Route } from "../route.ts";
 export interface Answered {
   context: Pick<Context, "identity" | "params" | "request" | "connection"> & {
     id: string;
-    /** Code of the error that was told, in a stream too. */
+    /** Code of the error that the client was told, also when it was told in a stream. */
     outcome?: string;
     untilGone?: boolean;
     about?: string;
@@ -25,13 +25,13 @@ const hostOf = (remote: string) => remote.slice(0, remote.lastIndexOf(":"));
 
 const AUTH = "/.svc/v1/auth/";
 
-/** The first half of a login, as open as it is harmless. */
+/** The first half of a login. Anybody may send it, and it changes nothing. */
 const QUIET = new Set([`${AUTH}challenge`]);
 
-/** Actions whose GETs move nothing. */
+/** Actions whose GETs transfer no content. */
 const READS = new Set(["auth", "any", "read", "logs", "admin"]);
 
-/** What pulls and pushes ask on their way: the requests that move something are enough. */
+/** Requests that only prepare a pull or a push. The requests that transfer content are recorded instead. */
 function isStep({ path, method, action }: Route, status: number, asked: string): boolean {
   if (!path.startsWith("/v2")) return false;
   if (asked === "HEAD" || method === "PATCH") return true;
@@ -58,13 +58,13 @@ function nameOf(context: Answered["context"], route: Route): string | undefined 
   return shorten(`${name}${what.includes(":") ? "@" : ":"}${what}`);
 }
 
-/** Undefined for what is not recorded: reads of the management API, and the steps of pulls and pushes. */
+/** Undefined for requests that are not recorded: reads of the management API, and the steps of pulls and pushes. */
 export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undefined {
   const { context, route, status, ended, ms } = answered;
   const { identity, request, connection, id: requestId } = context;
   const denied = status === 401 || status === 403;
   const credentials = route.path.startsWith(AUTH);
-  // A challenge that clients expect is nobody's attempt.
+  // Clients expect this challenge: a request without a credential is no failed login.
   if (
     status === 401 && !credentials && !request.headers.has("authorization") &&
     !connection.certificate
@@ -82,7 +82,7 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
     remote: hostOf(connection.remote),
     action,
     operation: `${route.method} ${route.path}`,
-    // Whoever is not let in writes nothing into the record.
+    // A caller who was refused must not be able to write names into the record.
     name: status === 401 ? undefined : nameOf(context, route),
     result: denied ? "denied" : failed ? "failed" : "ok",
     status,
@@ -94,7 +94,7 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
   };
 }
 
-/** Entries with the same key that come about the same time are one with a count. */
+/** Entries with the same key and about the same time are written as one entry with a count. */
 export function alikeKey(entry: Omit<ActivityEntry, "time">): string {
   const { subject, method, remote, operation, name, status, code } = entry;
   return `${subject}\n${method}\n${remote}\n${operation}\n${name}\n${status}\n${code}`;

@@ -22,10 +22,10 @@ export interface RecordOptions {
 
 const FILE = "activity";
 
-/** Different entries that wait: a flood of them is written in pieces, not gathered without end. */
+/** Different entries that may wait in memory. When so many wait, they are written at once. */
 const MOST_PENDING = 4096;
 
-/** What a follower that does not read may have waiting before it is let go of. */
+/** Entries that may wait for a follower. A follower that is further behind is dropped. */
 const MOST_BEHIND = 65_536;
 
 const encoder = new TextEncoder();
@@ -58,7 +58,7 @@ export class ActivityRecord implements AsyncDisposable {
     this.#path = join(options.dataDir, FILE);
   }
 
-  /** Of a request that has been answered. Costs a look-up in memory; never throws. */
+  /** Adds the entry of an answered request. Costs a look-up in memory; never throws. */
   readonly note = (answered: Answered): void => {
     const entry = entryOf(answered);
     if (entry) this.add(entry);
@@ -79,14 +79,14 @@ export class ActivityRecord implements AsyncDisposable {
     else this.#timer ??= setTimeout(() => void this.flush(), this.#options.delayMs);
   }
 
-  /** Resolves when everything that was added before is in the file, or could not be written. */
+  /** Resolves when all earlier entries are in the file, or could not be written. */
   async flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     await this.#disk.run(() => this.#write());
   }
 
-  /** Holding the disk. A disk that is full costs entries, not requests. */
+  /** The caller holds the lock of the files. A full disk costs entries, not requests. */
   async #write(): Promise<void> {
     const entries = [...this.#pending.values()];
     if (entries.length === 0) return;
@@ -105,7 +105,7 @@ export class ActivityRecord implements AsyncDisposable {
     }
   }
 
-  /** Many lines at once, and never more in a generation than it may have. */
+  /** Writes many lines at once. A generation never exceeds its size: a line that does not fit begins a new one. */
   async #append(lines: readonly Uint8Array[]): Promise<void> {
     await this.#open();
     let piece: Uint8Array[] = [];
@@ -133,7 +133,7 @@ export class ActivityRecord implements AsyncDisposable {
     }
   }
 
-  /** What was the file becomes the generation before it. */
+  /** The current file becomes the earlier generation. */
   async #turn(): Promise<void> {
     const file = await this.#open();
     await file.sync();
@@ -151,7 +151,7 @@ export class ActivityRecord implements AsyncDisposable {
       create: true,
       mode: 0o600,
     });
-    // A crash may have left half a line: what follows begins on a line of its own.
+    // A crash may have left half a line: the next entry begins on a new line.
     this.#size = await file.seek(0, Deno.SeekMode.End);
     this.#file = file;
     if (this.#size > 0) {
@@ -164,12 +164,13 @@ export class ActivityRecord implements AsyncDisposable {
   }
 
   /**
-   * Entries, oldest first: all that there are, or the last `tail`. With `follow` it goes on until `signal`
-   * aborts; a reader that falls far behind is ended with `unavailable`.
+   * Entries, oldest first: all of them, or the last `tail`. With `follow` the generator goes on until `signal`
+   * aborts; a reader that falls far behind gets `unavailable`.
    */
   async *read({ follow = false, tail, signal }: ReadOptions): AsyncGenerator<ActivityEntry> {
     const follower = new Follower();
-    // Under the lock nothing is written between what is read and what is followed.
+    // Nothing is written under the lock: no entry is lost or repeated between the files and the followed
+    // entries.
     const files = await this.#disk.run(async () => {
       await this.#write();
       if (follow) this.#followers.add(follower);
@@ -240,7 +241,7 @@ async function snapshot(paths: string[]): Promise<Piece[]> {
   return pieces;
 }
 
-/** Half a line that a crash left is left out. */
+/** A last line that a crash cut off is left out. */
 async function* lines({ file, size }: Piece): AsyncGenerator<ActivityEntry> {
   const decoder = new TextDecoder();
   const buffer = new Uint8Array(64 * 1024);

@@ -14,8 +14,7 @@ import { Sessions } from "../../auth/ssh/sessions.ts";
 import { staticToken } from "../../auth/static_token.ts";
 import type { Verifier } from "../../auth/verifier.ts";
 import type { Logger } from "../../base/log.ts";
-import type { ServerConfig } from "../../config/server_options.ts";
-import type { KeyAuth, ServerAuth, ServerAuthOptions } from "../auth.ts";
+import type { AuthSettings, KeyAuth, ServerAuth, ServerAuthOptions } from "../auth.ts";
 import type { Route } from "../route.ts";
 import { jwtVerifier, wantsJwt } from "./jwt.ts";
 import {
@@ -28,13 +27,13 @@ import {
   TOKEN_ENDPOINT,
 } from "./routes.ts";
 
-async function policyOf({ apiPolicy }: ServerConfig): Promise<Policy | undefined> {
+async function policyOf({ apiPolicy }: AuthSettings): Promise<Policy | undefined> {
   if (apiPolicy === undefined) return undefined;
   if (/^\s*\{|\n/.test(apiPolicy)) return await parsePolicy(apiPolicy, "SVC_API_POLICY");
   return await parsePolicy(await readConfigured(apiPolicy, "SVC_API_POLICY"), apiPolicy);
 }
 
-function anonymousPulls(config: ServerConfig, policy: Policy | undefined, log: Logger): boolean {
+function anonymousPulls(config: AuthSettings, policy: Policy | undefined, log: Logger): boolean {
   if (!config.registryAnonymousPull) return false;
   if (!policy?.restrictsPull) return true;
   log.warn("SVC_REGISTRY_ANONYMOUS_PULL has no effect: a rule of SVC_API_POLICY names pull");
@@ -42,7 +41,7 @@ function anonymousPulls(config: ServerConfig, policy: Policy | undefined, log: L
 }
 
 async function openKeys(
-  config: ServerConfig,
+  config: AuthSettings,
   dataDir: string,
   { file }: KeyAuth,
   log: Logger,
@@ -54,7 +53,7 @@ async function openKeys(
   });
 }
 
-/** Throws `config_invalid` for what cannot be read: a server never starts more open than it was told to. */
+/** Throws `config_invalid` for files that cannot be read: the server never starts more open than configured. */
 export async function configureAuth(
   { config, dataDir, log }: ServerAuthOptions,
   keyAuth: KeyAuth | undefined,

@@ -37,13 +37,18 @@ Deno.test("auth: a CI job's token becomes a short-lived one of ours, and never m
       .setProtectedHeader({ alg: "ES256", kid: "1" }).setExpirationTime("5m").sign(
         issuer.privateKey,
       );
-  const exchange = async (subject_token: string, more: Record<string, string> = {}) => {
+  const exchange = async (
+    subject_token: string,
+    more: Record<string, string> = {},
+    [twice, ...values]: string[] = [],
+  ) => {
     const form = new URLSearchParams({
       grant_type: TOKEN_EXCHANGE.grantType,
       subject_token_type: TOKEN_EXCHANGE.jwt,
       subject_token,
       ...more,
     });
+    for (const value of values) form.append(twice, value);
     const response = await server.call("POST", tokenEndpoint!, { body: form });
     return { status: response.status, body: await response.json() };
   };
@@ -61,6 +66,8 @@ Deno.test("auth: a CI job's token becomes a short-lived one of ours, and never m
   const reader = narrow.body.access_token;
   assert.equal(await server.status("PUT", "/v2/a/manifests/b", { token: reader }), 403);
 
+  const asked = { requested_token_type: TOKEN_EXCHANGE.accessToken };
+  assert.equal((await exchange(job, asked)).status, 200);
   const asIdToken = { subject_token_type: TOKEN_EXCHANGE.idToken };
   assert.equal((await exchange(job, asIdToken)).status, 200);
 
@@ -76,6 +83,8 @@ Deno.test("auth: a CI job's token becomes a short-lived one of ours, and never m
     [await exchange(token), "invalid_request"],
     [await exchange(await jobToken({ aud: "other" })), "invalid_request"],
     [await exchange(job, { actor_token: "x" }), "invalid_request"],
+    [await exchange(job, { requested_token_type: TOKEN_EXCHANGE.idToken }), "invalid_request"],
+    [await exchange(job, {}, ["scope", "registry:pull", "registry:push"]), "invalid_request"],
     [await exchange(job, { subject_token_type: "saml" }), "invalid_request"],
     [await exchange(job, { grant_type: "password" }), "unsupported_grant_type"],
   ];

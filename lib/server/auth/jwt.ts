@@ -9,7 +9,7 @@ import { JwtVerifier } from "../../auth/jwt/verifier.ts";
 import { parseScopes } from "../../auth/scope.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { ServerConfig } from "../../config/server_options.ts";
+import type { AuthSettings } from "../auth.ts";
 
 const KEYS = [
   "SVC_JWT_HS256_SECRET",
@@ -18,21 +18,21 @@ const KEYS = [
   "SVC_JWT_JWKS_URL",
 ].join(", ");
 
-/** Options that say which tokens are good, and are nothing without a key. */
-const RULES: [keyof ServerConfig, string][] = [
+/** Options that restrict which tokens are accepted. They mean nothing without a key. */
+const RULES: [keyof AuthSettings, string][] = [
   ["jwtIssuer", "SVC_JWT_ISSUER"],
   ["jwtAudience", "SVC_JWT_AUDIENCE"],
   ["jwtScopeMap", "SVC_JWT_SCOPE_MAP"],
   ["jwtDefaultScope", "SVC_JWT_DEFAULT_SCOPE"],
 ];
 
-export function wantsJwt(config: ServerConfig): boolean {
+export function wantsJwt(config: AuthSettings): boolean {
   const { jwtHs256Secret, jwtPublicKey, jwtJwksFile, jwtJwksUrl } = config;
   return [jwtHs256Secret, jwtPublicKey, jwtJwksFile, jwtJwksUrl].some((key) => key !== undefined) ||
     RULES.some(([key]) => config[key] !== undefined);
 }
 
-function warn(config: ServerConfig, log: Logger): void {
+function warn(config: AuthSettings, log: Logger): void {
   const { jwtHs256Secret: secret, jwtJwksFile, jwtJwksUrl, jwtAudience } = config;
   if (secret !== undefined && new TextEncoder().encode(secret).length < 32) {
     log.warn("SVC_JWT_HS256_SECRET has fewer than 32 bytes: it can be guessed from a token");
@@ -45,9 +45,9 @@ function warn(config: ServerConfig, log: Logger): void {
   }
 }
 
-/** Throws `config_invalid`. The sources are the caller's to dispose of. */
+/** Throws `config_invalid`. The caller disposes of the key sources. */
 export async function jwtVerifier(
-  config: ServerConfig,
+  config: AuthSettings,
   log: Logger,
 ): Promise<{ verifier: JwtVerifier; sources: KeySource[] }> {
   const { jwtHs256Secret, jwtPublicKey, jwtJwksFile, jwtJwksUrl } = config;

@@ -1,4 +1,4 @@
-/** `/.svc/v1/auth/…`: the rows that a server has because of what is configured. */
+/** `/.svc/v1/auth/…`: routes that depend on the configured authentication. */
 import type {
   ChallengeRequest,
   EnrolKeyRequest,
@@ -8,7 +8,7 @@ import type {
 } from "../../api/auth.ts";
 import { ANONYMOUS_PULLER, NOBODY } from "../../auth/access.ts";
 import type { Authenticator } from "../../auth/authenticator.ts";
-import { ExchangeRefused, exchangeToken } from "../../auth/exchange.ts";
+import { ExchangeRefused, exchangeToken } from "../../auth/token_exchange.ts";
 import { presentedToken, refusedCredential, tokenOf } from "../../auth/credential.ts";
 import { OWN_TOKEN_PREFIX, type OwnTokens } from "../../auth/own_tokens.ts";
 import type { Policy } from "../../auth/policy.ts";
@@ -25,7 +25,7 @@ import type { Sessions } from "../../auth/ssh/sessions.ts";
 import { SvcError } from "../../base/errors.ts";
 import { json, readText } from "../json.ts";
 import type { Route } from "../route.ts";
-import { API_PREFIX } from "../routes/health.ts";
+import { API_PREFIX, endpoint } from "../../api/endpoints.ts";
 
 const PATH = `${API_PREFIX}/auth`;
 export const REGISTRY_TOKENS = `${PATH}/registry`;
@@ -74,8 +74,7 @@ export interface RegistryTokenDeps {
 
 export function registryTokenRoutes({ authenticator, tokens }: RegistryTokenDeps): Route[] {
   return [{
-    method: "GET",
-    path: REGISTRY_TOKENS,
+    ...endpoint("GET /auth/registry"),
     open: true,
     help:
       "Token for the registry, as docker asks for one when pulls need no credential: with `Basic` or " +
@@ -103,8 +102,7 @@ export interface ExchangeDeps extends RegistryTokenDeps {
 
 export function exchangeRoutes(deps: ExchangeDeps): Route[] {
   return [{
-    method: "POST",
-    path: TOKEN_ENDPOINT,
+    ...endpoint("POST /auth/token"),
     open: true,
     help:
       "OAuth 2.0 token exchange (RFC 8693): the subject token becomes a token of this server, good for " +
@@ -141,8 +139,7 @@ export interface KeyDeps {
 export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route[] {
   return [
     {
-      method: "POST",
-      path: CHALLENGE,
+      ...endpoint("POST /auth/challenge"),
       open: true,
       help: "Challenge for a session with an SSH key: `{fingerprint, scope?, ttl?}`.",
       handler: async ({ request }) => {
@@ -153,8 +150,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       },
     },
     {
-      method: "POST",
-      path: SESSION,
+      ...endpoint("POST /auth/session"),
       open: true,
       help: "Session for a signed challenge: `{challenge, signature}`, the latter an SSHSIG.",
       handler: async (context) => {
@@ -173,8 +169,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       },
     },
     {
-      method: "GET",
-      path: `${PATH}/keys`,
+      ...endpoint("GET /auth/keys"),
       action: "any",
       help:
         "SSH keys that may open sessions: the caller's own, with the action `admin` everybody's.",
@@ -184,8 +179,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       },
     },
     {
-      method: "POST",
-      path: `${PATH}/keys`,
+      ...endpoint("POST /auth/keys"),
       action: "any",
       help:
         "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`; it may do no more than the caller, and " +
@@ -201,7 +195,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
         const asked = requestedKey(wanted, keyMaxAge, own?.expires);
         context.about = `${asked.key.fingerprint} ${asked.name}`;
         mayEnrol(identity, asked, policy);
-        // Asked for again without an end, it keeps the one it has.
+        // A key that is enrolled again without an expiry keeps its old expiry.
         const before = wanted.expiresAt === undefined && keys.find(asked.key.fingerprint);
         const key = before ? { ...asked, expires: before.expires } : asked;
         const added = await keys.add(key);
@@ -211,8 +205,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       },
     },
     {
-      method: "DELETE",
-      path: `${PATH}/keys/{fingerprint}`,
+      ...endpoint("DELETE /auth/keys/{fingerprint}"),
       action: "any",
       help:
         "Removes an enrolled SSH key, which ends its sessions; somebody else's needs the action " +

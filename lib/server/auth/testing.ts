@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import type { Action } from "../../api/route.ts";
 import { createLogger } from "../../base/log.ts";
-import { loadServerConfig } from "../../config/server_options.ts";
-import { openServerAuth } from "../auth.ts";
+import { loadServerSettings } from "../../config/server_options.ts";
+import { AUTH_READS, openServerAuth } from "../auth.ts";
 import type { Route } from "../route.ts";
 import { startTestServer } from "../testing.ts";
 
@@ -40,7 +40,7 @@ export async function start(env: Record<string, string>, dataDir?: string): Prom
   };
   const lines: string[] = [];
   const log = createLogger({ level: "debug", format: "json", write: (line) => lines.push(line) });
-  const { config } = loadServerConfig([], env);
+  const config = loadServerSettings([], env).settings.of(...AUTH_READS);
   const auth = await openServerAuth({ config, dataDir: folder, log }).catch(async (error) => {
     await remove();
     throw error;

@@ -1,4 +1,4 @@
-/** SVC_AUTH_TOKEN_FILE: a token that no settings file holds, made where there is none. */
+/** SVC_AUTH_TOKEN_FILE: a token in a file of its own, which is created where it is missing. */
 import { randomBytes } from "node:crypto";
 import { dirname } from "node:path";
 import { reasonOf } from "../../auth/document.ts";
@@ -7,7 +7,7 @@ import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import type { Logger } from "../../base/log.ts";
 import { parseAddress } from "../../config/address.ts";
 import { visible } from "../../config/checks.ts";
-import type { ServerConfig } from "../../config/server_options.ts";
+import type { AuthSettings } from "../auth.ts";
 
 const VARIABLE = "SVC_AUTH_TOKEN_FILE";
 
@@ -18,10 +18,10 @@ function refused(path: string, cause: unknown): SvcError {
   });
 }
 
-/** Undefined where it is not there and not to be made. Throws `config_invalid`. */
+/** The file's token. Undefined where the file is missing and `make` is false. Throws `config_invalid`. */
 export async function tokenFromFile(
   path: string,
-  { addr, tlsCert }: Pick<ServerConfig, "addr" | "tlsCert">,
+  { addr, tlsCert }: Pick<AuthSettings, "addr" | "tlsCert">,
   { make, log }: { make: boolean; log: Logger },
 ): Promise<string | undefined> {
   try {

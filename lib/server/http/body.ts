@@ -3,7 +3,10 @@ import type { IncomingMessage } from "node:http";
 import { BodyQueue } from "./body_queue.ts";
 import type { Peer } from "./peer.ts";
 
-/** `begin` is called once, when the body is first asked for: a client may wait for that to send it. */
+/**
+ * `begin` is called once, when the body is first read: a client may wait for "100 Continue" before it sends the
+ * body.
+ */
 export function bodyStream(
   message: IncomingMessage,
   peer: Peer,

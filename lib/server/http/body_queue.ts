@@ -7,7 +7,7 @@ const WINDOW = 512 * 1024;
 
 export interface BodyQueueOptions {
   peer: Peer;
-  /** Called once, when the body is first asked for. */
+  /** Called once, when the body is first read. */
   open: () => void;
   /** There is room again after {@linkcode BodyQueue.push} returned false. */
   resume: () => void;
@@ -35,7 +35,7 @@ export class BodyQueue {
     }, { highWaterMark: 0 });
   }
 
-  /** False: enough for now. */
+  /** False: the caller is to push no more until `resume` is called. */
   push(bytes: Uint8Array<ArrayBuffer>): boolean {
     const { peer } = this.options;
     peer.moved += bytes.length;
@@ -54,7 +54,7 @@ export class BodyQueue {
     this.#change();
   }
 
-  /** `why`: what became of the body. */
+  /** `why`: the reason why the body ends early, for the error. */
   fail(why: string, code: "cancelled" | "body_malformed" = "cancelled", cause?: unknown): void {
     if (this.#state === "open") {
       this.#state = new SvcError(code, `Cannot receive the body: ${why}`, { cause });

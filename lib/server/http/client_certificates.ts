@@ -1,7 +1,7 @@
 /**
- * Who the clients with certificates are. A TLS session that is resumed brings back the certificate of its
- * first handshake, and the TLS layer takes it for a good one whatever was found then, and whatever
- * authorities there are now. So every certificate is verified here too, on each connection.
+ * Who the clients with certificates are. A resumed TLS session brings back the certificate of its first
+ * handshake. The TLS layer accepts that certificate, even if the first handshake found it bad or the
+ * authorities have changed since. So every certificate is verified here as well, on each connection.
  */
 import { X509Certificate } from "node:crypto";
 import type { Socket } from "node:net";
@@ -9,23 +9,23 @@ import type { TLSSocket } from "node:tls";
 import type { ClientCertificate } from "../../api/route.ts";
 import { readCertificates } from "../../base/certificates.ts";
 
-/** Certificates from a client's to the authority's, both counted; more than any real chain has. */
+/** Certificates in a chain at most, both ends counted; no real chain has as many. */
 const MOST_IN_CHAIN = 10;
 
-/** Certificates that the TLS layer has found good; the oldest goes. */
+/** Certificates that the TLS layer accepted and that are remembered; the oldest is forgotten first. */
 const MOST_KNOWN = 65_536;
 
-/** What was found of a connection. */
+/** The result of examining a connection's certificate. */
 export interface Examined {
   /** Absent: the client presented none. */
   readonly certificate?: ClientCertificate;
-  /** Of the authorities that it was held against. */
+  /** The generation of authorities that the certificate was verified with. */
   readonly generation: number;
-  /** Milliseconds since 1970 from which it has to be looked at anew. */
+  /** The result holds until then, in milliseconds since 1970. */
   readonly until: number;
 }
 
-/** As node has it; the members that are read here. */
+/** A certificate as node presents it: the members that are read here. */
 interface Presented {
   raw?: Uint8Array;
   subject?: { CN?: string | string[] };
@@ -37,8 +37,11 @@ const NONE: Examined = { generation: 0, until: Infinity };
 export class ClientCertificates {
   #authorities: X509Certificate[];
   #generation = 1;
-  /** By fingerprint. What only the TLS layer looks at (what a certificate is for, which names an authority
-   * may give) is looked at in whole handshakes, so a resumed session's has to have passed one. */
+  /**
+   * Fingerprints of certificates that passed a whole handshake. Only the TLS layer checks some properties (a
+   * certificate's purpose, which names an authority may sign), and only in whole handshakes. So the certificate
+   * of a resumed session must be in this set.
+   */
   readonly #known = new Set<string>();
 
   /** `bundle`: PEM certificates of the authorities. Throws where they cannot be read. */
@@ -46,19 +49,19 @@ export class ClientCertificates {
     this.#authorities = readCertificates(bundle);
   }
 
-  /** Other authorities from now on, for open connections too. Throws as the constructor does. */
+  /** Replaces the authorities, for open connections too. Throws as the constructor does. */
   replace(bundle: string): void {
     this.#authorities = readCertificates(bundle);
     this.#generation++;
   }
 
-  /** Who is at the other end; `before` is what was found of the same connection the last time. */
+  /** The client at the other end; `before` is the earlier result for the same connection. */
   examine(socket: Socket | TLSSocket, before?: Examined): Examined {
     if (before === NONE) return before;
     if (before?.generation === this.#generation && this.now() < before.until) return before;
     if (!("getPeerCertificate" in socket)) return NONE;
     const presented = socket.getPeerCertificate(true) as unknown as Presented | undefined;
-    // A socket that has closed knows none any more.
+    // A closed socket no longer knows its certificate.
     if (!presented?.raw) return before ?? NONE;
     const generation = this.#generation;
     try {
@@ -67,13 +70,13 @@ export class ClientCertificates {
       this.#checkHandshake(socket, chain[0]);
       return { certificate: { commonName: nameOf(presented), until }, generation, until };
     } catch (error) {
-      // Time may make it a good one, if it was presented too early.
+      // A certificate that is not valid yet may become valid: it is examined again after a second.
       const refused = (error as Error).message;
       return { certificate: { refused }, generation, until: this.now() + 1000 };
     }
   }
 
-  /** Until when the first of the chain is good, in milliseconds since 1970. Throws where it is not now. */
+  /** Until when the chain is valid, in milliseconds since 1970. Throws where it is not valid now. */
   #verify(chain: readonly X509Certificate[]): number {
     let current = chain[0];
     let until = this.#end(current, "it");
@@ -88,7 +91,7 @@ export class ClientCertificates {
     throw new Error("none of the server's authorities for clients has signed it");
   }
 
-  /** The end of a certificate that is good now. */
+  /** When the certificate expires. Throws where it is not valid now. */
   #end(certificate: X509Certificate, what: string): number {
     const now = this.now();
     const end = Date.parse(certificate.validTo);
@@ -102,7 +105,7 @@ export class ClientCertificates {
       if (!this.#known.has(id)) throw new Error("it did not verify when the session began");
       return;
     }
-    // It has been seen not to be the signature, nor the time.
+    // The signature and the times were checked above, so the TLS layer objects to something else.
     if (!socket.authorized) throw new Error("it is not one for clients, or of an old kind");
     if (this.#known.size >= MOST_KNOWN) {
       const [oldest] = this.#known;
@@ -112,7 +115,7 @@ export class ClientCertificates {
   }
 }
 
-/** The client's certificate first, then what came with it. */
+/** The client's certificate first, then the certificates that came with it. */
 function chainOf(presented: Presented): X509Certificate[] {
   const chain: X509Certificate[] = [];
   for (let one: Presented | undefined = presented; one?.raw && chain.length < MOST_IN_CHAIN;) {
@@ -126,12 +129,12 @@ function hasSigned(authority: X509Certificate, certificate: X509Certificate): bo
   try {
     return certificate.checkIssued(authority) && certificate.verify(authority.publicKey);
   } catch {
-    // A key of a kind that the library does not know signs nothing here.
+    // The library does not know the kind of key: it signs no certificate here.
     return false;
   }
 }
 
-/** The one name that is the identity. Throws where there is none. */
+/** The certificate's only CommonName, which is the identity. Throws where there is none, or several. */
 function nameOf({ subject }: Presented): string {
   const name = subject?.CN;
   if (typeof name === "string" && name !== "") return name;

@@ -1,7 +1,7 @@
 /**
- * A plain connection from its first byte. Simple requests (head.ts) and uploads of blobs are answered here;
- * the first one that is neither makes the connection node's, with the bytes that were read, for the rest of
- * its life.
+ * A plain connection from its first byte. Simple requests (head.ts) and uploads of blobs are answered here. The
+ * first request of any other kind hands the connection to node's server, with the bytes read so far, for the
+ * rest of its life.
  */
 import { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
@@ -13,10 +13,10 @@ import { noUpgrade } from "./node.ts";
 import { respond } from "./respond.ts";
 import { readsBodies, WireBody } from "./wire_body.ts";
 
-/** Longer heads are node's to refuse. */
+/** Longer heads are left to node's server, which refuses them. */
 const HEAD_BYTES = 16 * 1024;
 
-/** Bodies worth reading by ourselves: bytes of blobs, which a store may take from the connection. */
+/** Requests whose bodies are read here: blobs, whose bytes a store may take from the connection. */
 const UPLOAD = /^\/v2\/[^?]+\/blobs\/uploads\//;
 const SIMPLE = ["GET /", "HEAD "];
 const BODIED = ["PATCH", "POST ", "PUT /"];
@@ -59,7 +59,7 @@ export interface Served {
   handler: Handler;
   peers: Peers;
   scheme: Source["scheme"];
-  /** Takes over the connection, whose first unread bytes are `head`. */
+  /** Hands the connection to node's server; `head` holds the bytes that were read and not served. */
   handOver: (head: Buffer) => void;
 }
 
@@ -73,7 +73,7 @@ export function serveConnection(socket: Socket, served: Served): void {
 
   const ignore = () => {/* "close" follows and tells everybody */};
   const forget = peer.onClose(() => ending?.gone());
-  // A client that ends its side has gone, as node sees it too.
+  // A client that closes its side counts as gone, as in node's server.
   const onEnd = () => socket.destroy();
 
   const onData = (bytes: Buffer) => {
@@ -85,7 +85,8 @@ export function serveConnection(socket: Socket, served: Served): void {
 
   function advance(): void {
     if (!unread || socket.destroyed) return;
-    // A client that tries TLS first waits for an answer to bytes that no head begins with.
+    // Bytes that cannot begin a request, such as a TLS hello, are handed over at once: their client waits for
+    // an answer.
     const begin = unread.toString("latin1", 0, 5);
     const bodied = BODIED.some((text) => text.startsWith(begin));
     if (bodied ? !readsBodies(socket) : !SIMPLE.some((text) => text.startsWith(begin))) {
@@ -97,7 +98,7 @@ export function serveConnection(socket: Socket, served: Served): void {
       return;
     }
     if (bodied) return advanceBody(unread, end + 4);
-    // One head and nothing behind it.
+    // The bytes are one head, and nothing follows it.
     const whole = end === unread.length - 4;
     const head = whole ? parseSimpleHead(unread.toString("latin1")) : undefined;
     if (!head) return handOver(unread);
@@ -143,7 +144,7 @@ export function serveConnection(socket: Socket, served: Served): void {
       last = content !== undefined && content.rest === undefined;
       await respond(peer, response, { method: head.method, ending: own, last });
     } catch {
-      // The answer has begun: only a broken connection says that it is not whole.
+      // Part of the answer has left: only a broken connection tells the client that the answer is not whole.
       socket.destroy();
     } finally {
       own.received = peer.received - before;

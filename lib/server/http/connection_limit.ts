@@ -1,6 +1,6 @@
 /**
- * How many connections are open at once. The runtime's listener that finds no descriptor for a connection
- * accepts none any more, also when there are some again: so it must not come to that.
+ * How many connections may be open at once. When the runtime's listener finds no free descriptor, it stops
+ * accepting for ever, even when descriptors become free. The limit prevents that.
  */
 import type { Server, Socket } from "node:net";
 import { openFileLimit } from "../../base/open_files.ts";
@@ -8,21 +8,21 @@ import { openFileLimit } from "../../base/open_files.ts";
 /** A connection may need its socket, a duplicate of it and a file; the fourth is for everything else. */
 const DESCRIPTORS_EACH = 4;
 const LEAST = 16;
-/** Refusals are told of no more often than this. */
+/** Refusals are logged no more often than this. */
 const TELL_MS = 60_000;
 
-/** What the descriptors that this process may have are enough for. */
+/** The number of connections that this process's descriptors are enough for. */
 export async function connectionLimit(): Promise<number> {
   return Math.max(LEAST, Math.floor(await openFileLimit() / DESCRIPTORS_EACH));
 }
 
 export interface ConnectionLimit {
   most: number;
-  /** Connections are being closed because so many are open. */
+  /** Called when connections are closed because too many are open. */
   onRefused?: (open: number) => void;
 }
 
-/** Closes connections beyond the limit at once. To be called after all else listens to "connection". */
+/** Closes connections beyond the limit at once. Call it after all other listeners of "connection" are added. */
 export function limitConnections(server: Server, { most, onRefused }: ConnectionLimit): void {
   const open = new Set<Socket>();
   let told = -Infinity;
@@ -40,7 +40,7 @@ export function limitConnections(server: Server, { most, onRefused }: Connection
     socket.once("close", () => open.delete(socket));
     for (const take of takers) take.call(server, socket);
   });
-  // Whichever of the two closes first.
+  // Node may close the TLS socket or the one below it first.
   server.on("secureConnection", (socket: Socket & { _parent?: Socket }) => {
     const parent = socket._parent;
     if (parent) socket.once("close", () => open.delete(parent));

@@ -1,4 +1,4 @@
-/** What both ways of reading requests hand to the server's handler. */
+/** What both request readers, ours and node's, give to the server's handler. */
 import { Reply } from "../../api/reply.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { ClientCertificate, Connection } from "../route.ts";
@@ -10,13 +10,13 @@ export interface Ended {
   readonly sent: number;
   /** Bytes of the request's body that were read. */
   readonly received: number;
-  /** False where the client went, or the body failed, before the answer was out. */
+  /** False where the client left, or the body failed, before the answer was sent. */
   readonly whole: boolean;
 }
 
 /**
- * Never rejects in our server. `ended` takes a callback that is called once, when the answer is out or the
- * client has gone.
+ * Never rejects in our server. `ended` takes a callback that is called once, when the answer has been sent or
+ * the client has gone.
  */
 export type Handler = (
   request: Request,
@@ -70,7 +70,7 @@ export class Ending implements Ended {
     return this.#abort.signal;
   }
 
-  /** The connection was closed; after `done` that is nobody's loss. */
+  /** The connection was closed. After `done` this changes nothing. */
   gone(): void {
     if (this.#done || this.#gone) return;
     this.#gone = true;
@@ -86,7 +86,7 @@ export class Ending implements Ended {
 
 const abandoned = () => new DOMException("the client has gone away", "AbortError");
 
-/** What the listener itself says; handlers turn their errors into answers themselves. */
+/** An answer of the listener itself; handlers turn their own errors into answers. */
 export function plainReply(status: number, text: string): Reply {
   const bytes = new TextEncoder().encode(`${text}\n`);
   const fields = { "content-type": "text/plain", "content-length": String(bytes.length) };
@@ -95,7 +95,7 @@ export function plainReply(status: number, text: string): Reply {
 
 export const FAILED = plainReply(500, "internal error");
 
-/** The parts of an answer; a body that HEAD or the status forbids is let go of. */
+/** The parts of an answer. A body that HEAD or the status forbids is cancelled. */
 export async function contentOf(
   answer: Response,
   method: string,
@@ -110,6 +110,6 @@ export async function contentOf(
   return { pairs, content: null };
 }
 
-/** A stream may go on for ever and rest in between; a body of known length has to move. */
+/** A stream may go on for ever and pause in between; a body of known length must keep moving. */
 export const isLive = (content: unknown, pairs: readonly string[]) =>
   content instanceof ReadableStream && !pairs.includes("content-length");

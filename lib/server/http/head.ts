@@ -1,7 +1,7 @@
 /**
- * The heads of requests that have nothing to misread: GET and HEAD of HTTP/1.1 without a body. They are
- * most of a registry's requests, and node's own parser costs three times what this one does. Everything
- * else, in doubt too, is node's: whatever this does not fully understand it does not answer.
+ * Request heads that cannot be misread: GET and HEAD of HTTP/1.1 without a body. They are most of a registry's
+ * requests, and node's own parser takes three times as long for them. Every other request, and every doubtful
+ * one, is left to node.
  */
 
 import { isHost } from "./request.ts";
@@ -21,14 +21,14 @@ export interface BodyHead extends SimpleHead {
   awaitsContinue: boolean;
 }
 
-/** Without backslashes, which some take for slashes. */
+/** Without backslashes, which some programs read as slashes. */
 const REQUEST_LINE = /^(GET|HEAD) (\/[!-[\]-~]*) HTTP\/1\.1$/;
 const BODY_LINE = /^(PATCH|POST|PUT) (\/[!-[\]-~]*) HTTP\/1\.1$/;
 const LENGTH = /^(?:0|[1-9]\d{0,14})$/;
-/** The value's blanks are trimmed afterwards: to find its ends here could take quadratic time. */
+/** The value's blanks are trimmed afterwards: a pattern that finds them could take quadratic time. */
 const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~]*)$/;
 
-/** They announce a body, ask for another protocol or another connection. */
+/** Fields that announce a body, another protocol or another treatment of the connection. */
 const SPECIAL = new Set([
   "content-length",
   "expect",
@@ -45,12 +45,12 @@ const SPECIAL_BESIDE_BODY = new Set(
   [...SPECIAL].filter((name) => !["content-length", "expect", "transfer-encoding"].includes(name)),
 );
 
-/** `text` is one head to its empty line, each character a byte. Undefined: node must look at it. */
+/** `text` is one head with its empty line, each character a byte. Undefined: the request is left to node. */
 export function parseSimpleHead(text: string): SimpleHead | undefined {
   return parse(text, REQUEST_LINE, SPECIAL);
 }
 
-/** The same of a request whose body's length is told in one way, and only one. */
+/** The head of a request whose body length is stated exactly once. Undefined: the request is left to node. */
 export function parseBodyHead(text: string): BodyHead | undefined {
   const head = parse(text, BODY_LINE, SPECIAL_BESIDE_BODY);
   if (!head) return undefined;
@@ -72,7 +72,7 @@ export function parseBodyHead(text: string): BodyHead | undefined {
 function parse(text: string, line: RegExp, special: ReadonlySet<string>): SimpleHead | undefined {
   const lines = text.split("\r\n");
   const first = line.exec(lines[0]);
-  // The empty line that ends a head leaves two empty strings.
+  // Splitting at the line ends leaves two empty strings for the empty line at a head's end.
   if (!first || lines.length < 3 || lines.at(-1) !== "" || lines.at(-2) !== "") return undefined;
   const fields = new Map<string, string>();
   for (let n = 1; n < lines.length - 2; n++) {
@@ -119,10 +119,10 @@ function dateNow(): string {
   return date;
 }
 
-/** What would end a field early and begin one of somebody else's. */
+/** Characters that could end a field early and begin a forged one. */
 const UNSAFE = /[^\t -~]/;
 
-/** The head of an answer. `pairs`: names and values in turn. Throws where one would break out of its line. */
+/** The head of an answer. `pairs`: names and values in turn. Throws for a name or value with an unsafe character. */
 export function renderHead(status: number, pairs: readonly string[], extra: string): string {
   let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Status"}\r\n`;
   for (let n = 0; n < pairs.length; n += 2) {

@@ -1,4 +1,4 @@
-/** Requests that node's parser read: those with bodies, upgrades, old clients, TLS. */
+/** Requests that node's parser reads: those with bodies, upgrades, old clients, TLS. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Buffer } from "node:buffer";
@@ -20,7 +20,7 @@ import { send } from "./send.ts";
 import { respond } from "./respond.ts";
 import { accept, isUpgraded, loadAcceptor } from "./websocket.ts";
 
-/** What is left of a body that nobody wants may arrive for this long, so that the client reads the answer. */
+/** How long an unread rest of a body may still arrive, so that the client reads the answer. */
 const LINGER_MS = 2000;
 
 export interface MessageSourceOptions {
@@ -71,7 +71,7 @@ function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || length !== undefined && length !== "0";
 }
 
-/** Framing is the listener's. */
+/** The listener sets these fields itself. */
 const OURS = new Set(["connection", "transfer-encoding", "keep-alive"]);
 
 function fieldsOf(pairs: string[]): string[] {
@@ -90,9 +90,9 @@ function countOf({ rawHeaders }: IncomingMessage, name: string): number {
 }
 
 /**
- * The answer to what node's parser lets through and others may read in another way: a version that we do
- * not speak, no host or several (RFC 9112 3.2), no address or one with backslashes (RFC 3986 has none), a body in a coding that nobody here undoes
- * (RFC 9112 6.1).
+ * The refusal of a request that node's parser accepts and other servers may read differently: another version
+ * of HTTP, no host or several (RFC 9112 3.2), no path or one with backslashes (RFC 3986 has none), or a
+ * transfer coding other than chunked (RFC 9112 6.1).
  */
 function refusalOf(source: Source, message: IncomingMessage): Reply | undefined {
   const { httpVersion, headers } = message;
@@ -118,13 +118,13 @@ export interface NodeOptions {
   scheme: "http" | "https";
 }
 
-/** The requests of a connection that were read and have not ended. */
+/** The last request of each connection, and how many have not ended. */
 const turns = new WeakMap<Socket, { last: Promise<void>; count: number }>();
 
 /**
- * Resolves when the connection's earlier requests have ended; the result is to be called at this one's
- * end. Node reads on: without this, pipelined requests would all run at once, those behind the last answer
- * too.
+ * Resolves when the connection's earlier requests have ended; call the result when this request ends. Node
+ * keeps reading: without this, pipelined requests would run at the same time, even those behind the
+ * connection's last answer.
  */
 async function turnOf(socket: Socket): Promise<() => void> {
   const turn = turns.get(socket) ?? { last: Promise.resolve(), count: 0 };
@@ -191,8 +191,8 @@ async function serveNow(
     }
     const live = isLive(content, pairs);
     peer.phase = live ? "live" : "request";
-    // A client that waits for "100 Continue" and gets an answer instead may send the body or not: what
-    // comes next could be either.
+    // A client that waits for "100 Continue" and gets an answer instead may send the body or leave it out. The
+    // next bytes could be the body or a request, so the connection closes.
     const ambiguous = options.awaitsContinue && !wanted;
     peer.last = Boolean(ambiguous || refused || peers.closing);
     response.writeHead(answer.status, [
@@ -210,7 +210,7 @@ async function serveNow(
     });
     if (!message.complete && !ambiguous) await linger(message, peer);
   } catch {
-    // The answer has begun: only a broken connection says that it is not whole.
+    // Part of the answer has left: only a broken connection tells the client that the answer is not whole.
     message.socket.destroy();
   } finally {
     forget();
@@ -224,7 +224,7 @@ export function noUpgrade(): never {
   throw new SvcError("argument_invalid", "Cannot upgrade: the request did not ask for it");
 }
 
-/** A request for another protocol: a WebSocket where the handler takes it as one, else its last answer. */
+/** A request for another protocol. The handler makes it a WebSocket, or its answer closes the connection. */
 export async function serveUpgrade(
   message: IncomingMessage,
   head: Buffer,
@@ -245,7 +245,7 @@ export async function serveUpgrade(
   try {
     const acceptor = await loadAcceptor();
     const connection = new PeerConnection(peer, () => accept(acceptor, message, head));
-    // With a body, what follows the head is not the other protocol's.
+    // With a body, the bytes after the head are not those of the other protocol.
     const answer = refusalOf(source, message) || hasBody(message)
       ? plainReply(400, "the request cannot be upgraded")
       : await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
@@ -262,7 +262,7 @@ export async function serveUpgrade(
   ending.done();
 }
 
-/** Reads and drops what is left of a body; a client that sends on and on is cut. */
+/** Reads and drops the rest of a body; a client that does not stop sending is cut off. */
 function linger(message: IncomingMessage, peer: Peer): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => message.socket.destroy(), LINGER_MS);

@@ -11,7 +11,7 @@ export interface Limits {
   headMs: number;
   /** Milliseconds a connection may wait for its next request. */
   idleMs: number;
-  /** Milliseconds in which a body that is waited for must move by `LEAST_BYTES`. */
+  /** Milliseconds within which a body that the server waits for must move by `LEAST_BYTES`. */
   stallMs: number;
 }
 
@@ -20,35 +20,35 @@ export const LIMITS: Limits = { headMs: 30_000, idleMs: 75_000, stallMs: 120_000
 /** 34 bytes a second over the default time: far below any link that a push could succeed on. */
 const LEAST_BYTES = 4096;
 
-/** Where a connection is. `live`: a stream without an end of its own, which may rest for as long as it likes. */
+/** What a connection is doing. `live`: its answer is a stream without an end, which may pause for any time. */
 export type Phase = "idle" | "head" | "request" | "live";
 
 export class Peer {
   #phase: Phase = "head";
   #since = performance.now();
-  /** Who is waited for while a body moves; undefined: we are the slow ones. */
+  /** True while a body waits for the client; false while it waits for this server. */
   waiting = false;
   /** Bytes of bodies, in and out. */
   moved = 0;
   /** Bytes of requests' bodies that were read. */
   received = 0;
-  /** The connection ends with the answer that is given: what was read behind its request is not served. */
+  /** The connection closes after the current answer; requests read behind it are not served. */
   last = false;
   #mark = 0;
   #closing = new Set<() => void>();
   readonly #address: string;
   readonly #port: number;
   #remote: string | undefined;
-  /** Reading a certificate takes the TLS layer longer than the rest of a small request. */
+  /** Kept because reading a certificate takes longer than the rest of a small request. */
   #examined: Examined | undefined;
 
   constructor(readonly socket: Socket, private readonly certificates?: ClientCertificates) {
-    // Gone once the socket is closed, and the access log is written after that.
+    // Stored here: the socket forgets its address when it closes, and the access log is written later.
     this.#address = socket.remoteAddress ?? "";
     this.#port = socket.remotePort ?? 0;
   }
 
-  /** Calls back when the connection has closed, unless the result was called before. */
+  /** Calls `callback` when the connection has closed; the result cancels that. */
   onClose(callback: () => void): () => void {
     this.#closing.add(callback);
     return () => void this.#closing.delete(callback);
@@ -70,21 +70,21 @@ export class Peer {
     this.#mark = this.moved;
   }
 
-  /** "host:port"; an IPv4 peer of a dual-stack socket as what it is. */
+  /** "host:port"; an IPv4 peer of a dual-stack socket is shown as IPv4. */
   get remote(): string {
     if (this.#remote !== undefined) return this.#remote;
     const host = this.#address.replace(/^::ffff:(?=\d+\.)/, "");
     return this.#remote = `${host.includes(":") ? `[${host}]` : host}:${this.#port}`;
   }
 
-  /** Of the client; undefined: there is none, or none is asked for. */
+  /** The client's certificate. Undefined: it presented none, or the server asks for none. */
   get certificate(): ClientCertificate | undefined {
     if (!this.certificates) return undefined;
     this.#examined = this.certificates.examine(this.socket, this.#examined);
     return this.#examined.certificate;
   }
 
-  /** True once its time is over. */
+  /** True when the connection has exceeded its time limit. */
   overdue(now: number, limits: Limits): boolean {
     const lasted = now - this.#since;
     switch (this.#phase) {
@@ -138,14 +138,14 @@ export class Peers {
     return this.#peers.get(socket) ?? this.add(socket);
   }
 
-  /** A request has ended: the connection waits for the next, or goes. */
+  /** A request has ended: the connection waits for the next, or closes. */
   rest(peer: Peer): void {
     peer.phase = "idle";
     peer.waiting = false;
     if (this.closing) peer.socket.end(() => peer.socket.destroy());
   }
 
-  /** Ends connections without a request; the others end after theirs. Resolves when all are gone. */
+  /** Closes connections without a request; the others close after theirs. Resolves when all are closed. */
   drain(): Promise<void> {
     this.closing = true;
     for (const { phase, socket } of this.#peers.values()) {

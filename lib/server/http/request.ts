@@ -1,9 +1,9 @@
 /**
- * A request as handlers see it, over whatever read it from the wire. The parts that cost (header list,
- * address, body stream, abort signal) are made when somebody asks for them.
+ * A request as handlers see it, whichever reader read it. Costly parts (header list, address, body stream,
+ * abort signal) are made on first use.
  */
 
-/** What was read from the wire, and how to get at the rest of it. */
+/** A request as it was read, with access to its body. */
 export interface Source {
   method: string;
   /** As sent: usually a path with its query. */
@@ -13,11 +13,11 @@ export interface Source {
   header(name: string): string | undefined;
   headers(): [string, string][];
   body(): ReadableStream<Uint8Array<ArrayBuffer>> | null;
-  /** Aborts when the client has gone before its answer was out. */
+  /** Aborts when the client leaves before its answer is sent. */
   signal(): AbortSignal;
 }
 
-/** Read-only in practice: changes are seen by whoever made them only. */
+/** Effectively read-only: a change is visible only through the changed object. */
 class LazyHeaders implements Headers {
   #list: Headers | undefined;
 
@@ -84,7 +84,7 @@ export function isHost(text: string): boolean {
   return HOST.test(text) && URL.canParse(`http://${text}`);
 }
 
-/** The authority that a request names, or undefined where it names none that could be one. */
+/** The host that a request names; undefined where it names none, or a malformed one. */
 export function hostOf(source: Source): string | undefined {
   const host = source.header("host");
   return host !== undefined && isHost(host) ? host : undefined;

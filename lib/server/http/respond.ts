@@ -6,7 +6,7 @@ import { renderHead } from "./head.ts";
 import type { Peer } from "./peer.ts";
 import { send } from "./send.ts";
 
-/** Small bodies leave together with their head. */
+/** Bodies up to this size are written together with their head. */
 const TOGETHER = 64 * 1024;
 
 const encoder = new TextEncoder();
@@ -21,7 +21,7 @@ function chunk(bytes: Uint8Array): Uint8Array {
 export interface RespondOptions {
   method: string;
   ending: Ending;
-  /** The connection ends with this answer: say so. */
+  /** The connection closes after this answer, and the answer says that. */
   last?: boolean;
 }
 
@@ -56,12 +56,12 @@ export async function respond(
     await send(socket, peer, content, ending.count, live ? chunk : undefined);
     if (live) socket.write(LAST_CHUNK);
   }
-  // A client that asks on and on and takes no answer must not fill the memory with them.
+  // A client that sends requests and reads no answers must not fill the memory with answers.
   if (socket.writableNeedDrain) await drained(peer);
   ending.whole = true;
 }
 
-/** Resolves when what was written has left; rejects where the connection has closed. */
+/** Resolves when the written bytes have left; rejects where the connection has closed. */
 function drained(peer: Peer): Promise<void> {
   const { socket } = peer;
   return new Promise((resolve, reject) => {

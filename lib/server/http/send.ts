@@ -1,4 +1,4 @@
-/** Bodies of answers, moved as fast as the client takes them and no faster. */
+/** Bodies of answers, sent only as fast as the client takes them. */
 import type { Writable } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
 import type { BlobBody } from "../../oci/image.ts";
@@ -7,7 +7,7 @@ import { descriptorOf, sendFileTo } from "./sendfile.ts";
 
 /** Reads of this size gave the best throughput for large bodies. */
 const LARGE = 1024 * 1024;
-/** The first pieces, and those of slow clients: progress is seen only when a whole piece is taken. */
+/** For the first pieces and for slow clients: progress is visible only when a whole piece has left. */
 const SMALL = 64 * 1024;
 const SLOW_MS = 200;
 /** Larger bodies of plain connections go from file to socket in the kernel. */
@@ -36,7 +36,7 @@ function write(out: Writable, peer: Peer, bytes: Uint8Array): Promise<void> {
 
 const gone = () => new SvcError("cancelled", "Cannot send the body: the client has gone");
 
-/** A stretch of a file. Two buffers: one is read into while the other is sent. */
+/** Sends a stretch of a file with two buffers: one is filled while the other is sent. */
 async function sendFile(
   out: Writable,
   peer: Peer,
@@ -56,7 +56,7 @@ async function sendFile(
     for (let left = size, turn = 0; left > 0; turn ^= 1) {
       const buffer = buffers[turn];
       const count = await file.read(buffer.subarray(0, Math.min(piece, left)));
-      // The file is shorter than its blob: ending early would look like a complete body.
+      // The file is shorter than its blob. Ending here would make the body look complete.
       if (count === null) throw new SvcError("internal", `Cannot read ${path}: it is truncated`);
       await pending;
       const start = performance.now();
@@ -69,7 +69,7 @@ async function sendFile(
       left -= count;
     }
     await pending;
-    // After a failure the connection may still be reading from them.
+    // After a failure the connection may still read from the buffers: they are not used again.
     if (large && pool.length < POOLED) pool.push(buffers as [Uint8Array, Uint8Array]);
   } catch (error) {
     await pending.catch(() => {/* the first failure counts */});
@@ -128,7 +128,7 @@ export async function send(
     if (content.file) {
       const { file, size } = content;
       const large = size > NATIVE && out === peer.socket;
-      // What was written before, the head, goes first.
+      // The head was written before the body: it must leave first.
       if (large) await write(out, peer, new Uint8Array(0));
       const direct = large ? descriptorOf(peer.socket) : undefined;
       if (direct === undefined) await sendFile(out, peer, file, size, sent);

@@ -1,6 +1,6 @@
 /**
- * Files to plain connections without their bytes passing through the runtime (sendfile(2)): half the
- * processor time of reading and writing them.
+ * Sends files over plain connections with sendfile(2): the bytes do not pass through the runtime. This takes
+ * half the processor time of reading and writing them.
  */
 import type { Socket } from "node:net";
 import * as fd from "../../sys/fd.ts";
@@ -10,12 +10,15 @@ import type { Peer } from "./peer.ts";
 
 /** Bytes of one call: enough for the largest socket buffer, few enough that progress is seen. */
 const CALL = 4 * 1024 * 1024;
-/** A slow client's progress is looked for so often: a third of a large buffer goes before it takes more. */
+/**
+ * How often a slow client's progress is measured: a socket reports room only after a third of a large buffer
+ * has left.
+ */
 const LOOK_MS = 5_000;
 
 export const readiness = new Readiness();
 
-/** A descriptor of a plain connection on Linux, to be closed by the caller; undefined where there is none. */
+/** A descriptor of a plain connection on Linux, which the caller closes. Undefined elsewhere. */
 export function descriptorOf(socket: Socket): number | undefined {
   if (Deno.build.os !== "linux" || "encrypted" in socket) return undefined;
   const { _handle: handle } = socket as unknown as { _handle?: { fdForIpc?: () => number } };
@@ -23,7 +26,7 @@ export function descriptorOf(socket: Socket): number | undefined {
   return descriptor !== undefined && descriptor >= 0 ? descriptor : undefined;
 }
 
-/** Ends waits for the descriptor once the connection is closed here or by the client. */
+/** Ends waits for the descriptor when the server or the client closes the connection. */
 export function breakOnClose(peer: Peer, descriptor: number): () => void {
   return peer.onClose(() => {
     shutdown(descriptor);
@@ -48,8 +51,8 @@ async function writable(peer: Peer, descriptor: number): Promise<boolean> {
 }
 
 /**
- * Sends a stretch of a file; what was written to the connection before must have left. Takes over the
- * descriptor. False where the connection broke; throws where the file is too short.
+ * Sends a stretch of a file. Earlier writes to the connection must have left. Takes over the descriptor. False
+ * where the connection broke; throws where the file is too short.
  */
 export async function sendFileTo(
   peer: Peer,

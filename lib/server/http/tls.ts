@@ -1,4 +1,4 @@
-/** HTTPS: certificates from files that may be replaced while the server runs, and who presents one. */
+/** HTTPS: certificate files that may be replaced while the server runs, and client certificates. */
 import type { Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
@@ -12,7 +12,7 @@ export interface TlsMaterial {
   /** The server's certificate and its chain. */
   cert: string;
   key: string;
-  /** What client certificates are verified with; absent: none is asked for. */
+  /** Authorities that verify client certificates. Absent: the server asks for none. */
   clientCa?: string;
 }
 
@@ -23,10 +23,10 @@ export interface TlsPaths {
   clientCa?: string;
 }
 
-/** A client that opens a connection and says nothing is let go of after this long. */
+/** A client that connects and does not finish its handshake is dropped after this long. */
 const HANDSHAKE_MS = 20_000;
 
-/** Node takes anything for a certificate and fails each handshake with it: so it is read here first. */
+/** Node accepts any text as a certificate and then fails each handshake: so the files are checked first. */
 function check(paths: TlsPaths, { cert, key, clientCa }: TlsMaterial): void {
   const of = <T>(path: string, work: () => T): T => {
     try {
@@ -61,7 +61,10 @@ async function read(paths: TlsPaths): Promise<TlsMaterial> {
   return material;
 }
 
-/** Clients refuse it, and not all of them say why; a clock that is wrong is no reason not to serve. */
+/**
+ * Warns of a certificate that is not valid now. Clients refuse it, often without a reason. The server starts
+ * all the same: its own clock may be wrong.
+ */
 function warnOfTime({ cert: path }: TlsPaths, { cert }: TlsMaterial, log: Logger): void {
   const [{ validFrom, validTo }] = readCertificates(cert);
   const now = Date.now();
@@ -73,15 +76,18 @@ function warnOfTime({ cert: path }: TlsPaths, { cert }: TlsMaterial, log: Logger
 }
 
 export interface TlsFiles extends Disposable {
-  /** The last good one. */
+  /** The last files that were good. */
   readonly material: TlsMaterial;
-  /** Called with each good one that replaces it. */
+  /** `apply` is called with each good set of files that replaces the earlier one. */
   follow(apply: (material: TlsMaterial) => void): void;
-  /** Looks at the files now, rather than within a second. */
+  /** Reads the files now instead of within a second. */
   check(): Promise<void>;
 }
 
-/** Reads the files and looks at them every `everyMs` (default: a second). Throws `config_invalid` where they are not good at the start. */
+/**
+ * Reads the files, and looks for changes every `everyMs` (default: a second). Throws `config_invalid` where
+ * they are bad at the start.
+ */
 export async function openTlsFiles(
   paths: TlsPaths,
   { log, everyMs }: { log: Logger; everyMs?: number },
@@ -97,7 +103,7 @@ export async function openTlsFiles(
         log.info("read the TLS files again", { cert: paths.cert });
         warnOfTime(paths, material, log);
       } catch (error) {
-        // Certificate and key are two files: between their two writes they do not belong together.
+        // Certificate and key are two files: while only one is replaced, they do not match.
         log.warn("cannot use the changed TLS files; the last good ones stay in use", { error });
       }
     },
@@ -123,19 +129,19 @@ export async function openTlsFiles(
   };
 }
 
-/** As node has them. A certificate is asked for where there is something to verify it with; none is fine. */
+/** The options for node. A client certificate is requested where there are authorities; it may be missing. */
 export function secureOptions({ cert, key, clientCa }: TlsMaterial) {
   const context: SecureContextOptions = { cert, key, ca: clientCa, minVersion: "TLSv1.2" };
   return {
     ...context,
     handshakeTimeout: HANDSHAKE_MS,
     requestCert: clientCa !== undefined,
-    // Whoever presents a bad one is told so in HTTP.
+    // A bad certificate is refused later, by an HTTP answer.
     rejectUnauthorized: false,
   };
 }
 
-/** Connections whose handshake is not over are nobody's yet; the result ends them. */
+/** Tracks connections whose handshake is not finished; the result closes them. */
 export function trackHandshakes(server: SecureServer): () => void {
   const open = new Set<Socket>();
   server.on("connection", (socket: Socket) => {

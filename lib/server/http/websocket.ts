@@ -1,11 +1,11 @@
-/** WebSockets over a connection that node's parser read, with the face that browsers give them. */
+/** WebSockets over connections that node's parser read, with the interface of browsers. */
 import type { Buffer } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Reply } from "../../api/reply.ts";
 import { SvcError } from "../../base/errors.ts";
 
-/** What is used of the package `ws`, which has no types of its own. */
+/** The used part of the package `ws`, which has no types of its own. */
 interface Acceptor {
   handleUpgrade(
     message: IncomingMessage,
@@ -29,7 +29,7 @@ export function loadAcceptor(): Promise<Acceptor> {
 
 export const isUpgraded = (response: Response): boolean => response.status === 101;
 
-/** As the standard has it, the socket opens after its handlers could be set. */
+/** As in browsers, the socket opens after the caller has had time to set handlers. */
 export function accept(
   acceptor: Acceptor,
   message: IncomingMessage,
@@ -40,7 +40,7 @@ export function accept(
     opened = socket;
     setTimeout(() => socket.emit("open"), 0);
   });
-  // The handshake was refused, and answered so.
+  // `ws` refused the handshake and has answered the request.
   if (!opened) throw new SvcError("argument_invalid", "Cannot upgrade: the handshake is not valid");
   return { socket: opened, response: new Reply(101, {}) };
 }

@@ -1,6 +1,6 @@
 /**
- * A request's body that is still on its plain connection, read by us and not by node: as a stream, or by
- * whoever takes the connection itself (lib/base/raw_body.ts).
+ * A request's body on a plain connection, read by us and not by node: as a stream, or by a store that takes
+ * over the connection (lib/base/raw_body.ts).
  */
 import type { Buffer } from "node:buffer";
 import type { Socket } from "node:net";
@@ -11,9 +11,9 @@ import { BodyQueue } from "./body_queue.ts";
 import type { Peer } from "./peer.ts";
 import { breakOnClose, descriptorOf } from "./sendfile.ts";
 
-/** Smaller bodies are not worth another thread's attention. */
+/** Smaller bodies are not worth a hand-over to another thread. */
 const WORTH_TAKING = 256 * 1024;
-/** What is left of a body that nobody wants may arrive for this long, so that the client reads the answer. */
+/** How long an unread rest of a body may still arrive, so that the client reads the answer. */
 const LINGER_MS = 2000;
 
 interface Handle {
@@ -21,20 +21,20 @@ interface Handle {
   readStop(): void;
 }
 
-/** The socket's own way of reading, where it can be stopped at once and gone on with. */
+/** The socket's own reader, where reading can stop at once and resume. */
 function handleOf(socket: Socket): Handle | undefined {
   const { _handle: handle } = socket as unknown as { _handle?: Partial<Handle> };
   return handle?.readStart && handle.readStop ? handle as Handle : undefined;
 }
 
-/** True where a connection's bodies can be read by us. */
+/** True where request bodies of this connection can be read here. */
 export function readsBodies(socket: Socket): boolean {
   return Deno.build.os === "linux" && !("encrypted" in socket) && handleOf(socket) !== undefined;
 }
 
 /**
- * Stops reading between two bytes: nothing more is taken from the kernel until the result is called. A
- * stream that is only paused still reads ahead.
+ * Stops reading at once: nothing more is taken from the kernel until the result is called. A stream that is
+ * only paused still reads ahead.
  */
 function halt(socket: Socket): () => void {
   const own = socket as unknown as { _read?: unknown };
@@ -50,27 +50,27 @@ function halt(socket: Socket): () => void {
 }
 
 export interface WireBodyOptions {
-  /** What came with the head: the first bytes of the body, or all and the next request. */
+  /** The bytes that came with the head: the start of the body, or all of it and the next request. */
   prefix: Buffer;
-  /** Undefined: chunks. */
+  /** Undefined: the body is chunked. */
   length: number | undefined;
-  /** The body is asked for. */
+  /** Called when the body is first read. */
   begin: () => void;
 }
 
-/** To be made in the turn in which the head arrived. Its user passes on what the socket reads. */
+/** Create it in the same turn in which the head arrived. Its user passes on the bytes that the socket reads. */
 export class WireBody {
   readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
   #peer: Peer;
   #prefix: Buffer;
   #length: number | undefined;
   #begin: () => void;
-  /** Undefined while the socket is read. */
+  /** Undefined while the socket is being read. */
   #resume: (() => void) | undefined;
   #queue: BodyQueue;
   #taken = false;
   #decoder: ChunkedDecoder | undefined;
-  /** Bytes to come, of a body whose length is known. */
+  /** Bytes still to come, for a body of known length. */
   #left: number;
   #rest: Uint8Array | undefined;
   #forget: (() => void) | undefined;
@@ -95,7 +95,7 @@ export class WireBody {
     if (!small) setRawBody(this.stream, () => this.#take());
   }
 
-  /** What was read behind the body; undefined as long as its end was not read. */
+  /** The bytes behind the body; undefined until the body's end was read. */
   get rest(): Uint8Array | undefined {
     return this.#rest;
   }
@@ -130,7 +130,7 @@ export class WireBody {
     if (end !== undefined) {
       this.#rest = bytes.subarray(end);
       this.#queue.end();
-      // The next request waits for the answer to this one.
+      // The next request waits until this one is answered.
       this.#peer.socket.pause();
     } else if (!wanted) {
       this.#peer.socket.pause();
@@ -170,7 +170,7 @@ export class WireBody {
     };
   }
 
-  /** The answer is out, and the connection goes on: it is read again. */
+  /** The answer was sent and the connection stays open: reading resumes. */
   release(): void {
     this.#forget?.();
     this.#resume?.();
@@ -179,8 +179,8 @@ export class WireBody {
   }
 
   /**
-   * The answer is out, the body is not in: what is left of it is read and dropped, and the connection
-   * closed. Without that a client that still sends would be told of a broken connection.
+   * The answer was sent before the whole body arrived: reads and drops the rest of the body, then closes the
+   * connection. Otherwise a client that is still sending would see a broken connection instead of the answer.
    */
   async linger(): Promise<void> {
     const { socket } = this.#peer;

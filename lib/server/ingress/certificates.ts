@@ -1,4 +1,4 @@
-/** Certificates that come with a deployment, read without ever saying what is in them. */
+/** Certificates that come with a deployment. No error or log line ever contains their text. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -22,7 +22,7 @@ function fieldsOf(value: unknown, at: string, names: readonly string[]): Record<
   return value as Record<string, unknown>;
 }
 
-/** "*.example.com" as itself. */
+/** The host in its normal form; "*.example.com" stays as written. */
 function normalized(host: string): string | undefined {
   const wildcard = host.startsWith("*.");
   const name = asciiHost(wildcard ? host.slice(2) : host);
@@ -55,8 +55,8 @@ async function checkOne(
 }
 
 /**
- * The body of an apply that brings certificates along. Throws `spec_invalid` for the spec, `argument_invalid`
- * for what else is wrong.
+ * The body of an apply with certificates. Throws `spec_invalid` for the spec, `argument_invalid` for everything
+ * else.
  */
 export async function parseCertified(
   text: string,
@@ -65,7 +65,7 @@ export async function parseCertified(
   try {
     value = JSON.parse(text);
   } catch {
-    // Its message would quote the text.
+    // The parser's own message would quote the text.
     throw malformed("the body is no JSON");
   }
   const { spec: wanted, certificates } = fieldsOf(value, "the body", ["spec", "certificates"]);
@@ -73,7 +73,7 @@ export async function parseCertified(
   return { spec, certificates: await checkCertificates(certificates, spec) };
 }
 
-/** Throws `argument_invalid` for what is no list of the spec's certificates. */
+/** Throws `argument_invalid` where `value` is no list of certificates for the spec's hosts. */
 export async function checkCertificates(
   certificates: unknown,
   spec: DeploySpec,

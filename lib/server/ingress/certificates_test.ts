@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { hasOpenssl, makeAuthority } from "../../../test/peers/pki.ts";
 import { CERTIFIED_TYPE, type HostCertificate } from "../../api/ingress_certificates.ts";
-import { SESSION_PATH, SESSION_VERSION, type SessionEvent } from "../../api/session.ts";
+import { SESSION_PATH, type SessionEvent } from "../../api/session.ts";
 import { createLogger } from "../../base/log.ts";
-import { openYamux } from "../../client/yamux_socket.ts";
+import { attach } from "../../client/attached/attach.ts";
 import type { DeployBackend } from "../../deploy/backend.ts";
+import type { Resume } from "../../wire/attached/hello.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { FakeDeployments, startSessionServer } from "../sessions/testing.ts";
 import { startTestServer, STATUS } from "../testing.ts";
@@ -58,8 +59,8 @@ async function start(able: boolean) {
     note: (answered) => void said.push(Deno.inspect(answered, { depth: 9 })),
     backend: {
       caps: able ? { ingressCertificates: true } : {},
-      apply: (spec, options) => {
-        seen.push([spec, options]);
+      apply: (spec, attachments) => {
+        seen.push([spec, attachments]);
         return Promise.resolve({ action: "created", deployment: STATUS });
       },
       status: () => Promise.resolve(STATUS),
@@ -100,9 +101,9 @@ Deno.test({
       assert.deepEqual(info.deploy.caps, ["ingressCertificates"]);
       const [status] = await server.put({ spec: SPEC, certificates }, `${CERTIFIED_TYPE}; a=b`);
       assert.equal(status, 201);
-      const [[spec, options]] = server.seen;
+      const [[spec, attachments]] = server.seen;
       assert.equal(spec.name, "web");
-      assert.deepEqual(options?.certificates, certificates);
+      assert.deepEqual(attachments?.certificates, certificates);
       await server.put(SPEC, "application/json");
       assert.ok(!("certificates" in server.seen[1][1]!));
       server.said.push(await (await fetch(server.base + API)).text());
@@ -167,9 +168,13 @@ Deno.test({
 });
 
 /** A caller of a session, by hand. */
-async function session(server: Awaited<ReturnType<typeof startSessionServer>>, request: unknown) {
-  const yamux = await openYamux(server.client, SESSION_PATH);
-  const stream = yamux.open();
+async function session(
+  server: Awaited<ReturnType<typeof startSessionServer>>,
+  request: unknown,
+  resume?: Resume,
+) {
+  const attached = await attach(server.client, SESSION_PATH, { attempt: "test", resume });
+  const stream = attached.open("deploy");
   const lines = new LineReader(stream);
   await writeLine(stream, request);
   return {
@@ -181,7 +186,7 @@ async function session(server: Awaited<ReturnType<typeof startSessionServer>>, r
         if (event.type === type || event.type === "error") return event;
       }
     },
-    [Symbol.dispose]: () => yamux[Symbol.dispose](),
+    [Symbol.dispose]: () => attached[Symbol.dispose](),
   };
 }
 
@@ -191,10 +196,10 @@ function certifying(seen: unknown[], onApply?: () => Promise<void>): FakeDeploym
   const { apply } = deployments.backend;
   Object.assign(deployments.backend, {
     caps: { ingressCertificates: true },
-    apply: async (...[spec, options]: Parameters<DeployBackend["apply"]>) => {
-      seen.push(options?.certificates);
+    apply: async (...[spec, attachments, options]: Parameters<DeployBackend["apply"]>) => {
+      seen.push(attachments?.certificates);
       await onApply?.();
-      return await apply!(spec, options);
+      return await apply!(spec, attachments, options);
     },
   });
   return deployments;
@@ -206,7 +211,7 @@ Deno.test({
 }, async () => {
   await withPems(async ({ app, secrets }, folder) => {
     const certificates: HostCertificate[] = [{ hosts: ["app.example.com"], ...app }];
-    const open = { type: "open", version: SESSION_VERSION, spec: SPEC, certificates };
+    const open = { type: "open", spec: SPEC, certificates };
     const dataDir = join(folder, "data");
     const seen: unknown[] = [];
     let record = "";
@@ -234,8 +239,8 @@ Deno.test({
     const kept = { ...JSON.parse(record), token: await sha256("secret") };
     await Deno.writeTextFile(join(dataDir, "sessions", "web.json"), JSON.stringify(kept));
     await using server = await startSessionServer(dataDir, certifying(seen));
-    const resume = { type: "resume", version: SESSION_VERSION, name: "web", token: "secret" };
-    using caller = await session(server, resume);
+    const resume = { name: "web", token: "secret" };
+    using caller = await session(server, { type: "resume" }, resume);
     const event = await caller.until("result");
     assert.ok(event.type === "error" && event.error.code === "unavailable", event.type);
     assert.match(event.error.detail, /Cannot deploy web: the server was restarted before its cert/);
@@ -250,7 +255,7 @@ Deno.test({
   await withPems(async ({ app }, folder) => {
     await using server = await startSessionServer(join(folder, "data"));
     const certificates = [{ hosts: ["app.example.com"], ...app }];
-    const open = { type: "open", version: SESSION_VERSION, spec: SPEC, certificates };
+    const open = { type: "open", spec: SPEC, certificates };
     using caller = await session(server, open);
     const event = await caller.until("session");
     assert.ok(event.type === "error" && event.error.code === "unsupported");

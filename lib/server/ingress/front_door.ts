@@ -10,18 +10,18 @@ export interface FrontDoorOptions {
   address: ListenAddress;
   proxy: IngressProxy;
   log: Logger;
-  /** Connections open at once; default: half of what the other listener may have, each needs two. */
+  /** Connections open at once. Default: half of the other listener's, because each needs two. */
   maxConnections?: number;
 }
 
 export interface FrontDoor extends Disposable {
-  /** Where it is bound. */
+  /** The address that the listener is bound to. */
   readonly address: ListenAddress;
 }
 
-/** A listener that cannot accept now tries again after this many milliseconds. */
+/** Milliseconds until a listener that failed to accept tries again. */
 const PAUSE_MS = 100;
-/** Troubles are told of no more often than this. */
+/** Failures are logged no more often than this. */
 const TELL_MS = 60_000;
 
 /** No host name: `::`, which takes IPv4 too; where the kernel has no IPv6, `0.0.0.0`. */
@@ -37,10 +37,10 @@ function bind({ hostname, port }: ListenAddress): Deno.TcpListener {
 
 const isLoopback = (address: string) => /^(::ffff:)?127\.|^::1$/.test(address);
 
-/** An IPv4 client of an IPv6 socket. */
+/** The IPv4 address of a client of an IPv6 socket. */
 const plain = (address: string) => address.replace(/^::ffff:(?=\d+\.)/, "");
 
-/** Undefined where the address cannot be bound: told in the log, for the server has other work. */
+/** Undefined where the address cannot be bound. This is logged, and the server goes on without the front door. */
 export async function openFrontDoor(options: FrontDoorOptions): Promise<FrontDoor | undefined> {
   const { address, proxy, log } = options;
   const most = options.maxConnections ?? Math.ceil(await connectionLimit() / 2);
@@ -103,7 +103,7 @@ async function accept(
       // gone already: reading it says so
     }
     const { hostname } = conn.remoteAddr;
-    // On this machine stands what ends TLS, and says for whom.
+    // A client on this machine is a proxy that ends TLS: its forwarding headers are trusted.
     void proxy.accept(stream, {
       scheme: "http",
       remote: plain(hostname),

@@ -1,36 +1,37 @@
-/** Ingress that the server routes itself: the hosts of its deployments, the proxy that serves them, its door. */
+/** The server's own ingress: the hosts of its deployments, the proxy that serves them, and the front door. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { DeploymentStatus } from "../../api/deployment.ts";
 import type { IngressEndpoint, IngressRoute } from "../../api/ingress.ts";
 import type { ServerInfo } from "../../api/info.ts";
 import type { Logger } from "../../base/log.ts";
 import { formatAddress, parseAddress } from "../../config/address.ts";
-import type { DeployBackend } from "../../deploy/backend.ts";
+import type { Deployments } from "../../deploy/deployments.ts";
+import type { Claim, DeployRequest, DeployService } from "../../deploy/services.ts";
 import { baseDomain } from "../../ingress/host_name.ts";
 import { type IngressDefaults, ingressRoutes } from "../../ingress/hosts.ts";
 import { createIngressProxy, type IngressProxy } from "../../ingress/proxy.ts";
-import { type Claim, IngressTable } from "../../ingress/table.ts";
+import { IngressTable } from "../../ingress/table.ts";
 import type { Lifecycle } from "../lifecycle.ts";
-import { IngressBackend } from "./backend.ts";
 import { type FrontDoor, openFrontDoor } from "./front_door.ts";
 
 export interface ServerIngressOptions {
   config: { ingressDomain?: string; ingressEnforceDomain: boolean };
-  /** Constructed on first use; what it throws is the answer to a request. */
-  backend: () => Promise<DeployBackend>;
+  /** Constructed on first use; an error is the answer to the request that needed it. */
+  backend: () => Promise<Deployments>;
   log: Logger;
 }
 
-export class ServerIngress implements Disposable {
+export class ServerIngress implements DeployService, Disposable {
+  readonly name = "ingress";
   readonly table = new IngressTable();
   readonly proxy: IngressProxy;
-  /** Undefined: it is not open. */
+  /** Undefined: the front door is not open. */
   #door: FrontDoor | undefined;
-  readonly #backend: () => Promise<DeployBackend>;
+  readonly #backend: () => Promise<Deployments>;
   readonly #defaults: IngressDefaults;
   readonly #log: Logger;
 
-  /** Throws `config_invalid` for a domain that is none. */
+  /** Throws `config_invalid` for a malformed domain. */
   constructor({ config, backend, log }: ServerIngressOptions) {
     const { ingressDomain, ingressEnforceDomain: enforceDomain } = config;
     const domain = ingressDomain === undefined
@@ -50,30 +51,25 @@ export class ServerIngress implements Disposable {
     });
   }
 
-  /**
-   * What a spec that is to be applied asks for is its deployment's, if nobody else has it. Throws what
-   * stands in the way: nothing has been done for the spec yet.
-   */
-  claim(spec: DeploySpec): Claim {
-    return this.table.claim(spec.name, ingressRoutes(spec, this.#defaults));
+  /** Claims the spec's hosts and paths. Certificates go on to the backend, for a cluster's own ingress. */
+  claim(spec: DeploySpec, { certificates }: DeployRequest): Claim {
+    const routes = this.table.claim(spec.name, ingressRoutes(spec, this.#defaults));
+    return { ...routes, contribute: () => ({ ...(certificates && { certificates }) }) };
   }
 
-  /** The backend with ingress; the routes of the deployments it has are known when it resolves. */
-  async over(backend: DeployBackend): Promise<DeployBackend> {
-    for (const spec of await backend.specs()) {
-      try {
-        this.claim(spec).commit();
-      } catch (error) {
-        // An earlier server took it; it runs, and is not to be reached where this one would refuse it.
-        this.#log.warn("a deployment's ingress is not served", { deployment: spec.name, error });
-      }
-    }
-    return new IngressBackend(backend, this);
+  /** The URLs at which the deployment is reached. */
+  describe(name: string): Partial<DeploymentStatus> {
+    const routes = this.table.of(name);
+    return routes.length === 0 ? {} : { ingress: routes.map((route) => this.#endpoint(route)) };
+  }
+
+  removed(name: string): void {
+    this.table.delete(name);
   }
 
   /**
-   * Opens the front door, if there is to be one; that it cannot be opened is told in the log. The server's
-   * end waits for requests that are under way.
+   * Opens the front door where one is configured; a failure is logged. The server's shutdown waits for requests
+   * under way.
    */
   async open(listen: string | undefined, lifecycle: Lifecycle): Promise<void> {
     lifecycle.stopping.addEventListener("abort", () => {
@@ -84,16 +80,8 @@ export class ServerIngress implements Disposable {
     if (listen === undefined) return;
     const address = parseAddress(listen, "SVC_INGRESS_LISTEN");
     this.#door = await openFrontDoor({ address, proxy: this.proxy, log: this.#log });
-    // Where nothing was taken over at the start, the deployments are not known yet.
+    // Where no workloads were taken over at the start, the backend is opened here to learn the deployments.
     this.#backend().catch((error) => this.#log.warn("ingress knows no deployments", { error }));
-  }
-
-  /** The status with where the deployment is reached. */
-  tell(status: DeploymentStatus): DeploymentStatus {
-    const routes = this.table.of(status.name);
-    return routes.length === 0
-      ? status
-      : { ...status, ingress: routes.map((route) => this.#endpoint(route)) };
   }
 
   #endpoint(route: IngressRoute): IngressEndpoint {

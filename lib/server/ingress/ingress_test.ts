@@ -5,6 +5,7 @@ import type { DeploymentStatus } from "../../api/deployment.ts";
 import { createLogger, silent } from "../../base/log.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { DeployBackend } from "../../deploy/backend.ts";
+import { openDeployments } from "../../deploy/deployments.ts";
 import { connDuplex } from "../../wire/duplex.ts";
 import { Lifecycle } from "../lifecycle.ts";
 import { startTestServer, STATUS } from "../testing.ts";
@@ -27,7 +28,7 @@ class Fake {
   readonly backend = {
     name: "fake",
     caps: {},
-    specs: () => Promise.resolve([...this.#specs.values()]),
+    spec: (name: string) => Promise.resolve(this.#specs.get(name)),
     list: () => Promise.resolve([...this.#specs.keys()].map((name) => this.#status(name))),
     status: (name: string) =>
       Promise.resolve(this.#specs.has(name) ? this.#status(name) : undefined),
@@ -61,7 +62,7 @@ async function ingressOver(
     backend: () => Promise.resolve(backend),
     log,
   });
-  const backend = await ingress.over(fake.backend);
+  const backend = await openDeployments(fake.backend, [ingress], log);
   return { ingress, backend };
 }
 

@@ -1,4 +1,4 @@
-/** A public tunnel to the ingress: which declared host its public one is. */
+/** A public tunnel to the ingress: which declared host the tunnel's public host stands for. */
 import type { HostMode, IngressAim } from "../../api/tunnel.ts";
 import { aimBefore, aimOf, wishOf } from "../../ingress/host_mode.ts";
 import { requestedHost } from "../../ingress/host_name.ts";
@@ -6,7 +6,7 @@ import type { Arrival } from "../../ingress/interface.ts";
 import type { TunnelWish } from "../../tunnel/tunnels.ts";
 import type { ServerIngress } from "./ingress.ts";
 
-/** How the proxy is told of it. */
+/** How the proxy learns which host a tunnel's requests are for. */
 export function arrivalOf({ hostMode, host }: IngressAim): Pick<Arrival, "as"> {
   if (hostMode === "passthrough" || host === undefined) return {};
   return { as: { host, rewrite: hostMode === "rewrite" } };
@@ -16,7 +16,7 @@ export function declaredHosts({ table }: ServerIngress): string[] {
   return [...new Set(table.all().map(({ host }) => host))].sort();
 }
 
-/** Throws `argument_invalid` where a host has to be chosen, or nobody declares the one that was. */
+/** Throws `argument_invalid` where a host has to be chosen, or no deployment declares the chosen host. */
 export function ingressTunnel(
   ingress: ServerIngress,
   mode: HostMode,

@@ -1,15 +1,13 @@
 /** `GET /.svc/v1/activity`. */
+import { endpoint } from "../../api/endpoints.ts";
 import type { ActivityRecord } from "../activity/record.ts";
 import { describeError } from "../error_response.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import { pullEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
 
-const PARAMETERS = ["follow", "tail", "since"];
-
-/** So many entries a reader can ask for from the end. */
+/** Most entries that a reader may ask for with `tail`. */
 const MOST_TAIL = 100_000;
 
 export interface ActivityDeps {
@@ -19,7 +17,7 @@ export interface ActivityDeps {
 
 export function activityRoutes({ record, lifecycle }: ActivityDeps): Route[] {
   function activity(context: Context): Response {
-    const query = new Query(context.url, PARAMETERS);
+    const query = new Query(context.url);
     const follow = query.bool("follow") ?? false;
     const since = query.time("since");
     const tail = query.text("tail") === "all" ? undefined : query.count("tail");
@@ -45,12 +43,11 @@ export function activityRoutes({ record, lifecycle }: ActivityDeps): Route[] {
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/activity`,
+    ...endpoint("GET /activity"),
     action: "admin",
     help:
       "The flight record: who did what to which name, from where, with which result; entries (NDJSON), " +
-      `oldest first. Query: \`${PARAMETERS.join(" ")}\`.`,
+      "oldest first.",
     handler: activity,
   }];
 }

@@ -1,6 +1,7 @@
 /** `POST /.svc/v1/build`: a context in, events out. */
 import { SvcError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/mutex.ts";
+import { endpoint } from "../../api/endpoints.ts";
 import type { BuildEvent } from "../../api/build.ts";
 import {
   LOGINS_HEADER,
@@ -9,7 +10,7 @@ import {
   REGISTRY_HEADER,
 } from "../../api/build_logins.ts";
 import type { ManagementDeps } from "../deps.ts";
-import { BUILD_PARAMETERS, buildCaller, buildRequest } from "../build_request.ts";
+import { buildCaller, buildRequest } from "../build_request.ts";
 import { describeError } from "../error_response.ts";
 import { json } from "../json.ts";
 import { pushEvents } from "../ndjson.ts";
@@ -17,9 +18,8 @@ import type { Context, Route } from "../route.ts";
 import { attachRoute } from "./build_attach.ts";
 import { contextBody } from "./build_body.ts";
 import { delegating } from "./build_relay.ts";
-import { API_PREFIX } from "./health.ts";
 
-/** How long the first events wait for a refusal that would be better told by a status. */
+/** How long the first events wait for an error that can still be told by a status. */
 const HOLD_MS = 150;
 
 export function buildRoutes(deps: ManagementDeps): Route[] {
@@ -27,9 +27,9 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
   const delegated = delegating(deps);
 
   /**
-   * The answer begins shortly after the context is in: what is refused until then (too large, no tar, a
-   * Dockerfile that is not there or cannot be read) has its own status, what fails later is an event
-   * after a 200. A step that fails is always told with its events.
+   * The answer begins shortly after the context has arrived. An error before that (too large, no tar, a missing
+   * or unreadable Dockerfile) has its own status; a later error is an event after a 200. A failed step is
+   * always an event.
    */
   async function build(context: Context): Promise<Response> {
     const logins = readLogins(context.request.headers.get(LOGINS_HEADER));
@@ -50,7 +50,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let emit = (event: BuildEvent) => {
       held.push(event);
-      // Whoever waits is told, though nothing of the context is read before its turn.
+      // A caller that waits in the queue is told at once, although its context is not read before its turn.
       if (event.type === "queued" || body.settled()) timer ??= setTimeout(begun.resolve, HOLD_MS);
     };
     const running = slots.run(
@@ -95,7 +95,7 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
     }
   }
 
-  /** An archive that a build left for its client. */
+  /** An archive that a build wrote for its client. */
   async function output({ params: { id } }: Context): Promise<Response> {
     const taken = await (await deps.builder()).archives?.take(id);
     if (!taken) {
@@ -114,27 +114,23 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
 
   return [
     {
-      method: "POST",
-      path: `${API_PREFIX}/build`,
+      ...endpoint("POST /build"),
       action: "build",
       help:
         "Builds the tar archive in the body (plain, gzip or zstd) and publishes it under each `t`; " +
-        "answers with events (NDJSON), the last one `result` or `error`. Query: " +
-        `\`${BUILD_PARAMETERS.join(" ")}\`.`,
+        "answers with events (NDJSON), the last one `result` or `error`.",
       handler: delegated(build),
     },
     attachRoute(deps, slots, delegated),
     {
-      method: "POST",
-      path: `${API_PREFIX}/build/inputs`,
+      ...endpoint("POST /build/inputs"),
       action: "build",
       help: "Takes an archive that a build is to read: the OCI layout of a cache, which " +
         "`cachefrom=type=local,id=ID` names. Answers with its `id`; it is there for an hour.",
       handler: delegated(input),
     },
     {
-      method: "GET",
-      path: `${API_PREFIX}/build/outputs/{id}`,
+      ...endpoint("GET /build/outputs/{id}"),
       action: "build",
       help:
         "Takes an archive that the result of a build names in `outputs`; read to its end it is gone.",

@@ -1,12 +1,7 @@
 /** `GET /.svc/v1/build/attach`: a build whose inputs stay with the caller (lib/api/build_session.ts). */
+import { endpoint } from "../../api/endpoints.ts";
 import type { BuildEvent } from "../../api/build.ts";
-import {
-  ATTACH_PATH,
-  ATTACH_VERSION,
-  type AttachRequest,
-  CONTEXT_EXPORT,
-  namedExport,
-} from "../../api/build_session.ts";
+import { type AttachRequest, CONTEXT_EXPORT, namedExport } from "../../api/build_session.ts";
 import {
   checkLogins,
   LOGINS_HEADER,
@@ -22,19 +17,18 @@ import { Caller, checkRequest } from "../../build/session/caller.ts";
 import { contextTooLarge } from "../../build/context/too_large.ts";
 import type { NamedContext } from "../../build/inputs.ts";
 import { LineReader, LineWriter, writeLine } from "../../wire/lines.ts";
-import { socketLink } from "../../wire/socket_link.ts";
-import { YamuxSession } from "../../wire/yamux/session.ts";
+import type { Attached } from "../../wire/attached/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
+import { accept } from "../attached/accept.ts";
 import { buildCaller, buildRequest } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
 
-/** How long a caller may take to say what it wants, and to hang up after the end. */
+/** Milliseconds that a caller has to send its request, and to hang up after the end. */
 const PATIENCE_MS = 30_000;
 
-/** The request's line: a Dockerfile of 4 MiB and rules of 1 MiB with JSON's escapes. */
+/** Bytes of the request's line: a Dockerfile of 4 MiB and rules of 1 MiB with JSON's escapes. */
 const MAX_REQUEST = 16 << 20;
 
 function namedContexts(
@@ -58,7 +52,7 @@ function namedContexts(
   );
 }
 
-/** The engine's request: what the query says, and inputs that are read from the caller. */
+/** The engine's request, from the query and the inputs that are read from the caller. */
 function requestOf(
   attach: AttachRequest,
   caller: Caller,
@@ -86,58 +80,63 @@ function requestOf(
   };
 }
 
-/** One session on an open socket. */
+/** The build of one session. */
 class AttachedBuild {
-  #context: Context;
-  #deps: ManagementDeps;
-  #slots: Semaphore;
-  #session: YamuxSession;
-  #control = Promise.withResolvers<YamuxStream>();
-  #gone = new AbortController();
+  readonly #context: Context;
+  readonly #deps: ManagementDeps;
+  readonly #slots: Semaphore;
+  readonly #session: Attached;
+  /** The stream `build`, once the caller has opened it. */
+  readonly #control: Promise<YamuxStream>;
+  readonly #gone = new AbortController();
 
-  constructor(context: Context, deps: ManagementDeps, slots: Semaphore, socket: WebSocket) {
+  constructor(
+    context: Context,
+    { deps, slots, session, control }: {
+      deps: ManagementDeps;
+      slots: Semaphore;
+      session: Attached;
+      control: Promise<YamuxStream>;
+    },
+  ) {
     this.#context = context;
     this.#deps = deps;
     this.#slots = slots;
-    this.#session = new YamuxSession(socketLink(socket), {
-      role: "server",
-      maxStreams: 1,
-      onStream: (stream) => this.#control.resolve(stream),
-    });
-    // It may be gone before anyone waits.
-    this.#control.promise.catch(() => {});
-    socket.onmessage = ({ data }) => {
-      if (data instanceof ArrayBuffer) this.#session.receive(new Uint8Array(data));
-      else this.#session.lost("a message is not binary");
-    };
-    socket.onclose = () => this.#session.lost();
-    this.#session.closed.then(() => {
-      const reason = new SvcError("cancelled", "Cannot go on building: the caller went away");
-      this.#control.reject(reason);
-      this.#gone.abort(reason);
-    });
+    this.#session = session;
+    this.#control = Promise.race([
+      control,
+      session.closed.then(() => {
+        this.#gone.abort(
+          new SvcError("cancelled", "Cannot go on building: the caller went away"),
+        );
+        throw this.#gone.signal.reason;
+      }),
+    ]);
+    this.#control.catch(() => {/* the session may end before anyone waits */});
   }
 
   async run(): Promise<void> {
-    const late = setTimeout(() => this.#session.lost("the caller asks for nothing"), PATIENCE_MS);
+    const drop = (why: string) => this.#session.drop(why);
+    const late = setTimeout(() => drop("the caller asks for nothing"), PATIENCE_MS);
     let caller: Caller | undefined;
     try {
-      const control = await this.#control.promise;
+      const control = await this.#control;
       const lines = new LineReader(control, MAX_REQUEST);
       const value = await lines.line();
       clearTimeout(late);
-      // Whoever ends the stream wants nothing more; nothing else comes on it.
-      lines.read().then(() => this.#session.lost(), () => this.#session.lost());
+      // The caller sends nothing more on this stream: when it ends the stream, it wants no more.
+      const over = () => drop("the caller ended its stream");
+      lines.read().then(over, over);
       caller = this.#caller();
       const last = await this.#build(value, caller, control);
       await writeLine(control, last);
       await control.closeWrite();
       // The caller hangs up when it has read the end.
-      const timer = setTimeout(() => this.#session.lost(), PATIENCE_MS);
+      const timer = setTimeout(() => drop("the caller does not hang up"), PATIENCE_MS);
       await this.#session.closed;
       clearTimeout(timer);
     } catch (error) {
-      // The session broke, and with it everything that could be told.
+      // The session broke: the caller cannot be told anything.
       if (!this.#gone.signal.aborted) this.#context.log.debug("attached build ended", { error });
     } finally {
       clearTimeout(late);
@@ -149,22 +148,23 @@ class AttachedBuild {
   #caller(): Caller {
     const limit = this.#deps.limits.maxBuildContextBytes;
     return new Caller({
-      open: () => this.#session.open(),
+      open: (kind, fields) => this.#session.open(kind, fields),
+      takes: (kind) => this.#session.takes(kind),
       subject: this.#context.identity.subject,
       limit,
       tooLarge: contextTooLarge,
     });
   }
 
-  /** The last event: never throws but for a session that is gone. */
+  /** The build's last event. Throws only where the session has ended. */
   async #build(value: unknown, caller: Caller, control: YamuxStream): Promise<BuildEvent> {
     const events = new LineWriter(control);
     const onEvent = (event: BuildEvent) => events.send(event);
-    /** All events are out; a caller that takes none of them is let go. */
+    /** Resolves when all events are sent; a caller that takes none is dropped. */
     const told = async () => {
       let before = events.sent;
       const timer = setInterval(() => {
-        if (events.sent === before) this.#session.lost("the caller takes no events");
+        if (events.sent === before) this.#session.drop("the caller takes no events");
         before = events.sent;
       }, PATIENCE_MS);
       await events.flush().finally(() => clearInterval(timer));
@@ -172,7 +172,6 @@ class AttachedBuild {
     const { signal } = this.#gone;
     try {
       const attach = checkRequest(value);
-      if (attach.version !== ATTACH_VERSION) throw otherVersion(attach.version);
       this.#context.about = new URLSearchParams(attach.query).getAll("t").join(" ") || undefined;
       const result = await this.#slots.run(
         async () => {
@@ -202,43 +201,30 @@ class AttachedBuild {
   }
 }
 
-function otherVersion(version: unknown): SvcError {
-  return new SvcError(
-    "unsupported",
-    `Cannot build: the client speaks version ${version} of the session, the server ${ATTACH_VERSION}`,
-    { help: "use a client of the server's own version" },
-  );
-}
-
-/** Throws `argument_invalid` for a request that is no WebSocket. */
-function requireUpgrade(request: Request): void {
-  if (request.headers.get("upgrade")?.toLowerCase() === "websocket") return;
-  throw new SvcError("argument_invalid", "Cannot attach to a build: the request is no WebSocket", {
-    help: "use `svc build`, or send an archive to POST /.svc/v1/build",
-  });
-}
-
 export function attachRoute(
   deps: ManagementDeps,
   slots: Semaphore,
   delegated: (own: Route["handler"]) => Route["handler"],
 ): Route {
   function attach(context: Context): Response {
-    requireUpgrade(context.request);
-    const { socket, response } = context.connection.upgrade(context.request);
-    socket.binaryType = "arraybuffer";
-    const end = deps.lifecycle.begin();
-    const build = new AttachedBuild(context, deps, slots, socket);
-    build.run().finally(end);
+    const control = Promise.withResolvers<YamuxStream>();
+    const { session, response } = accept(context, deps.lifecycle, {
+      attempt: "attach to a build",
+      help: "use `svc build`, or send an archive to POST /.svc/v1/build",
+      maxStreams: 1,
+      takes: { build: (stream) => control.resolve(stream) },
+    });
+    const build = new AttachedBuild(context, { deps, slots, session, control: control.promise });
+    build.run().finally(deps.lifecycle.begin());
     return response;
   }
 
   return {
-    method: "GET",
-    path: `${API_PREFIX}${ATTACH_PATH}`,
+    ...endpoint("GET /build/attach"),
     action: "build",
-    help: "WebSocket: a build that reads its contexts, secrets and SSH agents from the caller. " +
-      "yamux inside; stream 1 has the request and the events (NDJSON), the others are 9P2000.L, " +
+    help:
+      "Attached session: a build that reads its contexts, secrets and SSH agents from the caller. The " +
+      "caller's stream `build` has the request and the events (NDJSON); the server's are 9P2000.L, " +
       "listings, secrets and agents.",
     handler: delegated(attach),
   };

@@ -1,17 +1,18 @@
 import assert from "node:assert/strict";
 import type { BuildEvent, BuildResult } from "../../api/build.ts";
-import { ATTACH_VERSION, type AttachRequest, CONTEXT_EXPORT } from "../../api/build_session.ts";
+import { ATTACH_PATH, type AttachRequest, CONTEXT_EXPORT } from "../../api/build_session.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { BuildRequest } from "../../build/builder.ts";
 import type { RemoteContext } from "../../build/context/remote.ts";
 import { parseIgnore } from "../../build/parse/ignore.ts";
 import { type BuildInputs, openBuildSession } from "../../client/build_session.ts";
+import { attach } from "../../client/attached/attach.ts";
 import { type Client, createClient } from "../../client/client.ts";
 import { exportFolder } from "../../client/build_export.ts";
+import type { Attached } from "../../wire/attached/session.ts";
+import { takesAll } from "../../wire/attached/testing.ts";
 import { writeLine } from "../../wire/lines.ts";
-import { socketLink } from "../../wire/socket_link.ts";
 import { readAll } from "../../wire/testing.ts";
-import { YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { collect, startTestServer, type TestOptions } from "../testing.ts";
 import { connDuplex } from "../../wire/duplex.ts";
@@ -58,7 +59,6 @@ async function open(builder: Build, deps: TestOptions["deps"] = {}): Promise<Fix
         ...inputs,
       });
       return await collect(session.build({
-        version: ATTACH_VERSION,
         query: "t=app",
         context: {
           kind: "folder",
@@ -201,7 +201,6 @@ Deno.test("attach: what is refused and what fails is the last event", async () =
   await Deno.writeFile(`${at.folder}/large`, new Uint8Array(1001));
   assert.equal(failure(await at.events()).code, "too_large");
   assert.equal(failure(await at.events({ query: "tag=x" })).code, "argument_invalid");
-  assert.equal(failure(await at.events({ version: 7 })).code, "unsupported");
   assert.equal(
     failure(await at.events({ context: { kind: "git" } as never })).code,
     "argument_invalid",
@@ -236,22 +235,19 @@ Deno.test("attach: a caller that goes away cancels its build, and the next one h
 /** A caller that says what the test wants, and answers what the server asks as `serve` does. */
 async function caller(
   client: Client,
-  serve: (stream: YamuxStream) => void,
-): Promise<{ control: YamuxStream; socket: WebSocket } & Disposable> {
-  const held: { session?: YamuxSession } = {};
-  const socket = await client.socket("/build/attach", undefined, {
-    onMessage: (data) => held.session!.receive(data),
-    onClose: () => held.session!.lost(),
-  });
-  const session = held.session = new YamuxSession(socketLink(socket), {
-    role: "client",
-    onStream: serve,
-  });
-  return { control: session.open(), socket, [Symbol.dispose]: () => session[Symbol.dispose]() };
+  serve: (kind: string, stream: YamuxStream) => unknown,
+): Promise<{ control: YamuxStream; session: Attached; socket: WebSocket } & Disposable> {
+  let socket: WebSocket;
+  const kept: Client = {
+    ...client,
+    socket: async (...args) => socket = await client.socket(...args),
+  };
+  const session = await attach(kept, ATTACH_PATH, { attempt: "test", takes: takesAll(serve) });
+  const control = session.open("build");
+  return { control, session, socket: socket!, [Symbol.dispose]: () => session[Symbol.dispose]() };
 }
 
 const REQUEST: AttachRequest = {
-  version: ATTACH_VERSION,
   query: "",
   context: { kind: "folder", identity: "i", dockerfile: "FROM x", ignore: "" },
 };
@@ -265,7 +261,7 @@ Deno.test("attach: rubbish instead of answers fails the build, and the server go
   });
   const list = ['["file","f",420,100000,0,"s"]\n', '{"end":1}\n'];
   const garbage = new Uint8Array(4096).fill(0xee);
-  const answers: Record<string, (ask: string, stream: YamuxStream) => Promise<void>> = {
+  const answers: Record<string, (kind: string, stream: YamuxStream) => Promise<void>> = {
     "no list": (_, stream) => stream.closeWrite(),
     "no JSON": (_, stream) => stream.write(garbage).then(() => stream.closeWrite()),
     "a line without end": async (_, stream) => {
@@ -274,21 +270,17 @@ Deno.test("attach: rubbish instead of answers fails the build, and the server go
     "an end that is not": (_, stream) => writeLine(stream, { end: 7 }),
     "null": (_, stream) => writeLine(stream, null),
     "an unknown error": (_, stream) => writeLine(stream, { error: { code: "x" } }),
-    "9p rubbish": async (ask, stream) => {
-      if (ask.includes("9p")) return await stream.write(garbage);
+    "9p rubbish": async (kind, stream) => {
+      if (kind === "9p") return await stream.write(garbage);
       for (const line of list) await stream.write(new TextEncoder().encode(line));
     },
-    "9p silence and reset": async (ask, stream) => {
-      if (ask.includes("9p")) return stream.reset();
+    "9p silence and reset": async (kind, stream) => {
+      if (kind === "9p") return stream.reset();
       for (const line of list) await stream.write(new TextEncoder().encode(line));
     },
   };
   for (const [what, answer] of Object.entries(answers)) {
-    using hostile = await caller(at.client, (stream) =>
-      void (async () => {
-        const ask = new TextDecoder().decode(await stream.read());
-        await answer(ask, stream);
-      })().catch(() => {/* the server hung up */}));
+    using hostile = await caller(at.client, answer);
     await writeLine(hostile.control, REQUEST);
     const text = new TextDecoder().decode(await readAll(hostile.control));
     const error = failure(text.trim().split("\n").map((line) => JSON.parse(line)));

@@ -5,16 +5,16 @@ import { type Clock, LEAST_PACE, Pace } from "../../wire/pace.ts";
 
 export interface Body {
   stream: ReadableStream<Uint8Array>;
-  /** True once the context is in, or nothing of it moved for a while. */
+  /** True once the context has arrived, or no byte moved for a while. */
   settled(): boolean;
-  /** Lets go of what was not read. */
+  /** Cancels the unread rest. */
   discard(): Promise<void>;
 }
 
-/** With no byte moved for this long, events go out although the context's end was not seen. */
+/** When no byte moves for this long, events are sent although the context has not ended. */
 const QUIET_MS = 1000;
 
-/** A build in whose context a byte comes now and then would keep its place from others. */
+/** A build whose context trickles in would keep its place in the queue from others. */
 function tooSlow(): SvcError {
   return new SvcError(
     "context_invalid",
@@ -24,11 +24,11 @@ function tooSlow(): SvcError {
 }
 
 /**
- * The body, its size bounded, and how long it may take to come. Throws `too_large` where its declared
- * length says so already.
+ * The request's body with a limit on its size and on the time that it takes. Throws `too_large` where its
+ * declared length exceeds the limit.
  */
 export function contextBody(request: Request, limit: number | undefined, clock?: Clock): Body {
-  // A build whose context is fetched needs none.
+  // The server fetches the context itself: no body is needed.
   const fetched = new URL(request.url).searchParams.has("remote");
   const body = request.body ?? (fetched ? new Blob([]).stream() : undefined);
   if (!body) throw new SvcError("context_invalid", "Cannot build: the request has no body");

@@ -1,4 +1,7 @@
-/** Builds handed on to a builder (SPEC "Builder delegation behaviour", rule 9); access was decided here. */
+/**
+ * Builds relayed to a builder (SPEC "Builder delegation behaviour", rule 9). This server has already authorized
+ * them.
+ */
 import {
   CALLER_HEADER,
   type Logins,
@@ -10,20 +13,22 @@ import {
 } from "../../api/build_logins.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
+import { responseError } from "../../client/problems.ts";
 import { kindOf } from "../../client/ours.ts";
+import { HELLO_HEADER } from "../../wire/attached/hello.ts";
 import { cacheOwner } from "../build_request.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { isLoopback } from "../hosts.ts";
 import type { Context, Route } from "../route.ts";
 import { type Body, contextBody } from "./build_body.ts";
 
-/** Bytes that wait for the builder before the caller is read on. */
+/** Bytes that may wait for the builder before reading from the caller pauses. */
 const HIGH_WATER = 4 << 20;
-/** Bytes that wait for a caller who does not read; windows keep an honest builder far below. */
+/** Bytes that may wait for a caller that does not read; flow control keeps an honest builder far below. */
 const TOO_MUCH = 64 << 20;
 const POLL_MS = 5;
 
-/** Of a request and its answer; others are of one connection, or this server's own affair. */
+/** Header fields that are relayed; all others belong to one connection or to this server. */
 const REQUEST_HEADERS = ["content-type", "content-length", "accept"];
 const RESPONSE_HEADERS = ["content-type", "content-length", "cache-control", "x-accel-buffering"];
 
@@ -35,15 +40,16 @@ function unreachable(target: URL, cause: unknown): SvcError {
   );
 }
 
-/** Whether it can be an svc server's: errors are JSON, and nothing else is a page or a redirect. */
+/** Whether an svc server can have sent the answer: its errors are JSON, and it sends neither pages nor redirects. */
 function isOurs({ ok, status, headers }: Response): boolean {
   const type = headers.get("content-type") ?? "";
   return ok ? !type.includes("html") : status >= 400 && type.includes("json");
 }
 
 /**
- * The builder will not have this server, or is none: no caller can do anything about that. Undefined for
- * another answer, which is the caller's, one about images that the builder itself may not read among them.
+ * The error where the builder refuses this server, or is no builder: the caller cannot change that. Undefined
+ * for every other answer, which is relayed to the caller; that includes a refusal of images that the builder
+ * may not read.
  */
 async function refusal(target: URL, response: Response): Promise<SvcError | undefined> {
   const { status } = response;
@@ -78,7 +84,7 @@ function credential({ username, password }: URL): Record<string, string> {
   return token === "" ? {} : { authorization: `Bearer ${token}` };
 }
 
-/** The place of a request at the builder: path and query as they came. */
+/** The request's URL at the builder, with the same path and query. */
 function place(target: URL, { url }: Context, scheme: "http" | "ws"): string {
   const secure = target.protocol === "wss:" || target.protocol === "https:" ? "s" : "";
   const base = target.pathname.replace(/\/+$/, "");
@@ -94,13 +100,13 @@ function pick(from: Headers, names: readonly string[]): Headers {
   return headers;
 }
 
-/** What a builder needs of this server besides the request. */
+/** The parts of this server that relaying needs besides the request. */
 export type RelayDeps = Pick<ManagementDeps, "access" | "internal" | "registryHost">;
 
 /**
- * What names without a registry mean, as they would if this server built itself; the caller's logins, and for
- * this server's own registry, where the builder publishes, a credential that
- * is good for that and for a while: whoever may build has been let in here. Throws `argument_invalid`.
+ * Header fields that make the builder act as this server would: the registry that names without a registry part
+ * mean, the caller's logins, and a short-lived credential for this server's own registry, where the builder
+ * publishes. The caller has already been allowed to build. Throws `argument_invalid`.
  */
 function addedHeaders(
   { request, url, identity }: Context,
@@ -112,12 +118,13 @@ function addedHeaders(
   const logins: Logins = {};
   const mayPull = access.allows(identity, "pull");
   if (internal) {
-    // The builder reads what the caller names: no more than the caller may.
+    // The builder reads images that the caller names: it may read no more than the caller may.
     const login = { username: "svc", password: internal.token(mayPull ? "push" : "deliver") };
     for (const host of [own, url.host]) logins[host] = login;
   }
   for (const [host, login] of given ?? []) logins[host] = login;
-  // On another machine "localhost" would be the builder itself: SVC_ADVERTISE_REGISTRY gives a name for both.
+  // On another machine "localhost" would mean the builder itself: there SVC_ADVERTISE_REGISTRY has to name this
+  // server.
   const reachable = isLoopback(target.host) || !isLoopback(own);
   const registry = request.headers.get(REGISTRY_HEADER) ?? (reachable ? own : undefined);
   const owner = cacheOwner(access, identity, request.headers);
@@ -130,7 +137,7 @@ function addedHeaders(
   };
 }
 
-/** Sends the request to the builder; its answer, whatever it is. Throws `upstream_failed`. */
+/** Relays the request; gives the builder's answer, whatever its status. Throws `upstream_failed`. */
 export async function relayRequest(
   context: Context,
   target: URL,
@@ -172,7 +179,7 @@ export async function relayRequest(
   });
 }
 
-/** What the server's own sockets can do besides: see the package `ws`. */
+/** Methods of the server's own sockets that the standard does not have: see the package `ws`. */
 type Pausable = WebSocket & { pause?(): void; resume?(): void };
 
 /** Codes that a program may close with. */
@@ -190,7 +197,7 @@ async function drained(socket: WebSocket): Promise<void> {
   }
 }
 
-/** Bytes from the caller to the builder; the caller waits where the builder does. */
+/** Bytes from the caller to the builder; the caller is paused while the builder does not take them. */
 function forward(from: Pausable, to: WebSocket): void {
   let waiting = false;
   from.onmessage = ({ data }) => {
@@ -206,13 +213,15 @@ function forward(from: Pausable, to: WebSocket): void {
   };
 }
 
-/** Opens the way to the builder; what it says meanwhile is kept for {@linkcode splice}. */
+/** Connects to the builder. Messages that the builder sends meanwhile are kept for {@linkcode splice}. */
 async function dial(
   target: URL,
   context: Context,
   deps: RelayDeps,
 ): Promise<{ socket: WebSocket; early: unknown[] }> {
-  const headers = addedHeaders(context, target, deps);
+  // The caller's hello is passed on: the session is between caller and builder.
+  const hello = Object.fromEntries(pick(context.request.headers, [HELLO_HEADER]));
+  const headers = { ...addedHeaders(context, target, deps), ...hello };
   const socket = new WebSocket(place(target, context, "ws"), { headers });
   socket.binaryType = "arraybuffer";
   const early: unknown[] = [];
@@ -229,14 +238,16 @@ async function dial(
   } catch (error) {
     socket.close();
     context.signal.throwIfAborted();
-    // Why the handshake failed is for requests to learn.
+    // A failed handshake has no readable reason: an ordinary request asks for it.
     const answer = await fetch(place(target, context, "http"), {
-      headers: credential(target),
+      headers: { ...credential(target), ...hello },
       redirect: "manual",
       signal: context.signal,
     }).catch(() => undefined);
     const refused = answer && await refusal(target, answer);
-    await answer?.body?.cancel().catch(() => {/* read already */});
+    const said = answer && !refused ? await responseError(answer, target.host) : undefined;
+    // Builder and caller have no protocol version in common.
+    if (said?.code === "unsupported") throw said;
     throw refused ?? unreachable(target, error);
   } finally {
     context.signal.removeEventListener("abort", abort);
@@ -244,8 +255,8 @@ async function dial(
 }
 
 /**
- * Joins the caller's WebSocket with one to the builder, message by message: what is in them is between
- * those two. Resolves `ended` when both are closed.
+ * Joins the caller's WebSocket with one to the builder, message by message, without reading the messages.
+ * Resolves `ended` when both are closed.
  */
 export async function relaySocket(
   context: Context,
@@ -293,8 +304,8 @@ export async function relaySocket(
 }
 
 /**
- * The handlers of builds as they are where builds run in this process, and handed on where they do not;
- * `deps.delegation` is asked with each request.
+ * Wraps build handlers: a build runs here where this process builds, else it is relayed. `deps.delegation`
+ * decides for each request.
  */
 export function delegating(deps: ManagementDeps): (own: Route["handler"]) => Route["handler"] {
   const { delegation, lifecycle, limits } = deps;

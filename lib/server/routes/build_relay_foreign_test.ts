@@ -19,6 +19,8 @@ Deno.test("relay: what answers and is no builder is told as that, and blames no 
       builderUrl: `ws://127.0.0.1:${port}`,
       builderToken: undefined,
       builderAuto: false,
+      builderImage: undefined,
+      builderBaseImage: undefined,
     };
     await using front = await startTestServer({
       deps: { delegation: serverDelegation(options, "/data", silent) },

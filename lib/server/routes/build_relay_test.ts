@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { BuildResult } from "../../api/build.ts";
-import { ATTACH_VERSION, CONTEXT_EXPORT } from "../../api/build_session.ts";
+import { CONTEXT_EXPORT } from "../../api/build_session.ts";
 import { LOGINS_HEADER, loginsHeader } from "../../api/build_logins.ts";
 import { ConfiguredAccess } from "../../auth/access.ts";
 import { Authenticator } from "../../auth/authenticator.ts";
@@ -114,7 +114,6 @@ Deno.test("relay: a session goes on byte for byte", async () => {
       signal: new AbortController().signal,
     });
     const events = await collect(session.build({
-      version: ATTACH_VERSION,
       query: "",
       context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
       secrets: ["s"],
@@ -148,7 +147,6 @@ Deno.test("relay: a builder gets a credential for this server's registry, and th
     signal: new AbortController().signal,
   });
   await collect(session.build({
-    version: ATTACH_VERSION,
     query: "",
     context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
     logins: { "other.example": mine },
@@ -183,7 +181,6 @@ Deno.test("relay: either side that goes away takes the other along", async () =>
     signal: leaving.signal,
   });
   const events = collect(session.build({
-    version: ATTACH_VERSION,
     query: "",
     context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
   }));
@@ -375,7 +372,6 @@ Deno.test("relay: a builder is told whose cache mounts they are, where a policy 
       signal: new AbortController().signal,
     });
     await collect(session.build({
-      version: ATTACH_VERSION,
       query: "",
       context: { kind: "folder", identity: "i", dockerfile: "", ignore: "" },
     }));

@@ -1,24 +1,17 @@
 /** The deployment routes: list, status, apply, delete, power. */
 import { SvcError } from "../../base/errors.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
+import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import { CERTIFIED_TYPE, type HostCertificate } from "../../api/ingress_certificates.ts";
-import {
-  acceptSpec,
-  MAX_SPEC,
-  parseSpecJson,
-  parseSpecText,
-  requireCertificates,
-} from "../accept_spec.ts";
+import { type DeployRequest, requireAbilities } from "../../deploy/services.ts";
+import { CERTIFIED_TYPE } from "../../api/ingress_certificates.ts";
+import { acceptSpec, MAX_SPEC, parseSpecJson, parseSpecText } from "../accept_spec.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { json, readText } from "../json.ts";
 import { NDJSON_TYPE, pushEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
-
-const PATH = `${API_PREFIX}/deployments`;
 
 export function unknownDeployment(attempt: string, name: string): SvcError {
   return new SvcError("not_found", `Cannot ${attempt} ${name}: there is no such deployment`, {
@@ -26,10 +19,9 @@ export function unknownDeployment(attempt: string, name: string): SvcError {
   });
 }
 
-/** What an apply sends. */
-interface Wanted {
+/** The parts of an apply's body. */
+interface Wanted extends DeployRequest {
   spec: DeploySpec;
-  certificates?: readonly HostCertificate[];
 }
 
 /** The body as a spec, JSON or YAML by its content type. `source` is its name in errors. */
@@ -46,14 +38,12 @@ async function readWanted(request: Request, source?: string): Promise<Wanted> {
 export function deploymentRoutes(deps: ManagementDeps): Route[] {
   const { backend } = deps.deploy;
 
-  async function list({ url }: Context): Promise<Response> {
-    new Query(url, []);
+  async function list(): Promise<Response> {
     const all: DeploymentStatus[] = await (await backend()).list();
     return json(all.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
   }
 
-  async function status({ url, params: { name } }: Context): Promise<Response> {
-    new Query(url, []);
+  async function status({ params: { name } }: Context): Promise<Response> {
     const found = await (await backend()).status(name);
     if (!found) throw unknownDeployment("show", name);
     return json(found);
@@ -61,8 +51,8 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
 
   async function apply(context: Context): Promise<Response> {
     const { request, url, identity, signal, params: { name } } = context;
-    const source = new Query(url, name === undefined ? ["source"] : []).text("source");
-    const { spec, certificates } = await readWanted(request, source);
+    const source = new Query(url).text("source");
+    const { spec, ...beside } = await readWanted(request, source);
     if (name !== undefined && spec.name !== name) {
       throw new SvcError(
         "spec_invalid",
@@ -73,14 +63,13 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
     }
     const accepted = acceptSpec(spec, identity);
     const engine = await backend();
-    requireCertificates(engine, certificates);
+    // Checked here, so that the error is a status and not an event.
+    requireAbilities(engine, beside);
     const run = async (onProgress?: (message: string) => void): Promise<ApplyResult> => {
-      // What a session holds goes with that session.
+      // Reserves the name: a session's deployment is changed by its session alone.
       using _claim = deps.sessions?.claim(accepted.name);
-      return await engine.apply(accepted, {
-        ...{ onProgress, signal, mayPull: deps.access.allows(identity, "pull") },
-        ...(certificates && { certificates }),
-      });
+      const mayPull = deps.access.allows(identity, "pull");
+      return await engine.apply(accepted, beside, { onProgress, signal, mayPull });
     };
     if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
       const result = await run();
@@ -93,52 +82,53 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
   }
 
   async function remove({ url, params: { name } }: Context): Promise<Response> {
-    const query = new Query(url, ["wait"]);
+    const query = new Query(url);
     const engine = await backend();
+    const drop = async () => {
+      const found = await engine.delete(name);
+      // The removal of a deployment without instances causes no event.
+      deps.sessions?.look(name);
+      return found;
+    };
     if (query.bool("wait") ?? true) {
-      // Not tied to the client: a removal that has begun is better ended.
-      if (!await engine.delete(name)) throw unknownDeployment("delete", name);
+      // Not tied to the client's connection: a removal that has begun should finish.
+      if (!await drop()) throw unknownDeployment("delete", name);
       return new Response(null, { status: 204 });
     }
     if (!await engine.status(name)) throw unknownDeployment("delete", name);
     const end = deps.lifecycle.begin();
-    engine.delete(name).catch(() => {/* the deployment's status carries it */}).finally(end);
+    drop().catch(() => {/* the deployment's status carries it */}).finally(end);
     return new Response(null, { status: 202 });
   }
 
   const power = (action: "start" | "stop" | "restart"): Route => ({
-    method: "POST",
-    path: `${PATH}/{name}/${action}`,
+    ...endpoint(`POST /deployments/{name}/${action}`),
     action: "deploy",
     help: {
       start: "Starts a stopped deployment; a running one is left alone.",
       stop: "Stops a deployment; it stays stopped until it is started.",
       restart: "Stops and starts a deployment.",
     }[action],
-    handler: async ({ url, params: { name } }) => {
-      new Query(url, []);
+    handler: async ({ params: { name } }) => {
       return json(await (await backend()).power(name, action));
     },
   });
 
   return [
     {
-      method: "GET",
-      path: PATH,
+      ...endpoint("GET /deployments"),
       action: "read",
       help: "Every deployment's status, by name.",
       handler: list,
     },
     {
-      method: "GET",
-      path: `${PATH}/{name}`,
+      ...endpoint("GET /deployments/{name}"),
       action: "read",
       help: "One deployment's status.",
       handler: status,
     },
     {
-      method: "PUT",
-      path: `${PATH}/{name}`,
+      ...endpoint("PUT /deployments/{name}"),
       action: "deploy",
       help:
         "Applies the DeploySpec in the body (JSON, or YAML by its content type) and waits until it " +
@@ -148,15 +138,13 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       handler: apply,
     },
     {
-      method: "POST",
-      path: PATH,
+      ...endpoint("POST /deployments"),
       action: "deploy",
       help: "Like PUT, of the name that the spec gives. `source` names the body in errors.",
       handler: apply,
     },
     {
-      method: "DELETE",
-      path: `${PATH}/{name}`,
+      ...endpoint("DELETE /deployments/{name}"),
       action: "deploy",
       help: "Stops and removes a deployment; named volumes stay. `wait=false` answers 202 at once.",
       handler: remove,

@@ -52,7 +52,7 @@ Deno.test("deployments: apply validates, stamps the caller, answers as it is ask
   let subject: string | undefined;
   await using server = await startTestServer({
     backend: {
-      apply: (spec, { onProgress } = {}) => {
+      apply: (spec, _attachments, { onProgress } = {}) => {
         subject = spec.origin?.subject;
         onProgress?.("pulling app:v1");
         return Promise.resolve({ action: "created", deployment: STATUS });

@@ -1,32 +1,26 @@
-/** `GET /.svc/v1/deployments/{name}/exec`: a command's streams on a WebSocket (lib/api/exec.ts). */
+/** `GET /.svc/v1/deployments/{name}/exec`: a command and its streams (lib/api/exec.ts). */
+import { endpoint } from "../../api/endpoints.ts";
 import { SvcError } from "../../base/errors.ts";
-import { toProblem } from "../../api/problem.ts";
 import {
-  decodeExecFrame,
   decodeExecQuery,
-  encodeExecFrame,
-  type ExecControl,
+  type ExecEnd,
+  type ExecInput,
   type ExecQuery,
   readTerminalSize,
 } from "../../api/exec.ts";
 import type { DeployBackend, ExecRequest, ExecSession } from "../../deploy/backend.ts";
 import { shellCandidates } from "../../deploy/shells.ts";
+import type { Attached } from "../../wire/attached/session.ts";
+import { LineReader, writeLine } from "../../wire/lines.ts";
+import type { YamuxStream } from "../../wire/yamux/stream.ts";
+import { accept } from "../attached/accept.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
-import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { unknownDeployment } from "./deployments.ts";
-import { API_PREFIX } from "./health.ts";
 
-const PARAMETERS = [
-  ...["command", "env", "user", "workdir", "instance", "stdin"],
-  ...["tty", "columns", "rows", "shell"],
-];
-
-/** Bytes that may wait in the socket before the command's output is read on. */
-const OUTPUT_WINDOW = 1 << 20;
-/** Bytes of input that a client may send without waiting for the command to take them. */
-const INPUT_LIMIT = 8 << 20;
+/** Bytes of a line with a terminal's size, at most. */
+const MAX_LINE = 1024;
 
 function execRequest(query: ExecQuery): ExecRequest {
   const env: Record<string, string> = {};
@@ -44,7 +38,7 @@ function execRequest(query: ExecQuery): ExecRequest {
   return { command, env, user, workingDir, instance, tty, ...(size && { size }) };
 }
 
-/** The command, or the first shell that is there where none is named. */
+/** Starts the command, or the first shell that exists where no command is named. */
 async function open(
   backend: DeployBackend,
   name: string,
@@ -54,7 +48,7 @@ async function open(
   const wanted = execRequest(query);
   const exec = backend.caps.exec!;
   if (wanted.command.length > 0) return await exec(name, wanted, { signal });
-  const spec = (await backend.specs()).find((spec) => spec.name === name);
+  const spec = await backend.spec(name);
   const candidates = shellCandidates(spec?.shells, query.shells);
   for (const command of candidates) {
     const session = await exec(name, { ...wanted, command }, { signal });
@@ -67,112 +61,65 @@ async function open(
   });
 }
 
-/** Nobody will read it. */
+/** Cancels output that nobody will read. */
 async function discard(session: ExecSession): Promise<void> {
   await Promise.allSettled([session.stdout.cancel(), session.stderr.cancel()]);
 }
 
-/** One session on an open socket. Every way out sends the outcome, if anyone still listens. */
-class Session {
-  readonly #socket: WebSocket;
-  readonly #exec: ExecSession;
-  readonly #closed = Promise.withResolvers<void>();
-  readonly #stdin: WritableStreamDefaultWriter<Uint8Array>;
-  #input: Promise<void> = Promise.resolve();
-  #waiting = 0;
-
-  constructor(socket: WebSocket, exec: ExecSession) {
-    this.#socket = socket;
-    this.#exec = exec;
-    this.#stdin = exec.stdin.getWriter();
-    // A command may end without reading its input; its exit code tells.
-    this.#stdin.closed.catch(() => {});
-    socket.onclose = () => this.#closed.resolve();
-    socket.onmessage = (event) => this.#receive(event.data);
+/** Passes on standard input to its end. Input that an ended command does not take is dropped. */
+async function feed(from: YamuxStream, to: WritableStreamDefaultWriter<Uint8Array>): Promise<void> {
+  for (let data = await from.read(); data; data = await from.read()) {
+    await to.write(data).catch(() => {/* its exit code tells */});
   }
+  await to.close().catch(() => {/* closed already */});
+}
 
-  #receive(data: unknown): void {
-    if (!(data instanceof ArrayBuffer)) return this.fail(unreadable());
-    try {
-      const frame = decodeExecFrame(new Uint8Array(data));
-      if (frame.channel === "stdin") this.#write(frame.data);
-      else if (frame.channel === "control" && "eof" in frame.control) this.closeStdin();
-      else if (frame.channel === "control" && "resize" in frame.control && this.#exec.resize) {
-        const { columns, rows } = frame.control.resize;
-        this.#exec.resize(readTerminalSize(columns, rows));
-      } else throw unreadable();
-    } catch (error) {
-      this.fail(error instanceof SvcError ? error : unreadable());
-    }
-  }
+/** Passes on output to its end. A command whose client has gone is not held up. */
+async function drain(from: ReadableStream<Uint8Array>, to: YamuxStream): Promise<void> {
+  for await (const data of from) await to.write(data).catch(() => {/* the client has gone */});
+  await to.closeWrite().catch(() => {/* the client has gone */});
+}
 
-  #write(data: Uint8Array): void {
-    this.#waiting += data.length;
-    if (this.#waiting > INPUT_LIMIT) throw unacknowledged();
-    this.#input = this.#input.then(() => this.#stdin.write(data))
-      .catch(() => {/* it reads no more */})
-      .then(() => {
-        this.#waiting -= data.length;
-        this.#control({ ack: data.length });
-      });
-  }
-
-  closeStdin(): void {
-    this.#input = this.#input.then(() => this.#stdin.close()).catch(() => {/* closed already */});
-  }
-
-  #control(control: ExecControl): void {
-    if (this.#socket.readyState !== WebSocket.OPEN) return;
-    this.#socket.send(encodeExecFrame({ channel: "control", control }));
-  }
-
-  async #pump(channel: "stdout" | "stderr"): Promise<void> {
-    for await (const data of this.#exec[channel]) {
-      if (this.#socket.readyState !== WebSocket.OPEN) continue;
-      this.#socket.send(encodeExecFrame({ channel, data: new Uint8Array(data) }));
-      while (
-        this.#socket.bufferedAmount > OUTPUT_WINDOW && this.#socket.readyState === WebSocket.OPEN
-      ) await new Promise((resolve) => setTimeout(resolve, 5));
-    }
-  }
-
-  /** Tells the client and ends the command. */
-  fail(error: SvcError): void {
-    this.#control({ error: toProblem(error) });
-    this.#socket.close();
-  }
-
-  /** Resolves when the command has ended, whoever ended it. */
-  async run(): Promise<void> {
-    this.#control({ started: true });
-    const ended = Promise.all([this.#pump("stdout"), this.#pump("stderr"), this.#exec.exit]);
-    const gone = this.#closed.promise.then(() => this.#exec.kill("SIGKILL")).catch(() => {
-      // It ended by itself in the meantime.
-    });
-    const [, , exit] = await ended;
-    this.#control({ exit });
-    this.#socket.close();
-    await gone;
+/** Throws `argument_invalid` for a malformed size, or where there is no terminal. */
+async function resize(from: YamuxStream, exec: ExecSession): Promise<void> {
+  const lines = new LineReader(from, MAX_LINE);
+  for (let line = await lines.line<ExecInput>(); line; line = await lines.line<ExecInput>()) {
+    if (!exec.resize) throw unreadable();
+    const { columns, rows } = Object(Object(line).resize);
+    exec.resize(readTerminalSize(columns, rows));
   }
 }
 
-const unreadable = () =>
-  new SvcError(
-    "argument_invalid",
-    "Cannot read exec frame: expected stdin, its end, or the size of a terminal",
+/** Resolves when the command has ended and the session is closed. */
+async function serve(session: Attached, exec: ExecSession, stdin: boolean): Promise<void> {
+  void session.closed.then(() => exec.kill("SIGKILL")).catch(() => {/* it ended by itself */});
+  const [command, stdio, stderr] = (["command", "stdio", "stderr"] as const)
+    .map((kind) => session.open(kind));
+  const input = exec.stdin.getWriter();
+  // A command may end without reading its input; its exit code tells.
+  input.closed.catch(() => {});
+  const fed = stdin ? feed(stdio, input) : input.close();
+  fed.catch(() => {/* the session has ended */});
+  resize(command, exec).catch((error) =>
+    session.fail(
+      error instanceof SvcError && error.code === "argument_invalid" ? error : unreadable(),
+    )
   );
+  const [, , exit] = await Promise.all([
+    drain(exec.stdout, stdio),
+    drain(exec.stderr, stderr),
+    exec.exit,
+  ]);
+  await writeLine(command, { exit } satisfies ExecEnd);
+  await session.close();
+}
 
-const unacknowledged = () =>
-  new SvcError(
-    "too_large",
-    `Cannot take more input: ${INPUT_LIMIT} bytes wait for the command already`,
-    { help: "wait until the server acknowledges what was sent" },
-  );
+const unreadable = () =>
+  new SvcError("argument_invalid", "Cannot exec: expected the size of a terminal that there is");
 
 export function execRoutes(deps: ManagementDeps): Route[] {
   async function exec(context: Context): Promise<Response> {
-    const { request, url, params: { name }, connection } = context;
-    new Query(url, PARAMETERS);
+    const { url, params: { name } } = context;
     const query = decodeExecQuery(url.searchParams);
     execRequest(query);
     const backend = await deps.deploy.backend();
@@ -180,68 +127,33 @@ export function execRoutes(deps: ManagementDeps): Route[] {
       throw new SvcError("unsupported", `Cannot exec in ${name}: ${backend.name} cannot do it`);
     }
     if (!await backend.status(name)) throw unknownDeployment("exec in", name);
-    if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
-      throw new SvcError(
-        "argument_invalid",
-        `Cannot exec in ${name}: the request is no WebSocket`,
-        {
-          help: "use `svc exec`, or a WebSocket client",
-        },
-      );
-    }
-    const { stopping } = deps.lifecycle;
-    const starting = new AbortController();
-    const signal = AbortSignal.any([starting.signal, stopping]);
-    // No WebSocket client is shown the body of a refused upgrade: the reason travels on the socket.
-    const session = await open(backend, name, query, signal)
-      .catch((error) => describeError(error, context));
-    let upgraded: ReturnType<typeof connection.upgrade>;
-    try {
-      upgraded = connection.upgrade(request);
-    } catch (error) {
-      starting.abort();
-      if (!(session instanceof SvcError)) await discard(session);
-      throw error;
-    }
-    const { socket, response } = upgraded;
-    socket.binaryType = "arraybuffer";
-    if (session instanceof SvcError) {
-      socket.onopen = () => {
-        const control = { error: toProblem(session) };
-        socket.send(encodeExecFrame({ channel: "control", control }));
-        socket.close();
-      };
-      return response;
-    }
-    const end = deps.lifecycle.begin();
-    const live = new Session(socket, session);
-    if (!query.stdin) live.closeStdin();
-    const stop = () =>
-      live.fail(new SvcError("unavailable", `Cannot exec in ${name}: the server is shutting down`));
-    stopping.addEventListener("abort", stop, { once: true });
-    const opened = Promise.withResolvers<void>();
-    socket.onopen = () => opened.resolve();
-    socket.onerror = () => opened.resolve();
-    opened.promise.then(() => live.run())
-      .catch((error) => live.fail(describeError(error, context)))
-      .finally(() => {
-        stopping.removeEventListener("abort", stop);
-        starting.abort();
-        end();
-      });
+    const stopped = new SvcError(
+      "unavailable",
+      `Cannot exec in ${name}: the server is shutting down`,
+    );
+    const { session, response } = accept(context, deps.lifecycle, {
+      attempt: `exec in ${name}`,
+      help: "use `svc exec`",
+      onStop: (session) => session.fail(stopped),
+    });
+    const gone = new AbortController();
+    void session.closed.then((reason) => gone.abort(reason));
+    // WebSocket clients cannot read the body of a refused upgrade: the reason is sent as the session's error.
+    open(backend, name, query, gone.signal)
+      .then((command) => serve(session, command, query.stdin === true))
+      .catch((error) => session.fail(describeError(error, context)))
+      .finally(deps.lifecycle.begin());
     return response;
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/deployments/{name}/exec`,
+    ...endpoint("GET /deployments/{name}/exec"),
     action: "exec",
     help:
-      "WebSocket: runs a command in a running instance. Binary messages, the first byte the channel: " +
-      "0 stdin, 1 stdout, 2 stderr, 3 control (JSON: `eof` and `resize` from the client; `started`, " +
-      "`ack`, `exit` or `error` from the server). With `tty` and no `command` it is a shell: the first " +
-      "there is of the workload's own, each `shell`, and the usual ones. " +
-      `Query: \`${PARAMETERS.join(" ")}\`.`,
+      "Attached session: runs a command in a running instance. The server opens the streams `stdio`, " +
+      "`stderr` and `command` (sizes of the terminal from the client, the exit code from the server). With " +
+      "`tty` and no `command` it is a shell: the first there is of the workload's own, each `shell`, and the " +
+      "usual ones.",
     handler: exec,
   }];
 }

@@ -1,17 +1,14 @@
 import assert from "node:assert/strict";
-import {
-  decodeExecFrame,
-  encodeExecFrame,
-  encodeExecQuery,
-  type ExecControl,
-  type ExecFrame,
-  type ExecQuery,
-} from "../../api/exec.ts";
+import { encodeExecQuery, type ExecEnd, type ExecQuery } from "../../api/exec.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../deploy/backend.ts";
+import { attach } from "../../client/attached/attach.ts";
+import { createClient } from "../../client/client.ts";
+import { LineReader, writeLine } from "../../wire/lines.ts";
+import { readAll } from "../../wire/testing.ts";
+import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { startTestServer, STATUS } from "../testing.ts";
 
 const API = "/.svc/v1/deployments";
@@ -90,7 +87,7 @@ async function execServer() {
   const server = await startTestServer({
     backend: {
       status: (name) => Promise.resolve(name === "web" ? STATUS : undefined),
-      specs: () => Promise.resolve([{ name: "web", shells: record.shells } as DeploySpec]),
+      spec: (name) => Promise.resolve({ name, shells: record.shells } as DeploySpec),
       caps: {
         exec: (_name, request) => {
           record.request = request;
@@ -107,45 +104,46 @@ async function execServer() {
       },
     },
   });
-  const open = async (query: URLSearchParams) => {
-    const url = `${server.base.replace("http", "ws")}${API}/web/exec?${query}`;
-    const socket = new WebSocket(url);
-    socket.binaryType = "arraybuffer";
-    const frames: ExecFrame[] = [];
-    const closed = Promise.withResolvers<void>();
-    socket.onmessage = ({ data }) => frames.push(decodeExecFrame(new Uint8Array(data)));
-    socket.onclose = () => closed.resolve();
-    await new Promise((resolve) => socket.onopen = resolve);
-    return { socket, frames, closed: closed.promise };
+  const client = createClient({ server: server.base });
+  /** A started command by hand. */
+  const open = async (query: ExecQuery) => {
+    const kinds = ["command", "stdio", "stderr"] as const;
+    const opened = kinds.map(() => Promise.withResolvers<YamuxStream>());
+    const streams = Promise.all(opened.map(({ promise }) => promise));
+    const attached = await attach(client, "/deployments/web/exec", {
+      ...{ attempt: "test", begun: streams, query: encodeExecQuery(query) },
+      takes: Object.fromEntries(kinds.map((kind, index) => [kind, opened[index].resolve])),
+    });
+    const [command, stdio, stderr] = await streams;
+    const end = () => new LineReader(command).line<ExecEnd>();
+    return { attached, command, stdio, stderr, end };
   };
   return { server, record, open };
 }
 
-Deno.test("exec: streams, acknowledgement and exit code travel", async () => {
+const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+
+Deno.test("exec: streams and exit code travel", async () => {
   const { server, record, open } = await execServer();
   await using _ = server;
-  const { socket, frames, closed } = await open(
-    encodeExecQuery({
-      command: ["cat", "-"],
-      env: ["A=1"],
-      user: "u",
-      workingDir: "/w",
-      stdin: true,
-    }),
-  );
+  const { attached, stdio, stderr, end } = await open({
+    command: ["cat", "-"],
+    env: ["A=1"],
+    user: "u",
+    workingDir: "/w",
+    stdin: true,
+  });
   const big = crypto.getRandomValues(new Uint8Array(60_000));
-  for (let i = 0; i < 30; i++) socket.send(encodeExecFrame({ channel: "stdin", data: big }));
-  socket.send(encodeExecFrame({ channel: "control", control: { eof: true } }));
-  await closed;
-  const bytes = frames.reduce((n, f) => n + (f.channel === "stdout" ? f.data.length : 0), 0);
-  assert.equal(bytes, 30 * 60_000);
-  const acks = frames.reduce(
-    (n, f) => n + (f.channel === "control" && "ack" in f.control ? f.control.ack : 0),
-    0,
-  );
-  assert.equal(acks, bytes);
-  assert(frames.some((f) => f.channel === "stderr" && new TextDecoder().decode(f.data) === "done"));
-  assert.deepEqual(frames.at(-1), { channel: "control", control: { exit: 7 } });
+  const send = async () => {
+    for (let i = 0; i < 30; i++) await stdio.write(big);
+    await stdio.closeWrite();
+  };
+  const [, out, errors] = await Promise.all([send(), readAll(stdio), readAll(stderr)]);
+  assert.equal(out.length, 30 * 60_000);
+  assert.deepEqual(out.subarray(-60_000), big);
+  assert.equal(text(errors), "done");
+  assert.deepEqual(await end(), { exit: 7 });
+  assert.equal(await attached.closed, undefined);
   assert.deepEqual(record.request, {
     command: ["cat", "-"],
     env: { A: "1" },
@@ -154,74 +152,61 @@ Deno.test("exec: streams, acknowledgement and exit code travel", async () => {
     instance: undefined,
     tty: false,
   });
-  assert.deepEqual(record.killed, []);
 });
 
 Deno.test("exec: without stdin its end comes at once", async () => {
   const { server, open } = await execServer();
   await using _ = server;
-  const { frames, closed } = await open(encodeExecQuery({ command: ["cat"] }));
-  await closed;
-  assert.deepEqual(frames.at(-1), { channel: "control", control: { exit: 7 } });
+  const { end } = await open({ command: ["cat"] });
+  assert.deepEqual(await end(), { exit: 7 });
 });
 
 Deno.test("exec: a client that goes away ends the command", async () => {
   const { server, record, open } = await execServer();
   await using _ = server;
-  const { socket } = await open(encodeExecQuery({ command: ["cat"], stdin: true }));
-  socket.close();
+  const { attached } = await open({ command: ["cat"], stdin: true });
+  attached[Symbol.dispose]();
   while (record.killed.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   assert.deepEqual(record.killed, ["SIGKILL"]);
+  assert.equal(await server.lifecycle.idle(5000), true);
 });
 
-Deno.test("exec: a frame that is none, and a server that shuts down, are told", async () => {
+Deno.test("exec: a line that is none, and a server that shuts down, are told", async () => {
   const { server, record, open } = await execServer();
   await using _ = server;
-  const bad = await open(encodeExecQuery({ command: ["cat"], stdin: true }));
-  bad.socket.send(new Uint8Array([9, 1]));
-  await bad.closed;
-  const last = bad.frames.at(-1) as { control: { error: { code: string } } };
-  assert.equal(last.control.error.code, "argument_invalid");
-  const cut = await open(encodeExecQuery({ command: ["cat"], stdin: true }));
+  const code = async ({ attached }: Awaited<ReturnType<typeof open>>) =>
+    (await attached.closed as SvcError).code;
+  for (const line of ["\xff\n", "{\n", "x".repeat(2000)]) {
+    const bad = await open({ command: ["cat"], stdin: true });
+    await bad.command.write(new TextEncoder().encode(line));
+    assert.equal(await code(bad), "argument_invalid");
+  }
+  const cut = await open({ command: ["cat"], stdin: true });
   server.lifecycle.drain();
-  await cut.closed;
-  const told = cut.frames.at(-1) as { control: { error: { code: string } } };
-  assert.equal(told.control.error.code, "unavailable");
+  assert.equal(await code(cut), "unavailable");
   assert.equal(await server.lifecycle.idle(5000), true);
-  assert.equal(record.killed.length, 2);
+  assert.equal(record.killed.length, 4);
 });
 
 Deno.test("exec: a terminal has its size from the start and is told of others", async () => {
   const { server, record, open } = await execServer();
   await using _ = server;
   const size = { columns: 101, rows: 37 };
-  const tty = await open(encodeExecQuery({ command: ["cat"], tty: true, stdin: true, size }));
-  const resize = (to: unknown) =>
-    tty.socket.send(encodeExecFrame({
-      channel: "control",
-      control: { resize: to } as ExecControl,
-    }));
-  resize({ columns: 200, rows: 50 });
-  tty.socket.send(encodeExecFrame({ channel: "control", control: { eof: true } }));
-  await tty.closed;
-  assert.deepEqual(tty.frames[0], { channel: "control", control: { started: true } });
-  assert.deepEqual(tty.frames.at(-1), { channel: "control", control: { exit: 7 } });
+  const tty = await open({ command: ["cat"], tty: true, stdin: true, size });
+  await writeLine(tty.command, { resize: { columns: 200, rows: 50 } });
+  await tty.stdio.closeWrite();
+  assert.deepEqual(await tty.end(), { exit: 7 });
   assert.deepEqual([record.request?.size, record.sizes], [size, [{ columns: 200, rows: 50 }]]);
+  const refused = async (query: ExecQuery, resize: unknown) => {
+    const session = await open(query);
+    await writeLine(session.command, { resize });
+    const { code } = await session.attached.closed as SvcError;
+    assert.equal(code, "argument_invalid", JSON.stringify(resize));
+  };
   for (const bad of [null, {}, { columns: 0, rows: 1 }, { columns: 1, rows: 1e9 }, "1x1"]) {
-    const session = await open(encodeExecQuery({ command: ["cat"], tty: true, stdin: true }));
-    session.socket.send(encodeExecFrame({
-      channel: "control",
-      control: { resize: bad } as unknown as ExecControl,
-    }));
-    await session.closed;
-    const last = session.frames.at(-1) as { control: { error: { code: string } } };
-    assert.equal(last.control.error.code, "argument_invalid", JSON.stringify(bad));
+    await refused({ command: ["cat"], tty: true, stdin: true }, bad);
   }
-  const plain = await open(encodeExecQuery({ command: ["cat"], stdin: true }));
-  plain.socket.send(encodeExecFrame({ channel: "control", control: { resize: size } }));
-  await plain.closed;
-  const told = plain.frames.at(-1) as { control: { error: { code: string } } };
-  assert.equal(told.control.error.code, "argument_invalid");
+  await refused({ command: ["cat"], stdin: true }, size);
   assert.equal(record.sizes.length, 1);
 });
 
@@ -230,10 +215,11 @@ Deno.test("exec: without a command the first shell that is there", async () => {
   await using _ = server;
   const tried = async (shells?: string[]) => {
     record.requests.length = 0;
-    const { frames, closed } = await open(encodeExecQuery({ command: [], shells, tty: true }));
-    await closed;
-    const { control } = frames.at(-1) as { control: { exit?: number; error?: Problem } };
-    return [record.requests.map(({ command }) => command.join("|")), control] as const;
+    const last = await open({ command: [], shells, tty: true }).then(
+      ({ end }) => end(),
+      ({ code }) => code,
+    );
+    return [record.requests.map(({ command }) => command.join("|")), last];
   };
   assert.deepEqual(await tried(), [["bash", "ash"], { exit: 7 }]);
   assert.deepEqual(await tried(["zsh -l", "'my shell' -x"]), [
@@ -243,48 +229,43 @@ Deno.test("exec: without a command the first shell that is there", async () => {
   record.shells = ["fish", "ash --own"];
   assert.deepEqual(await tried(["'my shell'"]), [["fish", "ash|--own"], { exit: 7 }]);
   record.shells = ["'"];
-  const [none, { error }] = await tried();
-  assert.deepEqual([none, error?.code], [[], "argument_invalid"]);
+  assert.deepEqual(await tried(), [[], "argument_invalid"]);
 });
 
-Deno.test("exec: why a command cannot run, or no shell is there, is told on the socket", async () => {
+Deno.test("exec: why a command cannot run, or no shell is there, is the session's error", async () => {
   const { server, open } = await execServer();
   await using _ = server;
   PROGRAMS.splice(PROGRAMS.indexOf("ash"), 1);
   try {
-    const problem = async (query: ExecQuery) => {
-      const { frames, closed } = await open(encodeExecQuery(query));
-      await closed;
-      assert.equal(frames.length, 1);
-      return (frames[0] as { control: { error: Problem } }).control.error;
-    };
-    const stopped = await problem({ command: ["stopped"] });
-    assert.deepEqual([stopped.code, stopped.detail], ["conflict", "Cannot run it: it is stopped"]);
-    const shell = await problem({ command: [], tty: true, shells: ["zsh -l"] });
-    assert.deepEqual([shell.code, shell.detail], [
-      "not_found",
-      "Cannot open a shell in web: it has none of zsh, bash, ash, sh",
-    ]);
-    assert.match(shell.help, /svc exec -it NAME COMMAND/);
+    await assert.rejects(open({ command: ["stopped"] }), {
+      code: "conflict",
+      message: "Cannot run it: it is stopped",
+    });
+    await assert.rejects(open({ command: [], tty: true, shells: ["zsh -l"] }), {
+      code: "not_found",
+      message: "Cannot open a shell in web: it has none of zsh, bash, ash, sh",
+      help: "name a command that is there: svc exec -it NAME COMMAND",
+    });
   } finally {
     PROGRAMS.push("ash");
   }
 });
 
-Deno.test("exec: a client that sends without waiting for the command is stopped", async () => {
+Deno.test("exec: a client whose command reads nothing waits, and nothing piles up", async () => {
   const { server, record, open } = await execServer();
   await using _ = server;
-  const { socket, frames, closed } = await open(
-    encodeExecQuery({ command: ["stuck"], stdin: true }),
-  );
-  const data = new Uint8Array(1 << 20);
-  for (let sent = 0; sent < 8; sent++) {
-    socket.send(encodeExecFrame({ channel: "stdin", data }));
+  const { attached, stdio } = await open({ command: ["stuck"], stdin: true });
+  let sent = 0;
+  const sending = (async () => {
+    for (; sent < 8 << 20; sent += 65_536) await stdio.write(new Uint8Array(65_536));
+  })();
+  for (let before = -1; before !== sent;) {
+    before = sent;
+    await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  socket.send(encodeExecFrame({ channel: "stdin", data: new Uint8Array(1) }));
-  await closed;
-  const last = frames.at(-1) as { control: { error: { code: string } } };
-  assert.equal(last.control.error.code, "too_large");
+  assert.ok(sent <= 1 << 20, `${sent} bytes were sent`);
+  attached[Symbol.dispose]();
+  await assert.rejects(sending);
   while (record.killed.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   assert.deepEqual(record.killed, ["SIGKILL"]);
 });

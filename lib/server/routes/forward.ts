@@ -1,21 +1,19 @@
 /** `GET /.svc/v1/deployments/{name}/forward`: a port of an instance on a WebSocket (lib/api/forward.ts). */
+import { endpoint } from "../../api/endpoints.ts";
 import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
 import { decodeForwardQuery, type ForwardQuery } from "../../api/forward.ts";
 import { datagrams } from "../../wire/datagrams.ts";
 import type { Duplex } from "../../wire/duplex.ts";
+import type { Attached } from "../../wire/attached/session.ts";
 import { Idle } from "../../wire/idle.ts";
 import { relay } from "../../wire/relay.ts";
-import { SocketStream } from "../../wire/socket_stream.ts";
+import { accept } from "../attached/accept.ts";
 import type { ManagementDeps } from "../deps.ts";
-import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
-
-const PARAMETERS = ["port", "protocol"];
 
 const IDLE_MS = 120_000;
 
-/** The instance's connection broke. */
+/** The error where the instance's connection broke. */
 function instanceFailure(error: unknown, name: string, { port }: ForwardQuery): SvcError {
   const { cause = error } = asSvcError(error);
   const reset = ["ECONNRESET", "EPIPE"].includes(systemCode(cause) ?? "");
@@ -26,107 +24,101 @@ function instanceFailure(error: unknown, name: string, { port }: ForwardQuery): 
   });
 }
 
-/** Until both directions have ended, one of the two sides has broken, or nothing more comes. */
-async function join(
-  stream: SocketStream,
-  instance: Duplex,
-  { protocol }: ForwardQuery,
-  idleMs: number,
-): Promise<void> {
-  if (protocol === "tcp") return await relay(stream, instance);
-  let ended = false;
-  using idle = new Idle(idleMs, () => {
-    ended = true;
-    stream.end();
-    instance.reset();
-  });
-  try {
-    await relay(datagrams(stream), instance, () => idle.touch());
-  } catch (error) {
-    if (!ended) throw error;
+interface Joined {
+  session: Attached;
+  instance: Duplex;
+  query: ForwardQuery;
+  /** Milliseconds without a datagram after which a UDP flow ends. */
+  idleMs: number;
+  /** The instance broke its connection. */
+  onBroken: (error: unknown) => void;
+}
+
+/** Relays until both directions have ended, one side has broken, or no more datagrams come. */
+async function join({ session, instance, query, idleMs, onBroken }: Joined): Promise<void> {
+  const stream = session.open("port");
+  /** The client has gone, or the flow has ended: after that a failure of the instance is not reported. */
+  let over = false;
+  let writing = 0;
+  const gone = (error: unknown): never => {
+    over = true;
+    throw error;
+  };
+  const client: Duplex = {
+    read: () => stream.read().catch(gone),
+    write: (bytes) => {
+      writing++;
+      return stream.write(bytes).catch(gone).finally(() => writing--);
+    },
+    closeWrite: () => stream.closeWrite(),
+    reset: (why) => why === undefined || over ? undefined : onBroken(why),
+  };
+  if (query.protocol === "tcp") {
+    await relay(client, instance);
+    return await session.close();
   }
+  using idle = new Idle(idleMs, () => {
+    over = true;
+    instance.reset();
+    if (writing > 0) session.drop("nobody takes the datagrams");
+    else void stream.closeWrite().then(() => session.close());
+  });
+  await relay(datagrams(client), instance, () => idle.touch());
+  await session.close();
 }
 
 export function forwardRoutes(deps: ManagementDeps): Route[] {
-  function upgrade({ request, connection, params: { name } }: Context) {
-    if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
-      throw new SvcError(
-        "argument_invalid",
-        `Cannot forward to ${name}: the request is no WebSocket`,
-        { help: "use `svc port-forward`, or a WebSocket client" },
-      );
-    }
-    return connection.upgrade(request);
+  function begin(context: Context, query: ForwardQuery, instance: Duplex): Response {
+    const { name } = context.params;
+    const fail = (session: Attached, error: SvcError) => {
+      context.outcome ??= error.code;
+      session.fail(error);
+    };
+    const stopped = new SvcError(
+      "unavailable",
+      `Cannot forward to ${name}: the server is shutting down`,
+    );
+    const { session, response } = accept(context, deps.lifecycle, {
+      attempt: `forward to ${name}`,
+      help: "use `svc port-forward`",
+      beatMs: deps.forward?.beatMs,
+      onStop: (session) => fail(session, stopped),
+    });
+    void session.closed.then((broken) => {
+      if (broken) context.outcome ??= "cancelled";
+      // The client has gone: data that the workload has not taken yet is dropped.
+      if (broken) instance.reset();
+    });
+    const idleMs = deps.forward?.idleMs ?? IDLE_MS;
+    const onBroken = (error: unknown) => fail(session, instanceFailure(error, name, query));
+    join({ session, instance, query, idleMs, onBroken })
+      .catch((error) => session.fail(asSvcError(error)))
+      .finally(() => instance.reset());
+    return response;
   }
 
   async function forward(context: Context): Promise<Response> {
     const { request, url, params: { name } } = context;
-    new Query(url, PARAMETERS);
     const query = decodeForwardQuery(url.searchParams);
     context.about = `${name}:${query.port}/${query.protocol}`;
-    const { stopping } = deps.lifecycle;
     const backend = await deps.deploy.backend();
     const instance = await backend.dial(name, query.port, query.protocol, {
-      signal: AbortSignal.any([request.signal, stopping]),
+      signal: AbortSignal.any([request.signal, deps.lifecycle.stopping]),
     });
-    let upgraded: ReturnType<typeof upgrade>;
     try {
-      upgraded = upgrade(context);
+      return begin(context, query, instance);
     } catch (error) {
       instance.reset();
       throw error;
     }
-    const { socket, response } = upgraded;
-    const stream = new SocketStream({
-      lost: (why) => new SvcError("cancelled", `Cannot forward to ${name}: ${why}`),
-      told: (why) => instanceFailure(why, name, query),
-      beatMs: deps.forward?.beatMs,
-      promptly: true,
-    });
-    const opened = Promise.withResolvers<void>();
-    socket.binaryType = "arraybuffer";
-    socket.onopen = () => {
-      stream.attach(socket);
-      opened.resolve();
-    };
-    socket.onmessage = ({ data }) =>
-      stream.receive(typeof data === "string" ? data : new Uint8Array(data));
-    socket.onclose = (event) => {
-      stream.lost(event);
-      opened.resolve();
-    };
-    void stream.closed.then((broken) => {
-      if (broken === undefined) return;
-      context.outcome = asSvcError(broken).code;
-      // What a client that went away has sent is for nobody, even where the workload does not take it.
-      instance.reset();
-    });
-    const end = deps.lifecycle.begin();
-    const stop = () =>
-      stream.fail(
-        new SvcError("unavailable", `Cannot forward to ${name}: the server is shutting down`),
-      );
-    stopping.addEventListener("abort", stop, { once: true });
-    if (stopping.aborted) stop();
-    opened.promise.then(() => join(stream, instance, query, deps.forward?.idleMs ?? IDLE_MS))
-      .catch(() => {/* the stream has told it */})
-      .finally(() => {
-        stopping.removeEventListener("abort", stop);
-        instance.reset();
-        end();
-      });
-    return response;
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/deployments/{name}/forward`,
+    ...endpoint("GET /deployments/{name}/forward"),
     action: "deploy",
     help:
-      "WebSocket: a connection to a port of a running instance. Binary messages are bytes, an empty one " +
-      'the end of its direction; text messages acknowledge (`{"ack":n}`, at most 1 MiB is on the way) ' +
-      "or tell an error. UDP: datagrams, each behind its length in two bytes. Query: `port` and " +
-      "`protocol` (tcp or udp).",
+      "Attached session: a connection to a port of a running instance, which is the server's stream `port`. " +
+      "UDP: datagrams, each behind its length in two bytes.",
     handler: forward,
   }];
 }

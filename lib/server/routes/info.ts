@@ -1,13 +1,13 @@
 /** `GET /.svc/v1/info`. */
 import { asSvcError } from "../../base/errors.ts";
+import { endpoint } from "../../api/endpoints.ts";
 import type { ServerInfo } from "../../api/info.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { json } from "../json.ts";
 import type { Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
 
 export function infoRoutes(deps: ManagementDeps): Route[] {
-  /** Asking constructs the backend, and asks it: only that tells whether its prerequisites are there. */
+  /** Opens the backend: only that tells whether its prerequisites are met. */
   async function deployInfo(): Promise<ServerInfo["deploy"]> {
     try {
       const backend = await deps.deploy.backend();
@@ -22,8 +22,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
     }
   }
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/info`,
+    ...endpoint("GET /info"),
     action: "any",
     help:
       "Version, registry host for deploy targets, backend and its abilities, limits, the caller.",

@@ -1,21 +1,18 @@
-/** `GET /.svc/v1/ingress/tunnel`: the ingress on a WebSocket, for who makes it a local port. */
+/** `GET /.svc/v1/ingress/tunnel`: the ingress on a WebSocket, for a client that offers it at a local port. */
+import { endpoint } from "../../api/endpoints.ts";
 import { HOST_MODES, type HostMode } from "../../api/tunnel.ts";
 import { SvcError } from "../../base/errors.ts";
 import { suggestion } from "../../base/nearest.ts";
 import { aimBefore, aimOf, wishOf } from "../../ingress/host_mode.ts";
 import { shownAim } from "../../tunnel/tunnels.ts";
-import { socketLink } from "../../wire/socket_link.ts";
-import { YamuxSession } from "../../wire/yamux/session.ts";
+import { accept } from "../attached/accept.ts";
 import type { ManagementDeps } from "../deps.ts";
 import type { ServerIngress } from "../ingress/ingress.ts";
 import { arrivalOf, declaredHosts } from "../ingress/tunnel.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
 
-const PARAMETERS = ["hostMode", "host"];
-
-/** What a local port's own host is to `auto`. */
+/** The public host of a local port, for host mode `auto`. */
 const LOCAL_HOST = "localhost";
 
 const MAX_CONNECTIONS = 512;
@@ -34,21 +31,14 @@ function modeOf(query: Query): HostMode {
 
 export function ingressTunnelRoutes(deps: ManagementDeps, ingress: ServerIngress): Route[] {
   async function attach(context: Context): Promise<Response> {
-    const { request, url, connection } = context;
-    const query = new Query(url, PARAMETERS);
+    const { url, connection } = context;
+    const query = new Query(url);
     const mode = modeOf(query);
-    // What is declared is known when the backend is there.
+    // The declared hosts are known once the backend is open.
     await deps.deploy.backend();
     const declared = declaredHosts(ingress);
     const wish = wishOf(mode, query.text("host"), declared);
     const aim = aimBefore(wish, declared) ?? aimOf(wish, declared, LOCAL_HOST);
-    if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
-      throw new SvcError(
-        "argument_invalid",
-        "Cannot open a tunnel to the ingress: the request is no WebSocket",
-        { help: "use `svc ingress-tunnel --local`, or a WebSocket client" },
-      );
-    }
     context.about = shownAim({ ingress: aim });
     const { remote } = connection;
     const arrival = {
@@ -56,40 +46,20 @@ export function ingressTunnelRoutes(deps: ManagementDeps, ingress: ServerIngress
       remote: remote.slice(0, remote.lastIndexOf(":")).replace(/^\[|\]$/g, ""),
       ...arrivalOf(aim),
     };
-    const { socket, response } = connection.upgrade(request);
-    socket.binaryType = "arraybuffer";
-    const session = new YamuxSession(socketLink(socket), {
-      role: "server",
+    return accept(context, deps.lifecycle, {
+      attempt: "open a tunnel to the ingress",
+      help: "use `svc ingress-tunnel --local`",
       maxStreams: MAX_CONNECTIONS,
-      lateAck: true,
-      onStream: (stream) => void ingress.proxy.accept(stream, arrival),
-    });
-    socket.onmessage = ({ data }) => {
-      if (data instanceof ArrayBuffer) session.receive(new Uint8Array(data));
-      else session.lost("a message is not binary");
-    };
-    socket.onclose = () => session.lost();
-    socket.onerror = () => session.lost();
-    const { stopping } = deps.lifecycle;
-    const end = deps.lifecycle.begin();
-    // Requests under way are answered first.
-    const stop = () => void ingress.proxy.drain().finally(() => session.close());
-    stopping.addEventListener("abort", stop, { once: true });
-    if (stopping.aborted) stop();
-    void session.closed.then(() => {
-      stopping.removeEventListener("abort", stop);
-      if (socket.readyState <= WebSocket.OPEN) socket.close();
-      end();
-    });
-    return response;
+      takes: { ingress: (stream) => ingress.proxy.accept(stream, arrival) },
+      // Requests under way are answered before the session closes.
+      onStop: (session) => void ingress.proxy.drain().finally(() => session.close()),
+    }).response;
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/ingress/tunnel`,
+    ...endpoint("GET /ingress/tunnel"),
     action: "deploy",
-    help: "WebSocket: yamux, each of whose streams is a connection to the ingress (HTTP/1.1). " +
-      `Query: \`${PARAMETERS.join(" ")}\`.`,
+    help: "Attached session: each stream `ingress` of the caller's is a connection (HTTP/1.1).",
     handler: attach,
   }];
 }

@@ -1,4 +1,5 @@
 /** `GET /.svc/v1/deployments/{name}/logs`. */
+import { endpoint } from "../../api/endpoints.ts";
 import type { LogFrame } from "../../api/deployment.ts";
 import { LinePrefixer } from "../../api/log_bytes.ts";
 import type { ManagementDeps } from "../deps.ts";
@@ -7,18 +8,6 @@ import { pullEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { unknownDeployment } from "./deployments.ts";
-import { API_PREFIX } from "./health.ts";
-
-const PARAMETERS = [
-  "follow",
-  "tail",
-  "since",
-  "until",
-  "timestamps",
-  "instance",
-  "stdout",
-  "stderr",
-];
 
 async function* ofStreams(
   frames: AsyncIterable<LogFrame>,
@@ -27,7 +16,7 @@ async function* ofStreams(
   for await (const frame of frames) if (streams.has(frame.stream)) yield frame;
 }
 
-/** Ends with its source, and quietly when `stopping` aborts. */
+/** The items of `source`; ends without an error when `stopping` aborts. */
 async function* untilStopped<T>(
   source: AsyncIterable<T>,
   stopping: AbortSignal,
@@ -39,7 +28,7 @@ async function* untilStopped<T>(
   }
 }
 
-/** Neither named: both. One switched off: the other; one switched on: that one. */
+/** Neither stream named: both. One switched off: the other. One switched on: that stream. */
 function selectStreams(query: Query): ReadonlySet<string> {
   const [stdout, stderr] = [query.bool("stdout"), query.bool("stderr")];
   const any = stdout === true || stderr === true;
@@ -52,7 +41,7 @@ function selectStreams(query: Query): ReadonlySet<string> {
 export function logRoutes(deps: ManagementDeps): Route[] {
   async function logs(context: Context): Promise<Response> {
     const { request, url, signal, params: { name } } = context;
-    const query = new Query(url, PARAMETERS);
+    const query = new Query(url);
     const tail = query.text("tail") === "all" ? undefined : query.count("tail");
     const [since, until] = [query.time("since"), query.time("until")];
     const follow = query.bool("follow") ?? false;
@@ -84,14 +73,12 @@ export function logRoutes(deps: ManagementDeps): Route[] {
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}/deployments/{name}/logs`,
+    ...endpoint("GET /deployments/{name}/logs"),
     action: "logs",
     help:
       "Lines that a deployment printed: frames (NDJSON), or `text/plain` where Accept asks for it: then " +
       "exactly the bytes. A frame whose bytes are no UTF-8 has them in `base64`; one with `partial` is " +
-      "followed by no newline. " +
-      `Query: \`${PARAMETERS.join(" ")}\`.`,
+      "followed by no newline.",
     handler: logs,
   }];
 }

@@ -1,136 +1,134 @@
 /** `GET /.svc/v1/session`: a deployment that ends with its caller (lib/api/session.ts). */
+import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { toProblem } from "../../api/problem.ts";
-import {
-  SESSION_PATH,
-  SESSION_VERSION,
-  type SessionEnd,
-  type SessionEvent,
-  type SessionRequest,
-} from "../../api/session.ts";
+import { type SessionEnd, type SessionEvent, type SessionRequest } from "../../api/session.ts";
 import { SvcError } from "../../base/errors.ts";
+import { type Attached, isLost } from "../../wire/attached/session.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
-import { socketLink } from "../../wire/socket_link.ts";
-import { isLost, YamuxSession } from "../../wire/yamux/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { acceptSpec, checkSpec, MAX_SPEC, parseSpecText } from "../accept_spec.ts";
 import type { Access } from "../access.ts";
+import { accept, greet } from "../attached/accept.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
 import { checkCertificates } from "../ingress/certificates.ts";
 import type { DeploySession, SessionLink } from "../sessions/session.ts";
 import type { DeploySessions } from "../sessions/sessions.ts";
-import { API_PREFIX } from "./health.ts";
 
-/** How long a caller may take to say what it wants, and to hang up after the end. */
+/** Milliseconds that a caller has to send its request, and to hang up after the end. */
 const PATIENCE_MS = 30_000;
 
-/** Events that may wait for a caller who does not take them. */
+/** Events that may wait for a caller that does not read. */
 const MAX_WAITING = 512;
+
+type OpenRequest = Extract<SessionRequest, { type: "open" }>;
 
 /** The first line: a spec in JSON, whose quotes and newlines may be escaped. */
 const MAX_LINE = 2 * MAX_SPEC;
 
-/** One caller's connection. */
+/** The connection of one caller. */
 class Caller implements SessionLink {
   readonly #context: Context;
   readonly #access: Access;
   readonly #sessions: DeploySessions;
-  readonly #yamux: YamuxSession;
-  readonly #control = Promise.withResolvers<YamuxStream>();
-  #stream: YamuxStream | undefined;
-  #sending: Promise<void> = Promise.resolve();
+  readonly #attached: Attached;
+  /** The stream `deploy`, once the caller has opened it. */
+  readonly #stream: Promise<YamuxStream>;
+  #sending: Promise<unknown>;
   #waiting = 0;
+  /** Undefined until the caller has opened or resumed it. */
   #session: DeploySession | undefined;
 
+  /** `resumed`: the session that the caller proved to be its own. */
   constructor(
     context: Context,
-    { access }: Pick<ManagementDeps, "access">,
-    sessions: DeploySessions,
-    socket: WebSocket,
+    { deps, sessions, resumed, attached, stream }: {
+      deps: Pick<ManagementDeps, "access">;
+      sessions: DeploySessions;
+      resumed: DeploySession | undefined;
+      attached: Attached;
+      stream: Promise<YamuxStream>;
+    },
   ) {
     this.#context = context;
-    this.#access = access;
+    this.#access = deps.access;
     this.#sessions = sessions;
-    this.#yamux = new YamuxSession(socketLink(socket), {
-      role: "server",
-      maxStreams: 1,
-      onStream: (stream) => this.#control.resolve(stream),
+    this.#session = resumed;
+    this.#attached = attached;
+    const ended = attached.closed.then((reason) => {
+      throw reason ?? new Error("it was closed");
     });
-    // It may be gone before anyone waits.
-    this.#control.promise.catch(() => {});
-    socket.onmessage = ({ data }) => {
-      if (data instanceof ArrayBuffer) this.#yamux.receive(new Uint8Array(data));
-      else this.drop("a message is not binary");
-    };
-    socket.onclose = () => this.drop("the connection was lost");
-    this.#yamux.closed.then((reason) => this.#control.reject(reason ?? new Error("it was closed")));
+    this.#sending = this.#stream = Promise.race([stream, ended]);
+    // The connection may be lost before anything waits for the stream.
+    this.#sending.catch(() => {});
   }
 
   readonly describe = (error: unknown) => toProblem(describeError(error, this.#context));
 
   tell(event: SessionEvent): void {
     if (++this.#waiting > MAX_WAITING) return this.drop("the caller takes no events");
-    this.#sending = this.#sending.then(() => writeLine(this.#stream!, event)).then(
-      () => void this.#waiting--,
-      () => {/* the connection is gone, which its end tells */},
-    );
+    this.#sending = this.#sending.then(async () => {
+      await writeLine(await this.#stream, event);
+      this.#waiting--;
+    });
+    this.#sending.catch(() => {/* the connection is lost, which its end tells */});
   }
 
   finish(): void {
     const late = setTimeout(() => this.drop("the caller does not hang up"), PATIENCE_MS);
-    this.#sending.then(() => this.#stream?.closeWrite()).catch(() => {/* gone already */});
-    this.#yamux.closed.then(() => clearTimeout(late));
+    this.#sending.then(async () => await (await this.#stream).closeWrite())
+      .catch(() => {/* the connection is lost already */});
+    this.#attached.closed.then(() => clearTimeout(late));
   }
 
   drop(why: string): void {
-    this.#yamux.lost(why);
+    this.#attached.drop(why);
   }
 
-  /** Resolves when the connection has ended. `stopping`: the server goes, and waits for no caller. */
-  async run(stopping: AbortSignal): Promise<void> {
+  /** The server shuts down. A session that has begun closes the connection itself, when it is stopped. */
+  stop(): void {
+    if (!this.#session) this.drop("the server is shutting down");
+  }
+
+  /**
+   * `token` of the session that the caller resumes; undefined for a new one. Resolves when the connection has
+   * ended.
+   */
+  async run(token: string | undefined): Promise<void> {
     const late = setTimeout(() => this.drop("the caller asks for nothing"), PATIENCE_MS);
-    // A session that has begun lets go of its caller itself.
-    const stop = () => this.#session ?? this.drop("the server is shutting down");
-    stopping.addEventListener("abort", stop, { once: true });
+    if (token !== undefined) this.#session!.attach(this, token);
     try {
-      const stream = this.#stream = await this.#control.promise;
-      const lines = new LineReader(stream, MAX_LINE);
+      const lines = new LineReader(await this.#stream, MAX_LINE);
       try {
         const first = await read(lines);
         clearTimeout(late);
-        const session = this.#session = await this.#begin(first);
+        const request = checkRequest(first, this.#session !== undefined);
+        const session = this.#session ??= await this.#open(request as OpenRequest);
         for (let line = await read(lines); line !== undefined; line = await read(lines)) {
           checkEnd(line);
           session.end();
         }
       } catch (error) {
-        // What it said was wrong, or it is gone; a session that had begun is then as good as lost.
+        // The caller broke the protocol, or the connection is lost: in both cases the grace period begins.
         if (!isLost(error)) {
           this.tell({ type: "error", error: this.describe(error) });
           this.finish();
         }
         this.#session?.detach(this);
       }
-      await this.#yamux.closed;
+      await this.#attached.closed;
     } catch {
-      // It never asked for anything.
+      // The caller asked for nothing.
     } finally {
       clearTimeout(late);
-      stopping.removeEventListener("abort", stop);
-      this.#yamux[Symbol.dispose]();
       this.#session?.detach(this);
     }
   }
 
-  async #begin(value: unknown): Promise<DeploySession> {
-    const request = checkRequest(value);
+  async #open(request: OpenRequest): Promise<DeploySession> {
     const { identity, connection } = this.#context;
-    if (request.type === "resume") {
-      this.#context.about = request.name;
-      return await this.#sessions.resume(request.name, request.token, this);
-    }
     const spec: DeploySpec = acceptSpec(
       await ("text" in request
         ? parseSpecText(request.text, request.source)
@@ -154,7 +152,7 @@ function malformed(why: string): SvcError {
   });
 }
 
-/** The next line's value; undefined at the end. Throws `argument_invalid`, or what {@linkcode isLost} knows. */
+/** The next line's value; undefined at the end. Throws `argument_invalid`, or the error of a lost connection. */
 async function read(lines: LineReader): Promise<unknown> {
   try {
     return await lines.line();
@@ -163,28 +161,20 @@ async function read(lines: LineReader): Promise<unknown> {
   }
 }
 
-function checkRequest(value: unknown): SessionRequest {
+/** Throws `argument_invalid`. `resumed`: the connection is a later one of a session that was opened before. */
+function checkRequest(value: unknown, resumed: boolean): SessionRequest {
   const request = value as Partial<Record<string, unknown>> | null | undefined;
   const isText = (name: string, most: number) => {
     const text = request?.[name];
     return typeof text === "string" && text.length <= most;
   };
   if (typeof request !== "object" || request === null) throw malformed("no request came");
-  const { type, version } = request;
-  if (typeof version === "number" && version !== SESSION_VERSION) {
-    throw new SvcError(
-      "unsupported",
-      `Cannot open a session: the client speaks version ${version}, the server ${SESSION_VERSION}`,
-      { help: "use a client of the server's own version" },
-    );
-  }
-  const complete = version === SESSION_VERSION && (
-    type === "resume" && isText("name", 256) && isText("token", 256) ||
-    type === "open" && isText("text", MAX_SPEC) &&
-      (request.source === undefined || isText("source", 4096)) ||
-    type === "open" && request.text === undefined && request.spec !== undefined
+  const { type } = request;
+  const complete = resumed ? type === "resume" : type === "open" && (
+    isText("text", MAX_SPEC) && (request.source === undefined || isText("source", 4096)) ||
+    request.text === undefined && request.spec !== undefined
   );
-  if (!complete) throw malformed("expected a request of type open or resume");
+  if (!complete) throw malformed(`expected a request of type ${resumed ? "resume" : "open"}`);
   return request as SessionRequest;
 }
 
@@ -193,31 +183,38 @@ function checkEnd(value: unknown): asserts value is SessionEnd {
   throw malformed("expected a line of type end");
 }
 
+const PURPOSE = { attempt: "open a session", help: "use `svc deploy --session`" };
+
 export function sessionRoutes(deps: ManagementDeps, sessions: DeploySessions): Route[] {
   async function session(context: Context): Promise<Response> {
-    // What cannot deploy says so before the upgrade hides it.
+    // A server that cannot deploy refuses by an ordinary answer.
     await deps.deploy.backend();
-    if (context.request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
-      throw new SvcError(
-        "argument_invalid",
-        "Cannot open a session: the request is no WebSocket",
-        { help: "use `svc deploy --session`" },
-      );
-    }
-    const { socket, response } = context.connection.upgrade(context.request);
-    socket.binaryType = "arraybuffer";
-    const end = deps.lifecycle.begin();
-    new Caller(context, deps, sessions, socket).run(deps.lifecycle.stopping).finally(end);
+    const resume = greet(context, PURPOSE.attempt)?.resume;
+    const resumed = resume && await sessions.find(resume, context.identity.subject);
+    context.about = resume?.name;
+    const stream = Promise.withResolvers<YamuxStream>();
+    const begun: { caller?: Caller } = {};
+    const { session: attached, response } = accept(context, deps.lifecycle, {
+      ...PURPOSE,
+      maxStreams: 1,
+      takes: { deploy: stream.resolve },
+      onStop: (attached) =>
+        begun.caller ? begun.caller.stop() : attached.drop("the server is shutting down"),
+    });
+    const caller = begun.caller = new Caller(context, {
+      ...{ deps, sessions, resumed, attached },
+      stream: stream.promise,
+    });
+    void caller.run(resume?.token);
     return response;
   }
 
   return [{
-    method: "GET",
-    path: `${API_PREFIX}${SESSION_PATH}`,
+    ...endpoint("GET /session"),
     action: "deploy",
     help:
-      "WebSocket: a deployment that lives as long as its session. yamux inside; stream 1 has the " +
-      "request and the events (NDJSON). The deployment is removed when the caller ends the session, or " +
+      "Attached session: a deployment that lives as long as it. The caller opens the stream `deploy`, which has " +
+      "the request and the events (NDJSON). The deployment is removed when the caller ends the session, or " +
       "does not resume it within the grace period after its connection was lost.",
     handler: session,
   }];

@@ -1,26 +1,21 @@
 import assert from "node:assert/strict";
-import { SESSION_VERSION } from "../../api/session.ts";
 import { GRACE_MS } from "../sessions/testing.ts";
-import { caller, opened, SPEC, until, withServer } from "../sessions/test_callers.ts";
+import { caller, opened, until, withServer } from "../sessions/test_callers.ts";
 
 Deno.test("session: hostile lines are refused; a session that had begun is as good as lost", () =>
   withServer(async (server) => {
     const { timers, deployments } = server;
-    const version = SESSION_VERSION;
     const bad: [unknown, string][] = [
       [null, "argument_invalid"],
       [[], "argument_invalid"],
       ["open", "argument_invalid"],
       [{ type: "open" }, "argument_invalid"],
-      [{ type: "open", version }, "argument_invalid"],
-      [{ type: "open", version, text: 7 }, "argument_invalid"],
-      [{ type: "open", version, text: "a", source: "x".repeat(5000) }, "argument_invalid"],
-      [{ type: "open", version, text: "x".repeat((4 << 20) + 1) }, "argument_invalid"],
-      [{ type: "open", version, spec: null }, "spec_invalid"],
-      [{ type: "open", version, spec: { name: "../x", image: "a" } }, "spec_invalid"],
-      [{ type: "open", version: version + 1, spec: SPEC }, "unsupported"],
-      [{ type: "resume", version, name: "web" }, "argument_invalid"],
-      [{ type: "resume", version, name: "__proto__", token: "x" }, "not_found"],
+      [{ type: "open", text: 7 }, "argument_invalid"],
+      [{ type: "open", text: "a", source: "x".repeat(5000) }, "argument_invalid"],
+      [{ type: "open", text: "x".repeat((4 << 20) + 1) }, "argument_invalid"],
+      [{ type: "open", spec: null }, "spec_invalid"],
+      [{ type: "open", spec: { name: "../x", image: "a" } }, "spec_invalid"],
+      [{ type: "resume" }, "argument_invalid"],
       [{ type: "end" }, "argument_invalid"],
     ];
     for (const [line, code] of bad) {
@@ -62,7 +57,7 @@ Deno.test("session: who cannot upgrade, or opens more than one stream, is told",
     assert.equal(response.status, 400);
     assert.match((await response.json()).help, /svc deploy --session/);
     const { one } = await opened(server);
-    const second = one.yamux.open();
+    const second = one.attached.open("deploy");
     await second.write(new TextEncoder().encode("{}\n"));
     await assert.rejects(second.read());
     await one.say({ type: "end" });
@@ -81,5 +76,5 @@ Deno.test("session: a server that ends waits for no caller who says nothing", ()
     server.lifecycle.drain();
     // Less than callers have to speak up and to hang up.
     assert.ok(await server.lifecycle.idle(20_000));
-    await Promise.all([silent, half, refused].map(({ yamux }) => yamux.closed));
+    await Promise.all([silent, half, refused].map(({ attached }) => attached.closed));
   }));

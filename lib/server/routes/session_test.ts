@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { SvcError } from "../../base/errors.ts";
 import { exists } from "../../base/fs.ts";
-import { SESSION_VERSION } from "../../api/session.ts";
 import { type DeploySession, openDeploySession } from "../../client/deploy_session.ts";
-import { FakeDeployments, GRACE_MS, startSessionServer, WATCH_MS } from "../sessions/testing.ts";
+import type { Resume } from "../../wire/attached/hello.ts";
+import { FakeDeployments, GRACE_MS, startSessionServer } from "../sessions/testing.ts";
 import { caller, open, opened, SPEC, until, withServer } from "../sessions/test_callers.ts";
 import { RETRY_MS } from "../sessions/session.ts";
 import { STATUS } from "../testing.ts";
@@ -96,35 +97,42 @@ Deno.test("session: names in use are refused, and nothing else takes a session's
 Deno.test("session: a lost connection is resumed within the grace period", () =>
   withServer(async (server) => {
     const { timers, deployments } = server;
-    const { one, token, resume } = await opened(server);
+    const { one, resume } = await opened(server);
     one.cut();
     await timers.armed(GRACE_MS);
     for (const wrong of [{ ...resume, token: "0" }, { ...resume, name: "other" }]) {
-      using other = await caller(server);
-      await other.say(wrong);
-      const event = await other.next();
-      assert.equal(event?.type === "error" && event.error.code, "not_found");
+      await assert.rejects(caller(server, wrong), { code: "not_found" });
     }
-    using again = await caller(server);
-    await again.say(resume);
+    using again = await caller(server, resume);
     assert.deepEqual(await again.next(), {
       type: "session",
-      name: "web",
-      token,
+      ...resume,
       graceMs: GRACE_MS,
     });
     assert.equal((await until(again, "result")).result.action, "created");
     assert.equal(timers.has(GRACE_MS), false);
     // By a third connection while the second seems to be there: the same caller, on another network.
-    using third = await caller(server);
-    await third.say(resume);
+    using third = await caller(server, resume);
     await until(third, "result");
-    await again.yamux.closed;
+    await again.attached.closed;
     assert.equal(timers.has(GRACE_MS), false);
     await third.say({ type: "end" });
     await until(third, "ended");
     assert.deepEqual(deployments.deleted, ["web"]);
     assert.equal(deployments.applied.length, 1);
+  }));
+
+Deno.test("session: nobody else resumes it, even with its token", () =>
+  withServer(async (server) => {
+    const { one, resume } = await opened(server);
+    one.cut();
+    await server.timers.armed(GRACE_MS);
+    server.asks.subject = "mallory";
+    await assert.rejects(caller(server, resume), { code: "not_found" });
+    assert.equal(server.timers.has(GRACE_MS), true, "the grace period goes on");
+    server.asks.subject = "anonymous";
+    using again = await caller(server, resume);
+    await until(again, "result");
   }));
 
 Deno.test("session: one that is not resumed ends with the grace period", () =>
@@ -136,12 +144,12 @@ Deno.test("session: one that is not resumed ends with the grace period", () =>
     await deployments.until(() => deployments.deleted.length === 1);
     assert.ok(await server.lifecycle.idle(60_000));
     assert.equal(await exists(`${folder}/sessions/web.json`), false);
-    using late = await caller(server);
-    await late.say(resume);
-    const event = await late.next();
-    assert.ok(event?.type === "error", JSON.stringify(event));
-    assert.equal(event.error.code, "not_found");
-    assert.match(event.error.help, /not resumed in time/);
+    await assert.rejects(caller(server, resume), (error) => {
+      assert.ok(error instanceof SvcError);
+      assert.equal(error.code, "not_found");
+      assert.match(error.help, /not resumed in time/);
+      return true;
+    });
   }));
 
 Deno.test("session: the client resumes by itself, and ends what it resumed", () =>
@@ -190,8 +198,7 @@ Deno.test("session: an apply goes on while its caller is away, and its failure w
     one.cut();
     await timers.armed(GRACE_MS);
     applying.reject(new Error("no room"));
-    using again = await caller(server);
-    await again.say({ type: "resume", version: SESSION_VERSION, name: "web", token });
+    using again = await caller(server, { name: "web", token });
     await until(again, "session");
     const event = await again.next();
     assert.equal(event?.type === "error" && event.error.code, "internal");
@@ -217,31 +224,59 @@ Deno.test("session: ended in the middle of an apply, which is cancelled", () =>
 
 Deno.test("session: the deployment's own end, and its removal by somebody else, are told", () =>
   withServer(async (server) => {
-    const { timers, deployments } = server;
+    const { deployments } = server;
     const { one } = await opened(server);
     const over = {
       ...STATUS,
       state: "failed" as const,
       instances: [{ id: "web-0", state: "exited" as const, exitCode: 3, restarts: 0 }],
     };
-    deployments.statuses.set("web", over);
-    await timers.fire(WATCH_MS);
-    // Between two looks a restart may be: one alone is not believed.
-    await timers.armed(WATCH_MS);
-    await timers.fire(WATCH_MS);
+    // A restart is due: it goes on.
+    const asked = deployments.asked();
+    deployments.set({ ...over, state: "pending" });
+    await asked;
+    deployments.set(over);
     assert.deepEqual(await until(one, "exited"), { type: "exited", deployment: over });
     assert.deepEqual(deployments.deleted, []);
-    deployments.statuses.delete("web");
-    await timers.fire(WATCH_MS);
-    await until(one, "gone");
+    deployments.remove("web");
+    assert.deepEqual(await one.next(), { type: "gone" });
     one.cut();
+  }));
+
+Deno.test("session: the removal of what has no instance is told too", () =>
+  withServer(async (server) => {
+    const { one } = await opened(server);
+    // Of this one no event tells.
+    await fetch(`${server.base}/.svc/v1/deployments/web`, { method: "DELETE" });
+    assert.deepEqual(await one.next(), { type: "gone" });
+    one.cut();
+  }));
+
+Deno.test("session: what happened while the engine was lost is seen when it is back", () =>
+  withServer(async (server) => {
+    const { timers, deployments } = server;
+    const { one } = await opened(server);
+    deployments.lose();
+    // Nobody is told of it.
+    deployments.statuses.delete("web");
+    assert.deepEqual(await one.next(), { type: "gone" });
+    one.cut();
+    const { one: next } = await opened(server);
+    // The status cannot be had when the event comes.
+    deployments.onStatus = () => Promise.reject(new Error("busy"));
+    deployments.remove("web");
+    await timers.armed(RETRY_MS);
+    deployments.onStatus = undefined;
+    await timers.fire(RETRY_MS);
+    assert.deepEqual(await next.next(), { type: "gone" });
+    next.cut();
   }));
 
 Deno.test("session: survives a restart of the server for the grace period", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc-session-" });
   try {
     const deployments = new FakeDeployments();
-    let resume: unknown;
+    let resume: Resume;
     {
       await using first = await startSessionServer(folder, deployments);
       ({ resume } = await opened(first));
@@ -249,8 +284,7 @@ Deno.test("session: survives a restart of the server for the grace period", asyn
     assert.deepEqual(deployments.deleted, []);
     {
       await using second = await startSessionServer(folder, deployments);
-      using again = await caller(second);
-      await again.say(resume);
+      using again = await caller(second, resume);
       assert.equal((await until(again, "result")).result.action, "unchanged");
       assert.equal(second.timers.has(GRACE_MS), false);
     }
@@ -289,8 +323,7 @@ Deno.test("session: an apply that a crash cut off is made good by who resumes it
     await Deno.writeTextFile(`${folder}/sessions/web.json.tmp-1`, "{");
     await using second = await startSessionServer(folder);
     assert.equal(await exists(`${folder}/sessions/web.json.tmp-1`), false);
-    using one = await caller(second);
-    await one.say({ type: "resume", version: SESSION_VERSION, name: "web", token });
+    using one = await caller(second, { name: "web", token });
     assert.equal((await until(one, "result")).result.action, "created");
     assert.equal(second.deployments.applied[0].origin?.subject, "anonymous");
   } finally {

@@ -1,4 +1,5 @@
 /** `POST /.svc/v1/gc`, `GET /.svc/v1/storage`, `POST /.svc/v1/storage/verify`. */
+import { endpoint } from "../../api/endpoints.ts";
 import type { GcEvent, StorageUsage } from "../../api/storage.ts";
 import { parseDuration } from "../../base/duration.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -8,7 +9,6 @@ import { json } from "../json.ts";
 import { NDJSON_TYPE, pullEvents, pushEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
-import { API_PREFIX } from "./health.ts";
 
 function idleOf(query: Query): number | undefined {
   const text = query.text("idle");
@@ -21,7 +21,7 @@ function idleOf(query: Query): number | undefined {
 export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps): Route[] {
   const gc = async (context: Context): Promise<Response> => {
     const { request, url } = context;
-    const query = new Query(url, ["dryRun", "idle"]);
+    const query = new Query(url);
     const left = new AbortController();
     const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
     const options = { dryRun: query.bool("dryRun") ?? false, idleMs: idleOf(query), signal };
@@ -33,7 +33,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
       const result = await storage.collect({
         ...options,
         onProgress: (progress) => {
-          // What the client does not read is held in memory: no more than it can show.
+          // Unread events are held in memory: no more are sent than a person can follow.
           if (performance.now() - last < 100) return;
           last = performance.now();
           send({ type: "progress", ...progress });
@@ -47,7 +47,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
   };
 
   const verify = (context: Context): Response => {
-    const quarantine = new Query(context.url, ["quarantine"]).bool("quarantine") ?? false;
+    const quarantine = new Query(context.url).bool("quarantine") ?? false;
     const left = new AbortController();
     const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
     return pullEvents(storage.verify({ quarantine, signal }), {
@@ -58,8 +58,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
 
   return [
     {
-      method: "POST",
-      path: `${API_PREFIX}/gc`,
+      ...endpoint("POST /gc"),
       action: "gc",
       help: "Collects garbage: blobs that no manifest refers to, untagged manifests where " +
         "SVC_GC_UNTAGGED says so, and build cache beyond SVC_BUILD_CACHE_KEEP_BYTES. `dryRun` only counts; `idle` (a duration, default 1h) is how " +
@@ -68,8 +67,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
       handler: gc,
     },
     {
-      method: "GET",
-      path: `${API_PREFIX}/storage`,
+      ...endpoint("GET /storage"),
       action: "read",
       help: "What the content store and the build cache hold: numbers and bytes; and how far " +
         "SVC_STORAGE_SCRUB is, with what it found damaged.",
@@ -86,8 +84,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
       },
     },
     {
-      method: "POST",
-      path: `${API_PREFIX}/storage/verify`,
+      ...endpoint("POST /storage/verify"),
       action: "gc",
       help: "Reads every blob and checks it against its digest, and what manifests, tags and " +
         "referrers name; events as NDJSON, the last one the result. `quarantine` moves damaged " +

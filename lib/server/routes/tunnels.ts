@@ -9,16 +9,15 @@ import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import { json, readText } from "../json.ts";
 import { NDJSON_TYPE, pushEvents } from "../ndjson.ts";
-import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
 import { unknownDeployment } from "./deployments.ts";
-import { API_PREFIX } from "./health.ts";
+import { API_PREFIX, endpoint } from "../../api/endpoints.ts";
 
 const PATH = `${API_PREFIX}/tunnels`;
 
 const MAX_BODY = 256 * 1024;
 
-/** Whoever holds a tunnel hears something this often: one that is gone without a word is noticed. */
+/** A tunnel's client gets an event at least this often, so that a lost client is noticed. */
 const ALIVE_MS = 15_000;
 
 const FIELDS = ["deployment", "port", "ingress", "protocol", "backend", "credential"];
@@ -64,7 +63,7 @@ async function readBody(request: Request): Promise<Fields> {
     body = JSON.parse(await readText(request, MAX_BODY, "request"));
   } catch (error) {
     if (error instanceof SvcError) throw error;
-    // The parser's own words may hold a part of the credential.
+    // The parser's own message could quote a part of the credential.
     throw wrong("the request is no JSON");
   }
   if (!isObject(body)) throw wrong("the request is no JSON object");
@@ -72,7 +71,7 @@ async function readBody(request: Request): Promise<Fields> {
   return body;
 }
 
-/** A deployment's port; undefined: the body names none, but the ingress. */
+/** A deployment's port. Undefined: the body asks for the ingress. */
 function deploymentOf(body: Fields): { deployment: string; port: number } | undefined {
   const deployment = textField(body, "deployment");
   const { port, ingress } = body;
@@ -109,7 +108,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     };
   }
 
-  /** The backend is there: what is declared is known. */
+  /** The caller has opened the backend, so the declared hosts are known. */
   function ingressWish(body: Fields): Pick<TunnelWish, "name" | "hostname" | "aim" | "serve"> {
     if (!deps.ingress) throw wrong("this server has no ingress");
     if (body.protocol !== undefined && body.protocol !== "http") {
@@ -122,7 +121,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     return ingressTunnel(deps.ingress, mode, textField(fields, "host", "ingress."));
   }
 
-  /** The tunnel lives as long as its events are read. */
+  /** The tunnel lives as long as the client reads its events. */
   function hold(entry: Entry, context: Context): Response {
     const { log } = context;
     context.untilGone = true;
@@ -154,8 +153,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
   }
 
   async function open(context: Context): Promise<Response> {
-    const { request, url, signal } = context;
-    new Query(url, []);
+    const { request, signal } = context;
     const held = (request.headers.get("accept") ?? "").includes(NDJSON_TYPE);
     const wish = await wishOf(context, held);
     const entry = await tunnels.open(wish, AbortSignal.any([signal, stopping]));
@@ -165,8 +163,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
     return json(status, { status: 201, headers: { location: `${PATH}/${status.id}` } });
   }
 
-  function find({ url, params: { id } }: Context): Entry {
-    new Query(url, []);
+  function find({ params: { id } }: Context): Entry {
     const entry = tunnels.get(id);
     if (entry) return entry;
     throw new SvcError("not_found", `Cannot find tunnel ${id}: it is not open`, {
@@ -176,8 +173,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
 
   return [
     {
-      method: "POST",
-      path: PATH,
+      ...endpoint("POST /tunnels"),
       action: "deploy",
       help: `Opens a tunnel (\`${FIELDS.join(" ")}\`) and answers with its URL and id. With ` +
         `\`Accept: ${NDJSON_TYPE}\` the answer is events (opened, down, up, alive, then closed or error), ` +
@@ -185,25 +181,19 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
       handler: open,
     },
     {
-      method: "GET",
-      path: PATH,
+      ...endpoint("GET /tunnels"),
       action: "read",
       help: "The open tunnels.",
-      handler: ({ url }) => {
-        new Query(url, []);
-        return json(tunnels.list());
-      },
+      handler: () => json(tunnels.list()),
     },
     {
-      method: "GET",
-      path: `${PATH}/{id}`,
+      ...endpoint("GET /tunnels/{id}"),
       action: "read",
       help: "One tunnel.",
       handler: (context) => json(find(context).status),
     },
     {
-      method: "DELETE",
-      path: `${PATH}/{id}`,
+      ...endpoint("DELETE /tunnels/{id}"),
       action: "deploy",
       help: "Closes a tunnel, and its visitors' connections.",
       handler: async (context) => {

@@ -1,4 +1,7 @@
-/** Deploy sessions on disk: what a server that starts must not leave running for ever. */
+/**
+ * Records of deploy sessions on disk, one file a session. A server that starts reads them: the deployments of
+ * the sessions before must not run for ever when no caller comes back.
+ */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { asSvcError } from "../../base/errors.ts";
@@ -7,23 +10,23 @@ import type { Logger } from "../../base/log.ts";
 
 export interface SessionRecord {
   version: 1;
-  /** Of the deployment. */
+  /** Name of the deployment. */
   name: string;
-  /** sha256 in hex of the secret that resumes it. */
+  /** sha256 in hex of the token that resumes the session. */
   token: string;
-  /** Who opened it, from where ("host"), and when (RFC 3339). */
+  /** Who opened the session, the host of the caller's address, and the time (RFC 3339). */
   subject: string;
   from: string;
   createdAt: string;
   /** False: the spec may name no image of this server. */
   mayPull?: false;
-  /** Until it is applied: a resumed session goes on with it. */
+  /** Present until it is applied. A session that is resumed after a restart applies it. */
   spec?: DeploySpec;
-  /** The spec came with certificates, whose keys are on no disk. */
+  /** The spec came with certificates. Their keys are not on disk: after a restart it cannot be applied. */
   certified?: true;
 }
 
-/** Bytes of a record that are read, at most: of a spec's limit and what JSON makes of it. */
+/** Bytes of a record that are read, at most: a spec of the largest size, with JSON's escapes. */
 const MAX_RECORD = 16 << 20;
 const ENDING = ".json";
 
@@ -36,13 +39,13 @@ export class SessionRecords {
     this.#log = log;
   }
 
-  /** What is no record is told and left alone. */
+  /** All records. A file that is none is logged and left alone; what a crash left of a write is removed. */
   async load(): Promise<SessionRecord[]> {
     if (!await exists(this.#root)) return [];
     const records: SessionRecord[] = [];
     for await (const { name: file, isFile } of Deno.readDir(this.#root)) {
       const path = join(this.#root, file);
-      // Of a write that a crash cut off.
+      // A crash cut off a write.
       if (isFile && file.includes(`${ENDING}.tmp-`)) await removeTree(path);
       if (!isFile || !file.endsWith(ENDING)) continue;
       const record = await this.#read(path, file.slice(0, -ENDING.length));
@@ -63,7 +66,7 @@ export class SessionRecords {
     }
   }
 
-  /** Durable when it resolves. */
+  /** The record is durable when this resolves. */
   async save(record: SessionRecord): Promise<void> {
     try {
       await ensureDir(this.#root, 0o700);

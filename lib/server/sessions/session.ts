@@ -1,46 +1,52 @@
-/** One deploy session: a deployment that ends with its caller, or a while after the caller was lost. */
+/**
+ * One deploy session: a deployment that is removed when its caller ends the session, or when the caller's
+ * connection was lost and nobody resumed the session within the grace period.
+ *
+ * A session is always in one of these states:
+ * - applying: the deployment is created. It goes on while the caller is away; a failure is kept for the caller.
+ * - watching: the deployment runs, and the caller is told when all of it has exited or somebody removed it.
+ * - ending: the deployment is removed, then the record, then the caller is told.
+ * - stopped: the server shuts down. Deployment and record stay for the next server.
+ */
 import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import type { SessionEvent } from "../../api/session.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
-import { sha256 } from "../../base/hash.ts";
 import type { Logger } from "../../base/log.ts";
-import type { DeployBackend } from "../../deploy/backend.ts";
+import type { Deployments } from "../../deploy/deployments.ts";
+import { isToken, Lasting, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { SessionRecord, SessionRecords } from "./records.ts";
 
-/** Until a removal that failed is tried again. */
+/** Milliseconds until a removal that failed is tried again. */
 export const RETRY_MS = 10_000;
 
-/** A caller that is connected. */
+/** The connection of a session's caller. */
 export interface SessionLink {
+  /** Sends the event. Never throws; events for a connection that is lost go nowhere. */
   tell(event: SessionEvent): void;
-  /** What a caller is told of a thrown value. */
+  /** What the caller may know of a thrown value. */
   describe(error: unknown): Problem;
-  /** Nothing more will be told: hangs up once what was is out. */
+  /** Nothing more will be told: closes the connection when all events are sent. */
   finish(): void;
-  /** Hangs up at once. */
+  /** Closes the connection at once. */
   drop(why: string): void;
 }
 
-/** Runs `work` after so many milliseconds unless it is cancelled before. */
-export type Timer = (ms: number, work: () => void) => () => void;
-
 export interface SessionParts {
   records: SessionRecords;
-  backend: () => Promise<DeployBackend>;
+  backend: () => Promise<Deployments>;
   lifecycle: Lifecycle;
   log: Logger;
   /** Milliseconds that a deployment outlives its caller's connection. */
   graceMs: number;
-  /** Milliseconds between two looks at the deployment. */
-  watchMs: number;
   after: Timer;
+  /** Called when deployment and record are gone. */
   forget: (session: DeploySession) => void;
 }
 
-/** Nothing of it runs, and nothing will be started again. */
+/** All instances have ended, and the backend will not start one again. */
 function isOver({ state, instances }: DeploymentStatus): boolean {
   return (state === "stopped" || state === "failed") && instances.length > 0 &&
     instances.every(({ state }) => state === "exited" || state === "failed");
@@ -57,19 +63,23 @@ function withoutCertificates(name: string): SvcError {
 export class DeploySession {
   readonly record: SessionRecord;
   readonly #parts: SessionParts;
-  #link: SessionLink | undefined;
-  #abort = new AbortController();
+  readonly #caller: Lasting<SessionLink>;
+  /** Aborts the apply. */
+  readonly #abort = new AbortController();
   #applying: Promise<void> | undefined;
+  /** Of the record's spec. Their keys are kept nowhere else. */
   #certificates: readonly HostCertificate[] | undefined;
   #result: ApplyResult | undefined;
+  /** Why the apply failed while the caller was away: whoever resumes the session is told. */
   #failure: Problem | undefined;
+  /** The caller was told, or is to be told, that all instances have ended. */
   #exited: DeploymentStatus | undefined;
   #ending: Promise<void> | undefined;
   #stopped = false;
-  #cancelGrace: (() => void) | undefined;
-  #cancelWatch: (() => void) | undefined;
+  /** Something has changed since the last look began. */
+  #changed = false;
+  #looking: Promise<void> | undefined;
 
-  /** `certificates` of the record's spec. */
   constructor(
     record: SessionRecord,
     parts: SessionParts,
@@ -77,6 +87,7 @@ export class DeploySession {
   ) {
     this.record = record;
     this.#parts = parts;
+    this.#caller = new Lasting(parts.after);
     this.#certificates = certificates;
   }
 
@@ -88,17 +99,21 @@ export class DeploySession {
     return this.#link !== undefined;
   }
 
-  async knows(token: string): Promise<boolean> {
-    return await sha256(token) === this.record.token;
+  get #link(): SessionLink | undefined {
+    return this.#caller.connection;
   }
 
-  /** The caller is here; one that still seems to be is let go: it is the same one, by another connection. */
+  knows(token: string): Promise<boolean> {
+    return isToken(token, this.record.token);
+  }
+
+  /**
+   * The caller has opened the session, or resumed it by another connection; `token` is what it resumes the
+   * session with. Its earlier connection, if that is still open, is closed.
+   */
   attach(link: SessionLink, token: string): void {
-    if (this.#stopped) return link.drop("the server is shutting down");
-    this.#link?.drop("the session was resumed by another connection");
-    this.#link = link;
-    this.#cancelGrace?.();
-    this.#cancelGrace = undefined;
+    this.#caller.connect(link);
+    if (this.#stopped) return;
     const { name } = this;
     link.tell({ type: "session", name, token, graceMs: this.#parts.graceMs });
     if (this.#ending) return;
@@ -106,46 +121,44 @@ export class DeploySession {
     if (this.#applying) return;
     if (this.record.spec) return this.#apply();
     this.#catchUp().catch((error) =>
-      this.#parts.log.warn("a session is not told", { name, error })
+      this.#parts.log.warn("the caller of a session is not told its status", { name, error })
     );
   }
 
-  /** The connection is gone: the deployment goes, unless somebody resumes the session before. */
+  /** The connection is lost: the grace period begins. */
   detach(link: SessionLink): void {
-    if (this.#link !== link) return;
-    this.#link = undefined;
-    this.wait();
+    if (this.#caller.disconnect(link)) this.wait();
   }
 
-  /** From now on the grace period runs. */
+  /** Begins the grace period: the deployment is removed unless somebody resumes the session before its end. */
   wait(): void {
-    this.#removeAfter(this.#parts.graceMs, () => {
+    this.#endAfter(this.#parts.graceMs, () => {
       this.#parts.log.info("a session was not resumed: its deployment is removed", {
         deployment: this.name,
       });
     });
   }
 
-  #removeAfter(ms: number, tell: () => void): void {
-    if (this.#ending || this.#stopped || this.#cancelGrace || this.#link) return;
-    this.#cancelGrace = this.#parts.after(ms, () => {
-      this.#cancelGrace = undefined;
-      tell();
+  #endAfter(ms: number, before: () => void): void {
+    if (this.#ending) return;
+    this.#caller.countDown(ms, () => {
+      before();
       this.#end({ type: "ended" });
     });
   }
 
-  /** The caller wants it to end. */
+  /** The caller asks for the end of the session. */
   end(): void {
     this.#end({ type: "ended" });
   }
 
-  /** The server ends, the deployment and its record stay. A removal that has begun goes on. */
+  /**
+   * The server shuts down. Deployment and record stay, so that the session can be resumed at the next server.
+   * A removal that has begun is finished.
+   */
   stop(): void {
     this.#stopped = true;
-    this.#cancelGrace?.();
-    this.#cancelWatch?.();
-    this.#cancelGrace = this.#cancelWatch = undefined;
+    this.#caller.stop();
     if (!this.#ending) this.#link?.drop("the server is shutting down");
   }
 
@@ -158,22 +171,22 @@ export class DeploySession {
     const done = lifecycle.begin();
     const work = async () => {
       if (certified && !certificates) throw withoutCertificates(this.name);
-      const result = await (await backend()).apply(spec!, {
-        ...{ onProgress, signal, mayPull: this.record.mayPull },
-        ...(certificates && { certificates }),
-      });
+      const { mayPull } = this.record;
+      const beside = { ...(certificates && { certificates }) };
+      const engine = await backend();
+      const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull });
       this.#certificates = undefined;
       delete this.record.spec;
       delete this.record.certified;
       await records.save(applied).catch((error) =>
-        // Who resumes it after a restart applies what is there already.
+        // Harmless: if the server restarts now, a resumed session applies the same spec once more.
         log.warn("a session's record is out of date", { deployment: this.name, error })
       );
       this.#result = result;
       this.#link?.tell({ type: "result", result });
-      this.#watch();
+      this.look();
     };
-    // Its caller may be lost by the time that it fails.
+    // Taken now: the connection may be lost by the time that the apply fails.
     const describe = this.#link!.describe;
     this.#applying = work().catch((error) => {
       if (signal.aborted) return;
@@ -186,7 +199,7 @@ export class DeploySession {
     });
   }
 
-  /** Tells who resumed it what there is. */
+  /** Tells a caller that resumed the session how its deployment is now. */
   async #catchUp(): Promise<void> {
     const link = this.#link;
     const deployment = await (await this.#parts.backend()).status(this.name);
@@ -195,69 +208,76 @@ export class DeploySession {
     this.#result = { action, deployment };
     link?.tell({ type: "result", result: this.#result });
     if (this.#exited) link?.tell({ type: "exited", deployment: this.#exited });
-    this.#watch();
+    this.look();
   }
 
-  /** An end is believed when it is seen twice: a restart may be between two looks. */
-  #watch(seen = false): void {
-    if (this.#cancelWatch || this.#ending || this.#stopped) return;
-    this.#cancelWatch = this.#parts.after(this.#parts.watchMs, () => {
-      this.#look(seen).then((over) => {
-        this.#cancelWatch = undefined;
-        this.#watch(over);
-      });
-    });
+  /**
+   * Something of the deployment has changed: looks at its status. The caller is told when all instances have
+   * ended, and when somebody else has removed the deployment.
+   */
+  look(): void {
+    this.#changed = true;
+    // Before the first result the caller knows nothing of the deployment; with the result comes a look.
+    if (!this.#result || this.#looking) return;
+    this.#looking = this.#lookWhileChanged();
   }
 
-  async #look(seen: boolean): Promise<boolean> {
+  /** One look at a time, so that the last one that is told is the latest. */
+  async #lookWhileChanged(): Promise<void> {
+    const { backend, log, after } = this.#parts;
     try {
-      const deployment = await (await this.#parts.backend()).status(this.name);
-      if (!deployment) {
-        this.#end({ type: "gone" });
-        return false;
+      while (this.#changed && !this.#ending && !this.#stopped) {
+        this.#changed = false;
+        this.#see(await (await backend()).status(this.name));
       }
-      const over = isOver(deployment);
-      if (!over) this.#exited = undefined;
-      else if (seen && !this.#exited) {
-        this.#exited = deployment;
-        this.#link?.tell({ type: "exited", deployment });
-      }
-      return over;
     } catch (error) {
-      this.#parts.log.debug("a session's deployment is not seen", { error });
-      return false;
+      log.debug("the status of a session's deployment is not known", {
+        deployment: this.name,
+        error,
+      });
+      after(RETRY_MS, () => this.look());
+    } finally {
+      this.#looking = undefined;
     }
   }
 
+  #see(deployment: DeploymentStatus | undefined): void {
+    if (!deployment) return this.#end({ type: "gone" });
+    if (!isOver(deployment)) this.#exited = undefined;
+    else if (!this.#exited) {
+      this.#exited = deployment;
+      this.#link?.tell({ type: "exited", deployment });
+    }
+  }
+
+  /** Removes the deployment; `last` is the last event that the caller is told. */
   #end(last: SessionEvent): void {
     if (this.#ending || this.#stopped) return;
-    this.#cancelGrace?.();
-    this.#cancelWatch?.();
-    this.#cancelGrace = this.#cancelWatch = undefined;
+    this.#caller.stopCountdown();
     const done = this.#parts.lifecycle.begin();
     this.#ending = this.#remove(last).finally(done);
   }
 
-  /** The deployment, then its record: who finds the record removes what may be left. */
+  /** The deployment goes before its record: after a crash in between, the next server removes it once more. */
   async #remove(last: SessionEvent): Promise<void> {
     const { backend, records, forget, log } = this.#parts;
     this.#abort.abort(new DOMException("the session has ended", "AbortError"));
     await this.#applying;
+    let told = last;
     try {
       await (await backend()).delete(this.name);
       await records.remove(this.name);
       forget(this);
-      this.#link?.tell(last);
-      this.#link?.finish();
-      this.#link = undefined;
     } catch (error) {
       log.warn("a session's deployment is not removed yet", { deployment: this.name, error });
-      this.#link?.tell({ type: "error", error: this.#link.describe(error) });
-      this.#link?.finish();
-      this.#link = undefined;
+      if (this.#link) told = { type: "error", error: this.#link.describe(error) };
       this.#ending = undefined;
-      // Tried again: nobody else would.
-      this.#removeAfter(RETRY_MS, () => {});
     }
+    const link = this.#link;
+    link?.tell(told);
+    link?.finish();
+    if (link) this.#caller.disconnect(link);
+    // Nobody else would try again.
+    if (!this.#ending) this.#endAfter(RETRY_MS, () => {});
   }
 }

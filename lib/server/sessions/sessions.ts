@@ -1,39 +1,37 @@
-/** The deploy sessions of a server (DESIGN.md section 10): opened, resumed, taken over after a restart. */
+/**
+ * All deploy sessions of a server: opens them, finds the one that a caller resumes, and takes over those of
+ * the server before a restart. One name belongs to one session at most, and a session's name to nobody else.
+ */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { SvcError } from "../../base/errors.ts";
-import { sha256 } from "../../base/hash.ts";
 import type { Logger } from "../../base/log.ts";
-import type { DeployBackend } from "../../deploy/backend.ts";
-import { requireCertificates } from "../accept_spec.ts";
+import type { Deployments } from "../../deploy/deployments.ts";
+import { requireAbilities } from "../../deploy/services.ts";
+import { watchDeployments } from "../../deploy/watch.ts";
+import { newToken, systemTimer, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
+import type { Resume } from "../../wire/attached/hello.ts";
 import { type SessionRecord, SessionRecords } from "./records.ts";
-import { DeploySession, type SessionLink, type SessionParts, type Timer } from "./session.ts";
-
-const WATCH_MS = 1000;
-
-const systemTimer: Timer = (ms, work) => {
-  const timer = setTimeout(work, ms);
-  return () => clearTimeout(timer);
-};
+import { DeploySession, type SessionLink, type SessionParts } from "./session.ts";
 
 export interface DeploySessionsOptions {
   dataDir: string;
-  backend: () => Promise<DeployBackend>;
+  backend: () => Promise<Deployments>;
   lifecycle: Lifecycle;
   log: Logger;
-  /** Milliseconds. */
+  /** Milliseconds that a deployment outlives its caller's connection. */
   graceMs: number;
-  watchMs?: number;
   after?: Timer;
 }
 
-/** Who asks for a session. */
+/** The caller of a new session. */
 export interface Holder {
   subject: string;
   /** Host of the caller's address. */
   from: string;
+  /** False: the spec may name no image of this server. */
   mayPull?: false;
 }
 
@@ -41,7 +39,9 @@ export class DeploySessions {
   readonly #records: SessionRecords;
   readonly #parts: SessionParts;
   readonly #sessions = new Map<string, DeploySession>();
-  /** Names that something else is being deployed under now, and how often. */
+  /** The backend's events are followed. */
+  #watching = false;
+  /** Names that are being deployed without a session right now, each with the number of such deploys. */
   readonly #applying = new Map<string, number>();
 
   constructor({ dataDir, backend, lifecycle, log, ...times }: DeploySessionsOptions) {
@@ -52,7 +52,6 @@ export class DeploySessions {
       lifecycle,
       log,
       graceMs: times.graceMs,
-      watchMs: times.watchMs ?? WATCH_MS,
       after: times.after ?? systemTimer,
       forget: (session) => {
         if (this.#sessions.get(session.name) === session) this.#sessions.delete(session.name);
@@ -63,7 +62,7 @@ export class DeploySessions {
     }, { once: true });
   }
 
-  /** Sessions of an earlier server: each has the grace period to be resumed from now on. */
+  /** Reads the records of the server before this one. The grace period of each session begins now. */
   async takeOver(): Promise<void> {
     for (const record of await this.#records.load()) {
       const session = new DeploySession(record, this.#parts);
@@ -72,7 +71,27 @@ export class DeploySessions {
     }
   }
 
-  /** Throws `conflict` where a session holds the name; it takes none while the result is not disposed of. */
+  /** Follows the backend's events, from the first session on: without one no backend is opened. */
+  #watch(): void {
+    if (this.#watching) return;
+    this.#watching = true;
+    const { backend, lifecycle, log } = this.#parts;
+    void watchDeployments({
+      ...{ backend, log, signal: lifecycle.stopping },
+      changed: (name) => this.look(name),
+    });
+  }
+
+  /** A deployment, or any of them, may have changed: the callers of sessions are told. */
+  look(name?: string): void {
+    if (name !== undefined) this.#sessions.get(name)?.look();
+    else for (const session of this.#sessions.values()) session.look();
+  }
+
+  /**
+   * Reserves a name for a deploy without a session, until the result is disposed of. Throws `conflict` where a
+   * session has the name.
+   */
   claim(name: string): Disposable {
     const held = this.#sessions.get(name);
     if (held) throw heldError(`deploy ${name}`, held);
@@ -87,9 +106,9 @@ export class DeploySessions {
   }
 
   /**
-   * A session of a spec that was accepted: its record is on disk when this resolves, and the apply begins.
-   * Throws `conflict` where the name is in use, `unsupported` for certificates that the backend has no
-   * place for.
+   * Opens a session for a spec that was checked. When this resolves, the record is on disk and the apply has
+   * begun. Throws `conflict` where the name is in use, `unsupported` for certificates where the backend has
+   * no place for them.
    */
   async open(
     spec: DeploySpec,
@@ -102,47 +121,52 @@ export class DeploySessions {
     const held = this.#sessions.get(name);
     if (held) throw heldError(attempt, held);
     if (this.#applying.has(name)) throw existing(attempt, name);
-    const token = crypto.getRandomValues(new Uint8Array(32)).toHex();
+    const { token, kept } = await newToken();
     const record: SessionRecord = {
       version: 1,
       name,
-      token: await sha256(token),
+      token: kept,
       ...holder,
       createdAt: new Date().toISOString(),
       spec,
       ...(certificates && { certified: true as const }),
     };
     const session = new DeploySession(record, this.#parts, certificates);
-    // Once more: hashing gave way to others.
+    // Looked at again: another session may have taken the name while the token was hashed.
     const other = this.#sessions.get(name);
     if (other) throw heldError(attempt, other);
     this.#sessions.set(name, session);
     try {
       const backend = await this.#parts.backend();
-      requireCertificates(backend, certificates);
+      requireAbilities(backend, { certificates });
       if (await backend.status(name)) throw existing(attempt, name);
       await this.#records.save(record);
     } catch (error) {
       this.#sessions.delete(name);
       throw error;
     }
+    this.#watch();
     session.attach(link, token);
     return session;
   }
 
-  /** Throws `not_found` where there is no such session, or it is another one. */
-  async resume(name: string, token: string, link: SessionLink): Promise<DeploySession> {
+  /**
+   * The session that a caller resumes. Throws `not_found` where there is none of that name, the token is not
+   * its own, or somebody else than `subject` opened it.
+   */
+  async find({ name, token }: Resume, subject: string): Promise<DeploySession> {
     const session = this.#sessions.get(name);
-    // It may end while the secret is looked at.
-    if (!session || !await session.knows(token) || this.#sessions.get(name) !== session) {
-      throw new SvcError(
-        "not_found",
-        `Cannot resume the session of ${name}: there is none, or it is another one`,
-        { help: "it was not resumed in time, and its deployment is removed; deploy again" },
-      );
+    const known = await session?.knows(token) && session!.record.subject === subject;
+    // The session may have ended while the token was hashed.
+    if (known && this.#sessions.get(name) === session) {
+      this.#watch();
+      return session!;
     }
-    session.attach(link, token);
-    return session;
+    throw new SvcError(
+      "not_found",
+      `Cannot resume the session of ${name}: there is none, or it is another one`,
+      { help: "it was not resumed in time, and its deployment is removed; deploy again" },
+    );
   }
 }
 

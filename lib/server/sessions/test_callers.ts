@@ -1,7 +1,9 @@
 /** Callers of sessions who speak by hand, for tests. */
 import assert from "node:assert/strict";
-import { SESSION_PATH, SESSION_VERSION, type SessionEvent } from "../../api/session.ts";
-import { openYamux } from "../../client/yamux_socket.ts";
+import { SESSION_PATH, type SessionEvent } from "../../api/session.ts";
+import { attach } from "../../client/attached/attach.ts";
+import type { Client } from "../../client/client.ts";
+import type { Resume } from "../../wire/attached/hello.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { type FakeDeployments, startSessionServer } from "./testing.ts";
 
@@ -22,19 +24,21 @@ export async function withServer(
   }
 }
 
-/** A caller who speaks by hand. */
-export async function caller(server: Server) {
-  const yamux = await openYamux(server.client, SESSION_PATH);
-  const stream = yamux.open();
+/** A caller who speaks by hand; `resume`: on a later connection of its session. */
+export async function caller(server: { client: Client }, resume?: Resume) {
+  const attached = await attach(server.client, SESSION_PATH, { attempt: "test", resume });
+  const stream = attached.open("deploy");
   const lines = new LineReader(stream);
+  const say = (value: unknown) => writeLine(stream, value);
+  if (resume) await say({ type: "resume" });
   return {
-    yamux,
+    attached,
     stream,
-    say: (value: unknown) => writeLine(stream, value),
+    say,
     next: () => lines.line<SessionEvent>(),
     /** Cut off, as by a network. */
-    cut: () => yamux[Symbol.dispose](),
-    [Symbol.dispose]: () => yamux[Symbol.dispose](),
+    cut: () => attached[Symbol.dispose](),
+    [Symbol.dispose]: () => attached[Symbol.dispose](),
   };
 }
 
@@ -53,12 +57,12 @@ export async function until<T extends SessionEvent["type"]>(
   }
 }
 
-export const open = { type: "open", version: SESSION_VERSION, spec: SPEC };
+export const open = { type: "open", spec: SPEC };
 
 export async function opened(server: Server) {
   const one = await caller(server);
   await one.say(open);
   const { token } = await until(one, "session");
   await until(one, "result");
-  return { one, token, resume: { type: "resume", version: SESSION_VERSION, name: "web", token } };
+  return { one, resume: { name: "web", token } };
 }

@@ -1,14 +1,16 @@
 /** What the tests of sessions share: deployments in memory, a clock that a test moves, a server of both. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { DeploymentStatus, LogFrame } from "../../api/deployment.ts";
+import type { DeploymentStatus, InstanceChange, LogFrame } from "../../api/deployment.ts";
 import { silent } from "../../base/log.ts";
 import { createClient } from "../../client/client.ts";
 import type { DeployBackend, LogOptions } from "../../deploy/backend.ts";
+import { InstanceEvents } from "../../deploy/instance_events.ts";
 import { duplexPair } from "../../wire/testing.ts";
+import { openAccess } from "../access.ts";
 import { Lifecycle } from "../lifecycle.ts";
 import { startTestServer, STATUS } from "../testing.ts";
 import { DeploySessions } from "./sessions.ts";
-import type { Timer } from "./session.ts";
+import type { Timer } from "../attached/lasting.ts";
 
 /** Timers that fire when the test says so. */
 export class ManualTimers {
@@ -53,13 +55,22 @@ export class FakeDeployments {
   onApply: ((spec: DeploySpec, signal?: AbortSignal) => Promise<void>) | undefined;
   /** What its log has; who follows it waits for the deployment's end. */
   readonly lines: string[] = [];
+  /** Before each status. */
+  onStatus: (() => Promise<void>) | undefined;
   /** Before each removal. */
   onDelete: ((name: string) => Promise<void>) | undefined;
   #changed: (() => void)[] = [];
+  #asked: (() => void)[] = [];
+  #events = new InstanceEvents();
 
   readonly backend: Partial<DeployBackend> = {
-    status: (name) => Promise.resolve(this.statuses.get(name)),
-    apply: async (spec, { onProgress, signal } = {}) => {
+    events: (signal) => this.#events.watch(signal),
+    status: async (name) => {
+      await this.onStatus?.();
+      for (const tell of this.#asked.splice(0)) tell();
+      return this.statuses.get(name);
+    },
+    apply: async (spec, _attachments, { onProgress, signal } = {}) => {
       onProgress?.(`pulling ${spec.image}`);
       this.applied.push(spec);
       this.#notify();
@@ -113,6 +124,30 @@ export class FakeDeployments {
   set(deployment: DeploymentStatus): void {
     this.statuses.set(deployment.name, deployment);
     this.#notify();
+    this.#emit(deployment.name, { type: "died", exitCode: 1 });
+  }
+
+  /** Somebody else removes it. */
+  remove(name: string): void {
+    this.statuses.delete(name);
+    this.#notify();
+    this.#emit(name, { type: "removed" });
+  }
+
+  /** Whoever watches has lost the engine. */
+  lose(): void {
+    this.#events.end();
+  }
+
+  #emit(deployment: string, change: InstanceChange): void {
+    const instance = `${deployment}-0`;
+    const time = new Date().toISOString();
+    this.#events.emit({ ...change, time, deployment, instance, container: `${instance}-x` });
+  }
+
+  /** Resolves when a status is asked for. */
+  asked(): Promise<void> {
+    return new Promise((tell) => this.#asked.push(tell));
   }
 
   #notify(): void {
@@ -126,7 +161,6 @@ export class FakeDeployments {
 }
 
 export const GRACE_MS = 30_000;
-export const WATCH_MS = 1000;
 
 /** A server with sessions on `dataDir`; disposing of it ends it as SIGTERM does. */
 export async function startSessionServer(dataDir: string, deployments = new FakeDeployments()) {
@@ -140,15 +174,20 @@ export async function startSessionServer(dataDir: string, deployments = new Fake
     lifecycle,
     log: silent,
     graceMs: GRACE_MS,
-    watchMs: WATCH_MS,
     after: timers.after,
   });
   await sessions.takeOver();
+  /** Who every caller is. */
+  const asks = { subject: "anonymous" };
   const server = await startTestServer({
     backend: deployments.backend,
-    deps: { lifecycle, sessions },
+    deps: {
+      ...{ lifecycle, sessions },
+      access: { ...openAccess, authenticate: () => ({ ...asks, scopes: [] }) },
+    },
   });
   return {
+    asks,
     base: server.base,
     client: createClient({ server: server.base }),
     timers,

@@ -1,20 +1,23 @@
-/** Signs of life of publications' claims: objects that change for as long as their holders live; see guard.ts. */
+/**
+ * Signs of life of publications' claims: objects that change for as long as the claim's holder lives; see
+ * guard.ts.
+ */
 import type { Logger } from "../../base/log.ts";
 import { beatKey } from "../keys.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 
 export class Beats {
-  /** Of others' claims, what this process saw last. */
+  /** The last beat that this process saw of each claim of others. */
   #seen = new Map<string, number>();
 
   constructor(
     private readonly objects: ObjectStore,
-    /** A claim without a beat for so long is a dead process's. */
+    /** Milliseconds without a beat after which a claim counts as a dead process's. */
     readonly aliveMs: number,
     private readonly log: Logger,
   ) {}
 
-  /** A publication that is soon over needs no beat. The result ends them, and is to be awaited. */
+  /** Beats until the result is called and awaited. A publication that ends quickly writes no beat. */
   begin(claim: string): () => Promise<void> {
     const key = beatKey(claim);
     let beat: Promise<unknown> | undefined;
@@ -31,7 +34,7 @@ export class Beats {
     };
   }
 
-  /** True where there was a beat since this was last asked of the claim. */
+  /** True where the claim had a beat since the last call for it. */
   async lives(claim: string, call: CallOptions): Promise<boolean> {
     const beat = (await this.objects.stat(beatKey(claim), call))?.modified.getTime();
     if (beat === undefined || beat === this.#seen.get(claim)) return false;
@@ -39,7 +42,7 @@ export class Beats {
     return true;
   }
 
-  /** The claim goes. */
+  /** The claim is gone: removes its beat. */
   async forget(claim: string, call: CallOptions): Promise<void> {
     if (this.#seen.delete(claim)) await this.objects.delete(beatKey(claim), call);
   }

@@ -1,9 +1,8 @@
 /**
- * Mark and sweep (DESIGN.md section 8). The mark reads every manifest's record; the sweep goes through
- * the blobs and removes, batch by batch, what the mark does not hold and the
- * guard grants. Memory: 16 bytes and some air for each reference and manifest, and one batch.
- *
- * A collection that ends early has removed nothing but garbage; the next one goes on with what is left.
+ * Mark and sweep (DESIGN.md section 8). The mark reads every manifest's record. The sweep goes through the
+ * blobs and removes, batch by batch, blobs that the mark does not hold and the guard grants. Memory: 16 bytes
+ * and some air for each reference and manifest, and one batch. A collection that ends early has removed nothing
+ * but garbage; the next one goes on with the rest.
  */
 import type { GcResult } from "../../api/storage.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -19,14 +18,14 @@ import { keyPages } from "./pages.ts";
 
 /** Uploads that nobody touched for this long are dropped, at the latest by a collection. */
 export const UPLOAD_IDLE_MS = 7 * 24 * 3_600_000;
-/** Blobs that go to the guard at once. */
+/** Blobs that the guard gets in one call. */
 const BATCH = 1_000;
-/** Removals and looks under way at once. */
+/** Removals and reads that run at once. */
 const PARALLEL = 16;
 
 export interface GcProgress {
   phase: "manifests" | "mark" | "sweep";
-  /** Blobs looked at. */
+  /** Blobs seen so far. */
   blobs: number;
   blobsDeleted: number;
 }
@@ -36,7 +35,7 @@ export interface CollectOptions extends CallOptions {
   dryRun?: boolean;
   /** Default "keep". */
   untagged?: Retention;
-  /** Pushes that rested for longer are given up; default one hour. */
+  /** Milliseconds without activity after which a push counts as given up; default one hour. */
   idleMs?: number;
   onProgress?: (progress: GcProgress) => void;
   /** Prunes stale build caches; resolves to the bytes freed. */
@@ -82,7 +81,7 @@ class Collection {
       this.result.uploadsExpired = await uploads.expire(UPLOAD_IDLE_MS, this.#call);
     }
     const mark = new Mark(objects, manifests);
-    // From before the mark's reading on: what is published meanwhile may be read or not.
+    // Watched from before the mark reads: it may miss manifests that are published meanwhile.
     try {
       await guard.watch((keys) => mark.add(keys));
       const doomed = await this.#dropManifests();
@@ -102,7 +101,7 @@ class Collection {
     return this.result;
   }
 
-  /** The time as the store writes it down. */
+  /** The current time by the store's clock. */
   async #now(): Promise<Date> {
     const { objects } = this.parts;
     if (objects.exclusive) return new Date();
@@ -110,7 +109,7 @@ class Collection {
     return (await objects.stat(CLOCK, this.#call))?.modified ?? new Date();
   }
 
-  /** A dry run gives the keys instead, which its mark passes over. */
+  /** Removes dead manifests. A dry run removes none and returns their keys, which its mark leaves out. */
   async #dropManifests(): Promise<Set<string> | undefined> {
     const { untagged: retention = "keep", dryRun } = this.options;
     if (retention === "keep") return undefined;
@@ -145,7 +144,7 @@ class Collection {
 
   async #sweep(mark: Mark, prefix: string): Promise<void> {
     const { objects, guard } = this.parts;
-    // Their leases may have been lost with the process that gave them.
+    // The leases of these blobs may have been lost with the process that gave them.
     const unsure = guard.unsureTime(this.#idleMs);
     let batch: string[] = [];
     for await (const keys of keyPages(objects, prefix, this.#call)) {
@@ -169,7 +168,7 @@ class Collection {
     this.#report("sweep");
   }
 
-  /** Copies that are needed no more: their blobs stand where they belong, and stay there. */
+  /** Removes copies that are no longer needed: the blob's first key exists, and nobody condemns it. */
   async #sweepCopies(): Promise<void> {
     const { objects, guard } = this.parts;
     const copies: string[] = [];
@@ -193,7 +192,7 @@ class Collection {
     });
   }
 
-  /** Without a signal: whether a deletion that was cut was done nobody would know. */
+  /** Takes no signal: after an abort nobody would know whether a deletion was done. */
   async #deleteAll(keys: string[]): Promise<void> {
     const { objects } = this.parts;
     if (objects.deleteAll) return await objects.deleteAll(keys);

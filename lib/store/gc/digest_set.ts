@@ -5,14 +5,14 @@ import type { Digest } from "../../oci/types.ts";
 const LANES = 4;
 
 /**
- * An open-addressing table of 128-bit values; they cannot be listed again. Two digests that agree in
- * their first 128 bits count as one: nobody can make such a pair.
+ * An open-addressing table of 128-bit values, which cannot be listed again. Two digests with the same first 128
+ * bits count as one: nobody can make such a pair.
  */
 export class DigestSet {
   #table: Uint32Array;
   #mask: number;
   #size = 0;
-  /** The value of all zeros, which marks an empty place. */
+  /** Holds the value of all zeros, which marks an empty place in the table. */
   #zero = false;
   #value = new Uint32Array(LANES);
 
@@ -27,7 +27,7 @@ export class DigestSet {
     return this.#size + (this.#zero ? 1 : 0);
   }
 
-  /** Bytes held. */
+  /** Bytes of memory in use. */
   get bytes(): number {
     return this.#table.byteLength;
   }
@@ -41,13 +41,13 @@ export class DigestSet {
     return this.hasHexAt(digest, digest.indexOf(":") + 1);
   }
 
-  /** The same of a digest whose hex digits begin at `at` of a text. */
+  /** Whether the set has the digest whose hex digits begin at `at` of `text`. */
   hasHexAt(text: string, at: number): boolean {
     this.#readHex(text, at);
     return this.#contains();
   }
 
-  /** Any text, by its hash. */
+  /** Adds any text, by its hash. */
   addKey(key: string): void {
     this.#readKey(key);
     this.#insert();
@@ -87,7 +87,7 @@ export class DigestSet {
     }
   }
 
-  /** Of the value at hand. */
+  /** The first place to look for the value at hand. */
   #place(): number {
     const value = this.#value;
     return this.#find(value[0], value[1], value[2], value[3]);

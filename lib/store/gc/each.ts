@@ -1,6 +1,6 @@
-/** Work on many items, some at a time. */
+/** Runs work on many items with bounded parallelism. */
 
-/** After a failure, also of `items`, no more begin; those begun are awaited. */
+/** After a failure, also one of `items`, no more work begins; running work is awaited. */
 export async function eachOf<T>(
   items: Iterable<T> | AsyncIterable<T>,
   parallel: number,

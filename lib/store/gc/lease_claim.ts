@@ -10,7 +10,7 @@ export class LeaseClaim {
 
   /** `drop`: called once, with the claim's key, when no lease needs it any more. */
   constructor(private readonly drop: (name: string) => Promise<void>) {
-    // Failures are told through `done`; where nobody waits for that, nobody was told anything.
+    // A failure reaches callers through `done`. Where nobody waits for `done`, no client was told anything.
     this.#name.promise.catch(() => {});
     this.#done.promise.catch(() => {});
   }
@@ -56,7 +56,7 @@ export class LeaseClaim {
   }
 }
 
-/** What was done under the claim may have been undone. */
+/** The claim was given up meanwhile: work that relied on it may have been undone. */
 export class ClaimLost extends SvcError {
   constructor() {
     super(

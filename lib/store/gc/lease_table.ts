@@ -1,16 +1,16 @@
-/** What pushes under way were told exists, by repository, in this process's memory. */
+/** Keys that running pushes were told exist, by repository, in this process's memory. */
 
 /** One key that a push of one repository counts on. */
 export interface Lease {
   readonly key: string;
-  /** How often a client was told; each published manifest takes one away. */
+  /** How many times a client was told that the key exists; each published manifest takes one away. */
   count: number;
-  /** Of the shared store: set while a durable claim holds the key. */
+  /** Shared store only: set while a durable claim holds the key. */
   claim?: { taken: number; held: Promise<void>; release: () => void };
 }
 
 interface Repository {
-  /** Last activity of a push, as of the table's clock. */
+  /** Last activity of a push, by the table's clock. */
   touched: number;
   /** Requests that are sending bytes. */
   busy: number;
@@ -23,7 +23,7 @@ export class LeaseTable {
   #keys = new Map<string, number>();
   #pruned = 0;
 
-  /** `idleMs`: leases of a repository whose pushes rest for longer end. `now`: a clock that never jumps. */
+  /** `idleMs`: a repository's leases end when its pushes rest for longer. `now`: a clock that never jumps. */
   constructor(readonly idleMs: number, readonly now: () => number = () => performance.now()) {}
 
   #repository(name: string): Repository {
@@ -47,7 +47,7 @@ export class LeaseTable {
     return lease;
   }
 
-  /** A push ended, or was not told after all. */
+  /** A push ended, or its client was not told after all. */
   remove(repository: string, key: string): void {
     const found = this.#repositories.get(repository);
     const lease = found?.leases.get(key);
@@ -88,7 +88,7 @@ export class LeaseTable {
     return this.#keys.size;
   }
 
-  /** Ends the leases of repositories whose pushes rest for longer than this. */
+  /** Ends the leases of repositories whose pushes rested for longer than `idleMs`. */
   expire(idleMs: number): void {
     const now = this.#pruned = this.now();
     for (const [name, repository] of [...this.#repositories]) {

@@ -5,10 +5,10 @@ import type { CallOptions } from "../object_store.ts";
 import { type Guard, IDLE_MS, type PublishStep, type SweepOptions } from "./guard.ts";
 import { LeaseTable } from "./lease_table.ts";
 
-/** Keys removed while publications wait. */
+/** Keys that are removed in one step, while publications wait. */
 const BATCH = 128;
 
-/** Nothing to do: what is held in memory is safe at once. */
+/** Nothing to do: a lease in memory is safe at once. */
 const STEP: PublishStep = {
   confirm: () => Promise.resolve(),
   secure: () => Promise.resolve(),
@@ -60,7 +60,7 @@ export class LocalGuard implements Guard {
     return this.#gate.exclusive(() => this.#removing(keys, () => work(() => {})));
   }
 
-  /** Between the look at the leases and this nothing else may run: whoever leases later sees it. */
+  /** Call it in the same turn as the check of the leases: then every later lease finds its key dying. */
   async #removing<T>(keys: string[], work: () => Promise<T>): Promise<T> {
     const { promise, resolve } = Promise.withResolvers<void>();
     for (const key of keys) this.#dying.set(key, promise);

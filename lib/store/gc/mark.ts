@@ -8,17 +8,17 @@ import {
   manifestsPrefix,
   unescapeName,
 } from "../keys.ts";
-import { type ManifestRecord, type Manifests, parseRecord } from "../manifests.ts";
+import { type ManifestRecord, type Manifests } from "../manifests.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { DigestSet } from "./digest_set.ts";
 import { eachOf } from "./each.ts";
 
-/** Records read at once. */
+/** Records that are read at once. */
 const READS = 32;
-/** Digests for which there is room from the start. */
+/** Digests that the set has room for from the start. */
 const SMALL_STORE = 16_384;
 
-/** Untagged manifests stay; stay until they are so old (milliseconds); or go at once. */
+/** What happens to untagged manifests: they stay, go at once, or go at this age in milliseconds. */
 export type Retention = "keep" | "drop" | number;
 
 /** "manifests/a.b/sha256:…" as repository and digest. */
@@ -27,24 +27,24 @@ export function manifestOfKey(key: string): { repository: string; digest: Digest
   return { repository: unescapeName(name), digest };
 }
 
-/** The digests that manifests hold on to; grows only. */
+/** The digests that manifests refer to; the set only grows. */
 export class Mark {
   #live = new DigestSet(SMALL_STORE);
-  /** Records that were read; not needed where nobody else writes any, since then one scan is all. */
+  /** Records that were read. Not needed where nobody else writes records: there one scan is enough. */
   #seen?: DigestSet;
 
   constructor(private readonly objects: ObjectStore, private readonly manifests: Manifests) {
     if (!objects.exclusive) this.#seen = new DigestSet();
   }
 
-  /** True where a manifest refers to the blob of this key, or is it. */
+  /** True where this key's blob is a manifest, or a manifest refers to it. */
   holds(key: string): boolean {
     if (key.startsWith(BLOBS)) return this.#live.hasHexAt(key, key.lastIndexOf("/") + 1);
     const digest = digestOfKey(key);
     return digest !== undefined && this.#live.has(digest);
   }
 
-  /** Keys of a publication: those of blobs count. */
+  /** Adds the blobs among the keys of a publication. */
   add(keys: string[]): void {
     for (const key of keys) {
       const digest = digestOfKey(key);
@@ -52,21 +52,13 @@ export class Mark {
     }
   }
 
-  /** Bytes held. */
+  /** Bytes of memory in use. */
   get bytes(): number {
     return this.#live.bytes + (this.#seen?.bytes ?? 0);
   }
 
-  /** Reads the records that no earlier scan saw. A record's key says all of its references. */
+  /** Reads the records that no earlier scan has seen. */
   async scan(call: CallOptions, skip?: (key: string) => boolean): Promise<void> {
-    if (this.objects.scan && !this.#seen) {
-      for await (const page of this.objects.scan(MANIFESTS, { ...call, bytes: true })) {
-        for (const [index, key] of page.keys.entries()) {
-          if (!skip?.(key)) this.#hold(key, parseRecord(page.contents![index]));
-        }
-      }
-      return;
-    }
     const fresh = async function* (this: Mark) {
       for await (const entry of this.objects.list(MANIFESTS, { ...call, brief: true })) {
         if (!("key" in entry) || this.#seen?.hasKey(entry.key) || skip?.(entry.key)) continue;
@@ -89,8 +81,8 @@ export class Mark {
 }
 
 /**
- * Keys of a repository's manifests that may go: neither tagged nor young enough, nor part of an index
- * that stays, nor referring to a subject that stays. `now` is by the store's clock.
+ * Keys of a repository's manifests that may be removed: a manifest stays if it is tagged or young enough,
+ * belongs to an index that stays, or refers to a subject that stays. `now` is by the store's clock.
  */
 export async function deadManifests(
   { objects, manifests }: { objects: ObjectStore; manifests: Manifests },
@@ -103,7 +95,7 @@ export async function deadManifests(
   const records = new Map<Digest, { references: Digest[]; subject?: Digest }>();
   const referrers = new Map<Digest, Digest[]>();
   const waiting: Digest[] = [];
-  // Before the tags: a manifest that is published now, and then tagged, is not looked at yet.
+  // Listed before the tags: a manifest that is published and tagged from now on is not in this list.
   const entries = objects.list(manifestsPrefix(repository), call);
   await eachOf(entries, READS, async (entry) => {
     if (!("key" in entry)) return;

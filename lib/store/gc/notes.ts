@@ -4,14 +4,14 @@ import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { eachOf } from "./each.ts";
 
 export interface NoteBody {
-  /** A lease of pushes, or the intent of one publication. */
+  /** A lease for pushes, or the intent of one publication. */
   kind?: "lease" | "intent";
   keys: string[];
 }
 
 export interface Note {
   name: string;
-  /** By the store's clock. */
+  /** When the note was written, by the store's clock. */
   modified: Date;
   /** When this process first saw it, by its own clock. */
   seen: number;
@@ -19,12 +19,12 @@ export interface Note {
   keys: ReadonlySet<string>;
 }
 
-/** Notes read at once. */
+/** Notes that are read at once. */
 const READS = 16;
 
 const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
 
-/** The notes under one prefix. What was read once is remembered: a note never changes. */
+/** The notes under one prefix. A note never changes, so each is read once and remembered. */
 export class Notes {
   #read = new Map<string, Note>();
   #process = crypto.randomUUID();
@@ -43,7 +43,7 @@ export class Notes {
     return name;
   }
 
-  /** When the store says that a note was written; undefined: it is gone. */
+  /** When the note was written, by the store's clock; undefined: it is gone. */
   async written(name: string, call: CallOptions = {}): Promise<Date | undefined> {
     return (await this.objects.stat(name, call))?.modified;
   }
@@ -54,7 +54,7 @@ export class Notes {
     else await this.objects.delete(name, call);
   }
 
-  /** All that are there at some moment after the call. */
+  /** All notes that exist at some moment after the call. */
   async all(call: CallOptions = {}): Promise<Note[]> {
     const found: Note[] = [];
     const names = new Set<string>();

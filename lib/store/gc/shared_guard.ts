@@ -22,25 +22,28 @@ import { ClaimLost, LeaseClaim } from "./lease_claim.ts";
 import { type Lease, LeaseTable } from "./lease_table.ts";
 import { type Note, Notes } from "./notes.ts";
 
-/** How long somebody else's removal is waited for before its blobs are copied. Costs time, not safety. */
+/**
+ * Milliseconds to wait for another process's removal before its blobs are copied. The limit costs time, not
+ * safety.
+ */
 const PATIENCE_MS = 4_000;
-/** Keys of one condemnation: each costs the time of looking at what was published meanwhile. */
+/** Keys in one condemnation. Each condemnation costs a look at what was published meanwhile. */
 const BATCH = 1_000;
-/** Keys that are removed between two looks at the clock. */
+/** Keys that are removed between two checks of the clock. */
 const CHUNK = 100;
-/** A deletion that got no answer has long been refused or done after this. */
+/** After this time, a deletion that got no answer has either been refused or done. */
 const SURELY_OVER_MS = 30 * 60_000;
 
-/** A publication whose claim was given up begins again, so often. */
+/** Attempts of a publication whose claim was given up. */
 const ATTEMPTS = 3;
 
 export interface SharedGuardOptions {
   log: Logger;
   idleMs?: number;
   patienceMs?: number;
-  /** A claim without a sign of life for so long is a dead process's. */
+  /** Milliseconds without a beat after which a claim counts as a dead process's. */
   aliveMs?: number;
-  /** Milliseconds of a clock that never jumps. */
+  /** A clock that never jumps, in milliseconds. */
   now?: () => number;
 }
 
@@ -49,10 +52,10 @@ export class SharedGuard implements Guard {
   #leases: LeaseTable;
   #claims: Notes;
   #condemned: Notes;
-  /** Gathers leases until it is written. */
+  /** The claim that gathers leases until it is written. */
   #claiming: LeaseClaim | undefined;
   #writing: Promise<void> = Promise.resolve();
-  /** Condemnations that were waited for in vain. */
+  /** Condemnations that did not end within the patience. */
   #stuck = new Set<string>();
   #background = new Set<Promise<unknown>>();
   /** Claims of publications that run in this process. */
@@ -86,7 +89,7 @@ export class SharedGuard implements Guard {
     }
   }
 
-  /** Claims what has no claim, or one so old that it will be taken for a dead process's. */
+  /** Claims leases that have no claim, or a claim so old that others will soon give it up. */
   async #hold(lease: Lease, options: CallOptions): Promise<boolean> {
     const { claim } = lease;
     if (claim && this.#leases.now() - claim.taken < this.#leases.idleMs / 2) {
@@ -101,7 +104,7 @@ export class SharedGuard implements Guard {
     return true;
   }
 
-  /** Each claim is written once the one before is: meanwhile leases gather in it. */
+  /** One claim is written at a time: meanwhile new leases gather in the next one. */
   #claimNext(): LeaseClaim {
     const claim = new LeaseClaim((name) => this.#later(this.#claims.remove(name)));
     const write = async () => {
@@ -139,8 +142,8 @@ export class SharedGuard implements Guard {
   }
 
   /**
-   * h2 and h3: resolves once no remover can take the keys away unseen. Condemned blobs of a remover that
-   * does not come to its end are copied; for other keys of its throws `unavailable`.
+   * h2 and h3: resolves once no remover can take the keys away unseen. Blobs that a remover condemned and does
+   * not finish with are copied; for other keys throws `unavailable`.
    */
   async #settle(keys: string[], call: CallOptions = {}): Promise<void> {
     const touching = (notes: Note[]) =>
@@ -166,7 +169,7 @@ export class SharedGuard implements Guard {
     }
   }
 
-  /** True where the remover may delete `key` itself or, of a blob, any place of it. */
+  /** True where the remover may delete `key` itself or, for a blob, any of its places. */
   #condemns(note: Note, key: string): boolean {
     if (note.keys.has(key)) return true;
     const digest = digestOfKey(key);
@@ -225,7 +228,7 @@ export class SharedGuard implements Guard {
     }
   }
 
-  /** A claim that could not be dropped is a dead process's to everyone else. */
+  /** A claim that could not be dropped looks like a dead process's to others. */
   #later(work: Promise<unknown>): Promise<void> {
     const done = work.then(
       () => {},
@@ -241,7 +244,7 @@ export class SharedGuard implements Guard {
     work: (begin: () => void) => Promise<T>,
     call: CallOptions = {},
   ): Promise<T> {
-    // Long enough to tell a claim of the dead from one of the living.
+    // Long enough to tell a dead process's claim from a living one's.
     const until = performance.now() + this.#patienceMs + 2 * this.#beats.aliveMs;
     for (let wait = Math.min(20, this.#patienceMs);; wait = Math.min(wait * 1.5, 500)) {
       const name = await this.#condemned.write({ keys }, call);
@@ -265,7 +268,7 @@ export class SharedGuard implements Guard {
           await this.#acquit(name, removal.begun);
         }
       }
-      // Given up before waiting: who publishes waits for this to go.
+      // Dropped before waiting: publications wait for this condemnation to go.
       await this.#condemned.remove(name);
       if (performance.now() > until) {
         throw new SvcError("unavailable", `Cannot delete ${keys[0]}: a push is using it`, {
@@ -276,7 +279,7 @@ export class SharedGuard implements Guard {
     }
   }
 
-  /** r6. Where a deletion failed it may still be on its way: then the condemnation stays for long. */
+  /** r6. A failed deletion may still be on its way: then the condemnation stays until that is surely over. */
   async #acquit(name: string, unsure: boolean): Promise<void> {
     if (!unsure) return await this.#condemned.remove(name);
     Deno.unrefTimer(setTimeout(
@@ -289,8 +292,9 @@ export class SharedGuard implements Guard {
   }
 
   /**
-   * r3. Leases count for `idleMs` of the store's clock. Publications count until this process has seen
-   * their claim stand there for `intentMs` without a beat; then the claim goes, before anything relies on its being gone.
+   * r3. A lease's claim counts for `idleMs` of the store's clock. A publication's claim counts until this
+   * process has seen it for `intentMs` without a beat. Then the claim is deleted first, and disregarded only
+   * after that.
    */
   async #claimedKeys(
     { now, idleMs, intentMs }: { now: Date; idleMs: number; intentMs: number },
@@ -353,14 +357,14 @@ export class SharedGuard implements Guard {
     }
   }
 
-  /** When it was written. Throws `conflict` where somebody took this remover for dead. */
+  /** When the condemnation was written. Throws `conflict` where another process took this remover for dead. */
   async #stillCondemned(name: string, call: CallOptions): Promise<Date> {
     const written = await this.#condemned.written(name, call);
     if (written) return written;
     throw new SvcError("conflict", "Cannot collect garbage: another collection ended it");
   }
 
-  /** Condemnations of dead removers go. */
+  /** Removes the condemnations of dead removers. */
   async #retire(now: Date, call: CallOptions): Promise<void> {
     for (const { name, modified, seen } of await this.#condemned.all(call)) {
       const dead = this.#now() - seen >= DEAD_MS ||

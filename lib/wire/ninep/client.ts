@@ -1,7 +1,9 @@
-/** A 9P2000.L client that only reads. Whatever the server answers, memory and time are bounded. */
+/** A 9P2000.L client. Whatever the server answers, memory and time are bounded. */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
+import { ERRNO, FileError, type FolderEntry, type NodeStat } from "../files/node.ts";
 import { type Patience, Wait } from "../patience.ts";
+import { listing } from "./listing.ts";
 import {
   GETATTR_BASIC,
   HEADER,
@@ -20,35 +22,10 @@ import {
 } from "./messages.ts";
 
 const MAX_MESSAGE = 256 * 1024;
-/** What other servers keep free in a message for the header of a read or write. */
+/** Bytes that other servers reserve in a message for the header of a read or write. */
 const IO_HEADER = 24;
-/** Reads of one file under way at once. */
+/** Reads of one file at once. */
 const READ_AHEAD = 4;
-
-/** What the server answered instead of the result: one of Linux's error numbers. */
-export class ServerError extends Error {
-  constructor(readonly errno: number) {
-    super(`error ${errno}`);
-  }
-}
-
-export interface Attributes {
-  qid: Qid;
-  mode: number;
-  uid: number;
-  gid: number;
-  nlink: bigint;
-  size: bigint;
-  mtime: bigint;
-  mtimeNs: number;
-}
-
-export interface Entry {
-  qid: Qid;
-  /** As in Linux's dirent. */
-  type: number;
-  name: string;
-}
 
 interface Pending {
   type: number;
@@ -56,7 +33,7 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** How long questions may wait with no part of an answer to any of them, and how much has to come. */
+/** How long requests may wait without a part of any answer, and how many bytes have to come meanwhile. */
 export type NinepClientOptions = Omit<Patience, "late">;
 
 export class NinepClient {
@@ -83,7 +60,7 @@ export class NinepClient {
     this.#messages = new MessageReader({ read }, MAX_MESSAGE);
   }
 
-  /** Agrees on the version. Throws `upstream_failed` where the other side speaks something else. */
+  /** Negotiates the version. Throws `upstream_failed` where the other side does not speak 9P2000.L. */
   static async connect(stream: Duplex, options: NinepClientOptions = {}): Promise<NinepClient> {
     const client = new NinepClient(stream, options);
     void client.#receive();
@@ -109,86 +86,104 @@ export class NinepClient {
     this.#stream.reset();
   }
 
-  /** The root of an export; 0 or the user's own number as `uid`. */
+  /** Attaches to the root of an export. `uid` is 0 or the user's own number. */
   async attach(name: string, uid = 0): Promise<number> {
-    const fid = this.#fid();
+    const fid = this.takeFid();
     const request = new Writer(T.ATTACH, this.#tag()).u32(fid).u32(NO_FID).text("").text(name);
     await this.#call(request.u32(uid));
     return fid;
   }
 
-  /** A new fid for what `names` lead to. Throws {@linkcode ServerError}, ENOENT where a part is missing. */
+  /** A new fid for the file at `names`. Throws {@linkcode FileError}, ENOENT where a part is missing. */
   async walk(from: number, names: readonly string[]): Promise<number> {
-    const fid = this.#fid();
+    return (await this.lookup(from, names)).fid;
+  }
+
+  /** As {@linkcode NinepClient.walk}, with the file's qid; that is undefined where `names` is empty. */
+  async lookup(from: number, names: readonly string[]): Promise<{ fid: number; qid?: Qid }> {
+    const fid = this.takeFid();
     try {
-      await this.#walked(this.#walks(from, fid, names));
+      return { fid, qid: await this.#walked(this.#walks(from, fid, names)) };
     } catch (error) {
-      this.#freeFids.push(fid);
+      this.giveFid(fid);
       throw error;
     }
-    return fid;
   }
 
+  /** Ends a fid. Throws errors of earlier writes that only show now. */
   async clunk(fid: number): Promise<void> {
-    await this.#call(new Writer(T.CLUNK, this.#tag()).u32(fid));
-    this.#freeFids.push(fid);
+    try {
+      await this.#call(new Writer(T.CLUNK, this.#tag()).u32(fid));
+    } finally {
+      this.giveFid(fid);
+    }
   }
 
-  getattr(fid: number): Promise<Attributes> {
-    const request = new Writer(T.GETATTR, this.#tag()).u32(fid).u64(GETATTR_BASIC);
-    return this.#parsed(this.#call(request), (reply) => {
+  /** Sends one request; `parse` reads its answer. */
+  ask<R>(
+    type: number,
+    fill: (request: Writer) => Writer,
+    parse: (reply: Reader) => R,
+  ): Promise<R> {
+    return this.#parsed(this.#call(fill(new Writer(type, this.#tag()))), parse);
+  }
+
+  getattr(fid: number): Promise<NodeStat & { qid: Qid }> {
+    return this.ask(T.GETATTR, (request) => request.u32(fid).u64(GETATTR_BASIC), (reply) => {
       reply.u64();
       const [qid, mode, uid, gid] = [reply.qid(), reply.u32(), reply.u32(), reply.u32()];
-      const [nlink, , size] = [reply.u64(), reply.u64(), reply.u64()];
-      reply.raw(32);
-      const [mtime, ns] = [BigInt.asIntN(64, reply.u64()), reply.u64()];
-      return { qid, mode, uid, gid, nlink, size, mtime, mtimeNs: Number(ns) };
+      const [nlink, , size, , blocks] = Array.from({ length: 5 }, () => Number(reply.u64()));
+      const time = () => ({
+        s: Number(BigInt.asIntN(64, reply.u64())),
+        ns: Number(reply.u64()),
+      });
+      const [atime, mtime, ctime] = [time(), time(), time()];
+      return { qid, mode, uid, gid, nlink, size, blocks, atime, mtime, ctime };
     });
   }
 
   readlink(fid: number): Promise<string> {
-    const request = new Writer(T.READLINK, this.#tag()).u32(fid);
-    return this.#parsed(this.#call(request), (reply) => reply.text());
+    return this.ask(T.READLINK, (request) => request.u32(fid), (reply) => reply.text());
   }
 
-  async open(fid: number): Promise<void> {
-    await this.#call(new Writer(T.LOPEN, this.#tag()).u32(fid).u32(0));
+  open(fid: number, flags = 0): Promise<void> {
+    return this.ask(T.LOPEN, (request) => request.u32(fid).u32(flags), () => {});
   }
 
-  /** Bytes of an open file; fewer than asked for, or none, at its end. */
+  /** Bytes of an open file; fewer than `count`, or none, at its end. */
   read(fid: number, offset: number, count: number): Promise<Uint8Array> {
     const reply = this.#call(this.#reading(T.READ, fid, offset, count));
     return this.#parsed(reply, (reply) => data(reply, count));
   }
 
-  /**
-   * Entries of an open folder without "." and "..". Throws `upstream_failed` for more than `limit` and
-   * for a listing that goes in circles.
-   */
-  async *readdir(fid: number, limit: number): AsyncGenerator<Entry> {
+  /** Writes as many bytes as fit into one message; returns their number. */
+  async write(fid: number, offset: number, bytes: Uint8Array): Promise<number> {
+    const part = bytes.subarray(0, this.readSize);
+    const fill = (request: Writer) => request.u32(fid).u64(offset).u32(part.length).raw(part);
+    const done = await this.ask(T.WRITE, fill, (reply) => reply.u32());
+    if (done > part.length) throw this.#broken(violation("more was written than was sent"));
+    return done;
+  }
+
+  /** Some entries of an open folder without "." and ".."; none at its end. */
+  async readdir(fid: number, offset: bigint): Promise<FolderEntry[]> {
     const count = this.readSize;
-    const seen = new Set<bigint>();
-    for (let offset = 0n, entries = 0;;) {
-      const request = new Writer(T.READDIR, this.#tag()).u32(fid).u64(offset).u32(count);
-      const part = await this.#parsed(this.#call(request), (reply) => listing(reply, count));
-      entries += part.entries.length;
-      if (part.entries.length === 0) return;
-      if (seen.has(offset)) throw this.#broken(violation("a listing goes in circles"));
-      if (entries > limit) {
-        throw violation(`a folder lists more than ${limit} entries`);
-      }
-      seen.add(offset);
-      offset = part.next;
-      yield* part.entries.filter(({ name }) => name !== "." && name !== "..");
+    const fill = (request: Writer) => request.u32(fid).u64(offset).u32(count);
+    while (true) {
+      const { entries, next } = await this.ask(T.READDIR, fill, (reply) => listing(reply, count));
+      if (next === undefined) return [];
+      if (next === offset) throw this.#broken(violation("a listing goes in circles"));
+      offset = next;
+      if (entries.length > 0) return entries;
     }
   }
 
   /**
-   * The first `size` bytes of a file, less where it is shorter. What belongs together is sent at once:
-   * the server answers in order (see server.ts), so a small file costs one journey.
+   * The first `size` bytes of a file, fewer where it is shorter. All requests for a small file are sent at
+   * once: the server works on one fid in order (see server.ts), so the file costs one round trip.
    */
   async *readFile(root: number, path: readonly string[], size: number): AsyncGenerator<Uint8Array> {
-    const fid = this.#fid();
+    const fid = this.takeFid();
     const { readSize } = this;
     const walks = this.#walks(root, fid, path);
     const open = new Writer(T.LOPEN, this.#tag()).u32(fid).u32(0);
@@ -227,7 +222,7 @@ export class NinepClient {
         closed = true;
         await this.#call(clunk()).catch(() => {/* told by the next call */});
       }
-      if (!this.#failure) this.#freeFids.push(fid);
+      if (!this.#failure) this.giveFid(fid);
     }
   }
 
@@ -235,7 +230,7 @@ export class NinepClient {
     return new Writer(type, this.#tag()).u32(fid).u64(offset).u32(count);
   }
 
-  /** One walk has at most 16 names: a longer path goes on from where the one before ended. */
+  /** One walk has at most 16 names: further walks continue with the rest of the path. */
   #walks(from: number, fid: number, names: readonly string[]): Writer[] {
     const walks: Writer[] = [];
     let at = 0;
@@ -250,28 +245,39 @@ export class NinepClient {
     return walks;
   }
 
-  async #walked(walks: Writer[], replies = this.#calls(walks)): Promise<void> {
+  /** The qid of the last name. */
+  async #walked(walks: Writer[], replies = this.#calls(walks)): Promise<Qid | undefined> {
+    let last: Qid | undefined;
     for (const [index, walk] of walks.entries()) {
       const asked = namesOf(walk);
-      const found = await this.#parsed(replies[index], (reply) => reply.u16());
-      if (found > asked) {
-        throw this.#broken(violation("a walk found more than it looked for"));
-      }
-      if (found < asked) throw new ServerError(2);
+      const found = await this.#parsed(replies[index], (reply) => {
+        const found = reply.u16();
+        if (found > asked) throw violation("a walk found more than it looked for");
+        for (let n = 0; n < found; n++) last = reply.qid();
+        return found;
+      });
+      if (found < asked) throw new FileError(ERRNO.ENOENT, "it is not there");
     }
+    return last;
   }
 
   #tag(): number {
-    // Tags in use are few: a free one is near.
+    // Few tags are in use: a free one is found soon.
     do this.#nextTag = (this.#nextTag + 1) % NO_TAG; while (this.#pending.has(this.#nextTag));
     return this.#nextTag;
   }
 
-  #fid(): number {
+  /** A free fid; it is in use until {@linkcode NinepClient.giveFid} or a clunk. */
+  takeFid(): number {
     return this.#freeFids.pop() ?? this.#nextFid++;
   }
 
-  /** The server does not speak 9P: nothing else it says is of use. */
+  /** Returns a fid that was not used after all. */
+  giveFid(fid: number): void {
+    this.#freeFids.push(fid);
+  }
+
+  /** The server does not speak 9P: the connection is given up. */
   #broken(error: unknown): unknown {
     this.#fail(error);
     this.#stream.reset();
@@ -298,7 +304,7 @@ export class NinepClient {
         this.#pending.set(tag, { type, resolve, reject })
       );
     });
-    // Several fail together; the caller looks at the first.
+    // Several replies fail together; the caller awaits only the first.
     for (const reply of replies) reply.catch(() => {});
     if (this.#failure) return replies;
     this.#send(requests);
@@ -306,7 +312,7 @@ export class NinepClient {
     return replies;
   }
 
-  /** What is asked in one turn of the event loop goes out together. */
+  /** Requests of one turn of the event loop are sent together. */
   #send(requests: Writer[]): void {
     const idle = this.#outgoing.length === 0;
     for (const request of requests) this.#outgoing.push(request.finish());
@@ -334,7 +340,7 @@ export class NinepClient {
         if (reply.type !== RLERROR && reply.type !== pending.type + 1) {
           throw violation(`an answer of type ${reply.type} to ${pending.type}`);
         }
-        const error = reply.type === RLERROR ? new ServerError(reply.u32()) : undefined;
+        const error = reply.type === RLERROR ? new FileError(reply.u32()) : undefined;
         this.#pending.delete(reply.tag);
         if (this.#pending.size === 0) this.#wait.end();
         if (error) pending.reject(error);
@@ -357,26 +363,10 @@ export class NinepClient {
   }
 }
 
-/** How many names a walk has: fid and new fid stand before the count. */
+/** Number of names in a walk; the count follows fid and new fid. */
 function namesOf(walk: Writer): number {
   const bytes = walk.finish();
   return new DataView(bytes.buffer, bytes.byteOffset).getUint16(HEADER + 8, true);
-}
-
-function listing(reply: Reader, asked: number): { entries: Entry[]; next: bigint } {
-  const size = reply.u32();
-  if (size > asked || size !== reply.left) throw violation("a listing has the wrong size");
-  const entries: Entry[] = [];
-  let next = 0n;
-  while (reply.left > 0) {
-    const qid = reply.qid();
-    next = reply.u64();
-    const type = reply.u8();
-    const name = reply.text();
-    if (name === "" || /[/\0]/.test(name)) throw violation("a listing has a name with a slash");
-    entries.push({ qid, type, name });
-  }
-  return { entries, next };
 }
 
 function data(reply: Reader, asked: number): Uint8Array {

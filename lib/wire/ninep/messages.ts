@@ -1,8 +1,10 @@
 /** Messages of 9P2000.L: little-endian, `size[4] type[1] tag[2]` and the fields of each type. */
 import { SvcError } from "../../base/errors.ts";
+import { decodeRaw, encodeRaw } from "../../base/raw_string.ts";
 import type { Duplex } from "../duplex.ts";
+import { ERRNO, FileError, type NodeKind } from "../files/node.ts";
 
-/** Requests; the answer's type is one more, or {@linkcode RLERROR}. */
+/** Types of requests; the answer's type is one higher, or {@linkcode RLERROR}. */
 export const T = {
   STATFS: 8,
   LOPEN: 12,
@@ -38,34 +40,16 @@ export const RLERROR = 7;
 export const VERSION = "9P2000.L";
 export const NO_TAG = 0xffff;
 export const NO_FID = 0xffffffff;
-/** Names that one walk may have. */
+/** Names in one walk, at most. */
 export const MAX_WALK = 16;
-/** `size type tag`, and the count of a read or write. */
+/** Bytes of `size type tag`; and of that with the count of a read or write. */
 export const HEADER = 7;
 export const READ_HEADER = HEADER + 4;
 
-/** Everything of getattr but the fields that no file system here has (birth time, generation). */
+/** All fields of getattr except birth time and generation, which no file system here has. */
 export const GETATTR_BASIC = 0x7ffn;
 
-/** Linux's error numbers: those of the protocol, whatever this machine's are. */
-export const ERRNO = {
-  EPERM: 1,
-  ENOENT: 2,
-  EIO: 5,
-  EBADF: 9,
-  EACCES: 13,
-  EEXIST: 17,
-  ENOTDIR: 20,
-  EISDIR: 21,
-  EINVAL: 22,
-  EMFILE: 24,
-  EROFS: 30,
-  ENAMETOOLONG: 36,
-  ELOOP: 40,
-  EOPNOTSUPP: 95,
-} as const;
-
-/** What a file is without its name: type, version and number. */
+/** Identifies a file without its name: type, version and number. */
 export interface Qid {
   type: number;
   version: number;
@@ -74,17 +58,42 @@ export interface Qid {
 export const QID = { DIR: 0x80, SYMLINK: 0x02, FILE: 0 } as const;
 export const QID_SIZE = 13;
 
-/** The other side does not speak 9P, or tries what it must not. */
+/** The error for a side that does not speak 9P, or breaks the protocol. */
 export function violation(what: string): SvcError {
   return new SvcError("upstream_failed", `Cannot read the file stream: ${what}`, {
     help: "check that both sides are svc of about the same version",
   });
 }
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
+/** The number of each kind in a directory entry, as in Linux's dirent. */
+export const ENTRY_TYPES: Record<NodeKind, number> = {
+  special: 0,
+  directory: 4,
+  file: 8,
+  symlink: 10,
+};
 
-/** Puts one message together. */
+/** Lock types of {@linkcode T.LOCK}, by number. */
+export const LOCK_TYPES = ["read", "write", "none"] as const;
+export const LOCK_STATUS = { SUCCESS: 0, BLOCKED: 1, ERROR: 2 } as const;
+
+/** Bits of {@linkcode T.SETATTR} that say which fields are set. */
+export const SET = {
+  MODE: 1,
+  UID: 2,
+  GID: 4,
+  SIZE: 8,
+  ATIME: 0x10,
+  MTIME: 0x20,
+  /** Without this bit (or MTIME_GIVEN) the server uses its clock. */
+  ATIME_GIVEN: 0x80,
+  MTIME_GIVEN: 0x100,
+} as const;
+
+/** Flag of {@linkcode T.UNLINKAT}: removes a folder. */
+export const REMOVE_FOLDER = 0x200;
+
+/** Writes one message. */
 export class Writer {
   #bytes = new Uint8Array(64);
   #view = new DataView(this.#bytes.buffer);
@@ -133,7 +142,8 @@ export class Writer {
   }
 
   text(value: string): this {
-    const bytes = encoder.encode(value);
+    const bytes = encodeRaw(value);
+    if (bytes.length > 0xffff) throw new FileError(ERRNO.ENAMETOOLONG, "the text is too long");
     return this.u16(bytes.length).raw(bytes);
   }
 
@@ -147,18 +157,18 @@ export class Writer {
     return this;
   }
 
-  /** Room for bytes that are written in place; `keep` cuts it to what was needed. */
-  hole(size: number): Uint8Array {
+  /** Room for bytes that the caller fills in; `keep` cuts it to the bytes used. */
+  hole(size: number): Uint8Array<ArrayBuffer> {
     const at = this.#room(size);
     return this.#bytes.subarray(at, at + size);
   }
 
-  /** Takes back the last bytes. */
+  /** Removes the last bytes. */
   shrink(by: number): void {
     this.#size -= by;
   }
 
-  /** Sets a number that was not known when it was written. */
+  /** Fills in a number that was not known when its place was written. */
   patch32(at: number, value: number): void {
     this.#view.setUint32(at, value, true);
   }
@@ -171,7 +181,7 @@ export class Writer {
   }
 }
 
-/** Takes one message apart. Throws `upstream_failed` where it is shorter than its fields. */
+/** Reads one message. Throws `upstream_failed` where it is shorter than its fields. */
 export class Reader {
   readonly type: number;
   readonly tag: number;
@@ -194,6 +204,11 @@ export class Reader {
     return at;
   }
 
+  /** Size of the whole message in bytes. */
+  get size(): number {
+    return this.#bytes.length;
+  }
+
   get left(): number {
     return this.#bytes.length - this.#at;
   }
@@ -214,14 +229,14 @@ export class Reader {
     return this.#view.getBigUint64(this.#take(8), true);
   }
 
+  /** A string of any bytes (lib/base/raw_string.ts). */
   text(): string {
-    const size = this.u16();
-    const bytes = this.raw(size);
-    try {
-      return decoder.decode(bytes);
-    } catch {
-      throw violation("a name is not UTF-8");
-    }
+    return decodeRaw(this.raw(this.u16()));
+  }
+
+  /** A copy of the next bytes. */
+  copy(size: number): Uint8Array<ArrayBuffer> {
+    return this.raw(size).slice();
   }
 
   qid(): Qid {
@@ -246,12 +261,15 @@ export class MessageReader {
     this.limit = limit;
   }
 
-  /** True where the next message is here already. */
+  /** True where the whole next message has arrived. */
   get ready(): boolean {
     return this.#rest.length >= 4 && this.#rest.length >= sizeOf(this.#rest);
   }
 
-  /** Undefined at the end. Throws `upstream_failed` for sizes that cannot be, and an end within one. */
+  /**
+   * The next message; undefined at the end. Throws `upstream_failed` for an impossible size, and where the
+   * stream ends inside a message.
+   */
   async next(): Promise<Reader | undefined> {
     let parts: Uint8Array[] = [];
     let have = this.#rest.length;
@@ -286,7 +304,7 @@ function sizeOf(bytes: Uint8Array): number {
   return new DataView(bytes.buffer, bytes.byteOffset, 4).getUint32(0, true);
 }
 
-/** The parts as one; `size` is that of all. */
+/** Joins the parts; `size` is their total. */
 export function join(parts: Uint8Array[], size: number): Uint8Array {
   if (parts.length === 1) return parts[0];
   const all = new Uint8Array(size);

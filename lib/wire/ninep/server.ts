@@ -1,284 +1,190 @@
 /**
- * A 9P2000.L server, read-only: what a caller lets a builder read. Requests are answered one by one, in
- * the order they came: a client may send what depends on an answer before it has that answer.
+ * A 9P2000.L server over any source of files (lib/wire/files). Answers are sent as they are done, not in the
+ * order of the requests. Requests that name the same fid are done in their order, so that a client may send a
+ * request that depends on an earlier one without waiting. In a read-only export nodes have no writer, and
+ * writing calls fail with EROFS.
  */
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
-import { asNinepError, type ConfinedFolder, NinepError, type NodeStat } from "./folder.ts";
-import { hostFiles } from "./host_files.ts";
+import { asFileError, type FileNode, type Later } from "../files/node.ts";
+import { Fids } from "./fids.ts";
+import { answer } from "./requests.ts";
 import {
-  ERRNO,
   join,
   MessageReader,
-  type Qid,
-  READ_HEADER,
   type Reader,
   RLERROR,
   T,
+  VERSION,
   violation,
   Writer,
 } from "./messages.ts";
-import {
-  answerAttributes,
-  answerEntries,
-  answerStatfs,
-  answerVersion,
-  answerWalk,
-  type DirectoryEntry,
-  Fids,
-  KINDS,
-  namesOf,
-  placeIn,
-  rangeOf,
-  readOnly,
-  refuseWriting,
-} from "./read_only.ts";
 
-/** Bytes of a message, at most. */
+/** Bytes of a message, by default at most, and at least. */
 const MAX_MESSAGE = 1 << 20;
-/** Files that a client may hold at once. */
-const MAX_FIDS = 16_384;
-const MAX_OPEN = 256;
+const MIN_MESSAGE = 4096;
+/** Fids that a client may hold at once. Their descriptors have a limit of their own (files/host_tree.ts). */
+const MAX_FIDS = 65_536;
+/** Requests that are worked on at once, and the bytes of their messages; further ones wait in the stream. */
+const MAX_UNDER_WAY = 32;
+const MAX_BYTES = 16 << 20;
 /** Answers are gathered up to this size. */
 const BATCH = 256 * 1024;
 
-interface Fid {
-  folder: ConfinedFolder;
-  path: readonly string[];
-  file?: { fd: number };
-  entries?: DirectoryEntry[];
+export interface ServeOptions {
+  /** Called with the number of bytes of each read of a file or folder. */
+  onRead?: (bytes: number) => void;
+  /** Bytes of a message, at most. */
+  maxMessage?: number;
+  /** Fids that a client may hold at once. */
+  maxFids?: number;
 }
 
-export interface ServeOptions {
-  /** Told of bytes of files and folders that left. */
+/** The state that a connection's requests share. */
+export interface Session {
+  readonly exports: ReadonlyMap<string, FileNode>;
+  readonly fids: Fids;
+  /** Negotiated bytes of a message; 0 before. */
+  msize: number;
   onRead?: (bytes: number) => void;
 }
 
-function qidOf({ kind, mtime, mtimeNs, ino }: NodeStat): Qid {
-  const version = mtime * 1000 + Math.floor(mtimeNs / 1e6);
-  return { type: KINDS[kind].qid, version: version >>> 0, path: BigInt(ino) };
-}
-
 class Connection {
-  #fids = new Fids<Fid>(MAX_FIDS);
-  #open = 0;
-  #msize = 0;
+  #session: Session;
+  #maxMessage: number;
+  /** Requests in work, by tag. */
+  #underWay = new Map<number, Promise<void>>();
+  #bytes = 0;
+  #outgoing: Uint8Array[] = [];
+  #unsent = 0;
+  #sending: Promise<void> | undefined;
+  /** Resolves when a request is done. */
+  #done = Promise.withResolvers<void>();
 
   constructor(
     readonly stream: Duplex,
-    readonly exports: ReadonlyMap<string, ConfinedFolder>,
-    readonly options: ServeOptions,
-  ) {}
+    exports: ReadonlyMap<string, FileNode>,
+    { onRead, maxMessage = MAX_MESSAGE, maxFids = MAX_FIDS }: ServeOptions,
+  ) {
+    this.#session = { exports, fids: new Fids(maxFids), msize: 0, onRead };
+    this.#maxMessage = maxMessage;
+  }
 
   async run(): Promise<void> {
-    const messages = new MessageReader(this.stream, MAX_MESSAGE);
-    let batch: Uint8Array[] = [];
-    let size = 0;
-    const flush = async () => {
-      if (size === 0) return;
-      const whole = join(batch, size);
-      batch = [];
-      size = 0;
-      await this.stream.write(whole);
-    };
+    const messages = new MessageReader(this.stream, this.#maxMessage);
     try {
       for (let request = await messages.next(); request; request = await messages.next()) {
-        const answer = this.#answer(request);
-        batch.push(answer);
-        size += answer.length;
-        if (!messages.ready || size > BATCH) await flush();
+        // A version request ends everything before it.
+        if (request.type === T.VERSION) await this.#idle();
+        this.#take(request);
+        if (request.type === T.VERSION) await this.#idle();
+        while (this.#underWay.size >= MAX_UNDER_WAY || this.#bytes > MAX_BYTES) {
+          await this.#done.promise;
+        }
+        // Answers to requests that came together are sent together.
+        if (!messages.ready || this.#unsent > BATCH) await this.#flush();
       }
+      await this.#idle();
+      await this.#flush();
       await this.stream.closeWrite();
     } finally {
-      for (const fid of this.#fids.values()) this.#close(fid);
-      this.#fids.clear();
+      await this.#idle();
+      await this.#session.fids.clear();
     }
   }
 
-  #answer(request: Reader): Uint8Array<ArrayBuffer> {
+  async #idle(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.allSettled(this.#underWay.values());
+  }
+
+  #take(request: Reader): void {
+    const { tag, size } = request;
+    if (this.#underWay.has(tag)) throw violation("a tag is used twice");
+    const result = this.#answer(request);
+    if (!(result instanceof Promise)) return this.#put(result);
+    this.#bytes += size;
+    const done = (reply: Uint8Array) => {
+      this.#bytes -= size;
+      this.#underWay.delete(tag);
+      this.#put(reply);
+      this.#done.resolve();
+      this.#done = Promise.withResolvers();
+      // A broken stream is reported by its reader.
+      this.#flush().catch(() => {});
+    };
+    this.#underWay.set(tag, result.then(done));
+  }
+
+  #put(reply: Uint8Array): void {
+    this.#outgoing.push(reply);
+    this.#unsent += reply.length;
+  }
+
+  #answer(request: Reader): Later<Uint8Array> {
+    const failed = (error: unknown) =>
+      new Writer(RLERROR, request.tag).u32(asFileError(error).errno).finish();
     try {
       const reply = new Writer(request.type + 1, request.tag);
-      this.#handle(request, reply);
-      return reply.finish();
+      const done = this.#handle(request, reply);
+      if (!(done instanceof Promise)) return reply.finish();
+      return done.then(() => reply.finish()).catch(failed);
     } catch (error) {
-      // A message that cannot be read leaves nothing that could be answered.
+      // An unreadable message has no tag that could be answered.
       if (error instanceof SvcError) throw error;
-      return new Writer(RLERROR, request.tag).u32(asNinepError(error).errno).finish();
+      return failed(error);
     }
   }
 
-  #handle(request: Reader, reply: Writer): void {
-    if (this.#msize === 0 && request.type !== T.VERSION) {
-      throw violation("no version was agreed on");
-    }
+  #handle(request: Reader, reply: Writer): Later<void> {
     switch (request.type) {
       case T.VERSION:
         return this.#version(request, reply);
-      case T.AUTH:
-        throw new NinepError(ERRNO.ENOENT, "no authentication is needed");
-      case T.ATTACH:
-        return this.#attach(request, reply);
       case T.FLUSH:
-        return;
-      case T.WALK:
-        return this.#walk(request, reply);
-      case T.LOPEN:
-        return this.#lopen(request, reply);
-      case T.READ:
-        return this.#read(request, reply);
-      case T.READDIR:
-        return this.#readdir(request, reply);
-      case T.GETATTR:
-        return this.#getattr(request, reply);
-      case T.READLINK: {
-        const { folder, path } = this.#fids.get(request.u32());
-        return void reply.text(folder.readlink(path));
-      }
-      case T.STATFS:
-        this.#fids.get(request.u32());
-        return answerStatfs(reply);
-      case T.CLUNK:
-        return this.#clunk(request);
-      case T.FSYNC:
-        return;
-      case T.REMOVE:
-        this.#clunk(request);
-        throw readOnly();
-      case T.LCREATE:
-      case T.SYMLINK:
-      case T.MKNOD:
-      case T.RENAME:
-      case T.SETATTR:
-      case T.XATTRCREATE:
-      case T.LINK:
-      case T.MKDIR:
-      case T.RENAMEAT:
-      case T.UNLINKAT:
-      case T.WRITE:
-        throw readOnly();
+        // The flushed request is answered first.
+        return this.#underWay.get(request.u16());
       default:
-        throw new NinepError(ERRNO.EOPNOTSUPP, `message ${request.type} is not known`);
+        if (this.#session.msize === 0) throw violation("no version was agreed on");
+        return answer(this.#session, request, reply);
     }
   }
 
-  #close(fid: Fid): void {
-    if (!fid.file) return;
-    hostFiles().close(fid.file.fd);
-    fid.file = undefined;
-    this.#open--;
+  async #version(request: Reader, reply: Writer): Promise<void> {
+    const wanted = request.u32();
+    const version = request.text();
+    await this.#session.fids.clear();
+    const known = version.startsWith(VERSION) && wanted >= MIN_MESSAGE;
+    const size = Math.min(wanted, this.#maxMessage);
+    this.#session.msize = known ? size : 0;
+    reply.u32(size).text(known ? VERSION : "unknown");
   }
 
-  #version(request: Reader, reply: Writer): void {
-    const msize = answerVersion(request, reply, MAX_MESSAGE);
-    for (const fid of this.#fids.values()) this.#close(fid);
-    this.#fids.clear();
-    this.#msize = msize;
+  /** Answers that are made during a write go out with the next write. */
+  async #flush(): Promise<void> {
+    if (this.#sending || this.#unsent === 0) return await this.#sending;
+    await (this.#sending = this.#send());
   }
 
-  #attach(request: Reader, reply: Writer): void {
-    const number = request.u32();
-    request.u32();
-    request.text();
-    const name = request.text();
-    const folder = this.exports.get(name);
-    if (!folder) throw new NinepError(ERRNO.ENOENT, `there is no export ${JSON.stringify(name)}`);
-    const qid = qidOf(folder.stat([]));
-    this.#fids.put(number, { folder, path: [] });
-    reply.qid(qid);
-  }
-
-  #walk(request: Reader, reply: Writer): void {
-    const from = this.#fids.get(request.u32());
-    const number = request.u32();
-    const names = namesOf(request);
-    let path = from.path;
-    const qids: Qid[] = [];
-    for (const name of names) {
-      const next = name === ".." ? path.slice(0, -1) : name === "." ? path : [...path, name];
-      try {
-        qids.push(qidOf(from.folder.stat(next)));
-      } catch (error) {
-        // The first name has to be there; after it, what was found is the answer.
-        if (qids.length === 0) throw error;
-        break;
+  async #send(): Promise<void> {
+    try {
+      while (this.#unsent > 0) {
+        const all = join(this.#outgoing, this.#unsent);
+        this.#outgoing = [];
+        this.#unsent = 0;
+        await this.stream.write(all);
       }
-      path = next;
+    } finally {
+      this.#sending = undefined;
     }
-    if (qids.length === names.length) {
-      const same = this.#fids.is(number, from);
-      if (same && from.file) throw new NinepError(ERRNO.EBADF, "an open fid does not walk");
-      if (same) this.#fids.delete(number);
-      this.#fids.put(number, { folder: from.folder, path });
-    }
-    answerWalk(reply, qids);
-  }
-
-  #lopen(request: Reader, reply: Writer): void {
-    const fid = this.#fids.get(request.u32());
-    refuseWriting(request.u32());
-    if (fid.file || fid.entries) throw new NinepError(ERRNO.EBADF, "it is open already");
-    const stat = fid.folder.stat(fid.path);
-    if (stat.kind === "symlink") throw new NinepError(ERRNO.ELOOP, "links are not followed");
-    if (stat.kind === "file") {
-      if (this.#open >= MAX_OPEN) throw new NinepError(ERRNO.EMFILE, "too many open files");
-      fid.file = fid.folder.open(fid.path);
-      this.#open++;
-    } else {
-      const own = { qid: qidOf(stat), type: KINDS.directory.entry };
-      fid.entries = [
-        { name: ".", ...own },
-        { name: "..", ...own },
-        ...fid.folder.list(fid.path).map(({ name, stat }) => ({
-          name,
-          qid: qidOf(stat),
-          type: KINDS[stat.kind].entry,
-        })),
-      ];
-    }
-    reply.qid(qidOf(stat)).u32(0);
-  }
-
-  #read(request: Reader, reply: Writer): void {
-    const { file } = this.#fids.get(request.u32());
-    const { offset, count } = rangeOf(request, this.#msize);
-    if (!file) throw new NinepError(ERRNO.EBADF, "it is not open");
-    const place = placeIn(offset);
-    reply.u32(0);
-    const room = reply.hole(count);
-    const got = hostFiles().read(file.fd, room, place);
-    reply.shrink(room.length - got);
-    reply.patch32(READ_HEADER - 4, got);
-    this.options.onRead?.(got);
-  }
-
-  #readdir(request: Reader, reply: Writer): void {
-    const { entries } = this.#fids.get(request.u32());
-    const range = rangeOf(request, this.#msize);
-    if (!entries) throw new NinepError(ERRNO.EBADF, "it is no open folder");
-    const bytes = answerEntries(reply, range, entries, (entry) => entry);
-    this.options.onRead?.(bytes);
-  }
-
-  #getattr(request: Reader, reply: Writer): void {
-    const { folder, path } = this.#fids.get(request.u32());
-    const stat = folder.stat(path);
-    answerAttributes(reply, { ...stat, qid: qidOf(stat) });
-  }
-
-  #clunk(request: Reader): void {
-    const number = request.u32();
-    this.#close(this.#fids.get(number));
-    this.#fids.delete(number);
   }
 }
 
 /**
- * Serves until the other side ends its direction. Throws `upstream_failed` for what is no 9P; every file
- * is closed by then. The caller closes the folders, and resets the stream where this throws.
+ * Serves until the other side ends its direction. Throws `upstream_failed` for anything but 9P. All files are
+ * closed by then. The caller closes the nodes, and resets the stream where this throws.
  */
 export function serveNinep(
   stream: Duplex,
-  exports: ReadonlyMap<string, ConfinedFolder>,
+  exports: ReadonlyMap<string, FileNode>,
   options: ServeOptions = {},
 ): Promise<void> {
   return new Connection(stream, exports, options).run();

@@ -1,4 +1,4 @@
-/** What is asked of an SSH server. */
+/** Algorithms that are offered to an SSH server. */
 const TYPES = [
   "ssh-ed25519",
   "ecdsa-sha2-nistp256",
@@ -8,7 +8,7 @@ const TYPES = [
   "rsa-sha2-256",
 ];
 
-/** ssh2's algorithms for host keys, the known types first: the key that is known is then the one shown. */
+/** ssh2's host key algorithms, those of known keys first: the server then presents a key that is known. */
 export function hostKeyAlgorithms(types: readonly string[]): string[] {
   const known = types.flatMap((type) =>
     type === "ssh-rsa" ? ["rsa-sha2-512", "rsa-sha2-256"] : [type]

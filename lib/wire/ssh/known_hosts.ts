@@ -13,14 +13,14 @@ export interface KnownHost {
   key: Buffer;
 }
 
-/** `*` and `?` as in a shell, nothing else; without regular expressions, so that no pattern is slow. */
+/** Matches `*` and `?` as a shell does. Not a regular expression, so that no pattern is slow. */
 export function wildcard(pattern: string, text: string): boolean {
   let p = 0;
   let t = 0;
   let star = -1;
   let mark = 0;
   while (t < text.length) {
-    // A star of the pattern is one also where the text has one.
+    // A `*` in the pattern is a wildcard, also where the text has a `*`.
     if (pattern[p] === "*") {
       star = p++;
       mark = t;
@@ -85,12 +85,12 @@ function parseLine(text: string, line: number): KnownHost | undefined {
   return { line, ...(marker && { marker }), matches, type, key };
 }
 
-/** Lines that cannot be read are passed over, as OpenSSH does: they vouch for nothing. */
+/** Lines that cannot be parsed are ignored, as in OpenSSH: they make no key trusted. */
 export function parseKnownHosts(text: string): KnownHost[] {
   return text.split(/\r?\n/).flatMap((line, i) => parseLine(line, i + 1) ?? []);
 }
 
-/** How a host is named in the file. */
+/** The name of a host in the file. */
 export function hostName(host: string, port: number): string {
   const lower = host.toLowerCase();
   return port === 22 ? lower : `[${lower}]:${port}`;
@@ -99,11 +99,11 @@ export function hostName(host: string, port: number): string {
 export type Verdict =
   | { kind: "known" }
   | { kind: "new" }
-  /** Another key stands there for the host. */
+  /** The file has another key for the host. */
   | { kind: "changed"; line: number }
   | { kind: "revoked"; line: number };
 
-/** What the entries say of a key. A revoked key is refused whatever else stands there. */
+/** Judges a key by the entries. A revoked key is refused whatever other entries say. */
 export function judge(entries: readonly KnownHost[], name: string, key: Uint8Array): Verdict {
   const of = entries.filter((entry) => entry.matches(name));
   const same = (entry: KnownHost) => entry.key.equals(key);
@@ -114,7 +114,7 @@ export function judge(entries: readonly KnownHost[], name: string, key: Uint8Arr
   return plain.length > 0 ? { kind: "changed", line: plain[0].line } : { kind: "new" };
 }
 
-/** Types of the keys that are known of a host: asked for first, so that the known key is shown. */
+/** Types of the host's known keys: preferred in the handshake, so that the server presents a known key. */
 export function knownTypes(entries: readonly KnownHost[], name: string): string[] {
   const types = entries.filter((entry) => !entry.marker && entry.matches(name))
     .map((entry) => entry.type);

@@ -70,7 +70,10 @@ export function keyType(blob: Uint8Array): string {
   return new Reader(blob, "public key").text();
 }
 
-/** The bytes of a line of OpenSSH's public-key form (options before the type allowed); undefined where it is none. */
+/**
+ * The bytes in a line of OpenSSH's public-key format (options before the type allowed); undefined for any other
+ * line.
+ */
 export function parsePublicKey(
   line: string,
 ): { type: string; blob: Buffer; comment: string } | undefined {

@@ -1,9 +1,9 @@
-/** Private keys as text: read, and made to sign (by ssh2, loaded when a key is used). */
+/** Parses private keys and signs with them (by ssh2, which is loaded when a key is used). */
 import { Buffer } from "node:buffer";
 import { createPrivateKey, sign } from "node:crypto";
 import { Reader } from "./packing.ts";
 
-/** What ssh2's parser gives. */
+/** The result of ssh2's parser. */
 export interface ParsedKey {
   type: string;
   comment: string;
@@ -17,7 +17,7 @@ interface Ssh2Utils {
   parseKey(data: Uint8Array | string, passphrase?: string): ParsedKey | ParsedKey[] | Error;
 }
 
-/** The key in this text; "locked" where it needs another passphrase. Undefined: it is no key. */
+/** The key in a text; "locked" where the passphrase is missing or wrong; undefined where the text is no key. */
 export async function parseKey(
   text: string,
   passphrase?: string,
@@ -35,7 +35,7 @@ const CURVES: Record<string, { crv: string; bytes: number; hash: string }> = {
   "ecdsa-sha2-nistp521": { crv: "P-521", bytes: 66, hash: "sha512" },
 };
 
-/** The private number of a SEC 1 key, as many bytes as the curve has. */
+/** The private number of a SEC 1 key, padded to the curve's size. */
 function scalar(pem: string, bytes: number): Buffer {
   const der = Buffer.from(pem.replace(/-----.*?-----|\s/g, ""), "base64");
   // SEQUENCE (one byte of length, or two), INTEGER 1, OCTET STRING
@@ -46,8 +46,8 @@ function scalar(pem: string, bytes: number): Buffer {
 }
 
 /**
- * ssh2 hands on an ECDSA key's number with as many bytes as the file has it, one too many for half of all
- * keys, and Deno refuses to sign with that.
+ * Corrects an ECDSA key. ssh2 passes on the private number as the file has it: with one byte too many for half
+ * of all keys, which Deno refuses.
  */
 function repaired(key: ParsedKey): ParsedKey {
   const curve = CURVES[key.type];

@@ -10,7 +10,7 @@ const ALL_FLAGS = 15;
 /** Codes of go-away. */
 export const GO_AWAY = { NORMAL: 0, PROTOCOL: 1, INTERNAL: 2 } as const;
 
-/** Bytes that each side may send on a new stream before it is given more. */
+/** Bytes that each side may send on a new stream before it gets a window update. */
 export const INITIAL_WINDOW = 256 * 1024;
 
 export interface Frame {
@@ -21,7 +21,7 @@ export interface Frame {
   length: number;
 }
 
-/** A header with room for `data` behind it, filled in. */
+/** The header and, behind it, `data`. */
 export function encodeFrame(frame: Frame, data?: Uint8Array): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(HEADER_SIZE + (data?.length ?? 0));
   const view = new DataView(bytes.buffer);
@@ -33,14 +33,14 @@ export function encodeFrame(frame: Frame, data?: Uint8Array): Uint8Array<ArrayBu
   return bytes;
 }
 
-/** The other side breaks the protocol: the session cannot go on. */
+/** The error for a side that breaks the protocol: the session cannot continue. */
 export function violation(what: string): SvcError {
   return new SvcError("upstream_failed", `Cannot read the session: ${what}`, {
     help: "check that both sides are svc, and that nothing between them changes bytes",
   });
 }
 
-/** Throws `upstream_failed` for what is no frame. */
+/** Throws `upstream_failed` for an invalid frame. */
 export function decodeHeader(bytes: Uint8Array): Frame {
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_SIZE);
   const version = view.getUint8(0);
@@ -59,13 +59,16 @@ export function decodeHeader(bytes: Uint8Array): Frame {
 }
 
 export interface FrameHandler {
-  /** Throws where the frame is not acceptable; data frames are then followed by {@linkcode data}. */
+  /** Called with each frame; throws for an invalid one. {@linkcode data} follows for a data frame. */
   frame(frame: Frame): void;
-  /** The next part of the data of the frame before; not to be kept where it is small in `whole`. */
+  /**
+   * Called with the next part of the frame's data. `whole` is the size of the buffer that the part belongs to:
+   * a small part must not keep a large buffer in memory.
+   */
   data(part: Uint8Array, whole: number): void;
 }
 
-/** Cuts a byte stream, however it is split, into frames. Keeps no more than a header. */
+/** Splits a byte stream into frames, however it arrives. Buffers at most one header. */
 export class FrameDecoder {
   #handler: FrameHandler;
   #header = new Uint8Array(HEADER_SIZE);

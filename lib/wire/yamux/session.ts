@@ -1,6 +1,6 @@
 /**
- * yamux, specification version 0: many streams over one connection. Memory is bounded by the windows of
- * its streams; a peer that breaks the protocol ends the session, not the process.
+ * yamux, specification version 0: many streams over one connection. The streams' windows limit memory. A peer
+ * that breaks the protocol ends only the session.
  */
 import { every } from "../../base/beat.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -16,45 +16,56 @@ import {
 } from "./frame.ts";
 import { YamuxStream } from "./stream.ts";
 
-/** What carries the session's bytes, in order. */
+/** The connection that carries the session's bytes, in order. */
 export interface Link {
-  /** Resolves when there is room for more. */
-  send(bytes: Uint8Array<ArrayBuffer>): Promise<void>;
-  /** Idempotent. */
-  close(): void;
+  /** Sends a frame's header and then its data. Resolves when there is room for more. */
+  send(head: Uint8Array<ArrayBuffer>, data?: Uint8Array): Promise<void>;
+  /**
+   * Closes the connection. `reason`: the error that broke the session; absent after a normal end. Idempotent.
+   */
+  close(reason?: Error): void;
 }
 
 export interface YamuxOptions {
   /** The client's streams have odd numbers, the server's even ones. */
   role: "client" | "server";
-  /** A stream that the other side opened; absent: it may open none. */
+  /** Called with each stream that the other side opens; absent: it may open none. */
   onStream?: (stream: YamuxStream) => void;
   /** Streams that the other side may have open at once; further ones are reset. */
   maxStreams?: number;
-  /** Bytes of one stream's window, where its reader keeps up. */
+  /** Window of one stream in bytes while its reader keeps up. */
   maxWindow?: number;
-  /** Milliseconds between pings; the session ends when one is not answered. 0: none are sent. */
+  /**
+   * Milliseconds between two checks of the other side. Each check sends a ping; the other side is gone if no
+   * bytes came since the last check. 0: no checks.
+   */
   keepAliveMs?: number;
   /**
-   * A stream of the other side's is acknowledged by its first frame, not by one of its own: for who answers
-   * soon. Two small frames, one after the other, would wait for TCP's delayed acknowledgement in between.
+   * Sends a window update as soon as the reader has taken everything. For the side whose peer cannot switch
+   * Nagle's algorithm off: without an answer the peer's second small message waits 40 ms.
    */
-  lateAck?: boolean;
+  promptly?: boolean;
+  /** Makes the error for a lost session; absent: {@linkcode lost}. */
+  lost?: (why?: string) => SvcError;
 }
 
-/** Frames that are no data (answers to pings, windows) and wait to be sent, at most. */
+/** Control frames (ping answers, window updates) that may wait to be sent, at most. */
 const MAX_WAITING = 4096;
 
 export class YamuxSession implements Disposable {
   #link: Link;
   #options: Required<Omit<YamuxOptions, "onStream">> & Pick<YamuxOptions, "onStream">;
+  /** Bytes came since the last check. */
+  #heard = false;
   #streams = new Map<number, YamuxStream>();
   #theirs = 0;
   #next: number;
   #decoder: FrameDecoder;
-  /** Stream of the data that comes in; undefined: it is dropped. */
+  /** The stream of the data frame that is arriving; undefined: its data is dropped. */
   #current: { stream: YamuxStream; left: number; fin: boolean } | undefined;
   #sending: Promise<void> = Promise.resolve();
+  /** Frames that the link has not taken yet; and how many of them are control frames. */
+  #sends = 0;
   #waiting = 0;
   #ended = false;
   #goingAway = false;
@@ -69,26 +80,31 @@ export class YamuxSession implements Disposable {
       maxStreams: 256,
       maxWindow: 1 << 20,
       keepAliveMs: 30_000,
-      lateAck: false,
+      promptly: false,
+      lost,
       ...options,
     };
     this.#host.maxWindow = Math.max(INITIAL_WINDOW, this.#options.maxWindow);
+    this.#host.promptly = this.#options.promptly;
     this.#next = options.role === "client" ? 1 : 2;
     this.#decoder = new FrameDecoder({
       frame: (frame) => this.#frame(frame),
       data: (part, whole) => this.#data(part, whole),
     });
     const { keepAliveMs } = this.#options;
-    if (keepAliveMs > 0) {
-      this.#stopPings = every(keepAliveMs, () => {
-        if (this.#pings.size > 0) {
-          this.#end(lost("the other side no longer answers"), GO_AWAY.INTERNAL);
-        } else this.ping().catch(() => {/* the session has ended */});
-      });
-    }
+    if (keepAliveMs > 0) this.#stopPings = every(keepAliveMs, () => this.#look());
   }
 
-  /** Settles once: with the reason where the session broke, with undefined where it was closed. */
+  #look(): void {
+    const asked = this.#pings.size > 0;
+    if (asked && !this.#heard) {
+      return this.#end(this.#options.lost("the other side no longer answers"), GO_AWAY.INTERNAL);
+    }
+    this.#heard = false;
+    if (!asked) this.ping().catch(() => {/* the session has ended */});
+  }
+
+  /** Settles once: with the error that broke the session, or with undefined after a normal end. */
   get closed(): Promise<Error | undefined> {
     return this.#closed.promise;
   }
@@ -98,20 +114,23 @@ export class YamuxSession implements Disposable {
     return this.#streams.size;
   }
 
-  /** A new stream; nothing is sent before its first bytes. Throws `upstream_failed` after the end. */
-  open(): YamuxStream {
-    if (this.#ended) throw lost("it has ended");
-    if (this.#goingAway) throw lost("the other side takes no more streams");
+  /**
+   * Opens a stream. Nothing is sent before its first bytes; `head` goes before them. Throws `upstream_failed`
+   * after the end.
+   */
+  open(head?: Uint8Array): YamuxStream {
+    if (this.#ended) throw this.#options.lost("it has ended");
+    if (this.#goingAway) throw this.#options.lost("the other side takes no more streams");
     const id = this.#next;
     this.#next += 2;
-    const stream = new YamuxStream(this.#host, id, FLAG.SYN);
+    const stream = new YamuxStream(this.#host, id, FLAG.SYN, head);
     this.#streams.set(id, stream);
     return stream;
   }
 
-  /** Resolves with the answer. */
+  /** Resolves when the answer has come. */
   ping(): Promise<void> {
-    if (this.#ended) return Promise.reject(lost("it has ended"));
+    if (this.#ended) return Promise.reject(this.#options.lost("it has ended"));
     const value = this.#pingValue = (this.#pingValue + 1) >>> 0;
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#pings.set(value, { resolve, reject });
@@ -119,9 +138,10 @@ export class YamuxSession implements Disposable {
     return promise;
   }
 
-  /** For the link: bytes that came in. Never throws: what is wrong with them ends the session. */
+  /** For the link: bytes arrived. Never throws: invalid bytes end the session. */
   receive(chunk: Uint8Array): void {
     if (this.#ended) return;
+    this.#heard = true;
     try {
       this.#decoder.push(chunk);
     } catch (error) {
@@ -132,15 +152,25 @@ export class YamuxSession implements Disposable {
 
   /** For the link: the connection is gone. */
   lost(why?: string): void {
-    this.#end(lost(why));
+    this.#end(this.#options.lost(why));
   }
 
-  /** Asks the other side to open no more streams; those that are open go on. */
+  /** Ends the session at once, for this reason. */
+  fail(reason: Error): void {
+    this.#end(reason);
+  }
+
+  /** For the link: the other side has ended the session normally. */
+  over(): void {
+    this.#end(undefined);
+  }
+
+  /** Asks the other side to open no more streams; open streams continue. */
   goAway(): void {
     this.#control({ type: TYPE.GO_AWAY, flags: 0, stream: 0, length: GO_AWAY.NORMAL });
   }
 
-  /** Ends the session after what was sent; streams still open break. */
+  /** Ends the session after everything that was sent; open streams break. */
   async close(): Promise<void> {
     if (this.#ended) return;
     this.goAway();
@@ -159,6 +189,7 @@ export class YamuxSession implements Disposable {
       if (!this.#own(stream.id)) this.#theirs--;
     },
     maxWindow: INITIAL_WINDOW,
+    promptly: false,
   };
 
   #own(id: number): boolean {
@@ -166,18 +197,27 @@ export class YamuxSession implements Disposable {
   }
 
   #send(frame: Frame, data?: Uint8Array): Promise<void> {
-    if (this.#ended) return Promise.reject(lost("it has ended"));
+    if (this.#ended) return Promise.reject(this.#options.lost("it has ended"));
     if (!data) this.#waiting++;
     if (this.#waiting > MAX_WAITING) {
       this.#end(violation("the other side asks more than it reads"), GO_AWAY.PROTOCOL);
-      return Promise.reject(lost("it has ended"));
+      return Promise.reject(this.#options.lost("it has ended"));
     }
-    const bytes = encodeFrame(frame, data);
-    const work = this.#sending.then(() => this.#ended ? undefined : this.#link.send(bytes))
-      .finally(() => {
-        if (!data) this.#waiting--;
-      });
-    this.#sending = work.catch((error) => this.#end(error instanceof Error ? error : lost("")));
+    const head = encodeFrame(frame);
+    // An idle session sends at once: one more turn of the event loop would be felt when typing.
+    const idle = this.#sends++ === 0;
+    const work =
+      (idle
+        ? this.#link.send(head, data)
+        : this.#sending.then(() => this.#ended ? undefined : this.#link.send(head, data))).finally(
+          () => {
+            this.#sends--;
+            if (!data) this.#waiting--;
+          },
+        );
+    this.#sending = work.catch((error) =>
+      this.#end(error instanceof Error ? error : this.#options.lost())
+    );
     return work;
   }
 
@@ -194,7 +234,7 @@ export class YamuxSession implements Disposable {
     }
     if (frame.flags & FLAG.SYN) this.#accept(frame);
     const stream = this.#streams.get(frame.stream);
-    // Of a stream that has ended here: what was under way is dropped.
+    // The stream has ended at this side: data that was in transit is dropped.
     this.#current = undefined;
     if (!stream) return;
     stream.frame(frame);
@@ -214,7 +254,6 @@ export class YamuxSession implements Disposable {
     const stream = new YamuxStream(this.#host, id, FLAG.ACK);
     this.#streams.set(id, stream);
     this.#theirs++;
-    if (!this.#options.lateAck) stream.announce();
     onStream(stream);
   }
 
@@ -222,7 +261,7 @@ export class YamuxSession implements Disposable {
     const current = this.#current;
     if (!current) return;
     current.left -= part.length;
-    // A part must not keep the much larger message that it came in.
+    // A small part must not keep the large message that it came in.
     current.stream.data(part.length * 2 < whole ? part.slice() : part);
     if (current.left === 0 && current.fin) current.stream.end();
   }
@@ -243,8 +282,8 @@ export class YamuxSession implements Disposable {
       const frame = { type: TYPE.GO_AWAY, flags: 0, stream: 0, length: code };
       this.#link.send(encodeFrame(frame)).catch(() => {/* it is gone */});
     }
-    this.#link.close();
-    const error = reason ?? lost("it was closed");
+    this.#link.close(reason);
+    const error = reason ?? this.#options.lost("it was closed");
     for (const stream of [...this.#streams.values()]) stream.fail(error);
     for (const { reject } of this.#pings.values()) reject(error);
     this.#streams.clear();

@@ -4,28 +4,35 @@ import type { Duplex } from "../duplex.ts";
 import { ChunkQueue } from "../queue.ts";
 import { FLAG, type Frame, INITIAL_WINDOW, TYPE, violation } from "./frame.ts";
 
-/** Bytes of data in one frame, at most: streams take turns, and buffers stay small. */
-const MAX_DATA = 64 * 1024;
+/** Data bytes in one frame, at most: streams take turns, and buffers stay small. */
+export const MAX_DATA = 64 * 1024;
 
-/** What a stream needs of its session. */
+/** What a stream needs from its session. */
 export interface StreamHost {
   /** Resolves when there is room for more. */
   send(frame: Frame, data?: Uint8Array): Promise<void>;
   /** Both directions have ended. */
   forget(stream: YamuxStream): void;
-  /** Window that a reader who keeps up is given. */
+  /** Window for a reader that keeps up. */
   readonly maxWindow: number;
+  /** True: a window update is sent as soon as the reader has taken everything. */
+  readonly promptly: boolean;
 }
 
 export class YamuxStream implements Duplex {
   readonly id: number;
   #host: StreamHost;
   #received = new ChunkQueue();
-  /** Flags that the next frame carries: SYN of a stream opened here, ACK of one opened there. */
+  /**
+   * Flags for the next frame: SYN of a stream opened here, ACK of one opened by the other side. A separate
+   * frame for ACK would delay a caller's next frame (Nagle's algorithm).
+   */
   #opening: number;
+  /** Sent before the first bytes. */
+  #head: Uint8Array | undefined;
   /** Bytes the other side may still send. */
   #receiveWindow = INITIAL_WINDOW;
-  /** What the window is filled up to. */
+  /** Size that the window is refilled to. */
   #target = INITIAL_WINDOW;
   #sendWindow = INITIAL_WINDOW;
   #roomier = Promise.withResolvers<void>();
@@ -34,8 +41,9 @@ export class YamuxStream implements Duplex {
   #localEnd = false;
   #remoteEnd = false;
 
-  constructor(host: StreamHost, id: number, opening: number) {
+  constructor(host: StreamHost, id: number, opening: number, head?: Uint8Array) {
     this.#host = host;
+    this.#head = head;
     this.id = id;
     this.#opening = opening;
   }
@@ -52,7 +60,15 @@ export class YamuxStream implements Duplex {
     return work;
   }
 
-  async #write(bytes: Uint8Array): Promise<void> {
+  /** Puts back bytes that were read; they are read first again. */
+  unread(chunk: Uint8Array): void {
+    this.#received.unshift(chunk);
+  }
+
+  async #write(data: Uint8Array): Promise<void> {
+    const head = this.#head;
+    this.#head = undefined;
+    const bytes = head ? joined(head, data) : data;
     for (let at = 0; at < bytes.length;) {
       if (this.#failure) throw this.#failure.error;
       if (this.#localEnd) throw ended("it was closed here");
@@ -69,6 +85,7 @@ export class YamuxStream implements Duplex {
   }
 
   async closeWrite(): Promise<void> {
+    if (this.#head) await this.write(new Uint8Array(0));
     await this.#writes;
     if (this.#localEnd || this.#failure) return;
     this.#localEnd = true;
@@ -78,15 +95,16 @@ export class YamuxStream implements Duplex {
   }
 
   reset(): void {
-    if (this.#failure || this.#localEnd && this.#remoteEnd) return;
+    if (this.#failure || this.isOver) return;
+    this.#received.drop();
     this.fail(ended("it was reset here"));
     this.#send(TYPE.WINDOW, FLAG.RST, 0).catch(() => {/* the session has ended */});
     this.#host.forget(this);
   }
 
-  /** Tells the other side of a stream opened here without waiting for data. */
-  announce(): void {
-    this.#send(TYPE.WINDOW, 0, 0).catch(() => {/* told by the next call */});
+  /** Both directions have ended in good order. */
+  get isOver(): boolean {
+    return this.#localEnd && this.#remoteEnd;
   }
 
   /** For the session: a frame of this stream. */
@@ -97,7 +115,7 @@ export class YamuxStream implements Duplex {
       this.#receiveWindow -= length;
     } else {
       this.#sendWindow += length;
-      // More than anyone can send: a number beyond 32 bits is not meant.
+      // More than anyone can send: such a window is a protocol error.
       if (this.#sendWindow > 0xffffffff) throw violation("a window grows beyond its limit");
       if (length > 0) this.#roomier.resolve();
     }
@@ -107,7 +125,7 @@ export class YamuxStream implements Duplex {
     }
   }
 
-  /** For the session: bytes of a data frame; with `last` they were all of it. */
+  /** For the session: bytes of a data frame. */
   data(part: Uint8Array): void {
     this.#received.push(part);
   }
@@ -119,7 +137,7 @@ export class YamuxStream implements Duplex {
     this.#settle();
   }
 
-  /** For the session: it broke. */
+  /** For the session: the session broke. Bytes that arrived before can still be read. */
   fail(error: unknown): void {
     if (this.#failure) return;
     this.#failure = { error };
@@ -128,17 +146,19 @@ export class YamuxStream implements Duplex {
   }
 
   #settle(): void {
-    if (this.#localEnd && this.#remoteEnd) this.#host.forget(this);
+    if (this.isOver) this.#host.forget(this);
   }
 
-  /** Gives the other side room for what was taken, once that is worth a frame. */
+  /** Sends a window update once enough was read to be worth a frame. */
   #refill(): void {
     if (this.#remoteEnd || this.#failure) return;
-    const room = this.#target - this.#receiveWindow - this.#received.size;
-    if (room < this.#target / 2) return;
-    // A reader that keeps up gets a larger window: latency no longer bounds it.
-    const more = room + Math.max(0, this.#host.maxWindow - this.#target);
-    this.#target = Math.max(this.#target, this.#host.maxWindow);
+    let room = this.#target - this.#receiveWindow - this.#received.size;
+    if (room >= this.#target / 2) {
+      // A reader that keeps up gets a larger window, so that latency no longer limits its speed.
+      room += Math.max(0, this.#host.maxWindow - this.#target);
+      this.#target = Math.max(this.#target, this.#host.maxWindow);
+    } else if (!this.#host.promptly || this.#received.size > 0 || room <= 0) return;
+    const more = room;
     this.#receiveWindow += more;
     this.#send(TYPE.WINDOW, 0, more).catch(() => {/* told by the next call */});
   }
@@ -148,6 +168,13 @@ export class YamuxStream implements Duplex {
     this.#opening = 0;
     return this.#host.send({ type, flags: flags | opening, stream: this.id, length }, data);
   }
+}
+
+function joined(head: Uint8Array, data: Uint8Array): Uint8Array {
+  const whole = new Uint8Array(head.length + data.length);
+  whole.set(head);
+  whole.set(data, head.length);
+  return whole;
 }
 
 function ended(why: string): SvcError {

@@ -1,6 +1,6 @@
 /** A bare backend of its own, with the images of the cases. */
 import { join } from "node:path";
-import { createBareBackend } from "../../../backends/deploy/bare/backend.ts";
+import { createBareBackend } from "../../../backends/deploy/bare/open.ts";
 import { silent } from "../../../lib/base/log.ts";
 import { run } from "../../../lib/base/process.ts";
 import { PRIVILEGED_KINDS } from "../../../lib/deploy/privileges.ts";
@@ -27,6 +27,7 @@ export async function withBare(
     await writeImages(layout, cases, (tag) => ({ "org.opencontainers.image.ref.name": tag }));
     await using backend = await createBareBackend({
       dataDir,
+      runDir: join(dataDir, "run"),
       config: {
         runtime: "runc",
         systemdCgroup: false,
@@ -38,7 +39,6 @@ export async function withBare(
         // Docker has none by default.
         pidsLimit: 0,
         startMs: 60_000,
-        runDir: join(dataDir, "run"),
       },
       snapshotter: () =>
         createSnapshotter({ root: join(dataDir, "build/snapshots"), driver: "auto", log: silent }),

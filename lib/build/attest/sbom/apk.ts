@@ -1,4 +1,4 @@
-/** Packages of Alpine and what descends from it: apk's database of installed packages. */
+/** Packages of Alpine and its derivatives, from apk's database of installed packages. */
 import { distributionOf } from "./os_release.ts";
 import { type FoundPackage, purl, type Scanner } from "./package.ts";
 

@@ -1,12 +1,12 @@
-/** Packages of Debian and what descends from it: dpkg's status file, or a file for each package. */
+/** Packages of Debian and its derivatives, from dpkg's status file or from a file for each package. */
 import { distributionOf } from "./os_release.ts";
 import { type FoundPackage, purl, type Scanner } from "./package.ts";
 
 const DATABASE = "/var/lib/dpkg/status";
-/** Images without dpkg have their records there. */
+/** Folder of the package records in images without dpkg. */
 const FOLDER = "/var/lib/dpkg/status.d";
 
-/** Fields of each paragraph; folded lines are left out. */
+/** Fields of each paragraph, without folded lines. */
 export function* paragraphs(text: string): Generator<Map<string, string>> {
   for (const block of text.split(/\r?\n\r?\n+/)) {
     const fields = new Map<string, string>();
@@ -30,7 +30,7 @@ export const scanDpkg: Scanner = async (tree) => {
       const [name, version, status] = ["package", "version", "status"].map((key) =>
         fields.get(key)
       );
-      // Removed packages whose configuration stays are listed too.
+      // The status file also lists removed packages whose configuration is still there.
       if (!name || !version || status !== undefined && !/\binstalled$/.test(status)) continue;
       const distro = id && release ? `${id}-${release}` : id;
       found.push({

@@ -1,4 +1,4 @@
-/** Packages of languages that leave a readable record of each where they are installed: npm and Python. */
+/** npm and Python packages, from the record that each installed package has. */
 import { paragraphs } from "./dpkg.ts";
 import { type FoundPackage, purl, type Scanner } from "./package.ts";
 
@@ -11,7 +11,7 @@ function node(source: string, text: string): FoundPackage | undefined {
   try {
     manifest = JSON.parse(text) ?? {};
   } catch {
-    return undefined; // no manifest of a package: tests of packages have such files
+    return undefined; // not a package's manifest: such files occur in packages' tests
   }
   const { name, version, license } = manifest;
   if (typeof name !== "string" || typeof version !== "string" || !name || !version) {
@@ -28,7 +28,7 @@ function node(source: string, text: string): FoundPackage | undefined {
   };
 }
 
-/** PEP 503: how names are compared. */
+/** Normalises a Python package's name for comparison (PEP 503). */
 const normalized = (name: string) => name.replace(/[-_.]+/g, "-").toLowerCase();
 
 function python(source: string, text: string): FoundPackage | undefined {

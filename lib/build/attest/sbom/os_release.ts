@@ -1,4 +1,4 @@
-/** Which distribution an image is of: os-release(5). */
+/** Finds an image's distribution: os-release(5). */
 import type { Tree } from "./tree.ts";
 
 export interface Distribution {

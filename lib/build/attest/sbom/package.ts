@@ -6,9 +6,9 @@ export interface FoundPackage {
   version: string;
   /** "pkg:deb/debian/bash@5.2?arch=amd64". */
   purl: string;
-  /** Path in the image of the record that names it. */
+  /** Path of the record in the image. */
   source: string;
-  /** As the record has it, in whatever form. */
+  /** License as the record gives it, in any form. */
   license?: string;
   supplier?: string;
 }

@@ -1,4 +1,4 @@
-/** Packages as a document of SPDX 2.3 (JSON). */
+/** Packages as an SPDX 2.3 document (JSON). */
 import { createHash } from "node:crypto";
 import { scanApk } from "./apk.ts";
 import { scanDpkg } from "./dpkg.ts";
@@ -6,14 +6,14 @@ import { scanLanguages } from "./languages.ts";
 import type { FoundPackage, Scanner } from "./package.ts";
 import type { Tree } from "./tree.ts";
 
-/** What is looked for; what is not in this list is not in the document. */
+/** The kinds of packages that are looked for; the document lists no others. */
 export const COVERAGE =
   "Packages of dpkg and apk, npm packages in node_modules, and Python distributions with metadata. " +
   "Not covered: rpm, and programs that were copied in or linked from their modules.";
 
 const SCANNERS: readonly Scanner[] = [scanDpkg, scanApk, scanLanguages];
 
-/** Everything the scanners find, sorted, each once. */
+/** All packages that the scanners find, sorted and without duplicates. */
 export async function scan(tree: Tree, signal: AbortSignal): Promise<FoundPackage[]> {
   const found = new Map<string, FoundPackage>();
   for (const scanner of SCANNERS) {
@@ -24,7 +24,7 @@ export async function scan(tree: Tree, signal: AbortSignal): Promise<FoundPackag
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** SPDX identifiers hold letters, digits, dots and dashes. */
+/** An SPDX identifier; it may hold letters, digits, dots and dashes. */
 const idOf = ({ name, purl, source }: FoundPackage) =>
   `SPDXRef-Package-${name.replace(/[^A-Za-z0-9.-]+/g, "-")}-${
     sha256(`${purl} ${source}`).slice(0, 16)

@@ -1,21 +1,24 @@
-/** A mounted file system as scanners read it: bounded, and never through links that lead out of it. */
+/** A mounted file system for scanners: reads are bounded, and no link leads out of the tree. */
 import { SvcError } from "../../../base/errors.ts";
 import { locate } from "../../../sys/rooted.ts";
 import { readRootedText } from "../../../sys/rooted_file.ts";
 import { tryLstat } from "../../../sys/files.ts";
 
-/** Bytes of a record that is read: package databases of large images have some megabytes. */
+/** Largest record, in bytes; package databases of large images have some megabytes. */
 const MAX_RECORD = 64 << 20;
 
-/** Nothing is installed there, and some of it is without end. */
+/** Folders that are skipped: packages install nothing there, and reading some of their files never ends. */
 const SKIPPED = new Set(["/proc", "/sys", "/dev", "/run"]);
 
 export interface Tree {
-  /** Text of a file; undefined where it is none, or too large. Links are followed inside the tree. */
+  /**
+   * Text of a file; undefined where there is no regular file, or it is too large. Links are followed inside
+   * the tree.
+   */
   read(path: string): Promise<string | undefined>;
-  /** Names in a folder, sorted; of none nothing. */
+  /** Names in a folder, sorted; empty where there is no folder. */
   names(path: string): Promise<string[]>;
-  /** Paths of all files whose name `wanted` takes, sorted; links are not followed. */
+  /** Paths of all files that `wanted` accepts, sorted; links are not followed. */
   find(wanted: (path: string, name: string) => boolean, signal: AbortSignal): Promise<string[]>;
 }
 

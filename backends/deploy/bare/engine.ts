@@ -1,0 +1,138 @@
+/** Containers by an OCI runtime's command line, with one conmon each: no daemon. */
+import { join } from "node:path";
+import { SvcError } from "../../../lib/base/errors.ts";
+import { ensureDir, removeTree } from "../../../lib/base/fs.ts";
+import type {
+  ContainerEngine,
+  ContainerExit,
+  ContainerLogs,
+  ContainerRoots,
+  ContainerState,
+  ExecOptions,
+  NewContainer,
+  ProcessIdentity,
+} from "../../../lib/deploy/host/engine.ts";
+import { readLog, rotateLog } from "../../../lib/deploy/host/log_file.ts";
+import type { HostPaths } from "../../../lib/deploy/host/paths.ts";
+import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
+import { startLimit } from "./begin.ts";
+import { createContainer, monitorEnded, reopenLog } from "./conmon.ts";
+import { execIn } from "./exec.ts";
+import { ExitWatcher } from "./exits.ts";
+import type { Tools } from "./preflight.ts";
+import { identify, isAlive } from "./process.ts";
+
+/** Bytes at which a log is rotated. */
+const LOG_LIMIT = 16 * 1024 ** 2;
+
+export interface BareEngineOptions {
+  paths: Pick<HostPaths, "instances" | "logs" | "exits">;
+  roots: ContainerRoots;
+  systemdCgroup: boolean;
+  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
+  startMs: number;
+  /** Throws `prerequisite_missing`. */
+  findTools: () => Promise<Tools>;
+}
+
+export class BareEngine implements ContainerEngine {
+  readonly roots: ContainerRoots;
+  readonly exits: ExitWatcher;
+  readonly logs: ContainerLogs;
+  #options: BareEngineOptions;
+  #found: Promise<Tools> | undefined;
+
+  constructor(options: BareEngineOptions) {
+    this.#options = options;
+    this.roots = options.roots;
+    const { exits, instances } = options.paths;
+    this.exits = new ExitWatcher(
+      { exits, instances },
+      (key) => rotateLog(this.#log(key), LOG_LIMIT, () => reopenLog(this.#bundle(key))),
+    );
+    this.logs = {
+      read: (key, instance, options) => readLog(this.#log(key), instance, options),
+      remove: async (key) => {
+        for (const path of [this.#log(key), `${this.#log(key)}.1`]) await removeTree(path);
+      },
+    };
+  }
+
+  #bundle(key: string): string {
+    return join(this.#options.paths.instances, key);
+  }
+
+  #log(key: string): string {
+    return join(this.#options.paths.logs, `${key}.log`);
+  }
+
+  /** Searched once; a failed search is repeated. */
+  #tools(): Promise<Tools> {
+    return this.#found ??= this.#options.findTools().catch((error) => {
+      this.#found = undefined;
+      throw error;
+    });
+  }
+
+  async ready(): Promise<void> {
+    await this.#tools();
+  }
+
+  cgroupPath(key: string): string {
+    return this.#options.systemdCgroup ? `system.slice:svc:${key}` : `/svc/${key}`;
+  }
+
+  async create({ key, bundle, tty, stdinOpen }: NewContainer): Promise<ProcessIdentity> {
+    const { paths: { exits, logs }, systemdCgroup, startMs } = this.#options;
+    await Promise.all([exits, logs].map((path) => ensureDir(path, 0o700)));
+    const log = this.#log(key);
+    const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen };
+    const process = await identify(await createContainer(await this.#tools(), monitor));
+    if (process) return process;
+    throw new SvcError("deploy_failed", `Cannot start container ${key}: it ended before its start`);
+  }
+
+  /** Has a time limit: the runtime first reads the container's passwd and group, which may block for ever. */
+  async start(key: string): Promise<void> {
+    const { runtime } = await this.#tools();
+    using limit = startLimit(`container ${key}`, this.#options.startMs);
+    try {
+      await runtime.start(key, limit.signal);
+    } catch (error) {
+      if (limit.signal.aborted) await runtime.delete(key, { force: true });
+      throw error;
+    }
+  }
+
+  async signal(key: string, signal: number, options?: { all?: boolean }): Promise<void> {
+    await (await this.#tools()).runtime.kill(key, signal, options);
+  }
+
+  async delete(key: string): Promise<void> {
+    this.exits.unwatch(key);
+    await (await this.#tools()).runtime.delete(key, { force: true });
+    await monitorEnded(this.#bundle(key), key);
+    await this.exits.forget(key);
+  }
+
+  async state(key: string, known?: ProcessIdentity): Promise<ContainerState | undefined> {
+    if (known && await isAlive(known)) return { is: "running", process: known };
+    // The server may have ended after the start and before it recorded the process.
+    const state = await (await this.#tools()).runtime.state(key);
+    const process = state?.status === "running" ? await identify(state.pid) : undefined;
+    if (process) return { is: "running", process };
+    const exit: ContainerExit | undefined = await this.exits.read(key);
+    if (exit || known || state?.status === "stopped") return { is: "ended", exit };
+    return state && { is: "created" };
+  }
+
+  async exec(key: string, process: ProcessSpec, options: ExecOptions) {
+    const { runtime } = await this.#tools();
+    const place = { runtime, key, bundle: this.#bundle(key), startMs: this.#options.startMs };
+    return await execIn(place, process, options);
+  }
+
+  close(): void {
+    this.exits.stop();
+  }
+}

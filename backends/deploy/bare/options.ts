@@ -1,0 +1,63 @@
+/** SPEC "Bare backend", without the options shared with builds (lib/config/server/runtime.ts). */
+import { oneOf } from "../../../lib/config/checks.ts";
+import { CONTAINED } from "../../../lib/config/server/general.ts";
+import { NETWORKS } from "../../../lib/config/server/networks.ts";
+import { RUNTIME } from "../../../lib/config/server/runtime.ts";
+import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
+import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
+
+const section = "Bare backend";
+
+export const BARE = optionTable([
+  {
+    key: "bareStatsSource",
+    kind: "string",
+    env: ["SVC_BARE_STATS_SOURCE"],
+    defaultText: "by the runtime's name",
+    section,
+    help: "Where stats are read: runtime or cgroup.",
+    check: oneOf(["runtime", "cgroup"]),
+    absent: "sampling of workloads",
+  },
+  {
+    key: "bareSystemdCgroup",
+    kind: "bool",
+    env: ["SVC_BARE_SYSTEMD_CGROUP"],
+    default: false,
+    section,
+    help: "Use the runtime's systemd cgroup driver.",
+    absent: "the systemd cgroup driver",
+  },
+  {
+    key: "bareDns",
+    kind: "bool",
+    env: ["SVC_BARE_DNS"],
+    default: true,
+    section,
+    help: "Answer the containers' DNS on their networks' gateways; else names come from hosts " +
+      "files only.",
+  },
+  {
+    key: "bareShim",
+    kind: "bool",
+    env: ["SVC_BARE_SHIM"],
+    default: false,
+    section,
+    help: "A detached supervisor per container that survives a restart of the server.",
+    absent: "the supervision shim",
+  },
+  {
+    key: "bareRemote",
+    kind: "bool",
+    env: ["SVC_BARE_REMOTE"],
+    default: false,
+    section,
+    help: "Remote companion per instance.",
+    absent: "the remote companion",
+  },
+]);
+
+/** The options that the backend reads. */
+export const BARE_READS = [BARE, RUNTIME, NETWORKS, WORKLOADS, CONTAINED] as const;
+
+export type BareSettings = SettingsOf<typeof BARE_READS>;

@@ -1,0 +1,63 @@
+/** SPEC "General and listener": the server that builds are sent to if this process does not run them. */
+import { urlOf, visible } from "../checks.ts";
+import { optionTable } from "../table.ts";
+
+const section = "General and listener";
+
+export const DELEGATION = optionTable([
+  {
+    key: "builderUrl",
+    kind: "string",
+    flag: "builder-url",
+    env: ["SVC_BUILDER_URL"],
+    placeholder: "URL",
+    section,
+    help:
+      "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process. " +
+      "A token that it asks for may stand before an @, as SVC_BUILDER_TOKEN.",
+    check: urlOf("ws", "wss"),
+  },
+  {
+    key: "builderToken",
+    kind: "string",
+    env: ["SVC_BUILDER_TOKEN"],
+    section,
+    help:
+      "This server's bearer token at the builder of SVC_BUILDER_URL, where that asks for a credential. " +
+      "Its identity there needs the action build.",
+    check: visible,
+  },
+  {
+    key: "builderAuto",
+    kind: "bool",
+    flag: "builder-auto",
+    negatable: true,
+    env: ["SVC_BUILDER_AUTO"],
+    default: true,
+    section,
+    help: "Start a privileged builder container where the in-process engine cannot run and no " +
+      "builder URL is set. This build has no such builder yet: there, builds fail and say why.",
+  },
+  {
+    key: "builderImage",
+    kind: "string",
+    flag: "builder-image",
+    env: ["SVC_BUILDER_IMAGE"],
+    defaultText: "self-built",
+    placeholder: "IMAGE",
+    section,
+    help: "Pin a published image as the builder instead of building one from the running binary.",
+    absent: "the containerized builder",
+  },
+  {
+    key: "builderBaseImage",
+    kind: "string",
+    flag: "builder-base-image",
+    env: ["SVC_BUILDER_BASE_IMAGE"],
+    defaultText: "host distribution",
+    placeholder: "IMAGE",
+    section,
+    help: "Base image for the self-built builder image.",
+    absent: "the containerized builder",
+  },
+]);

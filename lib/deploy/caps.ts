@@ -1,0 +1,220 @@
+/**
+ * The abilities of a deploy backend. A missing ability is an absent member, never a method that throws: the
+ * members decide `/info`, the 501 answers and the contract suite's skips. For every ability: a missing
+ * deployment or instance is `not_found`, an instance that has to run and does not is `conflict`. An absent
+ * `instance` means the first running one. `signal` ends the work, and a stream ends when its reader stops.
+ */
+import type { ImageSink, ImageSource } from "../oci/image.ts";
+import type { Digest } from "../oci/types.ts";
+import type { TerminalSize } from "../base/terminal.ts";
+
+export interface CallOptions {
+  signal?: AbortSignal;
+}
+
+export interface InstanceOptions extends CallOptions {
+  /** Id ("web-0") or number of the replica. */
+  instance?: string;
+}
+
+export interface ExecRequest {
+  command: string[];
+  env?: Record<string, string>;
+  user?: string;
+  workingDir?: string;
+  instance?: string;
+  tty?: boolean;
+  /** The terminal's size; absent: 80 columns, 24 rows. */
+  size?: TerminalSize;
+}
+
+export interface ExecSession {
+  stdin: WritableStream<Uint8Array>;
+  stdout: ReadableStream<Uint8Array>;
+  stderr: ReadableStream<Uint8Array>;
+  /** The command's exit code; 126 and 127 as in a shell. */
+  exit: Promise<number>;
+  kill(signal: string): Promise<void>;
+  /** The command could not start: `exit` is 126 or 127, and `stderr` tells why. */
+  refused?: true;
+  /** Only with a terminal. Then `stdout` carries all output, and the end of `stdin` is not passed on. */
+  resize?(size: TerminalSize): void;
+}
+
+/** The streams of an instance's main process. */
+export interface AttachSession {
+  /** Only for a spec with `stdinOpen`. Its end is the end of the process's input, except on a terminal. */
+  stdin?: WritableStream<Uint8Array>;
+  /** Output from the attach on. On a terminal it carries all output, and `stderr` none. */
+  stdout: ReadableStream<Uint8Array>;
+  stderr: ReadableStream<Uint8Array>;
+  /** The process's exit code; undefined: the session was detached first. */
+  exit: Promise<number | undefined>;
+  /** Detaches; the process keeps running. Idempotent. */
+  detach(): void;
+  /** Only for a spec with `tty`. */
+  resize?(size: TerminalSize): void;
+}
+
+/** The file at a path. */
+export interface FileStat {
+  /** The last part of the path. */
+  name: string;
+  /** Bytes. */
+  size: number;
+  /** Type and permissions, as in st_mode. */
+  mode: number;
+  /** RFC 3339. */
+  modified: string;
+  /** The target of a symbolic link, as written. */
+  linkTarget?: string;
+}
+
+/** Paths are absolute in the container. No link in the container makes them lead outside it. */
+export interface FileAbility {
+  /** Missing: undefined. A link itself is described, not its target. */
+  stat(name: string, path: string, options?: InstanceOptions): Promise<FileStat | undefined>;
+  /**
+   * A tar of the file, or of the folder with its contents, under the path's last part; owners are numbers.
+   * Missing: `not_found`.
+   */
+  read(
+    name: string,
+    path: string,
+    options?: InstanceOptions,
+  ): Promise<{ stat: FileStat; tar: ReadableStream<Uint8Array> }>;
+  /**
+   * Unpacks an archive into a folder, with the archive's owners; existing files are replaced. Missing:
+   * `not_found`.
+   */
+  write(
+    name: string,
+    path: string,
+    tar: ReadableStream<Uint8Array>,
+    options?: InstanceOptions,
+  ): Promise<void>;
+}
+
+/** Counters since the instance's start. The values of memory and processes are current ones. */
+export interface InstanceStats {
+  /** RFC 3339. */
+  time: string;
+  instance: string;
+  /** Nanoseconds of CPU time. */
+  cpu: number;
+  /** Bytes in use, without caches that the kernel can drop at once. */
+  memory: number;
+  /** Bytes; absent: no limit. */
+  memoryLimit?: number;
+  processes: number;
+  /** Bytes. */
+  blockRead: number;
+  blockWritten: number;
+  /** Bytes over all networks; absent where the instance uses the host's network. */
+  received?: number;
+  sent?: number;
+}
+
+/** Processes of one instance, as `ps` lists them. */
+export interface ProcessList {
+  instance: string;
+  titles: string[];
+  /** One row per process, one text per title. */
+  processes: string[][];
+}
+
+export interface VolumeStatus {
+  name: string;
+  driver: string;
+  /** RFC 3339; absent where the engine does not know. */
+  createdAt?: string;
+  labels: Record<string, string>;
+  /** Names of the deployments whose specs mount it. */
+  usedBy: string[];
+  /** Bytes; absent where they would have to be counted. */
+  size?: number;
+}
+
+export interface NetworkStatus {
+  name: string;
+  driver: string;
+  subnet?: string;
+  gateway?: string;
+  internal: boolean;
+  labels: Record<string, string>;
+  /** Names of the deployments that use it. */
+  usedBy: string[];
+}
+
+/** Volumes or networks that svc made for deployments. Others are neither listed nor removed. */
+export interface ManagedAbility<Status> {
+  list(options?: CallOptions): Promise<Status[]>;
+  /** Undefined where it is missing or was not made by svc. */
+  inspect(name: string, options?: CallOptions): Promise<Status | undefined>;
+  /** False where it is missing or was not made by svc. In use: `conflict`, which names the users. */
+  remove(name: string, options?: CallOptions): Promise<boolean>;
+}
+
+/** An image on its way into the engine. */
+export interface LoadRequest {
+  source: ImageSource;
+  repository: string;
+  /** The digest of the manifest or index. */
+  digest: Digest;
+  /** The names that the image gets in the engine. */
+  names: readonly string[];
+}
+
+export interface DeployCaps {
+  /** Runs a command beside the main process. */
+  exec?(name: string, request: ExecRequest, options?: CallOptions): Promise<ExecSession>;
+  /**
+   * Attaches to the main process. Several sessions may be attached, and each gets all output. Before the
+   * instance's start the call waits.
+   */
+  attach?(name: string, options?: InstanceOptions): Promise<AttachSession>;
+  files?: FileAbility;
+  /**
+   * A sample for each running instance, or for the named one. With `everyMs`: repeated until none runs or the
+   * signal aborts; else once.
+   */
+  stats?(
+    name: string,
+    options?: InstanceOptions & { everyMs?: number },
+  ): AsyncIterable<InstanceStats>;
+  /**
+   * Sends a signal to the main process of every running instance, or of the named one. By name or number:
+   * "HUP", "SIGHUP", "1".
+   */
+  signal?(name: string, signal: string, options?: InstanceOptions): Promise<void>;
+  /** Freezes and thaws all processes of a deployment's instances. Both are idempotent. */
+  pause?: {
+    pause(name: string, options?: InstanceOptions): Promise<void>;
+    unpause(name: string, options?: InstanceOptions): Promise<void>;
+  };
+  /** The processes of every running instance, or of the named one. */
+  top?(name: string, options?: InstanceOptions): Promise<ProcessList[]>;
+  volumes?: ManagedAbility<VolumeStatus>;
+  networks?: ManagedAbility<NetworkStatus>;
+  /** The engine's own image store, for a registry view of it. Without `writer` it is read-only. */
+  images?: {
+    reader: ImageSource;
+    /** In byte order. */
+    repositories(options?: CallOptions): AsyncIterable<string>;
+    writer?: ImageSink;
+  };
+  /**
+   * Puts an image into the engine without a registry in between; parts that the engine already has are not
+   * read. Idempotent.
+   */
+  load?(request: LoadRequest, options?: CallOptions): Promise<void>;
+  /** `apply` accepts `mounts`: the engine sees the server's folders. */
+  mounts?: true;
+  /** `apply` accepts `companion`. */
+  companion?: true;
+  /**
+   * The ingress is the cluster's: `apply` accepts `certificates` and keeps them with the deployment as managed
+   * Secrets. It replaces changed certificates and removes those that are no longer given.
+   */
+  ingressCertificates?: true;
+}

@@ -1,0 +1,241 @@
+/** Applies a spec on the host: creates, leaves unchanged or replaces a deployment. */
+import { createHash } from "node:crypto";
+import { parseDuration } from "../../base/duration.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { ApplyAction } from "../../api/deployment.ts";
+import type { ImageResolver } from "../../oci/resolver.ts";
+import type { BridgeDriver } from "../../runtime/network.ts";
+import type { ApplyProgress } from "../backend.ts";
+import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
+import { requirePermitted } from "../privileges.ts";
+import type { BindMounts } from "./binds.ts";
+import { type ContainerPlan, containerPlan, imageWarnings } from "./container_config.ts";
+import type { Deployment } from "./deployment.ts";
+import type { Deployments } from "./deployments.ts";
+import type { ContainerEngine } from "./engine.ts";
+import { portsToTakeOver } from "./gate.ts";
+import { choosePorts, requireFree } from "./host_ports.ts";
+import type { Instance } from "./instance.ts";
+import type { Revision } from "./instance_parts.ts";
+import { canPublish, type NetworkTable } from "./networks.ts";
+import type { InstanceRecord } from "./record.ts";
+import { allOrFirstError, batchesOf, RollOut, stoppedHalfway } from "./roll_out.ts";
+import type { Spares } from "./spares.ts";
+import { FIRST_WINDOW, settled } from "./trial.ts";
+
+/** Milliseconds that a new instance has to listen on the ports that its predecessor answers on. */
+const TAKE_OVER_MS = 5 * 60_000;
+
+export interface ApplierOptions {
+  engine: ContainerEngine;
+  bridges: BridgeDriver;
+  networks: NetworkTable;
+  spares: Spares;
+  binds: BindMounts;
+  deployments: Deployments;
+  /** Kinds of lib/deploy/privileges.ts. */
+  allowPrivileged: readonly string[];
+  /** Milliseconds that a replacement has to listen where its predecessor does; default 5 minutes. */
+  takeOverMs?: number;
+  /** What the backend does with each field of a spec. */
+  fields: FieldRules;
+}
+
+export interface ApplyOptions {
+  images: ImageResolver;
+  /** The attachments' environment. */
+  env: Readonly<Record<string, string>>;
+  onProgress: ApplyProgress;
+  signal?: AbortSignal;
+}
+
+/** A hash that is equal for equal specs, environments and images, whatever the order of members. */
+export function specHash(
+  spec: DeploySpec,
+  imageDigest: string,
+  env: Readonly<Record<string, string>>,
+): string {
+  const canonical = (value: unknown): unknown =>
+    Array.isArray(value)
+      ? value.map(canonical)
+      : value !== null && typeof value === "object"
+      ? Object.fromEntries(
+        Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([k, v]) => [k, canonical(v)]),
+      )
+      : value;
+  // The origin of the spec does not affect the instances.
+  const { origin: _origin, ...rest } = spec;
+  const parts: unknown[] = [canonical(rest), imageDigest];
+  // Added only where there is such an environment: hashes in records of older versions stay valid.
+  if (Object.keys(env).length > 0) parts.push(canonical(env));
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+function newRecord(
+  spec: DeploySpec,
+  replica: number,
+  rest: Pick<InstanceRecord, "plan" | "choice" | "ports"> & Partial<InstanceRecord>,
+): InstanceRecord {
+  const random = crypto.randomUUID().slice(0, 6);
+  return {
+    key: `${spec.name}-${replica}-${random}`,
+    replica,
+    phase: "creating",
+    networks: [],
+    hostname: spec.hostname ?? `${spec.name}-${replica}`,
+    restarts: 0,
+    ...rest,
+  };
+}
+
+export class Applier {
+  #options: ApplierOptions;
+
+  constructor(options: ApplierOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the stopped instances of a deployment that is otherwise unchanged. */
+  async ensureRunning(deployment: Deployment, signal?: AbortSignal): Promise<void> {
+    const idle = deployment.ready.filter((instance) => !instance.running);
+    await this.#options.deployments.reserve(deployment.name, async (taken) => {
+      if (deployment.record.stopped) await requireFree(deployment.ports, taken);
+      deployment.want(true);
+    });
+    await deployment.save();
+    try {
+      await allOrFirstError(idle.map(async (instance) => {
+        await instance.start();
+        await settled(instance, { window: FIRST_WINDOW, orListening: true, signal });
+      }));
+      await deployment.moved();
+    } catch (error) {
+      deployment.failed(error);
+      throw error;
+    } finally {
+      for (const instance of idle) instance.supervise();
+      await deployment.save();
+    }
+  }
+
+  /** Makes instances for the replicas that are not kept: assigns ports, networks and prepared namespaces. */
+  #reserve(
+    deployment: Deployment,
+    revision: Revision,
+    plan: ContainerPlan,
+    kept: readonly Instance[],
+    warnings: string[],
+  ): Promise<Instance[]> {
+    const { deployments, networks, spares } = this.#options;
+    const { spec } = revision;
+    return deployments.reserve(spec.name, async (taken) => {
+      const choice = await networks.choose(spec.networks, deployments.choices(spec.name));
+      const publishes = canPublish(choice);
+      if (spec.ports.length > 0 && choice.kind === "bridges" && !publishes) {
+        warnings.push("ports: nothing is published on an internal network");
+        refuseIfStrict(spec, warnings);
+      }
+      const before = deployment.ports;
+      const ports = publishes ? await choosePorts(spec.ports, { before, taken }) : [];
+      await requireFree(ports, taken);
+      const replicas = Array.from({ length: spec.replicas }, (_, replica) => replica)
+        .filter((replica) => !kept.some((one) => one.made.replica === replica));
+      const spare = await spares.take(choice);
+      return deployment.add(
+        revision,
+        replicas.map((replica, index) =>
+          newRecord(spec, replica, { plan, choice, ports, ...(index === 0 && spare) })
+        ),
+      );
+    });
+  }
+
+  /**
+   * The caller holds the deployment's lock. A `fresh` deployment that does not come up is removed whole. An
+   * existing one keeps the old instances that were not replaced yet.
+   */
+  async apply(
+    deployment: Deployment,
+    fresh: boolean,
+    spec: DeploySpec,
+    { images, env, onProgress, signal }: ApplyOptions,
+  ): Promise<ApplyAction> {
+    const { engine, bridges, binds, spares, allowPrivileged } = this.#options;
+    requirePermitted(spec, allowPrivileged);
+    const warnings = fieldWarnings(spec, this.#options.fields);
+    refuseIfStrict(spec, warnings);
+    checkTimes(spec);
+    await binds.check(spec);
+    onProgress(`resolving ${spec.image}`);
+    const [image] = await Promise.all([
+      images.resolve(spec.image, { signal }),
+      engine.ready(),
+      bridges.preflight(),
+    ]);
+    const config = image.config.config ?? {};
+    warnings.push(...imageWarnings(spec, config));
+    const hash = specHash(spec, image.descriptor.digest, env);
+    const isSo = (instance: Instance) => instance.hash === hash;
+    if (!fresh && deployment.record.hash === hash && deployment.ready.every(isSo)) {
+      deployment.comesFrom(spec.origin);
+      await this.ensureRunning(deployment, signal);
+      return "unchanged";
+    }
+    // Instances of the same revision, from an earlier roll-out that stopped halfway.
+    const kept = deployment.ready.filter((one) =>
+      isSo(one) && one.running && one.made.replica < spec.replicas
+    );
+    const old = deployment.ready.filter((one) => !kept.includes(one));
+    const plan = containerPlan(spec, config, env);
+    const made = await this.#reserve(deployment, { spec, hash }, plan, kept, warnings);
+    const rollOut = new RollOut(deployment, { onProgress, signal, warnings });
+    const reach = () => {
+      const { name, descriptor: { digest: imageDigest } } = image;
+      deployment.reach({ spec, hash, warnings, image: name, imageDigest });
+    };
+    try {
+      deployment.transient = "pulling";
+      onProgress(`pulling ${image.name}`);
+      // The unpacked tree is kept until the instances are built on it.
+      using tree = await engine.roots.unpack(image, { signal });
+      deployment.transient = "creating";
+      if (fresh) deployment.aim({ spec, hash }, image.name);
+      await deployment.save();
+      if (fresh) await rollOut.begin(made, tree.name);
+      else {
+        const ports = made.flatMap((instance) => instance.made.ports);
+        const takesOver = await portsToTakeOver(old, { spec, ports, image: config });
+        const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
+        const { parallelism, order } = spec.updateConfig ?? {};
+        const stopFirst = order === "stop-first";
+        const batches = batchesOf(parallelism, made, old);
+        for (const batch of batches) {
+          const taken = batch === batches.at(-1) ? reach : () => deployment.want(true);
+          await rollOut.replace(batch, tree.name, { takesOver, limit, stopFirst, taken });
+        }
+      }
+    } catch (error) {
+      await rollOut.discard(made);
+      deployment.failed(error);
+      if (!fresh) await deployment.save();
+      throw stoppedHalfway(error, made);
+    }
+    if (fresh) {
+      reach();
+      await deployment.save();
+      for (const instance of made) instance.supervise();
+      await deployment.moved();
+    }
+    for (const { made: { choice } } of made.slice(0, 1)) spares.prepare(choice);
+    return fresh ? "created" : "replaced";
+  }
+}
+
+/** A stop without an end would block every later change of the deployment. */
+function checkTimes(spec: DeploySpec): void {
+  const day = 24 * 3600 * 1000;
+  if (spec.stopGracePeriod !== undefined && parseDuration(spec.stopGracePeriod) > day) {
+    throw new SvcError("spec_invalid", "Cannot use stopGracePeriod: more than a day");
+  }
+}

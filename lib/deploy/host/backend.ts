@@ -1,0 +1,384 @@
+/** The backend of a host: deployments on a container engine of the host, networks by CNI. */
+import { SvcError } from "../../base/errors.ts";
+import { KeyedMutex } from "../../base/mutex.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { ApplyResult, DeploymentStatus, InstanceEvent } from "../../api/deployment.ts";
+import type { ApplyOptions, Attachments, DeployBackend, LogOptions } from "../backend.ts";
+import { InstanceEvents } from "../instance_events.ts";
+import { mergeLogs } from "./log_file.ts";
+import type { FieldRules } from "../fields.ts";
+import { requirePermitted } from "../privileges.ts";
+import { NamedVolumes } from "./volumes.ts";
+import { cniDirs, CniPlugins } from "../../runtime/cni.ts";
+import { BridgeDriver } from "../../runtime/network.ts";
+import type { ImageResolver } from "../../oci/resolver.ts";
+import type { Logger } from "../../base/log.ts";
+import { Applier } from "./apply.ts";
+import { Attachments as NetworkAttachments } from "./attachments.ts";
+import { BindMounts } from "./binds.ts";
+import { Bundles } from "./bundle.ts";
+import type { HostConfig } from "./config.ts";
+import { ContainerFiles } from "./container_files.ts";
+import { Deployment } from "./deployment.ts";
+import { Deployments } from "./deployments.ts";
+import { dialTcp, dialUdp } from "./dial.ts";
+import { execIn } from "./exec.ts";
+import type { ContainerEngine } from "./engine.ts";
+import type { HostPaths } from "./paths.ts";
+import type { Instance } from "./instance.ts";
+import type { InstanceParts } from "./instance_parts.ts";
+import { requireFreeAliases } from "./names.ts";
+import { agreeOnInternal, NetworkTable } from "./networks.ts";
+import { PublishedPorts } from "./published_ports.ts";
+import { reconcile } from "./reconcile.ts";
+import { type DeploymentRecord, emptyRecord, RecordStore } from "./record.ts";
+import { Resolvers } from "./resolvers.ts";
+import { Spares } from "./spares.ts";
+import { best } from "./standing.ts";
+
+export interface HostBackendOptions {
+  name: string;
+  paths: HostPaths;
+  config: HostConfig;
+  engine: ContainerEngine;
+  images: ImageResolver;
+  /** What the backend does with each field of a spec. */
+  fields: FieldRules;
+  log: Logger;
+}
+
+/**
+ * Opens the backend and takes over the existing containers. Living ones keep running, ended ones are restarted
+ * by their policy, half-made ones are removed. The engine is asked only when there is a container to run.
+ */
+export async function openHostBackend(options: HostBackendOptions): Promise<DeployBackend> {
+  const backend = new HostBackend(options);
+  await backend.open();
+  return backend;
+}
+
+class HostBackend implements DeployBackend {
+  readonly name: string;
+  readonly caps: DeployBackend["caps"];
+  #options: HostBackendOptions;
+  #records: RecordStore;
+  #deployments = new Deployments();
+  #locks = new KeyedMutex();
+  #networks: NetworkTable;
+  #bridges: BridgeDriver;
+  #resolvers: Resolvers;
+  #spares: Spares;
+  #files: ContainerFiles;
+  #ports: PublishedPorts;
+  #parts: InstanceParts;
+  #applier: Applier;
+  #events = new InstanceEvents();
+  /** Counts the connections, so that replicas take turns. */
+  #turn = 0;
+
+  constructor(options: HostBackendOptions) {
+    const { name, paths, config, engine, fields, log } = options;
+    const { allowPrivileged, cniSubnetBase: subnetBase } = config;
+    const instances = () => this.#deployments.instances;
+    this.name = name;
+    this.#options = options;
+    this.#records = new RecordStore(paths.deployments);
+    this.#networks = new NetworkTable(paths.networks, subnetBase);
+    const plugins = new CniPlugins(cniDirs(config.cniBinDir));
+    const bridges = new BridgeDriver(plugins, paths.leases, { resolver: config.dns });
+    this.#bridges = bridges;
+    this.#resolvers = new Resolvers({ enabled: config.dns, log, instances });
+    this.#spares = new Spares({ bridges, folder: paths.spares, subnetBase, log });
+    this.#files = new ContainerFiles(this.#resolvers, log);
+    this.#ports = new PublishedPorts(paths.portChain, instances, log);
+    const binds = new BindMounts(paths.binds, config.allowBindSources);
+    const bundles = new Bundles({
+      engine,
+      folder: paths.instances,
+      binds,
+      volumes: new NamedVolumes(paths.volumes),
+      resolvers: this.#resolvers,
+      pidsLimit: config.pidsLimit,
+    });
+    const attachments = new NetworkAttachments(bridges, paths);
+    this.#parts = { engine, attachments, bundles, binds, allowPrivileged, log };
+    this.#applier = new Applier({
+      engine,
+      bridges,
+      networks: this.#networks,
+      spares: this.#spares,
+      binds,
+      deployments: this.#deployments,
+      allowPrivileged,
+      takeOverMs: config.takeOverMs,
+      fields,
+    });
+    this.caps = {
+      exec: async (name, request, { signal } = {}) => {
+        const { target } = this.#pick(this.#deployments.require(name), request.instance);
+        return await execIn(engine, target, request, signal);
+      },
+    };
+  }
+
+  async ready(): Promise<void> {
+    await this.#options.engine.ready();
+    await this.#bridges.preflight();
+  }
+
+  async open(): Promise<void> {
+    const records = await this.#records.load();
+    agreeOnInternal(records.flatMap(({ instances }) => instances.map(({ choice }) => choice)));
+    for (const record of records) this.#deployments.set(this.#deployment(record));
+    await Promise.all(
+      this.#deployments.all.map((deployment) =>
+        this.#locks.run(deployment.name, async () => {
+          const kept = await reconcile(deployment, this.#parts);
+          if (!kept) this.#deployments.remove(deployment.name);
+        })
+      ),
+    );
+    const taken = this.#deployments.instances.flatMap(({ made }) => made.endpoint ?? []);
+    await this.#spares.sweep(new Set(taken));
+    await this.#pruneNetworks();
+    if (records.length === 0) return;
+    await this.#changed(async () => {
+      await Promise.all(this.#deployments.all.map((deployment) => deployment.unmap()));
+    });
+  }
+
+  #deployment(record: DeploymentRecord): Deployment {
+    return new Deployment(this.#parts, this.#records, record, {
+      attached: () => this.#ports.sync(),
+      moved: () => this.#moved(),
+      changed: () => this.#changed(),
+      tell: (event) => this.#events.emit(event),
+    });
+  }
+
+  /** Removes networks without deployments. A network that cannot be removed now is removed later. */
+  async #pruneNetworks(options: { atEnd?: boolean } = {}): Promise<void> {
+    try {
+      await this.#networks.prune(
+        (name, { bridge }) =>
+          this.#deployments.all.some((deployment) =>
+            deployment.joining.includes(name) ||
+            deployment.instances.some(({ made: { choice } }) =>
+              choice.kind === "bridges" &&
+              choice.networks.some(({ network }) => network.bridge === bridge)
+            )
+          ),
+        async (network) => {
+          await this.#spares.release(network);
+          await this.#resolvers.release(network);
+          await this.#bridges.removeNetwork(network);
+        },
+        options,
+      );
+    } catch (error) {
+      this.#options.log.warn("an unused network was not removed", { error });
+    }
+  }
+
+  /** Updates names and published ports. Throws where the ports cannot be updated. */
+  async #moved(): Promise<void> {
+    const { instances } = this.#deployments;
+    const networks = instances.flatMap((one) => one.networks.map(({ network }) => network));
+    await Promise.all([
+      this.#ports.sync(),
+      this.#resolvers.serve(networks).then(() => this.#files.refresh(instances)),
+    ]);
+  }
+
+  /** As {@linkcode #moved}, where no caller waits for the result: failures are logged. */
+  async #changed(next = () => Promise.resolve()): Promise<void> {
+    try {
+      await this.#moved();
+      await next();
+    } catch (error) {
+      this.#options.log.warn("names or published ports do not lead where they should", { error });
+    }
+  }
+
+  #pick(deployment: Deployment, id?: string): Instance {
+    const { ready } = deployment;
+    const found = id === undefined
+      ? ready.find((instance) => instance.running) ?? ready[0]
+      : ready.find((instance) => instance.id === id || String(instance.made.replica) === id);
+    if (found) return found;
+    throw new SvcError(
+      "not_found",
+      id === undefined
+        ? `Cannot use deployment ${deployment.name}: it has no instance`
+        : `Cannot find instance ${id}: deployment ${deployment.name} has ${
+          ready.map((instance) => instance.id).join(", ") || "none"
+        }`,
+    );
+  }
+
+  apply(
+    spec: DeploySpec,
+    { env = {} }: Attachments = {},
+    { onProgress = () => {}, mayPull, signal }: ApplyOptions = {},
+  ): Promise<ApplyResult> {
+    return this.#locks.run(spec.name, async () => {
+      const known = this.#deployments.get(spec.name);
+      const deployment = known ?? this.#deployment(emptyRecord(spec));
+      const { images: all } = this.#options;
+      const images = all.forCaller?.({ mayPull }) ?? all;
+      const context = { images, env, onProgress, signal };
+      deployment.transient = known ? undefined : "pending";
+      deployment.joining = spec.networks.map((network) => network.name);
+      this.#deployments.set(deployment);
+      try {
+        requireFreeAliases(spec, this.#deployments.all.map(({ record }) => record.spec));
+        const action = await this.#applier.apply(deployment, !known, spec, context);
+        deployment.transient = undefined;
+        return { action, deployment: deployment.status() };
+      } catch (error) {
+        if (!known) {
+          this.#deployments.remove(spec.name);
+          // Leftovers that could not be removed are tried again at the next start.
+          if (deployment.instances.length === 0) await deployment.forget();
+        }
+        throw error;
+      } finally {
+        deployment.transient = undefined;
+        deployment.joining = [];
+        await this.#changed();
+        if (known) await this.#pruneNetworks();
+      }
+    });
+  }
+
+  status(name: string): Promise<DeploymentStatus | undefined> {
+    return Promise.resolve(this.#deployments.get(name)?.status());
+  }
+
+  list(): Promise<DeploymentStatus[]> {
+    const all = this.#deployments.all.map((deployment) => deployment.status());
+    return Promise.resolve(all.sort((a, b) => a.name < b.name ? -1 : 1));
+  }
+
+  spec(name: string): Promise<DeploySpec | undefined> {
+    const record = this.#deployments.get(name)?.record;
+    // A deployment whose first apply is not done has no image yet.
+    const made = record && record.imageDigest !== "" && !record.deleting;
+    return Promise.resolve(made ? record.spec : undefined);
+  }
+
+  events(signal: AbortSignal): AsyncIterable<InstanceEvent> {
+    return this.#events.watch(signal);
+  }
+
+  delete(name: string): Promise<boolean> {
+    return this.#locks.run(name, async () => {
+      const deployment = this.#deployments.get(name);
+      if (!deployment) return false;
+      deployment.condemn();
+      // A full disk must not prevent the removal that frees it.
+      await deployment.save().catch((error) =>
+        this.#options.log.warn("a deployment goes without a record of it", {
+          deployment: name,
+          error,
+        })
+      );
+      await Promise.all(deployment.instances.map((instance) => instance.end()));
+      await deployment.forget();
+      this.#deployments.remove(name);
+      deployment.drop(deployment.instances);
+      await this.#moved();
+      await this.#pruneNetworks();
+      return true;
+    });
+  }
+
+  async power(
+    name: string,
+    action: "start" | "stop" | "restart",
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<DeploymentStatus> {
+    this.#deployments.require(name);
+    return await this.#locks.run(name, async () => {
+      const deployment = this.#deployments.require(name);
+      const { stopped } = deployment.record;
+      // Checked before anything is stopped: a refused restart leaves the workload as it was.
+      if (action === "restart") {
+        requirePermitted(deployment.record.spec, this.#parts.allowPrivileged);
+      }
+      try {
+        if (action !== "start") {
+          deployment.transient = "stopping";
+          deployment.want(action !== "stop");
+          try {
+            await deployment.save();
+          } catch (error) {
+            // A stop goes on even where its record cannot be written; saving again reports the error.
+            if (action === "restart") throw error;
+          }
+          await Promise.all(deployment.ready.map((instance) => instance.stop()));
+        }
+        if (action === "stop") await this.#moved();
+        else {
+          deployment.transient = "creating";
+          await this.#applier.ensureRunning(deployment, signal);
+        }
+      } finally {
+        deployment.transient = undefined;
+        if (action !== "stop" || !stopped) {
+          const idle = deployment.ready.filter(({ active }) => !active);
+          for (const one of idle) deployment.tell(one, { type: "stopped" });
+        }
+        await deployment.save();
+      }
+      return deployment.status();
+    });
+  }
+
+  async *logs(name: string, options: LogOptions = {}) {
+    const deployment = this.#deployments.require(name);
+    const { instance, follow = false } = options;
+    const chosen = instance === undefined ? deployment.ready : [this.#pick(deployment, instance)];
+    const logs = chosen.map((one) => one.log({ ...options, ended: () => !one.active }));
+    yield* mergeLogs(logs, follow);
+  }
+
+  async dial(
+    name: string,
+    port: number,
+    protocol: "tcp" | "udp",
+    { signal }: { signal?: AbortSignal } = {},
+  ) {
+    const standing = best(this.#deployments.require(name).ready);
+    const addresses = standing.flatMap(({ made: { choice }, networks }) =>
+      choice.kind === "host" ? "127.0.0.1" : networks[0]?.ip ?? []
+    );
+    if (addresses.length === 0) {
+      const why = standing.length > 0 ? "it has no network" : "no instance runs";
+      throw new SvcError("conflict", `Cannot connect to deployment ${name}: ${why}`, {
+        help: "start the deployment first",
+      });
+    }
+    const first = this.#turn++ % addresses.length;
+    if (protocol === "udp") return await dialUdp(addresses[first], port);
+    // An instance that has just ended may still be in the list: the other instances are tried after it.
+    const order = [...addresses.slice(first + 1), ...addresses.slice(0, first)];
+    let connection = dialTcp(addresses[first], port, signal);
+    for (const address of order) {
+      connection = connection.catch((error) => {
+        if (signal?.aborted) throw error;
+        return dialTcp(address, port, signal);
+      });
+    }
+    return await connection;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#deployments.all.map((deployment) => deployment.release()));
+    this.#events.end();
+    this.#options.engine.close();
+    await this.#spares.stop();
+    await this.#resolvers.stop();
+    await this.#pruneNetworks({ atEnd: true });
+  }
+}

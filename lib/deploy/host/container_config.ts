@@ -1,0 +1,108 @@
+/** A container's process: the image's config overridden by the spec, by docker's rules. */
+import { posix } from "node:path";
+import { SvcError } from "../../base/errors.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { signalNumber, SIGTERM } from "../../base/signals.ts";
+import type { ContainerConfig } from "../../oci/types.ts";
+
+const DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/** A health check with every default filled in; times in milliseconds. */
+export interface HealthPlan {
+  /** Arguments of the command to run. */
+  command: string[];
+  interval: number;
+  timeout: number;
+  startPeriod: number;
+  startInterval: number;
+  retries: number;
+}
+
+export interface ContainerPlan {
+  args: string[];
+  env: string[];
+  workingDir: string;
+  /** As written in the image or spec: names are resolved against the root. */
+  user: string;
+  /** The signal's number. */
+  stopSignal: string;
+  /** Milliseconds. */
+  stopGrace: number;
+  health?: HealthPlan;
+  /** Folders that the image declares as volumes; absent in records of older versions. */
+  volumes?: string[];
+}
+
+/** Later lists win by name; names keep the order of their first appearance. */
+function mergeEnv(...lists: string[][]): string[] {
+  const merged = new Map<string, string>();
+  for (const entry of lists.flat()) merged.set(entry.split("=", 1)[0], entry);
+  return [...merged.values()];
+}
+
+/** Images state nanoseconds, and 0 for the default. */
+const fromImage = (nanoseconds: number | undefined, otherwise: number) =>
+  nanoseconds ? nanoseconds / 1e6 : otherwise;
+
+function healthPlan(spec: DeploySpec, image: ContainerConfig): HealthPlan | undefined {
+  const own = spec.healthcheck ?? {};
+  const theirs = image.Healthcheck ?? {};
+  const test = own.test ?? theirs.Test;
+  if (!test || test.length === 0 || test[0] === "NONE") return undefined;
+  const shell = image.Shell?.length ? image.Shell : ["/bin/sh", "-c"];
+  const command = test[0] === "CMD-SHELL" ? [...shell, test.slice(1).join(" ")] : test.slice(1);
+  const time = (text: string | undefined, nanoseconds: number | undefined, otherwise: number) =>
+    text === undefined ? fromImage(nanoseconds, otherwise) : parseDuration(text);
+  return {
+    command,
+    interval: time(own.interval, theirs.Interval, 30_000) || 30_000,
+    timeout: time(own.timeout, theirs.Timeout, 30_000) || 30_000,
+    startPeriod: time(own.startPeriod, theirs.StartPeriod, 0),
+    startInterval: time(own.startInterval, theirs.StartInterval, 5_000) || 5_000,
+    retries: own.retries || theirs.Retries || 3,
+  };
+}
+
+/** A warning for each request of the image that cannot be fulfilled. */
+export function imageWarnings(spec: DeploySpec, { StopSignal }: ContainerConfig): string[] {
+  if (spec.stopSignal || !StopSignal || signalNumber(StopSignal) !== undefined) return [];
+  return [`stopSignal: the image's ${JSON.stringify(StopSignal)} is no signal; SIGTERM is sent`];
+}
+
+const stopSignal = (spec: DeploySpec, { StopSignal }: ContainerConfig) =>
+  String(signalNumber(spec.stopSignal || StopSignal || "") ?? SIGTERM);
+
+/**
+ * `added` is environment that svc adds: it overrides the image's, and the spec's overrides both. Throws
+ * `spec_invalid` where neither the image nor the spec names a command.
+ */
+export function containerPlan(
+  spec: DeploySpec,
+  image: ContainerConfig,
+  added: Readonly<Record<string, string>> = {},
+): ContainerPlan {
+  const entrypoint = spec.entrypoint ?? image.Entrypoint ?? [];
+  // An entrypoint in the spec discards the image's command.
+  const command = spec.command ?? (spec.entrypoint ? [] : image.Cmd ?? []);
+  const args = [...entrypoint, ...command];
+  if (args.length === 0) {
+    throw new SvcError("spec_invalid", `Cannot run ${spec.image}: it names no command`, {
+      help: "set command or entrypoint in the spec, or CMD in the Dockerfile",
+    });
+  }
+  const lines = (env: Readonly<Record<string, string>>) =>
+    Object.entries(env).map(([name, value]) => `${name}=${value}`);
+  const terminal = spec.tty ? ["TERM=xterm"] : [];
+  return {
+    args,
+    env: mergeEnv([DEFAULT_PATH, ...terminal], image.Env ?? [], lines(added), lines(spec.env)),
+    workingDir: spec.workingDir ?? (image.WorkingDir || "/"),
+    user: spec.user ?? image.User ?? "",
+    stopSignal: stopSignal(spec, image),
+    stopGrace: spec.stopGracePeriod === undefined ? 10_000 : parseDuration(spec.stopGracePeriod),
+    health: healthPlan(spec, image),
+    volumes: Object.keys(image.Volumes ?? {}).map((path) => posix.resolve("/", path))
+      .filter((path) => path !== "/"),
+  };
+}

@@ -1,0 +1,90 @@
+/** Keeps the containers' hosts and resolv.conf files up to date: containers on a network know each other by name. */
+import { join } from "node:path";
+import { Mutex } from "../../base/mutex.ts";
+import { hostResolvConf, hostsFile } from "./host_files.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { Logger } from "../../base/log.ts";
+import { type NamedInstance, namesOn } from "./names.ts";
+import { type Resolvers, resolvText } from "./resolvers.ts";
+
+/** An instance with such files. */
+export interface FiledInstance extends NamedInstance {
+  spec: DeploySpec;
+  /** Folder of the files. */
+  bundle: string;
+}
+
+/**
+ * Rewrites a file in place while containers may read it. The file ends in empty lines: they make room before
+ * the text is written, and cover the rest of a longer text. A reader of a file that is truncated would see zero
+ * bytes, and of one that grows half a line.
+ */
+async function overwrite(path: string, text: string): Promise<void> {
+  using file = await Deno.open(path, { write: true });
+  const { size } = await file.stat();
+  const bytes = new TextEncoder().encode(text);
+  const put = async (part: Uint8Array, at: number) => {
+    await file.seek(at, Deno.SeekMode.Start);
+    for (let done = 0; done < part.length;) done += await file.write(part.subarray(done));
+  };
+  const whole = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
+  if (whole.length > size) await put(whole.subarray(size), size);
+  whole.set(bytes);
+  await put(whole, 0);
+}
+
+export class ContainerFiles {
+  #resolvers: Resolvers;
+  #log: Logger;
+  #written = new WeakMap<FiledInstance, Record<string, string>>();
+  #lock = new Mutex();
+
+  constructor(resolvers: Resolvers, log: Logger) {
+    this.#resolvers = resolvers;
+    this.#log = log;
+  }
+
+  /** Writes the files whose content changed, in place: they are mounted in the containers. */
+  refresh(all: readonly FiledInstance[]): Promise<void> {
+    return this.#lock.run(async () => {
+      const hostConf = await hostResolvConf();
+      await Promise.all(all.flatMap((instance) => [
+        this.#write(instance, "hosts", hosts(instance, all)),
+        this.#write(
+          instance,
+          "resolv.conf",
+          resolvText(this.#resolvers, instance.spec, instance.made.choice, hostConf),
+        ),
+      ]));
+    });
+  }
+
+  async #write(instance: FiledInstance, file: string, text: string): Promise<void> {
+    const written = this.#written.get(instance) ?? {};
+    if (written[file] === text) return;
+    try {
+      await overwrite(join(instance.bundle, file), text);
+      written[file] = text;
+      this.#written.set(instance, written);
+    } catch (error) {
+      // The file does not exist yet, or was removed meanwhile: its creator calls again.
+      if (error instanceof Deno.errors.NotFound) return;
+      this.#log.warn(`a ${file} file was not written`, { instance: instance.id, error });
+    }
+  }
+}
+
+function hosts(instance: FiledInstance, all: readonly FiledInstance[]): string {
+  const { made, networks, spec } = instance;
+  return hostsFile({
+    hostname: made.hostname,
+    ip: networks[0]?.ip,
+    gateway: networks[0]?.gateway,
+    extra: spec.extraHosts,
+    peers: networks.flatMap(({ network }) =>
+      namesOn(network.name, all).filter(({ instance: peer, names }) =>
+        peer !== instance && names.length > 0
+      )
+    ),
+  });
+}

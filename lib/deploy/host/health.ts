@@ -1,0 +1,113 @@
+/** Health checks: probes on a schedule, and the state they give. */
+import type { HealthPlan } from "./container_config.ts";
+
+export type Health = "starting" | "healthy" | "unhealthy";
+
+/** How a probe ended. */
+export interface ProbeResult {
+  code: number;
+  /** The end of the probe's output, from both streams. */
+  output: string;
+}
+
+export interface HealthOptions {
+  plan: HealthPlan;
+  /** Runs the command to its end; 0 is healthy. The signal aborts at the timeout. */
+  probe: (command: string[], signal: AbortSignal) => Promise<ProbeResult>;
+  onChange: (health: Health) => void;
+}
+
+/** While an instance starts, probes run at least this often, so that "healthy" is noticed soon. */
+const QUICK = 1000;
+const FIRST = 100;
+
+/**
+ * Probes until stopped. While the instance starts, quick probes look for the first success. Only probes that
+ * are due by the plan's own interval, after the start period, count as failures.
+ */
+export class HealthMonitor {
+  #options: HealthOptions;
+  #stopped = new AbortController();
+  #state: Health = "starting";
+  #failures = 0;
+  #lastFailure = "";
+
+  constructor(options: HealthOptions) {
+    this.#options = options;
+  }
+
+  get state(): Health {
+    return this.#state;
+  }
+
+  /** Exit code and output of the last failed probe; empty where none failed. */
+  get lastFailure(): string {
+    return this.#lastFailure;
+  }
+
+  start(): void {
+    this.#loop().catch(() => {/* only an abort ends the loop early */});
+  }
+
+  stop(): void {
+    this.#stopped.abort();
+  }
+
+  async #loop(): Promise<void> {
+    const { plan } = this.#options;
+    const began = Date.now();
+    let counted = began;
+    let wait = FIRST;
+    while (!this.#stopped.signal.aborted) {
+      await this.#sleep(Math.min(wait, plan.interval));
+      if (this.#stopped.signal.aborted) return;
+      const good = await this.#probe();
+      if (this.#stopped.signal.aborted) return;
+      const now = Date.now();
+      if (good) {
+        this.#failures = 0;
+        this.#set("healthy");
+      } else if (this.#state !== "starting") {
+        if (++this.#failures >= plan.retries) this.#set("unhealthy");
+      } else if (now - began > plan.startPeriod && now - counted >= plan.interval) {
+        counted = now;
+        if (++this.#failures >= plan.retries) this.#set("unhealthy");
+      }
+      wait = this.#state === "starting" ? Math.min(QUICK, plan.startInterval) : plan.interval;
+    }
+  }
+
+  async #probe(): Promise<boolean> {
+    const { plan, probe } = this.#options;
+    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(plan.timeout)]);
+    const late = `did not end within ${plan.timeout / 1000} s`;
+    try {
+      const { code, output } = await probe(plan.command, signal);
+      if (code === 0 && !signal.aborted) return true;
+      const ended = signal.aborted ? late : `exited with code ${code}`;
+      const lines = output.trim().split("\n").map((line) => `  ${line}`).join("\n");
+      this.#lastFailure = `${ended} and printed ${output.trim() ? `this:\n${lines}` : "nothing"}`;
+    } catch (error) {
+      this.#lastFailure = signal.aborted ? late : `could not be run: ${(error as Error).message}`;
+    }
+    return false;
+  }
+
+  #set(state: Health): void {
+    if (this.#state === state) return;
+    this.#state = state;
+    this.#options.onChange(state);
+  }
+
+  #sleep(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#stopped.signal.removeEventListener("abort", done);
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      this.#stopped.signal.addEventListener("abort", done);
+    });
+  }
+}

@@ -1,0 +1,388 @@
+/** One container through its life: made, started, watched, restarted, stopped, removed. */
+import { SvcError } from "../../base/errors.ts";
+import { removeTree } from "../../base/fs.ts";
+import { Mutex } from "../../base/mutex.ts";
+import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { InstanceStatus, LogFrame } from "../../api/deployment.ts";
+import { requirePermitted } from "../privileges.ts";
+import type { ContainerExit, ProcessIdentity } from "./engine.ts";
+import { type ExecTarget, runProbe } from "./exec.ts";
+import { HealthMonitor } from "./health.ts";
+import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
+import { Life } from "./life.ts";
+import type { ReadLogOptions } from "./log_file.ts";
+import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
+import type { Standing } from "./standing.ts";
+import { statusOf } from "./status.ts";
+import { within } from "./within.ts";
+
+/** Exit code after SIGKILL. */
+const KILLED = 137;
+/** Milliseconds that a killed container may take to end. */
+const KILL_PATIENCE = 10_000;
+/** Milliseconds that pending work on an instance may delay the server's end. */
+const RELEASE_PATIENCE = 10_000;
+
+/** One container, and the only owner of its record. */
+export class Instance {
+  readonly made: Readonly<MadeRecord>;
+  readonly deployment: string;
+  readonly spec: DeploySpec;
+  readonly hash: string;
+  /** True once the container was made. */
+  exists = false;
+  #parts: InstanceParts;
+  #hooks: InstanceHooks;
+  #phase: InstanceRecord["phase"];
+  #networks: NetworkAttachment[];
+  #mapped: boolean;
+  #life: Life;
+  /** The run that is on record, until its outcome is known. */
+  #known: Pick<InstanceRecord, "process" | "startedAt">;
+  #healthChanged: (() => void) | undefined;
+  #lock = new Mutex();
+
+  constructor(
+    parts: InstanceParts,
+    { spec, hash }: Revision,
+    record: InstanceRecord,
+    hooks: InstanceHooks,
+  ) {
+    const { key, replica, plan, choice, endpoint, hostname, ports } = record;
+    this.made = { key, replica, plan, choice, endpoint, hostname, ports };
+    this.deployment = spec.name;
+    this.spec = spec;
+    this.hash = hash;
+    this.#parts = parts;
+    this.#hooks = hooks;
+    this.#phase = record.phase === "yielding" ? "ready" : record.phase;
+    this.#networks = record.networks;
+    this.#mapped = record.published === true;
+    this.#known = { process: record.process, startedAt: record.startedAt };
+    this.#life = new Life({
+      policy: spec.restart,
+      maxAttempts: spec.restartMaxAttempts,
+      restart: () => this.#restart(),
+      tell: hooks.tell,
+    }, record);
+  }
+
+  get id(): string {
+    return `${this.deployment}-${this.made.replica}`;
+  }
+
+  get bundle(): string {
+    return this.#parts.bundles.path(this.made.key);
+  }
+
+  get networks(): readonly NetworkAttachment[] {
+    return this.#networks;
+  }
+
+  /** The record as it is written to disk. */
+  get record(): InstanceRecord {
+    return {
+      ...this.made,
+      phase: this.#phase,
+      networks: this.#networks,
+      ...(this.#mapped && { published: true }),
+      ...(this.#life.state.is === "made" && this.#known),
+      ...this.#life.record,
+    };
+  }
+
+  /** True where it belongs to the deployment: it is neither being created nor being removed. */
+  get ready(): boolean {
+    return this.#phase === "ready" || this.#phase === "yielding";
+  }
+
+  get leaving(): boolean {
+    return this.#phase === "leaving";
+  }
+
+  /** How suitable the instance is for names and connections; undefined: not at all. */
+  get standing(): Standing | undefined {
+    const { run, state } = this.#life;
+    if (this.#phase === "creating") {
+      return run ? "trial" : state.is === "made" ? "coming" : undefined;
+    }
+    if (!run || this.#phase !== "ready") return undefined;
+    return (run.health?.state ?? "healthy") === "healthy" ? "ready" : "running";
+  }
+
+  get running(): boolean {
+    return this.#life.run !== undefined;
+  }
+
+  /** True while it runs or waits for a restart. */
+  get active(): boolean {
+    return this.running || this.#life.state.is === "waiting";
+  }
+
+  /** Its current run and last end; read-only. */
+  get life(): Pick<Life, "run" | "end"> {
+    return this.#life;
+  }
+
+  /** Resolves when the instance ends or its health changes, or at once where it does not run. */
+  changed(): Promise<unknown> {
+    const health = new Promise<void>((resolve) => {
+      this.#healthChanged = resolve;
+    });
+    return Promise.race([this.#life.run?.ended.promise, health]);
+  }
+
+  /** Its output, oldest first. */
+  log(options: ReadLogOptions = {}): AsyncGenerator<LogFrame> {
+    return this.#parts.engine.logs.read(this.made.key, this.id, options);
+  }
+
+  status(): InstanceStatus {
+    return statusOf(this.id, this.#life, this.#networks[0]?.ip);
+  }
+
+  /** The target of commands in this instance. */
+  get target(): ExecTarget {
+    const { id, bundle, made: { key, plan }, spec: { groupAdd } } = this;
+    return { id, key, bundle, plan, groupAdd, process: this.#life.run?.process };
+  }
+
+  /**
+   * Makes and starts the container: the network is set up while the root is prepared and the engine creates the
+   * container. On failure the caller removes the instance. Returns warnings.
+   */
+  create(image: string, signal?: AbortSignal): Promise<string[]> {
+    return this.#lock.run(async () => {
+      const { made, spec } = this;
+      const { attachments, bundles } = this.#parts;
+      const namespace = Promise.withResolvers<void>();
+      const ahead = this.#networks.length > 0;
+      const network = ahead
+        ? Promise.resolve(namespace.resolve())
+        : this.#connect(namespace.resolve, signal);
+      const outside = [
+        ahead ? attachments.admit(made, this.#networks, signal) : undefined,
+        network.then(() => this.#hooks.attached()),
+      ];
+      const container = (async () => {
+        const netns = attachments.path(made);
+        const warnings = await bundles.make({ spec, made, netns, image, signal });
+        // A failed network setup never makes its namespace.
+        await Promise.race([namespace.promise, network]);
+        signal?.throwIfAborted();
+        return { warnings, process: await this.#createContainer() };
+      })();
+      try {
+        await Promise.allSettled([network, container]);
+        await network;
+        const { process } = await container;
+        this.exists = true;
+        this.#hooks.tell({ type: "created" });
+        await this.#hooks.moved();
+        await this.#begin(process);
+      } finally {
+        // All steps have to end before anything can be removed.
+        await Promise.allSettled(outside);
+      }
+      await Promise.all(outside);
+      return (await container).warnings;
+    });
+  }
+
+  /** Starts the container again in its own root, after a stop, an end or a reboot. Does nothing where it runs. */
+  start(): Promise<void> {
+    return this.#lock.run(async () => {
+      if (this.running) return;
+      this.#life.halt();
+      await this.#startAgain();
+    });
+  }
+
+  async #startAgain(): Promise<void> {
+    const { made: { key } } = this;
+    const { engine, attachments, allowPrivileged } = this.#parts;
+    // The permissions may have been narrowed since the container was made.
+    requirePermitted(this.spec, allowPrivileged);
+    await engine.delete(key);
+    await engine.roots.mount(key);
+    if (!await attachments.exists(this.made)) {
+      await this.#disconnect();
+      await this.#connect();
+      await this.#hooks.moved();
+    }
+    await this.#begin(await this.#createContainer());
+  }
+
+  async #connect(ready = () => {}, signal?: AbortSignal): Promise<void> {
+    this.#networks = await this.#parts.attachments.make(this.made, ready, signal);
+  }
+
+  async #disconnect(): Promise<void> {
+    await this.unmap();
+    await this.#parts.attachments.remove(this.made, this.#networks);
+    this.#networks = [];
+  }
+
+  /** Removes the portmap plugin's rules, which the server's own rules replace. True where there were any. */
+  async unmap(): Promise<boolean> {
+    if (!this.#mapped) return false;
+    await this.#parts.attachments.unmap(this.made, this.#networks);
+    this.#mapped = false;
+    return true;
+  }
+
+  async #createContainer(): Promise<ProcessIdentity> {
+    const { bundle, made: { key }, spec: { tty, stdinOpen } } = this;
+    const { binds, engine } = this.#parts;
+    await using _binds = await binds.place(key, this.spec, bundle);
+    return await engine.create({ key, bundle, tty, stdinOpen });
+  }
+
+  async #begin(process: ProcessIdentity): Promise<void> {
+    await this.#parts.engine.start(this.made.key);
+    const startedAt = new Date().toISOString();
+    await this.#attend(process, startedAt, () => this.#hooks.tell({ type: "started" }));
+  }
+
+  /** Watches the running process. */
+  async #attend(process: ProcessIdentity, startedAt: string, tell = () => {}): Promise<void> {
+    const { engine, log } = this.#parts;
+    const { key, plan } = this.made;
+    const health = plan.health && new HealthMonitor({
+      plan: plan.health,
+      probe: (command, signal) => runProbe(engine, this.target, command, signal),
+      onChange: (health) => {
+        if (health !== "starting") this.#hooks.tell({ type: health });
+        this.#healthChanged?.();
+        this.#hooks.changed();
+      },
+    });
+    this.#life.began({ process, startedAt, health });
+    tell();
+    this.#hooks.changed();
+    await engine.exits.watch(key, process, (exit) => {
+      this.#ended(exit).catch((error) =>
+        log.error("an instance's end was not handled", { instance: this.id, error })
+      );
+    });
+  }
+
+  async #ended(exit: ContainerExit): Promise<void> {
+    this.#life.ended(exit);
+    this.#hooks.changed();
+    this.#parts.log.info("instance ended", { instance: this.id, code: exit.code });
+    await this.#hooks.save();
+  }
+
+  #restart(): Promise<void> {
+    return this.#lock.run(async () => {
+      if (this.#life.state.is !== "waiting") return;
+      try {
+        await this.#startAgain();
+      } catch (error) {
+        this.#parts.log.warn("restart failed", { instance: this.id, error });
+        throw error;
+      }
+      await this.#hooks.save();
+    });
+  }
+
+  /** The instance belongs to its deployment from now on. */
+  join(): void {
+    this.#phase = "ready";
+  }
+
+  /**
+   * A replacement takes over: new connections no longer come here. `whileStopped`: only until the replacement
+   * is up.
+   */
+  leave(options: { whileStopped?: boolean } = {}): void {
+    this.#phase = options.whileStopped ? "yielding" : "leaving";
+  }
+
+  /** From now on the restart policy applies, also to an end that has just happened. */
+  supervise(): void {
+    this.#life.keep();
+  }
+
+  /** Stops the container on purpose: the stop signal, then SIGKILL after the grace period. Idempotent. */
+  async stop(): Promise<void> {
+    this.#life.halt();
+    await this.#lock.run(async () => {
+      // Again: a restart that was under way may have started a new run.
+      this.#life.halt();
+      const { key, plan } = this.made;
+      const ended = this.#life.run?.ended.promise.then(() => true);
+      if (!ended) return;
+      const { engine, log } = this.#parts;
+      try {
+        // Records of older versions may hold a signal that does not exist.
+        await engine.signal(key, signalNumber(plan.stopSignal) ?? SIGTERM);
+        if (await within(ended, plan.stopGrace)) return;
+      } catch (error) {
+        log.warn("a stop signal was not sent", { instance: this.id, error });
+      }
+      await engine.signal(key, SIGKILL, { all: true });
+      if (await within(ended, KILL_PATIENCE)) return;
+      throw new SvcError("timeout", `Cannot stop ${this.id}: it does not end after SIGKILL`);
+    });
+  }
+
+  /** Stops the container as far as possible, then removes it, which kills the remaining processes. */
+  async end(): Promise<void> {
+    await this.stop().catch((error) =>
+      this.#parts.log.warn("an instance did not stop", { instance: this.id, error })
+    );
+    await this.remove();
+  }
+
+  /** Removes the instance completely, running or half made. Idempotent; the first error is thrown after all steps. */
+  async remove(): Promise<void> {
+    this.#life.halt();
+    await this.#lock.run(async () => {
+      this.#life.halt();
+      const { key } = this.made;
+      const { engine } = this.#parts;
+      const errors: unknown[] = [];
+      const step = (work: () => Promise<unknown>) => work().catch((error) => errors.push(error));
+      await step(() => engine.delete(key));
+      if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
+      await Promise.all([step(() => this.#disconnect()), step(() => engine.roots.remove(key))]);
+      if (errors.length > 0) throw errors[0];
+      await Promise.all([removeTree(this.bundle), engine.logs.remove(key)]);
+    });
+  }
+
+  /**
+   * After the server's restart: takes a running container over, or records how it ended meanwhile. True where
+   * it runs.
+   */
+  adopt(): Promise<boolean> {
+    this.exists = true;
+    return this.#lock.run(async () => {
+      const { process, startedAt } = this.#known;
+      const state = await this.#parts.engine.state(this.made.key, process);
+      if (state?.is === "running") {
+        await this.#attend(state.process, startedAt ?? new Date().toISOString());
+        return true;
+      }
+      const exit = state?.is === "ended" ? state.exit : undefined;
+      // Where the exit code is unknown, the recorded end stays.
+      if (exit || !this.#life.end) {
+        this.#life.ended(exit ?? { code: 255, at: new Date() }, startedAt);
+      }
+      return false;
+    });
+  }
+
+  /** Stops timers and probes; the container keeps running. Pending work on it is finished first. */
+  async release(): Promise<void> {
+    const letGo = () => {
+      this.#life.halt();
+      this.#parts.engine.exits.unwatch(this.made.key);
+    };
+    letGo();
+    await within(this.#lock.run(() => Promise.resolve(letGo())), RELEASE_PATIENCE);
+  }
+}

@@ -1,0 +1,187 @@
+/** The state of an instance: one value, and its transitions. */
+import type { RestartPolicy } from "../../api/deploy_spec.ts";
+import type { InstanceChange } from "../../api/deployment.ts";
+import type { ContainerExit, ProcessIdentity } from "./engine.ts";
+import type { HealthMonitor } from "./health.ts";
+import type { InstanceRecord } from "./record.ts";
+
+/** Milliseconds before the first restart, and the most before a later one. */
+const FIRST_DELAY = 100;
+const LONGEST_DELAY = 60_000;
+/** A run of this many milliseconds counts as recovered: the restart delay begins anew. */
+const HEALTHY_RUN = 10_000;
+
+/** The exit code that stands for a restart that failed to start. */
+const FAILED_START = 125;
+
+export interface Run {
+  process: ProcessIdentity;
+  /** RFC 3339. */
+  startedAt: string;
+  /** Present where the instance has a health check. */
+  health?: HealthMonitor;
+  ended: PromiseWithResolvers<void>;
+}
+
+export interface End {
+  code: number;
+  startedAt?: string;
+  finishedAt: string;
+  /** A further explanation of the end. */
+  message?: string;
+}
+
+export type LifeState =
+  /** The instance has not run yet. */
+  | { is: "made" }
+  /**
+   * `trial`: its end concerns only the caller who waits for it; `kept`: the restart policy follows its end;
+   * `stopping`: no restart follows.
+   */
+  | { is: "running"; mode: "trial" | "kept" | "stopping"; run: Run }
+  /** Ended by itself. `trial`: the restart policy has not decided yet; `over`: no restart follows. */
+  | { is: "ended"; mode: "trial" | "over"; end: End }
+  /** Waits for a restart. `due`: the time of the restart, in milliseconds since 1970. */
+  | { is: "waiting"; due: number; end: End }
+  /** Stopped on purpose. */
+  | { is: "stopped"; end?: End };
+
+export interface LifeOptions {
+  policy: RestartPolicy;
+  /** The limit of the policy `on-failure`; absent: no limit. */
+  maxAttempts?: number;
+  /** Starts the instance again; an error counts as another failed run. */
+  restart: () => Promise<void>;
+  /** Called with each change of state. */
+  tell: (change: InstanceChange) => void;
+}
+
+/** The part of the state that is on record. */
+type LifeRecord = Pick<
+  InstanceRecord,
+  "process" | "restarts" | "startedAt" | "finishedAt" | "exitCode" | "message"
+>;
+
+const ranFor = ({ startedAt, finishedAt }: End): number =>
+  startedAt === undefined ? 0 : Math.max(0, Date.parse(finishedAt) - Date.parse(startedAt));
+
+export class Life {
+  #options: LifeOptions;
+  #state: LifeState;
+  /** Restarts since the instance was made. */
+  #restarts: number;
+  /** Attempts of the restart policy since the last run that counts as recovered. */
+  #attempts = 0;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** Takes the recorded state. Whether the instance still runs is told by {@linkcode began} or {@linkcode ended}. */
+  constructor(options: LifeOptions, record: LifeRecord) {
+    this.#options = options;
+    this.#restarts = record.restarts;
+    const { exitCode, startedAt, finishedAt = new Date().toISOString(), message } = record;
+    this.#state = exitCode === undefined
+      ? { is: "made" }
+      : { is: "ended", mode: "trial", end: { code: exitCode, startedAt, finishedAt, message } };
+  }
+
+  get state(): LifeState {
+    return this.#state;
+  }
+
+  get run(): Run | undefined {
+    return this.#state.is === "running" ? this.#state.run : undefined;
+  }
+
+  get end(): End | undefined {
+    return "end" in this.#state ? this.#state.end : undefined;
+  }
+
+  get record(): LifeRecord {
+    const { run, end } = this;
+    return {
+      restarts: this.#restarts,
+      ...(run && { process: run.process, startedAt: run.startedAt }),
+      ...(end && {
+        exitCode: end.code,
+        startedAt: end.startedAt,
+        finishedAt: end.finishedAt,
+        message: end.message,
+      }),
+    };
+  }
+
+  /** A run has begun: kept where the restart policy started it, else on trial. */
+  began(run: Omit<Run, "ended">): void {
+    const mode = this.#state.is === "waiting" ? "kept" : "trial";
+    this.#become({ is: "running", mode, run: { ...run, ended: Promise.withResolvers() } });
+    run.health?.start();
+  }
+
+  /** The run has ended, possibly before this server looked. */
+  ended({ code, at, oom }: ContainerExit, startedAt = this.run?.startedAt): void {
+    const message = oom ? "it used more memory than its limit" : undefined;
+    const end: End = { code, startedAt, finishedAt: at.toISOString(), message };
+    const { run } = this;
+    run?.health?.stop();
+    const mode = this.#state.is === "running" ? this.#state.mode : "trial";
+    if (mode === "trial") this.#become({ is: "ended", mode, end });
+    else if (mode === "kept") this.#follow(end, { code, ran: ranFor(end) });
+    else this.#become({ is: "stopped", end });
+    if (!run) return;
+    if (oom) this.#options.tell({ type: "oom" });
+    this.#options.tell({ type: "died", exitCode: code });
+    run.ended.resolve();
+  }
+
+  /** From now on the restart policy follows every end, also one that happened on trial. */
+  keep(): void {
+    const state = this.#state;
+    if (!("mode" in state) || state.mode !== "trial") return;
+    if (state.is === "running") this.#become({ ...state, mode: "kept" });
+    else this.#follow(state.end, { code: state.end.code, ran: ranFor(state.end) });
+  }
+
+  /** No restart follows any more. A restart that is already under way may still begin a run. */
+  halt(): void {
+    this.#attempts = 0;
+    const state = this.#state;
+    this.run?.health?.stop();
+    if (state.is === "running") this.#become({ ...state, mode: "stopping" });
+    else if (state.is !== "made") this.#become({ is: "stopped", end: state.end });
+  }
+
+  #become(state: LifeState): void {
+    clearTimeout(this.#timer);
+    this.#state = state;
+  }
+
+  #follow(end: End, run: { code: number; ran: number }): void {
+    const delay = this.#delay(run);
+    if (delay === undefined) return this.#become({ is: "ended", mode: "over", end });
+    const waiting: LifeState = { is: "waiting", due: Date.now() + delay, end };
+    this.#become(waiting);
+    this.#timer = setTimeout(() => {
+      this.#restarts++;
+      this.#options.restart().catch((error) => {
+        const failed = { ...end, message: (error as Error).message };
+        if (this.#state !== waiting) return;
+        this.#follow(failed, { code: FAILED_START, ran: 0 });
+        // A failed start causes no event of its own: it is reported when no further restart follows.
+        const over = !("due" in this.#state);
+        if (over) this.#options.tell({ type: "died", exitCode: FAILED_START });
+      });
+    }, delay);
+  }
+
+  /** Milliseconds until the next start after this run; undefined: no restart. Counts the attempt. */
+  #delay({ code, ran }: { code: number; ran: number }): number | undefined {
+    if (ran >= HEALTHY_RUN) this.#attempts = 0;
+    const { policy, maxAttempts } = this.#options;
+    if (policy === "no") return undefined;
+    if (policy === "on-failure") {
+      if (code === 0) return undefined;
+      if (maxAttempts !== undefined && this.#attempts >= maxAttempts) return undefined;
+    }
+    return Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(this.#attempts++, 20));
+  }
+}

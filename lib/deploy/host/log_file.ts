@@ -1,0 +1,359 @@
+/**
+ * Reads the logs that a container monitor writes: lines of text, `TIME STREAM F|P TEXT` (the format of the
+ * Kubernetes CRI). A long line comes in parts marked P. One older file is kept beside the log as `.1`.
+ */
+import type { LogFrame } from "../../api/deployment.ts";
+
+/** A line longer than this is delivered in several frames. */
+const LONGEST_LINE = 1024 * 1024;
+const BLOCK = 64 * 1024;
+const POLL = 100;
+
+export interface ReadLogOptions {
+  follow?: boolean;
+  tail?: number;
+  since?: Date;
+  until?: Date;
+  signal?: AbortSignal;
+  /** While following: true once the log is complete. */
+  ended?: () => boolean;
+}
+
+/** RFC 3339 in UTC with nine digits: the order of texts is then the order of times. */
+export function normalTime(text: string): string {
+  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
+  if (!match) return text;
+  const [, seconds, fraction = "", zone] = match;
+  const utc = zone === "Z" || zone === "+00:00"
+    ? seconds
+    : new Date(`${seconds}${zone}`).toISOString().slice(0, 19);
+  return `${utc}.${fraction.padEnd(9, "0")}Z`;
+}
+
+const decoder = new TextDecoder();
+/** Throws for text that is not UTF-8, and keeps a byte order mark. */
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Longest time, stream and tag at the start of a log line. */
+const LONGEST_HEAD = 64;
+
+/** The fields before the text, and where the text begins; undefined where the line is no log line. */
+function headOf(line: Uint8Array) {
+  const head = decoder.decode(line.subarray(0, LONGEST_HEAD));
+  const match = /^(\S+) (stdout|stderr) ([FP])(?: |$)/.exec(head);
+  if (!match) return undefined;
+  const [{ length }, time, stream, tag] = match;
+  return { time, stream: stream as LogFrame["stream"], whole: tag === "F", text: length };
+}
+
+function concat(parts: Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+interface Begun {
+  time: string;
+  parts: Uint8Array[];
+  size: number;
+}
+
+/** Joins the parts of long lines; one assembler per sequence of files. */
+class Assembler {
+  #instance: string;
+  #begun = new Map<LogFrame["stream"], Begun>();
+
+  constructor(instance: string) {
+    this.#instance = instance;
+  }
+
+  /** The frame that this line completes, if any. A line that is no log line is skipped. */
+  push(line: Uint8Array): LogFrame | undefined {
+    const head = headOf(line);
+    if (!head) return undefined;
+    const { time, stream, whole } = head;
+    const text = line.subarray(head.text);
+    const begun = this.#begun.get(stream) ?? { parts: [], size: 0 };
+    const parts: Uint8Array[] = begun.parts;
+    parts.push(text);
+    const size = begun.size + text.length;
+    if (!whole && size < LONGEST_LINE) {
+      this.#begun.set(stream, { time, parts, size });
+      return undefined;
+    }
+    this.#begun.delete(stream);
+    return this.#frame(time, stream, parts, whole);
+  }
+
+  /** Frames of incomplete lines: output that ended without a newline. */
+  flush(): LogFrame[] {
+    const frames = [...this.#begun].map(([stream, { time, parts }]) =>
+      this.#frame(time, stream, parts, false)
+    );
+    this.#begun.clear();
+    return frames;
+  }
+
+  #frame(
+    time: string,
+    stream: LogFrame["stream"],
+    parts: Uint8Array[],
+    whole: boolean,
+  ): LogFrame {
+    const bytes = parts.length === 1 ? parts[0] : concat(parts);
+    const frame: LogFrame = {
+      time: normalTime(time),
+      instance: this.#instance,
+      stream,
+      line: "",
+      ...(!whole && { partial: true }),
+    };
+    try {
+      return { ...frame, line: strict.decode(bytes) };
+    } catch {
+      return { ...frame, line: decoder.decode(bytes), base64: bytes.toBase64() };
+    }
+  }
+}
+
+/** An open file read line by line; an incomplete last line waits for its rest. */
+class LineReader {
+  readonly file: Deno.FsFile;
+  readonly inode: number | null;
+  #rest = new Uint8Array(0);
+
+  private constructor(file: Deno.FsFile, inode: number | null) {
+    this.file = file;
+    this.inode = inode;
+  }
+
+  static async open(path: string): Promise<LineReader | undefined> {
+    try {
+      // Our own: a log that the monitor writes.
+      const file = await Deno.open(path);
+      return new LineReader(file, (await file.stat()).ino);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return undefined;
+      throw error;
+    }
+  }
+
+  /** The complete lines that can be read now; none at the end of the file. */
+  async next(): Promise<Uint8Array[]> {
+    const block = new Uint8Array(BLOCK);
+    for (;;) {
+      const count = await this.file.read(block);
+      if (count === null) return [];
+      const bytes = new Uint8Array(this.#rest.length + count);
+      bytes.set(this.#rest);
+      bytes.set(block.subarray(0, count), this.#rest.length);
+      const end = bytes.lastIndexOf(10);
+      if (end < 0) {
+        this.#rest = bytes;
+        continue;
+      }
+      this.#rest = bytes.slice(end + 1);
+      const lines: Uint8Array[] = [];
+      for (let from = 0; from <= end;) {
+        const to = bytes.indexOf(10, from);
+        lines.push(bytes.subarray(from, to));
+        from = to + 1;
+      }
+      return lines;
+    }
+  }
+
+  async size(): Promise<number> {
+    return (await this.file.stat()).size;
+  }
+
+  /** Moves to `offset`; the line that `offset` cuts is not delivered. */
+  async seek(offset: number): Promise<void> {
+    await this.file.seek(offset, Deno.SeekMode.Start);
+    this.#rest = new Uint8Array(0);
+  }
+
+  close(): void {
+    this.file.close();
+  }
+}
+
+/**
+ * The last `count` frames of one file, oldest first; leaves the reader at the end. `whole`: an incomplete line
+ * counts as well.
+ */
+async function lastFrames(
+  reader: LineReader,
+  instance: string,
+  count: number,
+  whole: boolean,
+): Promise<LogFrame[]> {
+  const size = await reader.size();
+  for (let window = BLOCK;; window *= 4) {
+    const from = Math.max(0, size - window);
+    await reader.seek(from);
+    const assembler = new Assembler(instance);
+    const frames: LogFrame[] = [];
+    let first = from > 0;
+    for (let lines = await reader.next(); lines.length > 0; lines = await reader.next()) {
+      for (const line of lines) {
+        // The reading began in the middle: the first line and its later parts are incomplete.
+        if (first) {
+          first = !headOf(line)?.whole;
+          continue;
+        }
+        const frame = assembler.push(line);
+        if (frame) frames.push(frame);
+        if (frames.length > count) frames.shift();
+      }
+    }
+    if (whole) frames.push(...assembler.flush());
+    if (frames.length >= count || from === 0) return frames.slice(-count);
+  }
+}
+
+const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Frames of one instance's log, oldest first. A missing log is empty. */
+export async function* readLog(
+  path: string,
+  instance: string,
+  options: ReadLogOptions = {},
+): AsyncGenerator<LogFrame> {
+  const { follow, tail, signal } = options;
+  const since = options.since?.getTime() ?? -Infinity;
+  const until = options.until?.getTime() ?? Infinity;
+  const assembler = new Assembler(instance);
+  const wanted = (frame: LogFrame) => Date.parse(frame.time) >= since;
+  let reader = await LineReader.open(path);
+  // In the middle of a rotation the writer still writes to the moved file.
+  if (!reader && follow) reader = await LineReader.open(`${path}.1`);
+  try {
+    if (tail !== undefined) {
+      const frames = reader ? await lastFrames(reader, instance, tail, !follow) : [];
+      const older = frames.length < tail ? await LineReader.open(`${path}.1`) : undefined;
+      if (older) {
+        try {
+          // Rotated between the two openings: these frames were already read.
+          const more = older.inode === reader?.inode ? 0 : tail - frames.length;
+          frames.unshift(...more > 0 ? await lastFrames(older, instance, more, false) : []);
+        } finally {
+          older.close();
+        }
+      }
+      for (const frame of tail === 0 ? [] : frames) {
+        if (Date.parse(frame.time) > until) return;
+        if (wanted(frame)) yield frame;
+      }
+    } else {
+      const older = await LineReader.open(`${path}.1`);
+      // Rotated between the two openings: the open file is read below.
+      const same = older?.inode === reader?.inode;
+      try {
+        for (let lines = await older?.next(); lines?.length; lines = await older?.next()) {
+          if (same) break;
+          for (const line of lines) {
+            const frame = assembler.push(line);
+            if (!frame) continue;
+            if (Date.parse(frame.time) > until) return;
+            if (wanted(frame)) yield frame;
+          }
+        }
+      } finally {
+        older?.close();
+      }
+    }
+    for (;;) {
+      // Asked before the read: everything written until then is read below.
+      const ended = !follow || signal?.aborted || options.ended?.() || Date.now() > until;
+      const moved = reader && follow && await replaced(path, reader);
+      for (let lines = await reader?.next(); lines?.length; lines = await reader?.next()) {
+        for (const line of lines) {
+          const frame = assembler.push(line);
+          if (!frame) continue;
+          if (Date.parse(frame.time) > until) return;
+          if (wanted(frame)) yield frame;
+          if (signal?.aborted) return;
+        }
+      }
+      if (moved || !reader) {
+        const next: LineReader | undefined = await LineReader.open(path);
+        if (next) {
+          reader?.close();
+          reader = next;
+          continue;
+        }
+      }
+      if (ended) {
+        yield* assembler.flush().filter(wanted);
+        return;
+      }
+      await delay(POLL);
+    }
+  } finally {
+    reader?.close();
+  }
+}
+
+/** True where the path names another file now: the open one gets no more lines. */
+async function replaced(path: string, reader: LineReader): Promise<boolean> {
+  const info = await Deno.stat(path).catch(() => undefined);
+  return info !== undefined && info.ino !== reader.inode;
+}
+
+/**
+ * Moves a log that has reached `limit` bytes to `.1` and lets the writer open a new file. Until then the writer
+ * goes on in the moved file, so no line is lost. True where it rotated.
+ */
+export async function rotateLog(
+  path: string,
+  limit: number,
+  reopen: () => Promise<void>,
+): Promise<boolean> {
+  const info = await Deno.stat(path).catch(() => undefined);
+  if (!info || info.size < limit) return false;
+  await Deno.rename(path, `${path}.1`);
+  await reopen();
+  return true;
+}
+
+/** Frames of several instances: ordered by time, or as they arrive while following. */
+export async function* mergeLogs(
+  logs: AsyncGenerator<LogFrame>[],
+  follow: boolean,
+): AsyncGenerator<LogFrame> {
+  type Head = { log: AsyncGenerator<LogFrame>; frame: IteratorResult<LogFrame> };
+  const pull = (log: AsyncGenerator<LogFrame>): Promise<Head> =>
+    log.next().then((frame) => ({ log, frame }));
+  try {
+    if (follow) {
+      const waiting = new Map(logs.map((log) => [log, pull(log)]));
+      while (waiting.size > 0) {
+        const { log, frame } = await Promise.race(waiting.values());
+        if (frame.done) waiting.delete(log);
+        else {
+          waiting.set(log, pull(log));
+          yield frame.value;
+        }
+      }
+      return;
+    }
+    const heads = (await Promise.all(logs.map(pull))).filter((head) => !head.frame.done);
+    while (heads.length > 0) {
+      let least = 0;
+      for (let i = 1; i < heads.length; i++) {
+        if (heads[i].frame.value.time < heads[least].frame.value.time) least = i;
+      }
+      yield heads[least].frame.value;
+      heads[least] = await pull(heads[least].log);
+      if (heads[least].frame.done) heads.splice(least, 1);
+    }
+  } finally {
+    // A log that waits for more lines ends at its signal. Not awaited: a quiet log would delay the reader.
+    for (const log of logs) log.return(undefined).catch(() => {/* it failed already */});
+  }
+}

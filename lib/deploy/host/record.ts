@@ -1,0 +1,154 @@
+/** Records of deployments on disk: one JSON file each, replaced atomically. */
+import { join } from "node:path";
+import {
+  ensureDir,
+  exists,
+  readJson,
+  removeTree,
+  syncDir,
+  writeFileAtomic,
+} from "../../base/fs.ts";
+import { asSvcError } from "../../base/errors.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { PublishedPort } from "../../api/deployment.ts";
+import type { ContainerPlan } from "./container_config.ts";
+import type { CniResult } from "../../runtime/cni.ts";
+import type { BridgeNetwork } from "../../runtime/network.ts";
+import type { ProcessIdentity } from "./engine.ts";
+
+export interface NetworkAttachment {
+  network: BridgeNetwork;
+  ifname: string;
+  ip: string;
+  gateway?: string;
+  aliases: string[];
+  result: CniResult;
+}
+
+export type NetworkChoice =
+  | { kind: "host" | "none" }
+  | { kind: "bridges"; networks: { network: BridgeNetwork; aliases: string[] }[] };
+
+/** The unchanging part of an instance's record: what it was made as. */
+export interface MadeRecord {
+  /** Unique on the host and never used again: "<deployment>-<replica>-<random>". */
+  key: string;
+  replica: number;
+  plan: ContainerPlan;
+  /** The networks that it is to be attached to. */
+  choice: NetworkChoice;
+  /** Name of its prepared namespace and attachment; absent: they are named by `key`. */
+  endpoint?: string;
+  hostname: string;
+  /** Host ports that lead to the instance, in turns with the other replicas. */
+  ports: PublishedPort[];
+}
+
+export interface InstanceRecord extends MadeRecord {
+  /**
+   * "creating": not yet part of the deployment, removed if the server ends now; "ready": part of it;
+   * "yielding": part of it, stopped for one that is to replace it; "leaving": replaced, its removal is under
+   * way.
+   */
+  phase: "creating" | "ready" | "yielding" | "leaving";
+  /** The revision that it was made from, where it differs from the deployment's: a roll-out that stopped halfway. */
+  hash?: string;
+  spec?: DeploySpec;
+  /** Its attachments; filled in once they are known. */
+  networks: NetworkAttachment[];
+  /** The portmap plugin leads its ports to it: from versions before the server wrote the rules itself. */
+  published?: boolean;
+  process?: ProcessIdentity;
+  restarts: number;
+  startedAt?: string;
+  finishedAt?: string;
+  exitCode?: number;
+  message?: string;
+}
+
+export interface DeploymentRecord {
+  version: 1;
+  name: string;
+  spec: DeploySpec;
+  /** Hash of the spec and the image's digest: equal means unchanged. */
+  hash: string;
+  image: string;
+  imageDigest: string;
+  /** Stopped on purpose. */
+  stopped: boolean;
+  /** Being deleted. */
+  deleting: boolean;
+  createdAt: string;
+  updatedAt: string;
+  warnings: string[];
+  error?: string;
+  instances: InstanceRecord[];
+}
+
+/** The record of a deployment that has no instances yet. */
+export function emptyRecord(spec: DeploySpec): DeploymentRecord {
+  const now = new Date().toISOString();
+  return {
+    version: 1,
+    name: spec.name,
+    spec,
+    hash: "",
+    image: spec.image,
+    imageDigest: "",
+    stopped: false,
+    deleting: false,
+    createdAt: now,
+    updatedAt: now,
+    warnings: [],
+    instances: [],
+  };
+}
+
+/** Records of earlier versions name the ports at the first replica only: copies them to the others. */
+function givePorts({ instances }: DeploymentRecord): void {
+  if (!instances.some(({ published }) => published !== undefined)) return;
+  const ready = instances.filter(({ phase }) => phase === "ready");
+  const ports = ready.find(({ replica }) => replica === 0)?.ports ?? [];
+  for (const one of ready) one.ports = ports;
+}
+
+export class RecordStore {
+  readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  async load(): Promise<DeploymentRecord[]> {
+    if (!await exists(this.root)) return [];
+    const records: DeploymentRecord[] = [];
+    for await (const entry of Deno.readDir(this.root)) {
+      // A write that a crash cut off. The file holds a spec, whose secrets must not stay behind.
+      if (entry.name.includes(".json.tmp-")) await removeTree(join(this.root, entry.name));
+      if (!entry.isFile || !entry.name.endsWith(".json")) continue;
+      const record = await readJson<DeploymentRecord>(join(this.root, entry.name));
+      if (!record) continue;
+      givePorts(record);
+      records.push(record);
+    }
+    return records.sort((a, b) => a.name < b.name ? -1 : 1);
+  }
+
+  /** Durable when it resolves. */
+  async save(record: DeploymentRecord): Promise<void> {
+    try {
+      await ensureDir(this.root, 0o700);
+      await writeFileAtomic(join(this.root, `${record.name}.json`), JSON.stringify(record), {
+        mode: 0o600,
+      });
+    } catch (error) {
+      throw asSvcError(error, `Cannot put deployment ${record.name} on record`);
+    }
+  }
+
+  async remove(name: string): Promise<void> {
+    if (!await exists(this.root)) return;
+    await removeTree(join(this.root, `${name}.json`));
+    await syncDir(this.root);
+  }
+}

@@ -1,0 +1,170 @@
+/** Replaces old instances by new ones, a batch at a time, without losing requests. */
+import { SvcError } from "../../base/errors.ts";
+import type { SocketPort } from "../../runtime/listening.ts";
+import type { ApplyProgress } from "../backend.ts";
+import { refuseIfStrict } from "../fields.ts";
+import type { Deployment } from "./deployment.ts";
+import type { Instance } from "./instance.ts";
+import { drained, FIRST_WINDOW, settled } from "./trial.ts";
+
+/** Milliseconds that a replacement without a health check has to run. */
+const REPLACE_WINDOW = 1000;
+
+export interface Batch {
+  made: Instance[];
+  /** The instances that the new ones replace. */
+  old: Instance[];
+}
+
+/**
+ * Batches of `parallelism` instances, 0 for all at once, each with the old instance of its number. Old
+ * instances without a successor are in the last batch.
+ */
+export function batchesOf(
+  parallelism = 0,
+  made: readonly Instance[],
+  old: readonly Instance[],
+): Batch[] {
+  const size = parallelism || Math.max(made.length, 1);
+  const left = new Set(old);
+  const batches: Batch[] = [];
+  for (let from = 0; from === 0 || from < made.length; from += size) {
+    const some = made.slice(from, from + size);
+    const replicas = new Set(some.map((one) => one.made.replica));
+    const theirs = old.filter((one) => replicas.has(one.made.replica));
+    for (const one of theirs) left.delete(one);
+    batches.push({ made: some, old: theirs });
+  }
+  batches.at(-1)!.old.push(...left);
+  return batches;
+}
+
+export interface RollOutOptions {
+  onProgress: ApplyProgress;
+  /** Receives warnings for requests that could not be granted. */
+  warnings: string[];
+  signal?: AbortSignal;
+}
+
+export interface ReplaceOptions {
+  /** Ports that the new instances have to listen on, and the milliseconds they have for it. */
+  takesOver: readonly SocketPort[];
+  limit: number;
+  /** True: the old instances stop first. False: the new instances are up first. */
+  stopFirst: boolean;
+  /** Called when the new instances have taken over, before the record is saved. */
+  taken: () => void;
+}
+
+export class RollOut {
+  #deployment: Deployment;
+  #options: RollOutOptions;
+
+  constructor(deployment: Deployment, options: RollOutOptions) {
+    this.#deployment = deployment;
+    this.#options = options;
+  }
+
+  /** Creates the first instances of a deployment. */
+  async begin(made: readonly Instance[], image: string): Promise<void> {
+    const { signal } = this.#options;
+    await this.#make(made, image);
+    const trial = { window: FIRST_WINDOW, orListening: true, signal };
+    await allOrFirstError(made.map((one) => settled(one, trial)));
+    for (const one of made) one.join();
+  }
+
+  /** Replaces one batch. Where the new instances do not come up, they are removed and the old ones go on. */
+  async replace({ made, old }: Batch, image: string, options: ReplaceOptions): Promise<void> {
+    const { takesOver, limit, stopFirst, taken } = options;
+    const { signal, onProgress } = this.#options;
+    const running = old.filter((one) => one.running);
+    try {
+      if (stopFirst) await this.#stop(old);
+      await this.#make(made, image);
+      const trial = { window: REPLACE_WINDOW, takesOver, limit, signal };
+      await allOrFirstError(made.map((one) => settled(one, trial)));
+      for (const one of made) one.join();
+      for (const one of old) one.leave();
+      // Rules and names change in one step: every request finds an instance.
+      await this.#deployment.moved();
+    } catch (error) {
+      for (const one of made) one.leave();
+      await this.discard(made);
+      for (const one of old) one.join();
+      if (stopFirst) await this.#resume(running);
+      await this.#deployment.moved().catch(() => {/* the first error is the one to tell */});
+      throw error;
+    }
+    taken();
+    await this.#deployment.save();
+    for (const one of made) one.supervise();
+    if (old.length === 0) return;
+    onProgress("removing the old instances");
+    await this.#retire(old);
+  }
+
+  async #make(made: readonly Instance[], image: string): Promise<void> {
+    const { onProgress, warnings, signal } = this.#options;
+    onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
+    const reports = await allOrFirstError(made.map((one) => one.create(image, signal)));
+    for (const warning of reports.flat()) if (!warnings.includes(warning)) warnings.push(warning);
+    for (const { spec } of made.slice(0, 1)) refuseIfStrict(spec, warnings);
+    if (made.some((one) => one.made.plan.health)) onProgress("waiting until healthy");
+  }
+
+  /** Stops the old instances after they have answered their requests; they get no new ones. */
+  async #stop(old: readonly Instance[]): Promise<void> {
+    for (const one of old) one.leave({ whileStopped: true });
+    await this.#deployment.moved();
+    await Promise.all(old.map(async (one) => {
+      await drained(one);
+      await one.stop();
+    }));
+  }
+
+  async #resume(old: readonly Instance[]): Promise<void> {
+    await Promise.allSettled(old.map((one) => one.start()));
+    for (const one of old) one.supervise();
+  }
+
+  /** Removes the old instances after they have answered their requests; they get no new ones. */
+  async #retire(old: readonly Instance[]): Promise<void> {
+    await Promise.all(old.map(async (one) => {
+      await drained(one);
+      await one.end();
+    }));
+    this.#deployment.drop(old);
+    await this.#deployment.save();
+  }
+
+  /** Removes new instances that did not come up; the next start tries again where that fails. */
+  async discard(made: readonly Instance[]): Promise<void> {
+    const gone = made.filter((one) => !one.ready);
+    const results = await Promise.allSettled(gone.map((one) => one.remove()));
+    this.#deployment.drop(gone.filter((_, index) => results[index].status === "fulfilled"));
+  }
+}
+
+/** The error of a roll-out that stopped after some of its batches. */
+export function stoppedHalfway(error: unknown, made: readonly Instance[]): unknown {
+  const done = made.filter((one) => one.ready).length;
+  if (done === 0 || done === made.length || !(error instanceof SvcError)) return error;
+  const { code, message, detail } = error;
+  return new SvcError(code, message, {
+    cause: error,
+    detail,
+    help:
+      `${done} of ${made.length} instances are replaced already, the others run on as they were; ` +
+      "deploy again to go on, or deploy what was there before to go back",
+  });
+}
+
+/** Waits for all work, then throws the first error: no work goes on behind a failure. */
+export async function allOrFirstError<T>(work: Promise<T>[]): Promise<T[]> {
+  const results = await Promise.allSettled(work);
+  return results.map((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value;
+  });
+}

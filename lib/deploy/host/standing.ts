@@ -1,0 +1,17 @@
+/** Which instances of several get the traffic: for names, published ports, and connections through the server. */
+
+/**
+ * Best first. `ready`: it runs, and is healthy where it has a health check. `running`: its health check has not
+ * passed. `trial`: it is to replace another instance. `coming`: its first run has not begun.
+ */
+const ORDER = ["ready", "running", "trial", "coming"] as const;
+export type Standing = typeof ORDER[number];
+
+/** The instances of the best standing; none where no instance has a standing. */
+export function best<T extends { standing: Standing | undefined }>(all: readonly T[]): T[] {
+  for (const standing of ORDER) {
+    const found = all.filter((one) => one.standing === standing);
+    if (found.length > 0) return found;
+  }
+  return [];
+}

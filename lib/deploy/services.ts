@@ -1,0 +1,212 @@
+/**
+ * The additions of svc to workloads on any engine. Each subsystem is a service with a few steps. Only this
+ * module runs the steps, and undoes them in reverse where one fails.
+ */
+import type { DeploySpec } from "../api/deploy_spec.ts";
+import type { DeploymentStatus } from "../api/deployment.ts";
+import type { HostCertificate } from "../api/ingress_certificates.ts";
+import { SvcError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Attachments, DeployBackend } from "./backend.ts";
+
+/** The parts of a request besides the spec. */
+export interface DeployRequest {
+  certificates?: readonly HostCertificate[];
+}
+
+export interface DeployService {
+  /** Name of the subsystem, for errors and the log: "ingress". */
+  readonly name: string;
+  /**
+   * First step, before anything is done for the deployment: takes what the spec asks for, and throws where
+   * another deployment has it or something else stands in the way. The deployment's earlier claim stays valid
+   * until `commit`. For deployments that exist when the server starts, the claim is committed at once, without
+   * a contribution.
+   */
+  claim(spec: DeploySpec, request: DeployRequest): Claim | Promise<Claim>;
+  /** The service's part of the deployment's status; called for every status. */
+  describe?(name: string): Partial<DeploymentStatus>;
+  /** The deployment is gone. The service need not know it. */
+  removed?(name: string): void | Promise<void>;
+}
+
+/** One service's part in one apply. */
+export interface Claim {
+  /** Second step, after all services have claimed: the service's additions to the workload. */
+  contribute?(): Attachments | Promise<Attachments>;
+  /** Last step, after the backend has applied: the new claim replaces the deployment's earlier one. */
+  commit(): void | Promise<void>;
+  /** Instead of `commit`, or where `commit` failed: gives back what was claimed and contributed. */
+  release(): void | Promise<void>;
+}
+
+type Engine = Pick<DeployBackend, "name" | "caps">;
+
+/** Throws `unsupported` for a part whose ability the backend lacks. */
+export function requireAbilities({ name, caps }: Engine, attachments: Attachments): void {
+  const { mounts, companion, certificates } = attachments;
+  const refuse = (what: string, why: string, help: string) => {
+    throw new SvcError("unsupported", `Cannot deploy with ${what}: ${why}`, { help });
+  };
+  if (mounts?.length && !caps.mounts) {
+    refuse("a folder of the server", `the ${name} backend cannot mount it`, "leave it out");
+  }
+  if (companion && !caps.companion) {
+    const roles = Object.keys(companion.roles).join(", ");
+    refuse(roles, `the ${name} backend cannot run a companion`, "leave it out");
+  }
+  if (certificates && !caps.ingressCertificates) {
+    refuse(
+      "certificates",
+      `the ingress of the ${name} backend is no cluster's`,
+      "deploy without them: conduits and tunnels end TLS on their own",
+    );
+  }
+}
+
+/** The attachments of several services, merged. */
+class Parts {
+  readonly #deployment: string;
+  readonly #env: Record<string, string> = {};
+  readonly #mounts: NonNullable<Attachments["mounts"]>[number][] = [];
+  readonly #roles: Record<string, unknown> = {};
+  #certificates: Attachments["certificates"];
+  /** Which service contributed each part. */
+  readonly #by = new Map<string, string>();
+
+  constructor(deployment: string) {
+    this.#deployment = deployment;
+  }
+
+  /** Throws `conflict` where two services contribute the same part. */
+  add(service: string, { env = {}, mounts = [], companion, certificates }: Attachments): void {
+    for (const name of Object.keys(env)) this.#own(service, `the variable ${name}`);
+    for (const { target } of mounts) this.#own(service, `a mount at ${target}`);
+    for (const role of Object.keys(companion?.roles ?? {})) this.#own(service, `the role ${role}`);
+    if (certificates) this.#own(service, "certificates");
+    Object.assign(this.#env, env);
+    this.#mounts.push(...mounts);
+    Object.assign(this.#roles, companion?.roles);
+    this.#certificates ??= certificates;
+  }
+
+  #own(service: string, what: string): void {
+    const other = this.#by.get(what);
+    if (other !== undefined) {
+      throw new SvcError(
+        "conflict",
+        `Cannot deploy ${this.#deployment}: ${other} and ${service} both add ${what}`,
+        { help: "change the spec so that one of them does not" },
+      );
+    }
+    this.#by.set(what, service);
+  }
+
+  get attachments(): Attachments {
+    return {
+      ...(Object.keys(this.#env).length > 0 && { env: this.#env }),
+      ...(this.#mounts.length > 0 && { mounts: this.#mounts }),
+      ...(Object.keys(this.#roles).length > 0 && { companion: { roles: this.#roles } }),
+      ...(this.#certificates && { certificates: this.#certificates }),
+    };
+  }
+}
+
+type Claimed = { service: DeployService; claim: Claim };
+
+export class DeployServices {
+  readonly #services: readonly DeployService[];
+  readonly #log: Logger;
+
+  /** `services` in the order of their steps. */
+  constructor(services: readonly DeployService[], log: Logger) {
+    this.#services = services;
+    this.#log = log;
+  }
+
+  /**
+   * Runs the steps around `apply`. Where a claim, a contribution or `apply` throws, every claim is released,
+   * the last one first. A failed commit releases only its own claim: the workload already runs, the other
+   * services commit, and the error reports the incomplete service; another apply tries again.
+   */
+  async around<Result>(
+    spec: DeploySpec,
+    request: DeployRequest,
+    engine: Engine,
+    apply: (attachments: Attachments) => Promise<Result>,
+  ): Promise<Result> {
+    const claimed: Claimed[] = [];
+    let result: Result;
+    try {
+      for (const service of this.#services) {
+        claimed.push({ service, claim: await service.claim(spec, request) });
+      }
+      const parts = new Parts(spec.name);
+      for (const { service, claim } of claimed) {
+        parts.add(service.name, await claim.contribute?.() ?? {});
+      }
+      const { attachments } = parts;
+      requireAbilities(engine, attachments);
+      result = await apply(attachments);
+    } catch (error) {
+      for (const one of claimed.reverse()) await this.#release(spec, one);
+      throw error;
+    }
+    const failures: unknown[] = [];
+    for (const one of claimed) {
+      try {
+        await one.claim.commit();
+      } catch (error) {
+        failures.push(error);
+        await this.#release(spec, one);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+    return result;
+  }
+
+  /** A failure here is logged only: the caller gets the earlier error. */
+  async #release({ name }: DeploySpec, { service, claim }: Claimed): Promise<void> {
+    try {
+      await claim.release();
+    } catch (error) {
+      this.#log.warn(`${service.name} did not give back what it had claimed`, {
+        deployment: name,
+        error,
+      });
+    }
+  }
+
+  /** Claims for a deployment that an earlier server applied. */
+  async adopt(spec: DeploySpec): Promise<void> {
+    for (const service of this.#services) {
+      try {
+        await (await service.claim(spec, {})).commit();
+      } catch (error) {
+        // This server refuses the claim: the deployment keeps running without the service.
+        this.#log.warn(`a deployment's ${service.name} is not served`, {
+          deployment: spec.name,
+          error,
+        });
+      }
+    }
+  }
+
+  describe(status: DeploymentStatus): DeploymentStatus {
+    const added = this.#services.map((service) => service.describe?.(status.name));
+    return Object.assign({}, status, ...added);
+  }
+
+  /** Tells every service, the last one first, then throws the first failure. */
+  async removed(name: string): Promise<void> {
+    const failures: unknown[] = [];
+    for (const service of this.#services.toReversed()) {
+      try {
+        await service.removed?.(name);
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+}

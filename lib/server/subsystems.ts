@@ -1,0 +1,390 @@
+/** The parts of a server, in the order in which they are opened. */
+import { join } from "node:path";
+import { buildInfo } from "../base/build_info.ts";
+import { exists, holdsEntries } from "../base/fs.ts";
+import { type Lazy, lazy } from "../base/lazy.ts";
+import { closeIdleWorkers } from "../base/worker_pool.ts";
+import { BUILD, buildLimits } from "../config/server/build.ts";
+import { DELEGATION } from "../config/server/delegation.ts";
+import { GC, untaggedRetention } from "../config/server/gc.ts";
+import { ADVERTISED, LISTENER } from "../config/server/general.ts";
+import { INGRESS } from "../config/server/ingress.ts";
+import { REGISTRY, REMOTES, sparseManifests } from "../config/server/registry.ts";
+import { RUNTIME } from "../config/server/runtime.ts";
+import { SESSIONS } from "../config/server/workloads.ts";
+import { type Deployments, openDeployments } from "../deploy/deployments.ts";
+import { createRegistry } from "../registry/registry.ts";
+import { createContentStore } from "../store/content.ts";
+import { createBuildCacheUpkeep } from "./build_cache.ts";
+import { openDataDir } from "./data_dir.ts";
+import { serverDelegation } from "./delegation.ts";
+import { EDGE_READS, openEdge } from "./edge.ts";
+import {
+  BUILDER_READS,
+  openBackend,
+  openBuilder,
+  openSnapshots,
+  stepNamespaces,
+  takeOver,
+} from "./engines.ts";
+import type { Given } from "./given.ts";
+import { startHousekeeping } from "./housekeeping.ts";
+import { ServerIngress } from "./ingress/ingress.ts";
+import { createOutside } from "./outside.ts";
+import { OwnAddress } from "./own_address.ts";
+import type { Route } from "./route.ts";
+import { managementRoutes } from "./routes.ts";
+import { openApiRoute } from "./routes/openapi.ts";
+import { startServer, stopServer } from "./run.ts";
+import { DeploySessions } from "./sessions/sessions.ts";
+import { type Part, type Subsystem, subsystem } from "./subsystem.ts";
+
+const given = <K extends keyof Given>(name: K): Part<Given[K]> => ({ name });
+const settings = given("settings");
+const env = given("env");
+const log = given("log");
+const lifecycle = given("lifecycle");
+const host = given("host");
+const chosen = given("chosen");
+const stop = given("stop");
+
+const tunnels = subsystem({
+  name: "tunnels",
+  needs: { chosen },
+  open: ({ chosen }) => chosen.tunnels(),
+});
+
+const dataDir = subsystem({
+  name: "dataDir",
+  needs: { host, log },
+  async open({ host, log }) {
+    const opened = await openDataDir(host.dataDir);
+    if (!opened.closed) {
+      log.warn(
+        "other users of this machine may read the data directory: its mode cannot be changed",
+        { dataDir: host.dataDir },
+      );
+    }
+    return opened;
+  },
+});
+
+const storage = subsystem({
+  name: "storage",
+  needs: { chosen, env, settings, log },
+  async open({ chosen, env, settings, log }) {
+    const { shown, open } = chosen.storage;
+    const objects = await open(env);
+    if (settings.of(REGISTRY).registryRedirect && !objects.signedUrl) {
+      log.warn("blobs are not redirected: this storage has no addresses", { storage: shown });
+    }
+    return { objects, content: createContentStore(objects, { log }) };
+  },
+  close: ({ content }) => content[Symbol.asyncDispose](),
+});
+
+export const address = subsystem({
+  name: "address",
+  needs: { settings },
+  open: ({ settings }) => new OwnAddress(settings.of(LISTENER).addr),
+});
+
+const outside = subsystem({
+  name: "outside",
+  needs: { settings, env, log },
+  open: ({ settings, env, log }) =>
+    createOutside({
+      advertise: settings.of(ADVERTISED).advertiseRegistry,
+      dockerConfig: join(env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"), "config.json"),
+      insecure: settings.of(REMOTES).insecureRegistries,
+      userAgent: `svc/${buildInfo().version}`,
+      log,
+    }),
+});
+
+const mirror = subsystem({
+  name: "mirror",
+  needs: { settings, storage, outside, address, host, log },
+  async open({ settings, storage, outside, address, host, log }) {
+    const { registryMirror: upstreams, registryMirrorCache: cache } = settings.of(REGISTRY);
+    if (upstreams === undefined) return undefined;
+    const { openServerMirror } = await import("./mirror.ts");
+    return await openServerMirror({
+      upstreams,
+      cache,
+      store: storage.content,
+      objects: storage.objects,
+      spool: join(host.dataDir, "mirror"),
+      isOwn: outside.isOwn(address.asked),
+      remote: outside.remote,
+      log,
+    });
+  },
+});
+
+export const edge = subsystem({
+  name: "edge",
+  needs: { settings, host, lifecycle, log },
+  open: ({ settings, host, lifecycle, log }) =>
+    openEdge({ config: settings.of(...EDGE_READS), dataDir: host.dataDir, lifecycle, log }),
+});
+
+/** Ends idle threads of the engines at the end: they would keep the process alive. */
+const idleWorkers = subsystem({
+  name: "idleWorkers",
+  needs: {},
+  open: () => null,
+  close: closeIdleWorkers,
+});
+
+/** Closes an engine that was opened on first use; does nothing for one that never was. */
+const closeMade = async (engine: { made: () => Promise<AsyncDisposable> | undefined }) =>
+  await (await engine.made()?.catch(() => undefined))?.[Symbol.asyncDispose]();
+
+const snapshots = subsystem({
+  name: "snapshots",
+  needs: { settings, host, log },
+  open: ({ settings, host, log }) =>
+    lazy(() => openSnapshots(settings.of(RUNTIME), join(host.dataDir, "build"), log)),
+});
+
+/** Image sources and sinks: this server's store for its own names, other registries for theirs. */
+const images = subsystem({
+  name: "images",
+  needs: { storage, mirror, outside, address },
+  open: ({ storage, mirror, outside: { isOwn, remote, advertised }, address }) =>
+    lazy(async () => {
+      const { createImageResolver } = await import("./images.ts");
+      const bound = address.bound;
+      return createImageResolver({
+        local: mirror ?? storage.content,
+        isOwn: isOwn(bound),
+        ownHost: () => advertised ?? `localhost:${bound.port}`,
+        remote: (host, login, via) => {
+          const found = remote(host, login && { credentials: () => Promise.resolve(login) });
+          return via === undefined ? found : found.through(via);
+        },
+      });
+    }),
+});
+
+const worker = subsystem({
+  name: "worker",
+  needs: { chosen, host, log },
+  open: ({ chosen, host, log }) =>
+    lazy(() =>
+      chosen.worker.open({
+        root: join(host.dataDir, "build"),
+        state: host.buildState,
+        runDir: host.runDir,
+        log,
+      })
+    ),
+  close: closeMade,
+});
+
+const builder = subsystem({
+  name: "builder",
+  needs: { settings, host, snapshots, images, worker, edge, log },
+  open: ({ settings, host, snapshots, images, worker, edge, log }) =>
+    lazy(() =>
+      openBuilder({
+        config: settings.of(...BUILDER_READS),
+        host,
+        snapshotter: snapshots.get,
+        images: images.get,
+        worker: worker.get,
+        checkedFetches: edge.access.methods.length > 0,
+        log,
+      })
+    ),
+  close: closeMade,
+});
+
+const deployments = subsystem({
+  name: "deployments",
+  needs: { settings, chosen, host, snapshots, images, log },
+  open({ settings, chosen, host, snapshots, images, log }) {
+    const ingress = new ServerIngress({
+      config: settings.of(INGRESS),
+      backend: () => backend.get(),
+      log,
+    });
+    const parts = { host, snapshotter: snapshots.get, images: images.get, log };
+    const backend: Lazy<Deployments> = lazy(async () =>
+      await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
+    );
+    return { backend, ingress };
+  },
+  async close({ backend, ingress }) {
+    ingress[Symbol.dispose]();
+    await closeMade(backend);
+  },
+});
+
+const sessions = subsystem({
+  name: "sessions",
+  needs: { settings, host, deployments, lifecycle, log },
+  async open({ settings, host, deployments, lifecycle, log }) {
+    const sessions = new DeploySessions({
+      dataDir: host.dataDir,
+      backend: deployments.backend.get,
+      graceMs: settings.of(SESSIONS).sessionGrace,
+      lifecycle,
+      log,
+    });
+    // Before the first request: a caller that resumes its session at once must find it.
+    await sessions.takeOver();
+    return sessions;
+  },
+});
+
+const upkeep = subsystem({
+  name: "upkeep",
+  needs: { settings, host, storage, builder, log },
+  open({ settings, host, storage: { content }, builder, log }) {
+    const untagged = untaggedRetention(settings.of(GC).gcUntagged);
+    const buildCache = createBuildCacheUpkeep({
+      // A server that has never built opens no builder just to prune its cache.
+      builder: async () =>
+        await exists(join(host.dataDir, "build", "cache")) ? await builder.get() : undefined,
+      log,
+    });
+    return {
+      ...content.upkeep,
+      buildCache,
+      collect: buildCache.after((options) => content.upkeep.collect({ untagged, ...options })),
+    };
+  },
+});
+
+const listener = subsystem({
+  name: "listener",
+  needs: {
+    settings,
+    chosen,
+    host,
+    stop,
+    lifecycle,
+    address,
+    storage,
+    mirror,
+    edge,
+    builder,
+    deployments,
+    sessions,
+    tunnels,
+    upkeep,
+    log,
+  },
+  async open(parts) {
+    const { settings, chosen, host, lifecycle, address, edge, deployments, upkeep, log } = parts;
+    const { advertiseRegistry } = settings.of(ADVERTISED);
+    const { registrySparse, registryRedirect } = settings.of(REGISTRY);
+    const registry = parts.mirror ?? parts.storage.content;
+    const buildRoot = join(host.dataDir, "build");
+    const routes: Route[] = [
+      openApiRoute(() => routes),
+      ...managementRoutes({
+        lifecycle,
+        ingress: deployments.ingress,
+        sessions: parts.sessions,
+        tunnels: parts.tunnels,
+        access: edge.access,
+        internal: edge.internal,
+        build: buildInfo(),
+        registryHost: () => advertiseRegistry ?? `localhost:${address.bound.port}`,
+        builder: parts.builder.get,
+        delegation: serverDelegation(settings.of(DELEGATION), buildRoot, log, host.refused),
+        deploy: { name: chosen.deploy.name, backend: deployments.backend.get },
+        storage: upkeep,
+        buildCache: upkeep.buildCache,
+        limits: buildLimits(settings.of(BUILD), navigator.hardwareConcurrency),
+      }),
+      ...edge.routes,
+      ...createRegistry({
+        reader: registry,
+        writer: registry,
+        sparse: sparseManifests(registrySparse),
+        redirectBlobs: registryRedirect,
+      }),
+    ];
+    const listener = await startServer({
+      ...edge,
+      address: address.asked,
+      routes,
+      lifecycle,
+      log,
+    });
+    address.bind(listener.address.port);
+    return listener;
+  },
+  async close(listener, { lifecycle, stop, log }) {
+    if (lifecycle.phase !== "starting") await stopServer(listener, lifecycle, { ...stop, log });
+    // Where the start failed, no request is waited for. Not awaited, since a handler may never return.
+    void listener.close().catch(() => {/* closed already */});
+  },
+});
+
+/** What an earlier server left: its workloads and sessions go on, its unfinished builds are ended. */
+const takenOver = subsystem({
+  name: "takenOver",
+  needs: { chosen, host, stop, listener, deployments, builder, log },
+  async open({ chosen, host, stop, deployments, builder, log }) {
+    // A server that is told to stop while it starts does not take over workloads.
+    const { first } = stop;
+    if (!first.aborted) await takeOver(chosen.deploy, deployments.backend.get, { host, log });
+    // Opening the builder ends build steps that a crashed server left running, and their networks, now and not
+    // at the next build.
+    const left = [`${host.buildState}.bundles`, stepNamespaces(host.buildState)];
+    const leftovers = await Promise.all(left.map((folder) => holdsEntries(folder)));
+    if (!first.aborted && leftovers.includes(true)) {
+      builder.get().catch((error) => log.warn("cannot build yet", { error }));
+    }
+    return null;
+  },
+});
+
+const frontDoor = subsystem({
+  name: "frontDoor",
+  needs: { settings, deployments, lifecycle, takenOver },
+  async open({ settings, deployments, lifecycle }) {
+    await deployments.ingress.open(settings.of(INGRESS).ingressListen, lifecycle);
+    return null;
+  },
+});
+
+const housekeeping = subsystem({
+  name: "housekeeping",
+  needs: { settings, storage, mirror, upkeep, log },
+  open: ({ settings, storage, mirror, upkeep, log }) =>
+    startHousekeeping({
+      config: settings.of(GC),
+      expireUploads: (idleMs) => storage.content.expireUploads(idleMs),
+      upkeep,
+      refetch: mirror?.refetch,
+      log,
+    }),
+});
+
+export const SUBSYSTEMS = [
+  tunnels,
+  dataDir,
+  storage,
+  address,
+  outside,
+  mirror,
+  edge,
+  idleWorkers,
+  snapshots,
+  images,
+  worker,
+  builder,
+  deployments,
+  sessions,
+  upkeep,
+  listener,
+  takenOver,
+  frontDoor,
+  housekeeping,
+] as readonly Subsystem[];

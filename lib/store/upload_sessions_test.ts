@@ -1,0 +1,189 @@
+/** Which uploads are kept open between calls, and what happens to the others. */
+import assert from "node:assert/strict";
+import { openMemStore } from "../../backends/store/mem.ts";
+import { silent } from "../base/log.ts";
+import { digestOf } from "../oci/digest.ts";
+import { Damage } from "./damage.ts";
+import type { ObjectStore, UploadFile } from "./object_store.ts";
+import { Uploads } from "./uploads.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const body = (text: string) => ReadableStream.from([bytes(text)]);
+
+interface Watched {
+  uploads: Uploads;
+  objects: ObjectStore;
+  /** Ids of the files that are open. */
+  open: Set<string>;
+  /** How often a file was opened, by id; its creation counts. */
+  opened: Map<string, number>;
+  /** How often a file's bytes were read to be hashed. */
+  reads: number;
+  /** Ids that another server has gone on with. */
+  elsewhere: Set<string>;
+  /** Thrown by the next opening. */
+  failure?: Error;
+}
+
+/** Over a store in memory; `shared`: another server could go on with an upload. */
+function watched({ shared = false, stalledMs = 1000 } = {}): Watched {
+  const inner = openMemStore();
+  const watch = (file: UploadFile): UploadFile => {
+    state.open.add(file.id);
+    state.opened.set(file.id, (state.opened.get(file.id) ?? 0) + 1);
+    const left = <T>(work: Promise<T>) => {
+      state.open.delete(file.id);
+      return work;
+    };
+    return {
+      id: file.id,
+      get offset() {
+        return file.offset;
+      },
+      write: (chunk) => {
+        assert(state.open.has(file.id), "a closed file is written to");
+        return file.write(chunk);
+      },
+      flush: () => file.flush(),
+      read: () => {
+        state.reads++;
+        return file.read();
+      },
+      commit: (key, options) => left(file.commit(key, options)),
+      abort: () => left(file.abort()),
+      close: () => left(file.close()),
+      ...(shared && { current: () => Promise.resolve(!state.elsewhere.delete(file.id)) }),
+    };
+  };
+  const objects: ObjectStore = {
+    ...inner,
+    get: (key, options) => inner.get(key, options),
+    stat: (key, options) => inner.stat(key, options),
+    put: (key, value, options) => inner.put(key, value, options),
+    delete: (key, options) => inner.delete(key, options),
+    list: (prefix, options) => inner.list(prefix, options),
+    uploads: {
+      create: async (id, options) => watch(await inner.uploads.create(id, options)),
+      open: async (id, options) => {
+        const { failure } = state;
+        state.failure = undefined;
+        if (failure) throw failure;
+        const file = await inner.uploads.open(id, options);
+        return file && watch(file);
+      },
+      list: (options) => inner.uploads.list(options),
+    },
+  };
+  const state: Watched = {
+    objects,
+    uploads: new Uploads(objects, new Damage(objects, silent), stalledMs),
+    open: new Set(),
+    opened: new Map(),
+    reads: 0,
+    elsewhere: new Set(),
+  };
+  return state;
+}
+
+Deno.test("uploads: at most 128 are kept open, those that were used last", async () => {
+  const state = watched();
+  const started = [];
+  for (let n = 0; n < 128; n++) started.push(await state.uploads.start("a"));
+  assert.equal(state.open.size, 128);
+  // The first becomes the last that was used.
+  await (await state.uploads.open("a", started[0].id))!.append(body("one"));
+  await state.uploads.start("a");
+  assert.equal(state.open.size, 128);
+  assert(state.open.has(started[0].id));
+  assert(!state.open.has(started[1].id));
+  // What was closed goes on where it was.
+  assert.equal(await started[1].append(body("two")), 3);
+  assert.equal(state.opened.get(started[1].id), 2);
+  assert.equal(state.opened.get(started[0].id), 1);
+  assert.equal(state.open.size, 128);
+  await started[1].commit(digestOf(bytes("two")));
+});
+
+Deno.test("uploads: one that is in use is not closed, however many follow", async () => {
+  const state = watched();
+  const upload = await state.uploads.start("a");
+  const { readable, writable } = new TransformStream<Uint8Array>();
+  const writer = writable.getWriter();
+  const appended = upload.append(readable);
+  await writer.write(bytes("one, "));
+  for (let n = 0; n < 200; n++) await state.uploads.start("a");
+  assert.equal(state.open.size, 128);
+  assert(state.open.has(upload.id));
+  await writer.write(bytes("two"));
+  await writer.close();
+  assert.equal(await appended, 8);
+  assert.equal(state.opened.get(upload.id), 1);
+});
+
+Deno.test("uploads: a refused repository leaves nothing behind", async () => {
+  const state = watched();
+  await assert.rejects(state.uploads.start("No/Name"), {
+    code: "name_invalid",
+    message: /No\/Name/,
+  });
+  assert.deepEqual(await Array.fromAsync(state.objects.uploads.list()), []);
+});
+
+Deno.test("uploads: an opening that failed, or found nothing, is not remembered", async () => {
+  const state = watched();
+  const { id } = await state.uploads.start("a");
+  const other = new Uploads(state.objects, new Damage(state.objects, silent));
+  state.failure = new Error("the disk is slow");
+  await assert.rejects(other.open("a", id), /the disk is slow/);
+  assert.equal((await other.open("a", id))!.offset, 0);
+  const missing = id.replace(/^./, (digit) => digit === "0" ? "1" : "0");
+  assert.equal(await other.open("a", missing), undefined);
+  await (await state.objects.uploads.create(missing)).close();
+  assert.equal((await other.open("a", missing))!.id, missing);
+});
+
+Deno.test("uploads: bytes are hashed while they come, and again only for another algorithm", async () => {
+  const state = watched();
+  const known = await state.uploads.start("a");
+  await known.append(body("one"));
+  await known.commit(digestOf(bytes("one")));
+  const long = await state.uploads.start("a", { algorithm: "sha512" });
+  await long.append(body("two"));
+  await long.commit(digestOf(bytes("two"), "sha512"));
+  assert.equal(state.reads, 0);
+  const changed = await state.uploads.start("a", { algorithm: "sha512" });
+  await changed.append(body("three"));
+  await changed.commit(digestOf(bytes("three")));
+  assert.equal(state.reads, 1);
+});
+
+Deno.test("uploads: what another server went on with is opened again, unless it is in use", async () => {
+  const state = watched({ shared: true });
+  const upload = await state.uploads.start("a");
+  await state.uploads.open("a", upload.id);
+  assert.equal(state.opened.get(upload.id), 1, "it is still the store's");
+  state.elsewhere.add(upload.id);
+  const again = (await state.uploads.open("a", upload.id))!;
+  assert.equal(state.opened.get(upload.id), 2);
+  assert(state.open.has(upload.id));
+  const { readable, writable } = new TransformStream<Uint8Array>();
+  const writer = writable.getWriter();
+  const appended = again.append(readable);
+  await writer.write(bytes("one"));
+  state.elsewhere.add(upload.id);
+  await state.uploads.open("a", upload.id);
+  assert.equal(state.opened.get(upload.id), 2, "its append goes on");
+  await writer.close();
+  assert.equal(await appended, 3);
+});
+
+Deno.test("uploads: one that is used again and again does not expire", async () => {
+  const state = watched();
+  const used = await state.uploads.start("a");
+  const idle = await state.uploads.start("a");
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  await used.append(body("x"));
+  assert.equal(await state.uploads.expire(40), 1);
+  assert.equal(await state.uploads.open("a", idle.id), undefined);
+  assert.equal((await state.uploads.open("a", used.id))!.offset, 1);
+});

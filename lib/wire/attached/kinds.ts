@@ -1,0 +1,47 @@
+/**
+ * What streams of attached sessions are for: each begins with the name of its kind.
+ *
+ * | kind | opened by | what travels: to the server; to the caller |
+ * |---|---|---|
+ * | `deploy` | caller | lines of JSON: a deploy session's request; its events (lib/api/session.ts) |
+ * | `build` | caller | lines of JSON: a build's request; its events (lib/api/build_session.ts) |
+ * | `list` | server | the listing of the export that is named; nothing |
+ * | `changes` | server | the listing without unchanged parts; a line of the parts that the server knows |
+ * | `files` | server | contents of files; lines of wanted ones |
+ * | `9p` | server | 9P2000.L, whose server is the caller |
+ * | `tar` | server | the archive that is the build context; nothing |
+ * | `secret` | server | whether there is such a secret, its bytes; nothing |
+ * | `ssh` | server | whether there is such an agent, and its protocol |
+ * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts) |
+ * | `stdio` | server | standard input; standard output |
+ * | `stderr` | server | nothing; standard error |
+ * | `port` | server | a connection to a port of a workload |
+ * | `ingress` | caller | a connection to the ingress (HTTP/1.1) |
+ */
+interface Row {
+  /**
+   * True: the stream outlives its connection. Its opener opens it again on the session's next connection, and
+   * both ends continue from what they know. Messages in transit are lost: it must be safe to send them again.
+   * Streams of other kinds end with the connection.
+   */
+  survives: boolean;
+}
+
+const ends = { survives: false } as const;
+
+export const KINDS = {
+  deploy: { survives: true },
+  ...{ build: ends, list: ends, changes: ends, files: ends, "9p": ends, tar: ends },
+  ...{ secret: ends, ssh: ends, command: ends, stdio: ends, stderr: ends, port: ends },
+  ingress: ends,
+} as const satisfies Record<string, Row>;
+
+export type Kind = keyof typeof KINDS;
+
+/** Kinds whose streams outlive their connection. */
+export type SurvivingKind = {
+  [K in Kind]: (typeof KINDS)[K]["survives"] extends true ? K : never;
+}[Kind];
+
+export const isKind = (name: unknown): name is Kind =>
+  typeof name === "string" && Object.hasOwn(KINDS, name);

@@ -1,0 +1,104 @@
+/** What the nodes of one exported folder share, and the limit on the descriptors of all exports. */
+import { close } from "../../sys/fd.ts";
+import { callElsewhere, callHere, cbytes } from "../../sys/system_call.ts";
+import { O } from "../../sys/files.ts";
+import { HostLocks } from "./host_locks.ts";
+import { ERRNO, FileError } from "./node.ts";
+
+/** Share of this process's descriptors for files of exports; the rest is for everything else. */
+const SHARE = 3 / 4;
+/** The limit where it cannot be read. */
+const USUAL_LIMIT = 1024;
+
+let most: number | undefined;
+let held = 0;
+
+function limit(): number {
+  try {
+    const line = /^Max open files\s+(\d+|unlimited)/m.exec(
+      Deno.readTextFileSync("/proc/self/limits"),
+    );
+    return line && line[1] !== "unlimited" ? Number(line[1]) : Infinity;
+  } catch {
+    return USUAL_LIMIT;
+  }
+}
+
+/** Descriptors that files of all exports may hold together, by the process's own limit. */
+export const mostDescriptors = (): number => most ??= Math.floor(limit() * SHARE);
+
+/** A path to the file behind a descriptor, whatever its name is by now. */
+export const procPath = (fd: number): string => `/proc/self/fd/${fd}`;
+
+const CLOEXEC = O.CLOEXEC;
+const NAME = { uid: 0, gid: 0 } as const;
+
+export interface HostOptions {
+  /** Whether a path (relative, "" the root) is shown at all; default: all paths are. For read-only exports. */
+  visible?: (path: string, directory: boolean) => boolean;
+  /** Default false: writing calls fail with EROFS. */
+  writable?: boolean;
+  /** The owner that all files are shown with; default root. Clients cannot change it. */
+  owner?: { uid: number; gid: number };
+}
+
+export class HostTree {
+  readonly locks = new HostLocks(this);
+  readonly writable: boolean;
+  readonly owner: { uid: number; gid: number };
+  #devices: number[] = [];
+
+  constructor(readonly options: HostOptions) {
+    this.writable = options.writable ?? false;
+    this.owner = options.owner ?? NAME;
+  }
+
+  /** The number of a file on any file system below the root. The root must be asked for first. */
+  idOf(dev: number, ino: bigint): bigint {
+    let index = this.#devices.indexOf(dev);
+    if (index < 0) index = this.#devices.push(dev) - 1;
+    return BigInt.asUintN(64, ino ^ BigInt(index) << 52n);
+  }
+
+  shows(path: string, directory: boolean): boolean {
+    return this.options.visible?.(path, directory) ?? true;
+  }
+
+  /** Counts a descriptor before it is opened. Throws EMFILE. */
+  reserve(): void {
+    if (held >= mostDescriptors()) throw new FileError(ERRNO.EMFILE, "too many open files");
+    held++;
+  }
+
+  /** openat(2) in another thread. Closed by {@linkcode HostTree.close}. */
+  async open(folder: number, name: string, flags: number, mode = 0): Promise<number> {
+    this.reserve();
+    try {
+      return await callElsewhere("openat", folder, cbytes(name), flags | CLOEXEC, mode);
+    } catch (error) {
+      held--;
+      throw error;
+    }
+  }
+
+  /** openat(2) in this thread, for files that are open already: that takes no time. */
+  openHere(folder: number, name: string, flags: number): number {
+    this.reserve();
+    try {
+      return callHere("openat", folder, cbytes(name), flags | CLOEXEC, 0);
+    } catch (error) {
+      held--;
+      throw error;
+    }
+  }
+
+  /** Takes back a {@linkcode HostTree.reserve} whose descriptor was not opened. */
+  release(): void {
+    held--;
+  }
+
+  close(fd: number): void {
+    held--;
+    close(fd);
+  }
+}

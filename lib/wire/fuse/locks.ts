@@ -1,0 +1,60 @@
+/** Byte-range locks in the kernel's requests. */
+import { ERRNO, FileError, type FileLock } from "../files/node.ts";
+import { Reply, type Request } from "./protocol.ts";
+
+const TYPES = ["read", "write", "none"] as const;
+/** The last byte of a range that has no end. */
+const WHOLE = (1n << 63n) - 1n;
+/** Milliseconds between two attempts to get a lock: first and longest; doubled in between. */
+const POLL_MS = [5, 200] as const;
+
+/**
+ * Tries a lock again and again, as nothing reports when it becomes free. Throws EINTR when the signal aborts.
+ */
+export async function untilLocked(
+  lock: () => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<void> {
+  const [first, last] = POLL_MS;
+  for (let ms: number = first; !await lock(); ms = Math.min(ms * 2, last)) {
+    await pause(ms, signal);
+    if (signal.aborted) throw new FileError(ERRNO.EINTR);
+  }
+}
+
+/** The reply with the conflicting lock, if there is one. */
+export function lockReply(lock: FileLock, found: FileLock | undefined): Reply {
+  const { type, start, length } = found ?? { ...lock, type: "none" as const };
+  const reply = new Reply(24).u64(0, start);
+  reply.u64(8, length === 0n ? WHOLE : start + length - 1n);
+  return reply.u32(16, TYPES.indexOf(type));
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
+    if (signal.aborted) end();
+  });
+}
+
+/** A process as owner, by the kernel's number for it. */
+export const ownerOf = (owner: bigint) => owner.toString(16);
+
+/** The lock that a request asks for. */
+export function lockOf(request: Request): FileLock {
+  const [start, end] = [request.u64(16), request.u64(24)];
+  const type = TYPES[request.u32(32)];
+  if (!type) throw new FileError(ERRNO.EINVAL);
+  return {
+    type,
+    start,
+    length: end >= WHOLE ? 0n : end - start + 1n,
+    owner: ownerOf(request.u64(8)),
+  };
+}

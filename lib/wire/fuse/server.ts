@@ -1,0 +1,392 @@
+/** A mount: answers the kernel's FUSE requests from a source of files, each as soon as it is done. */
+import type { FuseChannel } from "../../sys/fuse.ts";
+import { encodeRaw } from "../../base/raw_string.ts";
+import {
+  asFileError,
+  type Changes,
+  ERRNO,
+  FileError,
+  type FileNode,
+  type FileTime,
+  Listing,
+  MAX_NAME,
+  type OpenFile,
+  writerOf,
+} from "../files/node.ts";
+import {
+  attributesReply,
+  BUFFER,
+  ENTRY,
+  entryReply,
+  FATTR,
+  FOPEN_KEEP_CACHE,
+  initReply,
+  listingRoom,
+  OP,
+  putEntry,
+  Reply,
+  Request,
+  sized,
+} from "./protocol.ts";
+import { lockOf, lockReply, ownerOf, untilLocked } from "./locks.ts";
+
+const ROOT = 1n;
+/** Milliseconds of caching where nothing ever changes. */
+const FOREVER_MS = 86_400_000;
+
+export interface ServeFuseOptions {
+  /** Milliseconds that the kernel may cache answers; absent: files never change. */
+  keepMs?: number;
+}
+
+/** A node that the kernel knows, and how often it was returned to the kernel. */
+interface Known {
+  node: FileNode;
+  lookups: bigint;
+}
+
+type Handler = (request: Request) => Promise<Reply>;
+const done = () => new Reply(0);
+
+export class FuseServer {
+  #known = new Map<bigint, Known>();
+  #files = new Map<bigint, OpenFile>();
+  #folders = new Map<bigint, Listing>();
+  #handles = 0n;
+  #underWay = new Set<Promise<void>>();
+  /** Open files that were ever locked. */
+  #locked = new WeakSet<OpenFile>();
+  /** Waits for locks that the kernel may interrupt, by request. */
+  #waits = new Map<bigint, AbortController>();
+  #keepMs: number;
+  #keepsCache: boolean;
+
+  /** The caller closes the root. */
+  constructor(
+    readonly channel: FuseChannel,
+    root: FileNode,
+    { keepMs }: ServeFuseOptions,
+  ) {
+    this.#known.set(ROOT, { node: root, lookups: 1n });
+    this.#keepMs = keepMs ?? FOREVER_MS;
+    this.#keepsCache = keepMs === undefined;
+  }
+
+  /** Resolves when the mount has ended. */
+  async serve(): Promise<void> {
+    const buffer = new Uint8Array(new ArrayBuffer(BUFFER));
+    try {
+      for (let bytes = await this.channel.next(buffer); bytes;) {
+        const request = new Request(bytes);
+        if (request.op === OP.DESTROY) {
+          this.channel.answer(done().finish(request.unique));
+          break;
+        }
+        this.#take(request);
+        bytes = await this.channel.next(buffer);
+      }
+    } finally {
+      for (const wait of this.#waits.values()) wait.abort();
+      await Promise.all(this.#underWay);
+      await Promise.allSettled([
+        ...Array.from(this.#files.values(), (file) => file.close()),
+        ...Array.from(this.#folders.values(), ({ folder }) => folder.close()),
+      ]);
+      for (const [number, { node }] of this.#known) if (number !== ROOT) node.close();
+      this.channel.close();
+    }
+  }
+
+  #take(request: Request): void {
+    switch (request.op) {
+      case OP.FORGET:
+        return this.#forget(request.node, request.u64(0));
+      case OP.BATCH_FORGET:
+        for (let n = 0; n < request.u32(0); n++) {
+          this.#forget(request.u64(8 + n * 16), request.u64(16 + n * 16));
+        }
+        return;
+      case OP.INTERRUPT:
+        return this.#waits.get(request.u64(0))?.abort();
+    }
+    const work = this.#answer(request).then((bytes) => this.channel.answer(bytes));
+    this.#underWay.add(work);
+    void work.finally(() => this.#underWay.delete(work));
+  }
+
+  async #answer(request: Request): Promise<Uint8Array<ArrayBuffer>> {
+    try {
+      const handler = this.#handlers[request.op];
+      if (!handler) throw new FileError(ERRNO.ENOSYS);
+      return (await handler(request)).finish(request.unique);
+    } catch (error) {
+      return new Reply(0).finish(request.unique, asFileError(error).errno);
+    }
+  }
+
+  #handlers: Record<number, Handler> = {
+    // In a read-only mount the kernel keeps locks itself.
+    [OP.INIT]: (request) =>
+      Promise.resolve(initReply(request, { locks: !!this.#nodeOf(ROOT).writer })),
+    [OP.LOOKUP]: async (request) => {
+      return await this.#entry(await this.#node(request).walk(request.names(0, 1)[0]));
+    },
+    [OP.GETATTR]: (request) => this.#attributes(this.#node(request)),
+    [OP.SETATTR]: (request) => this.#setattr(request),
+    [OP.READLINK]: async (request) => {
+      const target = encodeRaw(await this.#node(request).readlink());
+      const reply = new Reply(target.length);
+      reply.body().set(target);
+      return reply;
+    },
+    [OP.SYMLINK]: async (request) => {
+      const [name, target] = request.names(0, 2);
+      return await this.#entry(await this.#writer(request).symlink(name, target));
+    },
+    [OP.MKNOD]: async (request) => {
+      const [name] = request.names(16, 1);
+      return await this.#entry(await this.#writer(request).mknod(name, request.u32(0)));
+    },
+    [OP.MKDIR]: async (request) => {
+      const [name] = request.names(8, 1);
+      return await this.#entry(await this.#writer(request).mkdir(name, request.u32(0)));
+    },
+    [OP.UNLINK]: async (request) => {
+      await this.#writer(request).remove(request.names(0, 1)[0], "other");
+      return done();
+    },
+    [OP.RMDIR]: async (request) => {
+      await this.#writer(request).remove(request.names(0, 1)[0], "folder");
+      return done();
+    },
+    [OP.RENAME]: async (request) => {
+      const [name, newName] = request.names(8, 2);
+      await this.#writer(request).rename(name, this.#nodeOf(request.u64(0)), newName);
+      return done();
+    },
+    [OP.LINK]: async (request) => {
+      const target = this.#nodeOf(request.u64(0));
+      const [name] = request.names(8, 1);
+      await this.#writer(request).link(name, target);
+      return await this.#entry(await this.#node(request).walk(name));
+    },
+    [OP.OPEN]: async (request) => {
+      const file = await this.#node(request).open(request.u32(0));
+      return this.#opened(new Reply(16), 0, file);
+    },
+    [OP.CREATE]: async (request) => {
+      const [name] = request.names(16, 1);
+      const writer = this.#writer(request);
+      const { node, file } = await writer.create(name, request.u32(0), request.u32(4));
+      try {
+        return this.#opened(await this.#entry(node, 16), ENTRY, file);
+      } catch (error) {
+        await file.close();
+        throw error;
+      }
+    },
+    [OP.READ]: async (request) => {
+      const reply = new Reply(request.u32(16));
+      return reply.cut(await this.#file(request).read(request.i64(8), reply.body()));
+    },
+    [OP.WRITE]: async (request) => {
+      const file = this.#file(request);
+      if (!file.write) throw new FileError(ERRNO.EBADF);
+      const bytes = request.bytes(40, request.u32(16));
+      return new Reply(8).u32(0, await file.write(request.i64(8), bytes));
+    },
+    [OP.STATFS]: async (request) => {
+      const space = await this.#node(request).space?.();
+      const reply = new Reply(80).u32(40, space?.blockSize ?? 4096).u32(44, MAX_NAME);
+      reply.u32(48, space?.blockSize ?? 4096);
+      if (!space) return reply;
+      reply.u64(0, space.blocks).u64(8, space.free).u64(16, space.available);
+      return reply.u64(24, space.files).u64(32, space.filesFree);
+    },
+    [OP.FLUSH]: async (request) => {
+      const file = this.#files.get(request.u64(0));
+      // POSIX: when a process closes any of its descriptors of a file, it loses its locks on that file.
+      if (file && this.#locked.has(file)) {
+        await file.lock?.({ type: "none", start: 0n, length: 0n, owner: ownerOf(request.u64(16)) });
+      }
+      return done();
+    },
+    [OP.RELEASE]: async (request) => {
+      const handle = request.u64(0);
+      const file = this.#files.get(handle);
+      this.#files.delete(handle);
+      await file?.close();
+      return done();
+    },
+    [OP.FSYNC]: async (request) => {
+      await this.#file(request).sync?.((request.u32(8) & 1) !== 0);
+      return done();
+    },
+    [OP.OPENDIR]: async (request) => {
+      const node = this.#node(request);
+      const handle = ++this.#handles;
+      this.#folders.set(handle, new Listing(await node.list(), node.id));
+      return new Reply(16).u64(0, handle);
+    },
+    [OP.READDIR]: async (request) => {
+      const room = listingRoom(request);
+      const reply = new Reply(room);
+      let at = 0;
+      await this.#folder(request).take(request.u64(8), (entry) => {
+        const size = putEntry(reply, at, room, entry);
+        at += size;
+        return size > 0;
+      });
+      return reply.cut(at);
+    },
+    [OP.RELEASEDIR]: async (request) => {
+      const listing = this.#folder(request);
+      this.#folders.delete(request.u64(0));
+      await listing.folder.close();
+      return done();
+    },
+    [OP.FSYNCDIR]: async (request) => {
+      await this.#folder(request).folder.sync?.();
+      return done();
+    },
+    [OP.SETXATTR]: async (request) => {
+      const [name] = request.names(8, 1);
+      const value = request.bytes(request.afterName(8), request.u32(0));
+      await this.#writer(request).setXattr(name, value, request.u32(4));
+      return done();
+    },
+    [OP.GETXATTR]: async (request) => {
+      const node = this.#node(request);
+      if (!node.getXattr) throw new FileError(ERRNO.EOPNOTSUPP);
+      return sized(await node.getXattr(request.names(8, 1)[0]), request.u32(0));
+    },
+    [OP.LISTXATTR]: async (request) => {
+      const names = await this.#node(request).listXattrs?.() ?? [];
+      return sized(encodeRaw(names.map((name) => `${name}\0`).join("")), request.u32(0));
+    },
+    [OP.REMOVEXATTR]: async (request) => {
+      await this.#writer(request).removeXattr(request.names(0, 1)[0]);
+      return done();
+    },
+    [OP.GETLK]: async (request) => {
+      const lock = lockOf(request);
+      return lockReply(lock, await this.#file(request).lockInTheWay?.(lock));
+    },
+    [OP.SETLK]: async (request) => {
+      if (await this.#lock(request)) return done();
+      throw new FileError(ERRNO.EAGAIN);
+    },
+    [OP.SETLKW]: (request) => this.#lockInTurn(request),
+  };
+
+  #nodeOf(number: bigint): FileNode {
+    const known = this.#known.get(number);
+    if (!known) throw new FileError(ERRNO.ESTALE);
+    return known.node;
+  }
+
+  #node(request: Request): FileNode {
+    return this.#nodeOf(request.node);
+  }
+
+  #writer(request: Request) {
+    return writerOf(this.#node(request));
+  }
+
+  #file(request: Request): OpenFile {
+    const file = this.#files.get(request.u64(0));
+    if (!file) throw new FileError(ERRNO.EBADF);
+    return file;
+  }
+
+  #folder(request: Request): Listing {
+    const folder = this.#folders.get(request.u64(0));
+    if (!folder) throw new FileError(ERRNO.EBADF);
+    return folder;
+  }
+
+  /** Returns a node to the kernel; it stays open until the kernel forgets it. */
+  async #entry(node: FileNode, more = 0): Promise<Reply> {
+    try {
+      const stat = await node.stat();
+      // Numbers 0 and 1 are taken: no node, and the root.
+      const number = BigInt.asUintN(64, node.id + ROOT + 1n) || ROOT + 1n;
+      const known = this.#known.get(number);
+      if (known) {
+        known.lookups++;
+        // Another node of a file that the kernel knows already.
+        if (known.node !== node) node.close();
+      } else this.#known.set(number, { node, lookups: 1n });
+      return entryReply(number, node.id, stat, this.#keepMs, more);
+    } catch (error) {
+      node.close();
+      throw error;
+    }
+  }
+
+  #forget(number: bigint, times: bigint): void {
+    const known = this.#known.get(number);
+    if (!known || number === ROOT) return;
+    known.lookups -= times;
+    if (known.lookups > 0n) return;
+    this.#known.delete(number);
+    known.node.close();
+  }
+
+  #opened(reply: Reply, at: number, file: OpenFile): Reply {
+    const handle = ++this.#handles;
+    this.#files.set(handle, file);
+    return reply.u64(at, handle).u32(at + 8, this.#keepsCache ? FOPEN_KEEP_CACHE : 0);
+  }
+
+  async #attributes(node: FileNode): Promise<Reply> {
+    return attributesReply(node.id, await node.stat(), this.#keepMs);
+  }
+
+  async #setattr(request: Request): Promise<Reply> {
+    const node = this.#node(request);
+    const valid = request.u32(0);
+    const file = valid & FATTR.FH ? this.#files.get(request.u64(8)) : undefined;
+    const time = (
+      bit: number,
+      now: number,
+      at: number,
+      nsAt: number,
+    ): FileTime | "now" | undefined =>
+      valid & now ? "now" : valid & bit ? { s: request.i64(at), ns: request.u32(nsAt) } : undefined;
+    const changes: Changes = {
+      ...valid & FATTR.MODE && { mode: request.u32(68) & 0o7777 },
+      ...valid & FATTR.UID && { uid: request.u32(76) },
+      ...valid & FATTR.GID && { gid: request.u32(80) },
+      atime: time(FATTR.ATIME, FATTR.ATIME_NOW, 32, 56),
+      mtime: time(FATTR.MTIME, FATTR.MTIME_NOW, 40, 60),
+    };
+    const writer = writerOf(node);
+    if (valid & FATTR.SIZE) {
+      const size = request.i64(16);
+      // A file that is open for writing needs no further permission.
+      if (file?.truncate && file.write) await file.truncate(size);
+      else changes.size = size;
+    }
+    await writer.change(changes);
+    return await this.#attributes(node);
+  }
+
+  async #lock(request: Request): Promise<boolean> {
+    const file = this.#file(request);
+    if (!file.lock) throw new FileError(ERRNO.ENOSYS);
+    this.#locked.add(file);
+    return await file.lock(lockOf(request));
+  }
+
+  async #lockInTurn(request: Request): Promise<Reply> {
+    const wait = new AbortController();
+    this.#waits.set(request.unique, wait);
+    try {
+      await untilLocked(() => this.#lock(request), wait.signal);
+      return done();
+    } finally {
+      this.#waits.delete(request.unique);
+    }
+  }
+}
