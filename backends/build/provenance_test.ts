@@ -97,7 +97,7 @@ Deno.test({
     const again = await provenanceOf(fixture, { Dockerfile: dockerfile }, named);
     assert.deepEqual(again.resolvedDependencies, first.resolvedDependencies);
 
-    // A password is no part of the address.
+    // A password is not part of the address.
     const url = at("context.tar").replace("http://", "http://user:hush@");
     const remote = await provenanceOf(fixture, {}, { contextUrl: url });
     const source = { uri: at("context.tar"), digest: { sha256: sha256(archive) } };

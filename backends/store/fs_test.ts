@@ -39,7 +39,7 @@ Deno.test("fs: temporary files of a killed server are swept, and never listed", 
     assert.deepEqual(await Array.fromAsync(Deno.readDir(join(root, "tmp"))), []);
   }));
 
-Deno.test("fs: what is not a key's file is no object", () =>
+Deno.test("fs: what is not a key's file is not an object", () =>
   inFolder(async (root) => {
     await using store = await openFsStore(root);
     await store.put("a/b", new TextEncoder().encode("b"));

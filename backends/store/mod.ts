@@ -182,7 +182,7 @@ export async function* probeStorage(
 ): AsyncGenerator<Probe> {
   const { backend, location, shown } = parseStorage(value, "");
   const { bucket }: StoreBackend = STORES[backend];
-  if (!bucket) throw new SvcError("usage", `Cannot examine storage ${shown}: it is no bucket`);
+  if (!bucket) throw new SvcError("usage", `Cannot examine storage ${shown}: it is not a bucket`);
   const { probeBucket } = await import("./shared/doctor.ts");
   yield* probeBucket((await bucket())(location, { env }), { signal });
 }

@@ -168,7 +168,7 @@ Deno.test("tunnel over ssh: host keys that are pinned, known, new, others, and n
       if (refusal) await fails(work, "upstream_failed", refusal);
       else await work;
     }
-    // Another key than the one on file is no new host.
+    // Another key than the one on file is not a new host.
     await Deno.writeTextFile(known, `${name} ${other}\n`);
     const both = { tunnelSshKnownHosts: known, tunnelSshInsecure: true };
     await fails(way(both), "upstream_failed", /has changed/);
@@ -192,12 +192,12 @@ Deno.test("tunnel over ssh: credentials that are refused, are none, or are not n
   await fails(
     none,
     "argument_invalid",
-    /^Cannot use the tunnel's credential: it is no private key$/,
+    /^Cannot use the tunnel's credential: it is not a private key$/,
   );
   await fails(
     open(settings, { credential: relay.user.public }),
     "argument_invalid",
-    /no private key/,
+    /not a private key/,
   );
   await using everybodys = await startRelay({ open: true });
   await using tunnel = await open(settingsOf(everybodys));

@@ -40,7 +40,7 @@ Deno.test("outputs: what cannot be meant is refused with what it could be", () =
     ["type=local,dest=-", /cannot be standard output/],
     ["type=oci,tar=false", /needs a dest/],
     ["type=oci,tar=maybe", /true or false/],
-    ['type=oci,"name=a', /quote is open/],
+    ['type=oci,"name=a', /quote is not closed/],
     ["type=oci,=x", /KEY=VALUE/],
     ["type=docker,oci-mediatypes=false,compression=zstd", /no zstd/],
   ];

@@ -48,7 +48,7 @@ export interface Context {
   connection: Connection;
   /** Code of the error that was sent to the client, also in the middle of an answer that began well. */
   outcome?: string;
-  /** True for an answer without an end of its own: the client ends it by leaving, which is no cancellation. */
+  /** True for an answer without an end of its own: the client ends it by leaving, which is not a cancellation. */
   untilGone?: boolean;
   /** The name that the request is about, for the flight record; set where path and query do not have it. */
   about?: string;

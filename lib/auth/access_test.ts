@@ -70,7 +70,7 @@ Deno.test("access: the token as Bearer everywhere, as any user's password on the
   assert.equal(await guard.authenticate(request(), connection(), PULL), undefined);
 });
 
-Deno.test("access: what is no token of ours is refused without being repeated", async () => {
+Deno.test("access: what is not a token of ours is refused without being repeated", async () => {
   const guard = access();
   const bad = [
     "",

@@ -40,7 +40,7 @@ export function parseScopes(text: string, what: string): Scope[] {
     if (scope) return scope;
     throw new SvcError(
       "argument_invalid",
-      `Cannot read ${what}: ${JSON.stringify(word)} is no scope${suggestion(word, SCOPES)}`,
+      `Cannot read ${what}: ${JSON.stringify(word)} is not a scope${suggestion(word, SCOPES)}`,
       { help: `choose from ${SCOPES.join(", ")}` },
     );
   });

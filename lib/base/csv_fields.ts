@@ -9,7 +9,7 @@ function* words(text: string, what: string): Generator<string> {
     if (!quoted && rest.startsWith('"')) {
       throw new SvcError(
         "argument_invalid",
-        `Cannot read ${what} ${JSON.stringify(text)}: a quote is open`,
+        `Cannot read ${what} ${JSON.stringify(text)}: a quote is not closed`,
       );
     }
     const comma = rest.indexOf(",");

@@ -60,7 +60,7 @@ function within(address: string): string | undefined {
  */
 export function nearAddress(address: string, own: readonly string[]): string | undefined {
   const family = isIP(address);
-  if (family === 0) throw new TypeError(`${address} is no address`);
+  if (family === 0) throw new TypeError(`${address} is not an address`);
   const plain = address.split("%")[0];
   const version = family === 4 ? "ipv4" : "ipv6";
   const kind = lists.find(({ list }) => list.check(plain, version));

@@ -19,7 +19,7 @@ Deno.test("signals by name and number, in every spelling", () => {
   for (const [text, number] of known) assert.equal(signalNumber(text), number, text);
 });
 
-Deno.test("what is no signal has no number", () => {
+Deno.test("what is not a signal has no number", () => {
   const unknown = ["", "0", "65", "-9", "9.5", "SIG", "NOPE", "RTMIN+31", "RTMAX-31", "RTMIN-1"];
   for (const text of [...unknown, "TERM\n", "RTMIN+"]) {
     assert.equal(signalNumber(text), undefined, JSON.stringify(text));

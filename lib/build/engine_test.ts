@@ -248,7 +248,7 @@ Deno.test("a step is given its time, its proxies, its mounts; the image is not",
   const { config } = await images.image("result");
   assert.doesNotMatch(JSON.stringify(config), /proxy|SOURCE_DATE/);
   const again = await build(builder, files, { buildArgs: { HTTP_PROXY: "http://another" } });
-  assert.equal(again.result.ran, 0, "a proxy is no part of the key");
+  assert.equal(again.result.ran, 0, "a proxy is not part of the key");
   const dated = await build(builder, files, { buildArgs: { SOURCE_DATE_EPOCH: "1000" } });
   assert.equal(dated.result.ran, 1);
   assert.ok(steps[1].env.includes("SOURCE_DATE_EPOCH=1000"));

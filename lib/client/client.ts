@@ -303,7 +303,7 @@ class HttpClient implements Client {
       if (cause instanceof SyntaxError && !known) {
         throw noneOfOurs(this.server, kindOf(response), cause);
       }
-      const why = cause instanceof SyntaxError ? "a line is no JSON" : reason(cause);
+      const why = cause instanceof SyntaxError ? "a line is not JSON" : reason(cause);
       throw new SvcError("upstream_failed", `Cannot read the events of ${this.server}: ${why}`, {
         cause,
       });

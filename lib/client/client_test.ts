@@ -72,7 +72,7 @@ Deno.test("a body that fails tells its own story, not the connection's", async (
   );
 });
 
-Deno.test("events: a cut stream and a line that is no JSON are errors", async () => {
+Deno.test("events: a cut stream and a line that is not JSON are errors", async () => {
   for (const rest of ['b\r\n{"type":1}\n\r\n', 'd\r\n{"type":1}\n{"\r\n0\r\n\r\n']) {
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const answered = (async () => {

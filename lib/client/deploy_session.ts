@@ -180,7 +180,7 @@ function unknownOutcome(server: string, cause: unknown): SvcError {
   return new SvcError(
     "upstream_failed",
     `Cannot open the session: the connection to ${server} was lost before it had begun`,
-    { cause, help: "deploy again; what may have begun there is removed by the server in a while" },
+    { cause, help: "deploy again; the server soon removes what it may have begun" },
   );
 }
 

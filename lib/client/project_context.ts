@@ -66,7 +66,7 @@ async function objection(
 ): Promise<string | undefined> {
   const info = await Deno.lstat(path);
   if (info.isSymlink) return "it is a link";
-  if (!info.isFile) return "it is no file";
+  if (!info.isFile) return "it is not a file";
   if (uid === undefined || uid === null) return undefined;
   if (info.uid !== uid) return "it belongs to another user";
   if ((info.mode! & 0o002) !== 0) return "everybody can write to it";

@@ -80,7 +80,7 @@ Deno.test("config set-context keeps comments, order and what it does not name", 
   assert.equal(bad.code, 2);
   assert.match(
     bad.stderr,
-    /Cannot write .*: contexts\.prod\.tls\.client-key: missing; client-cert needs it\n {2}nothing was/,
+    /Cannot write .*: contexts\.prod\.tls\.client-key: missing; client-cert needs it\n {2}nothing has changed/,
   );
   assert.match(
     await Deno.readTextFile(at.file),
@@ -131,7 +131,7 @@ Deno.test("config set-context: the path of a PEM file is looked at when it is ty
   const missing = `${at.path}/nowhere.pem`;
   const bad: [string[], RegExp][] = [
     [["--tls-ca-cert", missing], /nowhere\.pem as tls\.ca-cert: there is no such file/],
-    [["--tls-ca-cert", at.path], /it is no file/],
+    [["--tls-ca-cert", at.path], /it is not a file/],
     [["--tls-ca-cert", key], /it holds no certificate in PEM/],
     [["--tls-client-cert", cert, "--tls-client-key", cert], /client-key: it holds no key in PEM/],
     [["--set", `tls.ca-cert=${missing}`], /there is no such file/],

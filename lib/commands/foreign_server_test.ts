@@ -1,4 +1,4 @@
-/** What is no svc server is told as that, whatever it answers and whatever it was asked for. */
+/** What is not an svc server is told as that, whatever it answers and whatever it was asked for. */
 import assert from "node:assert/strict";
 import { svcFake } from "../../test/fixtures/cli.ts";
 

@@ -341,7 +341,7 @@ export const REMOVE_OPTIONS = [
     kind: "bool",
     flag: "force",
     short: "f",
-    help: "A deployment that does not exist is no error.",
+    help: "A deployment that does not exist is not an error.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

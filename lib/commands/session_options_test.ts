@@ -88,7 +88,7 @@ Deno.test("SVC_GH_BIN: a path or a name on PATH; one that cannot be run is told"
     /^.*gh credential source: .*$/m.exec((await at.run(["doctor"], env)).stdout)?.[0];
   assert.equal(await gh({}), undefined);
   const path = join(at.folder, "my-gh");
-  const said = new RegExp(`^warning .*${path} \\(SVC_GH_BIN\\) is no program that can be run`);
+  const said = new RegExp(`^warning .*${path} \\(SVC_GH_BIN\\) is not a program that can be run`);
   assert.match((await gh({ SVC_GH_BIN: path }))!, said);
   await Deno.writeTextFile(path, "#!/bin/sh\n", { mode: 0o600 });
   assert.match((await gh({ SVC_GH_BIN: path }))!, said);

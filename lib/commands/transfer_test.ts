@@ -310,9 +310,9 @@ Deno.test("push and pull: names that are wrong are told with what there is", asy
     await Deno.mkdir(path("full"));
     await Deno.writeTextFile(path("full/file"), "");
     const full = await svc(["pull", "app:v1", `oci:${path("full")}`]);
-    assert.match(full.stderr, /is no OCI layout \(it holds file\)/);
+    assert.match(full.stderr, /is not an OCI layout \(it holds file\)/);
     const under = await svc(["pull", "app:v1", `oci:${path("full/file/x")}`]);
-    assert.match(under.stderr, /a part of the path is no folder/);
+    assert.match(under.stderr, /a part of the path is not a folder/);
     const nowhere = await svc(["pull", "app:v1", `oci-archive:${path("no/such/x.tar")}`]);
     assert.match(nowhere.stderr, /there is no such folder/);
   });

@@ -7,7 +7,7 @@ const USUAL = ["bash", "ash", "sh"];
 
 /**
  * Command lines, best first: the workload's own, the caller's, the usual ones, without duplicates. Throws
- * `argument_invalid` for an entry that is no command line.
+ * `argument_invalid` for an entry that is not a command line.
  */
 export function shellCandidates(
   own: readonly string[] = [],

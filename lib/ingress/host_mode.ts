@@ -35,7 +35,7 @@ export function wishOf(
 ): HostWish {
   if (host === undefined) return { hostMode };
   const name = asciiHost(host);
-  if (name === undefined) throw refusal(`${JSON.stringify(host)} is no host name`);
+  if (name === undefined) throw refusal(`${JSON.stringify(host)} is not a host name`);
   if (!isDeclared(name, declared)) {
     throw refusal(`no deployment declares the host ${name}; ${listed(declared)}`);
   }

@@ -62,7 +62,7 @@ Deno.test("host modes: what each comes to, by what is declared, asked for and pu
       /no deployment declares the host other\.example/,
     ],
     ["alias", "a.b.apps.example", WILD, "relay.example", /no deployment declares the host a\.b/],
-    ["alias", "not a host", ONE, "relay.example", /"not a host" is no host name/],
+    ["alias", "not a host", ONE, "relay.example", /"not a host" is not a host name/],
   ];
   for (const [mode, host, declared, publicHost, expected] of rows) {
     const decide = () => {

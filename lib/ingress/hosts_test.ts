@@ -93,7 +93,7 @@ Deno.test("hosts: without a host and a domain the error says what to set", () =>
   }
 });
 
-Deno.test("hosts: what is no host name is refused by its field", () => {
+Deno.test("hosts: what is not a host name is refused by its field", () => {
   const wrong = [
     "",
     " ",

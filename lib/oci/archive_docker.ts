@@ -40,7 +40,7 @@ function sameName(a: string, b: string): boolean {
   try {
     return familiarName(a) === familiarName(b);
   } catch {
-    return a === b; // at least one is no image name
+    return a === b; // at least one is not an image name
   }
 }
 
@@ -99,7 +99,7 @@ class DockerArchive {
     try {
       config = JSON.parse(new TextDecoder().decode(bytes));
     } catch {
-      throw this.invalid(`its config ${image.Config} is no JSON`);
+      throw this.invalid(`its config ${image.Config} is not JSON`);
     }
     const diffIDs = config?.rootfs?.diff_ids ?? [];
     if (!Array.isArray(diffIDs) || !diffIDs.every((id) => typeof id === "string" && isDigest(id))) {

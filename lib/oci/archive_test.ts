@@ -103,7 +103,7 @@ Deno.test("layout: images by tag and digest, tags, referrers", async () => {
   });
 });
 
-Deno.test("layout: damage is found, what is no layout is told", async () => {
+Deno.test("layout: damage is found, what is not a layout is told", async () => {
   await withFolder(async (folder) => {
     const image = await putImage(folder, [{ a: "b" }]);
     await assert.rejects(openLayout(directoryFiles(folder)), code("archive_invalid", /index.json/));
@@ -210,7 +210,7 @@ Deno.test("docker archive: what does not fit together is told", async () => {
       await assert.rejects(openDockerArchive(files), code(wanted, why));
     };
     await refused([file("x", "y")], "archive_invalid", /no manifest.json/);
-    await refused([file("manifest.json", "{")], "archive_invalid", /is no JSON/);
+    await refused([file("manifest.json", "{")], "archive_invalid", /is not JSON/);
     await refused([file("manifest.json", "{}")], "archive_invalid", /not a list of images/);
     const both = ["0.tar", "1.tar"];
     await refused([manifestJson(name, both, null)], "archive_invalid", /config .* is missing/);

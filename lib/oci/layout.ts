@@ -56,7 +56,7 @@ export function indexEntries(document: unknown, label: string): Descriptor[] {
   for (const [at, entry] of manifests.entries()) {
     const whole = typeof entry?.mediaType === "string" && isDigest(String(entry.digest)) &&
       Number.isSafeInteger(entry.size) && entry.size >= 0;
-    if (!whole) throw invalid(label, `index.json: manifests[${at}] is no descriptor`);
+    if (!whole) throw invalid(label, `index.json: manifests[${at}] is not a descriptor`);
   }
   return manifests;
 }

@@ -82,7 +82,7 @@ export async function readWhole(
   return bytes;
 }
 
-/** Reads a JSON document; undefined where it is missing. Throws `archive_invalid` where it is no JSON. */
+/** Reads a JSON document; undefined where it is missing. Throws `archive_invalid` where it is not JSON. */
 export async function readDocument(
   files: LayoutFiles,
   path: string,
@@ -93,7 +93,7 @@ export async function readDocument(
   try {
     return JSON.parse(new TextDecoder().decode(bytes));
   } catch (cause) {
-    throw new SvcError("archive_invalid", `Cannot read ${files.label}: ${path} is no JSON`, {
+    throw new SvcError("archive_invalid", `Cannot read ${files.label}: ${path} is not JSON`, {
       cause,
     });
   }

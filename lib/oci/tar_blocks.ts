@@ -116,7 +116,7 @@ export class BlockCutter {
   }
 }
 
-/** Bytes of content after a header; undefined where the block is no header. */
+/** Bytes of content after a header; undefined where the block is not a header. */
 function contentSize(header: Uint8Array): number | undefined {
   try {
     verifyChecksum(header);

@@ -84,7 +84,7 @@ Deno.test("a small file that changed leaves most blocks of the others as they we
   assert.ok(changed.length <= 4, `${changed.length} of ${after.length} blocks changed`);
 });
 
-Deno.test("what is no archive is cut all the same", async () => {
+Deno.test("what is not an archive is cut all the same", async () => {
   for (const size of [0, 1, 511, 512, 513, 3 * MAX_BLOCK + 5]) {
     const blocks = await cut(content(size, 1), 70_000);
     assert.equal(blocks.length, Math.ceil(size / MAX_BLOCK));

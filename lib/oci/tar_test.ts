@@ -200,7 +200,7 @@ Deno.test("tar: what no archive may say is refused", () => {
     "a pax length that lies": Buffer.concat([pax("99 path=x\n"), tarHeader(file)]),
     "a pax length of zero": Buffer.concat([pax("0 path=x\n"), tarHeader(file)]),
     "a NUL in a pax path": Buffer.concat([pax("12 path=a\0b\n"), tarHeader(file)]),
-    "a pax size that is no number": Buffer.concat([pax("10 size=x\n"), tarHeader(file)]),
+    "a pax size that is not a number": Buffer.concat([pax("10 size=x\n"), tarHeader(file)]),
     "a sparse map out of order": Buffer.concat([
       pax(record("GNU.sparse.size", "10") + record("GNU.sparse.map", "4,0,2,0,9,0")),
       tarHeader(file),

@@ -76,7 +76,9 @@ export function uploadRoutes(view: RegistryOptions): Route[] {
     if (upload) return upload;
     throw new SvcError(
       "blob_upload_unknown",
-      `Cannot find upload ${id.slice(0, 80)} of ${repository}: it never was, ended or expired`,
+      `Cannot find upload ${
+        id.slice(0, 80)
+      } of ${repository}: it does not exist, has ended or has expired`,
     );
   };
 

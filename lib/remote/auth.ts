@@ -110,7 +110,7 @@ export class Authorizer {
     throw new SvcError(
       "unauthorized",
       `Cannot use registry ${this.#options.host}: it asks for a login, and ` +
-        (credentials ? "takes none of the kind that is known" : "no credentials for it are known"),
+        (credentials ? "accepts no known kind of login" : "no credentials for it are configured"),
       { help: `log in with docker login ${this.#options.host}, or pass credentials` },
     );
   }
@@ -124,7 +124,7 @@ export class Authorizer {
     const { host, plainHTTP } = this.#options;
     const { realm, service, scope: asked } = challenge.parameters;
     if (!URL.canParse(realm)) {
-      throw new SvcError("upstream_failed", `Cannot log in to ${host}: its realm is no URL`);
+      throw new SvcError("upstream_failed", `Cannot log in to ${host}: its realm is not a URL`);
     }
     const url = new URL(realm);
     if (url.protocol !== "https:" && !(plainHTTP && url.protocol === "http:")) {

@@ -43,7 +43,7 @@ async function readConfig(path: string): Promise<ConfigFile | undefined> {
     // The parser's message is left out: it quotes the text, which holds passwords.
     throw new SvcError("config_invalid", `Cannot read logins from ${path}: it is not JSON`, {
       cause: new Error("malformed JSON", { cause: (cause as Error).name }),
-      help: "correct the file, or log in anew",
+      help: "correct the file, or log in again",
     });
   }
 }
@@ -68,7 +68,7 @@ async function askHelper(
       throw new SvcError(
         "prerequisite_missing",
         `Cannot get a login for ${keys[0]}: docker-credential-${helper} exited with ${answer.code}`,
-        { help: `run docker-credential-${helper} by hand, or log in anew` },
+        { help: `run docker-credential-${helper} by hand, or log in again` },
       );
     }
     const { Username, Secret } = JSON.parse(answer.stdout) as {

@@ -38,7 +38,7 @@ Deno.test("credentials: entries of auths, under each key docker writes", async (
   });
 });
 
-Deno.test("credentials: a missing file is no login; a malformed one is named without its text", async () => {
+Deno.test("credentials: a missing file is not a login; a malformed one is named without its text", async () => {
   assert.equal(await readDockerCredentials("/nonexistent/config.json", "x"), undefined);
   await withConfig('{"auths": {"x": {"auth": "c2VjcmV0"', async (path) => {
     await assert.rejects(readDockerCredentials(path, "x"), (error) => {

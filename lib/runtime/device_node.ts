@@ -12,7 +12,7 @@ export interface DeviceNode {
   access: string;
 }
 
-/** Undefined where the file is no device; throws where it is missing. */
+/** Undefined where the file is not a device; throws where it is missing. */
 export async function deviceNode(
   path: string,
   inside: string,

@@ -6,7 +6,7 @@ import { createRuntime } from "./runc.ts";
 const { ignore } = requireTools({ root: true, commands: ["runc"] });
 
 Deno.test({
-  name: "runtime proof: a container runs; what is no runtime is refused with its own words",
+  name: "runtime proof: a container runs; what is not a runtime is refused with its own words",
   ignore,
   fn: async () => {
     const folder = await Deno.makeTempDir({ prefix: "svc-proof-" });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { createRuntime, runtimeVersion } from "./runc.ts";
 
-Deno.test("a missing runtime names its package; something else is no runtime", async () => {
+Deno.test("a missing runtime names its package; something else is not a runtime", async () => {
   await assert.rejects(runtimeVersion("/nonexistent/crun"), {
     code: "prerequisite_missing",
     help: /apt-get install crun/,

@@ -20,7 +20,7 @@ function namedContext(name: string, value: string): NamedContext {
   if (/^(https?|git|ssh):\/\/|^git@/.test(value)) return { kind: "url", url: value };
   throw new SvcError(
     "argument_invalid",
-    `Cannot use build context ${name}: ${JSON.stringify(value)} is no image, URL or repository`,
+    `Cannot use build context ${name}: ${JSON.stringify(value)} is not an image, URL or repository`,
     { help: "write docker-image://NAME or a URL; a folder needs `svc build`" },
   );
 }

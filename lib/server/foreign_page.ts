@@ -52,7 +52,7 @@ export function refuseForeignPage(
   const host = headers.get("host") ?? "";
   const origin = headers.get("origin");
   if (origin !== null && (!URL.canParse(origin) || host === "" || new URL(origin).host !== host)) {
-    throw new SvcError("denied", `Cannot answer a page of ${origin}: it is another site`, {
+    throw new SvcError("denied", `Cannot answer a page of ${origin}: it is from another site`, {
       help: "ask from the server's own pages, or from a program",
     });
   }
@@ -61,7 +61,7 @@ export function refuseForeignPage(
   if (isOwnName(name)) return;
   throw new SvcError(
     "misdirected",
-    `Cannot answer a browser under ${JSON.stringify(host)}: it is no name of this server`,
+    `Cannot answer a browser under ${JSON.stringify(host)}: it is not a name of this server`,
     {
       help:
         "use the server's address, set SVC_ADVERTISE_REGISTRY to the name, or set up authentication",

@@ -39,7 +39,7 @@ Deno.test("pages: a name that somebody else gave this address is not the server'
   const same = (host: string) => page(`http://${host}`, host);
   for (const host of OWN) refuseForeignPage(same(host), known);
   for (const host of FOREIGN.filter((host) => host !== "")) {
-    assert.throws(() => refuseForeignPage(same(host), known), /is no name of this server/, host);
+    assert.throws(() => refuseForeignPage(same(host), known), /is not a name of this server/, host);
   }
   // Where a credential is asked for, a page that has none gets nowhere.
   refuseForeignPage(same("evil.example:5000"));

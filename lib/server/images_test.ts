@@ -163,7 +163,7 @@ Deno.test("images: names elsewhere are asked for there; docker.io has its own ru
   );
 });
 
-Deno.test("images: an upstream that cannot be asked is no missing image", async () => {
+Deno.test("images: an upstream that cannot be asked is not a missing image", async () => {
   const { remote, resolver } = setUp();
   remote("docker.io").down = new SvcError("upstream_failed", "Cannot reach it");
   await refuses(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { SvcError } from "../base/errors.ts";
 import { pullEvents, pushEvents } from "./ndjson.ts";
 
-Deno.test("events: a source that ends, fails or goes on after its reader went away is no failure", async () => {
+Deno.test("events: a source that ends, fails or goes on after its reader went away is not a failure", async () => {
   for (const outcome of ["end", "item", "failure"]) {
     const waiting = Promise.withResolvers<void>();
     const cancelled = Promise.withResolvers<void>();

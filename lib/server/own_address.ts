@@ -5,7 +5,7 @@ export class OwnAddress {
   readonly asked: ListenAddress;
   #port: number | undefined;
 
-  /** Throws `config_invalid` for a text that is no address. */
+  /** Throws `config_invalid` for a text that is not an address. */
   constructor(text: string) {
     this.asked = parseAddress(text, "--addr");
   }

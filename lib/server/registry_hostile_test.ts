@@ -284,7 +284,7 @@ Deno.test("chunks that are malformed are the client's fault; what came before th
       socket.write(`${head}a\r\n0123456789\r\n${wrong}GET /v2/ HTTP/1.1\r\nhost: h\r\n\r\n`);
       await closed;
       assert.match(answer, /^HTTP\/1\.1 400 [^]*BLOB_UPLOAD_INVALID/, wrong);
-      assert.equal(answer.split("HTTP/1.1 ").length, 2, "what is behind them is no request");
+      assert.equal(answer.split("HTTP/1.1 ").length, 2, "what is behind them is not a request");
       const { headers } = await ask(it.base + location);
       // Of the chunk that is too long its own bytes were there.
       assert.match(headers.get("range")!, wrong.includes("abcd") ? /^0-(9|12)$/ : /^0-9$/, wrong);

@@ -267,7 +267,7 @@ class Walker {
       for (let left = size; left > 0;) {
         const got = read(fd, this.#buffer.subarray(0, Math.min(left, CHUNK)), host);
         if (got === 0) {
-          throw new SvcError("conflict", `Cannot pack ${path}: it became shorter meanwhile`);
+          throw new SvcError("conflict", `Cannot pack ${path}: it became shorter in the meantime`);
         }
         left -= got;
         yield this.#buffer.subarray(0, got);

@@ -217,7 +217,7 @@ export class Uploads {
         running.abort.abort(
           new SvcError(
             "conflict",
-            `Cannot go on with upload ${session.file.id}: a newer request did`,
+            `Cannot go on with upload ${session.file.id}: a newer request has continued it`,
           ),
         );
       }

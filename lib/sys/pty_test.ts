@@ -134,7 +134,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "raw mode is taken back as it was; what is no terminal has none",
+  name: "raw mode is taken back as it was; what is not a terminal has none",
   ignore,
   fn: async () => {
     const script = `import { rawMode } from ${JSON.stringify(import.meta.resolve("./termios.ts"))};

@@ -89,7 +89,7 @@ async function bounded<T>(path: string, look: Promise<T>, patienceMs: number): P
       new SvcError(
         "timeout",
         `Cannot read ${path}: what is mounted there did not answer within ${patienceMs / 1000} s`,
-        { help: "see to what is mounted in the workload" },
+        { help: "check what is mounted in the workload" },
       ),
     );
   }, patienceMs);
@@ -109,7 +109,7 @@ async function elsewhere<T>(
     throw new SvcError(
       "unavailable",
       `Cannot read ${path}: ${waiting} mounts of workloads do not answer`,
-      { help: "see to what is mounted in the workloads" },
+      { help: "check what is mounted in the workloads" },
     );
   }
   waiting++;

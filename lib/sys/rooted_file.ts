@@ -119,7 +119,7 @@ const KINDS: Readonly<Record<number, string>> = {
   [S_IFLNK]: "a symbolic link",
 };
 
-/** Throws `argument_invalid` where it is no regular file, `too_large` where it exceeds the limit. */
+/** Throws `argument_invalid` where it is not a regular file, `too_large` where it exceeds the limit. */
 export function requireRegular(
   { mode, size }: Pick<FileStat, "mode" | "size">,
   path: string,

@@ -40,7 +40,7 @@ test("links lead to what is in the tree, however they are written", (folder) => 
   assert.throws(() => readRooted(tree, "again", 100), { code: "argument_invalid" });
 });
 
-test("what is no regular file is refused at once, by name", async (folder) => {
+test("what is not a regular file is refused at once, by name", async (folder) => {
   const tree = `${folder}/root`;
   mknod(`${tree}/fifo`, S_IFIFO | 0o644);
   using _socket = Deno.listen({ transport: "unix", path: `${tree}/socket` });

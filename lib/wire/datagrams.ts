@@ -48,7 +48,7 @@ export function datagrams(stream: Duplex): Duplex {
       if (datagram.length > MAX_DATAGRAM) {
         throw new SvcError(
           "argument_invalid",
-          `Cannot send a datagram of ${datagram.length} bytes: the most are ${MAX_DATAGRAM}`,
+          `Cannot send a datagram of ${datagram.length} bytes: the limit is ${MAX_DATAGRAM}`,
         );
       }
       const framed = new Uint8Array(2 + datagram.length);

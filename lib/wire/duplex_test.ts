@@ -43,7 +43,7 @@ Deno.test("a connection: what was read stays what it was, large and small; write
   await Promise.all([...writes, closed]);
 });
 
-Deno.test("a connection: a reset ends what waits, and the end of one is no error", async () => {
+Deno.test("a connection: a reset ends what waits, and the end of one is not an error", async () => {
   using pair = await ends();
   const [one, other] = pair;
   const waiting = assert.rejects(one.read());

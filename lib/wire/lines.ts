@@ -118,7 +118,7 @@ function decode(parts: Uint8Array[]): string {
     const text = parts.map((part) => decoder.decode(part, { stream: true })).join("");
     return text + decoder.decode();
   } catch (cause) {
-    throw unreadable("a line is no JSON", cause);
+    throw unreadable("a line is not JSON", cause);
   }
 }
 
@@ -126,7 +126,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw unreadable("a line is no JSON", cause);
+    throw unreadable("a line is not JSON", cause);
   }
 }
 

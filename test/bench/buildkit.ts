@@ -34,7 +34,7 @@ export async function startBuildKit(): Promise<BuildKit> {
   );
   const env = { PATH: path.join(":"), DOCKER_BUILDKIT: "1", DOCKER_CONFIG: config };
   const host = `unix://${dir}/docker.sock`;
-  // Steps get a namespace on a bridge, which is docker's default; what leads out of it is no step's cost.
+  // Steps get a namespace on a bridge, which is docker's default; what leads out of it is not a step's cost.
   const bridge = `bench${crypto.randomUUID().slice(0, 6)}`;
   await silently("ip", ["link", "add", bridge, "type", "bridge"]);
   await silently("ip", ["address", "add", BRIDGE_ADDRESS, "dev", bridge]);

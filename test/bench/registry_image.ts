@@ -11,7 +11,7 @@ export interface Place {
   client?: Deno.HttpClient;
 }
 
-/** One request; throws for what is no success. */
+/** One request; throws for what is not a success. */
 export async function ask(
   { host, client }: Place,
   method: string,

@@ -16,7 +16,7 @@ async function* sources(folder: string): AsyncGenerator<string> {
   }
 }
 
-Deno.test("calls: what the table does not know is no call of the client's", async () => {
+Deno.test("calls: what the table does not know is not a call of the client's", async () => {
   const client = createClient({ server: "http://127.0.0.1:9" });
   const refused: (() => Promise<unknown>)[] = [
     // @ts-expect-error: no such method

@@ -29,7 +29,7 @@ test("files keep their own times to the nanosecond, and the names of one file st
     assert.deepEqual([link.type, link.linkpath], ["hardlink", "d/a"]);
   };
   await look();
-  // Also where it is no new folder, and where the file was fetched before.
+  // Also where it is not a new folder, and where the file was fetched before.
   await at.write({ "d/a": "changed" });
   setTimes(`${at.folder}/d/a`, 1_500_000_000, 123_456_789);
   setTimes(`${at.folder}/d`, 1_400_000_000, 987_654_321);

@@ -105,7 +105,7 @@ export function lacking(
 ): string | undefined {
   if (need.startsWith("spec.")) {
     const rule = ruleAt(fields, need.slice("spec.".length));
-    assert.ok(rule, `${need} is no field`);
+    assert.ok(rule, `${need} is not a field`);
     return typeof rule === "object" && "told" in rule ? `${need}: ${rule.told}` : undefined;
   }
   const ability = need as keyof DeployCaps;

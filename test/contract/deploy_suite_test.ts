@@ -43,5 +43,5 @@ Deno.test("deploy contract: a test is left out for a reason that is given, and f
   assert.throws(() => of("exec", { exec }, { exec: "no shells" }), /the reason .* has to go/);
   assert.equal(of("spec.restart", {}), "spec.restart: the engine always starts again");
   assert.equal(of("spec.env", {}), undefined);
-  assert.throws(() => of("spec.nothing", {}), /is no field/);
+  assert.throws(() => of("spec.nothing", {}), /is not a field/);
 });

@@ -42,7 +42,7 @@ export function layoutImages(directory: string): ImageResolver {
       return { name, source, repository: "layout", descriptor, manifest, config };
     },
     place() {
-      throw new SvcError("unsupported", "Cannot look: the layout is no registry");
+      throw new SvcError("unsupported", "Cannot look: the layout is not a registry");
     },
     target() {
       throw new SvcError("unsupported", "Cannot push: the layout is read-only");

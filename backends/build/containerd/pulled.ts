@@ -163,7 +163,7 @@ export class PulledBlobs implements Shelf {
     if (!body) return undefined;
     const { size } = body;
     const missing = () =>
-      new SvcError("blob_unknown", `Cannot fetch ${digest}: it was removed meanwhile`);
+      new SvcError("blob_unknown", `Cannot fetch ${digest}: it was removed in the meantime`);
     await content.write({ digest, size }, {
       open: async (offset) => {
         if (offset === 0) return body.stream();

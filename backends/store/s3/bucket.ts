@@ -196,7 +196,7 @@ export class S3Bucket implements Bucket {
     if (found.IsTruncated && !found.NextContinuationToken) {
       throw new SvcError(
         "upstream_failed",
-        `Cannot list ${this.shown}: the listing breaks off without a way to go on`,
+        `Cannot list ${this.shown}: the listing ends without a token for the next page`,
       );
     }
     return {

@@ -55,11 +55,13 @@ export function readStretch(
   const connect = async () => {
     try {
       const found = await bucket.get(key, { start: at, end: end - 1 }, { ...call, etag });
-      if (!found) throw new SvcError("conflict", `Cannot read ${key}: it was deleted meanwhile`);
+      if (!found) {
+        throw new SvcError("conflict", `Cannot read ${key}: it was deleted in the meantime`);
+      }
       return found.body.getReader();
     } catch (error) {
       if (isRefusedCondition(error)) {
-        throw new SvcError("conflict", `Cannot read ${key}: it was replaced meanwhile`);
+        throw new SvcError("conflict", `Cannot read ${key}: it was replaced in the meantime`);
       }
       throw bucket.fail(error, attempted);
     }

@@ -85,7 +85,7 @@ export class BucketUpload implements UploadFile {
     if (overtaken || isRefusedCondition(error)) {
       return new SvcError(
         "conflict",
-        `Cannot ${attempted} upload ${this.id}: another server went on with it`,
+        `Cannot ${attempted} upload ${this.id}: another server has continued it`,
         { cause: error },
       );
     }
@@ -101,7 +101,7 @@ export class BucketUpload implements UploadFile {
       await found?.body.cancel();
       throw new SvcError(
         "conflict",
-        `Cannot go on with upload ${this.id}: another server went on with it`,
+        `Cannot go on with upload ${this.id}: another server has continued it`,
       );
     }
     tail.add(await collect(found.body, size));

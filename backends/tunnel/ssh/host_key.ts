@@ -67,7 +67,7 @@ export class HostKey {
 
   #check(key: Uint8Array): void {
     const { hostKey, knownHosts, insecure } = this.#target;
-    const anew = "somebody may be in between; if the SSH server was set up anew, correct ";
+    const anew = "somebody may be in between; if the SSH server was installed again, correct ";
     if (hostKey !== undefined) {
       if (parsePublicKey(hostKey)?.blob.equals(key)) return;
       const why = "its host key is not the one in SVC_TUNNEL_SSH_HOSTKEY";

@@ -14,7 +14,7 @@ async function keyOf(credential: string | undefined): Promise<ParsedKey | undefi
   if (typeof key === "object" && key.isPrivateKey()) return key;
   const why = key === "locked"
     ? "its private key has a passphrase, and there is nobody to ask"
-    : "it is no private key";
+    : "it is not a private key";
   throw new SvcError("argument_invalid", `Cannot use the tunnel's credential: ${why}`, {
     help: "give the text of a private key without a passphrase, in OpenSSH's or PEM form",
   });

@@ -24,7 +24,7 @@ export function sshTarget(settings: SshSettings): SshTarget {
   if (address?.host === undefined || bind?.port === undefined) {
     throw new SvcError(
       "config_invalid",
-      "Cannot open a tunnel with ssh: SVC_TUNNEL_SSH_ADDR or SVC_TUNNEL_SSH_BIND is no address",
+      "Cannot open a tunnel with ssh: SVC_TUNNEL_SSH_ADDR or SVC_TUNNEL_SSH_BIND is not an address",
     );
   }
   return {

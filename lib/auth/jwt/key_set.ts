@@ -10,7 +10,7 @@ export const MAX_KEY_SET_BYTES = 1024 * 1024;
 
 const PUBLIC_TYPES = new Set(["RSA", "EC", "OKP"]);
 
-/** Throws an `Error` with the reason where the text is no key set. */
+/** Throws an `Error` with the reason where the text is not a key set. */
 export async function parseKeySet(text: string): Promise<LookUp> {
   const { createLocalJWKSet } = await import("jose");
   let keys: unknown;

@@ -70,7 +70,7 @@ export class ScopeMap {
   }
 }
 
-/** Undefined where a placeholder's claim is no text: a partial name could be another caller's identity. */
+/** Undefined where a placeholder's claim is not text: a partial name could be another caller's identity. */
 function fill(template: string, claims: Claims): string | undefined {
   let whole = true;
   const text = template.replace(PLACEHOLDER, (_, path: string) => {

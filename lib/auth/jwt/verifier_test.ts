@@ -314,7 +314,10 @@ Deno.test("scope map: a malformed one says where", async () => {
   const cases: [string, RegExp][] = [
     ["rules: [{claims: {}, scope: api}]", /claims: a rule without claims matches every token/],
     ["rules: [{claims: {a: b}}]", /rules\[0\]\.scope: /],
-    ["rules: [{claims: {a: b}, scope: apy}]", /rules\[0\]\.scope: "apy" is no scope; did you mean/],
+    [
+      "rules: [{claims: {a: b}, scope: apy}]",
+      /rules\[0\]\.scope: "apy" is not a scope; did you mean/,
+    ],
     ["rules: [{claims: {a: {b: c}}, scope: api}]", /claims\.a: expected a text, number or/],
     ["rules: [{claims: {a: []}, scope: api}]", /claims\.a: expected a list with at least one/],
     ["rules: [{claims: {a: b}, scope: api, subject: 1}]", /subject: expected a text/],

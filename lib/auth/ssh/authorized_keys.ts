@@ -73,7 +73,7 @@ function parseExpiry(text: string): number {
   if (!match) throw new Malformed("its expiry-time is not YYYYMMDD[HHMM[SS]][Z]");
   const [, year, month, day, hour = "00", minute = "00", second = "00", zone] = match;
   const ms = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}${zone}`);
-  if (Number.isNaN(ms)) throw new Malformed("its expiry-time is no time");
+  if (Number.isNaN(ms)) throw new Malformed("its expiry-time is not a time");
   return ms;
 }
 

@@ -48,9 +48,7 @@ export function requestedKey(
   if (last === ownEnd) {
     throw new SvcError(
       "argument_invalid",
-      `Cannot enrol the key: the own key ends ${
-        new Date(ownEnd).toISOString()
-      }, and this one later`,
+      `Cannot enrol the key: your key ends ${new Date(ownEnd).toISOString()}, and this one later`,
       { help: "ask for an earlier end, or leave it out; a later one needs another credential" },
     );
   }
@@ -82,7 +80,7 @@ export function requireKeysOf(name: string, identity: Identity, policy?: Policy)
     `Cannot manage keys of ${JSON.stringify(name)}: no rule allows ` +
       `${JSON.stringify(identity.subject)} to admin`,
     {
-      help: "use the own name, or ask somebody whom the policy grants the action admin",
+      help: "use your own name, or ask somebody whom the policy grants the action admin",
       detail: { action: "admin" },
     },
   );
@@ -102,7 +100,7 @@ export function mayEnrol(
   if (missing !== undefined) {
     throw new SvcError(
       "denied",
-      `Cannot enrol a key with the scope ${missing}: the own credential lacks it`,
+      `Cannot enrol a key with the scope ${missing}: your own credential lacks it`,
       { detail: { scope: missing } },
     );
   }
@@ -113,10 +111,8 @@ export function mayEnrol(
   if (action === undefined) return;
   throw new SvcError(
     "denied",
-    `Cannot enrol a key of ${
-      JSON.stringify(name)
-    }: with it the policy allows to ${action}, which ` +
-      "the own credential may not",
+    `Cannot enrol a key of ${JSON.stringify(name)}: the policy lets that key ${action}, which ` +
+      "your own credential may not",
     {
       help: `ask somebody who may ${action} to enrol it, or give the key a narrower scope`,
       detail: { action },

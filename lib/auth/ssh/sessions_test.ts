@@ -224,8 +224,8 @@ Deno.test("keys: one that could do more than its enroller is refused", async () 
   await refuses("denied", () => mayEnrol(as(""), key("x"), policy));
   await refuses("denied", () => mayEnrol(as("root"), key("bob", "peer"), policy), /scope peer/);
   // The policy grants the name more with a key than with what the caller has.
-  await refuses("denied", () => mayEnrol(as("carl"), key("carl"), policy), /allows to deploy/);
-  await refuses("denied", () => mayEnrol(as("keeper"), key("carl"), policy), /allows to/);
+  await refuses("denied", () => mayEnrol(as("carl"), key("carl"), policy), /lets that key deploy/);
+  await refuses("denied", () => mayEnrol(as("keeper"), key("carl"), policy), /lets that key/);
   // A narrower key cannot use it.
   mayEnrol(as("carl"), key("carl", "registry:push"), policy);
   await refuses(
@@ -246,7 +246,7 @@ Deno.test("keys: they end within the server's bound", async () => {
   await refuses("argument_invalid", () => ends(late), /lets a key last 24h/);
 });
 
-Deno.test("keys: a request that is no key of one line is refused", async () => {
+Deno.test("keys: a request that is not a key of one line is refused", async () => {
   const bad = [
     { publicKey: "rubbish" },
     { publicKey: `${alice.line}\n${bob.line}` },
@@ -260,7 +260,7 @@ Deno.test("keys: a request that is no key of one line is refused", async () => {
   const soon = Date.now() + 60_000;
   assert.equal(requestedKey({ publicKey: bob.line }, DAY, soon).expires, soon);
   const later = { publicKey: bob.line, expiresAt: new Date(soon + 10_000).toISOString() };
-  await refuses("argument_invalid", () => requestedKey(later, DAY, soon), /the own key ends/);
+  await refuses("argument_invalid", () => requestedKey(later, DAY, soon), /your key ends/);
   for (const request of bad) await refuses("argument_invalid", () => requestedKey(request, DAY));
   const good = requestedKey({
     publicKey: alice.line,

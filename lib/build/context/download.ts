@@ -32,8 +32,8 @@ export function downloadTooLarge(url: string, limit: number): SvcError {
 export function downloadTooSlow(url: string, patienceMs: number): SvcError {
   return new SvcError(
     "upstream_failed",
-    `Cannot fetch ${url}: next to nothing came for ${patienceMs / 1000} s`,
-    { help: "see whether that server is well, and build again" },
+    `Cannot fetch ${url}: almost nothing arrived for ${patienceMs / 1000} s`,
+    { help: "check that server, and build again" },
   );
 }
 

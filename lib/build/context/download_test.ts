@@ -82,7 +82,7 @@ Deno.test("a server that does not answer, and one that drips", async () => {
     await using at = await fixture();
     await assert.rejects(httpTree(url, { patienceMs: 100 }).identity(at.tools), {
       code: "upstream_failed",
-      message: `Cannot fetch ${url}: next to nothing came for 0.1 s`,
+      message: `Cannot fetch ${url}: almost nothing arrived for 0.1 s`,
     });
     assert.deepEqual(at.left(), []);
   }
@@ -166,7 +166,7 @@ Deno.test("git: a server that does not answer, and helpers of git's that would w
     const remote = `${scheme}://127.0.0.1:${silent.port}/x.git`;
     await assert.rejects(gitTree({ remote }, { patienceMs: 300 }).identity(at.tools), {
       code: "upstream_failed",
-      message: `Cannot fetch ${remote}: next to nothing came for 0.3 s`,
+      message: `Cannot fetch ${remote}: almost nothing arrived for 0.3 s`,
     });
     assert.deepEqual(processesWith(remote), []);
     const abort = new AbortController();

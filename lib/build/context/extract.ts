@@ -208,7 +208,7 @@ export class Extractor implements TarHandler {
       if (stat && isDirectory(host)) continue;
       if (stat && !this.#options.strict) {
         const shown = JSON.stringify(host.slice(this.#options.root.length + 1));
-        throw new SvcError("archive_invalid", `Cannot unpack below ${shown}: it is no folder`);
+        throw new SvcError("archive_invalid", `Cannot unpack below ${shown}: it is not a folder`);
       }
       if (stat) unlink(host);
       mkdir(host, 0o755);

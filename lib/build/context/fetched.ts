@@ -11,19 +11,19 @@ import type { Context } from "./receive.ts";
 import type { Tree } from "./tree.ts";
 import { applyRules, MAX_RULES } from "./unpack_context.ts";
 
-/** The source of a context URL. Throws `argument_invalid` where the text is no URL. */
+/** The source of a context URL. Throws `argument_invalid` where the text is not a URL. */
 export function fetchedSource(url: string): TreeSource {
   const git = parseGitUrl(url);
   if (git) return gitTree(git);
   if (isHttpUrl(url)) return httpTree(url, { unpack: true });
   throw new SvcError(
     "argument_invalid",
-    `Cannot build from ${url}: it is no URL and no git repository`,
+    `Cannot build from ${url}: it is neither a URL nor a git repository`,
   );
 }
 
 /**
- * The tree as a context, its .dockerignore applied. Where the URL is no archive, the file is the Dockerfile
+ * The tree as a context, its .dockerignore applied. Where the URL is not an archive, the file is the Dockerfile
  * itself and there is nothing to copy. The caller that opened the tree disposes of it.
  */
 export async function fetchedContext(url: string, tree: Tree, path: string): Promise<Context> {

@@ -269,7 +269,7 @@ class GitTree implements TreeSource {
     await git.ok(...at("remote", "add", "origin", remote));
     const fetched = await git.try(...at("fetch", "--progress", "--depth=1", "origin", commit));
     if (fetched.code !== 0) {
-      // Servers may refuse a commit that is no branch's head, or refuse shallow fetches.
+      // Servers may refuse a commit that is not a branch's head, or refuse shallow fetches.
       const shallow = await git.try(...at("fetch", "--progress", "--depth=1", "origin", ref));
       const has = await git.try(...at("cat-file", "-e", `${commit}^{commit}`));
       if (shallow.code !== 0 || has.code !== 0) {

@@ -43,7 +43,7 @@ function safe(git: GitSource, source: string): GitSource {
 
 /**
  * Reads `https://host/path.git`, `git://…`, `ssh://…`, `git@host:path`, `github.com/…`, each with an optional
- * `#ref:folder`. Undefined where the text is no repository; throws `dockerfile_invalid` where it is
+ * `#ref:folder`. Undefined where the text is not a repository; throws `dockerfile_invalid` where it is
  * malformed.
  */
 export function parseGitUrl(source: string): GitSource | undefined {

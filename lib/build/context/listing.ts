@@ -59,7 +59,9 @@ function isPath(path: string): boolean {
 function checked(entry: RemoteEntry): RemoteEntry {
   const { path, type, mode, size, mtime, mtimeNs, stamp, link } = entry;
   const shown = () => JSON.stringify(path);
-  if (typeof path !== "string" || !isPath(path)) throw invalid(`${shown()} is no path inside it`);
+  if (typeof path !== "string" || !isPath(path)) {
+    throw invalid(`${shown()} is not a path inside it`);
+  }
   const linked = typeof link === "string" && link !== "" && link.length <= MAX_PATH &&
     !link.includes("\0");
   const typed = type === "symlink" ? linked : link === undefined && type === "directory" ||

@@ -174,7 +174,11 @@ function addParts(
       continue;
     }
     if (checksum !== undefined) {
-      throw atLine(tools.file, line, `ADD --checksum: ${source} is no URL and no git repository`);
+      throw atLine(
+        tools.file,
+        line,
+        `ADD --checksum: ${source} is neither a URL nor a git repository`,
+      );
     }
     const last = parts.at(-1);
     if (last?.from === "context") last.sources.push(source);

@@ -258,7 +258,7 @@ class Planner {
       const tried = error.cause instanceof SvcError ? error.cause.message : error.message;
       throw new SvcError(
         error.code,
-        `Line ${line}: there is no stage ${name} before it${near}; nor an image: ${tried}`,
+        `Line ${line}: ${name} is not an earlier stage${near} (and as an image: ${tried})`,
         { cause: error, help: error.help, detail: { ...error.detail, file: this.#file, line } },
       );
     }

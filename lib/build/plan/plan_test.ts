@@ -232,7 +232,7 @@ Deno.test("what cannot be done is refused by name and line", async () => {
     ["FROM base\n\nRUN --security=insecure x", /line 3: RUN --security=insecure: .*not allowed/],
     ["FROM base\nRUN --device=a.example/b=c,must x", /line 2: RUN --device=.*"must" is not known/],
     ["FROM base\nRUN --device=required x", /line 2: RUN --device=required: .*no name/],
-    ["FROM base\nADD --checksum=sha256:00 file /", /line 2: ADD --checksum: file is no URL/],
+    ["FROM base\nADD --checksum=sha256:00 file /", /line 2: ADD --checksum: file is neither a URL/],
     ["FROM base\nADD --checksum=x https://host.example/a /", /--checksum=x is not of the form/],
     ["FROM base\nADD https://host.example/a.git?depth=2 /", /unknown parameter depth/],
     ["FROM base\nADD http://[bad/x /", /line 2: ADD http:\/\/\[bad\/x: it is not a valid URL/],
@@ -248,7 +248,7 @@ Deno.test("what cannot be done is refused by name and line", async () => {
     ["FROM base AS a\nCOPY --from=a x x", /line 2: --from=a: that is the stage it stands in/],
     [
       "FROM base AS build\nFROM base\nCOPY --from=buidl x x",
-      /^Line 3: there is no stage buidl before it; did you mean build\?; nor an image: .*buidl/,
+      /^Line 3: buidl is not an earlier stage; did you mean build\? \(and as an image: .*buidl/,
     ],
     ["FROM base\nCOPY --from=host:1/gone x x", /^Line 2: Cannot find image host:1\/gone/],
     ["FROM base\nSTOPSIGNAL SIGNOPE", /line 2: STOPSIGNAL SIGNOPE: expected a signal/],

@@ -167,7 +167,7 @@ Deno.test("hostile Dockerfiles fail with their line, and the event loop goes on"
   }
 });
 
-Deno.test("planning has a time limit, and what a registry takes is no part of it", async () => {
+Deno.test("planning has a time limit, and what a registry takes is not part of it", async () => {
   using planners = new Planners({ time: 1, megabytes: 256 });
   const names = Array.from({ length: 200_000 }, (_, i) => `V${i}=1`).join(" ");
   await assert.rejects(plan(planners, `FROM base\nENV ${names}\n`), (error: SvcError) => {

@@ -78,7 +78,7 @@ export class Caller {
 
   constructor(options: CallerOptions) {
     this.#options = options;
-    const late = () => unreadable(`next to nothing came for ${LEAST_PACE.windowMs / 1000} s`);
+    const late = () => unreadable(`almost nothing arrived for ${LEAST_PACE.windowMs / 1000} s`);
     this.#pace = new Pace({ ...LEAST_PACE, late, clock: options.clock });
   }
 
@@ -332,7 +332,7 @@ export class Caller {
       stream[Symbol.dispose]();
       throw unreadable(`there is no SSH agent ${id}`);
     }
-    // An agent sends nothing until it is asked, so its silence is no failure.
+    // An agent sends nothing until it is asked, so its silence is not a failure.
     stream.endless();
     return {
       readable: readableOf({ ...bound(stream), read: () => lines.read() }),
@@ -373,7 +373,7 @@ function entryOf(
 
 const RECORD_LIMIT = 1000;
 
-/** Throws `argument_invalid` where the value is no request of this protocol. */
+/** Throws `argument_invalid` where the value is not a request of this protocol. */
 export function checkRequest(value: unknown): AttachRequest {
   const request = value as Partial<AttachRequest> | undefined | null;
   const list = (ids: unknown) =>

@@ -125,7 +125,7 @@ async function drip(pieces: number[]): Promise<number> {
 Deno.test("a caller that sends a byte every two minutes, and one with a slow link", async () => {
   await assert.rejects(drip(Array(10).fill(1)), {
     code: "context_invalid",
-    message: "Cannot read from the caller: next to nothing came for 600 s",
+    message: "Cannot read from the caller: almost nothing arrived for 600 s",
   });
   // A kilobyte a second, for half an hour; and one that had to look for long before it began.
   assert.equal(await drip(Array(15).fill(119 * 1024)), 15 * 119 * 1024);
@@ -145,7 +145,7 @@ Deno.test("all streams of a caller count, while one of them waits", async () => 
     await far.write(new Uint8Array([turn]));
     assert.deepEqual(await read, new Uint8Array([turn]));
   }
-  // Nobody waits: that is no time.
+  // Nobody waits: that is not a time.
   pace.came(100);
   const [near9, far9] = duplexPair();
   const connecting = NinepClient.connect(near9, { pace });

@@ -75,7 +75,7 @@ export class IngressAuthority {
     this.#key = key;
   }
 
-  /** Throws an `Error` for a certificate that is no authority's, or a key that cannot sign. */
+  /** Throws an `Error` for a certificate that is not an authority's, or a key that cannot sign. */
   static async of(path: string, generated: boolean, pem: PemPair): Promise<IngressAuthority> {
     const certificates = readCertificates(pem.certificate);
     if (!certificates[0].ca) throw new Error("it is not the certificate of an authority (CA)");

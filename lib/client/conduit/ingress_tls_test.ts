@@ -248,7 +248,7 @@ Deno.test("ingress TLS: a client that says nothing is let go of after its time",
   }
 });
 
-Deno.test("ingress listeners: a port that is taken is no failure; connections are limited and end with it", async () => {
+Deno.test("ingress listeners: a port that is taken is not a failure; connections are limited and end with it", async () => {
   using taken = Deno.listen({ hostname: LOOPBACK, port: 0 });
   const { port } = taken.addr as Deno.NetAddr;
   const serving = Promise.withResolvers<void>();

@@ -118,7 +118,7 @@ Deno.test("port-forward: a connection that breaks there breaks here, and does no
   assert.equal(errors[0].code, "upstream_failed");
 });
 
-Deno.test("port-forward: who goes away here is no failure, and lets go of the workload", async () => {
+Deno.test("port-forward: who goes away here is not a failure, and lets go of the workload", async () => {
   const ends: Duplex[] = [];
   const { services } = memory((stream) => ends.push(stream));
   const { forward, errors } = await open(services);

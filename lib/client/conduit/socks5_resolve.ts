@@ -62,7 +62,7 @@ export class Resolver {
     if (isServiceName(name)) return { name, port };
     throw new SvcError(
       "not_found",
-      `Cannot connect to ${host}:${port}: ${JSON.stringify(name)} is no name of a service`,
+      `Cannot connect to ${host}:${port}: ${JSON.stringify(name)} is not the name of a service`,
     );
   }
 }

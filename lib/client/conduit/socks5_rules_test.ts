@@ -109,7 +109,10 @@ Deno.test("resolver: suffix, then bare names; nothing under the suffix ever goes
     assert.equal(await resolver.resolve(host, 80), undefined, host);
   }
   for (const host of ["a.b.svc.internal", ".svc.internal", "a_b.svc.internal"]) {
-    await assert.rejects(resolver.resolve(host, 80), says("not_found", /is no name of a service$/));
+    await assert.rejects(
+      resolver.resolve(host, 80),
+      says("not_found", /is not the name of a service$/),
+    );
   }
   assert.deepEqual(asked, ["web", "other"]);
 });

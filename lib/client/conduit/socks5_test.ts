@@ -142,7 +142,7 @@ Deno.test("socks5: what stands in the way has its code, and is told", async () =
   assert.equal(proxy.told[2], `Cannot connect to ${long}:80: there is no host of that name`);
 });
 
-Deno.test("socks5: a rule's result that is no service, and a pattern that does not end, fail one connection", async () => {
+Deno.test("socks5: a rule's result that is not a service, and a pattern that does not end, fail one connection", async () => {
   await using inner = await echo("inner");
   const services = new LocalServices({ web: inner.port });
   await using proxy = await testProxy(services, {
@@ -164,7 +164,7 @@ Deno.test("socks5: a rule's result that is no service, and a pattern that does n
   ]);
 });
 
-Deno.test("socks5: each direction ends by itself, and a stream that breaks is no end", async () => {
+Deno.test("socks5: each direction ends by itself, and a stream that breaks is not an end", async () => {
   await using server = listening(async (stream) => {
     let size = 0;
     for (let bytes = await stream.read(); bytes; bytes = await stream.read()) size += bytes.length;

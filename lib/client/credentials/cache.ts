@@ -167,7 +167,7 @@ export async function openTokenCache(options: CacheOptions): Promise<TokenCache>
     if (file) return file;
     throw new SvcError(
       "prerequisite_missing",
-      "Cannot keep tokens in a file: there is no folder of the login session",
+      "Cannot keep tokens in a file: the login session has no runtime folder",
       {
         help: "set XDG_RUNTIME_DIR, or SVC_TOKEN_CACHE to another mode",
       },
@@ -178,7 +178,7 @@ export async function openTokenCache(options: CacheOptions): Promise<TokenCache>
     if (keyring) return keyringCache(keyring);
     throw new SvcError(
       "prerequisite_missing",
-      "Cannot keep tokens in the keyring: this session has none that svc can use",
+      "Cannot keep tokens in the keyring: svc finds none that it can use in this session",
       {
         help:
           "install secret-tool (libsecret-tools) and start a keyring, or set SVC_TOKEN_CACHE=file",

@@ -49,7 +49,7 @@ async function gh(
   return found ? { name, outcome: "ok", detail: `${found} (SVC_GH_BIN); ${later}` } : {
     name,
     outcome: "warning",
-    detail: `${ghBin} (SVC_GH_BIN) is no program that can be run; ${later}`,
+    detail: `${ghBin} (SVC_GH_BIN) is not a program that can be run; ${later}`,
     help: "set SVC_GH_BIN to the path of gh, or unset it to take the one on PATH",
   };
 }

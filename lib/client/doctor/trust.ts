@@ -121,7 +121,7 @@ async function k3s({ registry, root }: TrustInput): Promise<TrustReport | undefi
   const { isMap, parseDocument } = await import("../yaml.ts");
   const document = parseDocument(await text(path) ?? "");
   if (document.errors.length > 0 || (document.contents && !isMap(document.contents))) {
-    throw new SvcError("config_invalid", `Cannot check k3s: ${path} is not YAML of its form`, {
+    throw new SvcError("config_invalid", `Cannot check k3s: ${path} is not a registries.yaml`, {
       help: "correct the file",
     });
   }

@@ -6,7 +6,7 @@ import type { Field } from "./field.ts";
 export function pemTrouble(path: string, kind: NonNullable<Field["pem"]>): string | undefined {
   let text: string;
   try {
-    if (!Deno.statSync(path).isFile) return "it is no file";
+    if (!Deno.statSync(path).isFile) return "it is not a file";
     text = Deno.readTextFileSync(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return "there is no such file";

@@ -43,7 +43,7 @@ export class Checker {
     const written = this.#verb === "write";
     return new SvcError("config_invalid", `Cannot ${this.#verb} ${this.#source}: ${path}: ${why}`, {
       help: written
-        ? "nothing was changed; docs/reference/profile.md lists the fields"
+        ? "nothing has changed; docs/reference/profile.md lists the fields"
         : "correct the named field; docs/reference/profile.md lists them",
     });
   }

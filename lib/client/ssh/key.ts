@@ -37,7 +37,7 @@ export async function loadKey(path: string, prompt: Prompt): Promise<ParsedKey> 
     if (key === undefined) {
       throw new SvcError(
         "config_invalid",
-        `Cannot use identity file ${path}: it is no private key`,
+        `Cannot use identity file ${path}: it is not a private key`,
         { help: "name a private key in OpenSSH's or PEM form" },
       );
     }
@@ -90,7 +90,9 @@ export function signWithKey(key: ParsedKey, data: Uint8Array, hash: RsaHash = "s
   const rsa = type === "ssh-rsa";
   const raw = rsa ? key.sign(data, hash) : key.sign(data);
   if (raw instanceof Error) {
-    throw new SvcError("unauthorized", "Cannot sign with the SSH key: it refused", { cause: raw });
+    throw new SvcError("unauthorized", "Cannot sign with the SSH key: the key's library refused", {
+      cause: raw,
+    });
   }
   const blob = type.startsWith("ecdsa-") ? ecdsaBlob(raw) : raw;
   return Buffer.concat([string(rsa ? RSA_NAMES[hash] : type), string(blob)]);

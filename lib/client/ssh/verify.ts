@@ -83,7 +83,7 @@ export class HostVerifier {
       if (parsePublicKey(pinned)?.blob.equals(key)) return;
       throw this.#refuse(
         "its host key is not the one in ssh-tunnel.host-key",
-        "somebody may be in between; if the host was set up anew, correct host-key",
+        "somebody may be in between; if the host was installed again, correct host-key",
         key,
         "changed",
       );
@@ -107,7 +107,7 @@ export class HostVerifier {
       if (verdict.kind !== "changed") continue;
       throw this.#refuse(
         `its host key has changed from the one in ${path}, line ${verdict.line}`,
-        `somebody may be in between; if the host was set up anew: ssh-keygen -f ${path} -R '${this.#name}'`,
+        `somebody may be in between; if the host was installed again: ssh-keygen -f ${path} -R '${this.#name}'`,
         key,
         "changed",
       );

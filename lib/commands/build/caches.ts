@@ -58,7 +58,7 @@ async function* layoutEntries(
 
 /**
  * Adds the caches' parameters to the build's query, after sending local folders to the server. A missing folder
- * is no error: the first build on a machine has none.
+ * is not an error: the first build on a machine has none.
  */
 export async function addCaches(
   client: Client,

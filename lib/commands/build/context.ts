@@ -181,7 +181,7 @@ async function findDockerfile(
   return { text, name: named, ownIgnore: await readOptional(`${named}.dockerignore`) };
 }
 
-/** Bytes of a tar header; shorter input is no archive. */
+/** Bytes of a tar header; shorter input is not an archive. */
 const HEADER = 512;
 /** True for text: neither compressed nor a tar archive, whose header has zero bytes. */
 async function isText(head: Uint8Array): Promise<boolean> {
@@ -216,7 +216,7 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
   if (file !== undefined) {
     throw new SvcError(
       "usage",
-      `Cannot build: standard input is no archive but a Dockerfile, and --file names another`,
+      `Cannot build: standard input is a Dockerfile, not an archive, and --file names another`,
       { help: "write svc build -f - FOLDER for a Dockerfile on standard input with a context" },
     );
   }
@@ -226,7 +226,10 @@ async function fromInput(file: string | undefined, io: Io): Promise<SentContext>
     size += chunk.length;
   }
   if (size > MAX_DOCKERFILE) {
-    throw new SvcError("usage", "Cannot build: standard input is no archive, and no Dockerfile");
+    throw new SvcError(
+      "usage",
+      "Cannot build: standard input is neither an archive nor a Dockerfile",
+    );
   }
   const text = await new Blob(held as BlobPart[]).text();
   const writer = new TarWriter();

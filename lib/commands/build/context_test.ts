@@ -161,7 +161,7 @@ Deno.test("standard input: an archive, or a Dockerfile alone", async () => {
   assert.equal(short.text.Dockerfile, "FROM x");
   await assert.rejects(send("-", "Other", "FROM x"), {
     code: "usage",
-    message: /standard input is no archive but a Dockerfile, and --file names another/,
+    message: /standard input is a Dockerfile, not an archive, and --file names another/,
   });
   await assert.rejects(send("-", undefined, "x\n".repeat(3 << 20)), { code: "usage" });
   const writer = new TarWriter();

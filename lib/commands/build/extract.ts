@@ -58,7 +58,7 @@ class Extractor {
       if (this.#folders.has(path)) continue;
       const there = await lstat(path);
       if (!there) await Deno.mkdir(path);
-      else if (!there.isDirectory) throw refuse(shown, `${path} is in the way: it is no folder`);
+      else if (!there.isDirectory) throw refuse(shown, `${path} is in the way: it is not a folder`);
       this.#folders.add(path);
     }
     return path;
@@ -85,7 +85,9 @@ class Extractor {
     if (header.type === "hardlink") {
       const target = partsOf(header.linkpath);
       const from = join(await this.#folder(target.slice(0, -1), header.path), target.at(-1) ?? "");
-      if ((await lstat(from))?.isFile !== true) throw refuse(header.path, "its target is no file");
+      if ((await lstat(from))?.isFile !== true) {
+        throw refuse(header.path, "its target is not a file");
+      }
       return await Deno.link(from, path);
     }
     await Deno.writeFile(path, body, { createNew: true });

@@ -170,7 +170,7 @@ export function contextsOf(texts: readonly string[] | undefined): NamedContexts 
       throw refused(
         "--build-context",
         text,
-        `${value.split(":")[0]} is no kind of context that is known`,
+        `${value.split(":")[0]} is not a known kind of context`,
       );
     }
     try {

@@ -68,7 +68,7 @@ Deno.test({
       await Deno.writeTextFile(`${folder}/file`, "no key\n");
       await fails(`x=${path},${folder}/file`, /a socket and something else/);
       await assert.rejects(agentsOf([`x=${folder}/file`], {}, NOBODY), {
-        message: /file: it is no private key/,
+        message: /file: it is not a private key/,
       });
     });
   },
@@ -96,7 +96,7 @@ Deno.test("--build-context: folders stay here, the rest is the server's", async 
       ["name=", /expected NAME=PATH/],
       [`name=${folder}/none`, /there is no such file/],
       [`name=${file}`, /is not a directory/],
-      ["name=oci-layout://x", /oci-layout is no kind of context/],
+      ["name=oci-layout://x", /oci-layout is not a known kind of context/],
     ];
     for (const [spec, pattern] of bad) {
       assert.throws(() => contextsOf([spec]), refused(pattern), spec);

@@ -91,7 +91,7 @@ const REASONS: Record<string, string> = {
   EPERM: "permission denied",
   EROFS: "the file system is read-only",
   ENOENT: "there is no such folder",
-  ENOTDIR: "a part of the path is no folder",
+  ENOTDIR: "a part of the path is not a folder",
   EISDIR: "it is a folder",
   EEXIST: "it is in the way",
   ENOSPC: "no space is left",

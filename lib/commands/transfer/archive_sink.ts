@@ -40,7 +40,7 @@ function savedImages({ root }: Plan, names: readonly string[]): unknown {
   if (parsed.kind !== "image") throw refuse("the image has several platforms");
   const { config, layers } = parsed.document;
   if (config.mediaType !== MEDIA.config && config.mediaType !== MEDIA.dockerConfig) {
-    throw refuse(`this is no image but an artifact (${config.mediaType})`);
+    throw refuse(`this is an artifact, not an image (${config.mediaType})`);
   }
   if (layers.some((layer) => FOREIGN_LAYER.test(layer.mediaType))) {
     throw refuse("the image has layers that are not distributed with it");

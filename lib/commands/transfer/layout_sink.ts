@@ -49,7 +49,7 @@ export class LayoutSink implements TransferSink {
       for await (const { name } of Deno.readDir(this.#root)) {
         // An earlier transfer may have stopped before it wrote the index.
         if (["oci-layout", "blobs", PARTIAL].includes(name)) continue;
-        throw this.#refuse(`it is a folder that is no OCI layout (it holds ${name})`);
+        throw this.#refuse(`the folder is not an OCI layout (it holds ${name})`);
       }
     }
     await ensureDir(this.#path("blobs"));

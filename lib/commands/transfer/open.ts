@@ -266,7 +266,7 @@ export async function openSink(
 
 function refuseDigest(place: PackedPlace): void {
   if (place.digest === undefined) return;
-  throw new SvcError("usage", `Cannot write ${formatPlace(place)}: a digest is no name`, {
+  throw new SvcError("usage", `Cannot write ${formatPlace(place)}: a digest is not a name`, {
     help: "write the name after the path and a colon",
   });
 }
@@ -274,6 +274,6 @@ function refuseDigest(place: PackedPlace): void {
 function refuseName(place: PackedPlace): never {
   throw new SvcError(
     "reference_invalid",
-    `Cannot write ${formatPlace(place)}: ${JSON.stringify(place.reference)} is no image name`,
+    `Cannot write ${formatPlace(place)}: ${JSON.stringify(place.reference)} is not an image name`,
   );
 }

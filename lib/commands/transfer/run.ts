@@ -43,7 +43,7 @@ const REASONS: Record<string, string> = {
   EACCES: "permission denied",
   EPERM: "permission denied",
   EROFS: "the file system is read-only",
-  ENOTDIR: "a part of the path is no folder",
+  ENOTDIR: "a part of the path is not a folder",
   EISDIR: "it is a folder",
 };
 

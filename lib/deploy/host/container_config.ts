@@ -67,7 +67,7 @@ function healthPlan(spec: DeploySpec, image: ContainerConfig): HealthPlan | unde
 /** A warning for each request of the image that cannot be fulfilled. */
 export function imageWarnings(spec: DeploySpec, { StopSignal }: ContainerConfig): string[] {
   if (spec.stopSignal || !StopSignal || signalNumber(StopSignal) !== undefined) return [];
-  return [`stopSignal: the image's ${JSON.stringify(StopSignal)} is no signal; SIGTERM is sent`];
+  return [`stopSignal: the image's ${JSON.stringify(StopSignal)} is not a signal; SIGTERM is sent`];
 }
 
 const stopSignal = (spec: DeploySpec, { StopSignal }: ContainerConfig) =>

@@ -51,7 +51,7 @@ Deno.test("environment, user, folder and stop settings: the spec wins, then the 
 Deno.test("an image's unknown stop signal is told, and SIGTERM sent", () => {
   const image = { Cmd: ["c"], StopSignal: "SIGNOPE" };
   assert.equal(containerPlan(spec(), image).stopSignal, "15");
-  assert.match(imageWarnings(spec(), image).join(), /"SIGNOPE" is no signal; SIGTERM is sent/);
+  assert.match(imageWarnings(spec(), image).join(), /"SIGNOPE" is not a signal; SIGTERM is sent/);
   assert.deepEqual(imageWarnings(spec({ stopSignal: "SIGRTMIN+3" }), image), []);
   assert.equal(containerPlan(spec({ stopSignal: "rtmin+3" }), image).stopSignal, "37");
 });

@@ -37,7 +37,7 @@ const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 /** Longest time, stream and tag at the start of a log line. */
 const LONGEST_HEAD = 64;
 
-/** The fields before the text, and where the text begins; undefined where the line is no log line. */
+/** The fields before the text, and where the text begins; undefined where the line is not a log line. */
 function headOf(line: Uint8Array) {
   const head = decoder.decode(line.subarray(0, LONGEST_HEAD));
   const match = /^(\S+) (stdout|stderr) ([FP])(?: |$)/.exec(head);
@@ -71,7 +71,7 @@ class Assembler {
     this.#instance = instance;
   }
 
-  /** The frame that this line completes, if any. A line that is no log line is skipped. */
+  /** The frame that this line completes, if any. A line that is not a log line is skipped. */
   push(line: Uint8Array): LogFrame | undefined {
     const head = headOf(line);
     if (!head) return undefined;

@@ -58,7 +58,7 @@ function readName(bytes: Uint8Array): { name: string; end: number } | undefined 
   }
 }
 
-/** Undefined for a message that is no query: it gets no answer. Never throws. */
+/** Undefined for a message that is not a query: it gets no answer. Never throws. */
 export function readQuery(bytes: Uint8Array): Query | undefined {
   if (bytes.length < HEADER || bytes[2] & 0x80) return undefined;
   const query = { id: u16(bytes, 0), opcode: (u16(bytes, 2) & OPCODE) >> 11, end: HEADER };

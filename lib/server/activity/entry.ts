@@ -64,7 +64,7 @@ export function entryOf(answered: Answered): Omit<ActivityEntry, "time"> | undef
   const { identity, request, connection, id: requestId } = context;
   const denied = status === 401 || status === 403;
   const credentials = route.path.startsWith(AUTH);
-  // Clients expect this challenge: a request without a credential is no failed login.
+  // Clients expect this challenge: a request without a credential is not a failed login.
   if (
     status === 401 && !credentials && !request.headers.has("authorization") &&
     !connection.certificate

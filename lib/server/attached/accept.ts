@@ -26,7 +26,7 @@ function requireHello(context: Context, { attempt, help }: Purpose): Hello {
   // A client whose upgrade was refused repeats the request without an upgrade, to read the reason as an answer.
   // So this error comes after the other reasons for a refusal.
   if (context.request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
-    throw new SvcError("argument_invalid", `Cannot ${attempt}: the request is no WebSocket`, {
+    throw new SvcError("argument_invalid", `Cannot ${attempt}: the request is not a WebSocket`, {
       help,
     });
   }
@@ -45,7 +45,7 @@ export interface AcceptOptions extends Purpose, Omit<AttachedOptions, "role" | "
 
 /**
  * The session on the request's connection. The server's shutdown waits for its end. Throws, as ordinary
- * answers, `argument_invalid` for a request that is no WebSocket and `unsupported` for a caller that speaks
+ * answers, `argument_invalid` for a request that is not a WebSocket and `unsupported` for a caller that speaks
  * no version of this server's.
  */
 export function accept(

@@ -72,7 +72,7 @@ Deno.test("accept: a client of another time is refused in words, before the upgr
   assert.match((await again.json()).detail, cases[0][1]);
   const plain = await fetch(server.base + PATH, { headers: { [HELLO_HEADER]: writeHello([]) } });
   assert.equal(plain.status, 400);
-  assert.match((await plain.json()).detail, /the request is no WebSocket/);
+  assert.match((await plain.json()).detail, /the request is not a WebSocket/);
   assert.equal(open.count, 0, "nothing stays dialled");
 });
 

@@ -279,8 +279,8 @@ Deno.test("auth: rules for tokens without a key, and keys without rules, are sta
   const cases: [Record<string, string>, RegExp][] = [
     [{ SVC_JWT_ISSUER: "x" }, /SVC_JWT_ISSUER: no key verifies tokens/],
     [{ SVC_JWT_DEFAULT_SCOPE: "api" }, /SVC_JWT_DEFAULT_SCOPE: no key/],
-    [{ SVC_JWT_JWKS_FILE: file }, /nothing says which they get/],
-    [{ SVC_JWT_JWKS_FILE: file, SVC_JWT_DEFAULT_SCOPE: "root" }, /"root" is no scope/],
+    [{ SVC_JWT_JWKS_FILE: file }, /nothing maps them to one/],
+    [{ SVC_JWT_JWKS_FILE: file, SVC_JWT_DEFAULT_SCOPE: "root" }, /"root" is not a scope/],
     [{ SVC_JWT_HS256_SECRET: "x", SVC_JWT_SCOPE_MAP: "/nonexistent" }, /SVC_JWT_SCOPE_MAP/],
     [{ SVC_JWT_PUBLIC_KEY: "/nonexistent" }, /SVC_JWT_PUBLIC_KEY/],
   ];

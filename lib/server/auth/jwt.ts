@@ -73,7 +73,7 @@ export async function jwtVerifier(
     const name = jwtJwksFile === undefined ? "SVC_JWT_JWKS_URL" : "SVC_JWT_JWKS_FILE";
     throw new SvcError(
       "config_invalid",
-      `Cannot use ${name}: its tokens carry no scope of ours, and nothing says which they get`,
+      `Cannot use ${name}: its tokens carry no svc scope, and nothing maps them to one`,
       { help: "set SVC_JWT_SCOPE_MAP or SVC_JWT_DEFAULT_SCOPE" },
     );
   }

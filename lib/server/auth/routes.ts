@@ -53,7 +53,7 @@ async function readTexts<T extends object>(
     throw wrong("it is not JSON");
   }
   if (body === null || typeof body !== "object" || Array.isArray(body)) {
-    throw wrong("it is no object");
+    throw wrong("it is not an object");
   }
   const texts = body as Record<string, unknown>;
   for (const [name, value] of Object.entries(texts)) {
@@ -183,7 +183,7 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
       action: "any",
       help:
         "Enrols an SSH key: `{publicKey, name?, scope?, expiresAt?}`; it may do no more than the caller, and " +
-        "lasts SVC_AUTH_KEY_MAX_AGE at most, and no longer than the key that the caller came with. Another name than the own one needs the action `admin`.",
+        "lasts SVC_AUTH_KEY_MAX_AGE at most, and no longer than the key that the caller came with. A name other than the caller's needs the action `admin`.",
       handler: async (context) => {
         const { request, identity, log } = context;
         const wanted = await readTexts<EnrolKeyRequest>(request, "key", ["publicKey"], [

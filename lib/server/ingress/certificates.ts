@@ -66,14 +66,14 @@ export async function parseCertified(
     value = JSON.parse(text);
   } catch {
     // The parser's own message would quote the text.
-    throw malformed("the body is no JSON");
+    throw malformed("the body is not JSON");
   }
   const { spec: wanted, certificates } = fieldsOf(value, "the body", ["spec", "certificates"]);
   const spec = await checkSpec(wanted);
   return { spec, certificates: await checkCertificates(certificates, spec) };
 }
 
-/** Throws `argument_invalid` where `value` is no list of certificates for the spec's hosts. */
+/** Throws `argument_invalid` where `value` is not a list of certificates for the spec's hosts. */
 export async function checkCertificates(
   certificates: unknown,
   spec: DeploySpec,

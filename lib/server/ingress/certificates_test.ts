@@ -127,8 +127,8 @@ Deno.test({
     await using server = await start(true);
     const one = { hosts: ["app.example.com"], ...app };
     const cases: [unknown, RegExp][] = [
-      [JSON.stringify({ spec: SPEC, certificates: [one] }).slice(0, -9), /the body is no JSON/],
-      [app.key, /the body is no JSON/],
+      [JSON.stringify({ spec: SPEC, certificates: [one] }).slice(0, -9), /the body is not JSON/],
+      [app.key, /the body is not JSON/],
       [[], /the body: expected an object/],
       [{ spec: SPEC, certificates: [one], [app.key]: 1 }, /a field that is none of spec, cert/],
       [{ spec: SPEC }, /certificates: expected a list/],

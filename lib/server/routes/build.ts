@@ -99,9 +99,13 @@ export function buildRoutes(deps: ManagementDeps): Route[] {
   async function output({ params: { id } }: Context): Promise<Response> {
     const taken = await (await deps.builder()).archives?.take(id);
     if (!taken) {
-      throw new SvcError("not_found", `Cannot read build output ${id}: there is none, or no more`, {
-        help: "an output is there for an hour, and once; build again",
-      });
+      throw new SvcError(
+        "not_found",
+        `Cannot read build output ${id}: there is none, or it was removed`,
+        {
+          help: "an output is there for an hour, and once; build again",
+        },
+      );
     }
     return new Response(taken.stream as ReadableStream<Uint8Array<ArrayBuffer>>, {
       headers: {

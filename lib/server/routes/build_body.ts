@@ -18,8 +18,8 @@ const QUIET_MS = 1000;
 function tooSlow(): SvcError {
   return new SvcError(
     "context_invalid",
-    `Cannot read the build context: next to nothing came for ${LEAST_PACE.windowMs / 1000} s`,
-    { help: "see whether the connection is well, and build again" },
+    `Cannot read the build context: almost nothing arrived for ${LEAST_PACE.windowMs / 1000} s`,
+    { help: "check the connection, and build again" },
   );
 }
 

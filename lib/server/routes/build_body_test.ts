@@ -38,7 +38,7 @@ async function received(pieces: number[]) {
 Deno.test("a context that comes byte by byte is given up, one over a slow link is not", async () => {
   assert.deepEqual(await received(Array(10).fill(1)), {
     got: 5,
-    error: "Cannot read the build context: next to nothing came for 600 s",
+    error: "Cannot read the build context: almost nothing arrived for 600 s",
     cancelled: true,
   });
   assert.deepEqual(await received(Array(15).fill(119 * 1024)), { got: 15 * 119 * 1024 });

@@ -47,7 +47,7 @@ function isOurs({ ok, status, headers }: Response): boolean {
 }
 
 /**
- * The error where the builder refuses this server, or is no builder: the caller cannot change that. Undefined
+ * The error where the builder refuses this server, or is not a builder: the caller cannot change that. Undefined
  * for every other answer, which is relayed to the caller; that includes a refusal of images that the builder
  * may not read.
  */
@@ -58,7 +58,9 @@ async function refusal(target: URL, response: Response): Promise<SvcError | unde
     await response.body?.cancel();
     return new SvcError(
       "upstream_failed",
-      `Cannot build: what answers at ${target.host} is no builder: it answered ${kindOf(response)}`,
+      `Cannot build: what answers at ${target.host} is not a builder: it answered ${
+        kindOf(response)
+      }`,
       { help: "check SVC_BUILDER_URL on the server" },
     );
   }

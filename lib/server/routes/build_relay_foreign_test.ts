@@ -3,7 +3,7 @@ import { silent } from "../../base/log.ts";
 import { serverDelegation } from "../delegation.ts";
 import { startTestServer } from "../testing.ts";
 
-Deno.test("relay: what answers and is no builder is told as that, and blames no caller", async () => {
+Deno.test("relay: what answers and is not a builder is told as that, and blames no caller", async () => {
   const page = (status: number) =>
     new Response("<html>", { status, headers: { "content-type": "text/html" } });
   const answers = [
@@ -33,7 +33,7 @@ Deno.test("relay: what answers and is no builder is told as that, and blames no 
     const { detail, help } = await response.json();
     assert.match(
       detail,
-      new RegExp(`what answers at 127.0.0.1:${port} is no builder: it answered`),
+      new RegExp(`what answers at 127.0.0.1:${port} is not a builder: it answered`),
     );
     assert.match(help, /SVC_BUILDER_URL/);
   }

@@ -115,7 +115,7 @@ async function serve(session: Attached, exec: ExecSession, stdin: boolean): Prom
 }
 
 const unreadable = () =>
-  new SvcError("argument_invalid", "Cannot exec: expected the size of a terminal that there is");
+  new SvcError("argument_invalid", "Cannot exec: the command has no terminal to resize");
 
 export function execRoutes(deps: ManagementDeps): Route[] {
   async function exec(context: Context): Promise<Response> {

@@ -166,7 +166,7 @@ Deno.test("forward: what a client must not send ends its connection and lets go 
   const data = (length: number, flags = 0) =>
     encodeFrame({ type: TYPE.DATA, flags, stream: 2, length }, new Uint8Array(length));
   const wrong: [RegExp, (socket: WebSocket) => void][] = [
-    [/a text that is no error/, (socket) => socket.send("hello")],
+    [/text that is not an error/, (socket) => socket.send("hello")],
     [/frame version 104 is unknown/, (socket) => socket.send(bytes("hello, server"))],
     [/more than it may/, (socket) => socket.send(data(INITIAL_WINDOW + 1))],
     [/data comes after the end/, (socket) => {

@@ -98,7 +98,7 @@ Deno.test("ingress tunnel: what is refused is told before anything listens", asy
   const path = `${at.base}/.svc/v1/ingress/tunnel`;
   for (
     const [query, message] of [
-      ["?hostMode=passthrough", /is no WebSocket/],
+      ["?hostMode=passthrough", /is not a WebSocket/],
       ["?hostMode=pass", /expected auto, passthrough, alias, rewrite/],
       ["?mode=alias", /unknown parameter/],
     ] as const

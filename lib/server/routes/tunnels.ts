@@ -64,9 +64,9 @@ async function readBody(request: Request): Promise<Fields> {
   } catch (error) {
     if (error instanceof SvcError) throw error;
     // The parser's own message could quote a part of the credential.
-    throw wrong("the request is no JSON");
+    throw wrong("the request is not JSON");
   }
-  if (!isObject(body)) throw wrong("the request is no JSON object");
+  if (!isObject(body)) throw wrong("the request is not a JSON object");
   known(body, FIELDS);
   return body;
 }

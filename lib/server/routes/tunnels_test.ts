@@ -183,9 +183,9 @@ Deno.test("tunnels: what cannot be opened is refused, and says nothing of a cred
   await using at = await scene();
   const good = { deployment: "web", port: 80, credential: "secret-of-mine" };
   const rows: [unknown, number, RegExp][] = [
-    ["{", 400, /no JSON$/],
-    [`{"credential": "secret-of-mine" x`, 400, /no JSON$/],
-    ["null", 400, /no JSON object/],
+    ["{", 400, /not JSON$/],
+    [`{"credential": "secret-of-mine" x`, 400, /not JSON$/],
+    ["null", 400, /not a JSON object/],
     [{ ...good, prot: 80 }, 400, /unknown field prot; did you mean port\?/],
     [{ ...good, port: 0 }, 400, /port: expected/],
     [{ ...good, port: "80" }, 400, /port: expected/],
@@ -362,7 +362,7 @@ Deno.test("tunnels: to the ingress: host modes, what is asked of the backend, an
   assert.equal(at.backend.requests.at(-1)!.hostname, undefined);
 });
 
-Deno.test("tunnels: to the ingress: what is no request for one", async () => {
+Deno.test("tunnels: to the ingress: what is not a request for one", async () => {
   await using at = await scene();
   at.declare("app.example");
   const rows: [unknown, RegExp][] = [

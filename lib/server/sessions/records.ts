@@ -58,7 +58,7 @@ export class SessionRecords {
     try {
       if ((await Deno.stat(path)).size > MAX_RECORD) throw new Error("it is too large");
       const value = JSON.parse(await Deno.readTextFile(path));
-      if (!isRecord(value) || value.name !== name) throw new Error("it is no session's record");
+      if (!isRecord(value) || value.name !== name) throw new Error("it is not a session's record");
       return value;
     } catch (error) {
       this.#log.warn("a session's record is not read; its deployment stays", { path, error });

@@ -56,7 +56,7 @@ function withoutCertificates(name: string): SvcError {
   return new SvcError(
     "unavailable",
     `Cannot deploy ${name}: the server was restarted before its certificates were in place`,
-    { help: "deploy again: their keys are sent anew, and kept nowhere" },
+    { help: "deploy again: their keys are sent again; the server does not keep them" },
   );
 }
 

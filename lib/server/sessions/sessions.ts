@@ -164,7 +164,7 @@ export class DeploySessions {
     }
     throw new SvcError(
       "not_found",
-      `Cannot resume the session of ${name}: there is none, or it is another one`,
+      `Cannot resume the session of ${name}: there is none, or it belongs to another client`,
       { help: "it was not resumed in time, and its deployment is removed; deploy again" },
     );
   }

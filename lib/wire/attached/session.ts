@@ -201,7 +201,7 @@ export class Attached implements Disposable {
     this.fail(
       new SvcError(
         "argument_invalid",
-        `Cannot ${attempt}: the ${who} sent a text that is no error`,
+        `Cannot ${attempt}: the ${who} sent text that is not an error`,
       ),
     );
   }
@@ -275,7 +275,7 @@ export class Attached implements Disposable {
   }
 }
 
-/** Reads the server's hello. Throws `unsupported` for another version, or for a message that is no hello. */
+/** Reads the server's hello. Throws `unsupported` for another version, or for a message that is not a hello. */
 function greeted(data: Uint8Array | string, attempt: string): Hello {
   const hello = typeof data === "string" ? readHello(data) : undefined;
   if (hello) {

@@ -75,7 +75,7 @@ export class ConfinedFolder implements Disposable {
   #fd: number | undefined;
   #visible: (path: string, directory: boolean) => boolean;
 
-  /** Throws the system's error where `root` is no folder. */
+  /** Throws the system's error where `root` is not a folder. */
   constructor(root: string, options: FolderOptions = {}) {
     this.#root = Deno.realPathSync(root);
     this.#visible = options.visible ?? (() => true);
@@ -134,7 +134,7 @@ export class ConfinedFolder implements Disposable {
   }
 
   readlink(path: readonly string[]): string {
-    if (this.stat(path).kind !== "symlink") throw new FileError(ERRNO.EINVAL, "it is no link");
+    if (this.stat(path).kind !== "symlink") throw new FileError(ERRNO.EINVAL, "it is not a link");
     return this.#at(path, (host) => Deno.readLinkSync(host));
   }
 
@@ -170,7 +170,7 @@ export class ConfinedFolder implements Disposable {
   #opened(path: readonly string[], host: string): { fd: number; size: number } {
     // Opening a device may have effects: only regular files are opened.
     if (this.#shown(path, Deno.lstatSync(host)).kind !== "file") {
-      throw new FileError(ERRNO.EISDIR, "it is no file");
+      throw new FileError(ERRNO.EISDIR, "it is not a file");
     }
     const fd = hostFiles().file(host);
     try {
@@ -273,7 +273,9 @@ export class ConfinedFolder implements Disposable {
     const through = within ? parts : parts.slice(0, -1);
     for (let depth = 1; depth <= through.length; depth++) {
       const host = join(this.#root, ...through.slice(0, depth));
-      if (!Deno.lstatSync(host).isDirectory) throw new FileError(ERRNO.ENOTDIR, "it is no folder");
+      if (!Deno.lstatSync(host).isDirectory) {
+        throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
+      }
       if (!this.#visible(through.slice(0, depth).join("/"), true)) throw missing(parts);
     }
     const folder = join(this.#root, ...through);

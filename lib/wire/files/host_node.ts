@@ -130,7 +130,7 @@ export class HostNode implements FileNode, NodeWriter {
     if (this.kind === "directory") throw new FileError(ERRNO.EISDIR, "it is a folder");
     if (this.kind === "symlink") throw new FileError(ERRNO.ELOOP, "links are not followed");
     // Opening a device may have effects, and opening a FIFO may wait.
-    if (this.kind !== "file") throw new FileError(ERRNO.ENXIO, "it is no file");
+    if (this.kind !== "file") throw new FileError(ERRNO.ENXIO, "it is not a file");
     if (asksToWrite(flags)) this.#prepareToWrite();
     const kept = flags & (OPEN.ACCESS | OPEN.APPEND | OPEN.TRUNC | OPEN.SYNC);
     const fd = await this.#tree.open(-1, procPath(this.#fd), kept | NONBLOCK | NOCTTY);
@@ -138,7 +138,7 @@ export class HostNode implements FileNode, NodeWriter {
   }
 
   readlink(): string {
-    if (this.kind !== "symlink") throw new FileError(ERRNO.EINVAL, "it is no link");
+    if (this.kind !== "symlink") throw new FileError(ERRNO.EINVAL, "it is not a link");
     const target = new Uint8Array(new ArrayBuffer(MAX_TARGET + 1));
     const length = callHere("readlinkat", this.#fd, EMPTY, target, target.length);
     return decodeRaw(target.subarray(0, length));
@@ -264,7 +264,7 @@ export class HostNode implements FileNode, NodeWriter {
       this.#chmod(mode & (this.kind === "directory" ? FOLDER_MODE : FILE_MODE));
     }
     if (size !== undefined) {
-      if (this.kind !== "file") throw new FileError(ERRNO.EINVAL, "it is no file");
+      if (this.kind !== "file") throw new FileError(ERRNO.EINVAL, "it is not a file");
       this.#prepareToWrite();
       await callElsewhere("truncate", cbytes(procPath(this.#fd)), size);
     }
@@ -285,7 +285,7 @@ export class HostNode implements FileNode, NodeWriter {
   }
 
   #requireFolder(): void {
-    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is no folder");
+    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
   }
 
   #requireXattrs(): void {

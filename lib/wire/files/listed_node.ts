@@ -68,7 +68,7 @@ export class ListedNode implements FileNode {
   }
 
   walk(name: string): ListedNode {
-    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is no folder");
+    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
     const child = this.children.get(name);
     if (!child) throw new FileError(ERRNO.ENOENT, "it is not there");
     return child;
@@ -77,12 +77,12 @@ export class ListedNode implements FileNode {
   open(flags: number): Later<OpenFile> {
     if (asksToWrite(flags)) throw readOnly();
     if (this.kind === "symlink") throw new FileError(ERRNO.ELOOP, "links are not followed");
-    if (!this.options.open) throw new FileError(ERRNO.EISDIR, "it is no file");
+    if (!this.options.open) throw new FileError(ERRNO.EISDIR, "it is not a file");
     return this.options.open();
   }
 
   list(): OpenFolder {
-    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is no folder");
+    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
     let entries: FolderEntry[] | undefined;
     const all = () =>
       Array.from(this.children, ([name, { kind, id }], index) => ({
@@ -96,7 +96,7 @@ export class ListedNode implements FileNode {
 
   readlink(): string {
     const { link } = this.listed;
-    if (link === undefined) throw new FileError(ERRNO.EINVAL, "it is no link");
+    if (link === undefined) throw new FileError(ERRNO.EINVAL, "it is not a link");
     return link;
   }
 }

@@ -174,7 +174,7 @@ export class RemoteNode implements FileNode, NodeWriter {
 
   async list(): Promise<OpenFolder> {
     const { client } = this;
-    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is no folder");
+    if (this.kind !== "directory") throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
     const fid = await this.#opened(0);
     return {
       read: (offset): Promise<FolderEntry[]> => client.readdir(fid, offset),

@@ -202,7 +202,7 @@ function readdir({ fids, msize, onRead }: Session, request: Reader, reply: Write
   const offset = request.u64();
   const count = Math.min(request.u32(), msize - READ_HEADER);
   return fid.turns.alone(async () => {
-    if (!fid.folder) throw new FileError(ERRNO.EBADF, "it is no open folder");
+    if (!fid.folder) throw new FileError(ERRNO.EBADF, "it is not an open folder");
     reply.u32(0);
     const start = reply.size;
     const enough = await fid.folder.take(offset, ({ name, kind, id, next }) => {

@@ -17,7 +17,7 @@ interface Ssh2Utils {
   parseKey(data: Uint8Array | string, passphrase?: string): ParsedKey | ParsedKey[] | Error;
 }
 
-/** The key in a text; "locked" where the passphrase is missing or wrong; undefined where the text is no key. */
+/** The key in a text; "locked" where the passphrase is missing or wrong; undefined where the text is not a key. */
 export async function parseKey(
   text: string,
   passphrase?: string,

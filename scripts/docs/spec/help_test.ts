@@ -18,7 +18,7 @@ Deno.test("every field has a meaning and an example that is a spec", () => {
   }
 });
 
-Deno.test("a table that lacks a field, or has one too many, is no table", () => {
+Deno.test("a table that lacks a field, or has one too many, is not a table", () => {
   const { strict: _strict, ...rest } = DEPLOY_SPEC_HELP;
   // @ts-expect-error: `strict` is missing
   const short: FieldTable = rest;
