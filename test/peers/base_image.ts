@@ -47,6 +47,9 @@ function rootEntries(): TarEntry[] {
   ];
 }
 
+/** Writes the base image's root file system as one archive, for `docker import` and `podman import`. */
+export const busyboxArchive = (path: string) => Deno.writeFile(path, tar(rootEntries()));
+
 const sha256 = (bytes: Uint8Array) => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 
 /** Writes an OCI image layout with one image, named `tag` in its index; gives the manifest's digest. */

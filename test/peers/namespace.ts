@@ -1,0 +1,177 @@
+/**
+ * Engines in namespaces of their own: their bridges, rules and mounts stay off the host, and all their
+ * processes end with the namespace. A test that wants to reach what is in there enters its network.
+ */
+import { closeSync, existsSync, openSync } from "node:fs";
+import { join } from "node:path";
+
+const CLONE_NEWNET = 0x40000000;
+const READY_MS = 60_000;
+
+export interface NamespaceOptions {
+  /** The programs of Debian's unstable suite lie over the host's; see `unstable.sh`. */
+  unstable?: boolean;
+  /** The host's network instead of one of its own. */
+  hostNetwork?: boolean;
+  /** Shell commands that run inside before it is ready, with `folder` as `$1`. */
+  setup?: string;
+}
+
+export interface RunInside {
+  env?: Record<string, string>;
+  /** Where the output goes; default: nowhere. */
+  log?: string;
+}
+
+/** One program that runs inside. */
+export interface Inside {
+  /** Resolves when it has ended. */
+  readonly ended: Promise<void>;
+  hasEnded(): boolean;
+  /** To the program itself; no error where it has ended. */
+  signal(name: Deno.Signal): Promise<void>;
+}
+
+export interface Namespace extends AsyncDisposable {
+  /** Program and arguments that run something inside and wait for it. */
+  inside(...command: string[]): string[];
+  /** Starts a program that stays. */
+  start(command: string[], options?: RunInside): Inside;
+  /**
+   * Until it is disposed of, the sockets that this thread opens and the processes that it starts are in the
+   * namespace's network. Not for code that awaits while other tests run.
+   */
+  enter(): Disposable;
+}
+
+const CACHE = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
+const UNSTABLE = join(CACHE, "svc-peers/unstable-1");
+
+/** For `requireTools({ files })`: there once `unstable.sh` has run, which takes half a minute. */
+export const UNSTABLE_READY = join(UNSTABLE, "ready");
+
+const libc = () =>
+  Deno.dlopen("libc.so.6", { setns: { parameters: ["i32", "i32"], result: "i32" } });
+
+function joinNetwork(fd: number): void {
+  const library = libc();
+  const failed = library.symbols.setns(fd, CLONE_NEWNET) !== 0;
+  library.close();
+  if (failed) throw new Error("Cannot enter a network namespace");
+}
+
+/** The child of `unshare` or `nsenter`; undefined: not there yet, or it has ended. */
+async function childOf(pid: number): Promise<number | undefined> {
+  try {
+    const children = await Deno.readTextFile(`/proc/${pid}/task/${pid}/children`);
+    return Number(children.trim().split(" ")[0]) || undefined;
+  } catch {
+    return undefined; // ended
+  }
+}
+
+function kill(pid: number | undefined, signal: Deno.Signal): void {
+  try {
+    if (pid) Deno.kill(pid, signal);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Its first process reaps what others leave. */
+const HOLD = `echo ready
+while :; do sleep 1000000 & wait $!; done`;
+
+/** `folder` has to be visible under its own name, so not below /run. */
+export async function startNamespace(
+  folder: string,
+  { unstable, hostNetwork, setup = "" }: NamespaceOptions = {},
+): Promise<Namespace> {
+  if (unstable && !existsSync(UNSTABLE_READY)) {
+    throw new Error("Cannot start the peer: run test/peers/unstable.sh first");
+  }
+  const script = [
+    "mount -t proc proc /proc",
+    "mount -t tmpfs -o mode=755 tmpfs /run",
+    unstable ? `mount -t overlay overlay -o lowerdir=${UNSTABLE}/usr:/usr /usr` : "",
+    hostNetwork ? "" : "ip link set lo up",
+    setup,
+    HOLD,
+  ].join("\n");
+  const holder = new Deno.Command("unshare", {
+    args: [
+      ...["--mount", "--propagation", "slave", "--pid", "--fork", "--kill-child"],
+      ...(hostNetwork ? [] : ["--net"]),
+      ...["sh", "-euc", script, "sh", folder],
+    ],
+    env: { PATH: `${Deno.env.get("PATH")}:/usr/sbin:/sbin` },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const reader = holder.stdout.getReader();
+  const timer = setTimeout(() => kill(holder.pid, "SIGKILL"), READY_MS);
+  const { done } = await reader.read();
+  clearTimeout(timer);
+  const first = await childOf(holder.pid);
+  const end = async () => {
+    kill(holder.pid, "SIGKILL"); // its first process goes with it, and with that all others
+    await reader.cancel();
+    await holder.status;
+  };
+  if (done || !first) {
+    await end();
+    throw new Error("Cannot make the namespaces of a peer");
+  }
+  const inside = (...command: string[]) => [
+    ...["nsenter", "-t", String(first), "-m", "-p", ...(hostNetwork ? [] : ["-n"])],
+    ...["--", ...command],
+  ];
+  return {
+    inside,
+    start: (command, options = {}) => startInside(inside(...command), options),
+    enter: () => {
+      if (hostNetwork) return { [Symbol.dispose]: () => {} };
+      const [own, other] = ["self", String(first)].map((pid) =>
+        openSync(`/proc/${pid}/ns/net`, "r")
+      );
+      joinNetwork(other);
+      closeSync(other);
+      return {
+        [Symbol.dispose]: () => {
+          joinNetwork(own);
+          closeSync(own);
+        },
+      };
+    },
+    [Symbol.asyncDispose]: end,
+  };
+}
+
+function startInside([program, ...args]: string[], { env, log = "/dev/null" }: RunInside): Inside {
+  const child = new Deno.Command("sh", {
+    args: ["-c", 'log=$0; exec "$@" >>"$log" 2>&1', log, program, ...args],
+    env: { PATH: `${Deno.env.get("PATH")}:/usr/sbin:/sbin`, ...env },
+    stdin: "null",
+    stdout: "null",
+    stderr: "null",
+  }).spawn();
+  let over = false;
+  const ended = child.status.then(() => {
+    over = true;
+  });
+  return {
+    ended,
+    hasEnded: () => over,
+    async signal(name) {
+      // `nsenter` waits for the program, which it may not have started yet.
+      for (;;) {
+        const pid = await childOf(child.pid);
+        if (pid || over) return kill(pid, name);
+        await pause(5);
+      }
+    },
+  };
+}
