@@ -1,0 +1,126 @@
+/** Connections to the daemon's endpoint: a unix socket, TCP, TLS, or a forward that ssh holds. */
+import { connect, isIP, type Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { SvcError } from "../base/errors.ts";
+import { pauseBelow } from "../base/tls_reading.ts";
+import { sshFailure, SshForward } from "../wire/ssh/forward.ts";
+import type { DockerEndpoint, TlsFiles } from "./endpoint.ts";
+
+export interface DockerDialer extends AsyncDisposable {
+  /** A new connection, with half-open ends. Rejects with the system's error or an `SvcError`. */
+  dial(signal: AbortSignal): Promise<Socket>;
+}
+
+/** `product`: the daemon's name in errors, "the Docker daemon". */
+export function dockerDialer(endpoint: DockerEndpoint, product: string): DockerDialer {
+  const none = () => Promise.resolve();
+  if (endpoint.kind === "ssh") {
+    const { user, host, port, address, socket } = endpoint;
+    const destination = user === undefined ? host : `${user}@${host}`;
+    const forward = new SshForward({
+      // Nobody answers questions of the server's ssh.
+      args: () => [
+        ...["-o", "BatchMode=yes", "-o", "ConnectTimeout=30"],
+        ...(port === undefined ? [] : ["-p", String(port)]),
+        destination,
+      ],
+      remote: socket,
+      failure: (words) =>
+        sshFailure(destination, words, {
+          code: "unavailable",
+          what: `Cannot reach ${product} at ${address}`,
+        }),
+    });
+    return {
+      dial: () => forward.dial(),
+      [Symbol.asyncDispose]: () => forward[Symbol.asyncDispose](),
+    };
+  }
+  if (endpoint.kind === "unix") {
+    const { path } = endpoint;
+    return {
+      dial: (signal) => opened(connect({ path, allowHalfOpen: true }), "connect", signal),
+      [Symbol.asyncDispose]: none,
+    };
+  }
+  const { host, port, tls } = endpoint;
+  const plain = async (signal: AbortSignal) => {
+    const socket = await opened(connect({ host, port, allowHalfOpen: true }), "connect", signal);
+    // A remote daemon that went away with its machine is noticed.
+    socket.setKeepAlive(true, 15_000);
+    return socket.setNoDelay(true);
+  };
+  return {
+    dial: async (signal) => {
+      const socket = await plain(signal);
+      return tls ? await secured(socket, host, tls, signal) : socket;
+    },
+    [Symbol.asyncDispose]: none,
+  };
+}
+
+function opened<T extends Socket>(
+  socket: T,
+  event: "connect" | "secureConnect",
+  signal: AbortSignal,
+): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const settle = (act: () => void) => {
+      signal.removeEventListener("abort", abort);
+      socket.off("error", fail).off("close", close);
+      act();
+    };
+    const fail = (error: Error) =>
+      settle(() => {
+        socket.destroy();
+        reject(error);
+      });
+    const close = () => fail(new Error("the connection was closed"));
+    const abort = () => {
+      socket.on("error", () => {/* the signal's reason is told */});
+      fail(signal.reason);
+    };
+    socket.once(event, () => settle(() => resolve(socket)));
+    socket.on("error", fail).on("close", close);
+    if (signal.aborted) abort();
+    else signal.addEventListener("abort", abort, { once: true });
+  });
+}
+
+/** Read for each connection: certificates are renewed while the server runs. */
+async function readPem({ ca, cert, key }: TlsFiles) {
+  const read = (path: string) =>
+    Deno.readTextFile(path).catch((cause) => {
+      throw new SvcError(
+        "config_invalid",
+        `Cannot read ${path}, a file of DOCKER_CERT_PATH: ${
+          cause instanceof Error ? cause.message : cause
+        }`,
+        { cause, help: "put ca.pem, cert.pem and key.pem there" },
+      );
+    });
+  const [caPem, certPem, keyPem] = await Promise.all([ca, cert, key].map(read));
+  return { ca: caPem, cert: certPem, key: keyPem };
+}
+
+async function secured(
+  socket: Socket,
+  host: string,
+  files: TlsFiles,
+  signal: AbortSignal,
+): Promise<TLSSocket> {
+  const { connect: connectTls } = await import("node:tls");
+  const pem = await readPem(files).catch((error) => {
+    socket.destroy();
+    throw error;
+  });
+  const secure = connectTls({
+    socket,
+    host,
+    ...(isIP(host) === 0 && { servername: host }),
+    ...pem,
+    rejectUnauthorized: true,
+  });
+  pauseBelow(secure);
+  return await opened(secure, "secureConnect", signal);
+}
