@@ -31,14 +31,10 @@ export async function watchEvents(
 ): Promise<AsyncIterable<DockerEvent>> {
   const attempted = "Cannot watch the daemon's events";
   // The daemon sends its head before it watches: what happens in between is asked for by its own clock.
-  const { SystemTime: since } = await client.json<{ SystemTime?: string }>({
-    path: "/info",
-    attempted,
-    signal,
-  });
+  const info = await client.json<{ SystemTime?: string }>({ path: "/info", attempted, signal });
   const body = await client.stream({
     path: "/events",
-    query: { filters, since },
+    query: { filters, since: info.SystemTime && unixTime(info.SystemTime) },
     attempted,
     signal,
   });
@@ -56,4 +52,10 @@ export async function watchEvents(
     }
     if (!signal.aborted) throw lost();
   })();
+}
+
+/** "1700000000.123456789" for a time in RFC 3339 with up to nine digits after the point. */
+export function unixTime(time: string): string {
+  const nanos = /\.(\d{1,9})/.exec(time)?.[1].padEnd(9, "0") ?? "000000000";
+  return `${Math.floor(Date.parse(time) / 1000)}.${nanos}`;
 }

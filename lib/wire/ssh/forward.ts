@@ -40,11 +40,14 @@ export class SshForward implements AsyncDisposable {
 
   /** A connection through the forward. Throws `failure`'s error, or `prerequisite_missing` without ssh. */
   async dial(): Promise<Socket> {
-    let running = await (this.#running ??= this.#begin());
-    if (!running.alive) running = await (this.#running = this.#begin());
-    return await reach(running).catch(async (error) => {
-      throw running.alive ? error : this.#options.failure(await running.ended);
-    });
+    const held = this.#running ??= this.#begin();
+    const running = await held;
+    const socket = running.alive ? await reach(running).catch(() => undefined) : undefined;
+    if (socket) return socket;
+    // It broke: where nothing listens any more, its process is about to end.
+    end(running);
+    if (this.#running === held) this.#running = this.#begin();
+    return await reach(await (this.#running ??= this.#begin()));
   }
 
   #begin(): Promise<Running> {
@@ -83,7 +86,7 @@ export class SshForward implements AsyncDisposable {
       if (socket) return void socket.destroy();
       if (!running.alive) throw failure(await running.ended);
       if (Date.now() > until || signal?.aborted) {
-        running.child.kill();
+        end(running);
         signal?.throwIfAborted();
         throw failure("it did not get there in time");
       }
@@ -93,8 +96,8 @@ export class SshForward implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     const running = await this.#running?.catch(() => undefined);
-    if (running?.alive) {
-      running.child.kill();
+    if (running) {
+      end(running);
       await running.ended;
     }
     if (this.#folder) await Deno.remove(this.#folder, { recursive: true });
@@ -128,6 +131,14 @@ export function sshFailure(
       detail: { hostKey: revoked ? "revoked" : changed ? "changed" : "new" },
     })
     : new SvcError(attempted.code, `${attempted.what}: ${last.trim()}`, { help });
+}
+
+function end({ alive, child }: Running): void {
+  try {
+    if (alive) child.kill();
+  } catch {
+    // it ended meanwhile
+  }
 }
 
 function spawn(args: string[], env?: Record<string, string>): Deno.ChildProcess {
