@@ -11,9 +11,7 @@ import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
 import { INGRESS_TUNNEL_OPTIONS, TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
-
-const ONE_NAME = { min: 1, max: 1, names: "NAME" };
-const NAMES = { min: 1, max: Infinity, names: "NAME" };
+import { WORKLOAD_COMMANDS } from "./lib/commands/workload_commands.ts";
 
 /** Of `svc push` and `svc pull`. */
 const PLACES =
@@ -98,45 +96,7 @@ export const COMMANDS: readonly Command[] = [
     ],
     run: () => import("./lib/commands/deploy.ts"),
   }),
-  command({
-    name: "ps",
-    usage: "[OPTIONS]",
-    summary: "List the deployments.",
-    options: options.NO_OPTIONS,
-    examples: ["svc ps", "svc ps --output json"],
-    run: () => import("./lib/commands/ps.ts"),
-  }),
-  command({
-    name: "status",
-    usage: "[OPTIONS] NAME",
-    summary: "Show a deployment, its ports and its instances.",
-    options: options.NO_OPTIONS,
-    positionals: ONE_NAME,
-    run: () => import("./lib/commands/status.ts"),
-  }),
-  command({
-    name: "logs",
-    usage: "[OPTIONS] NAME",
-    summary: "Show what a deployment printed.",
-    options: options.LOGS_OPTIONS,
-    positionals: ONE_NAME,
-    examples: ["svc logs -f --tail 20 web", "svc logs --since 10m -t web"],
-    run: () => import("./lib/commands/logs.ts"),
-  }),
-  command({
-    name: "exec",
-    usage: "[OPTIONS] NAME [COMMAND [ARG...]]",
-    summary: "Run a command inside a running instance; svc ends with its exit code.",
-    description:
-      "With -it and without COMMAND it is an interactive shell: the first there is of the deployment's own " +
-      "(`shells` of its spec), those of the connection profile (`shells` of the context), bash, ash and sh. " +
-      "Each of them is one command string, split into words as a shell does, with nothing expanded.",
-    options: options.EXEC_OPTIONS,
-    positionals: { min: 1, max: Infinity, names: "NAME" },
-    passThroughAfter: 1,
-    examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh", "svc exec -it web"],
-    run: () => import("./lib/commands/exec.ts"),
-  }),
+  ...WORKLOAD_COMMANDS,
   command({
     name: "port-forward",
     usage: "[OPTIONS] NAME [[[ADDRESS:]LOCAL:]REMOTE[/udp]...]",
@@ -203,38 +163,6 @@ export const COMMANDS: readonly Command[] = [
       "svc ingress-tunnel --host app.example.com --host-mode rewrite --local 8080",
     ],
     run: () => import("./lib/commands/ingress_tunnel.ts"),
-  }),
-  command({
-    name: "stop",
-    usage: "[OPTIONS] NAME...",
-    summary: "Stop deployments; a stopped one stays stopped.",
-    options: options.NO_OPTIONS,
-    positionals: NAMES,
-    run: async () => (await import("./lib/commands/power.ts")).stop,
-  }),
-  command({
-    name: "start",
-    usage: "[OPTIONS] NAME...",
-    summary: "Start stopped deployments.",
-    options: options.NO_OPTIONS,
-    positionals: NAMES,
-    run: async () => (await import("./lib/commands/power.ts")).start,
-  }),
-  command({
-    name: "restart",
-    usage: "[OPTIONS] NAME...",
-    summary: "Stop and start deployments.",
-    options: options.NO_OPTIONS,
-    positionals: NAMES,
-    run: async () => (await import("./lib/commands/power.ts")).restart,
-  }),
-  command({
-    name: "rm",
-    usage: "[OPTIONS] NAME...",
-    summary: "Stop and remove deployments; named volumes stay.",
-    options: options.REMOVE_OPTIONS,
-    positionals: NAMES,
-    run: async () => (await import("./lib/commands/power.ts")).remove,
   }),
   command({
     name: "info",

@@ -15,6 +15,25 @@ export type DeploymentState =
 
 export type InstanceState = "created" | "running" | "healthy" | "unhealthy" | "exited" | "failed";
 
+/** What an instance's health check found. */
+export interface InstanceHealth {
+  /** starting: no probe has succeeded, and not enough have failed. */
+  state: "starting" | "healthy" | "unhealthy";
+  /** Failures in a row that count. */
+  failures: number;
+  /** The probe that ended last; absent: none has. */
+  last?: HealthProbe;
+}
+
+export interface HealthProbe {
+  /** RFC 3339; when it ended. */
+  time: string;
+  /** Absent: it did not end in time, or could not be run. */
+  exitCode?: number;
+  /** The end of its output, or why it has no exit code. */
+  output: string;
+}
+
 export interface InstanceStatus {
   /** "<deployment>-<replica>", unique on the host. */
   id: string;
@@ -29,6 +48,8 @@ export interface InstanceStatus {
   ip?: string;
   /** Why it is not running, where known. */
   message?: string;
+  /** Absent: there is no health check, or the instance does not run. */
+  health?: InstanceHealth;
 }
 
 export interface PublishedPort {

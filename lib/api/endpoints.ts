@@ -17,12 +17,25 @@ import type {
 } from "./auth.ts";
 import type { BuildEvent } from "./build.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
-import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "./deployment.ts";
+import type {
+  ApplyEvent,
+  ApplyResult,
+  DeploymentStatus,
+  InstanceEvent,
+  LogFrame,
+} from "./deployment.ts";
 import type { ServerInfo, WellKnown } from "./info.ts";
 import { CERTIFIED_TYPE, type CertifiedDeployment } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
 import type { GcEvent, GcResult, StorageUsage, VerifyEvent } from "./storage.ts";
 import { HOST_MODES, type TunnelBody, type TunnelEvent, type TunnelStatus } from "./tunnel.ts";
+import type {
+  FileStat,
+  InstanceStats,
+  NetworkStatus,
+  ProcessList,
+  VolumeStatus,
+} from "./workload.ts";
 
 export const API_PREFIX = "/.svc/v1";
 export const NDJSON_TYPE = "application/x-ndjson";
@@ -67,6 +80,14 @@ export interface Schemas {
   ApplyResult: ApplyResult;
   ApplyEvent: ApplyEvent;
   LogLine: LogFrame | StreamError;
+  EventLine: InstanceEvent | StreamError;
+  StatsLine: InstanceStats | StreamError;
+  Processes: ProcessList[];
+  FileStat: FileStat;
+  Volumes: VolumeStatus[];
+  VolumeStatus: VolumeStatus;
+  Networks: NetworkStatus[];
+  NetworkStatus: NetworkStatus;
   TunnelBody: TunnelBody;
   Tunnels: TunnelStatus[];
   TunnelStatus: TunnelStatus;
@@ -131,6 +152,7 @@ const applies = {
     201: json("ApplyResult"),
   },
 } as const;
+const changesInstances = { query: { instance: "text" }, answers: { 204: nothing } } as const;
 const changesPower = { query: {}, answers: { 200: json("DeploymentStatus") } } as const;
 
 /** "METHOD PATH", the path below {@linkcode API_PREFIX}. */
@@ -208,10 +230,31 @@ export const ENDPOINTS = {
     },
     answers: { 101: nothing },
   },
+  "GET /deployments/{name}/stats": {
+    query: { follow: "bool", interval: "text", instance: "text" },
+    answers: { 200: events("StatsLine") },
+  },
+  "GET /deployments/{name}/top": {
+    query: { instance: "text" },
+    answers: { 200: json("Processes") },
+  },
+  "POST /deployments/{name}/signal": {
+    query: { signal: "text", instance: "text" },
+    answers: { 204: nothing },
+  },
+  "POST /deployments/{name}/pause": changesInstances,
+  "POST /deployments/{name}/unpause": changesInstances,
   "GET /deployments/{name}/forward": {
     query: { port: "count", protocol: ["tcp", "udp"] },
     answers: { 101: nothing },
   },
+  "GET /events": { query: { deployment: "texts" }, answers: { 200: events("EventLine") } },
+  "GET /volumes": { query: {}, answers: { 200: json("Volumes") } },
+  "GET /volumes/{name}": { query: {}, answers: { 200: json("VolumeStatus") } },
+  "DELETE /volumes/{name}": { query: {}, answers: { 204: nothing } },
+  "GET /networks": { query: {}, answers: { 200: json("Networks") } },
+  "GET /networks/{name}": { query: {}, answers: { 200: json("NetworkStatus") } },
+  "DELETE /networks/{name}": { query: {}, answers: { 204: nothing } },
   "GET /session": { answers: { 101: nothing } },
   "GET /ingress/tunnel": {
     query: { hostMode: HOST_MODES, host: "text" },

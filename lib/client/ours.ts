@@ -17,6 +17,10 @@ const has = (value: unknown, name: string, type: string): boolean =>
 const DEPLOYMENT = (value: unknown) =>
   has(value, "name", "string") && Array.isArray((value as Value).instances);
 
+const MANAGED = (value: unknown) =>
+  has(value, "name", "string") && Array.isArray((value as Value).usedBy);
+const ALL_MANAGED = (value: unknown) => Array.isArray(value) && value.every(MANAGED);
+
 /** For each endpoint, the members that every answer has. */
 const ANSWERS: { [K in EndpointName]?: (value: unknown) => boolean } = {
   "GET /info": (value) =>
@@ -27,6 +31,12 @@ const ANSWERS: { [K in EndpointName]?: (value: unknown) => boolean } = {
   "POST /deployments/{name}/start": DEPLOYMENT,
   "POST /deployments/{name}/stop": DEPLOYMENT,
   "POST /deployments/{name}/restart": DEPLOYMENT,
+  "GET /deployments/{name}/top": (value) =>
+    Array.isArray(value) && value.every((one) => Array.isArray(one?.processes)),
+  "GET /volumes": ALL_MANAGED,
+  "GET /networks": ALL_MANAGED,
+  "GET /volumes/{name}": MANAGED,
+  "GET /networks/{name}": MANAGED,
   "GET /storage": (value) => has(value, "content", "object"),
   "GET /auth/keys": (value) => isObject(value) && Array.isArray(value.keys),
   "POST /auth/keys": (value) => has(value, "fingerprint", "string"),

@@ -10,6 +10,7 @@ import { profilePath } from "../client/profile/location.ts";
 import type { Command, Environment, Invocation } from "./command.ts";
 
 import { GLOBAL_OPTIONS } from "./options.ts";
+import { MANAGED_VERBS } from "./workload_options.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
@@ -61,6 +62,8 @@ const VERBS: Record<string, readonly string[]> = {
   token: ["issue"],
   storage: ["usage", "verify"],
   doctor: ["storage"],
+  volume: MANAGED_VERBS,
+  network: MANAGED_VERBS,
   completion: SHELLS,
 };
 

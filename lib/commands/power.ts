@@ -1,23 +1,30 @@
 /** `svc start|stop|restart|rm NAME…`: handles each name by itself; after a failure the others follow. */
 import { asSvcError, SvcError } from "../base/errors.ts";
-import type { Client } from "../client/client.ts";
 import { deleteDeployment, type PowerAction, powerDeployment } from "../client/deployments.ts";
 import type { CommandModule, Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
 import type { NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
 
-/** Prints the names that succeeded; the exit code is that of the first failure. */
-async function forEach(
-  { io, values, positionals }: Pick<Invocation, "io" | "values" | "positionals">,
-  client: Client,
-  act: (client: Client, name: string) => Promise<unknown>,
+export interface ForEachName<T> {
+  act: (name: string) => Promise<T>;
+  /** Absent: the name, or with `--output json` what `act` gave. */
+  show?: (name: string, done: T) => string;
+}
+
+/** Acts on each name. The exit code is that of the first failure. */
+export async function forEachName<T>(
+  { io, values }: Pick<Invocation, "io" | "values">,
+  names: readonly string[],
+  { act, show }: ForEachName<T>,
 ): Promise<number> {
+  const plain = (name: string, done: T) =>
+    `${values.output === "json" ? JSON.stringify(done ?? { name }) : name}\n`;
   let code = 0;
-  for (const name of positionals) {
-    let done: unknown;
+  for (const name of names) {
+    let done: T;
     try {
-      done = await act(client, name);
+      done = await act(name);
     } catch (error) {
       io.signal.throwIfAborted();
       const known = asSvcError(error);
@@ -27,20 +34,19 @@ async function forEach(
       code ||= known.exit;
       continue;
     }
-    const line = values.output === "json" ? JSON.stringify(done ?? { name }) : name;
-    await io.stdout.write(line + "\n");
+    await io.stdout.write((show ?? plain)(name, done));
   }
   return code;
 }
 
 function power(action: PowerAction): CommandModule<typeof NO_OPTIONS> {
   return {
-    run: async (invocation) =>
-      await forEach(
-        invocation,
-        await connect(invocation),
-        (client, name) => powerDeployment(client, name, action),
-      ),
+    async run(invocation) {
+      const client = await connect(invocation);
+      return await forEachName(invocation, invocation.positionals, {
+        act: (name) => powerDeployment(client, name, action),
+      });
+    },
   };
 }
 
@@ -48,15 +54,31 @@ export const start = power("start");
 export const stop = power("stop");
 export const restart = power("restart");
 
-export const remove: CommandModule<typeof REMOVE_OPTIONS> = {
-  async run(invocation) {
-    return await forEach(invocation, await connect(invocation), async (client, name) => {
+/** Removes a thing by its name; `force`: one that does not exist is not an error. */
+export async function removeEach(
+  invocation: Pick<Invocation<typeof REMOVE_OPTIONS>, "io" | "values">,
+  names: readonly string[],
+  act: (name: string) => Promise<void>,
+): Promise<number> {
+  return await forEachName(invocation, names, {
+    async act(name) {
       try {
-        await deleteDeployment(client, name);
+        await act(name);
       } catch (error) {
         const missing = error instanceof SvcError && error.code === "not_found";
         if (!missing || !invocation.values.force) throw error;
       }
-    });
+    },
+  });
+}
+
+export const remove: CommandModule<typeof REMOVE_OPTIONS> = {
+  async run(invocation) {
+    const client = await connect(invocation);
+    return await removeEach(
+      invocation,
+      invocation.positionals,
+      (name) => deleteDeployment(client, name),
+    );
   },
 };

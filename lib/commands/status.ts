@@ -4,6 +4,7 @@ import { formatAge, renderTable } from "../base/table.ts";
 import { getDeployment } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
+import { renderFacts } from "./facts.ts";
 import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
 
 /** "shop main@1a2b3c4 by ci", from the parts that are known. */
@@ -32,11 +33,7 @@ function facts(status: DeploymentStatus, now: number): string {
     ["Age", formatAge(now - Date.parse(status.createdAt))],
     ["Error", status.error ?? ""],
   ];
-  return rows.filter(([, value]) => value !== "")
-    .map(([key, value]) =>
-      `${`${key}:`.padEnd(12)}${value.replaceAll("\n", `\n${" ".repeat(12)}`)}\n`
-    )
-    .join("");
+  return renderFacts(rows);
 }
 
 function instanceRow(instance: InstanceStatus, now: number): string[] {

@@ -11,7 +11,10 @@ import { ingressTunnelRoutes } from "./routes/ingress_tunnel.ts";
 import { sessionRoutes } from "./routes/session.ts";
 import { storageRoutes } from "./routes/storage.ts";
 import { logRoutes } from "./routes/logs.ts";
+import { managedRoutes } from "./routes/managed.ts";
 import { tunnelRoutes } from "./routes/tunnels.ts";
+import { watchRoutes } from "./routes/watch.ts";
+import { instanceRoutes } from "./routes/instances.ts";
 
 export function managementRoutes(deps: ManagementDeps): Route[] {
   return [
@@ -22,6 +25,9 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...logRoutes(deps),
     ...execRoutes(deps),
     ...forwardRoutes(deps),
+    ...instanceRoutes(deps),
+    ...watchRoutes(deps),
+    ...managedRoutes(deps),
     ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],
     ...deps.ingress ? ingressTunnelRoutes(deps, deps.ingress) : [],
     ...deps.tunnels ? tunnelRoutes(deps, deps.tunnels) : [],

@@ -3,10 +3,8 @@ import { styleText } from "node:util";
 import type { BuildEvent } from "../../api/build.ts";
 import { asIs, type Output, type TerminalSize } from "../../base/terminal.ts";
 import { fit, heading, type Line, regionLines, widthOf, withTime } from "./region.ts";
+import { clearRegion, HIDE_CURSOR, SHOW_CURSOR } from "../live_region.ts";
 import { type BuildProgress, seconds, type Vertex, warningText } from "./progress.ts";
-
-const HIDE_CURSOR = "\x1b[?25l";
-const SHOW_CURSOR = "\x1b[?25h";
 
 export interface FancyOptions {
   intervalMs?: number;
@@ -70,15 +68,6 @@ export class FancyProgress implements AsyncDisposable {
     return (style === "plain" ? text : this.#style(style, text)) + "\n";
   }
 
-  /** Moves to the region's first row. On a terminal that became narrower, a line takes several rows. */
-  #clear(columns: number): string {
-    const rows = this.#drawn.reduce(
-      (sum, width) => sum + Math.max(1, Math.ceil(width / columns)),
-      0,
-    );
-    return rows > 0 ? `\x1b[${rows}A\r\x1b[J` : "";
-  }
-
   #ending(): string {
     if (this.#state.vertices.size === 0) return "";
     const how = this.#state.result ? " FINISHED" : this.#state.failed ? " FAILED" : "";
@@ -89,7 +78,7 @@ export class FancyProgress implements AsyncDisposable {
   draw(last = false): void {
     const size = this.#terminal();
     const region = last ? [] : regionLines(this.#state, size);
-    let text = this.#clear(size.columns) + this.#pending;
+    let text = clearRegion(this.#drawn, size.columns) + this.#pending;
     text += region.map((line) => this.#shown(line)).join("");
     this.#drawn = region.map((line) => widthOf(line.text));
     this.#pending = "";

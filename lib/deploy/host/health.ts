@@ -1,7 +1,8 @@
 /** Health checks: probes on a schedule, and the state they give. */
+import type { HealthProbe, InstanceHealth } from "../../api/deployment.ts";
 import type { HealthPlan } from "./container_config.ts";
 
-export type Health = "starting" | "healthy" | "unhealthy";
+export type Health = InstanceHealth["state"];
 
 /** How a probe ended. */
 export interface ProbeResult {
@@ -31,6 +32,7 @@ export class HealthMonitor {
   #state: Health = "starting";
   #failures = 0;
   #lastFailure = "";
+  #last: HealthProbe | undefined;
 
   constructor(options: HealthOptions) {
     this.#options = options;
@@ -43,6 +45,15 @@ export class HealthMonitor {
   /** Exit code and output of the last failed probe; empty where none failed. */
   get lastFailure(): string {
     return this.#lastFailure;
+  }
+
+  /** What `status` tells. */
+  get report(): InstanceHealth {
+    return {
+      state: this.#state,
+      failures: this.#failures,
+      ...(this.#last && { last: this.#last }),
+    };
   }
 
   start(): void {
@@ -83,14 +94,21 @@ export class HealthMonitor {
     const late = `did not end within ${plan.timeout / 1000} s`;
     try {
       const { code, output } = await probe(plan.command, signal);
+      this.#ended(output, signal.aborted ? undefined : code);
       if (code === 0 && !signal.aborted) return true;
       const ended = signal.aborted ? late : `exited with code ${code}`;
       const lines = output.trim().split("\n").map((line) => `  ${line}`).join("\n");
       this.#lastFailure = `${ended} and printed ${output.trim() ? `this:\n${lines}` : "nothing"}`;
     } catch (error) {
       this.#lastFailure = signal.aborted ? late : `could not be run: ${(error as Error).message}`;
+      this.#ended(this.#lastFailure);
     }
     return false;
+  }
+
+  #ended(output: string, exitCode?: number): void {
+    const time = new Date().toISOString();
+    this.#last = { time, ...(exitCode !== undefined && { exitCode }), output };
   }
 
   #set(state: Health): void {

@@ -88,3 +88,32 @@ Deno.test("how the last probe that failed ended, and what it printed", async () 
     });
   assert.equal(await told(killed), "did not end within 0.05 s and printed this:\n  waiting");
 });
+
+Deno.test("what is reported: the failures in a row, and the probe that ended last", async () => {
+  let told = 0;
+  const ends = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const results: (ProbeResult | Error)[] = [
+    { code: 0, output: "fine\n" },
+    { code: 3, output: "no\n" },
+    new Error("no shell"),
+  ];
+  const monitor = new HealthMonitor({
+    plan: { ...plan, retries: 2 },
+    probe: () => {
+      const result = results.length > 1 ? results.shift()! : results[0];
+      return result instanceof Error ? Promise.reject(result) : Promise.resolve(result);
+    },
+    onChange: () => ends[told++]?.resolve(),
+  });
+  assert.deepEqual(monitor.report, { state: "starting", failures: 0 });
+  monitor.start();
+  await ends[0].promise;
+  const { last, ...first } = monitor.report;
+  assert.deepEqual(first, { state: "healthy", failures: 0 });
+  assert.deepEqual([last?.exitCode, last?.output], [0, "fine\n"]);
+  await ends[1].promise;
+  monitor.stop();
+  const { state, failures, last: end } = monitor.report;
+  assert.deepEqual([state, failures], ["unhealthy", 2]);
+  assert.deepEqual([end?.exitCode, end?.output], [undefined, "could not be run: no shell"]);
+});

@@ -27,5 +27,6 @@ export function statusOf(
     ...(end && { finishedAt: end.finishedAt }),
     ...(ip && { ip }),
     ...(message && { message }),
+    ...(run?.health && { health: run.health.report }),
   };
 }

@@ -3,10 +3,9 @@ import { endpoint } from "../../api/endpoints.ts";
 import type { LogFrame } from "../../api/deployment.ts";
 import { LinePrefixer } from "../../api/log_bytes.ts";
 import type { ManagementDeps } from "../deps.ts";
-import { describeError } from "../error_response.ts";
-import { pullEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
+import { streamed } from "../streamed.ts";
 import { unknownDeployment } from "./deployments.ts";
 
 async function* ofStreams(
@@ -14,18 +13,6 @@ async function* ofStreams(
   streams: ReadonlySet<string>,
 ): AsyncGenerator<LogFrame> {
   for await (const frame of frames) if (streams.has(frame.stream)) yield frame;
-}
-
-/** The items of `source`; ends without an error when `stopping` aborts. */
-async function* untilStopped<T>(
-  source: AsyncIterable<T>,
-  stopping: AbortSignal,
-): AsyncGenerator<T> {
-  try {
-    yield* source;
-  } catch (error) {
-    if (!stopping.aborted) throw error;
-  }
 }
 
 /** Neither stream named: both. One switched off: the other. One switched on: that stream. */
@@ -40,7 +27,7 @@ function selectStreams(query: Query): ReadonlySet<string> {
 
 export function logRoutes(deps: ManagementDeps): Route[] {
   async function logs(context: Context): Promise<Response> {
-    const { request, url, signal, params: { name } } = context;
+    const { request, url, params: { name } } = context;
     const query = new Query(url);
     const tail = query.text("tail") === "all" ? undefined : query.count("tail");
     const [since, until] = [query.time("since"), query.time("until")];
@@ -49,25 +36,16 @@ export function logRoutes(deps: ManagementDeps): Route[] {
     const streams = selectStreams(query);
     const backend = await deps.deploy.backend();
     if (!await backend.status(name)) throw unknownDeployment("show the logs of", name);
-    const closed = new AbortController();
-    const ends = [signal, closed.signal, ...(follow ? [deps.lifecycle.stopping] : [])];
-    const frames = ofStreams(
-      backend.logs(name, {
-        follow,
-        tail,
-        since,
-        until,
-        instance,
-        signal: AbortSignal.any(ends),
-      }),
-      streams,
-    );
     const accept = request.headers.get("accept") ?? "";
     const text = accept.includes("text/plain") && !accept.includes("ndjson");
     const lines = new LinePrefixer();
-    return pullEvents(untilStopped(frames, deps.lifecycle.stopping), {
-      describe: (error) => describeError(error, context),
-      onCancel: () => closed.abort(new DOMException("the client went away", "AbortError")),
+    return streamed(context, {
+      stopping: follow ? deps.lifecycle.stopping : undefined,
+      open: (signal) =>
+        ofStreams(
+          backend.logs(name, { follow, tail, since, until, instance, signal }),
+          streams,
+        ),
       format: text ? (frame) => lines.print(frame, timestamps ? `${frame.time} ` : "") : undefined,
     });
   }

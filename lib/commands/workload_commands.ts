@@ -1,0 +1,177 @@
+/** The rows of the command table that look at workloads and change what runs. */
+import { type Command, command } from "./command.ts";
+import { EXEC_OPTIONS, LOGS_OPTIONS, NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
+import {
+  INSTANCE_OPTIONS,
+  KILL_OPTIONS,
+  MANAGED_OPTIONS,
+  STATS_OPTIONS,
+} from "./workload_options.ts";
+
+const ONE_NAME = { min: 1, max: 1, names: "NAME" };
+const NAMES = { min: 1, max: Infinity, names: "NAME" };
+const ANY_NAMES = { min: 0, max: Infinity, names: "NAME" };
+
+export const WORKLOAD_COMMANDS: readonly Command[] = [
+  command({
+    name: "ps",
+    usage: "[OPTIONS]",
+    summary: "List the deployments.",
+    options: NO_OPTIONS,
+    examples: ["svc ps", "svc ps --output json"],
+    run: () => import("./ps.ts"),
+  }),
+  command({
+    name: "status",
+    usage: "[OPTIONS] NAME",
+    summary: "Show a deployment, its ports and its instances.",
+    options: NO_OPTIONS,
+    positionals: ONE_NAME,
+    run: () => import("./status.ts"),
+  }),
+  command({
+    name: "health",
+    usage: "[OPTIONS] [NAME...]",
+    summary: "Show what health checks found; svc ends with 1 where something is not well.",
+    description:
+      "Well is an instance that is healthy, or that runs and has no health check. Without NAME it is all " +
+      "deployments but those that were stopped.",
+    options: NO_OPTIONS,
+    positionals: ANY_NAMES,
+    examples: ["svc health", "svc health web && echo well"],
+    run: () => import("./health.ts"),
+  }),
+  command({
+    name: "logs",
+    usage: "[OPTIONS] NAME",
+    summary: "Show what a deployment printed.",
+    options: LOGS_OPTIONS,
+    positionals: ONE_NAME,
+    examples: ["svc logs -f --tail 20 web", "svc logs --since 10m -t web"],
+    run: () => import("./logs.ts"),
+  }),
+  command({
+    name: "exec",
+    usage: "[OPTIONS] NAME [COMMAND [ARG...]]",
+    summary: "Run a command inside a running instance; svc ends with its exit code.",
+    description:
+      "With -it and without COMMAND it is an interactive shell: the first there is of the deployment's own " +
+      "(`shells` of its spec), those of the connection profile (`shells` of the context), bash, ash and sh. " +
+      "Each of them is one command string, split into words as a shell does, with nothing expanded.",
+    options: EXEC_OPTIONS,
+    positionals: { min: 1, max: Infinity, names: "NAME" },
+    passThroughAfter: 1,
+    examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh", "svc exec -it web"],
+    run: () => import("./exec.ts"),
+  }),
+  command({
+    name: "stats",
+    usage: "[OPTIONS] [NAME...]",
+    summary: "Show CPU, memory, network and block counters of running instances.",
+    description:
+      "On a terminal the table is drawn again each second; elsewhere each reading is a line. CPU is in percent " +
+      "of one CPU. Without NAME it is all deployments.",
+    options: STATS_OPTIONS,
+    positionals: ANY_NAMES,
+    examples: ["svc stats", "svc stats --no-stream web", "svc stats --output json web"],
+    run: () => import("./stats.ts"),
+  }),
+  command({
+    name: "top",
+    usage: "[OPTIONS] NAME",
+    summary: "List the processes of a deployment's instances.",
+    options: INSTANCE_OPTIONS,
+    positionals: ONE_NAME,
+    run: () => import("./top.ts"),
+  }),
+  command({
+    name: "events",
+    usage: "[OPTIONS] [NAME...]",
+    summary: "Show what instances do from now on, until interrupted.",
+    description:
+      "created, started, healthy, unhealthy, oom, died with the exit code, stopped after a stop that somebody " +
+      "asked for, removed. Without NAME it is all deployments.",
+    options: NO_OPTIONS,
+    positionals: ANY_NAMES,
+    examples: ["svc events", "svc events --output json web"],
+    run: () => import("./events.ts"),
+  }),
+  command({
+    name: "stop",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop deployments; a stopped one stays stopped.",
+    options: NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./power.ts")).stop,
+  }),
+  command({
+    name: "start",
+    usage: "[OPTIONS] NAME...",
+    summary: "Start stopped deployments.",
+    options: NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./power.ts")).start,
+  }),
+  command({
+    name: "restart",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop and start deployments.",
+    options: NO_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./power.ts")).restart,
+  }),
+  command({
+    name: "kill",
+    usage: "[OPTIONS] NAME...",
+    summary: "Send a signal to the main process of deployments' instances.",
+    description: "What ends by it is restarted as its restart policy says; `svc stop` stops it.",
+    options: KILL_OPTIONS,
+    positionals: NAMES,
+    examples: ["svc kill -s HUP web"],
+    run: async () => (await import("./kill.ts")).kill,
+  }),
+  command({
+    name: "pause",
+    usage: "[OPTIONS] NAME...",
+    summary: "Freeze all processes of deployments.",
+    options: INSTANCE_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./kill.ts")).pause,
+  }),
+  command({
+    name: "unpause",
+    usage: "[OPTIONS] NAME...",
+    summary: "Thaw deployments that were frozen.",
+    options: INSTANCE_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./kill.ts")).unpause,
+  }),
+  command({
+    name: "rm",
+    usage: "[OPTIONS] NAME...",
+    summary: "Stop and remove deployments; named volumes stay.",
+    options: REMOVE_OPTIONS,
+    positionals: NAMES,
+    run: async () => (await import("./power.ts")).remove,
+  }),
+  command({
+    name: "volume",
+    usage: "[OPTIONS] ls | inspect NAME... | rm NAME...",
+    summary: "List, show and remove the volumes that svc made for deployments.",
+    description: "One that a deployment uses is not removed. rm removes what the volume holds too.",
+    options: MANAGED_OPTIONS,
+    positionals: { min: 1, max: Infinity, names: "ls, inspect or rm" },
+    examples: ["svc volume ls", "svc volume rm data"],
+    run: async () => (await import("./managed.ts")).volume,
+  }),
+  command({
+    name: "network",
+    usage: "[OPTIONS] ls | inspect NAME... | rm NAME...",
+    summary: "List, show and remove the networks that svc made for deployments.",
+    description: "One that a deployment uses is not removed.",
+    options: MANAGED_OPTIONS,
+    positionals: { min: 1, max: Infinity, names: "ls, inspect or rm" },
+    examples: ["svc network ls", "svc network rm data"],
+    run: async () => (await import("./managed.ts")).network,
+  }),
+];

@@ -1,0 +1,68 @@
+/** Option tables of the commands that watch workloads and change their instances. */
+import type { AnyOption } from "../config/load.ts";
+
+const section = "Options";
+
+const instance = (help: string, defaultText?: string) =>
+  ({
+    key: "instance",
+    kind: "string",
+    flag: "instance",
+    placeholder: "ID",
+    ...(defaultText !== undefined && { defaultText }),
+    help,
+    section,
+  }) as const satisfies AnyOption;
+
+export const INSTANCE_OPTIONS = [
+  instance("This instance alone.", "all that run"),
+] as const satisfies readonly AnyOption[];
+
+export const STATS_OPTIONS = [
+  {
+    key: "stream",
+    kind: "bool",
+    flag: "stream",
+    negatable: true,
+    default: true,
+    help: "Go on until interrupted; --no-stream shows one reading, over one second.",
+    section,
+  },
+  ...INSTANCE_OPTIONS,
+] as const satisfies readonly AnyOption[];
+
+export const KILL_OPTIONS = [
+  {
+    key: "signal",
+    kind: "string",
+    flag: "signal",
+    short: "s",
+    default: "KILL",
+    placeholder: "SIGNAL",
+    help: "Signal to send, by name or number.",
+    section,
+  },
+  ...INSTANCE_OPTIONS,
+] as const satisfies readonly AnyOption[];
+
+/** First words of `svc volume` and `svc network`. */
+export const MANAGED_VERBS = ["ls", "inspect", "rm"] as const;
+
+export const MANAGED_OPTIONS = [
+  {
+    key: "force",
+    kind: "bool",
+    flag: "force",
+    short: "f",
+    help: "With rm: what does not exist is not an error.",
+    section,
+  },
+  {
+    key: "quiet",
+    kind: "bool",
+    flag: "quiet",
+    short: "q",
+    help: "With ls: names alone.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];

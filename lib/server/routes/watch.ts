@@ -1,0 +1,80 @@
+/** The routes that watch workloads: counters of one deployment, events of all. */
+import { endpoint } from "../../api/endpoints.ts";
+import type { InstanceEvent } from "../../api/deployment.ts";
+import { parseDuration } from "../../base/duration.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { Query } from "../query.ts";
+import type { Context, Route } from "../route.ts";
+import { streamed } from "../streamed.ts";
+import { requireAbilityFor } from "./ability.ts";
+
+/** Milliseconds between two samples, unless the query says something else. */
+const EVERY_MS = 1000;
+/** Sampling reads files or asks the engine: the least interval keeps that cheap. */
+const LEAST_MS = 100;
+
+function intervalOf(query: Query): number {
+  const text = query.text("interval");
+  if (text === undefined) return EVERY_MS;
+  const ms = parseDuration(text);
+  if (ms >= LEAST_MS) return ms;
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read query parameter interval: ${text} is less than ${LEAST_MS}ms`,
+  );
+}
+
+async function* of(
+  events: AsyncIterable<InstanceEvent>,
+  deployments: ReadonlySet<string>,
+): AsyncGenerator<InstanceEvent> {
+  for await (const event of events) {
+    if (deployments.size === 0 || deployments.has(event.deployment)) yield event;
+  }
+}
+
+export function watchRoutes(deps: ManagementDeps): Route[] {
+  const { lifecycle: { stopping } } = deps;
+
+  async function stats(context: Context): Promise<Response> {
+    const { url, params: { name } } = context;
+    const query = new Query(url);
+    const instance = query.text("instance");
+    const everyMs = intervalOf(query);
+    const follow = query.bool("follow") ?? false;
+    const { ability } = await requireAbilityFor(deps, "stats", "show the counters of", name);
+    return streamed(context, {
+      stopping: follow ? stopping : undefined,
+      open: (signal) => ability(name, { instance, signal, ...(follow && { everyMs }) }),
+    });
+  }
+
+  async function events(context: Context): Promise<Response> {
+    const wanted = new Set(new Query(context.url).all("deployment"));
+    const backend = await deps.deploy.backend();
+    return streamed(context, {
+      stopping,
+      open: (signal) => of(backend.events(signal), wanted),
+    });
+  }
+
+  return [
+    {
+      ...endpoint("GET /deployments/{name}/stats"),
+      action: "read",
+      help:
+        "CPU, memory, processes, block and network counters (NDJSON) of every running instance, or of " +
+        "`instance`: one sample, or with `follow` one every `interval` (a duration, 1s) until none runs.",
+      handler: stats,
+    },
+    {
+      ...endpoint("GET /events"),
+      action: "read",
+      help:
+        "State changes of instances as they happen (NDJSON), beginning with the answer's head: of all " +
+        "deployments, or of each `deployment`.",
+      handler: events,
+    },
+  ];
+}

@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import type { InstanceEvent } from "../../api/deployment.ts";
+import type { InstanceStats } from "../../api/workload.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { InstanceOptions } from "../../deploy/caps.ts";
+import { InstanceEvents } from "../../deploy/instance_events.ts";
+import { collect, jsonLines, startTestServer, STATUS } from "../testing.ts";
+
+const API = "/.svc/v1";
+
+const sample = (instance: string, cpu: number): InstanceStats => ({
+  time: "2026-01-01T00:00:00Z",
+  instance,
+  cpu,
+  memory: 1,
+  processes: 1,
+  blockRead: 0,
+  blockWritten: 0,
+});
+
+type Asked = InstanceOptions & { everyMs?: number };
+
+async function statsServer(produce: (options: Asked) => AsyncIterable<InstanceStats>) {
+  const asked: Asked[] = [];
+  const server = await startTestServer({
+    backend: {
+      status: (name) => Promise.resolve(name === "web" ? STATUS : undefined),
+      caps: {
+        stats: (_name, options = {}) => {
+          asked.push(options);
+          return produce(options);
+        },
+      },
+    },
+  });
+  const get = (query: string) => fetch(`${server.base}${API}/deployments${query}`);
+  return { server, asked, get };
+}
+
+Deno.test("stats: one sample, or one every interval; the query is checked", async () => {
+  const { server, asked, get } = await statsServer(async function* ({ everyMs }) {
+    yield sample("web-0", 1);
+    if (everyMs) yield sample("web-0", 2);
+  });
+  await using _ = server;
+  const cpu = async (query: string) =>
+    (await collect(jsonLines<InstanceStats>(await get(query)))).map((one) => one.cpu);
+  assert.deepEqual(await cpu("/web/stats?instance=web-0"), [1]);
+  assert.deepEqual(await cpu("/web/stats?follow=1"), [1, 2]);
+  assert.deepEqual(await cpu("/web/stats?follow=1&interval=250ms"), [1, 2]);
+  assert.deepEqual(asked.map(({ instance, everyMs }) => [instance, everyMs]), [
+    ["web-0", undefined],
+    [undefined, 1000],
+    [undefined, 250],
+  ]);
+  for (const query of ["?interval=1ms", "?interval=x", "?follow=maybe", "?folow=1"]) {
+    const refused = await get(`/web/stats${query}`);
+    assert.equal(refused.status, 400, query);
+    await refused.body?.cancel();
+  }
+  const missing = await get("/wbe/stats");
+  assert.equal(missing.status, 404);
+  await missing.body?.cancel();
+  assert.equal(asked.length, 3);
+});
+
+Deno.test("stats: a failure in mid-stream is the last line, a client that goes ends the samples", async () => {
+  const failing = await statsServer(async function* () {
+    yield sample("web-0", 1);
+    throw new SvcError("unavailable", "Cannot read the counters: the engine is gone");
+  });
+  await using _failing = failing.server;
+  const lines = await collect(jsonLines<{ error?: { code: string } }>(
+    await failing.get("/web/stats?follow=1"),
+  ));
+  assert.equal(lines[1].error?.code, "unavailable");
+
+  const ended = Promise.withResolvers<void>();
+  const open = await statsServer(async function* ({ signal }) {
+    signal!.addEventListener("abort", () => ended.resolve());
+    yield sample("web-0", 1);
+    await ended.promise;
+  });
+  await using _open = open.server;
+  const left = await open.get("/web/stats?follow=1");
+  const reader = left.body!.getReader();
+  await reader.read();
+  await reader.cancel();
+  await ended.promise;
+});
+
+Deno.test("events: of all or some deployments, from the answer's head on, until the server stops", async () => {
+  const told = new InstanceEvents();
+  const server = await startTestServer({ backend: { events: (signal) => told.watch(signal) } });
+  await using _ = server;
+  const event = (deployment: string): InstanceEvent => ({
+    type: "started",
+    time: "2026-01-01T00:00:00Z",
+    deployment,
+    instance: `${deployment}-0`,
+    container: "c",
+  });
+  told.emit(event("early"));
+  const open = (query: string) => fetch(`${server.base}${API}/events${query}`);
+  const [all, some] = await Promise.all(["", "?deployment=b&deployment=c"].map(open));
+  for (const name of ["a", "b", "c"]) told.emit(event(name));
+  const names = async (response: Response) =>
+    (await collect(jsonLines<InstanceEvent>(response))).map(({ deployment }) => deployment);
+  const idle = await open("?deployment=d");
+  told.end();
+  assert.deepEqual(await Promise.all([names(all), names(some), names(idle)]), [
+    ["a", "b", "c"],
+    ["b", "c"],
+    [],
+  ]);
+});
+
+Deno.test("events: a server that stops ends them without an error", async () => {
+  const told = new InstanceEvents();
+  const server = await startTestServer({ backend: { events: (signal) => told.watch(signal) } });
+  await using _ = server;
+  const open = await fetch(`${server.base}${API}/events`);
+  server.lifecycle.drain();
+  assert.equal(await open.text(), "");
+});
