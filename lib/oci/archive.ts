@@ -15,12 +15,19 @@ interface Member {
   size: number;
 }
 
+/** Files of an archive, and where in its file they are. */
+export interface ArchiveFiles extends LayoutFiles {
+  /** The content's place in the archive, and the path of the entry that has it: links are followed. */
+  place(name: string): { path: string; offset: number; size: number } | undefined;
+}
+
 /** Most entries of an image archive, so that a hostile one cannot exhaust memory. */
 const MAX_ENTRIES = 100_000;
 /** Most links that may follow one another. */
 const MAX_HOPS = 16;
 
-const clean = (path: string) => posix.normalize(`/${path}`).slice(1);
+/** A path of an archive without "./" and "..". */
+export const cleanPath = (path: string): string => posix.normalize(`/${path}`).slice(1);
 
 class BlockReader {
   readonly #file: Deno.FsFile;
@@ -83,16 +90,16 @@ async function readEntries(path: string, signal?: AbortSignal) {
       parser.push(block);
       offset += BLOCK;
     }
-    const name = clean(header.path);
+    const name = cleanPath(header.path);
     if (header.type === "file") {
       if (offset + header.size > length) throw archiveError("it ends in the middle of an entry");
       places.set(name, { offset, size: header.size });
       links.delete(name);
       offset += header.size + padding(header.size);
     } else if (header.type === "symlink") {
-      links.set(name, clean(posix.join(posix.dirname(name), header.linkpath)));
+      links.set(name, cleanPath(posix.join(posix.dirname(name), header.linkpath)));
       places.delete(name);
-    } else if (header.type === "hardlink") links.set(name, clean(header.linkpath));
+    } else if (header.type === "hardlink") links.set(name, cleanPath(header.linkpath));
   }
   throw archiveError(`it has more than ${MAX_ENTRIES} entries`);
 }
@@ -132,23 +139,25 @@ async function seekable(
  * Opens an archive, compressed or not. Throws `not_found` where it is missing, `archive_invalid` where it is
  * damaged or no tar archive.
  */
-export async function openArchive(path: string, options: ReadOptions = {}): Promise<LayoutFiles> {
+export async function openArchive(path: string, options: ReadOptions = {}): Promise<ArchiveFiles> {
   let found: Awaited<ReturnType<typeof seekable>> | undefined;
   try {
     found = await seekable(path, options);
     const { places, links } = await readEntries(found.path, options.signal);
     const { path: file, remove } = found;
-    const locate = (name: string): Member | undefined => {
-      let at = clean(name);
+    const locate: ArchiveFiles["place"] = (name) => {
+      let at = cleanPath(name);
       for (let hops = 0; hops < MAX_HOPS; hops++) {
         const link = links.get(at);
-        if (link === undefined) return places.get(at);
+        const found = places.get(at);
+        if (link === undefined) return found && { path: at, ...found };
         at = link;
       }
       return undefined;
     };
     return {
       label: path,
+      place: locate,
       size: (name) => Promise.resolve(locate(name)?.size),
       open(name, start, end, signal) {
         const { offset } = locate(name)!;

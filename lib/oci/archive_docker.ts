@@ -196,17 +196,23 @@ class DockerArchive {
   }
 }
 
+export interface DockerImages extends PackedImages {
+  /** Where in the archive a config or a layer of a manifest that was made here is. */
+  pathOf(digest: Digest): string | undefined;
+}
+
 /**
- * Opens an archive of `docker save` (or of skopeo, podman, crane). Throws `archive_invalid`,
- * `digest_invalid`.
+ * Opens an archive of `docker save` (or of skopeo, podman, crane). `made`: manifests are made here even where
+ * the archive has some, so that the same image gives the same manifest whichever tool saved it. Throws
+ * `archive_invalid`, `digest_invalid`.
  */
 export async function openDockerArchive(
   files: LayoutFiles,
-  options: ReadOptions = {},
-): Promise<PackedImages> {
+  options: ReadOptions & { made?: true } = {},
+): Promise<DockerImages> {
   const archive = new DockerArchive(files, options.signal);
   const saved = await archive.saved();
-  const isLayout = await files.size("oci-layout") !== undefined &&
+  const isLayout = !options.made && await files.size("oci-layout") !== undefined &&
     await files.size("index.json") !== undefined;
   const layout = isLayout ? await openLayout(files, options) : undefined;
   const images: { name?: string; digest: Digest }[] = [];
@@ -219,6 +225,7 @@ export async function openDockerArchive(
   return {
     label: files.label,
     images,
+    pathOf: (digest) => archive.places.get(digest)?.path,
     async resolve(repository, reference, call) {
       const digest = isDigest(reference)
         ? reference
