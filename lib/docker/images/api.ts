@@ -1,5 +1,5 @@
 /** What the registry view and `load` need of an engine's image routes; the Docker Engine API has them. */
-import type { Digest } from "../../oci/types.ts";
+import type { Digest, Platform } from "../../oci/types.ts";
 
 /** An image of the engine. */
 export interface EngineImage {
@@ -23,4 +23,8 @@ export interface ImageApi {
   load(archive: ReadableStream<Uint8Array>, signal?: AbortSignal): Promise<void>;
   /** Gives an image one more name. The name leaves an image that had it. */
   tag(id: Digest, name: string, signal?: AbortSignal): Promise<void>;
+  /** Of the images that run there. */
+  platform(): Promise<Platform>;
+  /** True where the store keeps manifests as they were pushed; else it keeps configs and layers alone. */
+  keepsManifests(signal?: AbortSignal): Promise<boolean>;
 }

@@ -86,6 +86,8 @@ export class FakeEngine implements ImageApi {
   down?: SvcError;
   /** Set: an export ends after so many bytes. */
   cut?: number;
+  /** What it says of its store. */
+  keeps = false;
   /** Exports wait for it. */
   gate: Promise<void> = Promise.resolve();
 
@@ -141,6 +143,14 @@ export class FakeEngine implements ImageApi {
   async tag(id: Digest, name: string) {
     this.#check();
     await Promise.resolve(this.names.set(name, id));
+  }
+
+  platform() {
+    return Promise.resolve({ os: "linux", architecture: "amd64" });
+  }
+
+  keepsManifests() {
+    return Promise.resolve(this.keeps);
   }
 
   #check(): void {
