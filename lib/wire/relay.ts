@@ -22,9 +22,9 @@ export async function relay(a: Duplex, b: Duplex, onBytes?: () => void): Promise
         fail(error);
         return reset();
       }
-      if (chunk === undefined) return await to.closeWrite();
-      onBytes?.();
       try {
+        if (chunk === undefined) return await to.closeWrite();
+        onBytes?.();
         await to.write(chunk);
       } catch (error) {
         // The reader is gone, but its own last bytes are still passed on: its end follows soon.

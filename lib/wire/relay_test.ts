@@ -50,6 +50,26 @@ Deno.test("relay: what a side said before it took no more is passed on", async (
   await assert.rejects(ended, refused);
 });
 
+Deno.test("relay: a side that cannot be told of the other's end ends the relay, and nothing else", async () => {
+  const refused = new Error("its connection is closing");
+  const resets = [0, 0];
+  const { left, right, ended } = joined((sides) =>
+    sides.map((side, at) => ({
+      ...side,
+      // With `closed` the relay watches each side: an error must not get lost there.
+      closed: new Promise(() => {}),
+      ...(at === 1 && { closeWrite: () => Promise.reject(refused) }),
+      reset: () => (resets[at]++, side.reset()),
+    }))
+  );
+  await left.closeWrite();
+  await right.write(bytes(7));
+  assert.deepEqual(await left.read(), bytes(7));
+  await right.closeWrite();
+  await assert.rejects(ended, refused);
+  assert.deepEqual(resets, [1, 1]);
+});
+
 Deno.test("relay: a side that is gone after its end lets go of the other one", async () => {
   for (const why of [new Error("gone"), undefined]) {
     const closed = Promise.withResolvers<unknown>();

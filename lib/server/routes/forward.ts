@@ -61,7 +61,7 @@ async function join({ session, instance, query, idleMs, onBroken }: Joined): Pro
     over = true;
     instance.reset();
     if (writing > 0) session.drop("nobody takes the datagrams");
-    else void stream.closeWrite().then(() => session.close());
+    else void stream.closeWrite().then(() => session.close(), () => {/* the client has gone */});
   });
   await relay(datagrams(client), instance, () => idle.touch());
   await session.close();
