@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { decompress } from "./compression.ts";
 import { readTar } from "./tar_read.ts";
-import { writeTar } from "./tar_write.ts";
+import { TarWriter, writeTar } from "./tar_write.ts";
 
 const run = async (cwd: string, command: string) => {
   const { success, stdout, stderr } = await new Deno.Command("sh", {
@@ -133,5 +133,32 @@ Deno.test({ name: "tar: GNU tar reads what is written", ignore: !gnu }, async ()
       "crw-rw-rw- 0/0 1,3 1970-01-01 00:00:00 d/null",
       "prw-r--r-- 0/0 0 1970-01-01 00:00:00 d/p",
     ]);
+  });
+});
+
+Deno.test({ name: "tar: GNU tar unpacks a sparse file that we wrote", ignore: !gnu }, async () => {
+  await inFolder(async (folder) => {
+    const size = 5_000_000;
+    const segments = [{ offset: 4096, length: 512 }, { offset: size - 4, length: 4 }];
+    const writer = new TarWriter();
+    const data = new TextEncoder().encode("one".padEnd(512) + "four");
+    const entry = { path: "in/file", type: "file", mode: 0o640, size } as const;
+    const parts = [
+      writer.header({ path: "in", type: "directory" }),
+      writer.header(entry, segments),
+      data,
+      writer.data(data),
+      writer.header({ ...entry, path: "in/empty" }, []),
+      writer.end(),
+    ];
+    await Deno.writeFile(`${folder}/a.tar`, ReadableStream.from(parts));
+    const out = await run(
+      folder,
+      "tar -xf a.tar && stat -c '%n %s %a' in/* && test $(stat -c %b in/file) -lt 100 && " +
+        "printf one > 1 && printf four > 4 && " +
+        "cmp -n 3 -i 4096:0 in/file 1 && cmp -n 4 -i 4999996:0 in/file 4",
+    );
+    assert.match(out, /in\/empty 5000000 640/);
+    assert.match(out, /in\/file 5000000 640/);
   });
 });

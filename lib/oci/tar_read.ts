@@ -9,6 +9,8 @@ export interface TarEntry {
    * skipped, and the stream errors.
    */
   body: ReadableStream<Uint8Array>;
+  /** The content instead of `body`: bytes, and for each hole its length. */
+  parts(): AsyncGenerator<Uint8Array | number, void, void>;
 }
 
 type Event =
@@ -61,7 +63,7 @@ export async function* readTar(
       if (event.kind !== "entry") continue;
       const entry = body(event.header, next);
       current = entry;
-      yield { header: event.header, body: entry.stream };
+      yield { header: event.header, body: entry.stream, parts: entry.parts };
     }
   } finally {
     await reader.cancel().catch(() => {/* what broke it has been thrown already */});
@@ -116,5 +118,13 @@ function body(header: TarHeader, next: () => Promise<Event | undefined>) {
     hole = 0;
     while (!finished) await pull();
   };
-  return { stream, detach };
+  const parts = async function* () {
+    while (!finished) {
+      const event = await next();
+      if (!event || event.kind === "end") finished = true;
+      else if (event.kind === "data") yield event.bytes;
+      else if (event.kind === "hole") yield event.length;
+    }
+  };
+  return { stream, parts, detach };
 }

@@ -6,7 +6,7 @@ import type { TarHeader } from "./tar.ts";
 import { TarParser } from "./tar_parser.ts";
 import { readTar } from "./tar_read.ts";
 import { runs } from "../../test/fixtures/property.ts";
-import { type TarFields, tarHeader, writeTar } from "./tar_write.ts";
+import { type TarFields, tarHeader, TarWriter, writeTar } from "./tar_write.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const collect = async (stream: ReadableStream<Uint8Array>) =>
@@ -283,5 +283,49 @@ Deno.test("raw strings: any bytes survive", () => {
       assert.deepEqual([...encodeRaw(decodeRaw(data))], [...data]);
     }),
     runs(100),
+  );
+});
+
+Deno.test("tar: a sparse file's holes are no bytes in the archive, and zeros or lengths for who reads it", async () => {
+  const writer = new TarWriter();
+  const segments = [{ offset: 3, length: 2 }, { offset: 1_000_000, length: 3 }];
+  const size = 2_000_000;
+  const content = bytes("ABtai");
+  const parts = () => [
+    writer.header({ path: "d/ü".repeat(60), type: "file", size, mode: 0o751, uid: 7 }, segments),
+    content.subarray(0, 2),
+    writer.data(content.subarray(0, 2)),
+    content.subarray(2),
+    writer.data(content.subarray(2)),
+    writer.header({ path: "next", type: "file", size: 1 }),
+    bytes("x"),
+    writer.data(bytes("x")),
+    writer.end(),
+  ];
+  const archive = await collect(ReadableStream.from(parts()));
+  assert(archive.length < 10_000);
+  const [{ header, body }, next] = await parse(archive, 100);
+  assert.equal(header.path, "d/ü".repeat(60));
+  assert.deepEqual([header.size, header.mode, header.uid], [size, 0o751, 7]);
+  const whole = new Uint8Array(size);
+  whole.set(content.subarray(0, 2), 3);
+  whole.set(content.subarray(2), 1_000_000);
+  assert.deepEqual(Buffer.compare(body, whole), 0);
+  assert.deepEqual([next.header.path, next.body], ["next", bytes("x")]);
+  const told: (string | number)[] = [];
+  for await (const { parts } of readTar(ReadableStream.from([archive]))) {
+    for await (const part of parts()) {
+      told.push(typeof part === "number" ? part : new TextDecoder().decode(part));
+    }
+  }
+  assert.deepEqual(told, [3, "AB", 999_995, "tai", 999_997, "x"]);
+  const early: string[] = [];
+  for await (const { header, parts } of readTar(ReadableStream.from([archive]))) {
+    early.push(header.path);
+    for await (const _part of parts()) break;
+  }
+  assert.deepEqual(early.at(-1), "next");
+  assert.throws(() =>
+    writer.header({ path: "f", type: "file", size: 9 }, segments) && writer.end()
   );
 });

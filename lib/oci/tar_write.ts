@@ -19,14 +19,24 @@ const FLAGS: Record<TarType, number> = {
 /** Fields for {@linkcode tarHeader}; absent ones are 0, "" or the usual mode. */
 export type TarFields = Pick<TarHeader, "path" | "type"> & Partial<TarHeader>;
 
+/** A stretch of a file that the archive stores; between the stretches are holes. */
+export interface TarSegment {
+  offset: number;
+  length: number;
+}
+
 const MAX_ID = 0o7777777;
 const MAX_LONG = 0o77777777777;
 
 /**
  * The header blocks of one entry (a pax header too where it is needed). A directory's name gets a slash.
+ * `more`: further pax records.
  * Throws `argument_invalid` for a name that no archive can hold.
  */
-export function tarHeader(entry: TarFields): Uint8Array {
+export function tarHeader(
+  entry: TarFields,
+  more: readonly [string, string][] = [],
+): Uint8Array {
   const size = entry.type === "file" ? entry.size ?? 0 : 0;
   const name = entry.type === "directory" && !entry.path.endsWith("/")
     ? `${entry.path}/`
@@ -38,7 +48,7 @@ export function tarHeader(entry: TarFields): Uint8Array {
       `Cannot write tar entry ${JSON.stringify(entry.path)}: a name is empty or holds a NUL`,
     );
   }
-  const records: [string, Uint8Array][] = [];
+  const records: [string, Uint8Array][] = more.map(([key, value]) => [key, encodeRaw(value)]);
   const add = (key: string, value: string) => records.push([key, encodeRaw(value)]);
   const place = splitName(name);
   if (!place) add("path", name);
@@ -84,6 +94,33 @@ export function tarHeader(entry: TarFields): Uint8Array {
   whole.set(head);
   whole.set(body, BLOCK);
   whole.set(main, whole.length - BLOCK);
+  return whole;
+}
+
+/**
+ * The header blocks of a sparse file, with its map (pax version 1.0 of GNU tar): the data of the segments
+ * follows. The segments are in order and inside the file. GNU tar begins each in a block of its own: lengths
+ * are multiples of 512, except where a segment ends with the file.
+ */
+export function sparseHeader(entry: TarFields, segments: readonly TarSegment[]): Uint8Array {
+  const size = entry.size ?? 0;
+  // GNU tar takes the file's size from the end of the last segment.
+  const numbers = [...segments.flatMap(({ offset, length }) => [offset, length]), size, 0];
+  const text = [numbers.length / 2, ...numbers].map((number) => `${number}\n`).join("");
+  const data = segments.reduce((sum, { length }) => sum + length, 0);
+  const map = text.length + padding(text.length);
+  // Readers that do not know sparse files unpack the stored bytes under this name.
+  const slash = entry.path.lastIndexOf("/") + 1;
+  const path = `${entry.path.slice(0, slash)}GNUSparseFile.0/${entry.path.slice(slash)}`;
+  const header = tarHeader({ ...entry, path, size: map + data }, [
+    ["GNU.sparse.major", "1"],
+    ["GNU.sparse.minor", "0"],
+    ["GNU.sparse.name", entry.path],
+    ["GNU.sparse.realsize", String(size)],
+  ]);
+  const whole = new Uint8Array(header.length + map);
+  whole.set(header);
+  whole.set(new TextEncoder().encode(text), header.length);
   return whole;
 }
 
@@ -205,11 +242,18 @@ export class TarWriter {
   #pad = 0;
   #path = "";
 
-  /** The header of the next entry; the entry before must be complete. */
-  header(entry: TarFields): Uint8Array {
+  /**
+   * The header of the next entry; the entry before must be complete. With `segments` the file is sparse, and
+   * only their data follows.
+   */
+  header(entry: TarFields, segments?: readonly TarSegment[]): Uint8Array {
     this.#complete();
-    const bytes = tarHeader(entry);
-    const size = entry.type === "file" ? entry.size ?? 0 : 0;
+    const bytes = segments ? sparseHeader(entry, segments) : tarHeader(entry);
+    const size = segments
+      ? segments.reduce((sum, { length }) => sum + length, 0)
+      : entry.type === "file"
+      ? entry.size ?? 0
+      : 0;
     this.#left = size;
     this.#pad = padding(size);
     this.#path = entry.path;
