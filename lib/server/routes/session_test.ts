@@ -243,6 +243,30 @@ Deno.test("session: the deployment's own end, and its removal by somebody else, 
     one.cut();
   }));
 
+Deno.test("session: a caller that ends it is not told of instances that the removal ends", () =>
+  withServer(async (server) => {
+    const { deployments } = server;
+    const { one } = await opened(server);
+    const [looking, looked, removing, removed] = Array.from(
+      { length: 4 },
+      () => Promise.withResolvers<void>(),
+    );
+    deployments.onStatus = () => (looking.resolve(), looked.promise);
+    deployments.onDelete = () => (removing.resolve(), removed.promise);
+    deployments.set(deployments.statuses.get("web")!);
+    await looking.promise;
+    await one.say({ type: "end" });
+    await removing.promise;
+    const instances = [{ id: "web-0", state: "exited" as const, exitCode: 137, restarts: 0 }];
+    deployments.statuses.set("web", { ...STATUS, state: "failed", instances });
+    const asked = deployments.asked();
+    looked.resolve();
+    await asked;
+    removed.resolve();
+    assert.deepEqual(await one.next(), { type: "ended" });
+    one.cut();
+  }));
+
 Deno.test("session: the removal of what has no instance is told too", () =>
   withServer(async (server) => {
     const { one } = await opened(server);

@@ -228,7 +228,9 @@ export class DeploySession {
     try {
       while (this.#changed && !this.#ending && !this.#stopped) {
         this.#changed = false;
-        this.#see(await (await backend()).status(this.name));
+        const deployment = await (await backend()).status(this.name);
+        // What a removal that has begun meanwhile does to the instances is no end of theirs.
+        if (!this.#ending) this.#see(deployment);
       }
     } catch (error) {
       log.debug("the status of a session's deployment is not known", {
