@@ -1,13 +1,23 @@
 /** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
 import { SvcError } from "../base/errors.ts";
+import { type Lazy, lazy } from "../base/lazy.ts";
 import type { Logger } from "../base/log.ts";
+import { isGone } from "../docker/errors.ts";
 import type { DELEGATION } from "../config/server/delegation.ts";
 import type { SettingsOf } from "../config/table.ts";
 
 /** A privileged container that builds (SPEC "Builder delegation behaviour", rules 3 to 6). */
 export interface BuilderContainer {
-  /** Starts the container, or adopts a running one. Gives the URL that it listens on, `ws://HOST:PORT`. */
-  start(): Promise<string>;
+  /** Starts the container, or adopts a running one, and resolves once it answers. */
+  start(): Promise<BuilderPlace>;
+}
+
+/** Where a builder listens. */
+export interface BuilderPlace {
+  /** `ws://HOST:PORT`. */
+  url: string;
+  /** The bearer token that it asks for. */
+  token: string;
 }
 
 export interface DelegationOptions {
@@ -19,8 +29,8 @@ export interface DelegationOptions {
   auto: boolean;
   /** True where this process can run the build engine. Tests the needed mount itself, not the user id. */
   canBuild: () => boolean | Promise<boolean>;
-  /** Absent where no container engine can start a builder. */
-  container?: BuilderContainer;
+  /** Absent where no container engine can start a builder. Opened where one is needed. */
+  container?: () => Promise<BuilderContainer>;
   /** Why `--rootless` failed, where it was asked for. */
   refused?: string;
   /** Folder that the engine would mount in, for error messages. */
@@ -35,54 +45,65 @@ export interface Delegation {
    * could be started; the next call tries again.
    */
   target(): Promise<URL | undefined>;
-  /** The builder that {@linkcode target} named does not answer: the next call looks for a builder again. */
-  lost(): void;
+}
+
+/** The builder's address with its token, which no log shows. */
+function withToken(url: string, token: string): URL {
+  const target = new URL(url);
+  target.password = encodeURIComponent(token);
+  return target;
 }
 
 class Delegate implements Delegation {
-  #options: DelegationOptions;
-  #target: Promise<URL | undefined> | undefined;
+  readonly #options: DelegationOptions;
+  readonly #mayBuild: Lazy<boolean>;
+  readonly #container: Lazy<BuilderContainer> | undefined;
+  #starting: Promise<URL> | undefined;
+  /** The URL of the container that was told of last. */
+  #told = "";
 
   constructor(options: DelegationOptions) {
     this.#options = options;
+    this.#mayBuild = lazy(async () => await options.canBuild());
+    this.#container = options.container && lazy(options.container);
   }
 
-  target(): Promise<URL | undefined> {
-    const target = this.#target ??= this.#find();
-    target.catch(() => {
-      if (this.#target === target) this.#target = undefined;
-    });
-    return target;
+  async target(): Promise<URL | undefined> {
+    const { url, token, auto, root, refused } = this.#options;
+    if (url !== undefined) return token === undefined ? new URL(url) : withToken(url, token);
+    if (await this.#mayBuild.get()) return undefined;
+    if (!auto || !this.#container) throw cannotMount(root, auto, refused);
+    // Asked for each build: a builder that has ended starts again, and its port is never trusted unseen.
+    return await (this.#starting ??= this.#start().finally(() => this.#starting = undefined));
   }
 
-  lost(): void {
-    this.#target = undefined;
-  }
-
-  async #find(): Promise<URL | undefined> {
-    const { url, token, auto, canBuild, container, log, root, refused } = this.#options;
-    if (url !== undefined) {
-      const target = new URL(url);
-      if (token !== undefined) target.password = encodeURIComponent(token);
-      return target;
+  async #start(): Promise<URL> {
+    const { log, root, refused } = this.#options;
+    if (this.#told === "") {
+      log.info("build engine cannot mount(2) as this user; using a containerized builder");
     }
-    if (await canBuild()) return undefined;
-    if (!auto || !container) throw cannotMount(root, auto, refused);
-    log.info("build engine cannot mount(2) as this user; using a containerized builder");
-    const started = await container.start();
-    log.info("delegating builds to containerized builder", { url: started });
-    return new URL(started);
+    try {
+      const { url, token } = await (await this.#container!.get()).start();
+      if (this.#told !== url) log.info("delegating builds to containerized builder", { url });
+      this.#told = url;
+      return withToken(url, token);
+    } catch (error) {
+      if (isGone(error)) throw cannotMount(root, true, refused, error);
+      throw error;
+    }
   }
 }
 
-function cannotMount(root: string, auto: boolean, refused?: string): SvcError {
+function cannotMount(root: string, auto: boolean, refused?: string, cause?: unknown): SvcError {
+  const engine = cause instanceof Error ? cause.message : "this server knows no container engine";
   return new SvcError(
     "prerequisite_missing",
     `Cannot build: failed to mount ${root}: operation not permitted`,
     {
+      cause,
       help: (refused === undefined ? "" : `--rootless did not help: ${refused}; or `) +
         "run the server as root, or name a builder that runs so with SVC_BUILDER_URL" +
-        (auto ? "; no container engine is there that a builder could be started with" : ""),
+        (auto ? `; no builder can be started in a container: ${engine}` : ""),
     },
   );
 }
@@ -99,9 +120,7 @@ async function canBuild(): Promise<boolean> {
 /** The delegation that the server's options ask for; `root` is the build engine's folder. */
 export function serverDelegation(
   { builderUrl: url, builderToken: token, builderAuto: auto }: SettingsOf<[typeof DELEGATION]>,
-  root: string,
-  log: Logger,
-  refused?: string,
+  options: Pick<DelegationOptions, "root" | "log" | "refused" | "container">,
 ): Delegation {
-  return createDelegation({ url, token, auto, canBuild, root, log, refused });
+  return createDelegation({ url, token, auto, canBuild, ...options });
 }

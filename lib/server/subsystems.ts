@@ -262,6 +262,7 @@ const listener = subsystem({
   name: "listener",
   needs: {
     settings,
+    env,
     chosen,
     host,
     stop,
@@ -282,7 +283,6 @@ const listener = subsystem({
     const { advertiseRegistry } = settings.of(ADVERTISED);
     const { registrySparse, registryRedirect } = settings.of(REGISTRY);
     const registry = parts.mirror ?? parts.storage.content;
-    const buildRoot = join(host.dataDir, "build");
     const routes: Route[] = [
       openApiRoute(() => routes),
       ...managementRoutes({
@@ -295,7 +295,18 @@ const listener = subsystem({
         build: buildInfo(),
         registryHost: () => advertiseRegistry ?? `localhost:${address.bound.port}`,
         builder: parts.builder.get,
-        delegation: serverDelegation(settings.of(DELEGATION), buildRoot, log, host.refused),
+        delegation: serverDelegation(settings.of(DELEGATION), {
+          root: join(host.dataDir, "build"),
+          refused: host.refused,
+          container: async () =>
+            (await import("./builder/open.ts")).openEngineBuilder({
+              settings: settings.of(DELEGATION),
+              env: parts.env,
+              mode: () => ({ kind: "storage" }),
+              log,
+            }),
+          log,
+        }),
         deploy: { name: chosen.deploy.name, backend: deployments.backend.get },
         storage: upkeep,
         buildCache: upkeep.buildCache,

@@ -36,7 +36,7 @@ export const DELEGATION = optionTable([
     default: true,
     section,
     help: "Start a privileged builder container where the in-process engine cannot run and no " +
-      "builder URL is set. This build has no such builder yet: there, builds fail and say why.",
+      "builder URL is set, through the Docker daemon of this host (DOCKER_HOST).",
   },
   {
     key: "builderImage",
@@ -46,8 +46,9 @@ export const DELEGATION = optionTable([
     defaultText: "self-built",
     placeholder: "IMAGE",
     section,
-    help: "Pin a published image as the builder instead of building one from the running binary.",
-    absent: "the containerized builder",
+    help:
+      "Pin a published image as the builder instead of building one from the running binary. It has " +
+      "svc and runc on its PATH.",
   },
   {
     key: "builderBaseImage",
@@ -57,7 +58,8 @@ export const DELEGATION = optionTable([
     defaultText: "host distribution",
     placeholder: "IMAGE",
     section,
-    help: "Base image for the self-built builder image.",
-    absent: "the containerized builder",
+    help:
+      "Base image for the self-built builder image. The executable has to run in it; runc and the " +
+      "programs that builds need are installed where they are absent.",
   },
 ]);

@@ -329,12 +329,6 @@ export function delegating(deps: ManagementDeps): (own: Route["handler"]) => Rou
   }
   return (own) => async (context) => {
     const target = await delegation?.target();
-    if (!target) return await own(context);
-    try {
-      return await relay(context, target);
-    } catch (error) {
-      if (error instanceof SvcError && error.code === "upstream_failed") delegation!.lost();
-      throw error;
-    }
+    return target ? await relay(context, target) : await own(context);
   };
 }

@@ -23,7 +23,7 @@ Deno.test("relay: what answers and is not a builder is told as that, and blames 
       builderBaseImage: undefined,
     };
     await using front = await startTestServer({
-      deps: { delegation: serverDelegation(options, "/data", silent) },
+      deps: { delegation: serverDelegation(options, { root: "/data", log: silent }) },
     });
     const response = await fetch(`${front.base}/.svc/v1/build`, {
       method: "POST",

@@ -236,7 +236,8 @@ Deno.test("relay: a context beyond the limit is refused by the server that was a
 Deno.test("relay: a builder that is not there is told, and asked for again", async () => {
   const port = freePort();
   let starts = 0;
-  const container = { start: () => Promise.resolve(`ws://127.0.0.1:${port}/${++starts}`) };
+  const start = () => Promise.resolve({ url: `ws://127.0.0.1:${port}/${++starts}`, token: "t" });
+  const container = () => Promise.resolve({ start });
   await using front = await startTestServer({ deps: { delegation: delegation({ container }) } });
   const response = await post(front.base, "", "x");
   assert.equal(response.status, 502);
@@ -255,12 +256,11 @@ Deno.test("delegation: by URL, in process where it can build, else by a containe
     write: (line: string) => void lines.push(JSON.parse(line)),
   });
   let starts = 0;
-  const container = {
-    start: () => {
-      if (starts++ === 0) return Promise.reject(new SvcError("prerequisite_missing", "no engine"));
-      return Promise.resolve("ws://127.0.0.1:7777");
-    },
+  const start = () => {
+    if (starts++ === 0) return Promise.reject(new SvcError("prerequisite_missing", "no engine"));
+    return Promise.resolve({ url: "ws://127.0.0.1:7777", token: "of the builder" });
   };
+  const container = () => Promise.resolve({ start });
   const target = async (options: Partial<DelegationOptions>) =>
     String(await delegation({ log, ...options }).target());
   assert.equal(await target({ url: "ws://b:1", canBuild: () => assert.fail() }), "ws://b:1/");
@@ -277,8 +277,12 @@ Deno.test("delegation: by URL, in process where it can build, else by a containe
   const automatic = delegation({ log, container });
   await assert.rejects(automatic.target(), /no engine/);
   const both = await Promise.all([automatic.target(), automatic.target()]);
-  assert.deepEqual(both.map(String), ["ws://127.0.0.1:7777/", "ws://127.0.0.1:7777/"]);
+  const reached = "ws://:of%20the%20builder@127.0.0.1:7777/";
+  assert.deepEqual(both.map(String), [reached, reached]);
   assert.equal(starts, 2);
+  // Each build asks: a builder that has ended is started again.
+  assert.equal(String(await automatic.target()), reached);
+  assert.equal(starts, 3);
   assert.deepEqual(lines.slice(1).map(({ msg, url }) => [msg, url]), [
     ["build engine cannot mount(2) as this user; using a containerized builder", undefined],
     ["delegating builds to containerized builder", "ws://127.0.0.1:7777"],

@@ -1,0 +1,270 @@
+/** The builder's container: made on the first build, adopted by later servers (SPEC rules 5 and 6). */
+import { SvcError } from "../../base/errors.ts";
+import { sha256 } from "../../base/hash.ts";
+import { type Lazy, lazy } from "../../base/lazy.ts";
+import type { Logger } from "../../base/log.ts";
+import { sleep } from "../../base/sleep.ts";
+import type { DockerClient } from "../../docker/client.ts";
+import { daemonStatus } from "../../docker/errors.ts";
+import type { BuilderContainer, BuilderPlace } from "../delegation.ts";
+import { listenerOwner } from "./listener_owner.ts";
+import { lastWords } from "./last_words.ts";
+
+/** SPEC rule 5. */
+export const CONTAINER = "svc-builder";
+export const VOLUME = "svc-builder-cache";
+
+/** Where the volume is in the container. */
+const DATA = "/var/lib/svc";
+/** Where the daemon's socket is in the container. */
+const SOCKET = "/var/run/docker.sock";
+
+/** What the container was made for: another value makes a new container. */
+const CONFIG_LABEL = "svc.builder.config";
+const PORT_LABEL = "svc.builder.port";
+const TOKEN = "SVC_AUTH_TOKEN";
+
+/** Milliseconds until a container that was started answers. The first start unpacks the executable. */
+const READY_MS = 120_000;
+const POLL_MS = 50;
+/** Containers that are made before the start is given up: each has another port. */
+const TRIES = 3;
+
+export interface BuilderImage {
+  name: string;
+  id: string;
+}
+
+/** The registry mode of the server, which the builder has, too (SPEC rule 6). */
+export type BuilderMode =
+  /** The builder has a storage of its own, and pushes. */
+  | { kind: "storage" }
+  /**
+   * The builder loads its images into this server's container engine. `socket` is the engine's on its own host;
+   * `env` makes the builder use the one that {@linkcode SOCKET} is.
+   */
+  | { kind: "engine"; socket: string; env: Readonly<Record<string, string>> };
+
+export interface EngineBuilderOptions {
+  engine: DockerClient;
+  /** Makes or finds the image; asked once, and again where the image is gone. */
+  image: () => Promise<BuilderImage>;
+  /** The network in which the builder's loopback address is this server's: "host", or this server's container. */
+  network: () => Promise<string>;
+  mode: () => BuilderMode | Promise<BuilderMode>;
+  /** Variables of this server that hold for its builds wherever they run. */
+  env: Readonly<Record<string, string>>;
+  log: Logger;
+}
+
+interface Wanted {
+  image: string;
+  network: string;
+  mode: BuilderMode;
+  /** A hash of all that the container is made of. */
+  config: string;
+}
+
+interface Inspected {
+  Id: string;
+  State: { Running: boolean; ExitCode: number };
+  Config: { Env?: string[] | null; Labels?: Record<string, string> | null };
+}
+
+/** A container that is there, and how it is reached. */
+interface Found {
+  id: string;
+  running: boolean;
+  exitCode: number;
+  config: string;
+  port: number;
+  token: string;
+}
+
+export const socketInBuilder = SOCKET;
+
+export class EngineBuilder implements BuilderContainer {
+  readonly #options: EngineBuilderOptions;
+  #image: Lazy<BuilderImage>;
+
+  constructor(options: EngineBuilderOptions) {
+    this.#options = options;
+    this.#image = lazy(options.image);
+  }
+
+  async start(): Promise<BuilderPlace> {
+    const wanted = await this.#wanted();
+    let failure: unknown;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const found = await this.#settle(wanted);
+      if (!found) continue;
+      try {
+        await this.#ready(found);
+        return { url: `ws://127.0.0.1:${found.port}`, token: found.token };
+      } catch (error) {
+        failure = error;
+        // Its port may have become somebody else's.
+        await this.#remove(found.id);
+      }
+    }
+    throw failure ?? new SvcError("conflict", `Cannot start a builder: others change ${CONTAINER}`);
+  }
+
+  async #wanted(): Promise<Wanted> {
+    const { network, mode, env } = this.#options;
+    const made = { image: await this.#image.get(), network: await network(), mode: await mode() };
+    const text = JSON.stringify([made.image.id, made.network, made.mode, env]);
+    const { name } = made.image;
+    return { ...made, image: name, config: await sha256(text) };
+  }
+
+  /** The container as it is wanted, running. Undefined: somebody else changed it meanwhile. */
+  async #settle(wanted: Wanted): Promise<Found | undefined> {
+    const { engine, log } = this.#options;
+    const found = await this.#find();
+    if (found && found.config !== wanted.config) {
+      log.info("replacing the containerized builder: the server or its registry mode has changed");
+      await this.#remove(found.id);
+    } else if (found?.running) return found;
+    try {
+      const id = found?.config === wanted.config ? found.id : await this.#create(wanted);
+      await engine.run({
+        method: "POST",
+        path: `/containers/${id}/start`,
+        attempted: `Cannot start the container ${CONTAINER}`,
+        headMs: Infinity,
+      });
+    } catch (error) {
+      const status = daemonStatus(error);
+      // Another server made or removed one, or removed the image.
+      if (status !== 404 && status !== 409) throw error;
+      if (status === 404) this.#image = lazy(this.#options.image);
+      return undefined;
+    }
+    return await this.#find();
+  }
+
+  async #find(): Promise<Found | undefined> {
+    let found: Inspected;
+    try {
+      found = await this.#options.engine.json<Inspected>({
+        path: `/containers/${CONTAINER}/json`,
+        attempted: `Cannot look at the container ${CONTAINER}`,
+      });
+    } catch (error) {
+      if (daemonStatus(error) === 404) return undefined;
+      throw error;
+    }
+    const { Id: id, State, Config } = found;
+    const { [CONFIG_LABEL]: config, [PORT_LABEL]: port } = Config.Labels ?? {};
+    const token = Config.Env?.find((text) => text.startsWith(`${TOKEN}=`))?.slice(TOKEN.length + 1);
+    if (config === undefined || port === undefined || token === undefined) {
+      throw new SvcError(
+        "conflict",
+        `Cannot start a builder: there is a container ${CONTAINER} that no svc server made`,
+        { help: "rename or remove it, or name the builder that it is with SVC_BUILDER_URL" },
+      );
+    }
+    const { Running: running, ExitCode: exitCode } = State;
+    return { id, running, exitCode, config, port: Number(port), token };
+  }
+
+  async #create({ image, network, mode, config }: Wanted): Promise<string> {
+    const port = freePort();
+    const storage = mode.kind === "storage" ? ["--storage", `${DATA}/registry`] : [];
+    const env = {
+      ...this.#options.env,
+      ...mode.kind === "engine" && mode.env,
+      SVC_DATA: DATA,
+      // Whoever else is on this host may open the port: without this token nobody builds there as root.
+      [TOKEN]: crypto.getRandomValues(new Uint8Array(32)).toHex(),
+    };
+    const { Id } = await this.#options.engine.json<{ Id: string }>({
+      method: "POST",
+      path: "/containers/create",
+      query: { name: CONTAINER },
+      attempted: `Cannot make the container ${CONTAINER}`,
+      json: {
+        Image: image,
+        // An image that SVC_BUILDER_IMAGE names has svc on its path, whatever it begins with.
+        Entrypoint: ["svc"],
+        Cmd: ["serve", "--addr", `127.0.0.1:${port}`, ...storage],
+        Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+        Labels: { [CONFIG_LABEL]: config, [PORT_LABEL]: String(port) },
+        HostConfig: {
+          Privileged: true,
+          NetworkMode: network,
+          // Steps have groups of their own below the host's, and root is the host's, as on any server.
+          CgroupnsMode: "host",
+          UsernsMode: "host",
+          Mounts: [
+            { Type: "volume", Source: VOLUME, Target: DATA },
+            ...mode.kind === "engine"
+              ? [{ Type: "bind", Source: mode.socket, Target: SOCKET }]
+              : [],
+          ],
+        },
+      },
+    });
+    return Id;
+  }
+
+  /** Waits until the builder answers. Throws where it ends, or where the port is not its own. */
+  async #ready({ id, port }: Found): Promise<void> {
+    const attempted = "Cannot start a builder";
+    for (const until = Date.now() + READY_MS; Date.now() < until; await sleep(POLL_MS)) {
+      const owner = await listenerOwner(port);
+      if (owner === 0 || owner !== undefined && owner === Deno.uid()) {
+        if (await answers(port)) return;
+      } else if (owner !== undefined) {
+        throw new SvcError("conflict", `${attempted}: user ${owner} listens on its port ${port}`);
+      }
+      const now = await this.#find();
+      if (now?.id !== id) {
+        throw new SvcError("conflict", `${attempted}: somebody removed ${CONTAINER}`);
+      }
+      if (!now.running) {
+        const words = await lastWords(this.#options.engine, id);
+        throw new SvcError(
+          "prerequisite_missing",
+          `${attempted}: ${CONTAINER} ended with exit code ${now.exitCode}${words && `: ${words}`}`,
+          { help: `see docker logs ${CONTAINER}` },
+        );
+      }
+    }
+    throw new SvcError("timeout", `${attempted}: ${CONTAINER} does not answer on port ${port}`, {
+      help: `see docker logs ${CONTAINER}`,
+    });
+  }
+
+  async #remove(id: string): Promise<void> {
+    try {
+      await this.#options.engine.run({
+        method: "DELETE",
+        path: `/containers/${id}`,
+        query: { force: true },
+        attempted: `Cannot remove the container ${CONTAINER}`,
+      });
+    } catch (error) {
+      // It is gone, or on its way.
+      if (![404, 409].includes(daemonStatus(error) ?? 0)) throw error;
+    }
+  }
+}
+
+/** A port that is free now; where it no longer is when the builder starts, the next try has another one. */
+function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}
+
+async function answers(port: number): Promise<boolean> {
+  try {
+    const signal = AbortSignal.timeout(10_000);
+    const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal, redirect: "manual" });
+    await response.body?.cancel();
+    return response.ok;
+  } catch {
+    return false; // not yet
+  }
+}

@@ -1,0 +1,76 @@
+/** The automatic builder of this server: its engine, image and mode, from the server's settings. */
+import { resolve } from "node:path";
+import { buildInfo } from "../../base/build_info.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { BUILD } from "../../config/server/build.ts";
+import type { DELEGATION } from "../../config/server/delegation.ts";
+import { REMOTES } from "../../config/server/registry.ts";
+import type { OptionTable, SettingsOf } from "../../config/table.ts";
+import { DockerClient } from "../../docker/client.ts";
+import { dockerEndpoint } from "../../docker/endpoint.ts";
+import type { BuilderContainer } from "../delegation.ts";
+import { type BuilderMode, EngineBuilder } from "./container.ts";
+import { builderImage } from "./image.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface OpenBuilderOptions {
+  settings: SettingsOf<[typeof DELEGATION]>;
+  env: Environment;
+  mode: () => BuilderMode | Promise<BuilderMode>;
+  log: Logger;
+}
+
+/** Settings of builds: they hold wherever a build of this server runs. Paths of this host are none of them. */
+const TABLES: readonly OptionTable[] = [BUILD, REMOTES];
+const SHARED = [
+  ...TABLES.flatMap(({ options }) => options).flatMap(({ env }) => env ?? []),
+  "SVC_CNI_SUBNET_BASE",
+  "SVC_LOG_LEVEL",
+];
+const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
+  .flatMap((name) => [name, name.toLowerCase()]);
+
+function pick(env: Environment, names: readonly string[]): Record<string, string> {
+  const found = names.map((name) => [name, env[name]]).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(found);
+}
+
+/** Throws `prerequisite_missing` for an engine whose host is not this one: nothing here reaches a builder there. */
+export function openEngineBuilder(options: OpenBuilderOptions): Promise<BuilderContainer> {
+  const { settings, env, mode, log } = options;
+  const engine = new DockerClient({
+    endpoint: dockerEndpoint({
+      host: env.DOCKER_HOST,
+      tls: Boolean(env.DOCKER_TLS_VERIFY),
+      certPath: env.DOCKER_CERT_PATH,
+    }),
+  });
+  if (!engine.local) {
+    throw new SvcError(
+      "prerequisite_missing",
+      `Cannot start a builder: ${engine.words.product} at ${engine.words.address} is not on this host`,
+      { help: "run a builder there, and name it with SVC_BUILDER_URL" },
+    );
+  }
+  const { executable } = buildInfo();
+  return Promise.resolve(
+    new EngineBuilder({
+      engine,
+      image: () =>
+        builderImage({
+          engine,
+          executable: executable && resolve(executable),
+          image: settings.builderImage,
+          base: settings.builderBaseImage,
+          proxies: pick(env, PROXIES),
+          log: (message, fields) => log.info(message, fields),
+        }),
+      network: () => Promise.resolve("host"),
+      mode,
+      env: pick(env, [...SHARED, ...PROXIES]),
+      log,
+    }),
+  );
+}

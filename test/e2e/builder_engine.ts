@@ -1,0 +1,122 @@
+/** What the tests of the containerized builder share: a daemon, and servers of a user who may not mount. */
+import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { importHostImage } from "../peers/host_image.ts";
+import { EXECUTABLE, type Server, startServer } from "./harness.ts";
+
+export const NEEDS = {
+  root: true,
+  commands: ["dockerd", "docker", "runc", "setpriv", "skopeo"],
+  files: ["/bin/busybox", "/usr/lib/cni/bridge"],
+};
+
+/** A user who may mount nothing, in the group that may use the daemon. */
+const USER = 65534;
+const GROUP = 64242;
+/** Another user of the host, who may not use it. */
+const STRANGER = 65533;
+
+/** Arguments of setpriv that run a command as {@linkcode STRANGER}. */
+export const AS_STRANGER = [
+  ...["--reuid", String(STRANGER), "--regid", String(STRANGER), "--clear-groups"],
+];
+
+/** runc for a host whose root has not every capability: a privileged container gets all others. */
+const RUNTIME = `#!/bin/sh
+bundle=. next=
+for word; do
+  [ -z "$next" ] || bundle=$word
+  next=
+  case $word in --bundle | -b) next=1 ;; --bundle=*) bundle=\${word#*=} ;; esac
+done
+if ! setpriv --dump | grep -q "bounding set:.*sys_resource"; then
+  for word; do
+    case $word in create | run)
+      sed -i 's/,"CAP_SYS_RESOURCE"//g; s/"CAP_SYS_RESOURCE",//g' "$bundle/config.json"
+      break ;;
+    esac
+  done
+fi
+exec runc "$@"
+`;
+
+/** As a package manager, as far as svc uses one. */
+const INSTALLER = `#!/bin/sh
+case "$*" in *" runc") cp /opt/kept/runc /usr/sbin/runc ;; esac
+`;
+
+/** The base: runc is not in it, but can be installed. */
+export const BASE = "svc-test-base:1";
+/** The base without runc, and without a way to install it. */
+export const BARE_BASE = "svc-test-base:without";
+
+export interface Engine extends AsyncDisposable {
+  folder: string;
+  daemon: DockerdPeer;
+  /** The executable as {@linkcode USER}. */
+  asUser: string;
+}
+
+async function script(path: string, text: string): Promise<string> {
+  await Deno.writeTextFile(path, text);
+  await Deno.chmod(path, 0o755);
+  return path;
+}
+
+/** A daemon that starts privileged containers and has the base images, and a user who may use it. */
+export async function startEngine(): Promise<Engine> {
+  await using made = new AsyncDisposableStack();
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-builder-" });
+  made.defer(() => Deno.remove(folder, { recursive: true }));
+  await Deno.chmod(folder, 0o755);
+  const runtime = await script(`${folder}/runtime`, RUNTIME);
+  const daemon = made.use(
+    await startDockerd(`${folder}/docker`, {
+      config: {
+        "storage-driver": "overlay2",
+        runtimes: { test: { path: runtime } },
+        "default-runtime": "test",
+      },
+    }),
+  );
+  await Deno.chmod(`${folder}/docker`, 0o755);
+  await Deno.chown(`${folder}/docker/docker.sock`, 0, GROUP);
+  const docker = daemon.docker;
+  const common = { docker, folder: `${folder}/image` };
+  const files = {
+    "usr/bin/apt-get": { script: INSTALLER },
+    "opt/kept/runc": { from: "runc" },
+  };
+  await importHostImage({ ...common, name: BASE, files });
+  await importHostImage({ ...common, name: BARE_BASE });
+  await Deno.mkdir(`${folder}/home`);
+  await Deno.chown(`${folder}/home`, USER, USER);
+  const asUser = await script(
+    `${folder}/svc-as-user`,
+    `#!/bin/sh\nHOME=${folder}/home XDG_CACHE_HOME=${folder}/home exec setpriv --reuid ${USER} ` +
+      `--regid ${USER} --groups ${GROUP} ${EXECUTABLE} "$@"\n`,
+  );
+  const stack = made.move();
+  return { folder, daemon, asUser, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+}
+
+/** A server that may not mount, on data of its own. */
+export async function startFront(
+  { folder, daemon, asUser }: Engine,
+  name: string,
+  env: Record<string, string> = {},
+): Promise<Server> {
+  const dataDir = `${folder}/${name}`;
+  await Deno.mkdir(dataDir);
+  await Deno.chown(dataDir, USER, USER);
+  return await startServer({
+    executable: asUser,
+    dataDir,
+    args: ["--storage", `${dataDir}/registry`],
+    env: {
+      SVC_DEPLOY_BACKEND: "",
+      DOCKER_HOST: daemon.host,
+      SVC_BUILDER_BASE_IMAGE: BASE,
+      ...env,
+    },
+  });
+}
