@@ -13,7 +13,15 @@ export type DeploymentState =
   | "deleting"
   | "failed";
 
-export type InstanceState = "created" | "running" | "healthy" | "unhealthy" | "exited" | "failed";
+/** `paused`: its processes are frozen. */
+export type InstanceState =
+  | "created"
+  | "running"
+  | "healthy"
+  | "unhealthy"
+  | "paused"
+  | "exited"
+  | "failed";
 
 /** What an instance's health check found. */
 export interface InstanceHealth {

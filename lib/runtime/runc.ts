@@ -111,6 +111,15 @@ export async function createRuntime(options: RuntimeOptions): Promise<Runtime> {
       if (state.code === 0 && JSON.parse(state.stdout).status === "stopped") return;
       throw failed(`send ${signal} to container ${id}`, result);
     },
+    async freeze(id, frozen) {
+      const result = await call(frozen ? "pause" : "resume", id);
+      if (result.code === 0) return;
+      // It fails where there is nothing to do.
+      const state = await call("state", id);
+      const is = state.code === 0 ? JSON.parse(state.stdout).status : undefined;
+      if (is === (frozen ? "paused" : "running")) return;
+      throw failed(`${frozen ? "pause" : "resume"} container ${id}`, result);
+    },
     async delete(id, { force } = {}) {
       const result = await call("delete", ...(force ? ["--force"] : []), id);
       if (result.code === 0 || await gone(id)) return;

@@ -24,6 +24,8 @@ export interface Runtime {
   start(id: string, signal?: AbortSignal): Promise<void>;
   /** A missing container is fine. */
   kill(id: string, signal: string | number, options?: { all?: boolean }): Promise<void>;
+  /** Freezes or thaws all processes; each idempotent. */
+  freeze(id: string, frozen: boolean): Promise<void>;
   /** `force` kills first. Missing is fine. */
   delete(id: string, options?: { force?: boolean }): Promise<void>;
   list(): Promise<RuntimeState[]>;

@@ -1,5 +1,6 @@
 import { BARE_FIELDS } from "../../backends/deploy/bare/fields.ts";
 import { requireTools } from "../e2e/harness.ts";
+import { bareAbilities } from "./bare_abilities.ts";
 import { bareDetails } from "./bare_backend.ts";
 import { bareEdges } from "./bare_edges.ts";
 import { bareFixture } from "./bare_fixture.ts";
@@ -23,6 +24,7 @@ deployContract({
         deployRollOut,
         bareSettings,
         bareEdges,
+        bareAbilities,
         bareUntrusted,
         bareDetails,
       ]

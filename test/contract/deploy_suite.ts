@@ -11,6 +11,9 @@ import { deployDetails } from "./deploy_details.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
 import { deployFields } from "./deploy_fields.ts";
+import { deploySignals } from "./deploy_signals.ts";
+import { deployStats } from "./deploy_stats.ts";
+import { deployVolumes } from "./deploy_volumes.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
 
 export interface DeployBackendUnderTest {
@@ -56,6 +59,9 @@ const PARTS = [
   deployBackendContract,
   deployEvents,
   deployExec,
+  deploySignals,
+  deployStats,
+  deployVolumes,
   deployPrivileges,
   deployDetails,
   deployFields,

@@ -20,7 +20,8 @@ import { createContainer, monitorEnded, reopenLog } from "./conmon.ts";
 import { execIn } from "./exec.ts";
 import { ExitWatcher } from "./exits.ts";
 import type { Tools } from "./preflight.ts";
-import { identify, isAlive } from "./process.ts";
+import { runtimeUsage, type StatsSource } from "./usage.ts";
+import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
 
 /** Bytes at which a log is rotated. */
 const LOG_LIMIT = 16 * 1024 ** 2;
@@ -29,6 +30,8 @@ export interface BareEngineOptions {
   paths: Pick<HostPaths, "instances" | "logs" | "exits">;
   roots: ContainerRoots;
   systemdCgroup: boolean;
+  /** Where the containers' usage is read. */
+  statsSource: StatsSource;
   /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
   startMs: number;
   /** Throws `prerequisite_missing`. */
@@ -39,6 +42,7 @@ export class BareEngine implements ContainerEngine {
   readonly roots: ContainerRoots;
   readonly exits: ExitWatcher;
   readonly logs: ContainerLogs;
+  readonly usage?: ContainerEngine["usage"];
   #options: BareEngineOptions;
   #found: Promise<Tools> | undefined;
 
@@ -46,6 +50,9 @@ export class BareEngine implements ContainerEngine {
     this.#options = options;
     this.roots = options.roots;
     const { exits, instances } = options.paths;
+    if (options.statsSource === "runtime") {
+      this.usage = async (key) => await runtimeUsage((await this.#tools()).runtime, key);
+    }
     this.exits = new ExitWatcher(
       { exits, instances },
       (key) => rotateLog(this.#log(key), LOG_LIMIT, () => reopenLog(this.#bundle(key))),
@@ -106,6 +113,10 @@ export class BareEngine implements ContainerEngine {
 
   async signal(key: string, signal: number, options?: { all?: boolean }): Promise<void> {
     await (await this.#tools()).runtime.kill(key, signal, options);
+  }
+
+  async freeze(key: string, frozen: boolean): Promise<void> {
+    await (await this.#tools()).runtime.freeze(key, frozen);
   }
 
   async delete(key: string): Promise<void> {

@@ -6,7 +6,7 @@ import type {
   ContainerExits,
   ProcessIdentity,
 } from "../../../lib/deploy/host/engine.ts";
-import { isAlive } from "./process.ts";
+import { isAlive } from "../../../lib/deploy/host/process.ts";
 
 /** Milliseconds between looks at the processes, in case a monitor was killed. */
 const LOOK = 2000;

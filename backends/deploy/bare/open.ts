@@ -8,6 +8,7 @@ import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
 import { BareEngine } from "./engine.ts";
 import { BARE_FIELDS } from "./fields.ts";
 import type { BareSettings } from "./options.ts";
+import { type StatsSource, statsSourceOf } from "./usage.ts";
 import { findTools, validateBareRuntime } from "./preflight.ts";
 
 /** Values of the server's options of the same names. */
@@ -15,6 +16,8 @@ export interface BareConfig extends HostConfig {
   /** SVC_RUNTIME. */
   runtime: string;
   systemdCgroup: boolean;
+  /** SVC_BARE_STATS_SOURCE; absent: by the runtime's name. */
+  statsSource?: StatsSource;
   /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
   startMs: number;
 }
@@ -28,11 +31,12 @@ export function createBareBackend(
   { dataDir, runDir, config, images, log, snapshotter, unpack }: BareOptions,
 ): Promise<DeployBackend> {
   const paths = hostPaths("bare", dataDir, runDir);
-  const { runtime: binary, systemdCgroup, startMs } = config;
+  const { runtime: binary, systemdCgroup, startMs, statsSource } = config;
   const engine = new BareEngine({
     paths,
     systemdCgroup,
     startMs,
+    statsSource: statsSource ?? statsSourceOf(binary),
     roots: new SnapshotRoots({ snapshotter, unpack, prefix: "bare", instances: paths.instances }),
     findTools: () =>
       findTools({ binary, root: paths.runtime, systemdCgroup }, { folder: dataDir, runDir }),
@@ -69,6 +73,7 @@ export function bareModule(settings: BareSettings): BackendModule {
         config: {
           runtime,
           systemdCgroup,
+          statsSource: (settings.bareStatsSource || undefined) as StatsSource | undefined,
           cniBinDir: settings.cniBinDir,
           cniSubnetBase: settings.cniSubnetBase,
           dns: settings.bareDns,

@@ -15,9 +15,9 @@ export const BARE = optionTable([
     env: ["SVC_BARE_STATS_SOURCE"],
     defaultText: "by the runtime's name",
     section,
-    help: "Where stats are read: runtime or cgroup.",
+    help: "Where stats are read: runtime (its `events --stats`) or cgroup (the host's files). By " +
+      "default runsc's are read from the runtime, all others' from the cgroup.",
     check: oneOf(["runtime", "cgroup"]),
-    absent: "sampling of workloads",
   },
   {
     key: "bareSystemdCgroup",

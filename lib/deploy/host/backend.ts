@@ -13,6 +13,7 @@ import { cniDirs, CniPlugins } from "../../runtime/cni.ts";
 import { BridgeDriver } from "../../runtime/network.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { Logger } from "../../base/log.ts";
+import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
 import { Attachments as NetworkAttachments } from "./attachments.ts";
 import { BindMounts } from "./binds.ts";
@@ -22,12 +23,11 @@ import { ContainerFiles } from "./container_files.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
 import { dialTcp, dialUdp } from "./dial.ts";
-import { execIn } from "./exec.ts";
 import type { ContainerEngine } from "./engine.ts";
 import type { HostPaths } from "./paths.ts";
-import type { Instance } from "./instance.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { requireFreeAliases } from "./names.ts";
+import { networkUsers } from "./managed.ts";
 import { agreeOnInternal, NetworkTable } from "./networks.ts";
 import { PublishedPorts } from "./published_ports.ts";
 import { reconcile } from "./reconcile.ts";
@@ -92,11 +92,12 @@ class HostBackend implements DeployBackend {
     this.#files = new ContainerFiles(this.#resolvers, log);
     this.#ports = new PublishedPorts(paths.portChain, instances, log);
     const binds = new BindMounts(paths.binds, config.allowBindSources);
+    const volumes = new NamedVolumes(paths.volumes);
     const bundles = new Bundles({
       engine,
       folder: paths.instances,
       binds,
-      volumes: new NamedVolumes(paths.volumes),
+      volumes,
       resolvers: this.#resolvers,
       pidsLimit: config.pidsLimit,
     });
@@ -113,12 +114,13 @@ class HostBackend implements DeployBackend {
       takeOverMs: config.takeOverMs,
       fields,
     });
-    this.caps = {
-      exec: async (name, request, { signal } = {}) => {
-        const { target } = this.#pick(this.#deployments.require(name), request.instance);
-        return await execIn(engine, target, request, signal);
-      },
-    };
+    this.caps = hostAbilities({
+      engine,
+      deployments: this.#deployments,
+      volumes,
+      networks: this.#networks,
+      pruneNetworks: (options) => this.#pruneNetworks(options),
+    });
   }
 
   async ready(): Promise<void> {
@@ -160,14 +162,7 @@ class HostBackend implements DeployBackend {
   async #pruneNetworks(options: { atEnd?: boolean } = {}): Promise<void> {
     try {
       await this.#networks.prune(
-        (name, { bridge }) =>
-          this.#deployments.all.some((deployment) =>
-            deployment.joining.includes(name) ||
-            deployment.instances.some(({ made: { choice } }) =>
-              choice.kind === "bridges" &&
-              choice.networks.some(({ network }) => network.bridge === bridge)
-            )
-          ),
+        (name, network) => networkUsers(this.#deployments, name, network).length > 0,
         async (network) => {
           await this.#spares.release(network);
           await this.#resolvers.release(network);
@@ -198,22 +193,6 @@ class HostBackend implements DeployBackend {
     } catch (error) {
       this.#options.log.warn("names or published ports do not lead where they should", { error });
     }
-  }
-
-  #pick(deployment: Deployment, id?: string): Instance {
-    const { ready } = deployment;
-    const found = id === undefined
-      ? ready.find((instance) => instance.running) ?? ready[0]
-      : ready.find((instance) => instance.id === id || String(instance.made.replica) === id);
-    if (found) return found;
-    throw new SvcError(
-      "not_found",
-      id === undefined
-        ? `Cannot use deployment ${deployment.name}: it has no instance`
-        : `Cannot find instance ${id}: deployment ${deployment.name} has ${
-          ready.map((instance) => instance.id).join(", ") || "none"
-        }`,
-    );
   }
 
   apply(
@@ -338,7 +317,7 @@ class HostBackend implements DeployBackend {
   async *logs(name: string, options: LogOptions = {}) {
     const deployment = this.#deployments.require(name);
     const { instance, follow = false } = options;
-    const chosen = instance === undefined ? deployment.ready : [this.#pick(deployment, instance)];
+    const chosen = instance === undefined ? deployment.ready : [deployment.pick(instance)];
     const logs = chosen.map((one) => one.log({ ...options, ended: () => !one.active }));
     yield* mergeLogs(logs, follow);
   }

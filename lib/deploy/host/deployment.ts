@@ -7,6 +7,7 @@ import type {
   InstanceEvent,
   PublishedPort,
 } from "../../api/deployment.ts";
+import { SvcError } from "../../base/errors.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { Instance } from "./instance.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
@@ -78,6 +79,41 @@ export class Deployment {
   get ready(): Instance[] {
     return this.#instances.filter((instance) => instance.ready)
       .sort((a, b) => a.made.replica - b.made.replica);
+  }
+
+  /** Has that id ("web-0") or number; absent: the first that runs, else the first. Throws `not_found`. */
+  pick(id?: string): Instance {
+    const { ready } = this;
+    const found = id === undefined
+      ? ready.find((instance) => instance.running) ?? ready[0]
+      : ready.find((instance) => instance.id === id || String(instance.made.replica) === id);
+    if (found) return found;
+    throw new SvcError(
+      "not_found",
+      id === undefined
+        ? `Cannot use deployment ${this.name}: it has no instance`
+        : `Cannot find instance ${id}: deployment ${this.name} has ${
+          ready.map((instance) => instance.id).join(", ") || "none"
+        }`,
+    );
+  }
+
+  /**
+   * Its running instances, or the one of that id. Throws `not_found` for an unknown id, and `conflict` where
+   * that one does not run.
+   */
+  runningOnes(id?: string): Instance[] {
+    if (id === undefined) return this.ready.filter((instance) => instance.running);
+    const picked = this.pick(id);
+    if (!picked.running) throw notRunning(picked.id);
+    return [picked];
+  }
+
+  /** As {@linkcode runningOnes}; throws `conflict` where none runs. */
+  requireRunning(id?: string): Instance[] {
+    const found = this.runningOnes(id);
+    if (found.length === 0) throw notRunning(`deployment ${this.name}`);
+    return found;
   }
 
   /** Adds instances that are about to be created; they do not belong to the deployment yet. */
@@ -208,6 +244,11 @@ export class Deployment {
     };
   }
 }
+
+const notRunning = (what: string) =>
+  new SvcError("conflict", `Cannot use ${what}: it is not running`, {
+    help: "start the deployment first",
+  });
 
 /** Removes duplicates: replicas publish the same ports. */
 function distinct(instances: readonly Instance[]): PublishedPort[] {

@@ -103,6 +103,20 @@ export interface ExecOptions {
   signal?: AbortSignal;
 }
 
+/** Counters since the container's start. The values of memory and processes are current ones. */
+export interface Usage {
+  /** Nanoseconds of CPU time. */
+  cpu: number;
+  /** Bytes in use, without caches that the kernel can drop at once. */
+  memory: number;
+  /** Bytes; absent: no limit. */
+  memoryLimit?: number;
+  processes: number;
+  /** Bytes. */
+  blockRead: number;
+  blockWritten: number;
+}
+
 export interface ContainerEngine {
   readonly roots: ContainerRoots;
   readonly exits: ContainerExits;
@@ -119,6 +133,10 @@ export interface ContainerEngine {
   create(container: NewContainer): Promise<ProcessIdentity>;
   /** Has the created container's process begin. Throws `timeout`; the container is deleted then. */
   start(key: string): Promise<void>;
+  /** Freezes all processes of a running container, or lets them go on. Both are idempotent. */
+  freeze(key: string, frozen: boolean): Promise<void>;
+  /** What a running container uses, as the engine counts it; absent: as its cgroup does. */
+  usage?(key: string): Promise<Usage>;
   /** Sends process 1 the signal of that number; `all`: every process. Gone or missing is fine. */
   signal(key: string, signal: number, options?: { all?: boolean }): Promise<void>;
   /**

@@ -25,6 +25,7 @@ export interface ExecTarget {
   plan: ContainerPlan;
   /** The instance's process 1; undefined: the instance does not run. */
   process?: ProcessIdentity;
+  paused?: boolean;
 }
 
 const sizeOf = ({ size }: ExecRequest): TerminalSize => size ?? { columns: 80, rows: 24 };
@@ -110,6 +111,11 @@ export async function execIn(
   if (!target.process) {
     throw new SvcError("conflict", `Cannot run a command in ${target.id}: it is not running`, {
       help: "start the deployment first",
+    });
+  }
+  if (target.paused) {
+    throw new SvcError("conflict", `Cannot run a command in ${target.id}: it is paused`, {
+      help: "unpause the deployment first",
     });
   }
   if (request.command.length === 0) {

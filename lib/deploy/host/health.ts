@@ -29,6 +29,9 @@ const FIRST = 100;
 export class HealthMonitor {
   #options: HealthOptions;
   #stopped = new AbortController();
+  /** Present while suspended. */
+  #suspended: PromiseWithResolvers<void> | undefined;
+  #suspensions = 0;
   #state: Health = "starting";
   #failures = 0;
   #lastFailure = "";
@@ -62,6 +65,18 @@ export class HealthMonitor {
 
   stop(): void {
     this.#stopped.abort();
+    this.#suspended?.resolve();
+  }
+
+  /** While suspended nothing is probed, and the state stays as it is. */
+  suspend(suspended: boolean): void {
+    if (suspended) {
+      this.#suspensions++;
+      this.#suspended ??= Promise.withResolvers();
+    } else {
+      this.#suspended?.resolve();
+      this.#suspended = undefined;
+    }
   }
 
   async #loop(): Promise<void> {
@@ -71,9 +86,13 @@ export class HealthMonitor {
     let wait = FIRST;
     while (!this.#stopped.signal.aborted) {
       await this.#sleep(Math.min(wait, plan.interval));
+      await this.#suspended?.promise;
       if (this.#stopped.signal.aborted) return;
+      const suspensions = this.#suspensions;
       const good = await this.#probe();
       if (this.#stopped.signal.aborted) return;
+      // The probe was frozen too: it says nothing.
+      if (suspensions !== this.#suspensions) continue;
       const now = Date.now();
       if (good) {
         this.#failures = 0;

@@ -1,13 +1,13 @@
 /** One container through its life: made, started, watched, restarted, stopped, removed. */
-import { SvcError } from "../../base/errors.ts";
 import { removeTree } from "../../base/fs.ts";
 import { Mutex } from "../../base/mutex.ts";
-import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
+import { SIGKILL } from "../../base/signals.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { InstanceStatus, LogFrame } from "../../api/deployment.ts";
 import { requirePermitted } from "../privileges.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
 import { type ExecTarget, runProbe } from "./exec.ts";
+import { freeze, type Steered, stopRun, thaw } from "./steer.ts";
 import { HealthMonitor } from "./health.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
 import { Life } from "./life.ts";
@@ -19,8 +19,6 @@ import { within } from "./within.ts";
 
 /** Exit code after SIGKILL. */
 const KILLED = 137;
-/** Milliseconds that a killed container may take to end. */
-const KILL_PATIENCE = 10_000;
 /** Milliseconds that pending work on an instance may delay the server's end. */
 const RELEASE_PATIENCE = 10_000;
 
@@ -39,7 +37,7 @@ export class Instance {
   #mapped: boolean;
   #life: Life;
   /** The run that is on record, until its outcome is known. */
-  #known: Pick<InstanceRecord, "process" | "startedAt">;
+  #known: Pick<InstanceRecord, "process" | "startedAt" | "paused">;
   #healthChanged: (() => void) | undefined;
   #lock = new Mutex();
 
@@ -59,7 +57,8 @@ export class Instance {
     this.#phase = record.phase === "yielding" ? "ready" : record.phase;
     this.#networks = record.networks;
     this.#mapped = record.published === true;
-    this.#known = { process: record.process, startedAt: record.startedAt };
+    const { process, startedAt, paused } = record;
+    this.#known = { process, startedAt, paused };
     this.#life = new Life({
       policy: spec.restart,
       maxAttempts: spec.restartMaxAttempts,
@@ -145,7 +144,8 @@ export class Instance {
   /** The target of commands in this instance. */
   get target(): ExecTarget {
     const { id, bundle, made: { key, plan }, spec: { groupAdd } } = this;
-    return { id, key, bundle, plan, groupAdd, process: this.#life.run?.process };
+    const { process, paused } = this.#life.run ?? {};
+    return { id, key, bundle, plan, groupAdd, process, paused };
   }
 
   /**
@@ -306,26 +306,30 @@ export class Instance {
     this.#life.keep();
   }
 
+  /** Freezes all its processes, or lets them go on. Idempotent. Throws `conflict` where it does not run. */
+  freeze(frozen: boolean): Promise<void> {
+    return this.#lock.run(() => freeze(this.#steered, frozen));
+  }
+
+  get #steered(): Steered {
+    const { id, made: { key } } = this;
+    const { engine, log } = this.#parts;
+    return { id, key, engine, log, life: this.#life, save: this.#hooks.save };
+  }
+
+  /** Sends the main process a signal. Also a paused instance ends by SIGKILL. */
+  async signal(number: number): Promise<void> {
+    await this.#parts.engine.signal(this.made.key, number);
+    if (number === SIGKILL) await this.#lock.run(() => thaw(this.#steered));
+  }
+
   /** Stops the container on purpose: the stop signal, then SIGKILL after the grace period. Idempotent. */
   async stop(): Promise<void> {
     this.#life.halt();
     await this.#lock.run(async () => {
       // Again: a restart that was under way may have started a new run.
       this.#life.halt();
-      const { key, plan } = this.made;
-      const ended = this.#life.run?.ended.promise.then(() => true);
-      if (!ended) return;
-      const { engine, log } = this.#parts;
-      try {
-        // Records of older versions may hold a signal that does not exist.
-        await engine.signal(key, signalNumber(plan.stopSignal) ?? SIGTERM);
-        if (await within(ended, plan.stopGrace)) return;
-      } catch (error) {
-        log.warn("a stop signal was not sent", { instance: this.id, error });
-      }
-      await engine.signal(key, SIGKILL, { all: true });
-      if (await within(ended, KILL_PATIENCE)) return;
-      throw new SvcError("timeout", `Cannot stop ${this.id}: it does not end after SIGKILL`);
+      await stopRun(this.#steered, this.made.plan);
     });
   }
 
@@ -346,6 +350,7 @@ export class Instance {
       const { engine } = this.#parts;
       const errors: unknown[] = [];
       const step = (work: () => Promise<unknown>) => work().catch((error) => errors.push(error));
+      await thaw(this.#steered);
       await step(() => engine.delete(key));
       if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
       await Promise.all([step(() => this.#disconnect()), step(() => engine.roots.remove(key))]);
@@ -361,10 +366,11 @@ export class Instance {
   adopt(): Promise<boolean> {
     this.exists = true;
     return this.#lock.run(async () => {
-      const { process, startedAt } = this.#known;
+      const { process, startedAt, paused } = this.#known;
       const state = await this.#parts.engine.state(this.made.key, process);
       if (state?.is === "running") {
         await this.#attend(state.process, startedAt ?? new Date().toISOString());
+        if (paused) this.#life.froze(true);
         return true;
       }
       const exit = state?.is === "ended" ? state.exit : undefined;

@@ -20,7 +20,10 @@ export interface Run {
   startedAt: string;
   /** Present where the instance has a health check. */
   health?: HealthMonitor;
-  ended: PromiseWithResolvers<void>;
+  /** Its processes are frozen. */
+  paused: boolean;
+  /** Resolves with the exit code. */
+  ended: PromiseWithResolvers<number>;
 }
 
 export interface End {
@@ -59,7 +62,7 @@ export interface LifeOptions {
 /** The part of the state that is on record. */
 type LifeRecord = Pick<
   InstanceRecord,
-  "process" | "restarts" | "startedAt" | "finishedAt" | "exitCode" | "message"
+  "process" | "paused" | "restarts" | "startedAt" | "finishedAt" | "exitCode" | "message"
 >;
 
 const ranFor = ({ startedAt, finishedAt }: End): number =>
@@ -101,6 +104,7 @@ export class Life {
     return {
       restarts: this.#restarts,
       ...(run && { process: run.process, startedAt: run.startedAt }),
+      ...(run?.paused && { paused: true }),
       ...(end && {
         exitCode: end.code,
         startedAt: end.startedAt,
@@ -111,9 +115,13 @@ export class Life {
   }
 
   /** A run has begun: kept where the restart policy started it, else on trial. */
-  began(run: Omit<Run, "ended">): void {
+  began(run: Omit<Run, "ended" | "paused">): void {
     const mode = this.#state.is === "waiting" ? "kept" : "trial";
-    this.#become({ is: "running", mode, run: { ...run, ended: Promise.withResolvers() } });
+    this.#become({
+      is: "running",
+      mode,
+      run: { ...run, paused: false, ended: Promise.withResolvers() },
+    });
     run.health?.start();
   }
 
@@ -130,7 +138,15 @@ export class Life {
     if (!run) return;
     if (oom) this.#options.tell({ type: "oom" });
     this.#options.tell({ type: "died", exitCode: code });
-    run.ended.resolve();
+    run.ended.resolve(code);
+  }
+
+  /** The run's processes were frozen, or let go on; a frozen instance is not probed. */
+  froze(frozen: boolean): void {
+    const { run } = this;
+    if (!run) return;
+    run.paused = frozen;
+    run.health?.suspend(frozen);
   }
 
   /** From now on the restart policy follows every end, also one that happened on trial. */

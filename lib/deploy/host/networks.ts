@@ -25,6 +25,20 @@ export class NetworkTable {
     this.base = base;
   }
 
+  /** The networks of the table by name, and the default one where it has been made. */
+  async list(): Promise<Map<string, BridgeNetwork>> {
+    const table = await readJson<Record<string, number>>(this.path) ?? {};
+    const first = bridgeNetwork(this.base, 0);
+    const all = new Map(
+      Object.entries(table).map(([name, index]) => [
+        name,
+        bridgeNetwork(this.base, index),
+      ]),
+    );
+    if (await hasBridge(first)) all.set(DEFAULT_NETWORK, first);
+    return all;
+  }
+
   /** The network's index in the table; a new name gets the first free one. */
   index(name: string): Promise<number> {
     if (name === DEFAULT_NETWORK) return Promise.resolve(0);

@@ -59,6 +59,8 @@ export interface InstanceRecord extends MadeRecord {
   /** The portmap plugin leads its ports to it: from versions before the server wrote the rules itself. */
   published?: boolean;
   process?: ProcessIdentity;
+  /** Its processes are frozen. */
+  paused?: boolean;
   restarts: number;
   startedAt?: string;
   finishedAt?: string;

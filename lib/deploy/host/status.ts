@@ -9,7 +9,7 @@ export function statusOf(
 ): InstanceStatus {
   const health = run?.health?.state;
   const is = run
-    ? health === undefined || health === "starting" ? "running" : health
+    ? run.paused ? "paused" : health === undefined || health === "starting" ? "running" : health
     : end
     ? "exited"
     : "created";

@@ -63,8 +63,19 @@ export async function fillFolder(
 
 type Labels = Record<string, string>;
 
-/** Beside the volume's folder. */
+/** Names of the volume's folder, and of a file beside it. */
+const DATA = "_data";
 const LABELS = "labels.json";
+const GONE = ".gone";
+/** No longer than a file's name may be. */
+const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]{0,254}$/;
+
+export interface NamedVolume {
+  name: string;
+  labels: Labels;
+  /** RFC 3339; absent where the file system does not tell. */
+  createdAt?: string;
+}
 
 export class NamedVolumes {
   readonly root: string;
@@ -75,7 +86,7 @@ export class NamedVolumes {
   }
 
   #path(name: string): string {
-    if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/.test(name)) {
+    if (!NAME.test(name)) {
       throw new SvcError("argument_invalid", `Cannot use volume ${name}: not a volume's name`);
     }
     return join(this.root, name);
@@ -92,7 +103,7 @@ export class NamedVolumes {
   ): Promise<string> {
     const path = this.#path(name);
     return this.#locks.run(name, async () => {
-      const data = join(path, "_data");
+      const data = join(path, DATA);
       await ensureDir(path);
       await fillFolder(data, seed, signal);
       if (Object.keys(labels).length > 0) {
@@ -102,12 +113,41 @@ export class NamedVolumes {
     });
   }
 
-  async list(): Promise<{ name: string; labels: Labels }[]> {
+  async list(): Promise<NamedVolume[]> {
     if (!await exists(this.root)) return [];
     const entries = await Array.fromAsync(Deno.readDir(this.root));
-    const names = entries.filter((entry) => entry.isDirectory).map(({ name }) => name).sort();
-    return await Promise.all(names.map(async (name) => {
-      return { name, labels: await readJson<Labels>(join(this.#path(name), LABELS)) ?? {} };
-    }));
+    const names = entries.filter(({ name, isDirectory }) => isDirectory && NAME.test(name))
+      .map(({ name }) => name).sort();
+    const all = await Promise.all(names.map((name) => this.inspect(name)));
+    return all.filter((volume) => volume !== undefined);
+  }
+
+  /** Undefined where there is none of that name. */
+  async inspect(name: string): Promise<NamedVolume | undefined> {
+    if (!NAME.test(name)) return undefined;
+    const path = this.#path(name);
+    const info = await Deno.lstat(join(path, DATA)).catch(() => undefined);
+    if (!info?.isDirectory) return undefined;
+    const labels = await readJson<Labels>(join(path, LABELS)) ?? {};
+    return { name, labels, ...(info.birthtime && { createdAt: info.birthtime.toISOString() }) };
+  }
+
+  /**
+   * Removes the volume with its contents; false where there is none of that name. `refuse` throws where it is
+   * in use: nobody can begin to use the volume between that and its removal.
+   */
+  remove(name: string, refuse: () => void): Promise<boolean> {
+    if (!NAME.test(name)) return Promise.resolve(false);
+    return this.#locks.run(name, async () => {
+      const path = this.#path(name);
+      if (!await exists(path)) return false;
+      refuse();
+      // No name of a volume: what a crash leaves of it is removed with the next volume.
+      const gone = join(this.root, GONE);
+      await ensureDir(gone, 0o700);
+      await Deno.rename(path, join(gone, crypto.randomUUID()));
+      await removeTree(gone);
+      return true;
+    });
   }
 }

@@ -46,9 +46,37 @@ Deno.test("a volume keeps its labels until others are given", async () => {
     await volumes.ensure("db", undefined, { labels: {} });
     assert.deepEqual(await labels(), [{ team: "shop" }]);
     await volumes.ensure("db", undefined, { labels: { tier: "1" } });
-    assert.deepEqual(await new NamedVolumes(join(dir, "volumes")).list(), [
-      { name: "db", labels: { tier: "1" } },
-    ]);
+    const [{ name, labels: kept }] = await new NamedVolumes(join(dir, "volumes")).list();
+    assert.deepEqual([name, kept], ["db", { tier: "1" }]);
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
+
+Deno.test("a volume is removed with its contents, and not while it is in use", async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    const root = join(dir, "volumes");
+    const volumes = new NamedVolumes(root);
+    await Deno.writeTextFile(join(await volumes.ensure("db"), "a"), "1");
+    await Deno.mkdir(join(dir, "outside"));
+    await Deno.symlink(join(dir, "outside"), join(root, "db/_data/out"));
+    await Deno.writeTextFile(join(dir, "outside/kept"), "1");
+    await assert.rejects(
+      volumes.remove("db", () => {
+        throw new Error("in use");
+      }),
+      /in use/,
+    );
+    assert.equal((await volumes.list()).length, 1);
+    for (const name of ["other", "../outside", ".gone", ""]) {
+      assert.equal(await volumes.remove(name, () => {}), false, name);
+      assert.equal(await volumes.inspect(name), undefined, name);
+    }
+    assert.equal(await volumes.remove("db", () => {}), true);
+    assert.deepEqual(await volumes.list(), []);
+    assert.deepEqual(await Array.fromAsync(Deno.readDir(root)), []);
+    assert.equal(await Deno.readTextFile(join(dir, "outside/kept")), "1");
   } finally {
     await Deno.remove(dir, { recursive: true });
   }

@@ -1,5 +1,5 @@
 /** Identifies processes by pid and start time: a pid alone may belong to another process by now. */
-import type { ProcessIdentity } from "../../../lib/deploy/host/engine.ts";
+import type { ProcessIdentity } from "./engine.ts";
 
 let bootId: string | undefined;
 

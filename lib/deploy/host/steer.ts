@@ -1,0 +1,75 @@
+/** Freezes, thaws and stops the run of an instance. */
+import { SvcError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
+import type { ContainerPlan } from "./container_config.ts";
+import type { ContainerEngine } from "./engine.ts";
+import type { Life } from "./life.ts";
+import { within } from "./within.ts";
+
+/** Milliseconds that a killed container may take to end. */
+const KILL_PATIENCE = 10_000;
+
+/** The instance, whose lock the caller holds. */
+export interface Steered {
+  id: string;
+  key: string;
+  engine: Pick<ContainerEngine, "freeze" | "signal">;
+  life: Life;
+  /** Writes the instance's record. */
+  save: () => Promise<void>;
+  log: Logger;
+}
+
+/** Idempotent. Throws `conflict` where the instance does not run. */
+export async function freeze(instance: Steered, frozen: boolean): Promise<void> {
+  const { id, key, engine, life, save } = instance;
+  if (!life.run) {
+    const attempted = `Cannot ${frozen ? "pause" : "unpause"} ${id}`;
+    throw new SvcError("conflict", `${attempted}: it is not running`, {
+      help: "start the deployment first",
+    });
+  }
+  if (life.run.paused === frozen) return;
+  if (!frozen) await engine.freeze(key, false);
+  life.froze(frozen);
+  // On record before it is done: a later server has to know what it finds frozen.
+  await save();
+  if (!frozen) return;
+  try {
+    await engine.freeze(key, true);
+  } catch (error) {
+    life.froze(false);
+    await save();
+    throw error;
+  }
+}
+
+/** Lets a frozen instance go on before it is to end: nothing ends while it is frozen, not even by SIGKILL. */
+export async function thaw(instance: Steered): Promise<void> {
+  if (!instance.life.run?.paused) return;
+  await freeze(instance, false).catch((error) =>
+    instance.log.warn("a paused instance was not thawed", { instance: instance.id, error })
+  );
+}
+
+/** Stops the run, if there is one: the stop signal, then SIGKILL after the grace period. Throws `timeout`. */
+export async function stopRun(
+  instance: Steered,
+  { stopSignal, stopGrace }: Pick<ContainerPlan, "stopSignal" | "stopGrace">,
+): Promise<void> {
+  const { id, key, engine, life, log } = instance;
+  const ended = life.run?.ended.promise.then(() => true);
+  if (!ended) return;
+  await thaw(instance);
+  try {
+    // Records of older versions may hold a signal that does not exist.
+    await engine.signal(key, signalNumber(stopSignal) ?? SIGTERM);
+    if (await within(ended, stopGrace)) return;
+  } catch (error) {
+    log.warn("a stop signal was not sent", { instance: id, error });
+  }
+  await engine.signal(key, SIGKILL, { all: true });
+  if (await within(ended, KILL_PATIENCE)) return;
+  throw new SvcError("timeout", `Cannot stop ${id}: it does not end after SIGKILL`);
+}
