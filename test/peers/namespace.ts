@@ -28,8 +28,8 @@ export interface Inside {
   /** Resolves when it has ended. */
   readonly ended: Promise<void>;
   hasEnded(): boolean;
-  /** To the program itself; no error where it has ended. */
-  signal(name: Deno.Signal): Promise<void>;
+  /** To the program itself, or to its only child where it has one; no error where it has ended. */
+  signal(name: Deno.Signal, to?: "child"): Promise<void>;
 }
 
 export interface Namespace extends AsyncDisposable {
@@ -63,10 +63,12 @@ function joinNetwork(fd: number): void {
 /** The child of `unshare` or `nsenter`; undefined: not there yet, or it has ended. */
 async function childOf(pid: number): Promise<number | undefined> {
   try {
-    const children = await Deno.readTextFile(`/proc/${pid}/task/${pid}/children`);
-    return Number(children.trim().split(" ")[0]) || undefined;
-  } catch {
-    return undefined; // ended
+    for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) {
+      const children = await Deno.readTextFile(`/proc/${pid}/task/${name}/children`);
+      if (children) return Number(children.trim().split(" ")[0]);
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended
   }
 }
 
@@ -81,8 +83,7 @@ function kill(pid: number | undefined, signal: Deno.Signal): void {
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Its first process reaps what others leave. */
-const HOLD = `echo ready
-while :; do sleep 1000000 & wait $!; done`;
+const HOLD = `exec tini-static -- sh -c "echo ready; exec sleep infinity"`;
 
 /** `folder` has to be visible under its own name, so not below /run. */
 export async function startNamespace(
@@ -93,6 +94,8 @@ export async function startNamespace(
     throw new Error("Cannot start the peer: run test/peers/unstable.sh first");
   }
   const script = [
+    // Its own mounts reach its containers, as on a host.
+    "mount --make-rshared /",
     "mount -t proc proc /proc",
     "mount -t tmpfs -o mode=755 tmpfs /run",
     unstable ? `mount -t overlay overlay -o lowerdir=${UNSTABLE}/usr:/usr /usr` : "",
@@ -165,11 +168,11 @@ function startInside([program, ...args]: string[], { env, log = "/dev/null" }: R
   return {
     ended,
     hasEnded: () => over,
-    async signal(name) {
+    async signal(name, to) {
       // `nsenter` waits for the program, which it may not have started yet.
       for (;;) {
         const pid = await childOf(child.pid);
-        if (pid || over) return kill(pid, name);
+        if (pid || over) return kill(to && pid ? await childOf(pid) ?? pid : pid, name);
         await pause(5);
       }
     },
