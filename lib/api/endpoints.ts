@@ -238,6 +238,15 @@ export const ENDPOINTS = {
     query: { instance: "text" },
     answers: { 200: json("Processes") },
   },
+  "GET /deployments/{name}/archive": {
+    query: { path: "text", instance: "text" },
+    answers: { 200: { ...archive, ...json("FileStat") } },
+  },
+  "PUT /deployments/{name}/archive": {
+    query: { path: "text", instance: "text" },
+    body: archive,
+    answers: { 204: nothing },
+  },
   "POST /deployments/{name}/signal": {
     query: { signal: "text", instance: "text" },
     answers: { 204: nothing },

@@ -77,4 +77,7 @@ export const windows = (): PathRules => process.getBuiltinModule("node:path").wi
 
 const own = Deno.build.os === "windows" ? windows() : posix;
 
+/** The rules of this system. */
+export const native: PathRules = own;
+
 export const { basename, dirname, isAbsolute, join, relative, resolve, sep } = own;

@@ -70,7 +70,7 @@ const VERBS: Record<string, readonly string[]> = {
 /** Verbs whose next word is a context's name. */
 const NAMES_CONTEXT = new Set(["use-context", "set-context", "delete-context", "view"]);
 
-const PATHS = /^(PATH|FILE|DIR|CONTEXT|SPEC)$/;
+const PATHS = /^(PATH|FILE|DIR|CONTEXT|SPEC|SRC or DST)$/;
 
 function flagsOf(options: readonly AnyOption[]): string[] {
   return options.flatMap(({ flag, negatable }) =>

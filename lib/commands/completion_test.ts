@@ -35,6 +35,8 @@ Deno.test("completion: commands, options, verbs, choices, contexts, files", asyn
     "--tls-client-key",
   ]);
   assert.deepEqual(await complete("build", "-f", ""), [":files"]);
+  assert.deepEqual(await complete("cp", ""), [":files"]);
+  assert.deepEqual(await complete("volume", "i"), ["inspect"]);
   assert.deepEqual(await complete("nothing-like-it", ""), []);
   assert.equal((await svcFake(["completion", "tcsh"])).code, 2);
 });

@@ -2,6 +2,7 @@
 import { type Command, command } from "./command.ts";
 import { EXEC_OPTIONS, LOGS_OPTIONS, NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
 import {
+  CP_OPTIONS,
   INSTANCE_OPTIONS,
   KILL_OPTIONS,
   MANAGED_OPTIONS,
@@ -63,6 +64,24 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     passThroughAfter: 1,
     examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh", "svc exec -it web"],
     run: () => import("./exec.ts"),
+  }),
+  command({
+    name: "cp",
+    usage: "[OPTIONS] SRC DST",
+    summary: "Copy files between this machine and an instance of a deployment.",
+    description:
+      "One of SRC and DST is NAME:PATH, or NAME/INSTANCE:PATH; the other is a path of this machine, or - for a tar " +
+      "archive on standard input or output. A folder SRC goes into a DST that is there, and becomes one that is not; " +
+      "SRC/. is what the folder holds. Modes, links, times and holes are kept. A path of this machine with a " +
+      "colon needs ./ before it.",
+    options: CP_OPTIONS,
+    positionals: { min: 2, max: 2, names: "SRC or DST" },
+    examples: [
+      "svc cp web:/etc/nginx/nginx.conf .",
+      "svc cp ./site/. web:/srv/www",
+      "svc cp -a db/db-0:/var/lib/data - | gzip > data.tar.gz",
+    ],
+    run: () => import("./cp.ts"),
   }),
   command({
     name: "stats",

@@ -66,3 +66,25 @@ export const MANAGED_OPTIONS = [
     section,
   },
 ] as const satisfies readonly AnyOption[];
+
+export const CP_OPTIONS = [
+  {
+    key: "archive",
+    kind: "bool",
+    flag: "archive",
+    short: "a",
+    help:
+      "Keep owners, and here the setuid and setgid bits too, which only root can. Otherwise files belong to " +
+      "root in the instance, and here to you.",
+    section,
+  },
+  {
+    key: "followLink",
+    kind: "bool",
+    flag: "follow-link",
+    short: "L",
+    help: "Copy what SRC leads to where it is a symbolic link.",
+    section,
+  },
+  instance("Instance to copy from or to.", "the first that runs"),
+] as const satisfies readonly AnyOption[];

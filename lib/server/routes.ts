@@ -1,6 +1,7 @@
 /** The management API's route table. */
 import type { ManagementDeps } from "./deps.ts";
 import type { Route } from "./route.ts";
+import { archiveRoutes } from "./routes/archive.ts";
 import { buildRoutes } from "./routes/build.ts";
 import { deploymentRoutes } from "./routes/deployments.ts";
 import { execRoutes } from "./routes/exec.ts";
@@ -26,6 +27,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...execRoutes(deps),
     ...forwardRoutes(deps),
     ...instanceRoutes(deps),
+    ...archiveRoutes(deps),
     ...watchRoutes(deps),
     ...managedRoutes(deps),
     ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],

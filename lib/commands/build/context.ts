@@ -1,5 +1,6 @@
 /** The build context as it is sent: a tar archive that is made while the folder is walked. */
 import { formatBytes } from "../../base/bytes.ts";
+import { coalesce } from "../../base/coalesce.ts";
 import { createHash } from "../../base/hash.ts";
 import { basename, isAbsolute, join, relative, sep } from "../../base/path.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
@@ -34,25 +35,6 @@ const CHUNK = 256 * 1024;
 /** Bytes of a Dockerfile that the server accepts, at most. */
 const MAX_DOCKERFILE = 4 << 20;
 const encoder = new TextEncoder();
-
-/** Joins small pieces, so that a thousand headers do not take a thousand writes. */
-async function* coalesce(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-  let buffer = new Uint8Array(CHUNK);
-  let used = 0;
-  for await (let part of parts) {
-    while (part.length > 0) {
-      const taken = Math.min(part.length, CHUNK - used);
-      buffer.set(part.subarray(0, taken), used);
-      used += taken;
-      part = part.subarray(taken);
-      if (used < CHUNK) continue;
-      yield buffer;
-      buffer = new Uint8Array(CHUNK);
-      used = 0;
-    }
-  }
-  if (used > 0) yield buffer.subarray(0, used);
-}
 
 /** Yields exactly `size` bytes: a file that has grown is cut, one that has shrunk is an error. */
 async function* content(source: string, path: string, size: number): AsyncGenerator<Uint8Array> {

@@ -182,7 +182,10 @@ export async function deliver(
     else if (dest === "-") { for await (const chunk of stream) await io.stdout.write(chunk); }
     else if (type === "local" || folder) {
       const { extractArchive } = await import("./extract.ts");
-      const { files, skipped } = await writing(dest, () => extractArchive(stream, dest, io.signal));
+      const { files, skipped } = await writing(
+        dest,
+        () => extractArchive(stream, dest, { signal: io.signal }),
+      );
       const left = skipped > 0 ? `; ${skipped} device nodes and pipes left out` : "";
       await io.stderr.write(`${files} file${files === 1 ? "" : "s"} written to ${dest}${left}\n`);
     } else await toFile(stream, dest);

@@ -5,7 +5,7 @@
 import type NodeFs from "node:fs";
 import { SvcError } from "../../base/errors.ts";
 import { type Entry, entryAt, type EntryStat, listEntries } from "../../sys/entry_stat.ts";
-import { close, open, read, seek } from "../../sys/fd.ts";
+import { close, open, read, seek, seekTo } from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import { libcListing, libcReading } from "../../sys/libc.ts";
 
@@ -20,6 +20,8 @@ export interface HostFiles {
   entries?(path: string): Entry[] | undefined;
   /** One entry as in `entries`. Does not follow a link at `path`. */
   entry?(path: string): EntryStat | undefined;
+  /** Where an open file of `size` bytes has data; absent or undefined where this cannot be told. */
+  data?(fd: number, size: number): { offset: number; length: number }[] | undefined;
   stat(fd: number): { isFile: boolean; size: number; ino: number | null; dev: number };
   close(fd: number): void;
 }
@@ -27,6 +29,21 @@ export interface HostFiles {
 /** The same value on all architectures that have it. */
 const O_PATH = 0o10000000;
 const O_NONBLOCK = 0o4000;
+
+/** More stretches than these are not worth their map. */
+const MAX_STRETCHES = 1 << 16;
+
+function stretches(fd: number, size: number): { offset: number; length: number }[] | undefined {
+  const found: { offset: number; length: number }[] = [];
+  for (let end = 0; end < size;) {
+    const offset = seekTo(fd, "data", end);
+    if (offset === undefined || offset >= size) break;
+    if (found.length === MAX_STRETCHES) return undefined;
+    end = Math.min(seekTo(fd, "hole", offset) ?? size, size);
+    found.push({ offset, length: end - offset });
+  }
+  return found;
+}
 
 const linux: HostFiles = {
   folder: (path) => open(path, O_PATH | O.DIRECTORY | O.NOFOLLOW),
@@ -37,6 +54,7 @@ const linux: HostFiles = {
   },
   entries: (path) => lists() ? listEntries(path) : undefined,
   entry: (path) => lists() ? entryAt(path) : undefined,
+  data: stretches,
   // Describes the open file, not what a path leads to by now.
   stat: (fd) => Deno.statSync(`/proc/self/fd/${fd}`),
   close,

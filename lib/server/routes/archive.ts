@@ -1,0 +1,72 @@
+/** `/.svc/v1/deployments/{name}/archive`: files of an instance, out and in. */
+import { endpoint } from "../../api/endpoints.ts";
+import { SvcError } from "../../base/errors.ts";
+import type { ManagementDeps } from "../deps.ts";
+import { json } from "../json.ts";
+import { Query } from "../query.ts";
+import type { Context, Route } from "../route.ts";
+import { requireAbilityFor } from "./ability.ts";
+
+const TAR_TYPE = "application/x-tar";
+
+/** The path that the query names: absolute in the container. */
+function pathOf(query: Query): string {
+  const path = query.text("path") ?? "";
+  if (path.startsWith("/") && !path.includes("\0")) return path;
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot read query parameter path: expected an absolute path, got ${JSON.stringify(path)}`,
+  );
+}
+
+export function archiveRoutes(deps: ManagementDeps): Route[] {
+  async function read(context: Context): Promise<Response> {
+    const { request, url, signal, params: { name } } = context;
+    const query = new Query(url);
+    const path = pathOf(query);
+    const { ability } = await requireAbilityFor(deps, "files", "read files of", name);
+    const options = { instance: query.text("instance"), signal };
+    const accept = request.headers.get("accept") ?? "";
+    if (accept.includes("application/json") && !accept.includes(TAR_TYPE)) {
+      const found = await ability.stat(name, path, options);
+      if (found) return json(found);
+      throw new SvcError("not_found", `Cannot read ${path} in ${name}: there is no such file`, {
+        help: "check the path",
+      });
+    }
+    const { tar } = await ability.read(name, path, options);
+    return new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>, {
+      headers: { "content-type": TAR_TYPE, "cache-control": "no-store" },
+    });
+  }
+
+  async function write({ request, url, signal, params: { name } }: Context): Promise<Response> {
+    const query = new Query(url);
+    const path = pathOf(query);
+    const { ability } = await requireAbilityFor(deps, "files", "write files of", name);
+    if (!request.body) {
+      throw new SvcError("archive_invalid", `Cannot write ${path} in ${name}: there is no archive`);
+    }
+    await ability.write(name, path, request.body, { instance: query.text("instance"), signal });
+    return new Response(null, { status: 204 });
+  }
+
+  return [
+    {
+      ...endpoint("GET /deployments/{name}/archive"),
+      action: "exec",
+      help:
+        "The file or folder at `path` of an instance (the first that runs, or `instance`) as a tar archive, under " +
+        "the path's last part; or, where Accept asks for JSON alone, what it is. A link is not followed.",
+      handler: read,
+    },
+    {
+      ...endpoint("PUT /deployments/{name}/archive"),
+      action: "exec",
+      help:
+        "Unpacks the tar archive in the body into the folder `path` of an instance, with the archive's owners; " +
+        "existing files are replaced.",
+      handler: write,
+    },
+  ];
+}
