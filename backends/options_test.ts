@@ -104,7 +104,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
       SVC_BARE_STATS_SOURCE: "cgroup",
       SVC_HOST_PATH_MAP: "/a=/b",
       SVC_K8S_NET_DRIVER: "cilium",
-      SVC_REGISTRY_SOURCE: "host-native",
     };
     refuses(
       { env: { SVC_GC_INTERVAL: "1h", [variable]: choice[variable] ?? text } },
@@ -114,7 +113,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
   }
   refuses({ args: ["--otel"] }, "not_in_build", /^Cannot use --otel: observability/);
   refuses({ args: ["--builder-image", "b:1"] }, "not_in_build", /containerized builder/);
-  refuses({ env: { SVC_REGISTRY_SOURCE: "host-native" } }, "not_in_build", /image store/);
 });
 
 Deno.test("server options: off and its default are accepted where the subsystem is absent", () => {

@@ -16,7 +16,7 @@ const { ignore } = requireTools({ root: true, commands: ["runc"], files: ["/bin/
 /** The own registry in memory; other names are those of registries that are asked over the network. */
 class Registries extends MemoryImages {
   #resolver = createImageResolver({
-    local: this,
+    local: { source: this, sink: this },
     isOwn: (host) => host === "own.example",
     ownHost: () => "own.example",
     remote: (host) => createRemoteRegistry({ host, userAgent: "test", log: silent }),

@@ -19,6 +19,8 @@ export interface DeployBackendEntry {
   options: readonly OptionTable[];
   /** The backend does what only the host's root may do; a user namespace's root may not. */
   needsRoot?: true;
+  /** The engine has an image store that svc can read: the ability `images`. */
+  hasImages?: true;
   /** Absent where this build does not contain the backend; `missing` then gives the reason. */
   load?: (settings: Settings) => Promise<BackendModule>;
   missing?: string;
@@ -31,6 +33,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     help: "a Docker Engine, by DOCKER_HOST",
     aliases: [],
     options: [DOCKERHOST],
+    hasImages: true,
     missing: "the client of the Docker Engine is not in this build yet",
   },
   podman: {
@@ -99,6 +102,8 @@ export interface SelectedBackend {
   /** Throws `not_in_build`, saying what is missing and what to choose. */
   load: () => Promise<BackendModule>;
   inBuild: boolean;
+  /** See {@linkcode DeployBackendEntry}; false where the backend is not in this build. */
+  hasImages: boolean;
   /** True where a setting names the backend, false for the default. */
   chosen: boolean;
   /** See {@linkcode DeployBackendEntry}. */
@@ -121,7 +126,7 @@ export function selectDeployBackend(settings: Settings): SelectedBackend {
       { help: `use one of ${names.join(", ")}` },
     );
   }
-  const [name, { load, missing, needsRoot = false }] = found;
+  const [name, { load, missing, needsRoot = false, hasImages = false }] = found;
   const absent = () => {
     throw new SvcError("not_in_build", `Cannot deploy with ${name}: ${missing}`, {
       help: "start the server with SVC_DEPLOY_BACKEND=bare to run containers on this host",
@@ -131,6 +136,7 @@ export function selectDeployBackend(settings: Settings): SelectedBackend {
     name,
     load: load ? () => load(settings) : absent,
     inBuild: load !== undefined,
+    hasImages: hasImages && load !== undefined,
     chosen: name !== DEFAULT,
     needsRoot,
   };

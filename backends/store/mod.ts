@@ -167,12 +167,22 @@ export async function openStorage(
 }
 
 /** The storage that SVC_STORAGE selects. Throws what `parseStorage` does. */
-export function selectStorage(
-  settings: Settings,
-  dataDir: string,
-): { shown: string; open: (env: Environment) => Promise<ObjectStore> } {
-  const location = parseStorage(settings.of(STORAGE).storage, dataDir);
-  return { shown: location.shown, open: (env) => openStorage(location, env) };
+export function selectStorage(settings: Settings, dataDir: string): {
+  shown: string;
+  /** True where a setting names the storage, false for the default. */
+  given: boolean;
+  open: (env: Environment) => Promise<ObjectStore>;
+  /** For a registry that keeps nothing of its own. */
+  openEmpty: () => Promise<ObjectStore>;
+} {
+  const { storage } = settings.of(STORAGE);
+  const location = parseStorage(storage, dataDir);
+  return {
+    shown: location.shown,
+    given: Boolean(storage),
+    open: (env) => openStorage(location, env),
+    openEmpty: () => openStorage({ backend: "mem", location: "mem://" }),
+  };
 }
 
 /** Tries every operation that svc needs of a bucket. Throws what `parseStorage` does. */

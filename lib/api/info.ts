@@ -6,6 +6,11 @@ export interface ServerInfo {
   buildTags: string[];
   /** host[:port], with a scheme where it was configured with one: where deploy targets pull from. */
   registry: string;
+  /**
+   * What the registry shows: "store": what was pushed; "host-native": the images of the backend's engine, and
+   * takes no pushes; "union": both.
+   */
+  registryMode: "store" | "host-native" | "union";
   deploy: {
     /** Name of the selected backend. */
     backend: string;

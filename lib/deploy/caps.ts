@@ -5,7 +5,7 @@
  * `instance` means the first running one. `signal` ends the work, and a stream ends when its reader stops.
  */
 import type { ImageSink, ImageSource } from "../oci/image.ts";
-import type { Digest } from "../oci/types.ts";
+import type { ImageToLoad } from "../oci/resolver.ts";
 import type {
   FileStat,
   InstanceStats,
@@ -99,16 +99,6 @@ export interface ManagedAbility<Status> {
   remove(name: string, options?: CallOptions): Promise<boolean>;
 }
 
-/** An image on its way into the engine. */
-export interface LoadRequest {
-  source: ImageSource;
-  repository: string;
-  /** The digest of the manifest or index. */
-  digest: Digest;
-  /** The names that the image gets in the engine. */
-  names: readonly string[];
-}
-
 export interface DeployCaps {
   /** Runs a command beside the main process. */
   exec?(name: string, request: ExecRequest, options?: CallOptions): Promise<ExecSession>;
@@ -143,15 +133,17 @@ export interface DeployCaps {
   /** The engine's own image store, for a registry view of it. Without `writer` it is read-only. */
   images?: {
     reader: ImageSource;
-    /** In byte order. */
+    /** Names as the engine's own commands show them, without tags; in byte order. */
     repositories(options?: CallOptions): AsyncIterable<string>;
+    /** Throws the reason why the store cannot be read now. */
+    ready?(options?: CallOptions): Promise<void>;
     writer?: ImageSink;
   };
   /**
    * Puts an image into the engine without a registry in between; parts that the engine already has are not
    * read. Idempotent.
    */
-  load?(request: LoadRequest, options?: CallOptions): Promise<void>;
+  load?(image: ImageToLoad, options?: CallOptions): Promise<void>;
   /** `apply` accepts `mounts`: the engine sees the server's folders. */
   mounts?: true;
   /** `apply` accepts `companion`. */

@@ -3,7 +3,7 @@
  * at the default upstream. Builds and deployments find images only here.
  */
 import type { ImageSink, ImageSource, ReadOptions } from "./image.ts";
-import type { Descriptor, ImageConfig, Manifest, Platform } from "./types.ts";
+import type { Descriptor, Digest, ImageConfig, Manifest, Platform } from "./types.ts";
 
 export interface ResolvedImage {
   /** Complete name: registry, repository, tag or digest. */
@@ -44,6 +44,19 @@ export interface ImageCaller {
   registry?: string;
 }
 
+/** Idempotent; parts that the engine has are not read. */
+export type LoadImage = (image: ImageToLoad, signal?: AbortSignal) => Promise<void>;
+
+/** An image for an engine that takes images as a whole. */
+export interface ImageToLoad {
+  source: ImageSource;
+  repository: string;
+  /** The digest of the manifest or index. */
+  digest: Digest;
+  /** The names that the image gets, with their tags. */
+  names: readonly string[];
+}
+
 export interface ImageResolver {
   /** The resolver for one caller. Absent: this resolver knows no other hosts. */
   forCaller?(caller: ImageCaller): ImageResolver;
@@ -69,5 +82,7 @@ export interface ImageResolver {
     name: string;
     /** Reads what was pushed, where the sink is in this process: its bytes cross no network. */
     own?: ImageSource;
+    /** Takes whole images in the sink's place, which takes nothing then; under these names. */
+    load?: { names: readonly string[]; load: LoadImage };
   };
 }

@@ -16,7 +16,10 @@ export function createRegistry(options: RegistryOptions): Route[] {
     path,
     action: "pull",
     help: "Says that this is a registry, and whether the credential is good.",
-    handler: guarded(() => json({})),
+    handler: guarded(async ({ signal }) => {
+      await options.reader.ready?.({ signal });
+      return json({});
+    }),
   }));
   return [
     ...base,

@@ -50,6 +50,8 @@ export interface RegistryReader
     digest: Digest,
     options?: LookOptions & { after?: Digest },
   ): AsyncIterable<Descriptor>;
+  /** Throws the reason why nothing can be read now. Absent: nothing can be in the way. */
+  ready?(options?: { signal?: AbortSignal }): Promise<void>;
   /** True where the repository has a manifest, with or without a tag. */
   hasRepository(repository: string, options?: LookOptions): Promise<boolean>;
 }

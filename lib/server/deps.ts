@@ -2,6 +2,7 @@
 import type { InternalCredentials } from "../auth/internal.ts";
 import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
+import type { RegistryMode } from "../config/server/registry.ts";
 import type { Delegation } from "./delegation.ts";
 import type { Deployments } from "../deploy/deployments.ts";
 import type { Access } from "./access.ts";
@@ -23,6 +24,7 @@ export interface ManagementDeps {
   lifecycle: Lifecycle;
   access: Access;
   build: BuildInfo;
+  registryMode: RegistryMode;
   /** The registry host that clients are told for deploy targets; known once the listener is bound. */
   registryHost: () => string;
   /** Constructed on first use. Throws where a prerequisite is missing; the next call tries again. */

@@ -7,6 +7,7 @@ import type { ObjectStore } from "../store/object_store.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
 import type { ServerHost } from "./host.ts";
 import type { Lifecycle } from "./lifecycle.ts";
+import type { Part } from "./subsystem.ts";
 
 /** What the server is started with. */
 export interface Given {
@@ -25,6 +26,8 @@ export interface ChosenBackends {
     name: string;
     /** False where this build of svc does not contain the backend. */
     inBuild: boolean;
+    /** The engine has an image store that svc can read: the ability `images`. */
+    hasImages: boolean;
     load: () => Promise<BackendModule>;
   };
   worker: {
@@ -35,7 +38,11 @@ export interface ChosenBackends {
   storage: {
     /** The location without credentials: for people and logs. */
     shown: string;
+    /** True where a setting names the storage, false for the default. */
+    given: boolean;
     open: (env: Given["env"]) => Promise<ObjectStore>;
+    /** For a registry that keeps nothing of its own. */
+    openEmpty: () => Promise<ObjectStore>;
   };
   tunnels: () => Tunnels;
 }
@@ -48,3 +55,16 @@ export interface StopSignals {
   /** Milliseconds that requests in flight have. */
   graceMs: number;
 }
+
+/** One of the things given, as a part that others need. */
+const part = <K extends keyof Given>(name: K): Part<Given[K]> => ({ name });
+
+export const GIVEN = {
+  settings: part("settings"),
+  env: part("env"),
+  log: part("log"),
+  lifecycle: part("lifecycle"),
+  host: part("host"),
+  chosen: part("chosen"),
+  stop: part("stop"),
+};

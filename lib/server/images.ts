@@ -6,7 +6,7 @@
 import { MAY_NOT_PULL_VIA } from "../auth/internal.ts";
 import { asSvcError, SvcError } from "../base/errors.ts";
 import type { ImageSink, ImageSource, ReadOptions, ResolvedManifest } from "../oci/image.ts";
-import { hostPlatform, selectPlatform } from "../oci/platform.ts";
+import { hostPlatform, platformMatches, selectPlatform } from "../oci/platform.ts";
 import { formatReference, parseReference, type Reference } from "../oci/reference.ts";
 import type {
   ImageCaller,
@@ -23,11 +23,12 @@ import {
   MEDIA,
   type Platform,
 } from "../oci/types.ts";
+import { type LocalImages, READ_ONLY, refusing } from "./local_images.ts";
 
 export type Registry = ImageSource & ImageSink;
 
 export interface ResolverOptions {
-  local: Registry;
+  local: LocalImages;
   /** True for registry hosts that are this server. */
   isOwn: (host: string) => boolean;
   /** The registry part under which names without one are published here. */
@@ -52,21 +53,6 @@ function notYours(name: string): SvcError {
   );
 }
 
-/** A source that refuses every read. */
-function refusing(refusal: () => SvcError): ImageSource {
-  const refuse = () => {
-    throw refusal();
-  };
-  const refuseLater = () => Promise.reject(refusal());
-  return {
-    resolve: refuseLater,
-    stat: refuseLater,
-    get: refuseLater,
-    tags: refuse,
-    referrers: refuse,
-  };
-}
-
 /** The registry of names without a registry part, as in every other tool. */
 const DEFAULT_UPSTREAM = { name: "docker.io", alias: "index.docker.io", library: "library" };
 
@@ -78,6 +64,11 @@ interface ImageOrigin {
   repository: string;
   /** The complete name. */
   name: string;
+}
+
+interface FoundImage {
+  origin: ImageOrigin;
+  root: ResolvedManifest;
 }
 
 /** The part of a reference that names the manifest within its repository. */
@@ -121,7 +112,10 @@ class Images implements ImageResolver {
     text: string,
     { platform = hostPlatform(), pull, signal }: ResolveOptions = {},
   ): Promise<ResolvedImage> {
-    const { origin, root } = await this.#find(parseReference(text), { signal, fresh: pull });
+    const { origin, root } = await this.#find(parseReference(text), platform, {
+      signal,
+      fresh: pull,
+    });
     const { descriptor, manifest } = await onPlatform(origin, root, platform, signal);
     const config = await readConfig(origin, manifest, signal);
     const { name, source, repository } = origin;
@@ -136,7 +130,7 @@ class Images implements ImageResolver {
   }
 
   target(text: string): ReturnType<ImageResolver["target"]> {
-    const { home, local, isOwn } = this.#options;
+    const { home, isOwn } = this.#options;
     const reference = parseReference(text);
     if (reference.digest !== undefined) {
       throw new SvcError(
@@ -151,9 +145,17 @@ class Images implements ImageResolver {
     const { repository, name } = ours
       ? { repository: reference.repository, name: named(reference, registry) }
       : this.#originOf(reference, registry);
-    if (ours) return { sink: local, repository, tag, name, ...(this.#mayPull && { own: local }) };
+    if (ours) return { repository, tag, name, ...this.#ownTarget(reference, tag) };
     const host = name.startsWith(`${DEFAULT_UPSTREAM.name}/`) ? DEFAULT_UPSTREAM.name : registry;
     return { sink: this.#remote(host), repository, tag, name };
+  }
+
+  #ownTarget({ registry, repository }: Reference, tag: string) {
+    const { source, sink, load } = this.#options.local;
+    if (!load) return { sink, ...(this.#mayPull && { own: source }) };
+    const plain = `${repository}:${tag}`;
+    const names = registry === undefined ? [plain] : [plain, `${registry}/${plain}`];
+    return { sink: READ_ONLY, load: { names, load } };
   }
 
   #defaultHost(): string {
@@ -185,21 +187,20 @@ class Images implements ImageResolver {
     const { repository } = reference;
     const name = named(reference, registry);
     if (isOwn(registry)) {
-      return { source: this.#mayPull ? local : refusing(() => notYours(name)), repository, name };
+      const source = this.#mayPull ? local.source : refusing(() => notYours(name));
+      return { source, repository, name };
     }
     const { name: upstream, alias } = DEFAULT_UPSTREAM;
     if (registry === upstream || registry === alias) return this.#upstream(reference);
     return { source: this.#remote(registry), repository, name };
   }
 
-  async #find(
-    reference: Reference,
-    read: ReadOptions,
-  ): Promise<{ origin: ImageOrigin; root: ResolvedManifest }> {
+  async #find(reference: Reference, platform: Platform, read: ReadOptions): Promise<FoundImage> {
     const { registry } = reference;
-    if (registry === undefined) return await this.#findUnqualified(reference, read);
+    if (registry === undefined) return await this.#findUnqualified(reference, platform, read);
     const origin = this.#originOf(reference, registry);
-    const found = await this.#at(origin, reference, read);
+    const found = await this.#atEngine(reference, registry, platform, read) ??
+      await this.#at(origin, reference, read);
     if (found) return found;
     throw unknown(
       origin.name,
@@ -207,28 +208,61 @@ class Images implements ImageResolver {
     );
   }
 
-  async #at(origin: ImageOrigin, reference: Reference, read: ReadOptions) {
+  async #at(
+    origin: ImageOrigin,
+    reference: Reference,
+    read: ReadOptions,
+  ): Promise<FoundImage | undefined> {
     const root = await origin.source.resolve(origin.repository, wanted(reference), read);
     return root && { origin, root };
   }
 
+  /** An image of another registry that the engine has already, for this platform. */
+  async #atEngine(
+    reference: Reference,
+    registry: string,
+    platform: Platform,
+    read: ReadOptions,
+  ): Promise<FoundImage | undefined> {
+    const { isOwn, local: { engine } } = this.#options;
+    if (!engine || !this.#mayPull || read.fresh || isOwn(registry)) return undefined;
+    const repository = `${registry}/${reference.repository}`;
+    const origin = { source: engine, repository, name: named(reference, registry) };
+    try {
+      const found = await this.#at(origin, reference, read);
+      return found && await this.#fits(found, platform, read) ? found : undefined;
+    } catch (error) {
+      // The registry has it too.
+      if (read.signal?.aborted || !(error instanceof SvcError)) throw error;
+      return undefined;
+    }
+  }
+
+  /** False for an engine's image of another platform: engines keep one platform of an image, registries all. */
+  async #fits({ origin, root }: FoundImage, platform: Platform, { signal }: ReadOptions) {
+    if (!this.#options.local.engine || INDEX_TYPES.has(root.descriptor.mediaType)) return true;
+    const config = await readConfig(origin, parseManifest<Manifest>(origin, root), signal);
+    return platformMatches(config, platform);
+  }
+
   /** A name without a registry part: looked for at the caller's home, then here, then at the default upstream. */
-  async #findUnqualified(reference: Reference, read: ReadOptions) {
+  async #findUnqualified(reference: Reference, platform: Platform, read: ReadOptions) {
     const { home, local, ownHost } = this.#options;
     const atHome = home !== undefined &&
       await this.#at(this.#originOf(reference, home), reference, read);
     if (atHome) return atHome;
     const { repository } = reference;
-    const here = { source: local, repository, name: named(reference, ownHost()) };
+    const here = { source: local.source, repository, name: named(reference, ownHost()) };
     const own = await this.#at(here, reference, read);
     if (own && !this.#mayPull) throw notYours(own.origin.name);
-    if (own) return own;
+    if (own && await this.#fits(own, platform, read)) return own;
     const text = formatReference(reference);
     let found;
     try {
       found = await this.#at(this.#upstream(reference), reference, read);
     } catch (error) {
       if (read.signal?.aborted) throw error;
+      if (own) return own;
       const { message } = asSvcError(error);
       const upstream = `${DEFAULT_UPSTREAM.name} cannot be asked: ${message}`;
       throw new SvcError(
@@ -237,7 +271,7 @@ class Images implements ImageResolver {
         { cause: error, help: "push the image here first, or write its name with its registry" },
       );
     }
-    if (found) return found;
+    if (found ?? own) return (found ?? own)!;
     throw unknown(text, `this server's registry and ${DEFAULT_UPSTREAM.name}`);
   }
 }

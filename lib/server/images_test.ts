@@ -73,7 +73,7 @@ function setUp() {
   const remotes = new Map<string, FakeRegistry>();
   const asked: string[] = [];
   const resolver = createImageResolver({
-    local,
+    local: { source: local, sink: local },
     isOwn: (host) => host === "localhost:5000" || host === "me:5000",
     ownHost: () => "localhost:5000",
     remote: (host, _login, via) => {
@@ -88,7 +88,7 @@ function setUp() {
     remotes.set(host, registry);
     return registry;
   };
-  return { local, remote, resolver, asked };
+  return { local, remote, remotes, resolver, asked };
 }
 
 const refuses = (promise: Promise<unknown>, code: ErrorCode, message: RegExp) =>
@@ -322,4 +322,52 @@ Deno.test("images: for a caller who may not pull, nothing of this server is read
   const target = caller.target("team/app:v2");
   assert.equal(target.sink, local);
   assert.equal(target.own, undefined);
+});
+
+function withEngine() {
+  const base = setUp();
+  const engine = new FakeRegistry();
+  const resolver = createImageResolver({
+    local: { source: engine, sink: base.local, engine },
+    isOwn: (host) => host === "localhost:5000",
+    ownHost: () => "localhost:5000",
+    remote: (host) => base.remotes.get(host) ?? new FakeRegistry(),
+  });
+  return { ...base, engine, resolver };
+}
+
+Deno.test("images: what the engine has is not asked of its registry, unless that is wanted", async () => {
+  const { engine, remote, resolver } = withEngine();
+  const { digest: had } = engine.image("linux", "amd64", "ghcr.io/org/tool:v1");
+  const hub = remote("ghcr.io");
+  const { digest: newer } = hub.image("linux", "amd64", "org/tool:v1", "org/tool:v2");
+  const { digest: arm } = hub.image("linux", "arm64", "org/tool:v1-arm");
+  const find = async (name: string, more = {}) =>
+    (await resolver.resolve(name, { platform: AMD, ...more })).descriptor.digest;
+  hub.manifests.set("org/tool:v1", hub.manifests.get(newer)!);
+  assert.equal(await find("ghcr.io/org/tool:v1"), had);
+  assert.equal(await find("ghcr.io/org/tool:v2"), newer);
+  assert.equal(await find("ghcr.io/org/tool:v1", { pull: true }), newer);
+  // The caller may not see this server's images.
+  const stranger = resolver.forCaller!({ mayPull: false });
+  const { descriptor } = await stranger.resolve("ghcr.io/org/tool:v1", { platform: AMD });
+  assert.equal(descriptor.digest, newer);
+  // The engine has another platform than the one that is asked for.
+  hub.manifests.set("org/tool:v1", hub.manifests.get(arm)!);
+  const platform = { os: "linux", architecture: "arm64" };
+  assert.equal(await find("ghcr.io/org/tool:v1", { platform }), arm);
+  engine.down = new SvcError("unavailable", "away");
+  assert.equal(await find("ghcr.io/org/tool:v2"), newer);
+});
+
+Deno.test("images: an engine's image of another platform gives way to the registry's", async () => {
+  const { engine, remote, resolver } = withEngine();
+  const hub = remote("docker.io");
+  const { digest: had } = engine.image("linux", "amd64", "base:latest");
+  const platform = { os: "linux", architecture: "arm64" };
+  assert.equal((await resolver.resolve("base", { platform: AMD })).descriptor.digest, had);
+  assert.equal((await resolver.resolve("base", { platform })).descriptor.digest, had);
+  const { digest: arm } = hub.image("linux", "arm64", "library/base:latest");
+  assert.equal((await resolver.resolve("base", { platform })).descriptor.digest, arm);
+  assert.equal((await resolver.resolve("base", { platform: AMD })).descriptor.digest, had);
 });

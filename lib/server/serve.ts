@@ -2,17 +2,20 @@
 import { formatAddress } from "../config/address.ts";
 import type { Given } from "./given.ts";
 import { openSubsystems } from "./subsystem.ts";
-import { address, edge, SUBSYSTEMS } from "./subsystems.ts";
+import { address, mode } from "./registry_parts.ts";
+import { edge, SUBSYSTEMS } from "./subsystems.ts";
 
 /** Serves until it is told to stop. Its parts are closed in reverse order, however it ends. */
 export async function runServer(given: Given): Promise<void> {
   const { log, lifecycle, host, chosen, stop } = given;
   await using server = await openSubsystems(SUBSYSTEMS, { ...given });
+  const registryMode = server.handle(mode);
   const bound = formatAddress(server.handle(address).bound);
   lifecycle.serving();
   log.info(`listening on ${bound}${server.handle(edge).tls ? " with TLS" : ""}`, {
     dataDir: host.dataDir,
-    storage: chosen.storage.shown,
+    registry: registryMode,
+    ...(registryMode !== "host-native" && { storage: chosen.storage.shown }),
     backend: chosen.deploy.name,
   });
   if (!stop.first.aborted) {

@@ -224,6 +224,7 @@ Deno.test("server: information", async () => {
     version: "1.2.3",
     buildTags: [],
     registry: "localhost:5000",
+    registryMode: "store",
     deploy: { backend: "fake", available: true, caps: ["exec"] },
     ingress: { enabled: false },
     tunnels: { backends: [] },

@@ -7,14 +7,13 @@ import { closeIdleWorkers } from "../base/worker_pool.ts";
 import { BUILD, buildLimits } from "../config/server/build.ts";
 import { DELEGATION } from "../config/server/delegation.ts";
 import { GC, untaggedRetention } from "../config/server/gc.ts";
-import { ADVERTISED, LISTENER } from "../config/server/general.ts";
+import { ADVERTISED } from "../config/server/general.ts";
 import { INGRESS } from "../config/server/ingress.ts";
-import { REGISTRY, REMOTES, sparseManifests } from "../config/server/registry.ts";
+import { REGISTRY, sparseManifests } from "../config/server/registry.ts";
 import { RUNTIME } from "../config/server/runtime.ts";
 import { SESSIONS } from "../config/server/workloads.ts";
 import { type Deployments, openDeployments } from "../deploy/deployments.ts";
 import { createRegistry } from "../registry/registry.ts";
-import { createContentStore } from "../store/content.ts";
 import { createBuildCacheUpkeep } from "./build_cache.ts";
 import { openDataDir } from "./data_dir.ts";
 import { serverDelegation } from "./delegation.ts";
@@ -27,26 +26,18 @@ import {
   stepNamespaces,
   takeOver,
 } from "./engines.ts";
-import type { Given } from "./given.ts";
+import { GIVEN } from "./given.ts";
 import { startHousekeeping } from "./housekeeping.ts";
 import { ServerIngress } from "./ingress/ingress.ts";
-import { createOutside } from "./outside.ts";
-import { OwnAddress } from "./own_address.ts";
 import type { Route } from "./route.ts";
 import { managementRoutes } from "./routes.ts";
 import { openApiRoute } from "./routes/openapi.ts";
+import { address, images, mirror, mode, outside, registry, storage } from "./registry_parts.ts";
 import { startServer, stopServer } from "./run.ts";
 import { DeploySessions } from "./sessions/sessions.ts";
-import { type Part, type Subsystem, subsystem } from "./subsystem.ts";
+import { type Subsystem, subsystem } from "./subsystem.ts";
 
-const given = <K extends keyof Given>(name: K): Part<Given[K]> => ({ name });
-const settings = given("settings");
-const env = given("env");
-const log = given("log");
-const lifecycle = given("lifecycle");
-const host = given("host");
-const chosen = given("chosen");
-const stop = given("stop");
+const { settings, env, log, lifecycle, host, chosen, stop } = GIVEN;
 
 const tunnels = subsystem({
   name: "tunnels",
@@ -66,59 +57,6 @@ const dataDir = subsystem({
       );
     }
     return opened;
-  },
-});
-
-const storage = subsystem({
-  name: "storage",
-  needs: { chosen, env, settings, log },
-  async open({ chosen, env, settings, log }) {
-    const { shown, open } = chosen.storage;
-    const objects = await open(env);
-    if (settings.of(REGISTRY).registryRedirect && !objects.signedUrl) {
-      log.warn("blobs are not redirected: this storage has no addresses", { storage: shown });
-    }
-    return { objects, content: createContentStore(objects, { log }) };
-  },
-  close: ({ content }) => content[Symbol.asyncDispose](),
-});
-
-export const address = subsystem({
-  name: "address",
-  needs: { settings },
-  open: ({ settings }) => new OwnAddress(settings.of(LISTENER).addr),
-});
-
-const outside = subsystem({
-  name: "outside",
-  needs: { settings, env, log },
-  open: ({ settings, env, log }) =>
-    createOutside({
-      advertise: settings.of(ADVERTISED).advertiseRegistry,
-      dockerConfig: join(env.DOCKER_CONFIG ?? join(env.HOME ?? "/root", ".docker"), "config.json"),
-      insecure: settings.of(REMOTES).insecureRegistries,
-      userAgent: `svc/${buildInfo().version}`,
-      log,
-    }),
-});
-
-const mirror = subsystem({
-  name: "mirror",
-  needs: { settings, storage, outside, address, host, log },
-  async open({ settings, storage, outside, address, host, log }) {
-    const { registryMirror: upstreams, registryMirrorCache: cache } = settings.of(REGISTRY);
-    if (upstreams === undefined) return undefined;
-    const { openServerMirror } = await import("./mirror.ts");
-    return await openServerMirror({
-      upstreams,
-      cache,
-      store: storage.content,
-      objects: storage.objects,
-      spool: join(host.dataDir, "mirror"),
-      isOwn: outside.isOwn(address.asked),
-      remote: outside.remote,
-      log,
-    });
   },
 });
 
@@ -146,26 +84,6 @@ const snapshots = subsystem({
   needs: { settings, host, log },
   open: ({ settings, host, log }) =>
     lazy(() => openSnapshots(settings.of(RUNTIME), join(host.dataDir, "build"), log)),
-});
-
-/** Image sources and sinks: this server's store for its own names, other registries for theirs. */
-const images = subsystem({
-  name: "images",
-  needs: { storage, mirror, outside, address },
-  open: ({ storage, mirror, outside: { isOwn, remote, advertised }, address }) =>
-    lazy(async () => {
-      const { createImageResolver } = await import("./images.ts");
-      const bound = address.bound;
-      return createImageResolver({
-        local: mirror ?? storage.content,
-        isOwn: isOwn(bound),
-        ownHost: () => advertised ?? `localhost:${bound.port}`,
-        remote: (host, login, via) => {
-          const found = remote(host, login && { credentials: () => Promise.resolve(login) });
-          return via === undefined ? found : found.through(via);
-        },
-      });
-    }),
 });
 
 const worker = subsystem({
@@ -203,8 +121,8 @@ const builder = subsystem({
 
 const deployments = subsystem({
   name: "deployments",
-  needs: { settings, chosen, host, snapshots, images, log },
-  open({ settings, chosen, host, snapshots, images, log }) {
+  needs: { settings, chosen, host, snapshots, registry, images, log },
+  open({ settings, chosen, host, snapshots, registry, images, log }) {
     const ingress = new ServerIngress({
       config: settings.of(INGRESS),
       backend: () => backend.get(),
@@ -214,6 +132,7 @@ const deployments = subsystem({
     const backend: Lazy<Deployments> = lazy(async () =>
       await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
     );
+    registry.connect(backend.get);
     return { backend, ingress };
   },
   async close({ backend, ingress }) {
@@ -268,8 +187,7 @@ const listener = subsystem({
     stop,
     lifecycle,
     address,
-    storage,
-    mirror,
+    registry,
     edge,
     builder,
     deployments,
@@ -282,7 +200,6 @@ const listener = subsystem({
     const { settings, chosen, host, lifecycle, address, edge, deployments, upkeep, log } = parts;
     const { advertiseRegistry } = settings.of(ADVERTISED);
     const { registrySparse, registryRedirect } = settings.of(REGISTRY);
-    const registry = parts.mirror ?? parts.storage.content;
     const routes: Route[] = [
       openApiRoute(() => routes),
       ...managementRoutes({
@@ -293,6 +210,7 @@ const listener = subsystem({
         access: edge.access,
         internal: edge.internal,
         build: buildInfo(),
+        registryMode: parts.registry.mode,
         registryHost: () => advertiseRegistry ?? `localhost:${address.bound.port}`,
         builder: parts.builder.get,
         delegation: serverDelegation(settings.of(DELEGATION), {
@@ -314,8 +232,7 @@ const listener = subsystem({
       }),
       ...edge.routes,
       ...createRegistry({
-        reader: registry,
-        writer: registry,
+        ...parts.registry.view,
         sparse: sparseManifests(registrySparse),
         redirectBlobs: registryRedirect,
       }),
@@ -381,10 +298,12 @@ const housekeeping = subsystem({
 export const SUBSYSTEMS = [
   tunnels,
   dataDir,
+  mode,
   storage,
   address,
   outside,
   mirror,
+  registry,
   edge,
   idleWorkers,
   snapshots,

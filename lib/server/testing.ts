@@ -35,6 +35,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     lifecycle,
     access: openAccess,
     build: { version: "1.2.3", dirty: false, form: "source", tags: [] },
+    registryMode: "store",
     registryHost: () => "localhost:5000",
     builder: () =>
       Promise.resolve({

@@ -31,6 +31,7 @@ export function routes(): { management: Route[]; auth: Route[]; registry: Route[
         lifecycle: new Lifecycle(),
         access: openAccess,
         build: { version: "", dirty: false, form: "source", tags: [] },
+        registryMode: "store",
         registryHost: () => "",
         builder: never,
         deploy: { name: "", backend: never },

@@ -1,4 +1,5 @@
 /** Delivers solved plans: to registries, or as archives that the client takes. */
+import { SvcError } from "../../base/errors.ts";
 import type { BuildOutput, BuildResult, BuiltCache } from "../../api/build.ts";
 import type { CacheToSpec } from "../../api/build_cache_spec.ts";
 import type { OutputSpec } from "../../api/build_output.ts";
@@ -67,7 +68,13 @@ export const PLAIN_OUTPUT: OutputSpec = {
 export function checkExport(
   request: Pick<ExportRequest, "images" | "tags" | "outputs" | "annotations" | "cacheTo">,
 ): void {
-  for (const { ref } of request.cacheTo) if (ref) request.images.target(ref);
+  for (const { ref } of request.cacheTo) {
+    if (!ref || !request.images.target(ref).load) continue;
+    throw new SvcError(
+      "registry_read_only",
+      `Cannot export the cache to ${ref}: an engine's image store takes images alone`,
+    );
+  }
   for (const output of request.outputs) {
     formOf(output, request.annotations);
     if (output.type === "image" && output.push) targetsOf(request.images, namesOf(output, request));

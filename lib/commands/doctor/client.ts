@@ -1,5 +1,6 @@
 /** `svc doctor`: the way to the server, and the engines of this host. */
 import { dirname } from "node:path";
+import type { ServerInfo } from "../../api/info.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import { ensureDir, writeFileAtomic } from "../../base/fs.ts";
 import {
@@ -33,6 +34,12 @@ function asCheck({ engine, ok, detail, fixes }: TrustReport): Check {
       }),
   };
 }
+
+const SHOWN: Record<ServerInfo["registryMode"], (backend: string) => string> = {
+  store: () => "it keeps what is pushed to it",
+  "host-native": (backend) => `it shows the images of ${backend}, and takes no pushes`,
+  union: (backend) => `it keeps what is pushed to it, and shows the images of ${backend} too`,
+};
 
 async function applyFix(
   { path, content, then }: Fix,
@@ -75,6 +82,13 @@ export async function runClientDoctor(invocation: DoctorInvocation): Promise<num
   const { ghBin } = values;
   const sessions = await sessionChecks({ target, env, ...(ghBin !== undefined && { ghBin }) });
   for (const check of [...checks, ...sessions]) await show(check);
+  if (info?.registryMode && info.deploy) {
+    await show({
+      name: "registry's images",
+      outcome: "ok",
+      detail: SHOWN[info.registryMode]?.(info.deploy.backend) ?? info.registryMode,
+    });
+  }
   let works = checks.every(({ outcome }) => outcome !== "failed");
   const advertised = target.registryHost ?? info?.registry;
   if (advertised === undefined || Deno.build.os !== "linux") return works ? 0 : 1;

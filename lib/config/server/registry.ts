@@ -5,7 +5,7 @@ import { registryMirror } from "../registry_mirror.ts";
 import { optionTable } from "../table.ts";
 
 function checkSource(
-  { registrySource, registryMirror }: { registrySource: string; registryMirror?: string },
+  { registrySource, registryMirror }: { registrySource?: string; registryMirror?: string },
 ): void {
   if (registrySource !== "host-native" || registryMirror === undefined) return;
   throw new SvcError(
@@ -70,13 +70,14 @@ export const REGISTRY = optionTable([
     key: "registrySource",
     kind: "string",
     env: ["SVC_REGISTRY_SOURCE"],
-    default: "off",
-    defaultText: "host-native on a host backend that this build has; off otherwise",
+    defaultText: "host-native on a backend that has images of its own; off otherwise",
+    placeholder: "host-native|off",
     section: "Registry",
-    help: "host-native shows the deploy backend's own image store under /v2/; off keeps the " +
-      "registry's own content store.",
+    help:
+      "host-native shows the images of the deploy backend's engine under /v2/: read-only with " +
+      "dockerhost, and with --storage beside what is pushed there. off keeps the registry's own " +
+      "content store, as SVC_REGISTRY_MIRROR and backends without images of their own do.",
     check: oneOf(["host-native", "off"]),
-    absent: "a view over an engine's image store",
   },
 ], checkSource);
 
@@ -93,6 +94,34 @@ export const REMOTES = optionTable([
     help: "Comma-separated host[:port] that images are pulled from over plain HTTP.",
   },
 ]);
+
+/**
+ * What is under /v2/ (SPEC "Registry view rules"). "host-native": the images of the deploy backend's engine.
+ * "store": a content store. "union": a content store, and the engine's images behind it.
+ */
+export type RegistryMode = "store" | "host-native" | "union";
+
+/** Throws `config_invalid` where the backend has no images to show. */
+export function registryMode(
+  { registrySource, registryMirror }: { registrySource?: string; registryMirror?: string },
+  { backend, hasImages, storageGiven }: {
+    backend: string;
+    /** The backend's engine has an image store that svc can read. */
+    hasImages: boolean;
+    /** --storage is set. */
+    storageGiven: boolean;
+  },
+): RegistryMode {
+  if (registrySource === "host-native" && !hasImages) {
+    throw new SvcError(
+      "config_invalid",
+      `Cannot use SVC_REGISTRY_SOURCE=host-native: the backend ${backend} has no images of its own`,
+      { help: "unset it, or choose another SVC_DEPLOY_BACKEND" },
+    );
+  }
+  const off = registrySource === "off" || registryMirror !== undefined || !hasImages;
+  return off ? "store" : storageGiven ? "union" : "host-native";
+}
 
 /** The parts of an image that SVC_REGISTRY_SPARSE allows a push to leave out. */
 export function sparseManifests(text: string): false | "indexes" | "all" {

@@ -5,22 +5,13 @@
  */
 import { SvcError } from "../../base/errors.ts";
 import { familiarName } from "../../oci/archive_docker.ts";
-import type { ImageSource } from "../../oci/image.ts";
+import type { ImageToLoad } from "../../oci/resolver.ts";
 import { blobPath, IMAGE_NAME, LAYOUT_VERSION, REF_NAME } from "../../oci/layout.ts";
 import { parseManifest } from "../../oci/manifest.ts";
 import { selectPlatform } from "../../oci/platform.ts";
 import { writeTar } from "../../oci/tar_write.ts";
 import { type Descriptor, type Digest, type ImageConfig, type Manifest } from "../../oci/types.ts";
 import type { ImageApi } from "./api.ts";
-
-export interface ImageToLoad {
-  source: ImageSource;
-  repository: string;
-  /** Of a manifest; of an index, the image for the engine's platform is taken. */
-  digest: Digest;
-  /** With their tags; the engine completes them. */
-  names: readonly string[];
-}
 
 interface Content {
   descriptor: Descriptor;
@@ -44,7 +35,10 @@ export class ImageLoader {
     this.#api = api;
   }
 
-  /** Idempotent: an image that the engine has only gets the names that it lacks. */
+  /**
+   * Idempotent: an image that the engine has only gets the names that it lacks. Of an index, the image for the
+   * engine's platform is taken. The engine completes the names.
+   */
   async load(image: ImageToLoad, signal?: AbortSignal): Promise<void> {
     const content = await this.#content(image, signal);
     if (await this.#there(content, image.names, signal)) return;

@@ -34,6 +34,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
           commit,
           buildTags: [...tags],
           registry: deps.registryHost(),
+          registryMode: deps.registryMode,
           deploy: await deployInfo(),
           ingress: deps.ingress?.info() ?? { enabled: false },
           tunnels: { backends: [...deps.tunnels?.usable ?? []] },

@@ -1,0 +1,45 @@
+/** Where this server's own images are read from and written to, and what refuses that. */
+import { SvcError } from "../base/errors.ts";
+import type { ImageSink, ImageSource } from "../oci/image.ts";
+import type { LoadImage } from "../oci/resolver.ts";
+
+/** This server's own images. */
+export interface LocalImages {
+  source: ImageSource;
+  sink: ImageSink;
+  /**
+   * The images of the deploy backend's engine, by the engine's names. Those of other registries are asked for
+   * before the registries are, as the engine's own builds do.
+   */
+  engine?: ImageSource;
+  /** The engine takes the images that are built here; the sink takes none. */
+  load?: LoadImage;
+}
+
+/** A source that refuses every read. */
+export function refusing(refusal: () => SvcError): ImageSource {
+  const refuse = () => {
+    throw refusal();
+  };
+  const refuseLater = () => Promise.reject(refusal());
+  return {
+    resolve: refuseLater,
+    stat: refuseLater,
+    get: refuseLater,
+    tags: refuse,
+    referrers: refuse,
+  };
+}
+
+/** In the place of a sink: images go to the engine as a whole. */
+const refuseWrite = () => {
+  const why = "it shows the images of the deploy backend's engine, which takes whole images alone";
+  return Promise.reject(
+    new SvcError("registry_read_only", `Cannot write to this registry: ${why}`),
+  );
+};
+export const READ_ONLY: ImageSink = {
+  hasBlob: refuseWrite,
+  putBlob: refuseWrite,
+  putManifest: refuseWrite,
+};
