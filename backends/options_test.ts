@@ -112,7 +112,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
     );
   }
   refuses({ args: ["--otel"] }, "not_in_build", /^Cannot use --otel: observability/);
-  refuses({ args: ["--builder-image", "b:1"] }, "not_in_build", /containerized builder/);
 });
 
 Deno.test("server options: off and its default are accepted where the subsystem is absent", () => {
