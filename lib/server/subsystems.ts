@@ -7,7 +7,7 @@ import { closeIdleWorkers } from "../base/worker_pool.ts";
 import { BUILD, buildLimits } from "../config/server/build.ts";
 import { DELEGATION } from "../config/server/delegation.ts";
 import { GC, untaggedRetention } from "../config/server/gc.ts";
-import { ADVERTISED } from "../config/server/general.ts";
+import { ADVERTISED, CONTAINED } from "../config/server/general.ts";
 import { INGRESS } from "../config/server/ingress.ts";
 import { REGISTRY, sparseManifests } from "../config/server/registry.ts";
 import { RUNTIME } from "../config/server/runtime.ts";
@@ -218,7 +218,7 @@ const listener = subsystem({
           refused: host.refused,
           container: async () =>
             (await import("./builder/open.ts")).openEngineBuilder({
-              settings: settings.of(DELEGATION),
+              settings: settings.of(DELEGATION, CONTAINED),
               env: parts.env,
               mode: () => ({ kind: "storage" }),
               log,

@@ -5,7 +5,7 @@ import { EXECUTABLE, type Server, startServer } from "./harness.ts";
 
 export const NEEDS = {
   root: true,
-  commands: ["dockerd", "docker", "runc", "setpriv", "skopeo"],
+  commands: ["conmon", "dockerd", "docker", "runc", "setpriv", "skopeo"],
   files: ["/bin/busybox", "/usr/lib/cni/bridge"],
 };
 
@@ -86,7 +86,8 @@ export async function startEngine(): Promise<Engine> {
     "usr/bin/apt-get": { script: INSTALLER },
     "opt/kept/runc": { from: "runc" },
   };
-  await importHostImage({ ...common, name: BASE, files });
+  // conmon: for servers that run containers themselves.
+  await importHostImage({ ...common, name: BASE, files, programs: ["conmon"] });
   await importHostImage({ ...common, name: BARE_BASE });
   await Deno.mkdir(`${folder}/home`);
   await Deno.chown(`${folder}/home`, USER, USER);

@@ -3,6 +3,7 @@ import type { DeployBackend } from "../../../lib/deploy/backend.ts";
 import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
 import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
 import type { HostConfig } from "../../../lib/deploy/host/config.ts";
+import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
 import { hostPaths } from "../../../lib/deploy/host/paths.ts";
 import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
 import { BareEngine } from "./engine.ts";
@@ -59,12 +60,8 @@ export function bareModule(settings: BareSettings): BackendModule {
 
     /** SPEC "Bare backend": the runtime is validated at startup. */
     async validate(log, { dataDir, runDir }) {
+      await checkOwnNetwork({ hostNetwork: settings.hostNetwork, backend: "bare", log });
       await validateBareRuntime({ runtime, systemdCgroup }, { folder: dataDir, runDir });
-      if (settings.hostNetwork === "0") {
-        log.warn("published ports are reachable inside this server's container only", {
-          reason: "SVC_HOST_NETWORK=0",
-        });
-      }
     },
 
     open: (parts) =>

@@ -97,9 +97,9 @@ export const CONTAINED = optionTable([
     defaultText: "auto-detected",
     section,
     help: "Comma-separated container-path=host-path pairs: how this server's paths appear on the " +
-      "host, for a server in a container against the host's container engine.",
+      "host, for a server in a container against the host's container engine. The engine is asked for " +
+      "what is not named here.",
     check: pathPairs,
-    absent: "a server in a container of the host's engine",
   },
   {
     key: "hostNetwork",
@@ -108,7 +108,8 @@ export const CONTAINED = optionTable([
     defaultText: "auto-detected",
     section,
     help: "1 or 0: whether this server's container shares the host's network namespace. With 0 " +
-      "published ports are reachable inside the container only.",
+      "published ports of bare are reachable inside the container only; unset, a server that finds " +
+      "itself in such a container refuses to start with bare.",
     check: oneOf(["0", "1"]),
   },
 ]);

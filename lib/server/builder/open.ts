@@ -4,19 +4,24 @@ import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { BUILD } from "../../config/server/build.ts";
-import type { DELEGATION } from "../../config/server/delegation.ts";
+import { DELEGATION } from "../../config/server/delegation.ts";
+import { CONTAINED } from "../../config/server/general.ts";
 import { REMOTES } from "../../config/server/registry.ts";
 import type { OptionTable, SettingsOf } from "../../config/table.ts";
 import { DockerClient } from "../../docker/client.ts";
 import { dockerEndpoint } from "../../docker/endpoint.ts";
+import { type ServerPlace, serverPlace } from "../../docker/own_container.ts";
 import type { BuilderContainer } from "../delegation.ts";
 import { type BuilderMode, EngineBuilder } from "./container.ts";
 import { builderImage } from "./image.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
+/** The options that it is opened with. */
+export const AUTO_BUILDER_READS = [DELEGATION, CONTAINED] as const;
+
 export interface OpenBuilderOptions {
-  settings: SettingsOf<[typeof DELEGATION]>;
+  settings: SettingsOf<typeof AUTO_BUILDER_READS>;
   env: Environment;
   mode: () => BuilderMode | Promise<BuilderMode>;
   log: Logger;
@@ -35,6 +40,22 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 function pick(env: Environment, names: readonly string[]): Record<string, string> {
   const found = names.map((name) => [name, env[name]]).filter(([, value]) => value !== undefined);
   return Object.fromEntries(found);
+}
+
+/** The network in which the builder's loopback address is this server's. Throws `prerequisite_missing`. */
+function networkOf({ hostNetwork, container }: ServerPlace): string {
+  if (hostNetwork) return "host";
+  if (container !== undefined) return `container:${container}`;
+  throw new SvcError(
+    "prerequisite_missing",
+    "Cannot start a builder: this server's container has a network of its own, and the engine does not know " +
+      "the container, so that no builder can be reached",
+    {
+      help:
+        "run the server's container in the host's network, set SVC_HOST_NETWORK=1 where it is, or name " +
+        "a builder with SVC_BUILDER_URL",
+    },
+  );
 }
 
 /** Throws `prerequisite_missing` for an engine whose host is not this one: nothing here reaches a builder there. */
@@ -67,7 +88,7 @@ export function openEngineBuilder(options: OpenBuilderOptions): Promise<BuilderC
           proxies: pick(env, PROXIES),
           log: (message, fields) => log.info(message, fields),
         }),
-      network: () => Promise.resolve("host"),
+      network: async () => networkOf(await serverPlace(engine, settings)),
       mode,
       env: pick(env, [...SHARED, ...PROXIES]),
       log,

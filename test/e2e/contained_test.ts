@@ -1,0 +1,138 @@
+/** Servers in containers: what they find out of their place, from the engine and without one. */
+import assert from "node:assert/strict";
+import { BASE, type Engine, NEEDS, startEngine } from "./builder_engine.ts";
+import { e2eTest, EXECUTABLE, freePort } from "./harness.ts";
+
+const PATIENCE_MS = 120_000;
+
+/** Runs `svc serve` in a container of the base image; gives the container's name. */
+async function serveInside(
+  { daemon }: Engine,
+  name: string,
+  { flags = [], env = {}, port = 5000, before = "true" }: {
+    flags?: string[];
+    env?: Record<string, string>;
+    port?: number;
+    /** A command that runs first. */
+    before?: string;
+  },
+): Promise<string> {
+  await daemon.docker(
+    ...["run", "-d", "--name", name, "-v", `${EXECUTABLE}:/usr/bin/svc:ro`, ...flags],
+    ...Object.entries(env).flatMap(([key, value]) => ["-e", `${key}=${value}`]),
+    ...[BASE, "sh", "-c", `${before}; exec svc serve --addr 127.0.0.1:${port}`],
+  );
+  return name;
+}
+
+async function waitFor(what: string, test: () => Promise<boolean>): Promise<void> {
+  for (const until = Date.now() + PATIENCE_MS; !await test();) {
+    assert(Date.now() < until, what);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+/** What the container printed, and its exit code where it has ended. */
+async function tell({ daemon }: Engine, name: string): Promise<{ log: string; code?: number }> {
+  const { stdout, stderr } = await daemon.docker("logs", name);
+  const state = await daemon.docker("inspect", "-f", "{{.State.Status}} {{.State.ExitCode}}", name);
+  const [status, code] = state.stdout.trim().split(" ");
+  return { log: stdout + stderr, ...status === "exited" && { code: Number(code) } };
+}
+
+const REFUSAL = /Cannot serve with SVC_DEPLOY_BACKEND=bare: .* has a network of its own/;
+
+e2eTest(
+  "bare in a container: a network of its own is refused, unless it is said to be meant",
+  NEEDS,
+  async (t) => {
+    await using engine = await startEngine();
+    const cases: [name: string, network: string, env: Record<string, string>, starts: boolean][] = [
+      ["refused", "none", {}, false],
+      ["acknowledged", "none", { SVC_HOST_NETWORK: "0" }, true],
+      ["declared", "none", { SVC_HOST_NETWORK: "1" }, true],
+      ["host", "host", {}, true],
+    ];
+    for (const [name, network, env, starts] of cases) {
+      await t.step(name, async () => {
+        await serveInside(engine, name, {
+          flags: ["--privileged", "--network", network, "-v", "/var/lib/svc"],
+          env: { SVC_DEPLOY_BACKEND: "bare", ...env },
+          port: freePort(),
+          before: "cp /opt/kept/runc /usr/sbin/runc",
+        });
+        const listening = /"msg":"listening on /;
+        await waitFor(`${name} neither ended nor listens`, async () => {
+          const { log, code } = await tell(engine, name);
+          return code !== undefined || listening.test(log);
+        });
+        const { log, code } = await tell(engine, name);
+        if (starts) assert.match(log, listening);
+        else assert.notEqual(code ?? 0, 0, log);
+        assert.equal(REFUSAL.test(log), !starts, log);
+        assert.equal(
+          /reachable inside this server's container only/.test(log),
+          name === "acknowledged",
+        );
+        await engine.daemon.docker("rm", "-fv", name);
+      });
+    }
+  },
+);
+
+/** Runs the client in the server's container. */
+async function svcInside({ daemon }: Engine, name: string, port: number, ...args: string[]) {
+  const server = ["-e", `SVC_SERVER=http://127.0.0.1:${port}`];
+  return await daemon.docker("exec", ...server, name, "svc", ...args);
+}
+
+e2eTest(
+  "a server in a container that cannot mount builds in a builder that it reaches",
+  NEEDS,
+  async (t) => {
+    await using engine = await startEngine();
+    for (const network of ["host", "none"]) {
+      await t.step(`network ${network}`, async () => {
+        const name = `front-${network}`;
+        const port = freePort();
+        await serveInside(engine, name, {
+          flags: [
+            ...["--network", network, "-v", `${engine.folder}/docker/docker.sock:/run/engine.sock`],
+            ...["-v", "/bin/busybox:/context/busybox:ro"],
+          ],
+          env: {
+            DOCKER_HOST: "unix:///run/engine.sock",
+            SVC_BUILDER_BASE_IMAGE: BASE,
+            SVC_STORAGE: "/var/lib/svc/registry",
+          },
+          port,
+        });
+        await waitFor("it does not listen", async () => {
+          const { log, code } = await tell(engine, name);
+          assert.equal(code, undefined, log);
+          return /"msg":"listening on /.test(log);
+        });
+        const recipe =
+          'FROM scratch\\nCOPY busybox /busybox\\nRUN --network=none ["/busybox","id"]\\n';
+        await engine.daemon.docker(
+          "exec",
+          name,
+          "sh",
+          "-c",
+          `printf '${recipe}' > /context/Dockerfile`,
+        );
+        const built = await svcInside(engine, name, port, "build", "-t", "app:v1", "/context")
+          .catch(async (error) => {
+            throw new Error(`${error.message}\n${(await tell(engine, name)).log}`);
+          });
+        assert.match(built.stdout, /app:v1@sha256:/);
+        const own = await engine.daemon.docker("inspect", "-f", "{{.Id}}", name);
+        const builder = await engine.daemon
+          .docker("inspect", "-f", "{{.HostConfig.NetworkMode}}", "svc-builder");
+        const expected = network === "host" ? "host" : `container:${own.stdout.trim()}`;
+        assert.equal(builder.stdout.trim(), expected);
+        await engine.daemon.docker("rm", "-fv", name);
+      });
+    }
+  },
+);
