@@ -26,6 +26,7 @@ const NUMBERS = {
   listxattr: ARM ? 11n : 194n,
   removexattr: ARM ? 14n : 197n,
   getdents64: ARM ? 61n : 217n,
+  connect: ARM ? 203n : 42n,
   openat: ARM ? 56n : 257n,
   mkdirat: ARM ? 34n : 258n,
   mknodat: ARM ? 33n : 259n,

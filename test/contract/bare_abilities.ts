@@ -4,12 +4,47 @@ import { join } from "node:path";
 import { runtimeUsage, statsSourceOf } from "../../backends/deploy/bare/usage.ts";
 import { hostPaths } from "../../lib/deploy/host/paths.ts";
 import { createRuntime } from "../../lib/runtime/runc.ts";
-import { quickSpec } from "./deploy_tools.ts";
+import { eventually, quickSpec } from "./deploy_tools.ts";
 import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 
 export function bareAbilities(test: OwnTest, under: HostUnderTest): void {
   const { backend, image, dataDir } = under;
+
+  /** Processes whose output goes to a file of the data folder: those that hold inputs open. */
+  const holders = async () => {
+    const found: string[] = [];
+    for await (const { name } of Deno.readDir("/proc")) {
+      const output = await Deno.readLink(`/proc/${name}/fd/1`).catch(() => "");
+      if (output.startsWith(dataDir)) found.push(output);
+    }
+    return found;
+  };
+
+  test("attach: what holds an input open goes with the container, and with the input", async () => {
+    try {
+      const spec = { command: ["cat"], stdinOpen: true, restart: "no" };
+      await backend().apply(quickSpec("held", image, spec));
+      assert.equal((await holders()).length, 1);
+      await backend().power("held", "stop");
+      await backend().power("held", "start");
+      assert.equal((await holders()).length, 1);
+      const session = await backend().caps.attach!("held");
+      await session.stdin!.close();
+      assert.equal(await session.exit, 0);
+      await Promise.all([session.stdout.cancel(), session.stderr.cancel()]);
+      await eventually("none is left", async () => (await holders()).length === 0);
+      await backend().power("held", "start");
+      await backend().delete("held");
+      await eventually("none is left", async () => (await holders()).length === 0);
+      // Without `stdinOpen` the input is empty, and nothing holds it.
+      await backend().apply(quickSpec("held", image, { ...spec, stdinOpen: false }));
+      assert.equal((await backend().status("held"))!.instances[0].exitCode, 0);
+      assert.deepEqual(await holders(), []);
+    } finally {
+      await backend().delete("held");
+    }
+  });
 
   test("stats: the runtime tells what the host's cgroup files tell", async () => {
     try {

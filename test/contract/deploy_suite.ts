@@ -6,6 +6,7 @@
 import assert from "node:assert/strict";
 import type { DeployBackend, DeployCaps } from "../../lib/deploy/backend.ts";
 import { type FieldRules, ruleAt } from "../../lib/deploy/fields.ts";
+import { deployAttach } from "./deploy_attach.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
 import { deployDetails } from "./deploy_details.ts";
 import { deployEvents } from "./deploy_events.ts";
@@ -59,6 +60,7 @@ const PARTS = [
   deployBackendContract,
   deployEvents,
   deployExec,
+  deployAttach,
   deploySignals,
   deployStats,
   deployVolumes,

@@ -9,8 +9,10 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
+import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import { killTree } from "../../../lib/sys/process_tree.ts";
 import { startLimit } from "./begin.ts";
+import { openInput, withInput } from "./input.ts";
 import type { Tools } from "./preflight.ts";
 
 const SYNC_FD = 3;
@@ -53,16 +55,23 @@ export async function createContainer(
   options: MonitorOptions,
 ): Promise<number> {
   const { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen } = options;
+  // On pipes the input is ours: the monitor would end it with the last writer, or never.
+  const ownInput = stdinOpen && !tty;
+  if (ownInput) await openInput(bundle);
+  const program = [
+    ...[runtime.binary, "--root", runtime.root],
+    ...(systemdCgroup ? ["--systemd-cgroup"] : []),
+  ];
+  const [command, ...first] = ownInput ? withInput(bundle, program) : program;
   const args = [
     ...["--api-version", "1", "--cid", key, "--cuuid", key, "--name", key],
-    ...["--runtime", runtime.binary, "--runtime-arg", "--root", "--runtime-arg", runtime.root],
+    ...["--runtime", command, ...first.flatMap((arg) => ["--runtime-arg", arg])],
     ...["--bundle", bundle, "--container-pidfile", join(bundle, "pid")],
     ...["--conmon-pidfile", join(bundle, "conmon.pid")],
     ...["--log-path", `k8s-file:${log}`, "--exit-dir", exits],
     ...["--full-attach", "--log-level", "error"],
-    ...(systemdCgroup ? ["--systemd-cgroup"] : []),
     ...(tty ? ["--terminal"] : []),
-    ...(stdinOpen ? ["--stdin", "--leave-stdin-open"] : []),
+    ...(stdinOpen && tty ? ["--stdin", "--leave-stdin-open"] : []),
   ];
   const errorLog = join(bundle, "conmon.log");
   const stderr = openSync(errorLog, "w", 0o600);
@@ -118,12 +127,19 @@ function firstLine(pipe: Readable): Promise<string> {
 }
 
 /** Lets the monitor open a new log file after the old one was renamed. A dead monitor is fine. */
-export async function reopenLog(bundle: string): Promise<void> {
+export const reopenLog = (bundle: string): Promise<void> => tellMonitor(bundle, "2 0 0");
+
+/** Changes the size of the container's terminal. A dead monitor is fine. */
+export const resizeTerminal = (bundle: string, { rows, columns }: TerminalSize): Promise<void> =>
+  tellMonitor(bundle, `1 ${rows} ${columns}`);
+
+/** Writes a line to the monitor's control FIFO. */
+async function tellMonitor(bundle: string, line: string): Promise<void> {
   try {
     // Not blocking: without a reader the FIFO refuses (ENXIO) instead of waiting for one.
     const file = await open(join(bundle, "ctl"), constants.O_WRONLY | constants.O_NONBLOCK);
     try {
-      await file.write("2 0 0\n");
+      await file.write(`${line}\n`);
     } finally {
       await file.close();
     }

@@ -1,10 +1,12 @@
 /** Containers by an OCI runtime's command line, with one conmon each: no daemon. */
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
+import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import { ensureDir, removeTree } from "../../../lib/base/fs.ts";
 import type {
   ContainerEngine,
   ContainerExit,
+  ContainerInput,
   ContainerLogs,
   ContainerRoots,
   ContainerState,
@@ -13,12 +15,14 @@ import type {
   ProcessIdentity,
 } from "../../../lib/deploy/host/engine.ts";
 import { readLog, rotateLog } from "../../../lib/deploy/host/log_file.ts";
+import { endOfLog, readOutput } from "../../../lib/deploy/host/output_file.ts";
 import type { HostPaths } from "../../../lib/deploy/host/paths.ts";
 import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
 import { startLimit } from "./begin.ts";
-import { createContainer, monitorEnded, reopenLog } from "./conmon.ts";
+import { createContainer, monitorEnded, reopenLog, resizeTerminal } from "./conmon.ts";
 import { execIn } from "./exec.ts";
 import { ExitWatcher } from "./exits.ts";
+import { Inputs } from "./input.ts";
 import type { Tools } from "./preflight.ts";
 import { runtimeUsage, type StatsSource } from "./usage.ts";
 import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
@@ -42,6 +46,7 @@ export class BareEngine implements ContainerEngine {
   readonly roots: ContainerRoots;
   readonly exits: ExitWatcher;
   readonly logs: ContainerLogs;
+  #inputs = new Inputs((key) => this.#bundle(key));
   readonly usage?: ContainerEngine["usage"];
   #options: BareEngineOptions;
   #found: Promise<Tools> | undefined;
@@ -59,6 +64,8 @@ export class BareEngine implements ContainerEngine {
     );
     this.logs = {
       read: (key, instance, options) => readLog(this.#log(key), instance, options),
+      end: (key) => endOfLog(this.#log(key)),
+      output: (key, options) => readOutput(this.#log(key), options),
       remove: async (key) => {
         for (const path of [this.#log(key), `${this.#log(key)}.1`]) await removeTree(path);
       },
@@ -115,6 +122,14 @@ export class BareEngine implements ContainerEngine {
     await (await this.#tools()).runtime.kill(key, signal, options);
   }
 
+  input(key: string, options: { tty: boolean }): Promise<ContainerInput> {
+    return this.#inputs.open(key, options);
+  }
+
+  async resize(key: string, size: TerminalSize): Promise<void> {
+    await resizeTerminal(this.#bundle(key), size);
+  }
+
   async freeze(key: string, frozen: boolean): Promise<void> {
     await (await this.#tools()).runtime.freeze(key, frozen);
   }
@@ -122,6 +137,7 @@ export class BareEngine implements ContainerEngine {
   async delete(key: string): Promise<void> {
     this.exits.unwatch(key);
     await (await this.#tools()).runtime.delete(key, { force: true });
+    await this.#inputs.end(key);
     await monitorEnded(this.#bundle(key), key);
     await this.exits.forget(key);
   }

@@ -3,6 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import { signalNumber } from "../../base/signals.ts";
 import type { DeployCaps, InstanceOptions } from "../caps.ts";
 import { allOrFirstError } from "./roll_out.ts";
+import { attach, type AttachParts } from "./attach.ts";
 import type { Deployments } from "./deployments.ts";
 import type { ContainerEngine } from "./engine.ts";
 import { execIn } from "./exec.ts";
@@ -12,7 +13,7 @@ import { sampled } from "./stats.ts";
 import { processesOf } from "./top.ts";
 import type { NamedVolumes } from "./volumes.ts";
 
-export interface AbilityParts {
+export interface AbilityParts extends AttachParts {
   engine: ContainerEngine;
   deployments: Deployments;
   volumes: NamedVolumes;
@@ -32,6 +33,8 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
       const { target } = deployments.require(name).pick(request.instance);
       return await execIn(engine, target, request, signal);
     },
+
+    attach: (name, options) => attach(parts, name, options),
 
     signal: async (name, signal, { instance } = {}) => {
       const deployment = deployments.require(name);

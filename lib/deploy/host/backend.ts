@@ -73,6 +73,7 @@ class HostBackend implements DeployBackend {
   #parts: InstanceParts;
   #applier: Applier;
   #events = new InstanceEvents();
+  #closing = new AbortController();
   /** Counts the connections, so that replicas take turns. */
   #turn = 0;
 
@@ -119,6 +120,8 @@ class HostBackend implements DeployBackend {
       deployments: this.#deployments,
       volumes,
       networks: this.#networks,
+      events: this.#events,
+      closing: this.#closing.signal,
       pruneNetworks: (options) => this.#pruneNetworks(options),
     });
   }
@@ -353,6 +356,7 @@ class HostBackend implements DeployBackend {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closing.abort();
     await Promise.all(this.#deployments.all.map((deployment) => deployment.release()));
     this.#events.end();
     this.#options.engine.close();

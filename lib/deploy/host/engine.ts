@@ -15,6 +15,7 @@ import type { ResolvedImage } from "../../oci/resolver.ts";
 import type { ProcessSpec } from "../../runtime/spec.ts";
 import type { ExecSession } from "../backend.ts";
 import type { ReadLogOptions } from "./log_file.ts";
+import type { LogPlace, OutputOptions } from "./output_file.ts";
 
 /** A process with its start time: its pid alone may have been given to another process. Kept in records. */
 export interface ProcessIdentity {
@@ -90,8 +91,22 @@ export interface ContainerExits {
 export interface ContainerLogs {
   /** Frames, oldest first, of all runs of the container. No log yet: none. */
   read(key: string, instance: string, options?: ReadLogOptions): AsyncGenerator<LogFrame>;
+  /** Where the log ends now. */
+  end(key: string): Promise<LogPlace>;
+  /** The bytes of one stream as they are printed. A slow reader delays nobody. */
+  output(key: string, options: OutputOptions): AsyncGenerator<Uint8Array, void, void>;
   /** Idempotent; missing is fine. */
   remove(key: string): Promise<void>;
+}
+
+/** The input of a container's process, as one writer of several. */
+export interface ContainerInput {
+  /** Resolves when the bytes were taken. Throws `conflict` where the input has ended. */
+  write(bytes: Uint8Array): Promise<void>;
+  /** Ends the input for all writers; on a terminal only for this one. Idempotent. */
+  end(): Promise<void>;
+  /** Lets go of the input, which goes on. Idempotent. */
+  close(): void;
 }
 
 export interface ExecOptions {
@@ -133,6 +148,10 @@ export interface ContainerEngine {
   create(container: NewContainer): Promise<ProcessIdentity>;
   /** Has the created container's process begin. Throws `timeout`; the container is deleted then. */
   start(key: string): Promise<void>;
+  /** The input of a running container that was created with `stdinOpen`. Throws `conflict` where it has ended. */
+  input(key: string, options: { tty: boolean }): Promise<ContainerInput>;
+  /** Changes the size of a running container's terminal. Gone or missing is fine. */
+  resize(key: string, size: TerminalSize): Promise<void>;
   /** Freezes all processes of a running container, or lets them go on. Both are idempotent. */
   freeze(key: string, frozen: boolean): Promise<void>;
   /** What a running container uses, as the engine counts it; absent: as its cgroup does. */

@@ -38,7 +38,7 @@ const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LONGEST_HEAD = 64;
 
 /** The fields before the text, and where the text begins; undefined where the line is not a log line. */
-function headOf(line: Uint8Array) {
+export function headOf(line: Uint8Array) {
   const head = decoder.decode(line.subarray(0, LONGEST_HEAD));
   const match = /^(\S+) (stdout|stderr) ([FP])(?: |$)/.exec(head);
   if (!match) return undefined;
@@ -121,10 +121,12 @@ class Assembler {
 }
 
 /** An open file read line by line; an incomplete last line waits for its rest. */
-class LineReader {
+export class LineReader {
   readonly file: Deno.FsFile;
   readonly inode: number | null;
   #rest = new Uint8Array(0);
+  /** Offset of the bytes that were not read yet. */
+  #at = 0;
 
   private constructor(file: Deno.FsFile, inode: number | null) {
     this.file = file;
@@ -148,6 +150,7 @@ class LineReader {
     for (;;) {
       const count = await this.file.read(block);
       if (count === null) return [];
+      this.#at += count;
       const bytes = new Uint8Array(this.#rest.length + count);
       bytes.set(this.#rest);
       bytes.set(block.subarray(0, count), this.#rest.length);
@@ -167,6 +170,11 @@ class LineReader {
     }
   }
 
+  /** Offset of the first line that was not delivered yet. */
+  get position(): number {
+    return this.#at - this.#rest.length;
+  }
+
   async size(): Promise<number> {
     return (await this.file.stat()).size;
   }
@@ -174,6 +182,7 @@ class LineReader {
   /** Moves to `offset`; the line that `offset` cuts is not delivered. */
   async seek(offset: number): Promise<void> {
     await this.file.seek(offset, Deno.SeekMode.Start);
+    this.#at = offset;
     this.#rest = new Uint8Array(0);
   }
 
@@ -300,7 +309,7 @@ export async function* readLog(
 }
 
 /** True where the path names another file now: the open one gets no more lines. */
-async function replaced(path: string, reader: LineReader): Promise<boolean> {
+export async function replaced(path: string, reader: LineReader): Promise<boolean> {
   const info = await Deno.stat(path).catch(() => undefined);
   return info !== undefined && info.ino !== reader.inode;
 }
