@@ -84,6 +84,7 @@ export function bareUntrusted(
     assert.ok(await stuck() <= before + 1, "nothing waits but a probe that is under way");
     await assert.rejects(backend().power(name, "restart"), { code: "timeout" });
     await backend().delete(name);
-    assert.equal(await stuck(), before);
+    // A probe may have been under way before.
+    assert.ok(await stuck() <= before);
   });
 }
