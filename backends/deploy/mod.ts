@@ -9,7 +9,7 @@ import { CONTAINERD } from "./containerd/options.ts";
 import { DOCKERHOST } from "./dockerhost/options.ts";
 import { INCUS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
-import { PODMAN } from "./podman/options.ts";
+import { PODMAN, PODMAN_ABSENT } from "./podman/options.ts";
 
 export interface DeployBackendEntry {
   help: string;
@@ -39,7 +39,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   podman: {
     help: "podman's API service",
     aliases: [],
-    options: [PODMAN],
+    options: [PODMAN, PODMAN_ABSENT],
     missing: "the client of podman is not in this build yet",
   },
   kubernetes: {

@@ -239,7 +239,8 @@ export class DockerClient implements AsyncDisposable {
     if (status < 400) throw rubbish(this.words, attempted, `${status}`);
     // Another daemon is there than the one that was asked for its version.
     if (/client version \S+ is too/.test(text)) this.#daemon = undefined;
-    throw refusalOf(attempted, status, wordsOf(text) ?? `it answered ${status} ${text}`.trim());
+    const { words = `it answered ${status} ${text}`.trim(), cause } = wordsOf(text);
+    throw refusalOf(attempted, status, words, cause);
   }
 
   async #whole(
@@ -274,13 +275,16 @@ function untilHead(stop: AbortController, ms: number, late: () => Error): Dispos
   return limit;
 }
 
-/** The daemon's words in its JSON; podman adds the cause to its message. */
-function wordsOf(text: string): string | undefined {
+/** The daemon's words in its JSON; podman adds their cause. */
+function wordsOf(text: string): { words?: string; cause?: string } {
   try {
-    const { message } = JSON.parse(text) as { message?: unknown };
-    return typeof message === "string" && message !== "" ? message.trim() : undefined;
+    const { message, cause } = JSON.parse(text) as { message?: unknown; cause?: unknown };
+    return {
+      ...(typeof message === "string" && message !== "" && { words: message.trim() }),
+      ...(typeof cause === "string" && { cause }),
+    };
   } catch {
-    return undefined; // a proxy's page, or plain words
+    return {}; // a proxy's page, or plain words
   }
 }
 

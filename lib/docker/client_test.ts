@@ -64,6 +64,14 @@ Deno.test("the daemon's errors keep its words and get a code", async () => {
   }
 });
 
+Deno.test("podman's cause of an error gives its code", async () => {
+  const cause = "container state improper";
+  await using daemon = await scriptedDaemon((call) =>
+    call.json({ cause, message: `can only run on running containers: ${cause}` }, 500)
+  );
+  await rejects(daemon.client.run({ path: "/x", attempted }), withCode("conflict", /can only run/));
+});
+
 Deno.test("queries leave out what is absent and send lists as JSON", async () => {
   await using daemon = await scriptedDaemon((call) => call.json({ got: call.line }));
   const { got } = await daemon.client.json<{ got: string }>({

@@ -22,6 +22,16 @@ const BY_STATUS: Record<number, ErrorCode> = {
   503: "unavailable",
 };
 
+/** Podman has one status for most refusals. Their causes are a closed set of its own, told beside the words. */
+const BY_CAUSE: Record<string, ErrorCode> = {
+  "container state improper": "conflict",
+  "that name is already in use": "conflict",
+  "container already exists": "conflict",
+  "network already exists": "conflict",
+  "network is being used": "conflict",
+  "volume is being used": "conflict",
+};
+
 const SYSTEM_WORDS: Record<string, string> = {
   ENOENT: "there is no such socket",
   ECONNREFUSED: "nothing listens there",
@@ -32,9 +42,14 @@ const SYSTEM_WORDS: Record<string, string> = {
   ETIMEDOUT: "the host does not answer",
 };
 
-/** The daemon answered with an error. `words` are its own; `status` is in the detail. */
-export function refusalOf(attempted: string, status: number, words: string): SvcError {
-  const code = BY_STATUS[status] ?? "upstream_failed";
+/** The daemon answered with an error. `words` and `cause` are its own; `status` is in the detail. */
+export function refusalOf(
+  attempted: string,
+  status: number,
+  words: string,
+  cause = "",
+): SvcError {
+  const code = BY_CAUSE[cause] ?? BY_STATUS[status] ?? "upstream_failed";
   return new SvcError(code, `${attempted}: ${words}`, {
     // The catalogue's help is about svc's own names; these words are the daemon's.
     help: code === "unavailable" ? undefined : "see the daemon's words above",

@@ -1,8 +1,37 @@
 /** SPEC "Deploy backend (common)". */
 import { absentTable, off } from "../../../lib/config/absent.ts";
+import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
+import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
 
-export const PODMAN = absentTable("Podman backend", "the podman backend", [
-  ["SVC_PODMAN_SOCKET", "string", "Podman API endpoint."],
-  ["SVC_PODMAN_SERVICE", "bool", "Run a podman API service.", off],
+const section = "Podman backend";
+
+export const PODMAN = optionTable([
+  {
+    key: "podmanSocket",
+    kind: "string",
+    env: ["SVC_PODMAN_SOCKET"],
+    defaultText: "none",
+    section,
+    help: "Where podman's API service listens: a path, unix:///path, tcp://host:port, or " +
+      "ssh://user@host[:port][/path] (by default root's socket there). Nothing is looked for: " +
+      "either this or SVC_PODMAN_SERVICE has to be set.",
+  },
+  {
+    key: "podmanService",
+    kind: "bool",
+    env: ["SVC_PODMAN_SERVICE"],
+    default: false,
+    section,
+    help: "Run podman's API service on a private socket, watch it, and end it with the server. " +
+      "Needs podman on PATH. Not together with SVC_PODMAN_SOCKET.",
+  },
+]);
+
+export const PODMAN_ABSENT = absentTable(section, "the remote companion", [
   ["SVC_PODMAN_REMOTE", "bool", "Companion for podman.", off],
 ]);
+
+/** The options that the backend reads. */
+export const PODMAN_READS = [PODMAN, WORKLOADS] as const;
+
+export type PodmanSettings = SettingsOf<typeof PODMAN_READS>;
