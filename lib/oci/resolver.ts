@@ -65,6 +65,11 @@ export interface ImageResolver {
    * `upstream_failed`.
    */
   resolve(name: string, options?: ResolveOptions): Promise<ResolvedImage>;
+  /**
+   * The name by which the deploy backend's engine has the image, where what the name means is the engine's to
+   * say: nothing has to be loaded then, or read. Undefined: resolve the name.
+   */
+  held?(name: string, options?: ReadOptions): Promise<string | undefined>;
   /** Where an image of that name would be; asks no registry yet. Throws `reference_invalid`. */
   place(name: string): {
     source: ImageSource;

@@ -79,8 +79,17 @@ export class EngineView implements RegistryReader {
 
   async *repositories({ after, signal }: { after?: string; signal?: AbortSignal } = {}) {
     const names = new Set<string>();
-    for (const { shown } of await this.#all({ signal })) names.add(shown);
+    for (const { shown } of await this.#all({ signal })) if (shown) names.add(shown);
     for (const name of [...names].sort()) if (after === undefined || name > after) yield name;
+  }
+
+  /** The name by which the engine has an image, without reading it. */
+  async locate(repository: string, tag: string, options?: ReadOptions) {
+    const { reader } = await this.#options.images();
+    for (const name of await this.#names(repository, options)) {
+      for await (const one of reader.tags(name, options)) if (one === tag) return `${name}:${tag}`;
+    }
+    return undefined;
   }
 
   /** The engine's names with this server's address that mean the image: a new image takes them too. */
@@ -100,17 +109,16 @@ export class EngineView implements RegistryReader {
   /** The engine's names that are shown as this repository, the plain one first. */
   async #names(repository: string, options?: ReadOptions): Promise<string[]> {
     const wanted = short(repository);
-    return (await this.#all(options)).filter(({ shown }) => shown === wanted)
+    return (await this.#all(options)).filter(({ name, shown }) =>
+      shown === wanted || name === repository
+    )
       .map(({ name }) => name).sort((a, b) => Number(b === wanted) - Number(a === wanted));
   }
 
   async #all({ signal }: ReadOptions = {}) {
     const { repositories } = await this.#options.images();
     const names = await Array.fromAsync(repositories({ signal }));
-    return names.flatMap((name) => {
-      const shown = this.#shown(name);
-      return shown === undefined ? [] : { name, shown };
-    });
+    return names.map((name) => ({ name, shown: this.#shown(name) }));
   }
 
   /** Undefined: no client could ask for it. */

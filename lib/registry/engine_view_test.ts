@@ -87,6 +87,18 @@ Deno.test("view: a name with this server's address counts where the plain name i
   assert.notEqual(after, before);
   assert.deepEqual(await at.view.aliases("app", "v1"), ["localhost:5000/app:v1"]);
   assert.deepEqual(await at.view.aliases("app", "v2"), []);
+  at.engine.add(image("elsewhere"), "registry.corp:5000/team/app:v1");
+  const located = (name: string, tag: string) => at.view.locate(name, tag);
+  assert.equal(await located("app", "v1"), "app:v1");
+  assert.equal(await located("docker.io/library/app", "v1"), "app:v1");
+  assert.equal(
+    await located("registry.corp:5000/team/app", "v1"),
+    "registry.corp:5000/team/app:v1",
+  );
+  assert.equal(await located("team/app", "v1"), undefined);
+  at.engine.remove(image("built since").id);
+  assert.equal(await located("app", "v1"), "localhost:5000/app:v1");
+  assert.equal(at.engine.exports.length, 2);
 });
 
 Deno.test("view: blobs with HEAD, ranges and conditions; no referrers; nothing is taken", async () => {

@@ -123,6 +123,18 @@ class Images implements ImageResolver {
     return this.#mayPull ? image : { ...image, apart: true };
   }
 
+  async held(text: string, read: ReadOptions = {}): Promise<string | undefined> {
+    const { home, isOwn, local: { engine, kept } } = this.#options;
+    const { registry, repository, tag = "latest", digest } = parseReference(text);
+    if (!engine || !this.#mayPull || digest !== undefined || read.fresh) return undefined;
+    if (registry !== undefined && !isOwn(registry)) {
+      return await engine.locate(`${registry}/${repository}`, tag, read);
+    }
+    if (registry === undefined && home !== undefined) return undefined;
+    if (await kept?.resolve(repository, tag, read)) return undefined;
+    return await engine.locate(repository, tag, read);
+  }
+
   place(text: string): ImageOrigin & { reference: string } {
     const reference = parseReference(text);
     const origin = this.#originOf(reference, reference.registry ?? this.#defaultHost());

@@ -326,9 +326,14 @@ Deno.test("images: for a caller who may not pull, nothing of this server is read
 
 function withEngine() {
   const base = setUp();
-  const engine = new FakeRegistry();
+  const engine = Object.assign(new FakeRegistry(), {
+    locate(repository: string, tag: string) {
+      const name = `${repository}:${tag}`;
+      return Promise.resolve(engine.manifests.has(name) ? `engine's ${name}` : undefined);
+    },
+  });
   const resolver = createImageResolver({
-    local: { source: engine, sink: base.local, engine },
+    local: { source: engine, sink: base.local, engine, kept: base.local },
     isOwn: (host) => host === "localhost:5000",
     ownHost: () => "localhost:5000",
     remote: (host) => base.remotes.get(host) ?? new FakeRegistry(),
@@ -370,4 +375,22 @@ Deno.test("images: an engine's image of another platform gives way to the regist
   const { digest: arm } = hub.image("linux", "arm64", "library/base:latest");
   assert.equal((await resolver.resolve("base", { platform })).descriptor.digest, arm);
   assert.equal((await resolver.resolve("base", { platform: AMD })).descriptor.digest, had);
+});
+
+Deno.test("images: an image that the engine has is not read for a deployment", async () => {
+  const { engine, local, resolver } = withEngine();
+  engine.image("linux", "amd64", "app:v1", "app:v2", "r.corp:5000/app:latest");
+  assert.equal(await resolver.held!("app:v1"), "engine's app:v1");
+  assert.equal(await resolver.held!("localhost:5000/app:v1"), "engine's app:v1");
+  assert.equal(await resolver.held!("r.corp:5000/app"), "engine's r.corp:5000/app:latest");
+  assert.equal(await resolver.held!("app:v9"), undefined);
+  // What the server keeps itself comes first.
+  local.image("linux", "amd64", "app:v2");
+  assert.equal(await resolver.held!("app:v2"), undefined);
+  const stranger = resolver.forCaller!({ mayPull: false });
+  assert.equal(await stranger.held!("app:v1"), undefined);
+  const away = resolver.forCaller!({ registry: "other.example" });
+  assert.equal(await away.held!("app:v1"), undefined);
+  const { resolver: plain } = setUp();
+  assert.equal(await plain.held!("app:v1"), undefined);
 });

@@ -1,6 +1,6 @@
 /** Where this server's own images are read from and written to, and what refuses that. */
 import { SvcError } from "../base/errors.ts";
-import type { ImageSink, ImageSource } from "../oci/image.ts";
+import type { ImageSink, ImageSource, ReadOptions } from "../oci/image.ts";
 import type { LoadImage } from "../oci/resolver.ts";
 
 /** This server's own images. */
@@ -11,7 +11,12 @@ export interface LocalImages {
    * The images of the deploy backend's engine, by the engine's names. Those of other registries are asked for
    * before the registries are, as the engine's own builds do.
    */
-  engine?: ImageSource;
+  engine?: ImageSource & {
+    /** The engine's name of an image that it has. */
+    locate(repository: string, tag: string, options?: ReadOptions): Promise<string | undefined>;
+  };
+  /** What is here besides the engine's images, and comes first. */
+  kept?: ImageSource;
   /** The engine takes the images that are built here; the sink takes none. */
   load?: LoadImage;
 }

@@ -59,6 +59,7 @@ export class ServerRegistry {
       source: this.view.reader,
       sink: store,
       engine,
+      ...(mode === "union" && { kept: store }),
       ...(mode === "host-native" && { load: (image, signal) => this.#load(image, signal) }),
     };
   }
