@@ -1,5 +1,6 @@
 /** How the composition root opens a deploy backend: what a row of `backends/deploy/mod.ts` loads. */
 import type { Logger } from "../base/log.ts";
+import type { DockerEndpoint } from "../docker/endpoint.ts";
 import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { DeployBackend } from "./backend.ts";
@@ -21,6 +22,14 @@ export interface BackendParts {
   log: Logger;
 }
 
+/** A container engine with the Docker Engine API, whose socket a builder in a container can be given. */
+export interface SharedEngine {
+  /** Throws `config_invalid`. */
+  endpoint(): DockerEndpoint;
+  /** The variables by which a server uses the engine whose socket it sees at `socket`. */
+  variables(socket: string): Readonly<Record<string, string>>;
+}
+
 /** A backend's module, bound to the backend's settings. */
 export interface BackendModule {
   open: (parts: BackendParts) => Promise<DeployBackend>;
@@ -28,4 +37,6 @@ export interface BackendModule {
   validate?: (log: Logger, place: { dataDir: string; runDir: string }) => Promise<void>;
   /** True where workloads outlive the server: the backend is opened at the start to take them over. */
   takesOver: boolean;
+  /** Absent: the backend's engine has no such API. */
+  engine?: SharedEngine;
 }

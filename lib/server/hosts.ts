@@ -15,6 +15,13 @@ export function splitHost(host: string): { name: string; port?: number } {
   return match[3] === undefined ? { name } : { name, port: Number(match[3]) };
 }
 
+/** All names of loopback with one port are one host. */
+function sameHost(one: string, other: string): boolean {
+  if (one.toLowerCase() === other.toLowerCase()) return true;
+  return isLoopback(one) && isLoopback(other) &&
+    splitHost(one).port === splitHost(other).port;
+}
+
 export interface OwnHostsOptions {
   /** The address that the listener is bound to. */
   address: { hostname: string; port: number };
@@ -38,7 +45,7 @@ export function ownHosts(options: OwnHostsOptions): (host: string) => boolean {
     address.hostname.includes(":") ? `[${address.hostname}]` : address.hostname,
   );
   return (host) => {
-    if (advertised !== undefined && host.toLowerCase() === advertised.toLowerCase()) return true;
+    if (advertised !== undefined && sameHost(host, advertised)) return true;
     const { name, port = 80 } = splitHost(host);
     if (port !== address.port) return false;
     return names.has(name) || loopback && isLoopback(host);

@@ -280,6 +280,9 @@ Deno.test("hosts: which names are this server", () => {
   assert.equal(own("10.0.0.7", 5000)("10.0.0.7:5000"), true);
   assert.equal(own("127.0.0.1", 80)("localhost"), true);
   assert.equal(own("::1", 5000)("localhost:5000"), true);
+  const behind = own("127.0.0.1", 7, "localhost:5000");
+  assert.equal(behind("127.0.0.1:5000"), true, "another name of what is advertised");
+  assert.equal(behind("127.0.0.1:5001"), false);
 });
 
 Deno.test("hosts: loopback", () => {

@@ -200,6 +200,7 @@ const listener = subsystem({
     const { settings, chosen, host, lifecycle, address, edge, deployments, upkeep, log } = parts;
     const { advertiseRegistry } = settings.of(ADVERTISED);
     const { registrySparse, registryRedirect } = settings.of(REGISTRY);
+    const registryHost = () => advertiseRegistry ?? `localhost:${address.bound.port}`;
     const routes: Route[] = [
       openApiRoute(() => routes),
       ...managementRoutes({
@@ -211,7 +212,7 @@ const listener = subsystem({
         internal: edge.internal,
         build: buildInfo(),
         registryMode: parts.registry.mode,
-        registryHost: () => advertiseRegistry ?? `localhost:${address.bound.port}`,
+        registryHost,
         builder: parts.builder.get,
         delegation: serverDelegation(settings.of(DELEGATION), {
           root: join(host.dataDir, "build"),
@@ -220,7 +221,11 @@ const listener = subsystem({
             (await import("./builder/open.ts")).openEngineBuilder({
               settings: settings.of(DELEGATION, CONTAINED),
               env: parts.env,
-              mode: () => ({ kind: "storage" }),
+              registry: { mode: parts.registry.mode, host: registryHost },
+              backend: {
+                name: chosen.deploy.name,
+                module: chosen.deploy.inBuild ? await chosen.deploy.load() : undefined,
+              },
               log,
             }),
           log,

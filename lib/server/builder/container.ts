@@ -17,7 +17,7 @@ export const VOLUME = "svc-builder-cache";
 /** Where the volume is in the container. */
 const DATA = "/var/lib/svc";
 /** Where the daemon's socket is in the container. */
-const SOCKET = "/var/run/docker.sock";
+export const SOCKET = "/var/run/docker.sock";
 
 /** What the container was made for: another value makes a new container. */
 const CONFIG_LABEL = "svc.builder.config";
@@ -49,9 +49,8 @@ export interface EngineBuilderOptions {
   engine: DockerClient;
   /** Makes or finds the image; asked once, and again where the image is gone. */
   image: () => Promise<BuilderImage>;
-  /** The network in which the builder's loopback address is this server's: "host", or this server's container. */
-  network: () => Promise<string>;
-  mode: () => BuilderMode | Promise<BuilderMode>;
+  /** `network`: in which the builder's loopback address is this server's: "host", or this server's container. */
+  place: () => Promise<{ network: string; mode: BuilderMode }>;
   /** Variables of this server that hold for its builds wherever they run. */
   env: Readonly<Record<string, string>>;
   log: Logger;
@@ -81,8 +80,6 @@ interface Found {
   token: string;
 }
 
-export const socketInBuilder = SOCKET;
-
 export class EngineBuilder implements BuilderContainer {
   readonly #options: EngineBuilderOptions;
   #image: Lazy<BuilderImage>;
@@ -111,11 +108,11 @@ export class EngineBuilder implements BuilderContainer {
   }
 
   async #wanted(): Promise<Wanted> {
-    const { network, mode, env } = this.#options;
-    const made = { image: await this.#image.get(), network: await network(), mode: await mode() };
-    const text = JSON.stringify([made.image.id, made.network, made.mode, env]);
-    const { name } = made.image;
-    return { ...made, image: name, config: await sha256(text) };
+    const { place, env } = this.#options;
+    const { network, mode } = await place();
+    const { name, id } = await this.#image.get();
+    const config = await sha256(JSON.stringify([id, network, mode, env]));
+    return { image: name, network, mode, config };
   }
 
   /** The container as it is wanted, running. Undefined: somebody else changed it meanwhile. */

@@ -6,13 +6,14 @@ import type { Logger } from "../../base/log.ts";
 import { BUILD } from "../../config/server/build.ts";
 import { DELEGATION } from "../../config/server/delegation.ts";
 import { CONTAINED } from "../../config/server/general.ts";
-import { REMOTES } from "../../config/server/registry.ts";
+import { type RegistryMode, REMOTES } from "../../config/server/registry.ts";
 import type { OptionTable, SettingsOf } from "../../config/table.ts";
+import type { BackendModule } from "../../deploy/module.ts";
 import { DockerClient } from "../../docker/client.ts";
-import { dockerEndpoint } from "../../docker/endpoint.ts";
+import { type DockerEndpoint, dockerEndpoint } from "../../docker/endpoint.ts";
 import { type ServerPlace, serverPlace } from "../../docker/own_container.ts";
 import type { BuilderContainer } from "../delegation.ts";
-import { type BuilderMode, EngineBuilder } from "./container.ts";
+import { type BuilderMode, EngineBuilder, SOCKET } from "./container.ts";
 import { builderImage } from "./image.ts";
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -23,7 +24,10 @@ export const AUTO_BUILDER_READS = [DELEGATION, CONTAINED] as const;
 export interface OpenBuilderOptions {
   settings: SettingsOf<typeof AUTO_BUILDER_READS>;
   env: Environment;
-  mode: () => BuilderMode | Promise<BuilderMode>;
+  /** What this server's registry shows; the builder's shows the same (SPEC rule 6). */
+  registry: { mode: RegistryMode; host: () => string };
+  /** The deploy backend, where this build has it. */
+  backend: { name: string; module?: BackendModule };
   log: Logger;
 }
 
@@ -58,40 +62,80 @@ function networkOf({ hostNetwork, container }: ServerPlace): string {
   );
 }
 
-/** Throws `prerequisite_missing` for an engine whose host is not this one: nothing here reaches a builder there. */
-export function openEngineBuilder(options: OpenBuilderOptions): Promise<BuilderContainer> {
-  const { settings, env, mode, log } = options;
-  const engine = new DockerClient({
-    endpoint: dockerEndpoint({
-      host: env.DOCKER_HOST,
-      tls: Boolean(env.DOCKER_TLS_VERIFY),
-      certPath: env.DOCKER_CERT_PATH,
-    }),
+type LocalEndpoint = DockerEndpoint & { kind: "unix" };
+
+/** The engine that the builder runs in: the backend's, or else Docker's. */
+function engineOf({ backend, env }: OpenBuilderOptions): LocalEndpoint {
+  const endpoint = backend.module?.engine?.endpoint() ?? dockerEndpoint({
+    host: env.DOCKER_HOST,
+    tls: Boolean(env.DOCKER_TLS_VERIFY),
+    certPath: env.DOCKER_CERT_PATH,
   });
-  if (!engine.local) {
+  if (endpoint.kind === "unix") return endpoint;
+  throw new SvcError(
+    "prerequisite_missing",
+    `Cannot start a builder: the container engine at ${endpoint.address} is not on this host`,
+    { help: "run a builder there, and name it with SVC_BUILDER_URL" },
+  );
+}
+
+/** The builder's registry mode: this server's. */
+function modeOf(
+  { registry, backend: { name, module } }: OpenBuilderOptions,
+  { path }: LocalEndpoint,
+): (place: ServerPlace) => BuilderMode {
+  if (registry.mode !== "host-native") return () => ({ kind: "storage" });
+  const engine = module?.engine;
+  if (!engine) {
     throw new SvcError(
-      "prerequisite_missing",
-      `Cannot start a builder: ${engine.words.product} at ${engine.words.address} is not on this host`,
-      { help: "run a builder there, and name it with SVC_BUILDER_URL" },
+      "unsupported",
+      `Cannot start a builder: the registry shows the images of ${name}, and a builder in a container ` +
+        "cannot put any there",
+      {
+        help:
+          "set SVC_REGISTRY_SOURCE=off or --storage, so that the builder pushes to this server; or run " +
+          "the server as root",
+      },
     );
   }
+  return ({ paths }) => ({
+    kind: "engine",
+    socket: paths.toHost(path),
+    env: {
+      ...engine.variables(SOCKET),
+      SVC_DEPLOY_BACKEND: name,
+      // Names of this server's registry mean the engine's images there, too.
+      SVC_ADVERTISE_REGISTRY: registry.host(),
+    },
+  });
+}
+
+/**
+ * Throws `prerequisite_missing` for an engine whose host is not this one: nothing here reaches a builder there. Throws
+ * `unsupported` where the builder could not have the server's registry mode.
+ */
+export function openEngineBuilder(options: OpenBuilderOptions): BuilderContainer {
+  const { settings, env, log } = options;
+  const endpoint = engineOf(options);
+  const mode = modeOf(options, endpoint);
+  const engine = new DockerClient({ endpoint });
   const { executable } = buildInfo();
-  return Promise.resolve(
-    new EngineBuilder({
-      engine,
-      image: () =>
-        builderImage({
-          engine,
-          executable: executable && resolve(executable),
-          image: settings.builderImage,
-          base: settings.builderBaseImage,
-          proxies: pick(env, PROXIES),
-          log: (message, fields) => log.info(message, fields),
-        }),
-      network: async () => networkOf(await serverPlace(engine, settings)),
-      mode,
-      env: pick(env, [...SHARED, ...PROXIES]),
-      log,
-    }),
-  );
+  return new EngineBuilder({
+    engine,
+    image: () =>
+      builderImage({
+        engine,
+        executable: executable && resolve(executable),
+        image: settings.builderImage,
+        base: settings.builderBaseImage,
+        proxies: pick(env, PROXIES),
+        log: (message, fields) => log.info(message, fields),
+      }),
+    async place() {
+      const place = await serverPlace(engine, settings);
+      return { network: networkOf(place), mode: mode(place) };
+    },
+    env: pick(env, [...SHARED, ...PROXIES]),
+    log,
+  });
 }
