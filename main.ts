@@ -14,8 +14,12 @@ type Environment = Readonly<Record<string, string | undefined>>;
 /** Milliseconds that requests in flight may take after SIGTERM. */
 const GRACE_MS = 30_000;
 
+/** Signals that a command may pass on besides SIGINT and SIGTERM. */
+const PASSED = ["SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
+
 /** Passes SIGINT and SIGTERM to the running command, or to the server. */
 class Signals {
+  #listener?: (name: string) => boolean;
   #abort = new AbortController();
   #hurry = new AbortController();
 
@@ -41,7 +45,20 @@ class Signals {
     return () => Deno.removeSignalListener("SIGHUP", receive);
   }
 
+  /** Calls `listener` with signals until the returned function is called (lib/base/terminal.ts). */
+  listen(listener: (name: string) => boolean): () => void {
+    this.#listener = listener;
+    const names = Deno.build.os === "windows" ? [] : PASSED;
+    const passing = names.map((name) => [name, () => void listener(name)] as const);
+    for (const [name, pass] of passing) Deno.addSignalListener(name, pass);
+    return () => {
+      this.#listener = undefined;
+      for (const [name, pass] of passing) Deno.removeSignalListener(name, pass);
+    };
+  }
+
   #receive(name: Interruption): void {
+    if (this.#listener?.(name)) return;
     if (!this.#abort.signal.aborted) this.#abort.abort(interruption(name));
     else if (!this.#hurry.signal.aborted) this.#hurry.abort(interruption(name));
     // A third signal ends the process at once.
@@ -134,6 +151,7 @@ export async function main(): Promise<void> {
     hurry: signals.second,
     rawMode,
     onHangup: () => signals.hangups(),
+    onSignal: (listener) => signals.listen(listener),
   });
   const code = await runCli(Deno.args, {
     env,

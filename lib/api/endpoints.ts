@@ -230,6 +230,10 @@ export const ENDPOINTS = {
     },
     answers: { 101: nothing },
   },
+  "GET /deployments/{name}/attach": {
+    query: { instance: "text", stdin: "bool", columns: "count", rows: "count" },
+    answers: { 101: nothing },
+  },
   "GET /deployments/{name}/stats": {
     query: { follow: "bool", interval: "text", instance: "text" },
     answers: { 200: events("StatsLine") },

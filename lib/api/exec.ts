@@ -55,12 +55,15 @@ export function encodeExecQuery(query: ExecQuery): URLSearchParams {
   if (query.workingDir !== undefined) params.set("workdir", query.workingDir);
   if (query.instance !== undefined) params.set("instance", query.instance);
   if (query.tty) params.set("tty", "1");
-  if (query.size) {
-    params.set("columns", String(query.size.columns));
-    params.set("rows", String(query.size.rows));
-  }
+  setSize(params, query.size);
   if (query.stdin) params.set("stdin", "1");
   return params;
+}
+
+export function setSize(params: URLSearchParams, size: TerminalSize | undefined): void {
+  if (!size) return;
+  params.set("columns", String(size.columns));
+  params.set("rows", String(size.rows));
 }
 
 /** Parses a terminal's size. Throws `argument_invalid` for an invalid one. */
@@ -69,13 +72,14 @@ export function readTerminalSize(columns: unknown, rows: unknown): TerminalSize 
     if (Number.isInteger(count) && Number(count) >= 1 && Number(count) <= 0xffff) continue;
     throw new SvcError(
       "argument_invalid",
-      `Cannot exec: a terminal's columns and rows are 1..65535, not ${JSON.stringify(count)}`,
+      `Cannot use the terminal: its columns and rows are 1..65535, not ${JSON.stringify(count)}`,
     );
   }
   return { columns: Number(columns), rows: Number(rows) };
 }
 
-function sizeIn(params: URLSearchParams): TerminalSize | undefined {
+/** The size in a query; undefined where it has none. Throws `argument_invalid` for an invalid one. */
+export function sizeIn(params: URLSearchParams): TerminalSize | undefined {
   const [columns, rows] = ["columns", "rows"].map((name) => params.get(name));
   if (columns === null && rows === null) return undefined;
   return readTerminalSize(Number(columns || NaN), Number(rows || NaN));

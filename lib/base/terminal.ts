@@ -34,6 +34,12 @@ export interface Io {
   readonly signal: AbortSignal;
   /** Aborts at the second such signal: the user wants to leave at once. */
   readonly hurry?: AbortSignal;
+  /**
+   * Calls `listener` with signals that the process gets, until the returned function is called: INT and TERM
+   * instead of aborting `signal`, and others that are usual between programs. Where it returns false, INT and
+   * TERM abort.
+   */
+  onSignal?(listener: (name: string) => boolean): () => void;
   /** Calls `listener` when the terminal's size changes, until the returned function is called. */
   onResize?(listener: () => void): () => void;
 }
@@ -124,10 +130,11 @@ export interface SystemIo {
   rawMode: () => Promise<() => void>;
   /** Makes a hang-up abort `signal`; returns the function that undoes this. */
   onHangup: () => () => void;
+  onSignal: Io["onSignal"];
 }
 
 /** The process's own streams. `signal` and `hurry` are aborted by whoever owns the signal handlers. */
-export function systemIo({ signal, hurry, rawMode, onHangup }: SystemIo): Io {
+export function systemIo({ signal, hurry, rawMode, onHangup, onSignal }: SystemIo): Io {
   return {
     stdin: {
       get readable() {
@@ -155,6 +162,7 @@ export function systemIo({ signal, hurry, rawMode, onHangup }: SystemIo): Io {
     stderr: output(Deno.stderr, false),
     signal,
     hurry,
+    onSignal,
     onResize: onWindowChange,
   };
 }

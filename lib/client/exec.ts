@@ -1,4 +1,6 @@
-/** A command in an instance, from the client's side (lib/api/exec.ts). */
+/** A process in an instance, from the client's side: a command (lib/api/exec.ts), or the main one (attach.ts). */
+import { type AttachEnd, type AttachFields, encodeAttachQuery } from "../api/attach.ts";
+import type { SocketPath } from "../api/endpoints.ts";
 import { encodeExecQuery, type ExecEnd, type ExecInput, type ExecQuery } from "../api/exec.ts";
 import { SvcError } from "../base/errors.ts";
 import type { TerminalSize } from "../base/terminal.ts";
@@ -7,17 +9,31 @@ import type { YamuxStream } from "../wire/yamux/stream.ts";
 import { attach } from "./attached/attach.ts";
 import type { Client } from "./client.ts";
 
-export interface ExecStreams {
-  /** Absent: the command has no standard input. */
-  stdin?: ReadableStream<Uint8Array>;
+export interface ProcessStreams {
   /** Awaited in order. */
   onOutput: (stream: "stdout" | "stderr", data: Uint8Array) => Promise<void>;
-  /** Ends the session; the server then ends the command. */
+  /** Ends the session. */
   signal: AbortSignal;
+}
+
+/** How the client takes part in a process, once the server has it. */
+export interface Part {
+  /** Absent: nothing is sent. */
+  stdin?: ReadableStream<Uint8Array>;
+  /** Called when all of `stdin` was sent. False: its end is not passed on, and the client leaves. */
+  onInputEnd?: () => boolean;
+  /** Set only for a process on a terminal. */
+  terminal?: Terminal;
+}
+
+export interface ExecStreams extends ProcessStreams, Part {
   /** Called once the server has taken the command; awaited before its output. */
   onStart?: () => void | Promise<void>;
-  /** Set only for a command on a terminal. */
-  terminal?: Terminal;
+}
+
+export interface AttachStreams extends ProcessStreams {
+  /** Called once the process runs, with what it takes; awaited before its output. */
+  onStart: (fields: AttachFields) => Part | Promise<Part>;
 }
 
 /** The local terminal that shows the command. */
@@ -26,20 +42,23 @@ export interface Terminal {
   onResize(listener: () => void): () => void;
 }
 
-/** Sends standard input to its end, or until the command takes no more. */
+/** Sends standard input to its end, or until the command takes no more. False: the client leaves. */
 async function sendInput(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   stdio: YamuxStream,
-): Promise<void> {
+  onEnd: Part["onInputEnd"],
+): Promise<boolean> {
   for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
     try {
       await stdio.write(value!);
     } catch {
       // The session has ended, which `ended` reports.
-      return;
+      return true;
     }
   }
+  if (onEnd?.() === false) return false;
   await stdio.closeWrite();
+  return true;
 }
 
 const sameSize = (a: TerminalSize | undefined, b: TerminalSize | undefined) =>
@@ -63,38 +82,49 @@ function followSize(
   return release;
 }
 
+interface Opening {
+  path: SocketPath;
+  /** "exec in web". */
+  attempt: string;
+  query: URLSearchParams;
+  /** The size that the query has. */
+  told?: TerminalSize;
+  lost: () => SvcError;
+  /** Awaited before the output; `fields`: what the server says of the process. */
+  begun: (fields: Record<string, unknown>) => Part | Promise<Part>;
+}
+
 /**
- * Runs a command in a deployment's instance and resolves to its exit code. Throws what the server reported, or
- * `upstream_failed` where the connection broke before the command ended.
+ * Takes part in a process until it ends, and resolves to the server's last line, or to undefined where the
+ * client leaves. Throws what the server reported, and the signal's reason.
  */
-export async function exec(
+async function runProcess<End>(
   client: Client,
-  name: string,
-  query: ExecQuery,
-  { stdin, onOutput, onStart, signal, terminal }: ExecStreams,
-): Promise<number> {
-  const size = terminal?.size();
+  { path, attempt, query, told, lost, begun }: Opening,
+  { onOutput, signal }: ProcessStreams,
+): Promise<End | undefined> {
   const opened = {
-    command: Promise.withResolvers<YamuxStream>(),
+    command: Promise.withResolvers<[YamuxStream, Record<string, unknown>]>(),
     stdio: Promise.withResolvers<YamuxStream>(),
     stderr: Promise.withResolvers<YamuxStream>(),
   };
   const { command, stdio, stderr } = opened;
   const streams = Promise.all([command.promise, stdio.promise, stderr.promise]);
-  using session = await attach(client, `/deployments/${encodeURIComponent(name)}/exec`, {
-    ...{ attempt: `exec in ${name}`, signal, begun: streams },
-    query: encodeExecQuery({ ...query, ...(size && { size }), stdin: stdin !== undefined }),
-    takes: { command: command.resolve, stdio: stdio.resolve, stderr: stderr.resolve },
-    lost: () => cutOff(name),
+  using session = await attach(client, path, {
+    ...{ attempt, signal, query, begun: streams, lost },
+    takes: {
+      command: (stream, fields) => command.resolve([stream, fields]),
+      ...{ stdio: stdio.resolve, stderr: stderr.resolve },
+    },
   });
-  const [control, io, errors] = await streams;
+  const [[control, fields], io, errors] = await streams;
   const stopped = Promise.withResolvers<never>();
   stopped.promise.catch(() => {/* its waiter is told */});
   const abort = () => stopped.reject(signal.reason);
   signal.addEventListener("abort", abort, { once: true });
   if (signal.aborted) abort();
-  const release = terminal && followSize(control, size, terminal);
-  let written = Promise.resolve(onStart?.());
+  const part = Promise.try(begun, fields);
+  let written = part.then(() => {});
   written.catch(() => {/* `ended` tells it */});
   const show = async (stream: "stdout" | "stderr", from: YamuxStream) => {
     for (let data = await from.read(); data; data = await from.read()) {
@@ -105,25 +135,116 @@ export async function exec(
   const ended = async () => {
     await Promise.all([show("stdout", io), show("stderr", errors)]);
     await written;
-    const end = await new LineReader(control).line<ExecEnd>();
-    if (typeof end?.exit !== "number") throw cutOff(name);
-    return end.exit;
+    const end = await new LineReader(control).line<End>();
+    if (end === undefined) throw lost();
+    return end;
   };
-  const reader = stdin?.getReader();
-  const input = reader && sendInput(reader, io);
-  input?.catch(stopped.reject);
+  const left = Promise.withResolvers<undefined>();
+  const taking = takePart(part, {
+    ...{ control, io, told, failed: stopped.reject, leave: () => left.resolve(undefined) },
+  });
   try {
-    const exit = await Promise.race([ended(), stopped.promise]);
+    const end = await Promise.race([ended(), stopped.promise, left.promise]);
     await session.close();
-    return exit;
+    return end;
   } finally {
-    release?.();
     signal.removeEventListener("abort", abort);
     session[Symbol.dispose]();
-    // Cancelling ends a read that waits for the terminal: otherwise the read keeps the process alive.
-    if (reader) await Promise.allSettled([reader.cancel(), input]);
+    await taking();
   }
 }
+
+interface Taking {
+  control: YamuxStream;
+  io: YamuxStream;
+  told?: TerminalSize;
+  failed: (error: unknown) => void;
+  leave: () => void;
+}
+
+/** Sends input and sizes once the part is known. Returns a function that ends it. */
+function takePart(
+  part: Promise<Part>,
+  { control, io, told, failed, leave }: Taking,
+): () => Promise<void> {
+  const begun = part.then(({ stdin, terminal, onInputEnd }) => {
+    const release = terminal && followSize(control, told, terminal);
+    const reader = stdin?.getReader();
+    const input = reader && sendInput(reader, io, onInputEnd);
+    input?.then((stays) => stays || leave(), failed);
+    return { release, reader, input };
+  });
+  begun.catch(failed);
+  return async () => {
+    const { release, reader, input } = await begun.catch((): Partial<
+      Awaited<typeof begun>
+    > => ({}));
+    release?.();
+    // Cancelling ends a read that waits for the terminal: otherwise the read keeps the process alive.
+    if (reader) await Promise.allSettled([reader.cancel(), input]);
+  };
+}
+
+/**
+ * Runs a command in a deployment's instance and resolves to its exit code. The server ends the command with the
+ * session. Throws what the server reported, or `upstream_failed` where the connection broke before the command
+ * ended.
+ */
+export async function exec(
+  client: Client,
+  name: string,
+  query: ExecQuery,
+  { stdin, onStart, terminal, ...streams }: ExecStreams,
+): Promise<number> {
+  const size = terminal?.size();
+  const end = await runProcess<ExecEnd>(client, {
+    path: `/deployments/${encodeURIComponent(name)}/exec`,
+    attempt: `exec in ${name}`,
+    query: encodeExecQuery({ ...query, ...(size && { size }), stdin: stdin !== undefined }),
+    ...size && { told: size },
+    lost: () => cutOff(name),
+    begun: async () => {
+      await onStart?.();
+      return { ...stdin && { stdin }, ...terminal && { terminal } };
+    },
+  }, streams);
+  if (typeof end?.exit !== "number") throw cutOff(name);
+  return end.exit;
+}
+
+export interface AttachOptions {
+  instance?: string;
+  /** True: input is sent where the process takes it. */
+  stdin: boolean;
+  /** The terminal's size at the start. */
+  size?: TerminalSize;
+}
+
+/**
+ * Attaches to the main process of a deployment's instance, and resolves to its exit code, or to undefined where
+ * the server or the client detached. Ending the session ends nothing else.
+ */
+export async function attachMain(
+  client: Client,
+  name: string,
+  { instance, stdin, size }: AttachOptions,
+  { onStart, ...streams }: AttachStreams,
+): Promise<number | undefined> {
+  const end = await runProcess<AttachEnd>(client, {
+    path: `/deployments/${encodeURIComponent(name)}/attach`,
+    attempt: `attach to ${name}`,
+    query: encodeAttachQuery({ instance, stdin, ...size && { size } }),
+    ...size && { told: size },
+    lost: () => detachedFrom(name),
+    begun: ({ tty, stdin }) => onStart({ tty: tty === true, stdin: stdin === true }),
+  }, streams);
+  return typeof end?.exit === "number" ? end.exit : undefined;
+}
+
+const detachedFrom = (name: string) =>
+  new SvcError("upstream_failed", `Cannot stay attached to ${name}: the connection broke`, {
+    help: "attach again; the process runs on",
+  });
 
 function cutOff(name: string): SvcError {
   return new SvcError(

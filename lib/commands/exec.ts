@@ -1,15 +1,13 @@
 /** `svc exec NAME [COMMAND…]`: ends with the command's exit code; without a command it runs a shell. */
 import { asSvcError, SvcError } from "../base/errors.ts";
-import { BrokenPipe, type Io } from "../base/terminal.ts";
-import { exec, type Terminal } from "../client/exec.ts";
+import { BrokenPipe } from "../base/terminal.ts";
+import { exec } from "../client/exec.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
 import type { EXEC_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
-
-/** Exit code for a failure of svc itself after the command was started. */
-const TOOL_FAILED = 125;
+import { RawInput, terminalOf, TOOL_FAILED } from "./terminal.ts";
 
 type ExecInvocation = Invocation<typeof EXEC_OPTIONS>;
 
@@ -38,30 +36,6 @@ function environment({ values, env }: ExecInvocation): string[] {
   const own = Object.entries(parsePairs(values.env, "--env", env));
   const kind: [string, string][] = values.tty && env.TERM ? [["TERM", env.TERM]] : [];
   return [...kind, ...own].map(([key, value]) => `${key}=${value}`);
-}
-
-const terminalOf = ({ stdout, stderr, onResize }: Io): Terminal => ({
-  size: () => stdout.size() ?? stderr.size(),
-  onResize: (listener) => onResize?.(listener) ?? (() => {}),
-});
-
-/** Makes the terminal of standard input raw from the command's start until it is disposed of. */
-class RawInput implements Disposable {
-  #restore?: () => void;
-  #over = false;
-
-  constructor(private readonly stdin: Io["stdin"]) {}
-
-  async start(): Promise<void> {
-    const restore = await this.stdin.raw?.();
-    if (this.#over) restore?.();
-    else this.#restore = restore;
-  }
-
-  [Symbol.dispose](): void {
-    this.#over = true;
-    this.#restore?.();
-  }
 }
 
 export async function run(invocation: ExecInvocation): Promise<number> {

@@ -2,6 +2,7 @@
 import { type Command, command } from "./command.ts";
 import { EXEC_OPTIONS, LOGS_OPTIONS, NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
 import {
+  ATTACH_OPTIONS,
   CP_OPTIONS,
   INSTANCE_OPTIONS,
   KILL_OPTIONS,
@@ -64,6 +65,19 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     passThroughAfter: 1,
     examples: ["svc exec web ls -la /", "svc exec -i web sh < script.sh", "svc exec -it web"],
     run: () => import("./exec.ts"),
+  }),
+  command({
+    name: "attach",
+    usage: "[OPTIONS] NAME",
+    summary:
+      "Follow the main process of an instance, and type into it; svc ends with its exit code.",
+    description:
+      "Output is shown from now on; svc logs has what came before. Input needs `stdinOpen` in the spec, and a " +
+      "terminal `tty`. Detaching ends nothing but svc, with 0.",
+    options: ATTACH_OPTIONS,
+    positionals: ONE_NAME,
+    examples: ["svc attach web", "svc attach --no-stdin --sig-proxy=false web"],
+    run: () => import("./attach.ts"),
   }),
   command({
     name: "cp",

@@ -88,3 +88,37 @@ export const CP_OPTIONS = [
   },
   instance("Instance to copy from or to.", "the first that runs"),
 ] as const satisfies readonly AnyOption[];
+
+export const ATTACH_OPTIONS = [
+  {
+    key: "stdin",
+    kind: "bool",
+    flag: "stdin",
+    negatable: true,
+    default: true,
+    help: "Send standard input to the process, where its spec has stdinOpen.",
+    section,
+  },
+  {
+    key: "detachKeys",
+    kind: "string",
+    flag: "detach-keys",
+    default: "ctrl-p,ctrl-q",
+    placeholder: "KEYS",
+    help:
+      "Keys that detach when typed one after the other: letters, and ctrl- with a letter or one of @[\\]^_. Empty: " +
+      "none.",
+    section,
+  },
+  {
+    key: "sigProxy",
+    kind: "bool",
+    flag: "sig-proxy",
+    negatable: true,
+    default: true,
+    help:
+      "Pass signals that svc gets to the process, unless it has a terminal. The third interrupt detaches.",
+    section,
+  },
+  instance("Instance to attach to.", "the first that runs"),
+] as const satisfies readonly AnyOption[];

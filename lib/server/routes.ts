@@ -2,6 +2,7 @@
 import type { ManagementDeps } from "./deps.ts";
 import type { Route } from "./route.ts";
 import { archiveRoutes } from "./routes/archive.ts";
+import { attachRoutes } from "./routes/attach.ts";
 import { buildRoutes } from "./routes/build.ts";
 import { deploymentRoutes } from "./routes/deployments.ts";
 import { execRoutes } from "./routes/exec.ts";
@@ -25,6 +26,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...deploymentRoutes(deps),
     ...logRoutes(deps),
     ...execRoutes(deps),
+    ...attachRoutes(deps),
     ...forwardRoutes(deps),
     ...instanceRoutes(deps),
     ...archiveRoutes(deps),

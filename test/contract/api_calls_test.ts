@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { join, relative, resolve } from "node:path";
+import { encodeAttachQuery } from "../../lib/api/attach.ts";
 import { encodeExecQuery } from "../../lib/api/exec.ts";
 import { encodeForwardQuery } from "../../lib/api/forward.ts";
 import { parametersOf } from "../../lib/api/endpoints.ts";
@@ -46,6 +47,8 @@ Deno.test("calls: queries that are made as texts have parameters of the table", 
     [...new Set(exec.keys())].sort(),
     parametersOf("GET /deployments/{name}/exec").sort(),
   );
+  const attach = encodeAttachQuery({ instance: "0", stdin: true, size: { columns: 1, rows: 1 } });
+  assert.deepEqual([...attach.keys()], parametersOf("GET /deployments/{name}/attach"));
   const forward = encodeForwardQuery({ port: 1, protocol: "tcp" });
   assert.deepEqual([...forward.keys()], parametersOf("GET /deployments/{name}/forward"));
   const found = new Set<string>();

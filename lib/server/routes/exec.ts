@@ -1,26 +1,16 @@
 /** `GET /.svc/v1/deployments/{name}/exec`: a command and its streams (lib/api/exec.ts). */
 import { endpoint } from "../../api/endpoints.ts";
 import { SvcError } from "../../base/errors.ts";
-import {
-  decodeExecQuery,
-  type ExecEnd,
-  type ExecInput,
-  type ExecQuery,
-  readTerminalSize,
-} from "../../api/exec.ts";
+import { decodeExecQuery, type ExecEnd, type ExecQuery } from "../../api/exec.ts";
 import type { DeployBackend, ExecRequest, ExecSession } from "../../deploy/backend.ts";
 import { shellCandidates } from "../../deploy/shells.ts";
 import type { Attached } from "../../wire/attached/session.ts";
-import { LineReader, writeLine } from "../../wire/lines.ts";
-import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { accept } from "../attached/accept.ts";
+import { serveProcess } from "../attached/process.ts";
 import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
 import { unknownDeployment } from "./deployments.ts";
-
-/** Bytes of a line with a terminal's size, at most. */
-const MAX_LINE = 1024;
 
 function execRequest(query: ExecQuery): ExecRequest {
   const env: Record<string, string> = {};
@@ -66,56 +56,19 @@ async function discard(session: ExecSession): Promise<void> {
   await Promise.allSettled([session.stdout.cancel(), session.stderr.cancel()]);
 }
 
-/** Passes on standard input to its end. Input that an ended command does not take is dropped. */
-async function feed(from: YamuxStream, to: WritableStreamDefaultWriter<Uint8Array>): Promise<void> {
-  for (let data = await from.read(); data; data = await from.read()) {
-    await to.write(data).catch(() => {/* its exit code tells */});
-  }
-  await to.close().catch(() => {/* closed already */});
-}
-
-/** Passes on output to its end. A command whose client has gone is not held up. */
-async function drain(from: ReadableStream<Uint8Array>, to: YamuxStream): Promise<void> {
-  for await (const data of from) await to.write(data).catch(() => {/* the client has gone */});
-  await to.closeWrite().catch(() => {/* the client has gone */});
-}
-
-/** Throws `argument_invalid` for a malformed size, or where there is no terminal. */
-async function resize(from: YamuxStream, exec: ExecSession): Promise<void> {
-  const lines = new LineReader(from, MAX_LINE);
-  for (let line = await lines.line<ExecInput>(); line; line = await lines.line<ExecInput>()) {
-    if (!exec.resize) throw unreadable();
-    const { columns, rows } = Object(Object(line).resize);
-    exec.resize(readTerminalSize(columns, rows));
-  }
-}
-
 /** Resolves when the command has ended and the session is closed. */
 async function serve(session: Attached, exec: ExecSession, stdin: boolean): Promise<void> {
-  void session.closed.then(() => exec.kill("SIGKILL")).catch(() => {/* it ended by itself */});
-  const [command, stdio, stderr] = (["command", "stdio", "stderr"] as const)
-    .map((kind) => session.open(kind));
+  const { stdout, stderr, exit } = exec;
   const input = exec.stdin.getWriter();
-  // A command may end without reading its input; its exit code tells.
-  input.closed.catch(() => {});
-  const fed = stdin ? feed(stdio, input) : input.close();
-  fed.catch(() => {/* the session has ended */});
-  resize(command, exec).catch((error) =>
-    session.fail(
-      error instanceof SvcError && error.code === "argument_invalid" ? error : unreadable(),
-    )
-  );
-  const [, , exit] = await Promise.all([
-    drain(exec.stdout, stdio),
-    drain(exec.stderr, stderr),
-    exec.exit,
-  ]);
-  await writeLine(command, { exit } satisfies ExecEnd);
-  await session.close();
+  if (!stdin) input.close().catch(() => {/* it ended without reading its input */});
+  await serveProcess(session, {
+    ...stdin && { stdin: input },
+    ...{ stdout, stderr },
+    ...exec.resize && { resize: (size) => exec.resize!(size) },
+    end: exit.then((exit) => ({ exit } satisfies ExecEnd)),
+    left: () => exec.kill("SIGKILL"),
+  }, { attempt: "exec" });
 }
-
-const unreadable = () =>
-  new SvcError("argument_invalid", "Cannot exec: the command has no terminal to resize");
 
 export function execRoutes(deps: ManagementDeps): Route[] {
   async function exec(context: Context): Promise<Response> {

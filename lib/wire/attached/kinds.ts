@@ -12,7 +12,7 @@
  * | `tar` | server | the archive that is the build context; nothing |
  * | `secret` | server | whether there is such a secret, its bytes; nothing |
  * | `ssh` | server | whether there is such an agent, and its protocol |
- * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts) |
+ * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts, attach.ts) |
  * | `stdio` | server | standard input; standard output |
  * | `stderr` | server | nothing; standard error |
  * | `port` | server | a connection to a port of a workload |
