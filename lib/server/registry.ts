@@ -96,6 +96,15 @@ export class ServerRegistry {
   }
 }
 
+/** Warns where everybody may read the engine's images. */
+export function warnOfAnonymous(mode: RegistryMode, anonymous: boolean, log: Logger): void {
+  if (mode === "store" || !anonymous) return;
+  log.warn("whoever reaches this server may read all images of the engine, private ones too", {
+    reason: "SVC_REGISTRY_ANONYMOUS_PULL is set",
+    help: "unset it, or set SVC_REGISTRY_SOURCE=off",
+  });
+}
+
 /** Warns where images of an earlier server are in the data directory and are not shown. */
 export async function warnOfHidden(
   mode: RegistryMode,

@@ -2,21 +2,32 @@
 import { join } from "node:path";
 import { buildInfo } from "../base/build_info.ts";
 import { lazy } from "../base/lazy.ts";
+import { AUTH } from "../config/server/auth.ts";
 import { ADVERTISED, LISTENER } from "../config/server/general.ts";
 import { REGISTRY, REMOTES } from "../config/server/registry.ts";
 import { createContentStore } from "../store/content.ts";
 import { GIVEN } from "./given.ts";
 import { createOutside } from "./outside.ts";
 import { OwnAddress } from "./own_address.ts";
-import { modeOf, resolverOptions, ServerRegistry, warnOfHidden } from "./registry.ts";
+import {
+  modeOf,
+  resolverOptions,
+  ServerRegistry,
+  warnOfAnonymous,
+  warnOfHidden,
+} from "./registry.ts";
 import { subsystem } from "./subsystem.ts";
 
 const { settings, env, log, host, chosen } = GIVEN;
 
 export const mode = subsystem({
   name: "mode",
-  needs: { chosen, settings },
-  open: ({ chosen, settings }) => modeOf(chosen, settings.of(REGISTRY)),
+  needs: { chosen, settings, log },
+  open({ chosen, settings, log }) {
+    const mode = modeOf(chosen, settings.of(REGISTRY));
+    warnOfAnonymous(mode, settings.of(AUTH).registryAnonymousPull, log);
+    return mode;
+  },
 });
 
 export const storage = subsystem({

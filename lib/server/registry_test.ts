@@ -8,7 +8,7 @@ import type { DeployCaps } from "../deploy/caps.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
 import { createContentStore } from "../store/content.ts";
 import { createImageResolver } from "./images.ts";
-import { ServerRegistry, warnOfHidden } from "./registry.ts";
+import { ServerRegistry, warnOfAnonymous, warnOfHidden } from "./registry.ts";
 
 const backend = { backend: "engine", hasImages: true, storageGiven: false };
 
@@ -102,6 +102,17 @@ Deno.test("host-native: a backend that shows or takes no images is told", async 
     assert.match(error.message, /the backend engine takes none/);
     return true;
   });
+});
+
+Deno.test("anonymous pulls of the engine's images are warned of", () => {
+  const warned: string[] = [];
+  const log = { ...silent, warn: (message: string) => warned.push(message) } as typeof silent;
+  warnOfAnonymous("store", true, log);
+  warnOfAnonymous("union", false, log);
+  assert.deepEqual(warned, []);
+  warnOfAnonymous("union", true, log);
+  warnOfAnonymous("host-native", true, log);
+  assert.equal(warned.length, 2);
 });
 
 Deno.test("host-native: images that were pushed to an earlier server are told of", async () => {
