@@ -1,6 +1,6 @@
 /** {@linkcode Executor} over an OCI runtime: one foreground container per step. */
 import { SvcError } from "../../lib/base/errors.ts";
-import { ensureDir, removeTree, removeTreeSync } from "../../lib/base/fs.ts";
+import { ensureDir, removeTree } from "../../lib/base/fs.ts";
 import type { Executor, Step } from "../../lib/build/executor.ts";
 import { hostFacts } from "../../lib/runtime/host_facts.ts";
 import type { Runtime } from "../../lib/runtime/runtime.ts";
@@ -65,20 +65,20 @@ class RuncExecutor implements Executor {
     const bundle = `${this.#bundles}/${step.id}`;
     await this.#makeBundle(bundle);
     try {
-      Deno.writeTextFileSync(`${bundle}/config.json`, await specText(step, await hostFacts()));
+      await Deno.writeTextFile(`${bundle}/config.json`, await specText(step, await hostFacts()));
       return await this.#runBundle(step, bundle, onOutput, signal);
     } finally {
-      removeTreeSync(bundle);
+      await removeTree(bundle);
     }
   }
 
   async #makeBundle(bundle: string): Promise<void> {
     try {
-      Deno.mkdirSync(bundle, { mode: 0o700 });
+      await Deno.mkdir(bundle, { mode: 0o700 });
     } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
       await ensureDir(this.#bundles, 0o700);
-      Deno.mkdirSync(bundle, { mode: 0o700 });
+      await Deno.mkdir(bundle, { mode: 0o700 });
     }
   }
 

@@ -1,6 +1,6 @@
 /** Snapshots on overlayfs: each holds its changes, with its parents as lower folders. */
 import { relative } from "node:path";
-import { removeTree, removeTreeSync } from "../base/fs.ts";
+import { removeTree } from "../base/fs.ts";
 import { close, open } from "../sys/fd.ts";
 import { chmod, mkdir, O, tryLstat } from "../sys/files.ts";
 import { bindMount, mountOverlay, unmount } from "../sys/mount.ts";
@@ -84,7 +84,7 @@ export function overlayDriver(options: { volatile: boolean }): SnapshotDriver {
       else mountTree(place, [own, ...place.lower], target, []);
     },
     async freeze(place) {
-      removeTreeSync(`${place.folder}/work`);
+      await removeTree(`${place.folder}/work`);
     },
     source: ({ folder, lower, amended }) => ({
       root: `${folder}/fs`,

@@ -27,7 +27,6 @@ import {
   scratchOver,
   secretFolder,
   type SecretMount,
-  smallFolder,
   type SshMount,
   writeOwned,
 } from "./step_files.ts";
@@ -105,9 +104,9 @@ class RunStep {
     await this.#devices();
     const { script } = this.vertex;
     if (script) {
-      const folder = this.held.use(smallFolder(this.engine.workspace));
+      const folder = this.held.use(await this.engine.workspace.temporary());
       const path = `${folder.path}/script`;
-      writeOwned(path, script.data, { mode: 0o755, uid: 0, gid: 0 });
+      await writeOwned(path, script.data, { mode: 0o755, uid: 0, gid: 0 });
       // The script lies in the step's own /dev, so it leaves no trace in the root.
       this.binds.push({ source: path, target: `${SCRIPT_FOLDER}/${script.name}`, readOnly: true });
     }
@@ -124,14 +123,14 @@ class RunStep {
       [RESOLVER, names && resolvConf(hostFile(RESOLVER), names.nameservers)],
       [HOSTS, hostsText(vertex.hosts, { gateway, host: names ? undefined : hostFile(HOSTS) })],
     ] as const;
-    const folder = this.held.use(smallFolder(engine.workspace));
+    const folder = this.held.use(await engine.workspace.temporary());
     for (const [target, text] of texts) {
       if (text === undefined) {
         this.#bindHost(target);
         continue;
       }
       const path = `${folder.path}/${target.slice("/etc/".length)}`;
-      writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
+      await writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
       this.#bind(path, target, true, "file");
     }
   }
@@ -172,7 +171,7 @@ class RunStep {
       if (mount.target === undefined) continue;
       folder ??= this.held.use(await secretFolder(this.engine.workspace));
       const path = `${folder.path}/${index}`;
-      writeOwned(path, value, mount);
+      await writeOwned(path, value, mount);
       this.#bind(path, mount.target, true, "file");
     }
   }

@@ -1,6 +1,5 @@
 /** Files that a step sees and no layer holds: secrets, agents' sockets, /etc/hosts. */
 import { SvcError } from "../../base/errors.ts";
-import { removeTreeSync } from "../../base/fs.ts";
 import { chmod, lchown, lstat } from "../../sys/files.ts";
 import { mount, mountOverlay, MS, unmount } from "../../sys/mount.ts";
 import type { AgentSource, SecretSource } from "../inputs.ts";
@@ -86,24 +85,14 @@ export async function scratchOver(
   };
 }
 
-/**
- * A folder for a few small files, made and removed synchronously: handing that to another thread takes
- * longer.
- */
-export function smallFolder(workspace: Workspace): { path: string } & Disposable {
-  const path = workspace.path("tmp");
-  Deno.mkdirSync(path, { mode: 0o700 });
-  return { path, [Symbol.dispose]: () => removeTreeSync(path) };
-}
-
 /** Writes a small file with the mode and owner that a mount asks for. */
-export function writeOwned(
+export async function writeOwned(
   path: string,
   data: Uint8Array | string,
   { mode, uid, gid }: { mode: number; uid: number; gid: number },
-): void {
+): Promise<void> {
   const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
-  Deno.writeFileSync(path, bytes, { mode: 0o600, createNew: true });
+  await Deno.writeFile(path, bytes, { mode: 0o600, createNew: true });
   lchown(path, uid, gid);
   chmod(path, mode);
 }

@@ -92,7 +92,7 @@ export class Bundles {
     const { plan } = made;
     const { engine, resolvers, pidsLimit } = this.#options;
     const bundle = this.path(made.key);
-    Deno.mkdirSync(bundle, { recursive: true, mode: 0o700 });
+    await Deno.mkdir(bundle, { recursive: true, mode: 0o700 });
     const [resolv, rootfs] = await Promise.all([
       hostResolvConf(),
       engine.roots.mount(made.key, input.image),
@@ -106,13 +106,14 @@ export class Bundles {
         : Promise.all((spec.devices ?? []).map((text, i) => parseDevice(text, `devices[${i}]`))),
       spec.init ? staticInit() : undefined,
     ]);
-    // Written synchronously: for small files another thread would take longer, and the start waits.
     const write = (name: string, text: string, mode?: number) =>
-      Deno.writeTextFileSync(join(bundle, name), text, { mode });
-    write("hostname", `${made.hostname}\n`);
-    // The container's mounts keep these files, so they are rewritten in place once the network exists.
-    write("resolv.conf", resolvText(resolvers, spec, made.choice, resolv));
-    write("hosts", hostsFile({ hostname: made.hostname }));
+      Deno.writeTextFile(join(bundle, name), text, { mode });
+    await Promise.all([
+      write("hostname", `${made.hostname}\n`),
+      // The container's mounts keep these files, so they are rewritten in place once the network exists.
+      write("resolv.conf", resolvText(resolvers, spec, made.choice, resolv)),
+      write("hosts", hostsFile({ hostname: made.hostname })),
+    ]);
     const warnings: string[] = [];
     const args = [...plan.args];
     if (init) {
@@ -163,7 +164,7 @@ export class Bundles {
       shmSize: spec.shmSize,
       annotations: { "svc.deployment": spec.name, "svc.replica": String(made.replica) },
     }, facts);
-    write("config.json", encodeDocument(generated.spec), 0o600);
+    await write("config.json", encodeDocument(generated.spec), 0o600);
     return [...warnings, ...generated.warnings];
   }
 }
