@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { SvcError } from "../base/errors.ts";
 import { holdsEntries } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
+import type { PROCESS } from "../config/server/general.ts";
 import { type REGISTRY, type RegistryMode, registryMode } from "../config/server/registry.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
@@ -18,12 +19,13 @@ import type { Outside } from "./outside.ts";
 /** Throws `config_invalid` where the backend has no images to show. */
 export const modeOf = (
   { deploy, storage }: ChosenBackends,
-  settings: SettingsOf<[typeof REGISTRY]>,
+  settings: SettingsOf<[typeof REGISTRY, typeof PROCESS]>,
 ): RegistryMode =>
   registryMode(settings, {
     backend: deploy.name,
     hasImages: deploy.hasImages,
     storageGiven: storage.given,
+    rootless: settings.rootless,
   });
 
 type Backend = () => Promise<Pick<DeployBackend, "name" | "caps">>;

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { buildInfo } from "../base/build_info.ts";
 import { lazy } from "../base/lazy.ts";
 import { AUTH } from "../config/server/auth.ts";
-import { ADVERTISED, LISTENER } from "../config/server/general.ts";
+import { ADVERTISED, LISTENER, PROCESS } from "../config/server/general.ts";
 import { REGISTRY, REMOTES } from "../config/server/registry.ts";
 import { createContentStore } from "../store/content.ts";
 import { GIVEN } from "./given.ts";
@@ -24,7 +24,7 @@ export const mode = subsystem({
   name: "mode",
   needs: { chosen, settings, log },
   open({ chosen, settings, log }) {
-    const mode = modeOf(chosen, settings.of(REGISTRY));
+    const mode = modeOf(chosen, settings.of(REGISTRY, PROCESS));
     warnOfAnonymous(mode, settings.of(AUTH).registryAnonymousPull, log);
     return mode;
   },

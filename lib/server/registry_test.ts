@@ -10,7 +10,7 @@ import { createContentStore } from "../store/content.ts";
 import { createImageResolver } from "./images.ts";
 import { ServerRegistry, warnOfAnonymous, warnOfHidden } from "./registry.ts";
 
-const backend = { backend: "engine", hasImages: true, storageGiven: false };
+const backend = { backend: "engine", hasImages: true, storageGiven: false, rootless: false };
 
 Deno.test("registry mode: the engine's images by default, a store where one is asked for", () => {
   const rows: [Parameters<typeof registryMode>, string][] = [
@@ -23,6 +23,8 @@ Deno.test("registry mode: the engine's images by default, a store where one is a
     [[{ registryMirror: "r.example" }, backend], "store"],
     [[{ registryMirror: "r.example" }, { ...backend, storageGiven: true }], "store"],
     [[{}, { ...backend, hasImages: false }], "store"],
+    [[{}, { ...backend, rootless: true }], "store"],
+    [[{ registrySource: "host-native" }, { ...backend, rootless: true }], "host-native"],
   ];
   for (const [call, mode] of rows) assert.equal(registryMode(...call), mode, JSON.stringify(call));
   assert.throws(

@@ -70,7 +70,8 @@ export const REGISTRY = optionTable([
     key: "registrySource",
     kind: "string",
     env: ["SVC_REGISTRY_SOURCE"],
-    defaultText: "host-native on a backend that has images of its own; off otherwise",
+    defaultText:
+      "host-native on a backend that has images of its own; off otherwise, and with --rootless",
     placeholder: "host-native|off",
     section: "Registry",
     help:
@@ -104,12 +105,14 @@ export type RegistryMode = "store" | "host-native" | "union";
 /** Throws `config_invalid` where the backend has no images to show. */
 export function registryMode(
   { registrySource, registryMirror }: { registrySource?: string; registryMirror?: string },
-  { backend, hasImages, storageGiven }: {
+  { backend, hasImages, storageGiven, rootless }: {
     backend: string;
     /** The backend's engine has an image store that svc can read. */
     hasImages: boolean;
     /** --storage is set. */
     storageGiven: boolean;
+    /** --rootless is set: a registry and a builder that need no engine. It shows one only where it is told to. */
+    rootless: boolean;
   },
 ): RegistryMode {
   if (registrySource === "host-native" && !hasImages) {
@@ -119,7 +122,8 @@ export function registryMode(
       { help: "unset it, or choose another SVC_DEPLOY_BACKEND" },
     );
   }
-  const off = registrySource === "off" || registryMirror !== undefined || !hasImages;
+  const off = registrySource === "off" || registryMirror !== undefined || !hasImages ||
+    rootless && registrySource === undefined;
   return off ? "store" : storageGiven ? "union" : "host-native";
 }
 
