@@ -57,7 +57,11 @@ e2eTest("a server that cannot mount says so; with a builder's URL it builds", NE
       ];
       const more = ["--secret", "id=word", "--progress", "plain", folder];
       const env = { word: "hush" };
-      const none = { SVC_DEPLOY_BACKEND: "", DOCKER_HOST: "unix:///nonexistent/docker.sock" };
+      const none = {
+        SVC_DEPLOY_BACKEND: "",
+        DOCKER_HOST: "unix:///nonexistent/docker.sock",
+        SVC_REGISTRY_SOURCE: "off",
+      };
       {
         await using alone = await startServer({
           executable,

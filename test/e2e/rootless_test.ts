@@ -164,7 +164,9 @@ e2eTest("rootless: an ordinary user's build is root's, byte for byte", NEEDS, as
   await withContext(FILES, async (directory) => {
     let expected: Awaited<ReturnType<typeof layersOf>>;
     {
-      await using root = await startServer({ env: { SVC_DEPLOY_BACKEND: "dockerhost" } });
+      await using root = await startServer({
+        env: { SVC_DEPLOY_BACKEND: "dockerhost", SVC_REGISTRY_SOURCE: "off" },
+      });
       await baseImage(root, "base:1");
       const built = await build(root, directory, "--reproducible");
       assert.equal(built.code, 0, built.shown);

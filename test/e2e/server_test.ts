@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { e2eTest, freePort, runTool, type Server, startServer, svc } from "./harness.ts";
 
 /** No backend: these tests are about the server alone and need no root. */
-const PLAIN = { env: { SVC_DEPLOY_BACKEND: "dockerhost" } };
+const PLAIN = { env: { SVC_DEPLOY_BACKEND: "dockerhost", SVC_REGISTRY_SOURCE: "off" } };
 
 async function withDir(body: (dir: string) => Promise<void>): Promise<void> {
   const dir = await Deno.makeTempDir({ prefix: "svc-e2e-" });
