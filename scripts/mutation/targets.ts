@@ -73,6 +73,7 @@ export const TARGETS: Record<string, Target> = {
       "lib/store/upload_sessions_test.ts",
       "backends/store/shared",
       "test/contract/content_store_test.ts",
+      "test/contract/intake_test.ts",
     ],
   },
 };
