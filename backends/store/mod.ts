@@ -37,7 +37,7 @@ function inBucket(bucket: () => Promise<OpenBucket>): Pick<StoreBackend, "load" 
   };
 }
 
-export const STORES = {
+const STORES = {
   fs: {
     help: "a path, or file://PATH: files of one folder, durable",
     schemes: ["file"],

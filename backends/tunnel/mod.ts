@@ -20,7 +20,7 @@ export interface TunnelBackendEntry {
   load?: (settings: Settings) => Promise<TunnelModule>;
 }
 
-export const TUNNEL_BACKENDS: Record<string, TunnelBackendEntry> = {
+const TUNNEL_BACKENDS: Record<string, TunnelBackendEntry> = {
   ngrok: { help: "the ngrok service", options: [] },
   ssh: {
     help: "a reverse tunnel of an SSH server",

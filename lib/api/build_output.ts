@@ -3,7 +3,7 @@ import { formatFields, parseFields } from "../base/csv_fields.ts";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
 
-export const OUTPUT_TYPES = [
+const OUTPUT_TYPES = [
   "image",
   "registry",
   "docker",

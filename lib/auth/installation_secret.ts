@@ -9,7 +9,7 @@ import { writeFileAtomic } from "../base/fs.ts";
 import { reasonOf } from "./document.ts";
 
 /** In the data directory, mode 0600. */
-export const SECRET_FILE = "installation.key";
+const SECRET_FILE = "installation.key";
 
 /** Shorter secrets could be guessed from a token by trial. */
 const SHORT = 32;

@@ -16,10 +16,10 @@ import { refusedCredential } from "./credential.ts";
 import type { PresentedToken, Verified, Verifier } from "./verifier.ts";
 
 /** In the data directory, mode 0600. */
-export const PEER_KEY_FILE = "peer.key";
+const PEER_KEY_FILE = "peer.key";
 
 /** Milliseconds that a peer's token is good for (SPEC "Limits"). */
-export const PEER_TOKEN_MS = 300_000;
+const PEER_TOKEN_MS = 300_000;
 
 const AUDIENCE = "svc-peer";
 const LEEWAY_S = 60;

@@ -4,7 +4,7 @@ import { SCOPES } from "./scope.ts";
 import type { Verified, Verifier } from "./verifier.ts";
 
 /** Identity of whoever has the static token. */
-export const STATIC_SUBJECT = "token";
+const STATIC_SUBJECT = "token";
 
 /** Compares digests, so that the time it takes reveals neither the token nor its length. */
 export function staticToken(secret: string): Verifier {

@@ -14,7 +14,7 @@ interface Machine {
 }
 
 /** By architecture: the fields of ELF headers, and instructions that exit. */
-export const MACHINES: Readonly<Record<string, Machine>> = {
+const MACHINES: Readonly<Record<string, Machine>> = {
   // mov $1, %eax; xor %ebx, %ebx; int $0x80
   "386": { machine: 3, bits: 32, exit: "b80100000031dbcd80" },
   // mov $60, %eax; xor %edi, %edi; syscall

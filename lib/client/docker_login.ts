@@ -14,7 +14,7 @@ interface AuthFile {
 }
 
 /** Docker's file, then podman's (which skopeo and buildah share). */
-export function authFiles(env: Environment, os: typeof Deno.build.os = Deno.build.os): string[] {
+function authFiles(env: Environment, os: typeof Deno.build.os = Deno.build.os): string[] {
   const home = homeFolder({ os, env });
   const docker = env.DOCKER_CONFIG ?? (home && join(home, ".docker"));
   const runtime = env.XDG_RUNTIME_DIR && join(env.XDG_RUNTIME_DIR, "containers", "auth.json");

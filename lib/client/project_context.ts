@@ -9,7 +9,7 @@ import { absolutePaths } from "./profile/paths.ts";
 import type { Context } from "./profile/types.ts";
 import { checkContext } from "./profile/validate.ts";
 
-export const CONTEXT_FILES = [
+const CONTEXT_FILES = [
   "svc-context.json",
   "svc-context.yaml",
   "svc-context.yml",

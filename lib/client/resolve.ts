@@ -12,7 +12,7 @@ import type { Context, Profile } from "./profile/types.ts";
 import { type ProjectContext, projectContext } from "./project_context.ts";
 import { parseServer } from "./server_url.ts";
 
-export const DEFAULT_SERVER = "http://localhost:5000";
+const DEFAULT_SERVER = "http://localhost:5000";
 
 /** The server's default address as seen from the host at the end of the tunnel. */
 export const DEFAULT_REMOTE_ADDR = "127.0.0.1:5000";

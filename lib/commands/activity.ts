@@ -18,7 +18,7 @@ function verbOf(operation: string): string[] {
 }
 
 /** One entry as a line. Columns are not aligned: later entries are not known yet. */
-export function activityLine(entry: ActivityEntry): string {
+function activityLine(entry: ActivityEntry): string {
   const { time, subject, remote, action, operation, name, result, status, code, count } = entry;
   const words = [
     time.replace(/\.\d+Z$/, "Z"),

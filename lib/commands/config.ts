@@ -132,7 +132,7 @@ const VERBS: Record<string, (call: Call) => Promise<void>> = {
   },
 };
 
-export const CONFIG_VERBS = Object.keys(VERBS);
+const CONFIG_VERBS = Object.keys(VERBS);
 
 export async function run(invocation: Invocation): Promise<number> {
   const [verb, name] = invocation.positionals;

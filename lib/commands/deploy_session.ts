@@ -19,7 +19,7 @@ import { prepareSessionIngress } from "./session_ingress.ts";
 /** Milliseconds to wait for the last log lines after the deployment has ended. */
 const LAST_LINES_MS = 2000;
 
-export function endpointLine(endpoint: Endpoint): string {
+function endpointLine(endpoint: Endpoint): string {
   if (endpoint.kind === "port") {
     const { address, deployment, port, protocol } = endpoint;
     return `${address} -> ${deployment}:${port}/${protocol}`;

@@ -19,7 +19,7 @@ function text(value: unknown): string {
 }
 
 /** Any document as indented lines: members that only a newer server has are shown too. */
-export function renderInfo(info: Record<string, unknown>, indent = ""): string {
+function renderInfo(info: Record<string, unknown>, indent = ""): string {
   return Object.entries(info).filter(([, value]) => value !== null && value !== undefined)
     .map(([key, value]) =>
       isRecord(value)

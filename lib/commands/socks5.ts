@@ -24,7 +24,7 @@ export function parseRule(text: string): ResolveRule {
 }
 
 /** Flags go before the profile's fields. A flag for rules or suffix replaces both fields. */
-export function socks5Settings(values: Values, context: Context) {
+function socks5Settings(values: Values, context: Context) {
   const fields = context.conduit?.socks5 ?? {};
   const flagged = values.resolve ?? (values.suffix === undefined ? undefined : []);
   return {

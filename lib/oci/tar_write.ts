@@ -102,7 +102,7 @@ export function tarHeader(
  * follows. The segments are in order and inside the file. GNU tar begins each in a block of its own: lengths
  * are multiples of 512, except where a segment ends with the file.
  */
-export function sparseHeader(entry: TarFields, segments: readonly TarSegment[]): Uint8Array {
+function sparseHeader(entry: TarFields, segments: readonly TarSegment[]): Uint8Array {
   const size = entry.size ?? 0;
   // GNU tar takes the file's size from the end of the last segment.
   const numbers = [...segments.flatMap(({ offset, length }) => [offset, length]), size, 0];

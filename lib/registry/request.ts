@@ -86,7 +86,7 @@ export function lookOf({ request, signal }: Context): LookOptions {
 }
 
 /** True for a HEAD request: clients send one before they push. */
-export const isProbe = (request: Request): boolean => request.method === "HEAD";
+const isProbe = (request: Request): boolean => request.method === "HEAD";
 
 export function empty(status: number, fields: Fields = {}): Response {
   // 204 and 304 have no length field; other empty answers say 0.

@@ -158,7 +158,7 @@ async function finish(
 }
 
 /** Cancels an upload; a failure of that is ignored. */
-export async function cancelUpload(target: UploadTarget, location: URL): Promise<void> {
+async function cancelUpload(target: UploadTarget, location: URL): Promise<void> {
   const { transport, scope } = target;
   try {
     const response = await transport.request(location, {

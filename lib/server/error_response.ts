@@ -6,7 +6,7 @@ import type { Logger } from "../base/log.ts";
 import { PROBLEM_TYPE, toProblem } from "../api/problem.ts";
 
 /** Paths whose errors are the OCI Distribution Specification's JSON. */
-export function isRegistryPath(path: string): boolean {
+function isRegistryPath(path: string): boolean {
   return path === "/v2" || path.startsWith("/v2/");
 }
 

@@ -16,7 +16,7 @@ const HEADERS = {
 };
 
 /** The last line of a stream that failed; all our clients know it. */
-export function errorEvent(error: SvcError) {
+function errorEvent(error: SvcError) {
   return { type: "error" as const, error: toProblem(error) };
 }
 

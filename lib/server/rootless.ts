@@ -15,7 +15,7 @@ import { idMapping, type IdRange, inUserNamespace, subordinateIds } from "../sys
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Set for the process in the namespace: who it was outside, and which descriptors to close. */
-export const INSIDE = "_SVC_ROOTLESS";
+const INSIDE = "_SVC_ROOTLESS";
 
 /** Who runs this server, as the host sees it. */
 export interface Identity {

@@ -121,7 +121,7 @@ export function lstat(path: string): FileStat {
 }
 
 /** The device number as mknod(2) takes it. */
-export function makeDevice(major: number, minor: number): bigint {
+function makeDevice(major: number, minor: number): bigint {
   const ma = BigInt(major), mi = BigInt(minor);
   return (mi & 0xffn) | ((ma & 0xfffn) << 8n) | ((mi & ~0xffn) << 12n) | ((ma & ~0xfffn) << 32n);
 }

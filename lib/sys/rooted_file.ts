@@ -180,7 +180,7 @@ export function openRegular(host: string): number {
  * Opens a regular file inside `root` for reading; undefined where there is nothing. Throws
  * `argument_invalid` where it is something else. The caller closes the descriptor.
  */
-export function openRooted(root: string, path: string): number | undefined {
+function openRooted(root: string, path: string): number | undefined {
   using found = findRooted(root, path);
   if (!found) return undefined;
   requireRegular(found.stat, path);

@@ -14,7 +14,7 @@ const LOOK = 2000;
 const PATIENCE = 1000;
 
 /** Exit code of a container whose monitor could not tell it. */
-export const UNKNOWN_EXIT = 255;
+const UNKNOWN_EXIT = 255;
 
 interface Watched {
   process: ProcessIdentity;

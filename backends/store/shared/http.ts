@@ -34,7 +34,7 @@ function reason(error: unknown): string {
 }
 
 /** Fails with {@linkcode StalledError} where nothing comes for `idleMs`. Exported for its test. */
-export function limitIdle(
+function limitIdle(
   body: ReadableStream<Uint8Array>,
   idleMs: number,
 ): ReadableStream<Uint8Array> {

@@ -16,7 +16,7 @@ const OPEN_MS = 60_000;
 /** Milliseconds between keepalives; a dead connection is noticed after three. */
 const KEEPALIVE_MS = 15_000;
 /** Visitors at a time; further ones are refused. */
-export const MAX_VISITORS = 512;
+const MAX_VISITORS = 512;
 
 export interface ForwardOptions {
   target: SshTarget;

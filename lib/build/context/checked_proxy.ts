@@ -22,7 +22,7 @@ const systemResolve: Resolve = async (host) => {
 };
 
 /** The addresses of all interfaces now; for the bridges of builds and workloads, their whole networks. */
-export const ownAddresses = (): string[] =>
+const ownAddresses = (): string[] =>
   Deno.networkInterfaces().map(({ name, address, cidr }) => isOwnBridge(name) ? cidr : address);
 
 export interface CheckOptions {

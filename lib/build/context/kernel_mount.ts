@@ -10,7 +10,7 @@ import { serveNinep } from "../../wire/ninep/server.ts";
 const HANG_UP_MS = 10_000;
 
 /** Default size of a 9P message in bytes: one read-ahead of the kernel and the header. */
-export const KERNEL_MSIZE = 128 * 1024 + 1024;
+const KERNEL_MSIZE = 128 * 1024 + 1024;
 
 /**
  * Mounts the tree read-only at `target`, an existing folder; disposing unmounts it. Undefined where the

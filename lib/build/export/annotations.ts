@@ -7,7 +7,7 @@ import { suggestion } from "../../base/nearest.ts";
 import { formatPlatform, parsePlatform } from "../../oci/platform.ts";
 import type { Platform } from "../../oci/types.ts";
 
-export const ANNOTATION_LEVELS = [
+const ANNOTATION_LEVELS = [
   "manifest",
   "index",
   "manifest-descriptor",

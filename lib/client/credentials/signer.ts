@@ -28,7 +28,7 @@ const MAGIC = Buffer.from("SSHSIG");
 const HASH = "sha512";
 
 /** What is signed (PROTOCOL.sshsig section 3). */
-export function signedData(message: string, namespace: string): Buffer {
+function signedData(message: string, namespace: string): Buffer {
   const digest = createHash(HASH).update(message).digest();
   return Buffer.concat([MAGIC, string(namespace), string(""), string(HASH), string(digest)]);
 }

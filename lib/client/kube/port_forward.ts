@@ -36,7 +36,7 @@ function namedPort(pod: Pod, name: string): number | undefined {
 }
 
 /** A ready pod behind the Service, and the port there. Throws `not_found` or `unavailable`. */
-export async function findPod(
+async function findPod(
   api: KubeApi,
   settings: PortForward,
 ): Promise<{ namespace: string; pod: string; port: number }> {

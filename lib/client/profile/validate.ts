@@ -29,7 +29,7 @@ export function child(path: string, name: string): string {
 /** What the caller does with the document; for errors. */
 type Verb = "read" | "write";
 
-export class Checker {
+class Checker {
   /** Names the document in errors. */
   readonly #source: string;
   readonly #verb: Verb;

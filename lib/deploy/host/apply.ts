@@ -51,7 +51,7 @@ export interface ApplyOptions {
 }
 
 /** A hash that is equal for equal specs, environments and images, whatever the order of members. */
-export function specHash(
+function specHash(
   spec: DeploySpec,
   imageDigest: string,
   env: Readonly<Record<string, string>>,

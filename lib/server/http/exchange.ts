@@ -24,7 +24,7 @@ export type Handler = (
   ended: (callback: (ended: Ended) => void) => void,
 ) => Promise<Response>;
 
-export function blobReply(body: BlobBody, init: { status: number; headers: Headers }): Response {
+function blobReply(body: BlobBody, init: { status: number; headers: Headers }): Response {
   const fields: Record<string, string> = { "content-length": String(body.size) };
   for (const [name, value] of init.headers) fields[name] = value;
   return new Reply(init.status, fields, body);

@@ -30,7 +30,7 @@ export interface MessageSourceOptions {
   body: () => ReadableStream<Uint8Array<ArrayBuffer>>;
 }
 
-export class MessageSource implements Source {
+class MessageSource implements Source {
   constructor(private readonly options: MessageSourceOptions) {}
 
   get method(): string {

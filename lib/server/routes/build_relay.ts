@@ -140,7 +140,7 @@ function addedHeaders(
 }
 
 /** Relays the request; gives the builder's answer, whatever its status. Throws `upstream_failed`. */
-export async function relayRequest(
+async function relayRequest(
   context: Context,
   target: URL,
   deps: RelayDeps,
@@ -260,7 +260,7 @@ async function dial(
  * Joins the caller's WebSocket with one to the builder, message by message, without reading the messages.
  * Resolves `ended` when both are closed.
  */
-export async function relaySocket(
+async function relaySocket(
   context: Context,
   target: URL,
   deps: RelayDeps,

@@ -64,7 +64,7 @@ const isOwnXattr = (name: string) => name.startsWith("user.") && name.length > 5
 
 const EMPTY = cbytes("");
 
-export class HostNode implements FileNode, NodeWriter {
+class HostNode implements FileNode, NodeWriter {
   #tree: HostTree;
   #fd: number;
   /** Path from the root, as it was walked: the argument of `visible`. */

@@ -25,7 +25,7 @@ function limit(): number {
 }
 
 /** Descriptors that files of all exports may hold together, by the process's own limit. */
-export const mostDescriptors = (): number => most ??= Math.floor(limit() * SHARE);
+const mostDescriptors = (): number => most ??= Math.floor(limit() * SHARE);
 
 /** A path to the file behind a descriptor, whatever its name is by now. */
 export const procPath = (fd: number): string => `/proc/self/fd/${fd}`;

@@ -56,7 +56,6 @@ export interface Qid {
   path: bigint;
 }
 export const QID = { DIR: 0x80, SYMLINK: 0x02, FILE: 0 } as const;
-export const QID_SIZE = 13;
 
 /** The error for a side that does not speak 9P, or breaks the protocol. */
 export function violation(what: string): SvcError {

@@ -41,7 +41,7 @@ export function violation(what: string): SvcError {
 }
 
 /** Throws `upstream_failed` for an invalid frame. */
-export function decodeHeader(bytes: Uint8Array): Frame {
+function decodeHeader(bytes: Uint8Array): Frame {
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_SIZE);
   const version = view.getUint8(0);
   if (version !== 0) throw violation(`frame version ${version} is unknown`);

@@ -16,7 +16,7 @@ export interface FoundPackage {
 export type Scanner = (tree: Tree, signal: AbortSignal) => Promise<FoundPackage[]>;
 
 /** Percent-encoding of the package URL specification. */
-export const encodePurl = (text: string): string =>
+const encodePurl = (text: string): string =>
   encodeURIComponent(text).replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16)}`)
     .replaceAll("%3A", ":");
 

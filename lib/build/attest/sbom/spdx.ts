@@ -7,7 +7,7 @@ import type { FoundPackage, Scanner } from "./package.ts";
 import type { Tree } from "./tree.ts";
 
 /** The kinds of packages that are looked for; the document lists no others. */
-export const COVERAGE =
+const COVERAGE =
   "Packages of dpkg and apk, npm packages in node_modules, and Python distributions with metadata. " +
   "Not covered: rpm, and programs that were copied in or linked from their modules.";
 
