@@ -16,7 +16,7 @@ import {
   repositoryOf,
   writing,
 } from "./request.ts";
-import type { RegistryWriter } from "./view.ts";
+import type { RegistryReader, RegistryWriter } from "./view.ts";
 
 /** A tag, or a well-formed digest (else `digest_invalid`). Undefined for a reference that is neither. */
 function referenceOf(context: Context): { tag?: string; digest?: string } | undefined {
@@ -49,75 +49,77 @@ function mediaTypeOf(request: Request): string | undefined {
     : type;
 }
 
-export function manifestRoutes({ reader, writer, sparse = false }: RegistryOptions): Route[] {
-  const get = async (context: Context): Promise<Response> => {
-    const { request, params } = context;
-    const repository = repositoryOf(context);
-    const found = referenceOf(context) &&
-      await reader.resolve(repository, params.reference, lookOf(context));
-    if (!found) throw unknown(repository, params.reference);
-    const { digest, mediaType, size } = found.descriptor;
-    const etag = `"${digest}"`;
-    const fields = { "docker-content-digest": digest, etag, ...(found.stale ? STALE : {}) };
-    if (notModified(request, etag)) return empty(304, fields);
-    return reply(200, {
-      ...fields,
-      "content-type": mediaType,
-      "content-length": String(size),
-    }, request.method === "HEAD" ? null : found.bytes);
-  };
+async function get(context: Context, reader: RegistryReader): Promise<Response> {
+  const { request, params } = context;
+  const repository = repositoryOf(context);
+  const found = referenceOf(context) &&
+    await reader.resolve(repository, params.reference, lookOf(context));
+  if (!found) throw unknown(repository, params.reference);
+  const { digest, mediaType, size } = found.descriptor;
+  const etag = `"${digest}"`;
+  const fields = { "docker-content-digest": digest, etag, ...(found.stale ? STALE : {}) };
+  if (notModified(request, etag)) return empty(304, fields);
+  return reply(200, {
+    ...fields,
+    "content-type": mediaType,
+    "content-length": String(size),
+  }, request.method === "HEAD" ? null : found.bytes);
+}
 
-  const put = async (context: Context, writer: RegistryWriter): Promise<Response> => {
-    const { request, signal, params, url } = context;
-    const repository = repositoryOf(context);
-    const reference = referenceOf(context);
-    if (!reference) {
-      throw new SvcError(
-        "manifest_invalid",
-        `Cannot accept the manifest: ${
-          JSON.stringify(params.reference.slice(0, 160))
-        } is neither ` +
-          `a tag nor a digest`,
-      );
-    }
-    const extra = url.searchParams.getAll("tag");
-    if (extra.length > MAX_TAGS) {
-      throw new SvcError(
-        "too_many_tags",
-        `Cannot tag the manifest: ${extra.length} tags at once, the limit is ${MAX_TAGS}`,
-      );
-    }
-    const bytes = await readBody(request, MAX_MANIFEST_BYTES, () =>
-      new SvcError(
-        "manifest_too_large",
-        `Cannot accept the manifest: it has more than ${MAX_MANIFEST_BYTES} bytes`,
-      ));
-    const tags = [...new Set([...reference.tag === undefined ? [] : [reference.tag], ...extra])];
-    const { descriptor, subject } = await writer.publish(
-      repository,
-      mediaTypeOf(request),
-      bytes,
-      { signal, tags, digest: reference.digest, sparse },
+async function put(
+  context: Context,
+  writer: RegistryWriter,
+  sparse: NonNullable<RegistryOptions["sparse"]>,
+): Promise<Response> {
+  const { request, signal, params, url } = context;
+  const repository = repositoryOf(context);
+  const reference = referenceOf(context);
+  if (!reference) {
+    throw new SvcError(
+      "manifest_invalid",
+      `Cannot accept the manifest: ${JSON.stringify(params.reference.slice(0, 160))} is neither ` +
+        `a tag nor a digest`,
     );
-    const headers = headersOf({
-      "content-length": "0",
-      location: `/v2/${repository}/manifests/${descriptor.digest}`,
-      "docker-content-digest": descriptor.digest,
-      "oci-subject": subject,
-    });
-    for (const tag of new Set(extra)) headers.append("oci-tag", tag);
-    return new Response(null, { status: 201, headers });
-  };
+  }
+  const extra = url.searchParams.getAll("tag");
+  if (extra.length > MAX_TAGS) {
+    throw new SvcError(
+      "too_many_tags",
+      `Cannot tag the manifest: ${extra.length} tags at once, the limit is ${MAX_TAGS}`,
+    );
+  }
+  const bytes = await readBody(request, MAX_MANIFEST_BYTES, () =>
+    new SvcError(
+      "manifest_too_large",
+      `Cannot accept the manifest: it has more than ${MAX_MANIFEST_BYTES} bytes`,
+    ));
+  const tags = [...new Set([...reference.tag === undefined ? [] : [reference.tag], ...extra])];
+  const { descriptor, subject } = await writer.publish(
+    repository,
+    mediaTypeOf(request),
+    bytes,
+    { signal, tags, digest: reference.digest, sparse },
+  );
+  const headers = headersOf({
+    "content-length": "0",
+    location: `/v2/${repository}/manifests/${descriptor.digest}`,
+    "docker-content-digest": descriptor.digest,
+    "oci-subject": subject,
+  });
+  for (const tag of new Set(extra)) headers.append("oci-tag", tag);
+  return new Response(null, { status: 201, headers });
+}
 
-  const remove = async (context: Context, writer: RegistryWriter): Promise<Response> => {
-    const repository = repositoryOf(context);
-    const { reference } = context.params;
-    const there = referenceOf(context) &&
-      await writer.deleteManifest(repository, reference, { signal: context.signal });
-    if (!there) throw unknown(repository, reference);
-    return empty(202);
-  };
+async function remove(context: Context, writer: RegistryWriter): Promise<Response> {
+  const repository = repositoryOf(context);
+  const { reference } = context.params;
+  const there = referenceOf(context) &&
+    await writer.deleteManifest(repository, reference, { signal: context.signal });
+  if (!there) throw unknown(repository, reference);
+  return empty(202);
+}
 
+export function manifestRoutes({ reader, writer, sparse = false }: RegistryOptions): Route[] {
   const path = "/v2/{name+}/manifests/{reference}";
   return [
     {
@@ -125,14 +127,14 @@ export function manifestRoutes({ reader, writer, sparse = false }: RegistryOptio
       path,
       action: "pull",
       help: "The manifest of a tag or digest, as it was pushed.",
-      handler: guarded(get),
+      handler: guarded((context) => get(context, reader)),
     },
     {
       method: "PUT",
       path,
       action: "push",
       help: "Stores a manifest under its digest and a tag; ?tag= (repeatable) adds tags.",
-      handler: writing({ reader, writer }, put),
+      handler: writing({ reader, writer }, (context, to) => put(context, to, sparse)),
     },
     {
       method: "DELETE",

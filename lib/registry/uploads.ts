@@ -68,81 +68,84 @@ async function append(context: Context, upload: Upload): Promise<void> {
   await upload.append(body, { signal, at: range?.start, limit });
 }
 
+async function open(context: Context, writer: RegistryWriter): Promise<Upload> {
+  const repository = repositoryOf(context);
+  const { id } = context.params;
+  const upload = await writer.openUpload(repository, id, { signal: context.signal });
+  if (upload) return upload;
+  throw new SvcError(
+    "blob_upload_unknown",
+    `Cannot find upload ${
+      id.slice(0, 80)
+    } of ${repository}: it does not exist, has ended or has expired`,
+  );
+}
+
+/** Adds the current offset to the error for an out-of-order chunk. */
+async function tellingOffset(
+  upload: Upload,
+  work: () => Promise<Response>,
+): Promise<Response> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.code !== "range_invalid") throw error;
+    return registryError(error, { headers: statusOf(upload) });
+  }
+}
+
+async function start(context: Context, writer: RegistryWriter): Promise<Response> {
+  const { url, request, signal } = context;
+  const repository = repositoryOf(context);
+  const mount = url.searchParams.get("mount");
+  if (mount !== null) {
+    parseDigest(mount);
+    const from = url.searchParams.get("from");
+    if (from !== null) checkName(from);
+    const mounted = await writer.mountBlob?.(repository, mount, from ?? repository, { signal });
+    if (mounted) return created(repository, mount);
+  }
+  const digest = url.searchParams.get("digest");
+  const upload = await writer.startUpload(repository, {
+    signal,
+    algorithm: algorithmOf(url, digest),
+  });
+  if (digest === null) return empty(202, statusOf(upload));
+  try {
+    const body = bodyOf(request);
+    if (body) await upload.append(body, { signal });
+    await upload.commit(digest, { signal });
+  } catch (error) {
+    // The client never learned the upload's id: nobody can continue it.
+    await upload.abort().catch(() => {/* the commit dropped it; else it expires */});
+    throw error;
+  }
+  return created(repository, digest);
+}
+
+async function chunk(context: Context, writer: RegistryWriter): Promise<Response> {
+  const upload = await open(context, writer);
+  return await tellingOffset(upload, async () => {
+    await append(context, upload);
+    return empty(202, statusOf(upload));
+  });
+}
+
+async function finish(context: Context, writer: RegistryWriter): Promise<Response> {
+  const upload = await open(context, writer);
+  const digest = context.url.searchParams.get("digest");
+  if (digest === null) {
+    throw new SvcError("digest_invalid", "Cannot finish the upload: ?digest= is missing");
+  }
+  parseDigest(digest);
+  return await tellingOffset(upload, async () => {
+    await append(context, upload);
+    await upload.commit(digest, { signal: context.signal });
+    return created(upload.repository, digest);
+  });
+}
+
 export function uploadRoutes(view: RegistryOptions): Route[] {
-  const open = async (context: Context, writer: RegistryWriter): Promise<Upload> => {
-    const repository = repositoryOf(context);
-    const { id } = context.params;
-    const upload = await writer.openUpload(repository, id, { signal: context.signal });
-    if (upload) return upload;
-    throw new SvcError(
-      "blob_upload_unknown",
-      `Cannot find upload ${
-        id.slice(0, 80)
-      } of ${repository}: it does not exist, has ended or has expired`,
-    );
-  };
-
-  /** Adds the current offset to the error for an out-of-order chunk. */
-  const tellingOffset = async (upload: Upload, work: () => Promise<Response>) => {
-    try {
-      return await work();
-    } catch (error) {
-      if (!(error instanceof SvcError) || error.code !== "range_invalid") throw error;
-      return registryError(error, { headers: statusOf(upload) });
-    }
-  };
-
-  const start = async (context: Context, writer: RegistryWriter): Promise<Response> => {
-    const { url, request, signal } = context;
-    const repository = repositoryOf(context);
-    const mount = url.searchParams.get("mount");
-    if (mount !== null) {
-      parseDigest(mount);
-      const from = url.searchParams.get("from");
-      if (from !== null) checkName(from);
-      const mounted = await writer.mountBlob?.(repository, mount, from ?? repository, { signal });
-      if (mounted) return created(repository, mount);
-    }
-    const digest = url.searchParams.get("digest");
-    const upload = await writer.startUpload(repository, {
-      signal,
-      algorithm: algorithmOf(url, digest),
-    });
-    if (digest === null) return empty(202, statusOf(upload));
-    try {
-      const body = bodyOf(request);
-      if (body) await upload.append(body, { signal });
-      await upload.commit(digest, { signal });
-    } catch (error) {
-      // The client never learned the upload's id: nobody can continue it.
-      await upload.abort().catch(() => {/* the commit dropped it; else it expires */});
-      throw error;
-    }
-    return created(repository, digest);
-  };
-
-  const chunk = async (context: Context, writer: RegistryWriter): Promise<Response> => {
-    const upload = await open(context, writer);
-    return await tellingOffset(upload, async () => {
-      await append(context, upload);
-      return empty(202, statusOf(upload));
-    });
-  };
-
-  const finish = async (context: Context, writer: RegistryWriter): Promise<Response> => {
-    const upload = await open(context, writer);
-    const digest = context.url.searchParams.get("digest");
-    if (digest === null) {
-      throw new SvcError("digest_invalid", "Cannot finish the upload: ?digest= is missing");
-    }
-    parseDigest(digest);
-    return await tellingOffset(upload, async () => {
-      await append(context, upload);
-      await upload.commit(digest, { signal: context.signal });
-      return created(upload.repository, digest);
-    });
-  };
-
   /** Without a writer, these paths have no methods at all. */
   const handler = (work: (context: Context, writer: RegistryWriter) => Promise<Response>) =>
     writing(view, work, "");

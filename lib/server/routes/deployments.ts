@@ -35,71 +35,77 @@ async function readWanted(request: Request, source?: string): Promise<Wanted> {
   return { spec: await (/yaml/i.test(type) ? parseSpecText(text, source) : parseSpecJson(text)) };
 }
 
+async function list({ deploy: { backend } }: ManagementDeps): Promise<Response> {
+  const all: DeploymentStatus[] = await (await backend()).list();
+  return json(all.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
+}
+
+async function status(
+  { deploy: { backend } }: ManagementDeps,
+  { params: { name } }: Context,
+): Promise<Response> {
+  const found = await (await backend()).status(name);
+  if (!found) throw unknownDeployment("show", name);
+  return json(found);
+}
+
+async function apply(deps: ManagementDeps, context: Context): Promise<Response> {
+  const { request, url, identity, signal, params: { name } } = context;
+  const source = new Query(url).text("source");
+  const { spec, ...beside } = await readWanted(request, source);
+  if (name !== undefined && spec.name !== name) {
+    throw new SvcError(
+      "spec_invalid",
+      `Cannot use deployment spec: name: it says ${JSON.stringify(spec.name)}, the path ${
+        JSON.stringify(name)
+      }`,
+    );
+  }
+  const accepted = acceptSpec(spec, identity);
+  const engine = await deps.deploy.backend();
+  // Checked here, so that the error is a status and not an event.
+  requireAbilities(engine, beside);
+  const run = async (onProgress?: (message: string) => void): Promise<ApplyResult> => {
+    // Reserves the name: a session's deployment is changed by its session alone.
+    using _claim = deps.sessions?.claim(accepted.name);
+    const mayPull = deps.access.allows(identity, "pull");
+    return await engine.apply(accepted, beside, { onProgress, signal, mayPull });
+  };
+  if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
+    const result = await run();
+    return json(result, { status: result.action === "created" ? 201 : 200 });
+  }
+  return pushEvents<ApplyEvent>(async (send) => {
+    const result = await run((message) => send({ type: "progress", message }));
+    send({ type: "result", result });
+  }, { describe: (error) => describeError(error, context) });
+}
+
+async function remove(
+  deps: ManagementDeps,
+  { url, params: { name } }: Context,
+): Promise<Response> {
+  const query = new Query(url);
+  const engine = await deps.deploy.backend();
+  const drop = async () => {
+    const found = await engine.delete(name);
+    // The removal of a deployment without instances causes no event.
+    deps.sessions?.look(name);
+    return found;
+  };
+  if (query.bool("wait") ?? true) {
+    // Not tied to the client's connection: a removal that has begun should finish.
+    if (!await drop()) throw unknownDeployment("delete", name);
+    return new Response(null, { status: 204 });
+  }
+  if (!await engine.status(name)) throw unknownDeployment("delete", name);
+  const end = deps.lifecycle.begin();
+  drop().catch(() => {/* the deployment's status carries it */}).finally(end);
+  return new Response(null, { status: 202 });
+}
+
 export function deploymentRoutes(deps: ManagementDeps): Route[] {
   const { backend } = deps.deploy;
-
-  async function list(): Promise<Response> {
-    const all: DeploymentStatus[] = await (await backend()).list();
-    return json(all.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
-  }
-
-  async function status({ params: { name } }: Context): Promise<Response> {
-    const found = await (await backend()).status(name);
-    if (!found) throw unknownDeployment("show", name);
-    return json(found);
-  }
-
-  async function apply(context: Context): Promise<Response> {
-    const { request, url, identity, signal, params: { name } } = context;
-    const source = new Query(url).text("source");
-    const { spec, ...beside } = await readWanted(request, source);
-    if (name !== undefined && spec.name !== name) {
-      throw new SvcError(
-        "spec_invalid",
-        `Cannot use deployment spec: name: it says ${JSON.stringify(spec.name)}, the path ${
-          JSON.stringify(name)
-        }`,
-      );
-    }
-    const accepted = acceptSpec(spec, identity);
-    const engine = await backend();
-    // Checked here, so that the error is a status and not an event.
-    requireAbilities(engine, beside);
-    const run = async (onProgress?: (message: string) => void): Promise<ApplyResult> => {
-      // Reserves the name: a session's deployment is changed by its session alone.
-      using _claim = deps.sessions?.claim(accepted.name);
-      const mayPull = deps.access.allows(identity, "pull");
-      return await engine.apply(accepted, beside, { onProgress, signal, mayPull });
-    };
-    if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
-      const result = await run();
-      return json(result, { status: result.action === "created" ? 201 : 200 });
-    }
-    return pushEvents<ApplyEvent>(async (send) => {
-      const result = await run((message) => send({ type: "progress", message }));
-      send({ type: "result", result });
-    }, { describe: (error) => describeError(error, context) });
-  }
-
-  async function remove({ url, params: { name } }: Context): Promise<Response> {
-    const query = new Query(url);
-    const engine = await backend();
-    const drop = async () => {
-      const found = await engine.delete(name);
-      // The removal of a deployment without instances causes no event.
-      deps.sessions?.look(name);
-      return found;
-    };
-    if (query.bool("wait") ?? true) {
-      // Not tied to the client's connection: a removal that has begun should finish.
-      if (!await drop()) throw unknownDeployment("delete", name);
-      return new Response(null, { status: 204 });
-    }
-    if (!await engine.status(name)) throw unknownDeployment("delete", name);
-    const end = deps.lifecycle.begin();
-    drop().catch(() => {/* the deployment's status carries it */}).finally(end);
-    return new Response(null, { status: 202 });
-  }
 
   const power = (action: "start" | "stop" | "restart"): Route => ({
     ...endpoint(`POST /deployments/{name}/${action}`),
@@ -119,13 +125,13 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       ...endpoint("GET /deployments"),
       action: "read",
       help: "Every deployment's status, by name.",
-      handler: list,
+      handler: () => list(deps),
     },
     {
       ...endpoint("GET /deployments/{name}"),
       action: "read",
       help: "One deployment's status.",
-      handler: status,
+      handler: (context) => status(deps, context),
     },
     {
       ...endpoint("PUT /deployments/{name}"),
@@ -135,19 +141,19 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
         `runs. As \`${CERTIFIED_TYPE}\` the body is ` +
         "`{spec, certificates: [{hosts, certificate, key}]}`, for backends with the ability " +
         `\`ingressCertificates\`. With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
-      handler: apply,
+      handler: (context) => apply(deps, context),
     },
     {
       ...endpoint("POST /deployments"),
       action: "deploy",
       help: "Like PUT, of the name that the spec gives. `source` names the body in errors.",
-      handler: apply,
+      handler: (context) => apply(deps, context),
     },
     {
       ...endpoint("DELETE /deployments/{name}"),
       action: "deploy",
       help: "Stops and removes a deployment; named volumes stay. `wait=false` answers 202 at once.",
-      handler: remove,
+      handler: (context) => remove(deps, context),
     },
     power("start"),
     power("stop"),
