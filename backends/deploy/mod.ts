@@ -21,6 +21,8 @@ export interface DeployBackendEntry {
   needsRoot?: true;
   /** The engine has an image store that svc can read: the ability `images`. */
   hasImages?: true;
+  /** True where the host has what the backend needs; told to people whose chosen backend lacks something. */
+  worksHere?: (settings: Settings) => Promise<boolean>;
   /** Absent where this build does not contain the backend; `missing` then gives the reason. */
   load?: (settings: Settings) => Promise<BackendModule>;
   missing?: string;
@@ -61,6 +63,8 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     needsRoot: true,
     load: reading(BARE_READS, async () => (await import("./bare/open.ts")).bareModule),
     fields: async () => (await import("./bare/fields.ts")).BARE_FIELDS,
+    worksHere: async (settings) =>
+      await (await import("./bare/preflight.ts")).worksHere(settings.of(...BARE_READS)),
   },
   incus: {
     help: "an Incus server",
@@ -108,6 +112,8 @@ export interface SelectedBackend {
   chosen: boolean;
   /** See {@linkcode DeployBackendEntry}. */
   needsRoot: boolean;
+  /** Another backend that would work on this host as it is. */
+  otherwise: () => Promise<string | undefined>;
 }
 
 /** The backend that SVC_DEPLOY_BACKEND names. Throws `config_invalid` with the nearest name. */
@@ -139,5 +145,11 @@ export function selectDeployBackend(settings: Settings): SelectedBackend {
     hasImages: hasImages && load !== undefined,
     chosen: name !== DEFAULT,
     needsRoot,
+    async otherwise() {
+      for (const [other, { worksHere }] of Object.entries(DEPLOY_BACKENDS)) {
+        if (other !== name && await worksHere?.(settings)) return other;
+      }
+      return undefined;
+    },
   };
 }

@@ -16,10 +16,17 @@ export interface ServerInfo {
     backend: string;
     /** False where this build or this server cannot deploy; then `reason` says why. */
     available: boolean;
+    /** The engine and where it is, for people; absent where the backend needs none. */
+    engine?: string;
     reason?: string;
     /** Optional abilities, by the name of the member of `DeployBackend.caps`. */
     caps: string[];
   };
+  /**
+   * Where builds run: in this process, at the builder of SVC_BUILDER_URL, in a container that the first build
+   * starts, or nowhere; then `reason` says why.
+   */
+  build: { at: "here" | "builder" | "container" | "nowhere"; reason?: string };
   ingress: {
     enabled: boolean;
     domain?: string;

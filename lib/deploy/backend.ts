@@ -65,6 +65,8 @@ export interface DeployBackend extends AsyncDisposable {
   readonly caps: DeployCaps;
   /** Throws the reason why no deployment is possible. Absent: nothing can be in the way. Cheap once it has passed. */
   ready?(): Promise<void>;
+  /** The engine and where it is, for people: "Docker 28.2 at unix:///var/run/docker.sock". */
+  about?(): Promise<string>;
   /**
    * Applies the spec; resolves when every instance runs (and is healthy where a healthcheck is set).
    * Idempotent: an unchanged spec and image change nothing. Where a replacement does not come up, the old

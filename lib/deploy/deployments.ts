@@ -30,6 +30,7 @@ class ServedDeployments implements Deployments {
   readonly name: string;
   readonly caps: DeployBackend["caps"];
   readonly ready?: DeployBackend["ready"];
+  readonly about?: DeployBackend["about"];
   readonly #engine: DeployBackend;
   readonly #services: DeployServices;
 
@@ -37,6 +38,7 @@ class ServedDeployments implements Deployments {
     this.name = engine.name;
     this.caps = engine.caps;
     if (engine.ready) this.ready = () => engine.ready!();
+    if (engine.about) this.about = () => engine.about!();
     this.#engine = engine;
     this.#services = services;
   }

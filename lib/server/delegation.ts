@@ -1,7 +1,8 @@
 /** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
-import { SvcError } from "../base/errors.ts";
+import { asSvcError, SvcError } from "../base/errors.ts";
 import { type Lazy, lazy } from "../base/lazy.ts";
 import type { Logger } from "../base/log.ts";
+import type { ServerInfo } from "../api/info.ts";
 import { isGone } from "../docker/errors.ts";
 import type { DELEGATION } from "../config/server/delegation.ts";
 import type { SettingsOf } from "../config/table.ts";
@@ -10,6 +11,8 @@ import type { SettingsOf } from "../config/table.ts";
 export interface BuilderContainer {
   /** Starts the container, or adopts a running one, and resolves once it answers. */
   start(): Promise<BuilderPlace>;
+  /** Throws the reason why none could be started; starts nothing. */
+  ready(): Promise<void>;
 }
 
 /** Where a builder listens. */
@@ -45,6 +48,8 @@ export interface Delegation {
    * could be started; the next call tries again.
    */
   target(): Promise<URL | undefined>;
+  /** Where builds are to run; starts nothing. */
+  plan(): Promise<ServerInfo["build"]>;
 }
 
 /** The builder's address with its token, which no log shows. */
@@ -75,6 +80,22 @@ class Delegate implements Delegation {
     if (!auto || !this.#container) throw cannotMount(root, auto, refused);
     // Asked for each build: a builder that has ended starts again, and its port is never trusted unseen.
     return await (this.#starting ??= this.#start().finally(() => this.#starting = undefined));
+  }
+
+  async plan(): Promise<ServerInfo["build"]> {
+    const { url, auto, root, refused } = this.#options;
+    if (url !== undefined) return { at: "builder" };
+    if (await this.#mayBuild.get()) return { at: "here" };
+    try {
+      if (!auto || !this.#container) throw cannotMount(root, auto, refused);
+      await (await this.#container.get()).ready();
+      return { at: "container" };
+    } catch (error) {
+      const { message, help } = isGone(error)
+        ? cannotMount(root, true, refused, error)
+        : asSvcError(error);
+      return { at: "nowhere", reason: `${message}; ${help}` };
+    }
   }
 
   async #start(): Promise<URL> {

@@ -4,7 +4,7 @@ import type { BuildInfo } from "../base/build_info.ts";
 import type { Builder } from "../build/builder.ts";
 import type { RegistryMode } from "../config/server/registry.ts";
 import type { Delegation } from "./delegation.ts";
-import type { Deployments } from "../deploy/deployments.ts";
+import type { DeployChoice } from "./deploy_facts.ts";
 import type { Access } from "./access.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
@@ -33,15 +33,7 @@ export interface ManagementDeps {
   internal?: InternalCredentials;
   /** Where builds are delegated to. Absent: this process builds. */
   delegation?: Delegation;
-  deploy: {
-    /** The selected backend's name. */
-    name: string;
-    /**
-     * Constructed on first use. Throws `not_in_build` or `prerequisite_missing` where the backend cannot be
-     * opened.
-     */
-    backend: () => Promise<Deployments>;
-  };
+  deploy: DeployChoice;
   /** Absent: there is no ingress, as in tests of other routes. */
   ingress?: ServerIngress;
   /** Absent: there are no sessions, as in tests of other routes. */

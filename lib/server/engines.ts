@@ -3,7 +3,6 @@
  * composition root knows which backends exist; this file gets functions that load them.
  */
 import { join } from "node:path";
-import { SvcError } from "../base/errors.ts";
 import type { Entitlement } from "../api/build_entitlements.ts";
 import type { Logger } from "../base/log.ts";
 import type { Builder } from "../build/builder.ts";
@@ -20,10 +19,12 @@ import type { BackendModule } from "../deploy/module.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import { inUserNamespace } from "../sys/userns.ts";
+import type { Delegation } from "./delegation.ts";
+import { type DeployChoice, deployFacts } from "./deploy_facts.ts";
 import type { ServerHost } from "./host.ts";
 
 /** The deploy backend that the configuration chose. */
-export interface ChosenBackend {
+export interface ChosenBackend extends Omit<DeployChoice, "backend"> {
   load: () => Promise<BackendModule>;
   /** False where this build of svc does not contain the backend. */
   inBuild: boolean;
@@ -145,13 +146,24 @@ export async function takeOver(
   { host, log }: { host: ServerHost; log: Logger },
 ): Promise<void> {
   if (!selected.inBuild) return;
+  const { name, otherwise } = selected;
   const { validate, takesOver } = await selected.load();
   await validate?.(log, host);
   if (!takesOver) return;
-  try {
-    await (await backend()).ready?.();
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.code === "internal") throw error;
-    log.warn("cannot deploy yet", { error, help: error.help });
+  const { info, refused } = await deployFacts({ name, backend, otherwise });
+  if (refused?.code === "internal") throw refused;
+  if (refused) log.warn("cannot deploy yet", { error: refused, help: refused.help });
+  else if (info.engine) log.info(`deployments run on ${info.engine}`, { backend: name });
+}
+
+/** Says where builds run, unless they run in this process. */
+export async function tellOfBuilds(
+  delegation: Pick<Delegation, "plan">,
+  log: Logger,
+): Promise<void> {
+  const { at, reason } = await delegation.plan();
+  if (at === "nowhere") log.warn("cannot build here", { reason });
+  if (at === "container") {
+    log.info("builds run in a container, which the first build starts: this user cannot mount(2)");
   }
 }

@@ -29,6 +29,8 @@ export interface ChosenBackends {
     /** The engine has an image store that svc can read: the ability `images`. */
     hasImages: boolean;
     load: () => Promise<BackendModule>;
+    /** Another backend of this build that would work on this host as it is. */
+    otherwise: () => Promise<string | undefined>;
   };
   worker: {
     open: (

@@ -25,10 +25,12 @@ import {
   openSnapshots,
   stepNamespaces,
   takeOver,
+  tellOfBuilds,
 } from "./engines.ts";
 import { GIVEN } from "./given.ts";
 import { startHousekeeping } from "./housekeeping.ts";
 import { ServerIngress } from "./ingress/ingress.ts";
+import type { OwnAddress } from "./own_address.ts";
 import type { Route } from "./route.ts";
 import { managementRoutes } from "./routes.ts";
 import { openApiRoute } from "./routes/openapi.ts";
@@ -177,19 +179,46 @@ const upkeep = subsystem({
   },
 });
 
+const registryHost = (advertised: string | undefined, { bound }: OwnAddress) =>
+  advertised ?? `localhost:${bound.port}`;
+
+const delegation = subsystem({
+  name: "delegation",
+  needs: { settings, env, chosen, host, registry, address, log },
+  open: ({ settings, env, chosen, host, registry, address, log }) =>
+    serverDelegation(settings.of(DELEGATION), {
+      root: join(host.dataDir, "build"),
+      refused: host.refused,
+      container: async () =>
+        (await import("./builder/open.ts")).openEngineBuilder({
+          settings: settings.of(DELEGATION, CONTAINED),
+          env,
+          registry: {
+            mode: registry.mode,
+            host: () => registryHost(settings.of(ADVERTISED).advertiseRegistry, address),
+          },
+          backend: {
+            name: chosen.deploy.name,
+            module: chosen.deploy.inBuild ? await chosen.deploy.load() : undefined,
+          },
+          log,
+        }),
+      log,
+    }),
+});
+
 const listener = subsystem({
   name: "listener",
   needs: {
     settings,
-    env,
     chosen,
-    host,
     stop,
     lifecycle,
     address,
     registry,
     edge,
     builder,
+    delegation,
     deployments,
     sessions,
     tunnels,
@@ -197,10 +226,9 @@ const listener = subsystem({
     log,
   },
   async open(parts) {
-    const { settings, chosen, host, lifecycle, address, edge, deployments, upkeep, log } = parts;
+    const { settings, chosen, lifecycle, address, edge, deployments, upkeep, log } = parts;
     const { advertiseRegistry } = settings.of(ADVERTISED);
     const { registrySparse, registryRedirect } = settings.of(REGISTRY);
-    const registryHost = () => advertiseRegistry ?? `localhost:${address.bound.port}`;
     const routes: Route[] = [
       openApiRoute(() => routes),
       ...managementRoutes({
@@ -212,25 +240,10 @@ const listener = subsystem({
         internal: edge.internal,
         build: buildInfo(),
         registryMode: parts.registry.mode,
-        registryHost,
+        registryHost: () => registryHost(advertiseRegistry, address),
         builder: parts.builder.get,
-        delegation: serverDelegation(settings.of(DELEGATION), {
-          root: join(host.dataDir, "build"),
-          refused: host.refused,
-          container: async () =>
-            (await import("./builder/open.ts")).openEngineBuilder({
-              settings: settings.of(DELEGATION, CONTAINED),
-              env: parts.env,
-              registry: { mode: parts.registry.mode, host: registryHost },
-              backend: {
-                name: chosen.deploy.name,
-                module: chosen.deploy.inBuild ? await chosen.deploy.load() : undefined,
-              },
-              log,
-            }),
-          log,
-        }),
-        deploy: { name: chosen.deploy.name, backend: deployments.backend.get },
+        delegation: parts.delegation,
+        deploy: { ...chosen.deploy, backend: deployments.backend.get },
         storage: upkeep,
         buildCache: upkeep.buildCache,
         limits: buildLimits(settings.of(BUILD), navigator.hardwareConcurrency),
@@ -262,11 +275,12 @@ const listener = subsystem({
 /** What an earlier server left: its workloads and sessions go on, its unfinished builds are ended. */
 const takenOver = subsystem({
   name: "takenOver",
-  needs: { chosen, host, stop, listener, deployments, builder, log },
-  async open({ chosen, host, stop, deployments, builder, log }) {
+  needs: { chosen, host, stop, listener, deployments, builder, delegation, log },
+  async open({ chosen, host, stop, deployments, builder, delegation, log }) {
     // A server that is told to stop while it starts does not take over workloads.
     const { first } = stop;
     if (!first.aborted) await takeOver(chosen.deploy, deployments.backend.get, { host, log });
+    tellOfBuilds(delegation, log).catch((error) => log.warn("cannot build yet", { error }));
     // Opening the builder ends build steps that a crashed server left running, and their networks, now and not
     // at the next build.
     const left = [`${host.buildState}.bundles`, stepNamespaces(host.buildState)];
@@ -315,6 +329,7 @@ export const SUBSYSTEMS = [
   images,
   worker,
   builder,
+  delegation,
   deployments,
   sessions,
   upkeep,

@@ -85,6 +85,14 @@ async function manifestOf({ url }: Server, reference: string): Promise<Response>
   return answer;
 }
 
+async function toldBefore({ front }: Stage): Promise<void> {
+  await front.logged(/builds run in a container, which the first build starts/);
+  const info = await (await fetch(`${front.url}/.svc/v1/info`)).json();
+  assert.deepEqual(info.build, { at: "container" });
+  const { stdout } = await front.svc(["doctor"]);
+  assert.match(stdout, /^ok +builds: a container runs them/m);
+}
+
 async function bothWays({ engine, front, context }: Stage): Promise<void> {
   assert.equal((await engine.daemon.docker("ps", "-aq")).stdout, "");
   const digest = await build(front, context);
@@ -248,6 +256,7 @@ e2eTest(
     await using front = await startFront(engine, "front");
     await withContext(front, async (context) => {
       const stage = { engine, front, context } as Stage;
+      await t.step("the server says so from its start", () => toldBefore(stage));
       await t.step("the first build makes it; both ways to build are delegated", async () => {
         await bothWays(stage);
         stage.first = await builderOf(engine);

@@ -2,9 +2,29 @@
 import { SvcError } from "../../../lib/base/errors.ts";
 import { locate } from "../../../lib/base/locate.ts";
 import { checkHost, requireProgram } from "../../../lib/deploy/host/prerequisites.ts";
+import { cniDirs, CniPlugins } from "../../../lib/runtime/cni.ts";
 import { type ProofPlace, proven } from "../../../lib/runtime/proof.ts";
 import { createRuntime, type RuntimeOptions } from "../../../lib/runtime/runc.ts";
 import type { Runtime } from "../../../lib/runtime/runtime.ts";
+import type { BareSettings } from "./options.ts";
+
+/** True where this host looks able to run containers so; nothing is started. */
+export async function worksHere(
+  { runtime, cniBinDir }: Pick<BareSettings, "runtime" | "cniBinDir">,
+): Promise<boolean> {
+  try {
+    const plugins = new CniPlugins(cniDirs(cniBinDir));
+    await Promise.all([
+      checkHost(),
+      ...[runtime, "conmon"].map((name) => requireProgram(name, name)),
+      ...["bridge", "host-local", "portmap"].map((name) => plugins.find(name)),
+    ]);
+    return true;
+  } catch (error) {
+    if (error instanceof SvcError) return false;
+    throw error;
+  }
+}
 
 /** The programs that were found, with checked versions. */
 export interface Tools {

@@ -41,6 +41,28 @@ const SHOWN: Record<ServerInfo["registryMode"], (backend: string) => string> = {
   union: (backend) => `it keeps what is pushed to it, and shows the images of ${backend} too`,
 };
 
+const BUILDS: Record<Exclude<ServerInfo["build"]["at"], "nowhere">, string> = {
+  here: "the server runs them",
+  builder: "the server's builder runs them",
+  container: "a container runs them, which the server's first build starts",
+};
+
+/** What the server found out of its place. A server of another version may tell less. */
+function serverChecks({ deploy, build }: Partial<ServerInfo>): Check[] {
+  const checks: Check[] = [];
+  if (deploy) {
+    const { available, backend, engine, reason = "" } = deploy;
+    const detail = available ? `they run on ${engine ?? backend}` : reason;
+    checks.push({ name: "deployments", outcome: available ? "ok" : "warning", detail });
+  }
+  if (build) {
+    const { at, reason = "" } = build;
+    const detail = at === "nowhere" ? reason : BUILDS[at];
+    checks.push({ name: "builds", outcome: at === "nowhere" ? "warning" : "ok", detail });
+  }
+  return checks;
+}
+
 async function applyFix(
   { path, content, then }: Fix,
   invocation: DoctorInvocation,
@@ -82,6 +104,7 @@ export async function runClientDoctor(invocation: DoctorInvocation): Promise<num
   const { ghBin } = values;
   const sessions = await sessionChecks({ target, env, ...(ghBin !== undefined && { ghBin }) });
   for (const check of [...checks, ...sessions]) await show(check);
+  for (const check of info ? serverChecks(info) : []) await show(check);
   if (info?.registryMode && info.deploy) {
     await show({
       name: "registry's images",

@@ -89,6 +89,10 @@ export class EngineBuilder implements BuilderContainer {
     this.#image = lazy(options.image);
   }
 
+  async ready(): Promise<void> {
+    await this.#options.engine.daemon();
+  }
+
   async start(): Promise<BuilderPlace> {
     const wanted = await this.#wanted();
     let failure: unknown;

@@ -237,7 +237,7 @@ Deno.test("relay: a builder that is not there is told, and asked for again", asy
   const port = freePort();
   let starts = 0;
   const start = () => Promise.resolve({ url: `ws://127.0.0.1:${port}/${++starts}`, token: "t" });
-  const container = () => Promise.resolve({ start });
+  const container = () => Promise.resolve({ start, ready: () => Promise.resolve() });
   await using front = await startTestServer({ deps: { delegation: delegation({ container }) } });
   const response = await post(front.base, "", "x");
   assert.equal(response.status, 502);
@@ -260,7 +260,7 @@ Deno.test("delegation: by URL, in process where it can build, else by a containe
     if (starts++ === 0) return Promise.reject(new SvcError("prerequisite_missing", "no engine"));
     return Promise.resolve({ url: "ws://127.0.0.1:7777", token: "of the builder" });
   };
-  const container = () => Promise.resolve({ start });
+  const container = () => Promise.resolve({ start, ready: () => Promise.resolve() });
   const target = async (options: Partial<DelegationOptions>) =>
     String(await delegation({ log, ...options }).target());
   assert.equal(await target({ url: "ws://b:1", canBuild: () => assert.fail() }), "ws://b:1/");
@@ -287,6 +287,25 @@ Deno.test("delegation: by URL, in process where it can build, else by a containe
     ["build engine cannot mount(2) as this user; using a containerized builder", undefined],
     ["delegating builds to containerized builder", "ws://127.0.0.1:7777"],
   ]);
+});
+
+Deno.test("delegation: where builds are to run is told without starting anything", async () => {
+  const start = () => assert.fail("started");
+  const container = (ready: () => Promise<void>) => () => Promise.resolve({ start, ready });
+  const plan = (options: Partial<DelegationOptions>) => delegation(options).plan();
+  assert.deepEqual(await plan({ url: "ws://b:1" }), { at: "builder" });
+  assert.deepEqual(await plan({ canBuild: () => true }), { at: "here" });
+  const there = container(() => Promise.resolve());
+  assert.deepEqual(await plan({ container: there }), { at: "container" });
+  const off = await plan({ container: there, auto: false });
+  assert.equal(off.at, "nowhere");
+  assert.match(off.reason!, /^Cannot build: failed to mount \/data.*; .*SVC_BUILDER_URL/);
+  const gone = new SvcError("unavailable", "Cannot reach the engine", {
+    detail: { daemon: "gone" },
+  });
+  const absent = await plan({ container: container(() => Promise.reject(gone)) });
+  assert.equal(absent.at, "nowhere");
+  assert.match(absent.reason!, /failed to mount .*: Cannot reach the engine$/);
 });
 
 Deno.test("relay: a builder that asks for a credential gets this server's own; its refusal blames no caller", async () => {
