@@ -10,13 +10,18 @@ class Watcher {
   #waiting: InstanceEvent[] = [];
   #wake = Promise.withResolvers<void>();
   #ended = false;
-  #late = false;
+  #failure: unknown;
 
   /** False: this watcher gets no more events. */
   tell(event: InstanceEvent): boolean {
     if (this.#waiting.length >= MAX_WAITING) {
-      this.#late = true;
-      this.end();
+      this.end(
+        new SvcError(
+          "unavailable",
+          `Cannot go on with the events: more than ${MAX_WAITING} waited to be read`,
+          { help: "watch again, and look at the deployments' status for what was missed" },
+        ),
+      );
     }
     if (this.#ended) return false;
     this.#waiting.push(event);
@@ -24,7 +29,9 @@ class Watcher {
     return true;
   }
 
-  end(): void {
+  /** `failure` is thrown after the events that wait; undefined: they end without an error. */
+  end(failure?: unknown): void {
+    if (!this.#ended) this.#failure = failure;
     this.#ended = true;
     this.#wake.resolve();
   }
@@ -44,12 +51,7 @@ class Watcher {
     } finally {
       left();
     }
-    if (!this.#late) return;
-    throw new SvcError(
-      "unavailable",
-      `Cannot go on with the events: more than ${MAX_WAITING} waited to be read`,
-      { help: "watch again, and look at the deployments' status for what was missed" },
-    );
+    if (this.#failure !== undefined && !signal.aborted) throw this.#failure;
   }
 }
 
@@ -79,9 +81,9 @@ export class InstanceEvents {
     return watcher.read(signal, leave);
   }
 
-  /** Ends every watcher's events, after those that wait. */
-  end(): void {
-    for (const watcher of this.#watchers) watcher.end();
+  /** Ends every watcher's events, after those that wait; with this error where there is one. */
+  end(failure?: unknown): void {
+    for (const watcher of this.#watchers) watcher.end(failure);
     this.#watchers.clear();
   }
 }

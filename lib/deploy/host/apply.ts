@@ -1,7 +1,4 @@
 /** Applies a spec on the host: creates, leaves unchanged or replaces a deployment. */
-import { createHash } from "node:crypto";
-import { parseDuration } from "../../base/duration.ts";
-import { SvcError } from "../../base/errors.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyAction } from "../../api/deployment.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
@@ -9,6 +6,8 @@ import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ApplyProgress } from "../backend.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
+import { allOrFirstError, batchesOf, checkTimes, stoppedHalfway } from "../roll_out.ts";
+import { specHash } from "../spec_hash.ts";
 import type { BindMounts } from "./binds.ts";
 import { type ContainerPlan, containerPlan, imageWarnings } from "./container_config.ts";
 import type { Deployment } from "./deployment.ts";
@@ -20,7 +19,7 @@ import type { Instance } from "./instance.ts";
 import type { Revision } from "./instance_parts.ts";
 import { canPublish, type NetworkTable } from "./networks.ts";
 import type { InstanceRecord } from "./record.ts";
-import { allOrFirstError, batchesOf, RollOut, stoppedHalfway } from "./roll_out.ts";
+import { RollOut } from "./roll_out.ts";
 import type { Spares } from "./spares.ts";
 import { FIRST_WINDOW, settled } from "./trial.ts";
 
@@ -50,27 +49,7 @@ export interface ApplyOptions {
   signal?: AbortSignal;
 }
 
-/** A hash that is equal for equal specs, environments and images, whatever the order of members. */
-function specHash(
-  spec: DeploySpec,
-  imageDigest: string,
-  env: Readonly<Record<string, string>>,
-): string {
-  const canonical = (value: unknown): unknown =>
-    Array.isArray(value)
-      ? value.map(canonical)
-      : value !== null && typeof value === "object"
-      ? Object.fromEntries(
-        Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([k, v]) => [k, canonical(v)]),
-      )
-      : value;
-  // The origin of the spec does not affect the instances.
-  const { origin: _origin, ...rest } = spec;
-  const parts: unknown[] = [canonical(rest), imageDigest];
-  // Added only where there is such an environment: hashes in records of older versions stay valid.
-  if (Object.keys(env).length > 0) parts.push(canonical(env));
-  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
-}
+const replicaOf = (instance: Instance) => instance.made.replica;
 
 function newRecord(
   spec: DeploySpec,
@@ -209,7 +188,7 @@ export class Applier {
         const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
         const { parallelism, order } = spec.updateConfig ?? {};
         const stopFirst = order === "stop-first";
-        const batches = batchesOf(parallelism, made, old);
+        const batches = batchesOf(parallelism, made, old, replicaOf);
         for (const batch of batches) {
           const taken = batch === batches.at(-1) ? reach : () => deployment.want(true);
           await rollOut.replace(batch, tree.name, { takesOver, limit, stopFirst, taken });
@@ -219,7 +198,7 @@ export class Applier {
       await rollOut.discard(made);
       deployment.failed(error);
       if (!fresh) await deployment.save();
-      throw stoppedHalfway(error, made);
+      throw stoppedHalfway(error, made.length, made.filter((one) => one.ready).length);
     }
     if (fresh) {
       reach();
@@ -229,13 +208,5 @@ export class Applier {
     }
     for (const { made: { choice } } of made.slice(0, 1)) spares.prepare(choice);
     return fresh ? "created" : "replaced";
-  }
-}
-
-/** A stop without an end would block every later change of the deployment. */
-function checkTimes(spec: DeploySpec): void {
-  const day = 24 * 3600 * 1000;
-  if (spec.stopGracePeriod !== undefined && parseDuration(spec.stopGracePeriod) > day) {
-    throw new SvcError("spec_invalid", "Cannot use stopGracePeriod: more than a day");
   }
 }

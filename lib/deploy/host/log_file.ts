@@ -3,6 +3,7 @@
  * Kubernetes CRI). A long line comes in parts marked P. One older file is kept beside the log as `.1`.
  */
 import type { LogFrame } from "../../api/deployment.ts";
+import { logFrame } from "../log_frame.ts";
 
 /** A line longer than this is delivered in several frames. */
 const LONGEST_LINE = 1024 * 1024;
@@ -19,20 +20,7 @@ export interface ReadLogOptions {
   ended?: () => boolean;
 }
 
-/** RFC 3339 in UTC with nine digits: the order of texts is then the order of times. */
-export function normalTime(text: string): string {
-  const match = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
-  if (!match) return text;
-  const [, seconds, fraction = "", zone] = match;
-  const utc = zone === "Z" || zone === "+00:00"
-    ? seconds
-    : new Date(`${seconds}${zone}`).toISOString().slice(0, 19);
-  return `${utc}.${fraction.padEnd(9, "0")}Z`;
-}
-
 const decoder = new TextDecoder();
-/** Throws for text that is not UTF-8, and keeps a byte order mark. */
-const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Longest time, stream and tag at the start of a log line. */
 const LONGEST_HEAD = 64;
@@ -105,18 +93,7 @@ class Assembler {
     whole: boolean,
   ): LogFrame {
     const bytes = parts.length === 1 ? parts[0] : concat(parts);
-    const frame: LogFrame = {
-      time: normalTime(time),
-      instance: this.#instance,
-      stream,
-      line: "",
-      ...(!whole && { partial: true }),
-    };
-    try {
-      return { ...frame, line: strict.decode(bytes) };
-    } catch {
-      return { ...frame, line: decoder.decode(bytes), base64: bytes.toBase64() };
-    }
+    return logFrame({ time, instance: this.#instance, stream, bytes, whole });
   }
 }
 

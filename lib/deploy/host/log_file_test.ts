@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { LogFrame } from "../../api/deployment.ts";
 import { printedBytes } from "../../api/log_bytes.ts";
-import { mergeLogs, normalTime, readLog, type ReadLogOptions, rotateLog } from "./log_file.ts";
+import { normalTime } from "../log_frame.ts";
+import { mergeLogs, readLog, type ReadLogOptions, rotateLog } from "./log_file.ts";
 
 const time = (second: number) =>
   `2026-01-01T00:00:${String(second).padStart(2, "0")}.000000001+00:00`;

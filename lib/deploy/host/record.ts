@@ -1,16 +1,7 @@
-/** Records of deployments on disk: one JSON file each, replaced atomically. */
-import { join } from "node:path";
-import {
-  ensureDir,
-  exists,
-  readJson,
-  removeTree,
-  syncDir,
-  writeFileAtomic,
-} from "../../base/fs.ts";
-import { asSvcError } from "../../base/errors.ts";
+/** Records of a host's deployments. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
+import { JsonRecords } from "../json_records.ts";
 import type { ContainerPlan } from "./container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
 import type { BridgeNetwork } from "../../runtime/network.ts";
@@ -114,43 +105,10 @@ function givePorts({ instances }: DeploymentRecord): void {
   for (const one of ready) one.ports = ports;
 }
 
-export class RecordStore {
-  readonly root: string;
-
-  constructor(root: string) {
-    this.root = root;
-  }
-
-  async load(): Promise<DeploymentRecord[]> {
-    if (!await exists(this.root)) return [];
-    const records: DeploymentRecord[] = [];
-    for await (const entry of Deno.readDir(this.root)) {
-      // A write that a crash cut off. The file holds a spec, whose secrets must not stay behind.
-      if (entry.name.includes(".json.tmp-")) await removeTree(join(this.root, entry.name));
-      if (!entry.isFile || !entry.name.endsWith(".json")) continue;
-      const record = await readJson<DeploymentRecord>(join(this.root, entry.name));
-      if (!record) continue;
-      givePorts(record);
-      records.push(record);
-    }
-    return records.sort((a, b) => a.name < b.name ? -1 : 1);
-  }
-
-  /** Durable when it resolves. */
-  async save(record: DeploymentRecord): Promise<void> {
-    try {
-      await ensureDir(this.root, 0o700);
-      await writeFileAtomic(join(this.root, `${record.name}.json`), JSON.stringify(record), {
-        mode: 0o600,
-      });
-    } catch (error) {
-      throw asSvcError(error, `Cannot put deployment ${record.name} on record`);
-    }
-  }
-
-  async remove(name: string): Promise<void> {
-    if (!await exists(this.root)) return;
-    await removeTree(join(this.root, `${name}.json`));
-    await syncDir(this.root);
+export class RecordStore extends JsonRecords<DeploymentRecord> {
+  override async load(): Promise<DeploymentRecord[]> {
+    const records = await super.load();
+    for (const record of records) givePorts(record);
+    return records;
   }
 }

@@ -1,43 +1,14 @@
 /** Replaces old instances by new ones, a batch at a time, without losing requests. */
-import { SvcError } from "../../base/errors.ts";
 import type { SocketPort } from "../../runtime/listening.ts";
 import type { ApplyProgress } from "../backend.ts";
 import { refuseIfStrict } from "../fields.ts";
+import { allOrFirstError, type Batch } from "../roll_out.ts";
 import type { Deployment } from "./deployment.ts";
 import type { Instance } from "./instance.ts";
 import { drained, FIRST_WINDOW, settled } from "./trial.ts";
 
 /** Milliseconds that a replacement without a health check has to run. */
 const REPLACE_WINDOW = 1000;
-
-export interface Batch {
-  made: Instance[];
-  /** The instances that the new ones replace. */
-  old: Instance[];
-}
-
-/**
- * Batches of `parallelism` instances, 0 for all at once, each with the old instance of its number. Old
- * instances without a successor are in the last batch.
- */
-export function batchesOf(
-  parallelism = 0,
-  made: readonly Instance[],
-  old: readonly Instance[],
-): Batch[] {
-  const size = parallelism || Math.max(made.length, 1);
-  const left = new Set(old);
-  const batches: Batch[] = [];
-  for (let from = 0; from === 0 || from < made.length; from += size) {
-    const some = made.slice(from, from + size);
-    const replicas = new Set(some.map((one) => one.made.replica));
-    const theirs = old.filter((one) => replicas.has(one.made.replica));
-    for (const one of theirs) left.delete(one);
-    batches.push({ made: some, old: theirs });
-  }
-  batches.at(-1)!.old.push(...left);
-  return batches;
-}
 
 export interface RollOutOptions {
   onProgress: ApplyProgress;
@@ -75,7 +46,11 @@ export class RollOut {
   }
 
   /** Replaces one batch. Where the new instances do not come up, they are removed and the old ones go on. */
-  async replace({ made, old }: Batch, image: string, options: ReplaceOptions): Promise<void> {
+  async replace(
+    { made, old }: Batch<Instance>,
+    image: string,
+    options: ReplaceOptions,
+  ): Promise<void> {
     const { takesOver, limit, stopFirst, taken } = options;
     const { signal, onProgress } = this.#options;
     const running = old.filter((one) => one.running);
@@ -144,27 +119,4 @@ export class RollOut {
     const results = await Promise.allSettled(gone.map((one) => one.remove()));
     this.#deployment.drop(gone.filter((_, index) => results[index].status === "fulfilled"));
   }
-}
-
-/** The error of a roll-out that stopped after some of its batches. */
-export function stoppedHalfway(error: unknown, made: readonly Instance[]): unknown {
-  const done = made.filter((one) => one.ready).length;
-  if (done === 0 || done === made.length || !(error instanceof SvcError)) return error;
-  const { code, message, detail } = error;
-  return new SvcError(code, message, {
-    cause: error,
-    detail,
-    help:
-      `${done} of ${made.length} instances are replaced already, the others run on as they were; ` +
-      "deploy again to go on, or deploy what was there before to go back",
-  });
-}
-
-/** Waits for all work, then throws the first error: no work goes on behind a failure. */
-export async function allOrFirstError<T>(work: Promise<T>[]): Promise<T[]> {
-  const results = await Promise.allSettled(work);
-  return results.map((result) => {
-    if (result.status === "rejected") throw result.reason;
-    return result.value;
-  });
 }

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
-import type { Instance } from "./instance.ts";
 import { batchesOf } from "./roll_out.ts";
 
-const some = (...replicas: number[]) =>
-  replicas.map((replica) => ({ made: { replica } }) as unknown as Instance);
-const batches = (parallelism: number | undefined, made: Instance[], old: Instance[]) =>
-  batchesOf(parallelism, made, old).map((batch) =>
-    [batch.made, batch.old].map((list) => list.map(({ made }) => made.replica))
-  );
+const same = (replica: number) => replica;
+const some = (...replicas: number[]) => replicas;
+const batches = (parallelism: number | undefined, made: number[], old: number[]) =>
+  batchesOf(parallelism, made, old, same).map((batch) => [batch.made, batch.old]);
 
 Deno.test("batches: so many at a time, each with those that it replaces, the rest with the last", () => {
   assert.deepEqual(batches(undefined, some(0, 1), some(0, 1)), [[[0, 1], [0, 1]]]);

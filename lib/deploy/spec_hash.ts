@@ -1,0 +1,25 @@
+/** Whether an apply changes anything. */
+import { createHash } from "node:crypto";
+import type { DeploySpec } from "../api/deploy_spec.ts";
+
+/** A hash that is equal for equal specs, environments and images, whatever the order of members. */
+export function specHash(
+  spec: DeploySpec,
+  imageDigest: string,
+  env: Readonly<Record<string, string>>,
+): string {
+  const canonical = (value: unknown): unknown =>
+    Array.isArray(value)
+      ? value.map(canonical)
+      : value !== null && typeof value === "object"
+      ? Object.fromEntries(
+        Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([k, v]) => [k, canonical(v)]),
+      )
+      : value;
+  // The origin of the spec does not affect the instances.
+  const { origin: _origin, ...rest } = spec;
+  const parts: unknown[] = [canonical(rest), imageDigest];
+  // Added only where there is such an environment: hashes in records of older versions stay valid.
+  if (Object.keys(env).length > 0) parts.push(canonical(env));
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
