@@ -6,7 +6,7 @@ import type { FieldRules } from "../../lib/deploy/fields.ts";
 import type { BackendModule } from "../../lib/deploy/module.ts";
 import { BARE, BARE_READS } from "./bare/options.ts";
 import { CONTAINERD } from "./containerd/options.ts";
-import { DOCKERHOST } from "./dockerhost/options.ts";
+import { DOCKERHOST, DOCKERHOST_ABSENT, DOCKERHOST_READS } from "./dockerhost/options.ts";
 import { INCUS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
 import { PODMAN, PODMAN_ABSENT } from "./podman/options.ts";
@@ -34,9 +34,13 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   dockerhost: {
     help: "a Docker Engine, by DOCKER_HOST",
     aliases: [],
-    options: [DOCKERHOST],
+    options: [DOCKERHOST, DOCKERHOST_ABSENT],
     hasImages: true,
-    missing: "the client of the Docker Engine is not in this build yet",
+    load: reading(
+      DOCKERHOST_READS,
+      async () => (await import("./dockerhost/open.ts")).dockerhostModule,
+    ),
+    fields: async () => (await import("./dockerhost/fields.ts")).DOCKERHOST_FIELDS,
   },
   podman: {
     help: "podman's API service",
@@ -91,7 +95,7 @@ const CHOICE = optionTable([
     section: "General and listener",
     help:
       "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
-      "This build has bare.",
+      "This build has dockerhost and bare.",
   },
 ]);
 

@@ -73,7 +73,7 @@ export function deployEvents(test: Test, under: DeployBackendUnderTest): void {
       }
     });
   const untilTold = (code: number) => shell(`${UNTIL_TOLD} until_told end; exit ${code}`);
-  const healthcheck = { test: "true", interval: "1h", startInterval: "50ms", timeout: "60s" };
+  const healthcheck = { test: "true", interval: "100ms", timeout: "60s" };
 
   withName(
     "events: from the making of an instance to its removal, in order",

@@ -5,14 +5,14 @@ import type { ImageSource } from "../../lib/oci/image.ts";
 import type { ImageResolver } from "../../lib/oci/resolver.ts";
 import type { Descriptor, ImageConfig, Index, Manifest } from "../../lib/oci/types.ts";
 
-/** Names are `NAME` of the layout's tags; a tag is found as it was given to `writeBaseLayout`. */
+/** Names are `NAME` of the layout's tags, as they were given to `writeBaseLayout`, or digests. */
 export function layoutImages(directory: string): ImageResolver {
   const path = (digest: string) => join(directory, "blobs/sha256", digest.split(":")[1]);
   const json = async <T>(digest: string) => JSON.parse(await Deno.readTextFile(path(digest))) as T;
   const find = async (tag: string): Promise<Descriptor | undefined> => {
     const index: Index = JSON.parse(await Deno.readTextFile(join(directory, "index.json")));
     return index.manifests.find((entry) =>
-      entry.annotations?.["org.opencontainers.image.ref.name"] === tag
+      entry.digest === tag || entry.annotations?.["org.opencontainers.image.ref.name"] === tag
     );
   };
   const source: ImageSource = {

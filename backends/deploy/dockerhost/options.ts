@@ -1,6 +1,40 @@
-/** SPEC "Deploy backend (common)". */
+/** SPEC "Deploy backend (common)", and the variables of docker's own client. */
 import { absentTable, off } from "../../../lib/config/absent.ts";
+import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
+import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
 
-export const DOCKERHOST = absentTable("Docker backend", "the dockerhost backend", [
+const section = "Docker backend";
+
+export const DOCKERHOST = optionTable([
+  {
+    key: "dockerHost",
+    kind: "string",
+    env: ["DOCKER_HOST"],
+    defaultText: "unix:///var/run/docker.sock",
+    section,
+    help: "The Docker daemon: unix://PATH, tcp://HOST:PORT or ssh://[USER@]HOST[:PORT][/SOCKET].",
+  },
+  {
+    key: "dockerTlsVerify",
+    kind: "string",
+    env: ["DOCKER_TLS_VERIFY"],
+    section,
+    help: "Any value: TCP with TLS, and the daemon's certificate is checked.",
+  },
+  {
+    key: "dockerCertPath",
+    kind: "string",
+    env: ["DOCKER_CERT_PATH"],
+    section,
+    help: "The folder of ca.pem, cert.pem and key.pem, for TLS.",
+  },
+]);
+
+export const DOCKERHOST_ABSENT = absentTable(section, "the companion of dockerhost", [
   ["SVC_DOCKER_REMOTE", "bool", "Companion for a daemon on another host.", off],
 ]);
+
+/** The options that the backend reads. */
+export const DOCKERHOST_READS = [DOCKERHOST, WORKLOADS] as const;
+
+export type DockerhostSettings = SettingsOf<typeof DOCKERHOST_READS>;

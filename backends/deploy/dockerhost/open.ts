@@ -1,0 +1,64 @@
+/** The dockerhost backend's entry for the table. */
+import { join } from "node:path";
+import type { DeployBackend } from "../../../lib/deploy/backend.ts";
+import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
+import { DockerClient } from "../../../lib/docker/client.ts";
+import { type DockerEndpoint, dockerEndpoint } from "../../../lib/docker/endpoint.ts";
+import type { EngineConfig } from "../shared/engine_api/apply.ts";
+import { openEngineBackend } from "../shared/engine_api/backend.ts";
+import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
+import { serverIdentity } from "../shared/engine_api/identity.ts";
+import { DOCKERHOST_FIELDS } from "./fields.ts";
+import type { DockerhostSettings } from "./options.ts";
+
+export const DOCKER: EngineBehaviour = {
+  name: "dockerhost",
+  product: "the Docker daemon",
+  // json-file keeps text, and replaces bytes that are not UTF-8. What its operator chose otherwise stays.
+  logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
+};
+
+export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {
+  endpoint: DockerEndpoint;
+  config: EngineConfig;
+}
+
+/** All files are below `dockerhost` in the data directory. */
+export async function createDockerhostBackend(
+  { dataDir, images, log, endpoint, config }: DockerhostOptions,
+): Promise<DeployBackend> {
+  const folder = join(dataDir, DOCKER.name);
+  return await openEngineBackend({
+    client: new DockerClient({
+      endpoint,
+      product: DOCKER.product,
+      help: "start the daemon, set DOCKER_HOST, or start the server with SVC_DEPLOY_BACKEND=bare",
+    }),
+    behaviour: DOCKER,
+    server: await serverIdentity(folder),
+    records: join(folder, "deployments"),
+    config,
+    fields: DOCKERHOST_FIELDS,
+    images,
+    log,
+  });
+}
+
+export function dockerhostModule(settings: DockerhostSettings): BackendModule {
+  const { dockerHost: host, dockerTlsVerify = "", dockerCertPath: certPath } = settings;
+  const endpoint = () => dockerEndpoint({ host, tls: dockerTlsVerify !== "", certPath });
+  return {
+    takesOver: true,
+    validate: () => Promise.resolve(void endpoint()),
+    open: (parts) =>
+      createDockerhostBackend({
+        ...parts,
+        endpoint: endpoint(),
+        config: {
+          allowBindSources: settings.allowBindSources,
+          allowPrivileged: settings.allowPrivileged,
+          pidsLimit: settings.workloadPidsLimit,
+        },
+      }),
+  };
+}

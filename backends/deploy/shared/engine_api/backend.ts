@@ -1,0 +1,360 @@
+/** A deploy backend on an engine that speaks the Docker Engine API. The engine supervises the containers. */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import type { ApplyResult, DeploymentStatus } from "../../../../lib/api/deployment.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
+import type { Logger } from "../../../../lib/base/log.ts";
+import { KeyedMutex } from "../../../../lib/base/mutex.ts";
+import type {
+  ApplyOptions,
+  Attachments,
+  DeployBackend,
+  LogOptions,
+} from "../../../../lib/deploy/backend.ts";
+import type { FieldRules } from "../../../../lib/deploy/fields.ts";
+import { dialTcp, dialUdp } from "../../../../lib/deploy/host/dial.ts";
+import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
+import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
+import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
+import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
+import { Applier, type EngineConfig } from "./apply.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
+import { stopSeconds } from "./container.ts";
+import { Deployment } from "./deployment.ts";
+import { execIn } from "./exec.ts";
+import { addressOf, type Inspected, isActive, runs } from "./inspect.ts";
+import { DEPLOYMENT } from "./labels.ts";
+import { readLogs } from "./logs.ts";
+import { EngineNetworks } from "./networks.ts";
+import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
+import { EngineWatch } from "./watch.ts";
+
+export interface EngineBackendOptions {
+  client: DockerClient;
+  behaviour: EngineBehaviour;
+  /** Identity of the server's data directory: what carries it is this server's. */
+  server: string;
+  /** Folder of the deployments' records. */
+  records: string;
+  config: EngineConfig;
+  fields: FieldRules;
+  images: ImageResolver;
+  log: Logger;
+}
+
+/** Opens the backend. An engine that is not there is found when it is. */
+export async function openEngineBackend(options: EngineBackendOptions): Promise<DeployBackend> {
+  const backend = new EngineBackend(options);
+  await backend.open();
+  return backend;
+}
+
+class EngineBackend implements DeployBackend {
+  readonly name: string;
+  readonly caps: DeployBackend["caps"];
+  readonly #options: EngineBackendOptions;
+  readonly #records: JsonRecords<EngineRecord>;
+  readonly #deployments = new Map<string, Deployment>();
+  readonly #locks = new KeyedMutex();
+  readonly #networks: EngineNetworks;
+  readonly #watch: EngineWatch;
+  readonly #applier: Applier;
+  /** Counts the connections, so that replicas take turns. */
+  #turn = 0;
+
+  constructor(options: EngineBackendOptions) {
+    const { client, server, records, log, behaviour, config, fields } = options;
+    this.name = behaviour.name;
+    this.#options = options;
+    this.#records = new JsonRecords(records);
+    this.#networks = new EngineNetworks(client, server);
+    this.#watch = new EngineWatch({ client, server, connected: () => this.#lookAfter(), log });
+    this.#applier = new Applier({
+      ...{ client, behaviour, server, config, fields },
+      networks: this.#networks,
+      watch: this.#watch,
+      specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
+    });
+    this.caps = {
+      exec: async (name, request, { signal } = {}) => {
+        const { container, replica } = this.#running(name, request.instance);
+        const instance = instanceId(name, replica);
+        return await execIn({ client, container, instance }, request, signal);
+      },
+    };
+  }
+
+  get #parts() {
+    return { watch: this.#watch, records: this.#records };
+  }
+
+  async open(): Promise<void> {
+    for (const record of await this.#records.load()) {
+      this.#deployments.set(record.name, new Deployment(this.#parts, record));
+    }
+    await this.#watch.open();
+  }
+
+  async ready(): Promise<void> {
+    await this.#options.client.daemon();
+  }
+
+  /**
+   * Once the engine is there: removes what applies that were cut short have left, ends removals, and starts again
+   * what was stopped for a successor that never came.
+   */
+  async #lookAfter(): Promise<void> {
+    const labelled = this.#watch.all.map(({ Config }) => Config.Labels?.[DEPLOYMENT] ?? "");
+    const names = new Set([...this.#deployments.keys(), ...labelled].filter(Boolean));
+    await Promise.all([...names].map((name) =>
+      this.#locks.run(name, async () => {
+        const deployment = this.#deployments.get(name);
+        if (deployment?.record.deleting) return void await this.#remove(deployment);
+        await this.#sweep(name);
+        if (!deployment) return;
+        const waiting = deployment.record.instances.filter(({ yielding }) => yielding);
+        if (waiting.length === 0) return;
+        for (const one of waiting) delete one.yielding;
+        if (!deployment.record.stopped) {
+          await Promise.all(
+            waiting.map(({ container }) => this.#applier.containers.start(container)),
+          );
+        }
+        await deployment.save();
+      })
+    ));
+    await this.#prune();
+  }
+
+  /** Removes containers of the deployment that its record does not name. */
+  async #sweep(name: string): Promise<void> {
+    const known = this.#deployments.get(name)?.record.instances ?? [];
+    const left = this.#watch.all.filter(({ Id, Config }) =>
+      Config.Labels?.[DEPLOYMENT] === name && !known.some(({ container }) => container === Id)
+    );
+    await Promise.all(left.map(({ Id }) => this.#applier.containers.remove(Id)));
+  }
+
+  async #prune(): Promise<void> {
+    try {
+      await this.#networks.prune(() =>
+        new Set([...this.#deployments.values()].flatMap(({ record, made, joining }) => [
+          ...joining,
+          ...(made ? this.#networks.namesOf(record.spec) : []),
+        ]))
+      );
+    } catch (error) {
+      this.#options.log.warn("an unused network was not removed", { error });
+    }
+  }
+
+  /** Throws `not_found`. */
+  #require(name: string): Deployment {
+    const deployment = this.#deployments.get(name);
+    if (deployment && !deployment.gone) return deployment;
+    throw new SvcError("not_found", `Cannot find deployment ${name}: there is none of that name`);
+  }
+
+  /** Throws `not_found`, or `conflict` where it does not run. */
+  #running(name: string, id?: string): InstanceRecord {
+    const instance = this.#require(name).pick(id);
+    this.#watch.requireLive();
+    const found = this.#watch.state(instance.container);
+    if (found && runs(found)) return instance;
+    throw new SvcError(
+      "conflict",
+      `Cannot use instance ${instanceId(name, instance.replica)}: it is not running`,
+      { help: "start the deployment first" },
+    );
+  }
+
+  apply(
+    spec: DeploySpec,
+    { env = {} }: Attachments = {},
+    { onProgress = () => {}, mayPull, signal }: ApplyOptions = {},
+  ): Promise<ApplyResult> {
+    return this.#locks.run(spec.name, async () => {
+      const known = this.#deployments.get(spec.name);
+      const deployment = known ?? Deployment.fresh(this.#parts, spec);
+      const { images: all } = this.#options;
+      const images = all.forCaller?.({ mayPull }) ?? all;
+      deployment.joining = this.#networks.namesOf(spec);
+      this.#deployments.set(spec.name, deployment);
+      try {
+        const others = [...this.#deployments.values()].map(({ record }) => record.spec);
+        requireFreeAliases(spec, others);
+        const context = { images, mayPull, env, onProgress, signal };
+        const action = await this.#applier.apply(deployment, spec, context);
+        deployment.transient = undefined;
+        return { action, deployment: deployment.status() };
+      } catch (error) {
+        if (!deployment.made) this.#deployments.delete(spec.name);
+        throw error;
+      } finally {
+        deployment.transient = undefined;
+        deployment.joining = [];
+        if (known || !deployment.made) await this.#prune();
+      }
+    });
+  }
+
+  status(name: string): Promise<DeploymentStatus | undefined> {
+    return Promise.resolve().then(() => {
+      const deployment = this.#deployments.get(name);
+      if (!deployment || deployment.gone) return undefined;
+      this.#watch.requireLive();
+      return deployment.status();
+    });
+  }
+
+  list(): Promise<DeploymentStatus[]> {
+    return Promise.resolve().then(() => {
+      const all = [...this.#deployments.values()].filter(({ gone }) => !gone);
+      if (all.length > 0) this.#watch.requireLive();
+      return all.map((one) => one.status()).sort((a, b) => a.name < b.name ? -1 : 1);
+    });
+  }
+
+  spec(name: string): Promise<DeploySpec | undefined> {
+    const deployment = this.#deployments.get(name);
+    const there = deployment?.made && !deployment.record.deleting;
+    return Promise.resolve(there ? deployment.record.spec : undefined);
+  }
+
+  events(signal: AbortSignal) {
+    return this.#watch.watch(signal);
+  }
+
+  delete(name: string): Promise<boolean> {
+    return this.#locks.run(name, async () => {
+      const deployment = this.#deployments.get(name);
+      if (!deployment) return false;
+      deployment.record.deleting = true;
+      // A full disk must not prevent the removal that frees it.
+      await deployment.save().catch((error) =>
+        this.#options.log.warn("a deployment goes without a record of it", {
+          deployment: name,
+          error,
+        })
+      );
+      await this.#remove(deployment);
+      await this.#prune();
+      return true;
+    });
+  }
+
+  async #remove(deployment: Deployment): Promise<void> {
+    const { name, record } = deployment;
+    const containers = record.instances.map(({ container }) => container);
+    await this.#applier.retire(containers, stopSeconds(record.spec));
+    await this.#sweep(name);
+    this.#deployments.delete(name);
+    await deployment.forget();
+  }
+
+  async power(
+    name: string,
+    action: "start" | "stop" | "restart",
+    { signal }: { signal?: AbortSignal } = {},
+  ): Promise<DeploymentStatus> {
+    this.#require(name);
+    return await this.#locks.run(name, async () => {
+      const deployment = this.#require(name);
+      const { record } = deployment;
+      // Checked before anything is stopped: a refused restart leaves the workload as it was.
+      if (action !== "stop") requirePermitted(record.spec, this.#options.config.allowPrivileged);
+      try {
+        if (action !== "start") {
+          deployment.transient = "stopping";
+          await this.#stop(deployment, action === "restart");
+        }
+        if (action !== "stop") {
+          deployment.transient = "creating";
+          await this.#applier.ensureRunning(deployment, signal);
+        }
+      } finally {
+        deployment.transient = undefined;
+      }
+      await deployment.look();
+      return deployment.status();
+    });
+  }
+
+  async #stop(deployment: Deployment, again: boolean): Promise<void> {
+    const { record } = deployment;
+    const containers = record.instances.map(({ container }) => container);
+    if (again) this.#watch.quiet(containers);
+    else record.stopped = true;
+    await deployment.save();
+    const seconds = stopSeconds(record.spec);
+    await Promise.all(containers.map((one) => this.#applier.containers.stop(one, seconds)));
+  }
+
+  async *logs(name: string, options: LogOptions = {}) {
+    const deployment = this.#require(name);
+    const { instance, follow = false } = options;
+    const chosen = instance === undefined
+      ? deployment.instances.map((one) => one.instance)
+      : [deployment.pick(instance)];
+    const { client } = this.#options;
+    const logs = chosen.map(({ container, replica }) =>
+      readLogs({
+        client,
+        container,
+        instance: instanceId(name, replica),
+        look: () => this.#watch.look(container),
+      }, options)
+    );
+    yield* mergeLogs(logs, follow);
+  }
+
+  async dial(
+    name: string,
+    port: number,
+    protocol: "tcp" | "udp",
+    { signal }: { signal?: AbortSignal } = {},
+  ) {
+    const deployment = this.#require(name);
+    this.#watch.requireLive();
+    const found = deployment.instances.flatMap((one) => one.found ?? []).filter(runs);
+    if (found.length === 0) {
+      const why = deployment.instances.some((one) => one.found && isActive(one.found))
+        ? "it is about to be restarted"
+        : "no instance runs";
+      throw new SvcError("conflict", `Cannot connect to deployment ${name}: ${why}`, {
+        help: "start the deployment first",
+      });
+    }
+    const ready = found.filter(isReady);
+    const addresses = (ready.length > 0 ? ready : found).flatMap((one) =>
+      one.HostConfig.NetworkMode === "host" ? "127.0.0.1" : addressOf(one) ?? []
+    );
+    if (addresses.length === 0) {
+      throw new SvcError("conflict", `Cannot connect to deployment ${name}: it has no network`);
+    }
+    const first = this.#turn++ % addresses.length;
+    if (protocol === "udp") return await dialUdp(addresses[first], port);
+    // An instance that has just ended may still be in the list: the other instances are tried after it.
+    const order = [...addresses.slice(first + 1), ...addresses.slice(0, first)];
+    let connection = dialTcp(addresses[first], port, signal);
+    for (const address of order) {
+      connection = connection.catch((error) => {
+        if (signal?.aborted) throw error;
+        return dialTcp(address, port, signal);
+      });
+    }
+    return await connection;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#watch.close();
+    await this.#options.client[Symbol.asyncDispose]();
+  }
+}
+
+/** Healthy, where there is a health check. */
+function isReady({ State }: Inspected): boolean {
+  const health = State.Health?.Status ?? "none";
+  return health === "none" || health === "healthy";
+}

@@ -1,0 +1,79 @@
+/**
+ * Host folders of a workload. The engine looks the path up again at every start of the container: so nobody else
+ * may be able to change what it leads to. Of an engine elsewhere the server sees no folders at all.
+ */
+import { resolve } from "node:path";
+import type { DeploySpec, MountSpec } from "../../../../lib/api/deploy_spec.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
+import { openSource } from "../../../../lib/deploy/bind_policy.ts";
+
+export interface BindPolicy {
+  /** SVC_ALLOW_BIND_SOURCES. */
+  allowed: readonly string[];
+  /** The engine shares this server's file system. */
+  local: boolean;
+}
+
+const isBelow = (path: string, folder: string) =>
+  path !== folder && path.startsWith(folder === "/" ? folder : `${folder}/`);
+
+/** The source's real path. Throws `denied` or `not_found`. */
+async function realSource(
+  { source }: MountSpec,
+  field: string,
+  { allowed, local }: BindPolicy,
+): Promise<string> {
+  if (!local) {
+    const path = resolve("/", source);
+    if (allowed.some((prefix) => resolve("/", prefix) === path)) return path;
+    throw new SvcError("denied", `Cannot mount ${source} (${field}): its source is not allowed`, {
+      help: allowed.length > 0
+        ? `the engine is on another host: exactly ${allowed.join(", ")} may be mounted`
+        : "set SVC_ALLOW_BIND_SOURCES on the server to the folders that may be mounted",
+    });
+  }
+  using _open = await openSource(source, allowed, field);
+  return await Deno.realPath(resolve("/", source));
+}
+
+/**
+ * The real paths of the spec's mounts. Throws `conflict` where a workload that may write to a folder could put
+ * another one's source elsewhere: by a link in the place of a folder on its way.
+ */
+export async function bindSources(
+  spec: DeploySpec,
+  others: readonly DeploySpec[],
+  policy: BindPolicy,
+): Promise<string[]> {
+  const sources = await Promise.all(
+    spec.mounts.map((mount, index) => realSource(mount, `mounts[${index}].source`, policy)),
+  );
+  const own = spec.mounts.map(({ readOnly = false }, index) => ({
+    by: spec.name,
+    path: sources[index],
+    readOnly,
+  }));
+  const theirs = await Promise.all(
+    others.filter(({ name }) => name !== spec.name).flatMap(({ name, mounts }) =>
+      mounts.map(async ({ source, readOnly = false }) => {
+        const path = resolve("/", source);
+        // One that is gone by now is where it was written.
+        const real = policy.local ? await Deno.realPath(path).catch(() => path) : path;
+        return { by: name, path: real, readOnly };
+      })
+    ),
+  );
+  for (const mine of own) {
+    for (const other of [...own, ...theirs]) {
+      const [inner, outer] = isBelow(mine.path, other.path) ? [mine, other] : [other, mine];
+      if (outer.readOnly || !isBelow(inner.path, outer.path)) continue;
+      throw new SvcError(
+        "conflict",
+        `Cannot mount ${mine.path}: ${outer.by} may write to ${outer.path}, and so could replace ` +
+          `${inner.path} of ${inner.by}`,
+        { help: "mount the outer folder read-only, or folders that are beside each other" },
+      );
+    }
+  }
+  return sources;
+}

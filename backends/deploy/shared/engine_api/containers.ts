@@ -1,0 +1,141 @@
+/** The calls that make, start, stop and remove the containers of instances. */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { daemonStatus, isGone } from "../../../../lib/docker/errors.ts";
+import {
+  containerBody,
+  type ContainerRequest,
+  endpointConfig,
+  restartPolicy,
+} from "./container.ts";
+import { instanceId } from "./record.ts";
+
+/** Milliseconds beyond the grace period that a stop may take. */
+const STOP_SLACK_MS = 120_000;
+
+/** The engine's refusal of a container as an error of the deployment. */
+function refused(error: unknown, { spec: { name }, replica }: ContainerRequest): unknown {
+  if (!(error instanceof SvcError) || daemonStatus(error) === undefined || isGone(error)) {
+    return error;
+  }
+  const words = error.message.slice(error.message.indexOf(": ") + 2);
+  if (/port is already allocated|address already in use|bind for .* failed/i.test(words)) {
+    return new SvcError("port_in_use", `Cannot deploy ${name}: ${words}`, { cause: error });
+  }
+  return new SvcError(
+    "deploy_failed",
+    `Cannot deploy ${name}: instance ${instanceId(name, replica)} did not start: ${words}`,
+    { cause: error, help: "see the engine's words above" },
+  );
+}
+
+export class Containers {
+  readonly #client: DockerClient;
+
+  constructor(client: DockerClient) {
+    this.#client = client;
+  }
+
+  /** Makes a container, attached to its networks, not started. Nothing is left where that fails. */
+  async create(request: ContainerRequest, key: string, signal?: AbortSignal): Promise<string> {
+    const { attachments, spec: { name } } = request;
+    const attempted = `Cannot deploy ${name}`;
+    try {
+      const { Id } = await this.#client.json<{ Id: string }>({
+        path: "/containers/create",
+        query: { name: key },
+        json: containerBody(request),
+        attempted,
+        signal,
+      });
+      const more = attachments.kind === "networks" ? attachments.networks.slice(1) : [];
+      try {
+        for (const { id, spec } of more) {
+          await this.#client.run({
+            path: `/networks/${id}/connect`,
+            json: { Container: Id, EndpointConfig: endpointConfig(request, spec) },
+            attempted,
+            signal,
+          });
+        }
+      } catch (error) {
+        await this.remove(Id);
+        throw error;
+      }
+      return Id;
+    } catch (error) {
+      throw refused(error, request);
+    }
+  }
+
+  /** Starts a container for the first time. Throws `deploy_failed` or `port_in_use` with the engine's words. */
+  async begin(container: string, request: ContainerRequest, signal?: AbortSignal): Promise<void> {
+    try {
+      await this.start(container, signal);
+    } catch (error) {
+      throw refused(error, request);
+    }
+  }
+
+  /** Idempotent. */
+  async start(container: string, signal?: AbortSignal): Promise<void> {
+    await this.#client.run({
+      method: "POST",
+      path: `/containers/${container}/start`,
+      attempted: "Cannot start a container",
+      signal,
+    });
+  }
+
+  /** Idempotent, of one that is gone too. Waits `seconds` before it kills. */
+  async stop(container: string, seconds: number): Promise<void> {
+    await this.#client.run({
+      method: "POST",
+      path: `/containers/${container}/stop`,
+      query: { t: seconds },
+      attempted: "Cannot stop a container",
+      headMs: seconds * 1000 + STOP_SLACK_MS,
+    }).catch(unlessGone);
+  }
+
+  /** Removes it with its anonymous volumes, running or not. Idempotent. */
+  async remove(container: string): Promise<void> {
+    for (;;) {
+      try {
+        return await this.#client.run({
+          method: "DELETE",
+          path: `/containers/${container}`,
+          query: { force: true, v: true },
+          attempted: "Cannot remove a container",
+        }).catch(unlessGone);
+      } catch (error) {
+        // Somebody else removes it at this moment: it is gone once they are done.
+        if (daemonStatus(error) !== 409 || !/in progress/.test(String(error))) throw error;
+        await this.#gone(container);
+      }
+    }
+  }
+
+  async #gone(container: string): Promise<void> {
+    await this.#client.run({
+      method: "POST",
+      path: `/containers/${container}/wait`,
+      query: { condition: "removed" },
+      attempted: "Cannot wait for a container's removal",
+    }).catch(unlessGone);
+  }
+
+  /** From now on the engine starts it again as the spec says. */
+  async supervise(container: string, spec: DeploySpec): Promise<void> {
+    await this.#client.run({
+      path: `/containers/${container}/update`,
+      json: { RestartPolicy: restartPolicy(spec) },
+      attempted: "Cannot set a container's restart policy",
+    });
+  }
+}
+
+function unlessGone(error: unknown): void {
+  if (daemonStatus(error) !== 404) throw error;
+}

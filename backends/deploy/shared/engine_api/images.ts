@@ -1,0 +1,94 @@
+/** The image that a deployment runs: in the engine already, or streamed into it from where svc finds it. */
+import { SvcError } from "../../../../lib/base/errors.ts";
+import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { engineApi } from "../../../../lib/docker/images/engine.ts";
+import { ImageLoader } from "../../../../lib/docker/images/load.ts";
+import type { ImageResolver, ResolvedImage } from "../../../../lib/oci/resolver.ts";
+
+export interface EngineImage {
+  /** What the engine runs. */
+  id: string;
+  /** The complete name. */
+  name: string;
+  /** Of the manifest where it is known, else the engine's id. */
+  digest: string;
+}
+
+interface InspectedImage {
+  Id: string;
+  RepoDigests?: string[] | null;
+}
+
+export interface FindOptions {
+  /** False: the engine's own images are not the caller's to run. */
+  mayPull?: boolean;
+  onProgress: ApplyProgress;
+  signal?: AbortSignal;
+}
+
+export class EngineImages {
+  readonly #client: DockerClient;
+  readonly #loader: ImageLoader;
+
+  constructor(client: DockerClient) {
+    this.#client = client;
+    this.#loader = new ImageLoader(engineApi(client));
+  }
+
+  async #inspect(name: string, signal?: AbortSignal): Promise<InspectedImage | undefined> {
+    try {
+      return await this.#client.json<InspectedImage>({
+        path: `/images/${name}/json`,
+        attempted: `Cannot look for image ${name}`,
+        signal,
+      });
+    } catch (error) {
+      if (error instanceof SvcError && ["not_found", "argument_invalid"].includes(error.code)) {
+        return undefined;
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * Asks svc's own resolver first: a tag may mean another image than it did. Where that finds none, or cannot ask,
+   * the engine's image of that name is taken. What the engine has is not loaded again.
+   */
+  async find(
+    name: string,
+    images: ImageResolver,
+    { mayPull = true, onProgress, signal }: FindOptions,
+  ): Promise<EngineImage> {
+    onProgress(`resolving ${name}`);
+    let resolved: ResolvedImage;
+    try {
+      resolved = await images.resolve(name, { signal });
+    } catch (error) {
+      const known = mayPull && error instanceof SvcError &&
+        ["manifest_unknown", "name_unknown", "upstream_failed", "unauthorized", "timeout"]
+          .includes(error.code);
+      const own = known ? await this.#inspect(name, signal) : undefined;
+      if (!own) throw error;
+      const digest = own.RepoDigests?.[0]?.split("@")[1] ?? own.Id;
+      return { id: own.Id, name, digest };
+    }
+    const { source, repository, descriptor, manifest } = resolved;
+    const has = async () => {
+      // Stores of manifests know an image by its manifest, others by its config.
+      for (const digest of [manifest.config.digest, descriptor.digest]) {
+        const found = await this.#inspect(digest, signal);
+        if (found) return found.Id;
+      }
+    };
+    let id = await has();
+    if (id === undefined) {
+      onProgress(`loading ${resolved.name} into the engine`);
+      const names = resolved.name.includes("@") ? [] : [resolved.name];
+      await this.#loader.load({ source, repository, digest: descriptor.digest, names }, signal);
+      id = await has();
+    }
+    if (id !== undefined) return { id, name: resolved.name, digest: descriptor.digest };
+    throw new SvcError("upstream_failed", `Cannot load ${resolved.name}: the engine lost it`);
+  }
+}

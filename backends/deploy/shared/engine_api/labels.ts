@@ -1,0 +1,43 @@
+/** The labels by which svc knows its containers, networks and volumes in an engine that others use too. */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+
+/** A spec's labels with this prefix are not passed on: they would pass for svc's own. */
+const PREFIX = "svc.";
+
+/** The server's data directory. A server touches nothing that has not this label with its own value. */
+export const SERVER = `${PREFIX}server`;
+export const DEPLOYMENT = `${PREFIX}deployment`;
+export const REPLICA = `${PREFIX}replica`;
+/** A container that only shows whether the real one would come up: its events are not told. */
+export const REHEARSAL = `${PREFIX}rehearsal`;
+
+export const serverLabel = (server: string) => `${SERVER}=${server}`;
+
+function originLabels({ origin }: DeploySpec): Record<string, string> {
+  const labels: Record<string, string> = {};
+  const { git = {}, ...rest } = origin ?? {};
+  for (const [name, value] of Object.entries(rest)) labels[`${PREFIX}origin.${name}`] = value;
+  for (const [name, value] of Object.entries(git)) {
+    labels[`${PREFIX}origin.git.${name}`] = String(value);
+  }
+  return labels;
+}
+
+/** Labels that others gave, without those that would pass for svc's. */
+export function foreignLabels(labels: Readonly<Record<string, string>> = {}) {
+  return Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith(PREFIX)));
+}
+
+export function containerLabels(
+  spec: DeploySpec,
+  { server, replica, rehearsal }: { server: string; replica: number; rehearsal?: boolean },
+): Record<string, string> {
+  return {
+    ...foreignLabels(spec.labels),
+    ...originLabels(spec),
+    [SERVER]: server,
+    [DEPLOYMENT]: spec.name,
+    [REPLICA]: String(replica),
+    ...(rehearsal && { [REHEARSAL]: "1" }),
+  };
+}

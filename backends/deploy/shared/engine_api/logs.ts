@@ -1,0 +1,162 @@
+/** Logs of a container, as frames with their bytes as they were printed. */
+import type { LogFrame } from "../../../../lib/api/deployment.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
+import { sleep } from "../../../../lib/base/sleep.ts";
+import type { LogOptions } from "../../../../lib/deploy/backend.ts";
+import { logFrame } from "../../../../lib/deploy/log_frame.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { unixTime } from "../../../../lib/docker/events.ts";
+import { type OutputFrame, type OutputStream, readFrames } from "../../../../lib/docker/frames.ts";
+import { type Inspected, isActive } from "./inspect.ts";
+
+/** A line longer than this is told in several frames. */
+const LONGEST_LINE = 1024 * 1024;
+/** Milliseconds between looks whether a container that ended begins again. */
+const LOOK_MS = 100;
+const NEWLINE = 10;
+const SPACE = 32;
+
+export interface LogSource {
+  client: DockerClient;
+  container: string;
+  instance: string;
+  /** What the container is now; undefined: it is gone. */
+  look: () => Promise<Inspected | undefined>;
+}
+
+/** What the engine writes for one line, or for a part of a line longer than its buffer. */
+interface Part {
+  stream: OutputStream;
+  time: string;
+  bytes: Uint8Array;
+  /** A newline follows. */
+  whole: boolean;
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array {
+  if (parts.length === 1) return parts[0];
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+function partOf(stream: OutputStream, message: Uint8Array): Part {
+  const space = message.indexOf(SPACE);
+  const whole = message.at(-1) === NEWLINE;
+  const time = new TextDecoder().decode(message.subarray(0, Math.max(space, 0)));
+  return { stream, time, bytes: message.subarray(space + 1, whole ? -1 : undefined), whole };
+}
+
+/** Each message of the engine's is one frame. */
+async function* framed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
+  let pieces: Uint8Array[] = [];
+  for await (const { stream, bytes, last } of readFrames(output) as AsyncIterable<OutputFrame>) {
+    pieces.push(bytes);
+    if (!last) continue;
+    yield partOf(stream, joined(pieces));
+    pieces = [];
+  }
+}
+
+/** With a terminal the messages come without frames: a line is a message. */
+async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
+  let pieces: Uint8Array[] = [];
+  for await (const chunk of output) {
+    let from = 0;
+    for (let at; (at = chunk.indexOf(NEWLINE, from)) >= 0; from = at + 1) {
+      yield partOf("stdout", joined([...pieces, chunk.subarray(from, at + 1)]));
+      pieces = [];
+    }
+    if (from < chunk.length) pieces.push(chunk.subarray(from));
+  }
+  if (pieces.length > 0) yield partOf("stdout", joined(pieces));
+}
+
+/** Joins the parts of long lines. */
+async function* lines(parts: AsyncIterable<Part>, instance: string): AsyncGenerator<LogFrame> {
+  const begun = new Map<OutputStream, { time: string; bytes: Uint8Array[]; size: number }>();
+  for await (const { stream, time, bytes, whole } of parts) {
+    const line = begun.get(stream) ?? { time, bytes: [], size: 0 };
+    line.bytes.push(bytes);
+    line.size += bytes.length;
+    if (!whole && line.size < LONGEST_LINE) {
+      begun.set(stream, line);
+      continue;
+    }
+    begun.delete(stream);
+    yield logFrame({ time: line.time, instance, stream, bytes: joined(line.bytes), whole });
+  }
+  for (const [stream, { time, bytes }] of begun) {
+    yield logFrame({ time, instance, stream, bytes: joined(bytes), whole: false });
+  }
+}
+
+type Asked = Pick<LogOptions, "follow" | "tail" | "signal"> & { since?: string; until?: string };
+
+async function* once(
+  { client, container, instance }: LogSource,
+  { follow, tail, since, until, signal }: Asked,
+  tty: boolean,
+): AsyncGenerator<LogFrame> {
+  const body = await client.stream({
+    path: `/containers/${container}/logs`,
+    query: {
+      stdout: true,
+      stderr: true,
+      timestamps: true,
+      follow,
+      tail: tail === undefined ? "all" : tail,
+      since,
+      until,
+    },
+    attempted: `Cannot read the log of ${instance}`,
+    signal,
+  });
+  yield* lines(tty ? unframed(body) : framed(body), instance);
+}
+
+const timeOf = (date?: Date) => date && unixTime(date.toISOString());
+
+/** The nanosecond after a frame's time. */
+function after(time: string): string {
+  const [seconds, nanos] = unixTime(time).split(".");
+  const next = BigInt(seconds) * 1_000_000_000n + BigInt(nanos) + 1n;
+  return `${next / 1_000_000_000n}.${String(next % 1_000_000_000n).padStart(9, "0")}`;
+}
+
+/** The frames of one container. Following ends when the container has ended and is not to begin again. */
+export async function* readLogs(
+  source: LogSource,
+  { follow = false, tail, since, until, signal }: LogOptions = {},
+): AsyncGenerator<LogFrame> {
+  const found = await source.look();
+  if (!found) return;
+  const asked: Asked = { follow, tail, since: timeOf(since), until: timeOf(until), signal };
+  let last: string | undefined;
+  let { StartedAt: run } = found.State;
+  try {
+    for (;;) {
+      for await (const frame of once(source, asked, found.Config.Tty)) {
+        last = frame.time;
+        yield frame;
+      }
+      // The engine ends the log with the run of the container, which may begin again.
+      let now = follow ? await source.look() : undefined;
+      while (now && now.State.StartedAt === run && isActive(now)) {
+        await sleep(LOOK_MS, signal);
+        now = await source.look();
+      }
+      if (!now || now.State.StartedAt === run || (until && Date.now() > until.getTime())) return;
+      run = now.State.StartedAt;
+      asked.tail = undefined;
+      if (last) asked.since = after(last);
+    }
+  } catch (error) {
+    if (signal?.aborted || error instanceof SvcError && error.code === "not_found") return;
+    throw error;
+  }
+}

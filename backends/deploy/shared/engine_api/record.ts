@@ -1,0 +1,40 @@
+/** What the server remembers of a deployment; the engine knows the rest. */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import type { PublishedPort } from "../../../../lib/api/deployment.ts";
+
+export interface InstanceRecord {
+  /** The engine's id of the container. */
+  container: string;
+  /** The container's name when it was made. */
+  key: string;
+  replica: number;
+  /** Hash of the spec and image that it was made of. */
+  hash: string;
+  /** Stopped for one that is to replace it: started again where that never came. */
+  yielding?: true;
+}
+
+export interface EngineRecord {
+  version: 1;
+  name: string;
+  /** The spec that was applied last. */
+  spec: DeploySpec;
+  hash: string;
+  image: string;
+  imageDigest: string;
+  /** Stopped on purpose. */
+  stopped: boolean;
+  /** Being deleted. */
+  deleting: boolean;
+  createdAt: string;
+  updatedAt: string;
+  warnings: string[];
+  error?: string;
+  /** As they were when it ran last. */
+  ports: PublishedPort[];
+  /** Containers of the deployment. Others with its label are left over from an apply that was cut short. */
+  instances: InstanceRecord[];
+}
+
+export const instanceId = (deployment: string, replica: number | string) =>
+  `${deployment}-${replica}`;

@@ -1,0 +1,72 @@
+/** Waits until a new container can be relied on. */
+import { SvcError } from "../../../../lib/base/errors.ts";
+import { sleep } from "../../../../lib/base/sleep.ts";
+import { type Inspected, lastProbe, runs } from "./inspect.ts";
+import { type LogSource, readLogs } from "./logs.ts";
+
+/** Milliseconds that a container without a health check has to run: a first one, and one that replaces another. */
+export const FIRST_WINDOW = 100;
+export const REPLACE_WINDOW = 1000;
+/** Milliseconds between looks. */
+const SOON = 20;
+const SELDOM = 250;
+const LAST_LINES = 20;
+
+export interface TrialOptions extends LogSource {
+  deployment: string;
+  /** A task that ends with 0 has done its work. */
+  mayEnd: boolean;
+  window: number;
+  signal?: AbortSignal;
+}
+
+/** A `deploy_failed`. `what` follows the instance's name: "exited with code 3". */
+export async function failure(
+  { deployment, instance, ...source }: TrialOptions,
+  what: string,
+): Promise<SvcError> {
+  const frames = await Array.fromAsync(readLogs({ instance, ...source }, { tail: LAST_LINES }));
+  const lines = frames.map(({ line }) => line.replace(/\r$/, ""));
+  const log = lines.length > 0
+    ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`
+    : "; it logged nothing";
+  return new SvcError(
+    "deploy_failed",
+    `Cannot deploy ${deployment}: instance ${instance} ${what}${log}`,
+    { detail: { instance, log: lines } },
+  );
+}
+
+/** Undefined: it is up. Else the milliseconds until the next look. Throws where it has failed. */
+async function look(
+  found: Inspected | undefined,
+  ran: number,
+  trial: TrialOptions,
+): Promise<number | undefined> {
+  if (!found) throw await failure(trial, "was removed");
+  const { State } = found;
+  if (!runs(found)) {
+    if (State.ExitCode === 0 && trial.mayEnd && !State.Restarting) return undefined;
+    const why = State.OOMKilled ? "it used more memory than it may" : State.Error;
+    throw await failure(trial, `exited with code ${State.ExitCode}${why ? ` (${why})` : ""}`);
+  }
+  const health = State.Health?.Status ?? "none";
+  if (health === "healthy") return undefined;
+  if (health === "unhealthy") {
+    throw await failure(trial, `is unhealthy: its last health check ${lastProbe(found)}`);
+  }
+  if (health === "starting") return Math.min(SELDOM, Math.max(SOON, ran / 10));
+  return ran >= trial.window ? undefined : Math.min(SELDOM, Math.max(SOON, trial.window - ran));
+}
+
+/** Resolves with what runs. Throws `deploy_failed` with the last log lines. */
+export async function settled(trial: TrialOptions): Promise<Inspected> {
+  const began = Date.now();
+  for (;;) {
+    trial.signal?.throwIfAborted();
+    const found = await trial.look();
+    const wait = await look(found, Date.now() - began, trial);
+    if (wait === undefined) return found!;
+    await sleep(wait, trial.signal);
+  }
+}

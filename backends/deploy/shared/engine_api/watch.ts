@@ -1,0 +1,219 @@
+/**
+ * What the engine's containers of this server do: their events, and from these their states, so that a status
+ * asks the engine nothing and agrees with the events told before it. A lost engine is looked for until it is back.
+ */
+import type { InstanceChange, InstanceEvent } from "../../../../lib/api/deployment.ts";
+import { SvcError } from "../../../../lib/base/errors.ts";
+import type { Logger } from "../../../../lib/base/log.ts";
+import { Semaphore } from "../../../../lib/base/mutex.ts";
+import { sleep } from "../../../../lib/base/sleep.ts";
+import { InstanceEvents } from "../../../../lib/deploy/instance_events.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { type DockerEvent, watchEvents } from "../../../../lib/docker/events.ts";
+import type { Inspected } from "./inspect.ts";
+import { DEPLOYMENT, REHEARSAL, REPLICA, serverLabel } from "./labels.ts";
+import { instanceId } from "./record.ts";
+
+/** Milliseconds until a lost engine is tried again. */
+const PAUSE_MS = 1000;
+/** Milliseconds that a start waits for an engine that does not answer. */
+const FIRST_MS = 10_000;
+/** Containers asked for at once. */
+const AT_ONCE = 8;
+const EVENTS = [
+  ...["create", "start", "die", "oom", "stop", "destroy", "health_status", "pause", "unpause"],
+  ...["update", "rename"],
+];
+
+export interface WatchOptions {
+  client: DockerClient;
+  server: string;
+  /** Called each time the engine is there, once the states are known. */
+  connected: () => Promise<void>;
+  log: Logger;
+}
+
+export class EngineWatch {
+  readonly events = new InstanceEvents();
+  readonly #options: WatchOptions;
+  readonly #known = new Map<string, Inspected>();
+  /** Containers whose stop is not told: it belongs to a replacement, a removal or a restart. */
+  readonly #quiet = new Set<string>();
+  readonly #closed = new AbortController();
+  #live = false;
+  #failure: unknown;
+  #first = Promise.withResolvers<void>();
+  #loop: Promise<void> | undefined;
+  readonly #slots = new Semaphore(AT_ONCE);
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when the engine was found, or was not. */
+  async open(): Promise<void> {
+    this.#loop = this.#run();
+    const late = AbortSignal.any([AbortSignal.timeout(FIRST_MS), this.#closed.signal]);
+    await Promise.race([this.#first.promise, sleep(2 * FIRST_MS, late).catch(() => {})]);
+  }
+
+  async close(): Promise<void> {
+    this.#closed.abort();
+    this.events.end();
+    await this.#loop;
+  }
+
+  /** Throws `unavailable` where the engine is not there. */
+  requireLive(): void {
+    if (this.#live) return;
+    throw this.#failure ??
+      new SvcError(
+        "unavailable",
+        `Cannot use ${this.#options.client.words.product}: no answer yet`,
+      );
+  }
+
+  /** As of the last event that was told. Undefined: there is no such container of this server. */
+  state(container: string): Inspected | undefined {
+    return this.#known.get(container);
+  }
+
+  /** All containers of this server. */
+  get all(): readonly Inspected[] {
+    return [...this.#known.values()];
+  }
+
+  /** Asks the engine. Undefined: there is no such container. */
+  async look(container: string, signal?: AbortSignal): Promise<Inspected | undefined> {
+    try {
+      const found = await this.#slots.run(() =>
+        this.#options.client.json<Inspected>({
+          path: `/containers/${container}/json`,
+          attempted: "Cannot look at a container",
+          signal,
+        }), signal);
+      this.#known.set(container, found);
+      return found;
+    } catch (error) {
+      if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+      this.#known.delete(container);
+      return undefined;
+    }
+  }
+
+  /** The next stop of these containers is not told, until their next start. */
+  quiet(containers: readonly string[]): void {
+    for (const container of containers) this.#quiet.add(container);
+  }
+
+  watch(signal: AbortSignal): AsyncIterable<InstanceEvent> {
+    const events = this.events.watch(signal);
+    const ready = this.#first.promise;
+    const requireLive = () => this.requireLive();
+    return (async function* () {
+      await ready;
+      if (!signal.aborted) requireLive();
+      yield* events;
+    })();
+  }
+
+  async #run(): Promise<void> {
+    const { log, client } = this.#options;
+    const { signal } = this.#closed;
+    let told = false;
+    while (!signal.aborted) {
+      try {
+        await this.#follow(() => {
+          if (told) log.info(`${client.words.product} is back`);
+          told = false;
+        });
+      } catch (error) {
+        if (signal.aborted) break;
+        this.#live = false;
+        this.#failure = error;
+        this.events.end(error);
+        this.#first.resolve();
+        if (!told) log.warn("deployments are not seen until the engine is there", { error });
+        told = true;
+      }
+      await sleep(PAUSE_MS, signal).catch(() => {/* it ends */});
+    }
+    this.#first.resolve();
+  }
+
+  async #follow(found: () => void): Promise<void> {
+    const { client, server, connected, log } = this.#options;
+    const { signal } = this.#closed;
+    const label = [serverLabel(server)];
+    const filters = { type: ["container"], label, event: EVENTS };
+    const events = await watchEvents(client, { filters, signal });
+    const list = await client.json<{ Id: string }[]>({
+      path: "/containers/json",
+      query: { all: true, filters: { label } },
+      attempted: "Cannot list the containers",
+      signal,
+    });
+    this.#known.clear();
+    await Promise.all(list.map(({ Id }) => this.look(Id, signal)));
+    this.#live = true;
+    this.#first.resolve();
+    found();
+    connected().catch((error) => {
+      if (!signal.aborted) log.warn("deployments were not looked after", { error });
+    });
+    for await (const event of events) await this.#take(event);
+  }
+
+  async #take(event: DockerEvent): Promise<void> {
+    const { Action, Actor: { ID: container, Attributes } } = event;
+    const deployment = Attributes[DEPLOYMENT];
+    const replica = Attributes[REPLICA];
+    if (deployment === undefined || replica === undefined) return;
+    if (Action === "destroy") this.#known.delete(container);
+    else if (Action !== "oom" && Action !== "stop") await this.#update(event);
+    const change = this.#change(event);
+    if (Action === "start" || Action === "destroy") this.#quiet.delete(container);
+    if (!change || Attributes[REHEARSAL]) return;
+    this.events.emit({
+      ...change,
+      time: new Date(event.timeNano ? event.timeNano / 1e6 : event.time * 1000).toISOString(),
+      deployment,
+      instance: instanceId(deployment, replica),
+      container,
+    });
+  }
+
+  async #update({ Action, time, Actor }: DockerEvent): Promise<void> {
+    const found = await this.look(Actor.ID, this.#closed.signal);
+    if (Action !== "die" || !found?.State.Running || found.State.Restarting) return;
+    // The engine has restarted it meanwhile. Who reads of the death sees it dead, until the start is told.
+    const begun = Date.parse(found.State.StartedAt) / 1000;
+    if (begun + 1 < time) return;
+    const ExitCode = Number(Actor.Attributes.exitCode ?? found.State.ExitCode);
+    const State = { ...found.State, Status: "restarting", Restarting: true, ExitCode };
+    this.#known.set(Actor.ID, { ...found, State });
+  }
+
+  #change({ Action, Actor: { ID, Attributes } }: DockerEvent): InstanceChange | undefined {
+    switch (Action) {
+      case "create":
+        return { type: "created" };
+      case "start":
+        return { type: "started" };
+      case "oom":
+        return { type: "oom" };
+      case "die":
+        return { type: "died", exitCode: Number(Attributes.exitCode) };
+      case "stop":
+        return this.#quiet.has(ID) ? undefined : { type: "stopped" };
+      case "destroy":
+        return { type: "removed" };
+      case "health_status: healthy":
+        return { type: "healthy" };
+      case "health_status: unhealthy":
+        return { type: "unhealthy" };
+      default:
+        return undefined;
+    }
+  }
+}

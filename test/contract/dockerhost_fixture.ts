@@ -1,0 +1,48 @@
+/** The dockerhost backend against a daemon of the test's own, for the contract. */
+import { join } from "node:path";
+import { createDockerhostBackend } from "../../backends/deploy/dockerhost/open.ts";
+import { silent } from "../../lib/base/log.ts";
+import { dockerEndpoint } from "../../lib/docker/endpoint.ts";
+import { writeBaseLayout } from "../peers/base_image.ts";
+import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { layoutImages } from "../peers/layout_images.ts";
+import type { DeployFixture } from "./deploy_suite.ts";
+
+export interface DockerhostFixture extends DeployFixture {
+  daemon: DockerdPeer;
+  /** The server's data directory. */
+  dataDir: string;
+  allowed: string;
+}
+
+/** The test is in the daemon's network until the fixture is disposed of. */
+export async function dockerhostFixture(options: DockerdOptions = {}): Promise<DockerhostFixture> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-dockerhost-" });
+  const [layout, dataDir, allowed] = ["layout", "data", "allowed"].map((name) =>
+    join(folder, name)
+  );
+  await Deno.mkdir(allowed);
+  await writeBaseLayout(layout, "base", {
+    layers: [{ "var/state/seed": "from the image" }],
+    volumes: ["/var/state"],
+  });
+  const daemon = await startDockerd(join(folder, "daemon"), { network: "own", ...options });
+  const network = daemon.enter();
+  return {
+    ...{ daemon, dataDir, allowed },
+    image: "base",
+    open: (permitted) =>
+      createDockerhostBackend({
+        dataDir,
+        endpoint: dockerEndpoint({ host: daemon.host }),
+        images: layoutImages(layout),
+        config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
+        log: silent,
+      }),
+    async [Symbol.asyncDispose]() {
+      network[Symbol.dispose]();
+      await daemon[Symbol.asyncDispose]();
+      await Deno.remove(folder, { recursive: true });
+    },
+  };
+}

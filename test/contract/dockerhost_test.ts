@@ -1,0 +1,15 @@
+/** The contract of deploy backends, by Docker 20.10. */
+import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
+import { requireTools } from "../e2e/harness.ts";
+import { deployContract } from "./deploy_suite.ts";
+import { dockerhostFixture } from "./dockerhost_fixture.ts";
+
+const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
+
+deployContract({
+  name: "dockerhost, Docker 20.10",
+  ...requireTools({ root: true, commands: COMMANDS }),
+  fields: DOCKERHOST_FIELDS,
+  lacks: {},
+  open: dockerhostFixture,
+});
