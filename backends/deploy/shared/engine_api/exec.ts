@@ -22,6 +22,9 @@ const REFUSALS: Record<number, string> = {
   127: "no such command in the container",
 };
 
+/** The runtime's words for a command that is not there. */
+const MISSING = /executable file not found|no such file or directory/;
+
 export interface ExecPlace {
   client: DockerClient;
   container: string;
@@ -144,10 +147,13 @@ export async function execIn(
     json: { Detach: false, Tty: tty },
     attempted: `Cannot run ${name} in ${place.instance}`,
   });
-  const begun = await exec.until(({ Running, ExitCode }) => Running || ExitCode !== null);
-  if (!begun.Running && begun.Pid === 0 && REFUSALS[begun.ExitCode!]) {
+  const begun = await exec.until(({ Pid, ExitCode }) => Pid > 0 || ExitCode !== null);
+  if (begun.Pid === 0 && REFUSALS[begun.ExitCode!]) {
+    const words = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .text();
     duplex.reset();
-    return refused(name, begun.ExitCode!);
+    // Docker before 23 has the code 126 for both.
+    return refused(name, MISSING.test(words) ? 127 : begun.ExitCode!);
   }
   if (tty) await exec.resize(size).catch(() => {/* it has ended already */});
   const onAbort = () => {

@@ -11,6 +11,8 @@ import { type Inspected, isActive } from "./inspect.ts";
 
 /** A line longer than this is told in several frames. */
 const LONGEST_LINE = 1024 * 1024;
+/** Bytes of a part of a longer line, but for the last part. */
+const PART = 16 * 1024;
 /** Milliseconds between looks whether a container that ended begins again. */
 const LOOK_MS = 100;
 const NEWLINE = 10;
@@ -76,11 +78,19 @@ async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part
   if (pieces.length > 0) yield partOf("stdout", joined(pieces));
 }
 
-/** Joins the parts of long lines. */
-async function* lines(parts: AsyncIterable<Part>, instance: string): AsyncGenerator<LogFrame> {
+/**
+ * Joins the parts of long lines. `silent`: docker's driver "local", which does not tell the newline of a line that
+ * it took apart.
+ */
+async function* lines(
+  parts: AsyncIterable<Part>,
+  instance: string,
+  silent: boolean,
+): AsyncGenerator<LogFrame> {
   const begun = new Map<OutputStream, { time: string; bytes: Uint8Array[]; size: number }>();
-  for await (const { stream, time, bytes, whole } of parts) {
+  for await (const { stream, time, bytes, whole: told } of parts) {
     const line = begun.get(stream) ?? { time, bytes: [], size: 0 };
+    const whole = told || silent && line.bytes.length > 0 && bytes.length < PART;
     line.bytes.push(bytes);
     line.size += bytes.length;
     if (!whole && line.size < LONGEST_LINE) {
@@ -100,7 +110,7 @@ type Asked = Pick<LogOptions, "follow" | "tail" | "signal"> & { since?: string; 
 async function* once(
   { client, container, instance }: LogSource,
   { follow, tail, since, until, signal }: Asked,
-  tty: boolean,
+  { Config: { Tty }, HostConfig }: Inspected,
 ): AsyncGenerator<LogFrame> {
   const body = await client.stream({
     path: `/containers/${container}/logs`,
@@ -116,7 +126,8 @@ async function* once(
     attempted: `Cannot read the log of ${instance}`,
     signal,
   });
-  yield* lines(tty ? unframed(body) : framed(body), instance);
+  const silent = HostConfig.LogConfig?.Type === "local";
+  yield* lines(Tty ? unframed(body) : framed(body), instance, silent);
 }
 
 const timeOf = (date?: Date) => date && unixTime(date.toISOString());
@@ -140,7 +151,7 @@ export async function* readLogs(
   let { StartedAt: run } = found.State;
   try {
     for (;;) {
-      for await (const frame of once(source, asked, found.Config.Tty)) {
+      for await (const frame of once(source, asked, found)) {
         last = frame.time;
         yield frame;
       }
