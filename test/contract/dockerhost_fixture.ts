@@ -6,6 +6,7 @@ import { dockerEndpoint } from "../../lib/docker/endpoint.ts";
 import { writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { layoutImages } from "../peers/layout_images.ts";
+import { writeRuntime } from "../peers/runtime.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
 
 export interface DockerhostFixture extends DeployFixture {
@@ -26,7 +27,12 @@ export async function dockerhostFixture(options: DockerdOptions = {}): Promise<D
     layers: [{ "var/state/seed": "from the image" }],
     volumes: ["/var/state"],
   });
-  const daemon = await startDockerd(join(folder, "daemon"), { network: "own", ...options });
+  const runtime = await writeRuntime(join(folder, "runtime"));
+  const daemon = await startDockerd(join(folder, "daemon"), {
+    network: "own",
+    ...options,
+    config: { runtimes: { test: { path: runtime } }, "default-runtime": "test", ...options.config },
+  });
   const network = daemon.enter();
   return {
     ...{ daemon, dataDir, allowed },

@@ -1,5 +1,6 @@
 /** What the tests of the containerized builder share: a daemon, and servers of a user who may not mount. */
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { writeRuntime } from "../peers/runtime.ts";
 import { importHostImage } from "../peers/host_image.ts";
 import { EXECUTABLE, type Server, startServer } from "./harness.ts";
 
@@ -19,25 +20,6 @@ const STRANGER = 65533;
 export const AS_STRANGER = [
   ...["--reuid", String(STRANGER), "--regid", String(STRANGER), "--clear-groups"],
 ];
-
-/** runc for a host whose root has not every capability: a privileged container gets all others. */
-const RUNTIME = `#!/bin/sh
-bundle=. next=
-for word; do
-  [ -z "$next" ] || bundle=$word
-  next=
-  case $word in --bundle | -b) next=1 ;; --bundle=*) bundle=\${word#*=} ;; esac
-done
-if ! setpriv --dump | grep -q "bounding set:.*sys_resource"; then
-  for word; do
-    case $word in create | run)
-      sed -i 's/,"CAP_SYS_RESOURCE"//g; s/"CAP_SYS_RESOURCE",//g' "$bundle/config.json"
-      break ;;
-    esac
-  done
-fi
-exec runc "$@"
-`;
 
 /** As a package manager, as far as svc uses one. */
 const INSTALLER = `#!/bin/sh
@@ -68,7 +50,7 @@ export async function startEngine(): Promise<Engine> {
   const folder = await Deno.makeTempDir({ prefix: "svc-e2e-builder-" });
   made.defer(() => Deno.remove(folder, { recursive: true }));
   await Deno.chmod(folder, 0o755);
-  const runtime = await script(`${folder}/runtime`, RUNTIME);
+  const runtime = await writeRuntime(`${folder}/runtime`);
   const daemon = made.use(
     await startDockerd(`${folder}/docker`, {
       config: {

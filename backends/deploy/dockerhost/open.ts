@@ -36,7 +36,7 @@ export async function createDockerhostBackend(
     }),
     behaviour: DOCKER,
     server: await serverIdentity(folder),
-    records: join(folder, "deployments"),
+    folder,
     config,
     fields: DOCKERHOST_FIELDS,
     images,
@@ -49,6 +49,7 @@ export function dockerhostModule(settings: DockerhostSettings): BackendModule {
   const endpoint = () => dockerEndpoint({ host, tls: dockerTlsVerify !== "", certPath });
   return {
     takesOver: true,
+    engine: { endpoint, variables: (socket) => ({ DOCKER_HOST: `unix://${socket}` }) },
     validate: () => Promise.resolve(void endpoint()),
     open: (parts) =>
       createDockerhostBackend({

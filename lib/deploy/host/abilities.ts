@@ -2,7 +2,7 @@
 import { SvcError } from "../../base/errors.ts";
 import { signalNumber } from "../../base/signals.ts";
 import type { DeployCaps, InstanceOptions } from "../caps.ts";
-import { allOrFirstError } from "./roll_out.ts";
+import { allOrFirstError } from "../roll_out.ts";
 import { attach, type AttachParts } from "./attach.ts";
 import type { Deployments } from "./deployments.ts";
 import type { ContainerEngine } from "./engine.ts";

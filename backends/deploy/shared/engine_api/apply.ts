@@ -23,7 +23,7 @@ import { bindSources } from "./binds.ts";
 import { type ContainerRequest, knowsStartInterval, stopSeconds } from "./container.ts";
 import { Containers } from "./containers.ts";
 import type { Deployment } from "./deployment.ts";
-import { type EngineImage, EngineImages } from "./images.ts";
+import { DeployImages, type EngineImage } from "./images.ts";
 import { type Inspected, isActive, runs } from "./inspect.ts";
 import type { EngineNetworks } from "./networks.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
@@ -75,12 +75,12 @@ const replicaOf = ({ replica }: InstanceRecord) => replica;
 export class Applier {
   readonly containers: Containers;
   readonly #parts: ApplierParts;
-  readonly #images: EngineImages;
+  readonly #images: DeployImages;
 
   constructor(parts: ApplierParts) {
     this.#parts = parts;
     this.containers = new Containers(parts.client);
-    this.#images = new EngineImages(parts.client);
+    this.#images = new DeployImages(parts.client);
   }
 
   /** The caller holds the deployment's lock. */

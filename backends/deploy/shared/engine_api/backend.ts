@@ -1,4 +1,5 @@
 /** A deploy backend on an engine that speaks the Docker Engine API. The engine supervises the containers. */
+import { join } from "node:path";
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus } from "../../../../lib/api/deployment.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
@@ -17,6 +18,7 @@ import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
 import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
@@ -35,8 +37,8 @@ export interface EngineBackendOptions {
   behaviour: EngineBehaviour;
   /** Identity of the server's data directory: what carries it is this server's. */
   server: string;
-  /** Folder of the deployments' records. */
-  records: string;
+  /** Folder of the backend's files. */
+  folder: string;
   config: EngineConfig;
   fields: FieldRules;
   images: ImageResolver;
@@ -60,14 +62,16 @@ class EngineBackend implements DeployBackend {
   readonly #networks: EngineNetworks;
   readonly #watch: EngineWatch;
   readonly #applier: Applier;
+  readonly #images: ImageAbilities;
   /** Counts the connections, so that replicas take turns. */
   #turn = 0;
 
   constructor(options: EngineBackendOptions) {
-    const { client, server, records, log, behaviour, config, fields } = options;
+    const { client, server, folder, log, behaviour, config, fields } = options;
     this.name = behaviour.name;
     this.#options = options;
-    this.#records = new JsonRecords(records);
+    this.#records = new JsonRecords(join(folder, "deployments"));
+    this.#images = imageAbilities(client, { folder: join(folder, "exports"), log });
     this.#networks = new EngineNetworks(client, server);
     this.#watch = new EngineWatch({ client, server, connected: () => this.#lookAfter(), log });
     this.#applier = new Applier({
@@ -77,6 +81,8 @@ class EngineBackend implements DeployBackend {
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
     this.caps = {
+      images: this.#images.images,
+      load: this.#images.load,
       exec: async (name, request, { signal } = {}) => {
         const { container, replica } = this.#running(name, request.instance);
         const instance = instanceId(name, replica);
@@ -349,6 +355,7 @@ class EngineBackend implements DeployBackend {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#watch.close();
+    await this.#images[Symbol.asyncDispose]();
     await this.#options.client[Symbol.asyncDispose]();
   }
 }

@@ -17,7 +17,6 @@ export interface EngineImage {
 
 interface InspectedImage {
   Id: string;
-  RepoDigests?: string[] | null;
 }
 
 export interface FindOptions {
@@ -27,7 +26,7 @@ export interface FindOptions {
   signal?: AbortSignal;
 }
 
-export class EngineImages {
+export class DeployImages {
   readonly #client: DockerClient;
   readonly #loader: ImageLoader;
 
@@ -52,8 +51,9 @@ export class EngineImages {
   }
 
   /**
-   * Asks svc's own resolver first: a tag may mean another image than it did. Where that finds none, or cannot ask,
-   * the engine's image of that name is taken. What the engine has is not loaded again.
+   * The engine's own image where the name is the engine's to say. Else asks svc's resolver: a tag may mean another
+   * image than it did. Where that finds none, or cannot ask, the engine's image of that name is taken. What the
+   * engine has is not loaded again.
    */
   async find(
     name: string,
@@ -61,6 +61,9 @@ export class EngineImages {
     { mayPull = true, onProgress, signal }: FindOptions,
   ): Promise<EngineImage> {
     onProgress(`resolving ${name}`);
+    const held = await images.held?.(name, { signal });
+    const there = held === undefined ? undefined : await this.#inspect(held, signal);
+    if (there) return { id: there.Id, name: held!, digest: there.Id };
     let resolved: ResolvedImage;
     try {
       resolved = await images.resolve(name, { signal });
@@ -70,8 +73,7 @@ export class EngineImages {
           .includes(error.code);
       const own = known ? await this.#inspect(name, signal) : undefined;
       if (!own) throw error;
-      const digest = own.RepoDigests?.[0]?.split("@")[1] ?? own.Id;
-      return { id: own.Id, name, digest };
+      return { id: own.Id, name, digest: own.Id };
     }
     const { source, repository, descriptor, manifest } = resolved;
     const has = async () => {
