@@ -59,7 +59,14 @@ Deno.test("server options: keys, flags and variables are unique, variables are o
     ]
   ) assert.equal(new Set(names).size, names.length);
   for (const { env = [], key } of options) {
-    assert(env.every((name) => /^(SVC_[A-Z0-9_]+|CNI_PATH|CONTAINERD_ADDRESS)$/.test(name)), key);
+    assert(
+      env.every((name) =>
+        /^(SVC_[A-Z0-9_]+|CNI_PATH|CONTAINERD_ADDRESS|DOCKER_(HOST|TLS_VERIFY|CERT_PATH))$/.test(
+          name,
+        )
+      ),
+      key,
+    );
     assert(env.length > 0, key);
   }
 });

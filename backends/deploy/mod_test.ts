@@ -23,11 +23,11 @@ Deno.test("the default is a backend that nobody chose", () => {
 });
 
 Deno.test("a backend that is not in this build says so and names bare", async () => {
-  const docker = select("dockerhost");
-  assert.equal(docker.inBuild, false);
-  assert.throws(() => docker.load(), {
+  const cluster = select("k8s");
+  assert.equal(cluster.inBuild, false);
+  assert.throws(() => cluster.load(), {
     code: "not_in_build",
-    message: /Docker Engine/,
+    message: /Kubernetes/,
     help: /SVC_DEPLOY_BACKEND=bare/,
   });
   const bare = select("bare");

@@ -86,8 +86,11 @@ e2eTest("a malformed spec is reported with line and column", NEEDS, async () => 
     assert.match(invalid.stderr, /ports\[0\]\.container: .*\(line 4, column 16\)/);
   }
   const missing = await deploy("name: web\nimage: app:v1\n");
-  assert.equal(missing.code, 2);
-  assert.match(missing.stderr, /Cannot deploy with dockerhost: .*\n.*SVC_DEPLOY_BACKEND=bare/);
+  assert.equal(missing.code, 1);
+  assert.match(
+    missing.stderr,
+    /Cannot reach the Docker daemon at unix:.*: there is no such socket\n.*SVC_DEPLOY_BACKEND=bare/,
+  );
 });
 
 e2eTest("a refused connection names the server and what to do", NEEDS, async () => {

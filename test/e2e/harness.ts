@@ -274,6 +274,8 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const url = `${certificate ? "https" : "http"}://127.0.0.1:${port}`;
   const env = environment({
     SVC_DEPLOY_BACKEND: "bare",
+    // A test that wants a daemon starts its own.
+    DOCKER_HOST: "unix:///nowhere/docker.sock",
     SVC_CNI_SUBNET_BASE: freeSubnetBase(),
     // Whether this machine is itself a container is not what is tested.
     SVC_HOST_NETWORK: "1",

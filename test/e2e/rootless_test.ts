@@ -105,7 +105,7 @@ const serve = (user: User, env: Record<string, string> = {}) =>
     dataDir: user.dataDir,
     args: ["--rootless"],
     // Nothing in it can be deployed to: this is about builds.
-    env: { SVC_DEPLOY_BACKEND: "dockerhost", ...env },
+    env: { SVC_DEPLOY_BACKEND: "dockerhost", SVC_REGISTRY_SOURCE: "off", ...env },
     // The first start unpacks the executable for the user.
     readyWithin: 60_000,
   });

@@ -46,7 +46,7 @@ e2eTest(
           ];
           const child = new Deno.Command(EXECUTABLE, {
             args,
-            env: { SVC_DEPLOY_BACKEND: "dockerhost" },
+            env: { SVC_DEPLOY_BACKEND: "dockerhost", SVC_REGISTRY_SOURCE: "off" },
             stdout: "null",
             stderr: "null",
           }).spawn();
