@@ -10,6 +10,7 @@ export async function serverIdentity(folder: string): Promise<string> {
     await ensureDir(folder, 0o700);
     await writeFileAtomic(path, `${crypto.randomUUID().replaceAll("-", "")}\n`, { mode: 0o600 });
   }
+  // Our own: the identity in the data directory.
   const text = (await Deno.readTextFile(path)).trim();
   if (/^[0-9a-f]{32}$/.test(text)) return text;
   throw new SvcError("config_invalid", `Cannot use ${path}: it is not a server's identity`, {
