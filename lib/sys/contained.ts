@@ -5,22 +5,17 @@ import { type MountEntry, mounts } from "./mountinfo.ts";
 /** Files that engines mount into every application container, from folders that carry the container's id. */
 const ENGINE_FILES = new Set(["/etc/hostname", "/etc/hosts"]);
 
-/** Marks of docker and of podman. */
-const MARKS = ["/.dockerenv", "/run/.containerenv"];
-
 /** A sysctl that the kernel shows in the machine's first network namespace only. */
 const FIRST_NETWORK = "/proc/sys/net/core/netdev_budget";
 
 /**
  * True in an application container, of whatever engine. False in a system container (LXC), which is a machine to
- * its users.
+ * its users. Marks such as /.dockerenv tell nothing: machines are made from images that have them.
  */
 export async function inContainer(
   table: () => Promise<readonly Pick<MountEntry, "target">[]> = mounts,
-  marks: readonly string[] = MARKS,
 ): Promise<boolean> {
   if (Deno.build.os !== "linux") return false;
-  for (const mark of marks) if (await exists(mark)) return true;
   return (await table()).some(({ target }) => ENGINE_FILES.has(target));
 }
 
