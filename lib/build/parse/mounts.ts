@@ -82,122 +82,152 @@ export function parseMount(raw: string, file: string, line: number): RunMount {
   return mount;
 }
 
+/** A mount's options with their variables expanded. */
+class Given {
+  readonly #values = new Map<string, string>();
+  /** Makes the error for a reason. */
+  readonly fail: (reason: string) => Error;
+
+  constructor(mount: RunMount, expandWord: (word: Word) => string, file: string) {
+    this.fail = (reason) =>
+      parseError("RUN", { file, line: mount.line }, `--mount=${mount.raw}: ${reason}`);
+    for (const { name, value } of mount.options) {
+      this.#values.set(name, value === undefined ? "true" : expandWord(value));
+    }
+  }
+
+  get type(): MountType {
+    const type = (this.#values.get("type") ?? "bind").toLowerCase();
+    if (!isType(type)) {
+      throw this.fail(
+        `unknown mount type ${JSON.stringify(type)}${suggestion(type, MOUNT_TYPES)}`,
+      );
+    }
+    for (const name of this.#values.keys()) {
+      if (name !== "type" && !ALLOWED[type].includes(name)) {
+        throw this.fail(`option ${name} does not go with type ${type}`);
+      }
+    }
+    return type;
+  }
+
+  has(name: string): boolean {
+    return this.#values.has(name);
+  }
+
+  /** Undefined for an option that is missing or empty. */
+  text(name: string): string | undefined {
+    return this.#values.get(name) || undefined;
+  }
+
+  boolean(name: string): boolean | undefined {
+    const value = this.#values.get(name);
+    if (value === undefined) return undefined;
+    if (/^(1|t|true)$/i.test(value)) return true;
+    if (/^(0|f|false)$/i.test(value)) return false;
+    throw this.fail(`option ${name} is true or false, not ${JSON.stringify(value)}`);
+  }
+
+  #number(name: string, radix: 8 | 10): number | undefined {
+    const value = this.#values.get(name);
+    if (value === undefined) return undefined;
+    const parsed = (radix === 8 ? /^[0-7]+$/ : /^\d+$/).test(value) ? parseInt(value, radix) : NaN;
+    if (!(parsed <= 0xffffffff)) {
+      throw this.fail(`option ${name} is ${radix === 8 ? "an octal" : "a"} number, not "${value}"`);
+    }
+    return parsed;
+  }
+
+  readOnly(byDefault: boolean): boolean {
+    const writable = this.boolean("readwrite");
+    return this.boolean("readonly") ?? (writable === undefined ? byDefault : !writable);
+  }
+
+  owner(mode: number) {
+    return {
+      mode: this.#number("mode", 8) ?? mode,
+      uid: this.#number("uid", 10) ?? 0,
+      gid: this.#number("gid", 10) ?? 0,
+    };
+  }
+}
+
+function sharingOf(given: Given): Extract<Mount, { type: "cache" }>["sharing"] {
+  const sharing = (given.text("sharing") ?? "shared").toLowerCase();
+  if (sharing === "shared" || sharing === "private" || sharing === "locked") return sharing;
+  const near = suggestion(sharing, ["shared", "private", "locked"]);
+  throw given.fail(`option sharing is shared, private or locked, not "${sharing}"${near}`);
+}
+
+function tmpfsMount(given: Given, target: string): Mount {
+  const type = "tmpfs";
+  given.readOnly(false);
+  const size = given.text("size");
+  if (size === undefined) return { type, target };
+  try {
+    return { type, target, size: parseBytes(size) };
+  } catch {
+    throw given.fail(`option size is bytes or a size such as 64m, not ${JSON.stringify(size)}`);
+  }
+}
+
+function secretMount(given: Given): Mount {
+  const named = given.text("id") ?? given.text("source");
+  if (given.text("id") !== undefined && given.text("source") !== undefined) {
+    throw given.fail("option id and option source are the same thing; give one");
+  }
+  const path = given.text("target");
+  const id = named ?? path?.split("/").findLast((part) => part !== "");
+  if (id === undefined) throw given.fail("a secret mount needs id=NAME or target=PATH");
+  const env = given.has("env") ? given.text("env") ?? id : undefined;
+  return {
+    type: "secret",
+    id,
+    ...(path !== undefined || env === undefined ? { target: path ?? `/run/secrets/${id}` } : {}),
+    ...(env === undefined ? {} : { env }),
+    required: given.boolean("required") ?? false,
+    ...given.owner(0o400),
+  };
+}
+
 /** The mount with its variables expanded by `expandWord`. Throws `dockerfile_invalid`. */
 export function resolveMount(
   mount: RunMount,
   expandWord: (word: Word) => string,
   file = "Dockerfile",
 ): Mount {
-  const fail = (reason: string) =>
-    parseError("RUN", { file, line: mount.line }, `--mount=${mount.raw}: ${reason}`);
-  const given = new Map<string, string>();
-  for (const { name, value } of mount.options) {
-    given.set(name, value === undefined ? "true" : expandWord(value));
-  }
-  const type = (given.get("type") ?? "bind").toLowerCase();
-  if (!isType(type)) {
-    throw fail(`unknown mount type ${JSON.stringify(type)}${suggestion(type, MOUNT_TYPES)}`);
-  }
-  for (const name of given.keys()) {
-    if (name !== "type" && !ALLOWED[type].includes(name)) {
-      throw fail(`option ${name} does not go with type ${type}`);
-    }
-  }
-
-  const text = (name: string) => given.get(name) || undefined;
-  const boolean = (name: string): boolean | undefined => {
-    const value = given.get(name);
-    if (value === undefined) return undefined;
-    if (/^(1|t|true)$/i.test(value)) return true;
-    if (/^(0|f|false)$/i.test(value)) return false;
-    throw fail(`option ${name} is true or false, not ${JSON.stringify(value)}`);
-  };
-  const number = (name: string, radix: 8 | 10): number | undefined => {
-    const value = given.get(name);
-    if (value === undefined) return undefined;
-    const parsed = (radix === 8 ? /^[0-7]+$/ : /^\d+$/).test(value) ? parseInt(value, radix) : NaN;
-    if (!(parsed <= 0xffffffff)) {
-      throw fail(`option ${name} is ${radix === 8 ? "an octal" : "a"} number, not "${value}"`);
-    }
-    return parsed;
-  };
+  const given = new Given(mount, expandWord, file);
+  const { type } = given;
   // A relative target is below WORKDIR, so "." means WORKDIR itself.
-  const target = text("target") ?? ".";
-  const readOnly = (byDefault: boolean): boolean => {
-    const writable = boolean("readwrite");
-    return boolean("readonly") ?? (writable === undefined ? byDefault : !writable);
-  };
-  const owner = (mode: number) => ({
-    mode: number("mode", 8) ?? mode,
-    uid: number("uid", 10) ?? 0,
-    gid: number("gid", 10) ?? 0,
-  });
+  const target = given.text("target") ?? ".";
   const from = mount.from ? { from: mount.from } : {};
-
+  const source = given.text("source") ?? "/";
   switch (type) {
     case "bind":
+      return { type, ...from, source, target, readOnly: given.readOnly(true) };
+    case "cache":
       return {
         type,
-        ...from,
-        source: text("source") ?? "/",
+        sharing: sharingOf(given),
+        id: given.text("id") ?? posix.normalize(target).replace(/(.)\/$/, "$1"),
         target,
-        readOnly: readOnly(true),
-      };
-    case "cache": {
-      const sharing = (text("sharing") ?? "shared").toLowerCase();
-      if (sharing !== "shared" && sharing !== "private" && sharing !== "locked") {
-        const near = suggestion(sharing, ["shared", "private", "locked"]);
-        throw fail(`option sharing is shared, private or locked, not "${sharing}"${near}`);
-      }
-      return {
-        type,
-        id: text("id") ?? posix.normalize(target).replace(/(.)\/$/, "$1"),
-        target,
-        readOnly: readOnly(false),
-        sharing,
+        readOnly: given.readOnly(false),
         ...from,
-        source: text("source") ?? "/",
-        ...owner(0o755),
+        source,
+        ...given.owner(0o755),
       };
-    }
-    case "tmpfs": {
-      readOnly(false);
-      const size = text("size");
-      if (size === undefined) return { type, target };
-      try {
-        return { type, target, size: parseBytes(size) };
-      } catch {
-        throw fail(`option size is bytes or a size such as 64m, not ${JSON.stringify(size)}`);
-      }
-    }
-    case "secret": {
-      const named = text("id") ?? text("source");
-      if (text("id") !== undefined && text("source") !== undefined) {
-        throw fail("option id and option source are the same thing; give one");
-      }
-      const path = text("target");
-      const id = named ?? path?.split("/").findLast((part) => part !== "");
-      if (id === undefined) throw fail("a secret mount needs id=NAME or target=PATH");
-      const env = given.has("env") ? text("env") ?? id : undefined;
-      return {
-        type,
-        id,
-        ...(path !== undefined || env === undefined
-          ? { target: path ?? `/run/secrets/${id}` }
-          : {}),
-        ...(env === undefined ? {} : { env }),
-        required: boolean("required") ?? false,
-        ...owner(0o400),
-      };
-    }
+    case "tmpfs":
+      return tmpfsMount(given, target);
+    case "secret":
+      return secretMount(given);
     case "ssh": {
-      const path = text("target");
+      const path = given.text("target");
       return {
         type,
-        id: text("id") ?? text("source") ?? "default",
+        id: given.text("id") ?? given.text("source") ?? "default",
         ...(path === undefined ? {} : { target: path }),
-        required: boolean("required") ?? false,
-        ...owner(0o600),
+        required: given.boolean("required") ?? false,
+        ...given.owner(0o600),
       };
     }
   }

@@ -18,44 +18,48 @@ function idleOf(query: Query): number | undefined {
   throw new SvcError("argument_invalid", `Cannot read query parameter idle: ${text} is negative`);
 }
 
-export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps): Route[] {
-  const gc = async (context: Context): Promise<Response> => {
-    const { request, url } = context;
-    const query = new Query(url);
-    const left = new AbortController();
-    const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
-    const options = { dryRun: query.bool("dryRun") ?? false, idleMs: idleOf(query), signal };
-    if (!request.headers.get("accept")?.includes(NDJSON_TYPE)) {
-      return json(await storage.collect(options));
-    }
-    return pushEvents<GcEvent>(async (send) => {
-      let last = 0;
-      const result = await storage.collect({
-        ...options,
-        onProgress: (progress) => {
-          // Unread events are held in memory: no more are sent than a person can follow.
-          if (performance.now() - last < 100) return;
-          last = performance.now();
-          send({ type: "progress", ...progress });
-        },
-      });
-      send({ type: "result", result });
-    }, {
-      describe: (error) => describeError(error, context),
-      onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
+async function gc(
+  { storage, lifecycle }: ManagementDeps,
+  context: Context,
+): Promise<Response> {
+  const { request, url } = context;
+  const query = new Query(url);
+  const left = new AbortController();
+  const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
+  const options = { dryRun: query.bool("dryRun") ?? false, idleMs: idleOf(query), signal };
+  if (!request.headers.get("accept")?.includes(NDJSON_TYPE)) {
+    return json(await storage.collect(options));
+  }
+  return pushEvents<GcEvent>(async (send) => {
+    let last = 0;
+    const result = await storage.collect({
+      ...options,
+      onProgress: (progress) => {
+        // Unread events are held in memory: no more are sent than a person can follow.
+        if (performance.now() - last < 100) return;
+        last = performance.now();
+        send({ type: "progress", ...progress });
+      },
     });
-  };
+    send({ type: "result", result });
+  }, {
+    describe: (error) => describeError(error, context),
+    onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
+  });
+}
 
-  const verify = (context: Context): Response => {
-    const quarantine = new Query(context.url).bool("quarantine") ?? false;
-    const left = new AbortController();
-    const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
-    return pullEvents(storage.verify({ quarantine, signal }), {
-      describe: (error) => describeError(error, context),
-      onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
-    });
-  };
+function verify({ storage, lifecycle }: ManagementDeps, context: Context): Response {
+  const quarantine = new Query(context.url).bool("quarantine") ?? false;
+  const left = new AbortController();
+  const signal = AbortSignal.any([context.signal, left.signal, lifecycle.stopping]);
+  return pullEvents(storage.verify({ quarantine, signal }), {
+    describe: (error) => describeError(error, context),
+    onCancel: () => left.abort(new DOMException("the client went away", "AbortError")),
+  });
+}
 
+export function storageRoutes(deps: ManagementDeps): Route[] {
+  const { storage, buildCache } = deps;
   return [
     {
       ...endpoint("POST /gc"),
@@ -64,7 +68,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
         "SVC_GC_UNTAGGED says so, and build cache beyond SVC_BUILD_CACHE_KEEP_BYTES. `dryRun` only counts; `idle` (a duration, default 1h) is how " +
         "long a push may rest before what it was told exists is let go. Progress as NDJSON where " +
         "Accept asks for it.",
-      handler: gc,
+      handler: (context) => gc(deps, context),
     },
     {
       ...endpoint("GET /storage"),
@@ -89,7 +93,7 @@ export function storageRoutes({ storage, buildCache, lifecycle }: ManagementDeps
       help: "Reads every blob and checks it against its digest, and what manifests, tags and " +
         "referrers name; events as NDJSON, the last one the result. `quarantine` moves damaged " +
         "blobs aside.",
-      handler: verify,
+      handler: (context) => verify(deps, context),
     },
   ];
 }

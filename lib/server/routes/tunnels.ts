@@ -86,91 +86,101 @@ function deploymentOf(body: Fields): { deployment: string; port: number } | unde
   return { deployment, port: port as number };
 }
 
-export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
-  const { stopping } = deps.lifecycle;
+async function wishOf(
+  deps: ManagementDeps,
+  context: Context,
+  held: boolean,
+): Promise<TunnelWish> {
+  const body = await readBody(context.request);
+  const protocol = wordField(body, "protocol", TUNNEL_PROTOCOLS);
+  const common = {
+    ...{ protocol, held, subject: context.identity.subject },
+    ...{ backend: textField(body, "backend"), credential: textField(body, "credential") },
+  };
+  const aim = deploymentOf(body);
+  context.about = aim ? shownAim(aim) : "ingress";
+  const engine = await deps.deploy.backend();
+  if (!aim) return { ...common, ...ingressWish(deps, body) };
+  const { deployment, port } = aim;
+  if (!await engine.status(deployment)) throw unknownDeployment("open a tunnel to", deployment);
+  return {
+    ...{ ...common, aim, name: deployment },
+    serve: serveBy((signal) => engine.dial(deployment, port, "tcp", { signal }), protocol),
+  };
+}
 
-  async function wishOf(context: Context, held: boolean): Promise<TunnelWish> {
-    const body = await readBody(context.request);
-    const protocol = wordField(body, "protocol", TUNNEL_PROTOCOLS);
-    const common = {
-      ...{ protocol, held, subject: context.identity.subject },
-      ...{ backend: textField(body, "backend"), credential: textField(body, "credential") },
-    };
-    const aim = deploymentOf(body);
-    context.about = aim ? shownAim(aim) : "ingress";
-    const engine = await deps.deploy.backend();
-    if (!aim) return { ...common, ...ingressWish(body) };
-    const { deployment, port } = aim;
-    if (!await engine.status(deployment)) throw unknownDeployment("open a tunnel to", deployment);
-    return {
-      ...{ ...common, aim, name: deployment },
-      serve: serveBy((signal) => engine.dial(deployment, port, "tcp", { signal }), protocol),
-    };
+/** The caller has opened the backend, so the declared hosts are known. */
+function ingressWish(
+  { ingress }: ManagementDeps,
+  body: Fields,
+): Pick<TunnelWish, "name" | "hostname" | "aim" | "serve"> {
+  if (!ingress) throw wrong("this server has no ingress");
+  if (body.protocol !== undefined && body.protocol !== "http") {
+    throw wrong("protocol: the ingress speaks http");
   }
+  const { ingress: fields } = body;
+  if (!isObject(fields)) throw wrong("ingress: expected an object");
+  known(fields, INGRESS_FIELDS, "ingress.");
+  const mode = wordField(fields, "hostMode", HOST_MODES, "ingress.");
+  return ingressTunnel(ingress, mode, textField(fields, "host", "ingress."));
+}
 
-  /** The caller has opened the backend, so the declared hosts are known. */
-  function ingressWish(body: Fields): Pick<TunnelWish, "name" | "hostname" | "aim" | "serve"> {
-    if (!deps.ingress) throw wrong("this server has no ingress");
-    if (body.protocol !== undefined && body.protocol !== "http") {
-      throw wrong("protocol: the ingress speaks http");
-    }
-    const { ingress: fields } = body;
-    if (!isObject(fields)) throw wrong("ingress: expected an object");
-    known(fields, INGRESS_FIELDS, "ingress.");
-    const mode = wordField(fields, "hostMode", HOST_MODES, "ingress.");
-    return ingressTunnel(deps.ingress, mode, textField(fields, "host", "ingress."));
-  }
-
-  /** The tunnel lives as long as the client reads its events. */
-  function hold(entry: Entry, context: Context): Response {
-    const { log } = context;
-    context.untilGone = true;
-    const close = () =>
-      void entry.close().catch((error) => log.warn("a tunnel did not close", { error }));
-    return pushEvents<TunnelEvent>(async (send) => {
-      const alive = setInterval(() => send({ type: "alive" }), ALIVE_MS);
-      stopping.addEventListener("abort", close, { once: true });
-      if (stopping.aborted) close();
-      try {
-        entry.onChange = (change) =>
-          send(
-            change.state === "up"
-              ? { type: "up", url: change.url }
-              : { type: "down", reason: change.reason },
-          );
-        send({ type: "opened", tunnel: entry.status });
-        const why = await entry.closed;
-        if (why) throw why;
-        if (stopping.aborted) {
-          throw new SvcError("unavailable", "Cannot hold the tunnel: the server is shutting down");
-        }
-        send({ type: "closed" });
-      } finally {
-        clearInterval(alive);
-        stopping.removeEventListener("abort", close);
+/** The tunnel lives as long as the client reads its events. */
+function hold(entry: Entry, context: Context, stopping: AbortSignal): Response {
+  const { log } = context;
+  context.untilGone = true;
+  const close = () =>
+    void entry.close().catch((error) => log.warn("a tunnel did not close", { error }));
+  return pushEvents<TunnelEvent>(async (send) => {
+    const alive = setInterval(() => send({ type: "alive" }), ALIVE_MS);
+    stopping.addEventListener("abort", close, { once: true });
+    if (stopping.aborted) close();
+    try {
+      entry.onChange = (change) =>
+        send(
+          change.state === "up"
+            ? { type: "up", url: change.url }
+            : { type: "down", reason: change.reason },
+        );
+      send({ type: "opened", tunnel: entry.status });
+      const why = await entry.closed;
+      if (why) throw why;
+      if (stopping.aborted) {
+        throw new SvcError("unavailable", "Cannot hold the tunnel: the server is shutting down");
       }
-    }, { describe: (error) => describeError(error, context), onCancel: close });
-  }
+      send({ type: "closed" });
+    } finally {
+      clearInterval(alive);
+      stopping.removeEventListener("abort", close);
+    }
+  }, { describe: (error) => describeError(error, context), onCancel: close });
+}
 
-  async function open(context: Context): Promise<Response> {
-    const { request, signal } = context;
-    const held = (request.headers.get("accept") ?? "").includes(NDJSON_TYPE);
-    const wish = await wishOf(context, held);
-    const entry = await tunnels.open(wish, AbortSignal.any([signal, stopping]));
-    const { status } = entry;
-    context.about = `${shownAim(status)} at ${status.url}`;
-    if (held) return hold(entry, context);
-    return json(status, { status: 201, headers: { location: `${PATH}/${status.id}` } });
-  }
+async function open(
+  deps: ManagementDeps,
+  tunnels: Tunnels,
+  context: Context,
+): Promise<Response> {
+  const { stopping } = deps.lifecycle;
+  const { request, signal } = context;
+  const held = (request.headers.get("accept") ?? "").includes(NDJSON_TYPE);
+  const wish = await wishOf(deps, context, held);
+  const entry = await tunnels.open(wish, AbortSignal.any([signal, stopping]));
+  const { status } = entry;
+  context.about = `${shownAim(status)} at ${status.url}`;
+  if (held) return hold(entry, context, stopping);
+  return json(status, { status: 201, headers: { location: `${PATH}/${status.id}` } });
+}
 
-  function find({ params: { id } }: Context): Entry {
-    const entry = tunnels.get(id);
-    if (entry) return entry;
-    throw new SvcError("not_found", `Cannot find tunnel ${id}: it is not open`, {
-      help: "`GET /.svc/v1/tunnels` lists the open ones",
-    });
-  }
+function find(tunnels: Tunnels, { params: { id } }: Context): Entry {
+  const entry = tunnels.get(id);
+  if (entry) return entry;
+  throw new SvcError("not_found", `Cannot find tunnel ${id}: it is not open`, {
+    help: "`GET /.svc/v1/tunnels` lists the open ones",
+  });
+}
 
+export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
   return [
     {
       ...endpoint("POST /tunnels"),
@@ -178,7 +188,7 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
       help: `Opens a tunnel (\`${FIELDS.join(" ")}\`) and answers with its URL and id. With ` +
         `\`Accept: ${NDJSON_TYPE}\` the answer is events (opened, down, up, alive, then closed or error), ` +
         "and the tunnel ends when they are no longer read; else with a DELETE, or with the server.",
-      handler: open,
+      handler: (context) => open(deps, tunnels, context),
     },
     {
       ...endpoint("GET /tunnels"),
@@ -190,14 +200,14 @@ export function tunnelRoutes(deps: ManagementDeps, tunnels: Tunnels): Route[] {
       ...endpoint("GET /tunnels/{id}"),
       action: "read",
       help: "One tunnel.",
-      handler: (context) => json(find(context).status),
+      handler: (context) => json(find(tunnels, context).status),
     },
     {
       ...endpoint("DELETE /tunnels/{id}"),
       action: "deploy",
       help: "Closes a tunnel, and its visitors' connections.",
       handler: async (context) => {
-        const entry = find(context);
+        const entry = find(tunnels, context);
         context.about = `${shownAim(entry.status)} at ${entry.status.url}`;
         await entry.close();
         return new Response(null, { status: 204 });
