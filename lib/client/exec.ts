@@ -145,6 +145,8 @@ async function runProcess<End>(
   });
   try {
     const end = await Promise.race([ended(), stopped.promise, left.promise]);
+    // A socket loses what it has not sent when the process ends.
+    if (end === undefined) await Promise.race([session.received(), stopped.promise]);
     await session.close();
     return end;
   } finally {

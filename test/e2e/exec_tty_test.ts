@@ -1,52 +1,17 @@
 /** `svc exec -it`: a person at a terminal, and a shell in a workload of the bare backend. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { runOnTerminal } from "../../lib/sys/pty.ts";
-import { Person } from "../fixtures/person.ts";
-import { baseImage, e2eTest, EXECUTABLE, type Server, startServer } from "./harness.ts";
+import { baseImage, e2eTest, type Server, startServer } from "./harness.ts";
+import { sit as sitAt } from "./sit.ts";
 
 const NEEDS = {
   root: true,
   commands: ["runc", "conmon", "iptables", "busybox", "skopeo", "setsid", "stty"],
 };
 
-/** Without the person's own settings of svc. */
-const OWN_ENV = Object.fromEntries(
-  Object.entries(Deno.env.toObject()).filter(([name]) => !name.startsWith("SVC_")),
-);
-
-const SIZE = { columns: 101, rows: 37 };
-
-/** Says what it ran and whether the terminal is as it was, whatever became of svc. */
-const AROUND = `before=$(stty -g)
-sh -c 'echo "pid $$."; exec "$@"' sh "$@"
-code=$?
-if [ "$before" = "$(stty -g)" ]; then echo "ended with $code, as before"; else echo "ended raw"; fi`;
-
 /** `svc exec -it ARGS` in a window. */
-async function sit(server: Server, args: string[], env: Record<string, string> = {}) {
-  const process = await runOnTerminal("sh", [
-    "-c",
-    AROUND,
-    "sh",
-    EXECUTABLE,
-    "exec",
-    "-it",
-    ...args,
-  ], {
-    size: SIZE,
-    env: {
-      ...OWN_ENV,
-      SVC_CONFIG: "/nonexistent",
-      SVC_SERVER: server.url,
-      TERM: "xterm-test",
-      ...env,
-    },
-  });
-  const person = new Person(process);
-  const [, pid] = await person.sees(/pid (\d+)\.\r\n/);
-  return { process, person, pid: Number(pid) };
-}
+const sit = (server: Server, args: string[], env?: Record<string, string>) =>
+  sitAt(server, ["exec", "-it", ...args], env);
 
 async function eventually(what: string, probe: () => Promise<boolean> | boolean): Promise<void> {
   for (const until = Date.now() + 120_000; !await probe();) {

@@ -18,8 +18,11 @@ export interface ServedProcess {
   resize?(size: TerminalSize): void;
   /** The last line that the client gets, once all output was sent. */
   end: Promise<object>;
-  /** Called once the client has gone, also after the end. */
-  left(): unknown;
+  /**
+   * Called once the client has gone, also after the end. `fed` resolves when what it sent as input was taken, or
+   * cannot be: that may be never.
+   */
+  left(fed: Promise<void>): unknown;
 }
 
 /** Passes on standard input to its end. Input that an ended process does not take is dropped. */
@@ -63,10 +66,11 @@ export async function serveProcess(
   process: ServedProcess,
   { attempt, fields }: { attempt: string; fields?: Fields },
 ): Promise<void> {
-  void session.closed.then(() => process.left()).catch(() => {/* it ended by itself */});
   const command = session.open("command", fields);
   const [stdio, stderr] = (["stdio", "stderr"] as const).map((kind) => session.open(kind));
-  if (process.stdin) feed(stdio, process.stdin).catch(() => {/* the session has ended */});
+  const feeding = process.stdin ? feed(stdio, process.stdin) : Promise.resolve();
+  const fed = feeding.catch(() => {/* the session has ended */});
+  void session.closed.then(() => process.left(fed)).catch(() => {/* it ended by itself */});
   resize(command, process, attempt).catch((error) =>
     session.fail(
       error instanceof SvcError && error.code === "argument_invalid" ? error : unreadable(attempt),

@@ -7,6 +7,7 @@ import {
 } from "../../api/attach.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import { SvcError } from "../../base/errors.ts";
+import { sleep } from "../../base/sleep.ts";
 import type { AttachSession } from "../../deploy/caps.ts";
 import type { Attached } from "../../wire/attached/session.ts";
 import { accept } from "../attached/accept.ts";
@@ -15,6 +16,9 @@ import type { ManagementDeps } from "../deps.ts";
 import { describeError } from "../error_response.ts";
 import type { Context, Route } from "../route.ts";
 import { requireAbilityFor } from "./ability.ts";
+
+/** How long a process may take for input of a client that has gone, in milliseconds. */
+const TAKING_MS = 5000;
 
 /** Resolves when the process has ended, or the client has gone. */
 async function serve(
@@ -31,7 +35,11 @@ async function serve(
     ...{ stdout, stderr },
     ...process.resize && { resize: (size) => process.resize!(size) },
     end: exit.then((exit): AttachEnd => exit === undefined ? {} : { exit }),
-    left: () => process.detach(),
+    left: async (fed) => {
+      // What was typed before the client left is for the process.
+      await Promise.race([fed, sleep(TAKING_MS)]);
+      process.detach();
+    },
   }, { attempt: "attach", fields: { ...fields } });
 }
 

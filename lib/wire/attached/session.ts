@@ -147,6 +147,11 @@ export class Attached implements Disposable {
     return stream;
   }
 
+  /** Resolves when the other side has received everything that was sent. Throws where the session ends first. */
+  received(): Promise<void> {
+    return this.#yamux.ping();
+  }
+
   /** Ends the session normally, after everything that was sent. */
   close(): Promise<void> {
     return this.#yamux.close();

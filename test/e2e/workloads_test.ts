@@ -1,0 +1,191 @@
+/** What a person sees of workloads and does to them, on the bare backend with the real executable. */
+import assert from "node:assert/strict";
+import { baseImage, e2eTest, type RunOutput, type Server, startServer } from "./harness.ts";
+import { sit } from "./sit.ts";
+
+const NEEDS = {
+  root: true,
+  commands: ["runc", "conmon", "iptables", "busybox", "skopeo", "setsid", "stty"],
+};
+
+/** Answers signals and its input, and says what it does. */
+const MAIN = `trap 'echo hup' HUP; trap 'exit 9' INT; echo ready
+while true; do if read -r line; then echo "got $line"; else sleep 0.1; fi; done`;
+
+const PROBE = { test: ["CMD-SHELL", "cat /tmp/probe && test ! -e /tmp/sick"], interval: "200ms" };
+
+async function good(answer: Promise<RunOutput>): Promise<string> {
+  const { code, stdout, stderr } = await answer;
+  assert.equal(code, 0, stderr);
+  return stdout;
+}
+
+async function deploy(server: Server, spec: Record<string, unknown>): Promise<void> {
+  const stdin = JSON.stringify({ stopSignal: "SIGKILL", ...spec });
+  await good(server.svc(["deploy", "-f", "-"], { stdin }));
+}
+
+/** Asks until the answer has it. */
+async function until(server: Server, args: string[], pattern: RegExp): Promise<RunOutput> {
+  for (const end = Date.now() + 120_000;;) {
+    const answer = await server.svc(args);
+    if (pattern.test(answer.stdout)) return answer;
+    if (Date.now() > end) assert.fail(`${args.join(" ")}: ${answer.stdout}${answer.stderr}`);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+e2eTest(
+  "workloads: stats, top, events, kill, pause, volumes, networks, health",
+  NEEDS,
+  async (t) => {
+    await using server = await startServer();
+    const { name: image } = await baseImage(server, "base:v1");
+    const svc = (...args: string[]) => good(server.svc(args));
+    const watching = new AbortController();
+    const events = await fetch(`${server.url}/.svc/v1/events?deployment=web`, {
+      signal: watching.signal,
+    });
+    await deploy(server, {
+      ...{ name: "web", image, command: ["sh", "-c", MAIN], restart: "no" },
+      volumes: [{ name: "data", target: "/data" }],
+      networks: [{ name: "front" }],
+    });
+
+    await t.step("stats: one reading, also as JSON", async () => {
+      assert.match(await svc("stats", "--no-stream"), /\nweb-0 +\d+\.\d\d% +\S+ [KM]iB /);
+      const json = JSON.parse(await svc("stats", "--no-stream", "--output", "json", "web"));
+      assert.deepEqual([json.instance, typeof json.cpuPercent], ["web-0", "number"]);
+      assert(json.memory > 0 && json.processes > 0 && json.cpu > 0);
+    });
+
+    await t.step("stats: live on a terminal, which is as it was afterwards", async () => {
+      const { person, pid } = await sit(server, ["stats"]);
+      await person.sees(/INSTANCE[^\n]*\r\nweb-0 +\d+\.\d\d%/);
+      Deno.kill(pid, "SIGINT");
+      await person.sees(/\[\?25h[^]*ended with 130, as before/);
+      await person.end();
+    });
+
+    await t.step("top", async () => {
+      const shown = await svc("top", "web");
+      assert.match(shown, /PID/);
+      assert.match(shown, /while true/);
+    });
+
+    await t.step("kill, pause, unpause", async () => {
+      assert.equal(await svc("kill", "-s", "HUP", "web"), "web\n");
+      await until(server, ["logs", "web"], /hup/);
+      assert.equal(await svc("pause", "web"), "web\n");
+      await until(server, ["status", "web"], /web-0 +paused/);
+      assert.equal((await server.svc(["health", "web"])).code, 1);
+      assert.equal(await svc("unpause", "web"), "web\n");
+      await until(server, ["status", "web"], /web-0 +running/);
+      assert.equal(await svc("kill", "--signal", "int", "web"), "web\n");
+      await until(server, ["status", "web"], /web-0 +exited\(9\)/);
+      const stopped = await server.svc(["kill", "-s", "HUP", "web"]);
+      assert.equal(stopped.code, 1);
+      assert.match(stopped.stderr, /^svc: Cannot /);
+    });
+
+    await t.step("events: what has happened since", async () => {
+      const text = events.body!.pipeThrough(new TextDecoderStream()).getReader();
+      let seen = "";
+      while (!seen.includes('"died"')) seen += (await text.read()).value ?? assert.fail(seen);
+      const told = seen.trim().split("\n").map((line) => JSON.parse(line));
+      assert.deepEqual(
+        told.slice(0, 3).map(({ type, instance, exitCode }) => [type, instance, exitCode]),
+        [
+          ["created", "web-0", undefined],
+          ["started", "web-0", undefined],
+          ["died", "web-0", 9],
+        ],
+      );
+      watching.abort();
+      await text.cancel().catch(() => {});
+    });
+
+    await t.step("volumes and networks: in use they stay, afterwards they go", async () => {
+      assert.match(await svc("volume", "ls"), /\ndata +\S+ .*web/);
+      assert.match(await svc("network", "ls"), /\nfront +\S+ +10\.\S+ +web +no/);
+      assert.match(await svc("network", "inspect", "front"), /Used by: +web\n/);
+      for (const [kind, name] of [["volume", "data"], ["network", "front"]]) {
+        const used = await server.svc([kind, "rm", name]);
+        assert.equal(used.code, 1);
+        assert.match(used.stderr, /web/);
+      }
+      await svc("rm", "web");
+      assert.equal(await svc("volume", "rm", "data"), "data\n");
+      assert.equal(await svc("volume", "ls", "-q"), "");
+      assert.equal((await server.svc(["volume", "inspect", "data"])).code, 1);
+    });
+
+    await t.step("health: the last probe", async () => {
+      const command = ["sh", "-c", "echo fine > /tmp/probe; exec sleep 1000"];
+      await deploy(server, {
+        name: "probed",
+        image,
+        command,
+        healthcheck: { ...PROBE, retries: 1 },
+      });
+      const well = await until(server, ["health"], /probed-0 +healthy/);
+      assert.match(well.stdout, /probed-0 +healthy +0 +\d+s +exit code 0: fine\n/);
+      assert.equal(well.code, 0);
+      await svc("exec", "probed", "sh", "-c", "echo ill > /tmp/probe; touch /tmp/sick");
+      const sick = await until(server, ["health", "probed"], /probed-0 +unhealthy/);
+      assert.match(sick.stdout, /unhealthy +\d+ +\d+s +exit code 1: ill\n/);
+      assert.equal(sick.code, 1);
+    });
+  },
+);
+
+e2eTest("attach: a person at the main process of a workload", NEEDS, async (t) => {
+  await using server = await startServer();
+  const { name: image } = await baseImage(server, "base:v1");
+  const main = { image, command: ["sh", "-c", MAIN], stdinOpen: true, restart: "no" };
+  await deploy(server, { name: "plain", ...main });
+  const shell = { image, command: ["sh"], stdinOpen: true, tty: true, restart: "no" };
+  await deploy(server, { name: "shell", ...shell });
+
+  await t.step("a terminal: its size, keys that detach, and its end", async () => {
+    const { person } = await sit(server, ["attach", "shell"]);
+    await person.types("busybox stty size\n");
+    await person.sees(/37 101\r\n/);
+    await person.types("A=kept\n\x10\x11");
+    await person.sees(/svc: detached from shell\r\nended with 0, as before/);
+    await person.end();
+    const again = await sit(server, ["attach", "--detach-keys", "ctrl-a", "shell"]);
+    await again.person.types('echo "it is $A."\n');
+    await again.person.sees(/it is kept\.\r\n/);
+    await again.person.types("exit 5\n");
+    await again.person.sees(/ended with 5, as before/);
+    await again.person.end();
+  });
+
+  await t.step(
+    "without a terminal: detached by keys the process runs on, an interrupt reaches it",
+    async () => {
+      // The terminal here keeps its own keys, and sends lines.
+      const { person } = await sit(server, ["attach", "--detach-keys", "a,b", "plain"]);
+      await person.types("one\n");
+      await person.sees(/got one\r\n/);
+      await person.types("ab\n");
+      await person.sees(/svc: detached from plain\r\n/);
+      await person.end();
+      const again = await sit(server, ["attach", "plain"]);
+      await again.person.types("two\n");
+      await again.person.sees(/got two\r\n/);
+      Deno.kill(again.pid, "SIGHUP");
+      await again.person.sees(/hup\r\n/);
+      Deno.kill(again.pid, "SIGINT");
+      await again.person.sees(/ended with 9, as before/);
+      await again.person.end();
+    },
+  );
+
+  await t.step("nothing runs: no such deployment is told at once", async () => {
+    const missing = await server.svc(["attach", "none"]);
+    assert.equal(missing.code, 1);
+    assert.match(missing.stderr, /there is no such deployment/);
+  });
+});
