@@ -2,7 +2,6 @@
 import { type Fields, Reply } from "../api/reply.ts";
 import type { Context, Route } from "../api/route.ts";
 import { SvcError } from "../base/errors.ts";
-import { rawBodyOf, setRawBody } from "../base/raw_body.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import { API_VERSION, registryError } from "./errors.ts";
 import type { LookOptions, RegistryView, RegistryWriter } from "./view.ts";
@@ -124,33 +123,6 @@ export function contentLength(request: Request): number | undefined {
   throw new SvcError("size_invalid", `Cannot read Content-Length ${JSON.stringify(header)}`);
 }
 
-/**
- * The request's body. Its failures are the caller's: a connection that breaks off is `cancelled`, not an
- * internal error. Null where there is no body.
- */
-export function bodyOf(request: Request): ReadableStream<Uint8Array> | null {
-  if (!request.body) return null;
-  const take = rawBodyOf(request.body);
-  const reader = request.body.getReader();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const next = await reader.read().catch((cause) => {
-        if (cause instanceof SvcError) throw cause;
-        throw new SvcError(
-          "cancelled",
-          `Cannot receive the body: the connection broke off (${(cause as Error)?.message})`,
-          { cause },
-        );
-      });
-      if (next.done) controller.close();
-      else controller.enqueue(next.value);
-    },
-    cancel: (reason) => reader.cancel(reason),
-  }, { highWaterMark: 0 });
-  setRawBody(body, take);
-  return body;
-}
-
 /** A body of at most `limit` bytes in one buffer. Throws `tooLarge()` without reading more. */
 export async function readBody(
   request: Request,
@@ -161,7 +133,7 @@ export async function readBody(
   if (declared > limit) throw tooLarge();
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of bodyOf(request) ?? []) {
+  for await (const chunk of request.body ?? []) {
     size += chunk.length;
     if (size > limit) throw tooLarge();
     chunks.push(chunk);

@@ -10,7 +10,6 @@ import type { Upload } from "../store/content_store.ts";
 import { registryError } from "./errors.ts";
 import { heldRange, parseContentRange } from "./range.ts";
 import {
-  bodyOf,
   checkName,
   contentLength,
   empty,
@@ -60,7 +59,7 @@ async function append(context: Context, upload: Upload): Promise<void> {
       `Cannot append: Content-Range names ${limit} bytes, Content-Length ${length}`,
     );
   }
-  const body = length === 0 ? null : bodyOf(request);
+  const body = length === 0 ? null : request.body;
   if (!body) {
     if (limit === undefined) return;
     throw new SvcError("size_invalid", `Cannot append: ${limit} bytes announced, none sent`);
@@ -112,7 +111,7 @@ async function start(context: Context, writer: RegistryWriter): Promise<Response
   });
   if (digest === null) return empty(202, statusOf(upload));
   try {
-    const body = bodyOf(request);
+    const body = request.body;
     if (body) await upload.append(body, { signal });
     await upload.commit(digest, { signal });
   } catch (error) {

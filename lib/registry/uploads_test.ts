@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { SvcError } from "../base/errors.ts";
 import { digestOf } from "../oci/digest.ts";
 import { bytesOf, digest, failure, registry } from "./fixture_test.ts";
 
@@ -102,7 +103,9 @@ Deno.test("a stream without Content-Range, broken off and gone on with", async (
   const breaking = new ReadableStream({
     pull(controller) {
       if (pulls++ === 0) controller.enqueue(bytesOf("hello "));
-      else controller.error(new Error("connection lost"));
+      else {controller.error(
+          new SvcError("cancelled", "Cannot receive the body: the connection broke off"),
+        );}
     },
   });
   assert.equal((await r.send("PATCH", location, { body: breaking })).status, 499);

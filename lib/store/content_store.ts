@@ -2,6 +2,7 @@
  * The content-addressable store: digest rules once, above every {@linkcode ObjectStore}.
  * Key layout: DESIGN.md section 7. Interface only; `createContentStore` is in content.ts.
  */
+import type { RequestBody } from "../base/request_body.ts";
 import type {
   BlobBody,
   ByteRange,
@@ -25,7 +26,7 @@ export interface Upload {
    * the current offset, `size_invalid` where the body has more than `limit` bytes (the surplus is not kept).
    */
   append(
-    body: ReadableStream<Uint8Array>,
+    body: RequestBody,
     options?: CallOptions & { at?: number; limit?: number },
   ): Promise<number>;
   /** Verifies and publishes. Throws `digest_invalid` on mismatch and drops the upload. */

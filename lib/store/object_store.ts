@@ -5,7 +5,7 @@
  * Every implementation passes `test/contract/object_store.ts`.
  */
 import { SvcError } from "../base/errors.ts";
-import type { RawSource } from "../base/raw_body.ts";
+import type { LentConnection } from "../base/request_body.ts";
 import type { DigestAlgorithm } from "../oci/digest.ts";
 import type { ByteRange } from "../oci/image.ts";
 import type { Digest } from "../oci/types.ts";
@@ -140,7 +140,7 @@ export interface UploadIntake {
    * `limit` bytes, `cancelled` where the connection broke off, the signal's reason.
    */
   receive(
-    source: RawSource,
+    source: LentConnection,
     options: {
       /** The algorithm that {@linkcode UploadIntake.digest} will probably be called with. */
       algorithm: DigestAlgorithm;

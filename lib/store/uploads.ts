@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import { rawBodyOf } from "../base/raw_body.ts";
+import type { RequestBody } from "../base/request_body.ts";
 import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
@@ -226,7 +226,7 @@ export class Uploads {
 
   async #append(
     session: Session,
-    body: ReadableStream<Uint8Array>,
+    body: RequestBody,
     options: CallOptions & { at?: number; limit?: number },
   ): Promise<number> {
     using _held = await this.#acquire(session, options.signal);
@@ -252,10 +252,10 @@ export class Uploads {
       const moved = () => running.progress = performance.now();
       const { limit } = options;
       try {
-        const raw = file.intake && rawBodyOf(body)?.();
-        if (raw) {
+        const lent = file.intake && body.takeOver?.();
+        if (lent) {
           digester = "intake";
-          await file.intake!.receive(raw, { signal, limit, moved, algorithm: session.algorithm });
+          await file.intake!.receive(lent, { signal, limit, moved, algorithm: session.algorithm });
         } else {
           // The file itself hashes the bytes that it received directly, when the digest is asked for.
           const hash = typeof known !== "object" && file.intake

@@ -9,7 +9,7 @@ import { connect, type Socket } from "node:net";
 import { openFsStore } from "../../backends/store/fs.ts";
 import { SvcError } from "../../lib/base/errors.ts";
 import { silent } from "../../lib/base/log.ts";
-import { rawBodyOf } from "../../lib/base/raw_body.ts";
+import type { RequestBody } from "../../lib/base/request_body.ts";
 import { listen } from "../../lib/server/listener.ts";
 import { createContentStore } from "../../lib/store/content.ts";
 import type { ContentStore } from "../../lib/store/content_store.ts";
@@ -39,8 +39,16 @@ async function world(): Promise<World> {
     if (url.searchParams.has("refuse")) return answer(403, "no");
     const upload = await store.openUpload(REPOSITORY, url.pathname.split("/").at(-1)!);
     if (!upload) return answer(404, "unknown");
-    const body = request.body ?? ReadableStream.from([]);
-    if (rawBodyOf(body) && !url.searchParams.has("stream")) taken++;
+    const body: RequestBody = request.body ?? ReadableStream.from([]);
+    const { takeOver } = body;
+    if (takeOver) {
+      const value = () => {
+        const lent = takeOver();
+        if (lent) taken++;
+        return lent;
+      };
+      Object.defineProperty(body, "takeOver", { value });
+    }
     try {
       const limit = url.searchParams.get("limit");
       // Through another stream the connection cannot be taken.

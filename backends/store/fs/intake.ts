@@ -1,6 +1,6 @@
 /** The event loop's side of the uploads' thread. */
 import { SvcError } from "../../../lib/base/errors.ts";
-import type { RawSource } from "../../../lib/base/raw_body.ts";
+import type { LentConnection } from "../../../lib/base/request_body.ts";
 import { startWorker } from "../../../lib/base/worker.ts";
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import type { Digest } from "../../../lib/oci/types.ts";
@@ -33,7 +33,7 @@ export class Intake {
    * synced. Where `outcome` is "failed", the file may hold garbage behind them.
    */
   async receive(
-    source: RawSource,
+    source: LentConnection,
     options: Omit<ReceiveJob, "type" | "job" | "socket" | "length" | "prefix"> & {
       signal: AbortSignal;
       moved: (bytes: number) => void;
@@ -45,7 +45,7 @@ export class Intake {
     const stop = () => this.#worker?.postMessage({ type: "stop", job });
     signal.addEventListener("abort", stop, { once: true });
     this.#hashed.add(file.path);
-    let rest: Uint8Array | undefined;
+    let rest: Parameters<LentConnection["end"]>[0] = "unread";
     try {
       if (signal.aborted) throw signal.reason;
       const told = await this.#ask(
@@ -57,6 +57,7 @@ export class Intake {
       );
       if (told.type !== "received") throw new SvcError("internal", "Cannot receive: wrong answer");
       if (told.outcome.how === "whole") rest = told.outcome.rest;
+      else if (told.outcome.how === "broken") rest = "broken";
       return { written: told.written, outcome: told.outcome };
     } finally {
       signal.removeEventListener("abort", stop);

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { syncDir } from "../../../lib/base/fs.ts";
-import type { RawSource } from "../../../lib/base/raw_body.ts";
+import type { LentConnection } from "../../../lib/base/request_body.ts";
 import type { DigestAlgorithm } from "../../../lib/oci/digest.ts";
 import type {
   CallOptions,
@@ -59,7 +59,7 @@ class FsUpload implements UploadFile {
   }
 
   async #receive(
-    source: RawSource,
+    source: LentConnection,
     { limit, ...options }: {
       algorithm: DigestAlgorithm;
       limit?: number;

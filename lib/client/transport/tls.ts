@@ -3,7 +3,7 @@ import { Duplex } from "node:stream";
 import { rootCertificates, type TLSSocket } from "node:tls";
 import { isIP } from "node:net";
 import { SvcError } from "../../base/errors.ts";
-import { pauseBelow } from "../../base/tls_reading.ts";
+import { pauseBelow } from "../../base/node_hooks.ts";
 import type { TlsSettings } from "../profile/types.ts";
 import type { Dialer } from "./dialer.ts";
 

@@ -15,8 +15,8 @@ export interface BodyQueueOptions {
   cancel: () => void;
 }
 
-export class BodyQueue {
-  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
+/** The source of a stream. */
+export class BodyQueue implements UnderlyingDefaultSource<Uint8Array<ArrayBuffer>> {
   #queue: Uint8Array<ArrayBuffer>[] = [];
   #queued = 0;
   #full = false;
@@ -24,15 +24,12 @@ export class BodyQueue {
   #state: "open" | "ended" | "cancelled" | SvcError = "open";
   #wake: (() => void) | undefined;
 
-  constructor(private readonly options: BodyQueueOptions) {
-    this.stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
-      pull: (controller) => this.#pull(controller),
-      cancel: () => {
-        this.#queue.length = 0;
-        if (this.#state === "open") this.#state = "cancelled";
-        options.cancel();
-      },
-    }, { highWaterMark: 0 });
+  constructor(private readonly options: BodyQueueOptions) {}
+
+  cancel(): void {
+    this.#queue.length = 0;
+    if (this.#state === "open") this.#state = "cancelled";
+    this.options.cancel();
   }
 
   /** False: the caller is to push no more until `resume` is called. */
@@ -67,7 +64,7 @@ export class BodyQueue {
     this.#wake = undefined;
   }
 
-  async #pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>): Promise<void> {
+  async pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>): Promise<void> {
     const { peer, open, resume } = this.options;
     if (!this.#opened) {
       this.#opened = true;

@@ -3,6 +3,7 @@
  * accepting for ever, even when descriptors become free. The limit prevents that.
  */
 import type { Server, Socket } from "node:net";
+import { belowTls } from "../../base/node_hooks.ts";
 import { openFileLimit } from "../../base/open_files.ts";
 
 /** A connection may need its socket, a duplicate of it and a file; the fourth is for everything else. */
@@ -41,8 +42,8 @@ export function limitConnections(server: Server, { most, onRefused }: Connection
     for (const take of takers) take.call(server, socket);
   });
   // Node may close the TLS socket or the one below it first.
-  server.on("secureConnection", (socket: Socket & { _parent?: Socket }) => {
-    const parent = socket._parent;
-    if (parent) socket.once("close", () => open.delete(parent));
+  server.on("secureConnection", (socket: Socket) => {
+    const below = belowTls(socket);
+    if (below) socket.once("close", () => open.delete(below));
   });
 }

@@ -1,10 +1,11 @@
-/** Requests that node's parser reads: those with bodies, upgrades, old clients, TLS. */
-import type { IncomingMessage, ServerResponse } from "node:http";
+/** Requests as node's server reads them, and their answers. */
+import { type IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Buffer } from "node:buffer";
 import type { Reply } from "../../api/reply.ts";
 import { SvcError } from "../../base/errors.ts";
-import { bodyStream } from "./body.ts";
+import { type Body, bodyStream } from "./body.ts";
 import {
   contentOf,
   Ending,
@@ -14,10 +15,10 @@ import {
   PeerConnection,
   plainReply,
 } from "./exchange.ts";
+import { Gate, hasBody } from "./gate.ts";
 import type { Peer, Peers } from "./peer.ts";
 import { hostOf, ListenerRequest, type Source } from "./request.ts";
-import { send } from "./send.ts";
-import { respond } from "./respond.ts";
+import { gone, send } from "./send.ts";
 import { accept, isUpgraded, loadAcceptor } from "./websocket.ts";
 
 /** How long an unread rest of a body may still arrive, so that the client reads the answer. */
@@ -27,7 +28,7 @@ export interface MessageSourceOptions {
   message: IncomingMessage;
   scheme: "http" | "https";
   ending: Ending;
-  body: () => ReadableStream<Uint8Array<ArrayBuffer>>;
+  body: () => Body;
 }
 
 class MessageSource implements Source {
@@ -57,18 +58,13 @@ class MessageSource implements Source {
     return pairs;
   }
 
-  body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
+  body(): Body | null {
     return hasBody(this.options.message) ? this.options.body() : null;
   }
 
   signal(): AbortSignal {
     return this.options.ending.signal;
   }
-}
-
-function hasBody({ headers }: IncomingMessage): boolean {
-  const length = headers["content-length"];
-  return headers["transfer-encoding"] !== undefined || length !== undefined && length !== "0";
 }
 
 /** The listener sets these fields itself. */
@@ -116,26 +112,30 @@ export interface NodeOptions {
   handler: Handler;
   peers: Peers;
   scheme: "http" | "https";
+  /** Gives a connection to node's server. */
+  serve: (connection: Duplex) => void;
 }
 
 /** The last request of each connection, and how many have not ended. */
-const turns = new WeakMap<Socket, { last: Promise<void>; count: number }>();
+const turns = new WeakMap<Duplex, { last: Promise<void>; count: number }>();
 
 /**
  * Resolves when the connection's earlier requests have ended; call the result when this request ends. Node
  * keeps reading: without this, pipelined requests would run at the same time, even those behind the
  * connection's last answer.
  */
-async function turnOf(socket: Socket): Promise<() => void> {
+async function turnOf(socket: Duplex): Promise<() => void> {
   const turn = turns.get(socket) ?? { last: Promise.resolve(), count: 0 };
   turns.set(socket, turn);
   const { promise, resolve } = Promise.withResolvers<void>();
   const before = turn.last;
   turn.last = promise;
   if (++turn.count > 1) {
-    socket.pause();
+    // A gate stops by itself.
+    const pausing = !(socket instanceof Gate);
+    if (pausing) socket.pause();
     await before;
-    if (turn.count === 1) socket.resume();
+    if (pausing && turn.count === 1) socket.resume();
   }
   return () => {
     turn.count--;
@@ -143,72 +143,71 @@ async function turnOf(socket: Socket): Promise<() => void> {
   };
 }
 
+/** The parts of a request under way. */
+interface Exchange {
+  message: IncomingMessage;
+  response: ServerResponse;
+  peer: Peer;
+  /** Absent over TLS. */
+  gate: Gate | undefined;
+  ending: Ending;
+}
+
+const gateOf = ({ socket }: IncomingMessage): Gate | undefined =>
+  socket as unknown instanceof Gate ? socket as unknown as Gate : undefined;
+
 export async function serveMessage(
   message: IncomingMessage,
   response: ServerResponse,
   options: NodeOptions & { awaitsContinue?: boolean },
 ): Promise<void> {
-  const peer = options.peers.of(message.socket as Socket);
-  const end = await turnOf(peer.socket);
+  const { peers, serve } = options;
+  const gate = gateOf(message);
+  const peer = gate?.peer ?? peers.of(message.socket as Socket);
+  if (!peer) return void message.socket.destroy();
+  const ending = new Ending();
+  gate?.begin(message);
+  const end = await turnOf(message.socket);
   try {
-    if (!peer.socket.destroyed && !peer.last) await serveNow(message, response, peer, options);
+    if (peer.socket.destroyed || peer.last) return;
+    await serveNow({ message, response, peer, gate, ending }, options);
+    peers.rest(peer);
+    if (!gate?.taken) gate?.next(message);
+    // Node's parser still waits for a body that it will never see.
+    else if (!peer.last) serve(new Gate(peer, gate.release()));
   } finally {
     end();
   }
 }
 
 async function serveNow(
-  message: IncomingMessage,
-  response: ServerResponse,
-  peer: Peer,
+  exchange: Exchange,
   options: NodeOptions & { awaitsContinue?: boolean },
 ): Promise<void> {
   const { peers, handler, scheme } = options;
-  const ending = new Ending();
+  const { message, response, peer, gate, ending } = exchange;
   const receivedBefore = peer.received;
   peer.phase = "request";
   const forget = peer.onClose(() => ending.gone());
   let wanted = false;
-  const source = new MessageSource({
-    message,
-    scheme,
-    ending,
-    body: () =>
-      bodyStream(message, peer, () => {
-        wanted = true;
-        if (options.awaitsContinue) response.writeContinue();
-      }),
-  });
+  const begin = () => {
+    wanted = true;
+    if (options.awaitsContinue) response.writeContinue();
+  };
+  const body = () => bodyStream({ message, peer, gate, begin });
+  const source = new MessageSource({ message, scheme, ending, body });
+  const isWhole = () => message.complete || gate?.taken || !hasBody(message);
   try {
     const connection = new PeerConnection(peer, noUpgrade);
     const refused = refusalOf(source, message);
     const answer = refused ??
       await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
-    const { pairs, content } = await contentOf(answer, source.method);
-    if (message.socket.destroyed) {
-      if (content instanceof ReadableStream) await content.cancel();
-      return;
-    }
-    const live = isLive(content, pairs);
-    peer.phase = live ? "live" : "request";
     // A client that waits for "100 Continue" and gets an answer instead may send the body or leave it out. The
     // next bytes could be the body or a request, so the connection closes.
     const ambiguous = options.awaitsContinue && !wanted;
-    peer.last = Boolean(ambiguous || refused || peers.closing);
-    response.writeHead(answer.status, [
-      ...fieldsOf(pairs),
-      ...peer.last ? ["connection", "close"] : [],
-    ]);
-    await send(response, peer, content, ending.count);
-    ending.whole = true;
-    await new Promise<void>((resolve) => {
-      const settled = peer.onClose(resolve);
-      response.end(() => {
-        settled();
-        resolve();
-      });
-    });
-    if (!message.complete && !ambiguous) await linger(message, peer);
+    peer.last = Boolean(ambiguous || refused || peers.closing || !isWhole());
+    await respond(exchange, answer);
+    if (!isWhole() && !ambiguous) await linger(exchange);
   } catch {
     // Part of the answer has left: only a broken connection tells the client that the answer is not whole.
     message.socket.destroy();
@@ -216,8 +215,37 @@ async function serveNow(
     forget();
     ending.received = peer.received - receivedBefore;
     ending.done();
-    peers.rest(peer);
   }
+}
+
+/** Rejects where the answer could not be sent whole. */
+async function respond(
+  { message, response, peer, ending }: Exchange,
+  answer: Response,
+): Promise<void> {
+  const { pairs, content } = await contentOf(answer, message.method ?? "GET");
+  if (peer.socket.destroyed) {
+    if (content instanceof ReadableStream) await content.cancel();
+    throw gone();
+  }
+  peer.phase = isLive(content, pairs) ? "live" : "request";
+  response.writeHead(answer.status, [
+    ...fieldsOf(pairs),
+    ...peer.last ? ["connection", "close"] : [],
+  ]);
+  const small = content instanceof Uint8Array ? content : undefined;
+  if (!small) await send(response, peer, content, ending.count);
+  await new Promise<void>((resolve, reject) => {
+    peer.waiting = true;
+    const settled = peer.onClose(() => reject(gone()));
+    response.end(small, () => {
+      settled();
+      peer.waiting = false;
+      resolve();
+    });
+  });
+  ending.count(small?.length ?? 0);
+  ending.whole = true;
 }
 
 export function noUpgrade(): never {
@@ -230,9 +258,12 @@ export async function serveUpgrade(
   head: Buffer,
   { peers, handler, scheme }: NodeOptions,
 ): Promise<void> {
-  const socket = message.socket as Socket;
-  const peer = peers.of(socket);
-  await turnOf(socket);
+  const gate = gateOf(message);
+  const peer = gate?.peer ?? peers.of(message.socket as Socket);
+  if (!peer) return void message.socket.destroy();
+  const { socket } = peer;
+  gate?.hold();
+  await turnOf(message.socket);
   if (socket.destroyed || peer.last) return void socket.destroy();
   const ending = new Ending();
   peer.phase = "request";
@@ -244,7 +275,8 @@ export async function serveUpgrade(
   const source = new MessageSource({ message, scheme, ending, body: noUpgrade });
   try {
     const acceptor = await loadAcceptor();
-    const connection = new PeerConnection(peer, () => accept(acceptor, message, head));
+    const upgrade = () => accept(acceptor, { message, socket, head: gate?.release() ?? head });
+    const connection = new PeerConnection(peer, upgrade);
     // With a body, the bytes after the head are not those of the other protocol.
     const answer = refusalOf(source, message) || hasBody(message)
       ? plainReply(400, "the request cannot be upgraded")
@@ -254,7 +286,11 @@ export async function serveUpgrade(
       peer.phase = "live";
       return;
     }
-    await respond(peer, answer, { method: source.method, ending, last: true });
+    peer.last = true;
+    gate?.release();
+    const response = new ServerResponse(message);
+    response.assignSocket(socket);
+    await respond({ message, response, peer, gate: undefined, ending }, answer);
     socket.end();
   } catch {
     socket.destroy();
@@ -263,9 +299,9 @@ export async function serveUpgrade(
 }
 
 /** Reads and drops the rest of a body; a client that does not stop sending is cut off. */
-function linger(message: IncomingMessage, peer: Peer): Promise<void> {
+function linger({ message, peer, gate }: Exchange): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => message.socket.destroy(), LINGER_MS);
+    const timer = setTimeout(() => peer.socket.destroy(), LINGER_MS);
     const over = () => {
       clearTimeout(timer);
       forget();
@@ -274,6 +310,7 @@ function linger(message: IncomingMessage, peer: Peer): Promise<void> {
     const forget = peer.onClose(over);
     message.once("end", over);
     message.on("error", () => {/* "close" follows */});
+    gate?.open(message);
     message.resume();
   });
 }

@@ -28,6 +28,8 @@ export class Peer {
   #since = performance.now();
   /** True while a body waits for the client; false while it waits for this server. */
   waiting = false;
+  /** Ends the body that is being read, where the bytes of the connection turn out to be none. */
+  malformed: (() => void) | undefined;
   /** Bytes of bodies, in and out. */
   moved = 0;
   /** Bytes of requests' bodies that were read. */
@@ -134,8 +136,9 @@ export class Peers {
     return peer;
   }
 
-  of(socket: Socket): Peer {
-    return this.#peers.get(socket) ?? this.add(socket);
+  /** Undefined where the connection has closed. */
+  of(socket: Socket): Peer | undefined {
+    return this.#peers.get(socket);
   }
 
   /** A request has ended: the connection waits for the next, or closes. */

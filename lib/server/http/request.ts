@@ -1,7 +1,8 @@
 /**
- * A request as handlers see it, whichever reader read it. Costly parts (header list, address, body stream,
+ * A request as handlers see it. Costly parts (header list, address, body stream,
  * abort signal) are made on first use.
  */
+import type { Body } from "./body.ts";
 
 /** A request as it was read, with access to its body. */
 export interface Source {
@@ -12,7 +13,7 @@ export interface Source {
   /** `name` in lower case; several fields of a name are joined. */
   header(name: string): string | undefined;
   headers(): [string, string][];
-  body(): ReadableStream<Uint8Array<ArrayBuffer>> | null;
+  body(): Body | null;
   /** Aborts when the client leaves before its answer is sent. */
   signal(): AbortSignal;
 }
@@ -104,7 +105,7 @@ export class ListenerRequest implements Request {
   readonly referrerPolicy = "";
   readonly duplex = "half";
   readonly headers: Headers;
-  #body: ReadableStream<Uint8Array<ArrayBuffer>> | null | undefined;
+  #body: Body | null | undefined;
   #url: string | undefined;
 
   constructor(private readonly source: Source) {
@@ -133,7 +134,7 @@ export class ListenerRequest implements Request {
     return this.source.signal();
   }
 
-  get body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
+  get body(): Body | null {
     return this.#body === undefined ? this.#body = this.source.body() : this.#body;
   }
 

@@ -1,9 +1,11 @@
 /** Bodies of answers, sent only as fast as the client takes them. */
+import type { ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
+import { descriptorOf } from "../../base/node_hooks.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { Peer } from "./peer.ts";
-import { descriptorOf, sendFileTo } from "./sendfile.ts";
+import { sendFileTo } from "./sendfile.ts";
 
 /** Reads of this size gave the best throughput for large bodies. */
 const LARGE = 1024 * 1024;
@@ -34,7 +36,8 @@ function write(out: Writable, peer: Peer, bytes: Uint8Array): Promise<void> {
   });
 }
 
-const gone = () => new SvcError("cancelled", "Cannot send the body: the client has gone");
+/** The failure of an answer whose client has left. */
+export const gone = () => new SvcError("cancelled", "Cannot send the answer: the client has gone");
 
 /** Sends a stretch of a file with two buffers: one is filled while the other is sent. */
 async function sendFile(
@@ -82,7 +85,6 @@ async function sendStream(
   peer: Peer,
   stream: ReadableStream<Uint8Array>,
   sent: (bytes: number) => void,
-  frame: (bytes: Uint8Array) => Uint8Array = (bytes) => bytes,
 ): Promise<void> {
   const reader = stream.getReader();
   const closed = () => void reader.cancel(gone()).catch(() => {/* its own failure is not ours */});
@@ -93,7 +95,7 @@ async function sendStream(
       const { value, done } = await reader.read();
       if (done) break;
       if (value.length === 0) continue;
-      await write(out, peer, frame(value));
+      await write(out, peer, value);
       sent(value.length);
     }
     if (peer.socket.destroyed) throw gone();
@@ -107,32 +109,26 @@ async function sendStream(
 
 export type Content = Uint8Array | BlobBody | ReadableStream<Uint8Array> | null;
 
-/**
- * Writes a body without ending `out`; a stream's pieces each in its `frame`. Rejects, and lets go of the
- * body, when the client goes.
- */
+/** Writes a body without ending `out`. Rejects, and lets go of the body, when the client goes. */
 export async function send(
-  out: Writable,
+  out: ServerResponse,
   peer: Peer,
   content: Content,
   sent: (bytes: number) => void,
-  frame?: (bytes: Uint8Array) => Uint8Array,
 ): Promise<void> {
   if (content === null) return;
   if (content instanceof Uint8Array) {
     await write(out, peer, content);
     sent(content.length);
   } else if (content instanceof ReadableStream) {
-    await sendStream(out, peer, content, sent, frame);
-  } else if (content.size > 0) {
-    if (content.file) {
-      const { file, size } = content;
-      const large = size > NATIVE && out === peer.socket;
-      // The head was written before the body: it must leave first.
-      if (large) await write(out, peer, new Uint8Array(0));
-      const direct = large ? descriptorOf(peer.socket) : undefined;
-      if (direct === undefined) await sendFile(out, peer, file, size, sent);
-      else if (!await sendFileTo(peer, direct, file, size, sent)) throw gone();
-    } else await sendStream(out, peer, content.stream(), sent);
-  }
+    await sendStream(out, peer, content, sent);
+  } else if (content.file && content.size > 0) {
+    const { file, size } = content;
+    const direct = size > NATIVE ? descriptorOf(peer.socket) : undefined;
+    if (direct === undefined) return await sendFile(out, peer, file, size, sent);
+    // The head has to leave first: what is written behind it tells when it has.
+    out.flushHeaders();
+    await write(out.socket!, peer, new Uint8Array(0));
+    if (!await sendFileTo(peer, direct, file, size, sent)) throw gone();
+  } else if (content.size > 0) await sendStream(out, peer, content.stream(), sent);
 }

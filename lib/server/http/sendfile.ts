@@ -2,7 +2,6 @@
  * Sends files over plain connections with sendfile(2): the bytes do not pass through the runtime. This takes
  * half the processor time of reading and writing them.
  */
-import type { Socket } from "node:net";
 import * as fd from "../../sys/fd.ts";
 import { O } from "../../sys/files.ts";
 import { Readiness, sendFile, shutdown, unacknowledged } from "../../sys/readiness.ts";
@@ -17,14 +16,6 @@ const CALL = 4 * 1024 * 1024;
 const LOOK_MS = 5_000;
 
 export const readiness = new Readiness();
-
-/** A descriptor of a plain connection on Linux, which the caller closes. Undefined elsewhere. */
-export function descriptorOf(socket: Socket): number | undefined {
-  if (Deno.build.os !== "linux" || "encrypted" in socket) return undefined;
-  const { _handle: handle } = socket as unknown as { _handle?: { fdForIpc?: () => number } };
-  const descriptor = handle?.fdForIpc?.();
-  return descriptor !== undefined && descriptor >= 0 ? descriptor : undefined;
-}
 
 /** Ends waits for the descriptor when the server or the client closes the connection. */
 export function breakOnClose(peer: Peer, descriptor: number): () => void {

@@ -5,6 +5,7 @@ import type { SecureContextOptions, TLSSocket } from "node:tls";
 import { readCertificates, readPrivateKey } from "../../base/certificates.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { belowTls } from "../../base/node_hooks.ts";
 import { type FileWatch, watchFiles } from "../../base/watch_files.ts";
 
 /** PEM texts. */
@@ -149,8 +150,8 @@ export function trackHandshakes(server: SecureServer): () => void {
     socket.once("close", () => open.delete(socket));
   });
   server.on("secureConnection", (socket: TLSSocket) => {
-    const parent = (socket as { _parent?: Socket })._parent;
-    if (parent) open.delete(parent);
+    const below = belowTls(socket);
+    if (below) open.delete(below);
   });
   return () => open.forEach((socket) => socket.destroy());
 }

@@ -32,11 +32,15 @@ export const isUpgraded = (response: Response): boolean => response.status === 1
 /** As in browsers, the socket opens after the caller has had time to set handlers. */
 export function accept(
   acceptor: Acceptor,
-  message: IncomingMessage,
-  head: Buffer,
+  { message, socket: connection, head }: {
+    message: IncomingMessage;
+    socket: Socket;
+    /** What came behind the request. */
+    head: Buffer;
+  },
 ): { socket: WebSocket; response: Response } {
   let opened: WebSocket | undefined;
-  acceptor.handleUpgrade(message, message.socket as Socket, head, (socket) => {
+  acceptor.handleUpgrade(message, connection, head, (socket) => {
     opened = socket;
     setTimeout(() => socket.emit("open"), 0);
   });
