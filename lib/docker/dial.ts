@@ -2,7 +2,7 @@
 import { connect, isIP, type Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { SvcError } from "../base/errors.ts";
-import { pauseBelow } from "../base/tls_reading.ts";
+import { pauseBelow } from "../base/node_hooks.ts";
 import { sshFailure, SshForward } from "../wire/ssh/forward.ts";
 import type { DockerEndpoint, TlsFiles } from "./endpoint.ts";
 
