@@ -121,6 +121,8 @@ export async function send(
     await write(out, peer, content);
     sent(content.length);
   } else if (content instanceof ReadableStream) {
+    // Its first bytes may come late; the client waits for the head.
+    out.flushHeaders();
     await sendStream(out, peer, content, sent);
   } else if (content.file && content.size > 0) {
     const { file, size } = content;
