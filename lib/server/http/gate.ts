@@ -5,8 +5,8 @@
  */
 import { Buffer } from "node:buffer";
 import type { IncomingMessage } from "node:http";
-import process from "node:process";
 import { Duplex } from "node:stream";
+import { setImmediate } from "node:timers";
 import { descriptorOf, halt } from "../../base/node_hooks.ts";
 import type { LentConnection } from "../../base/request_body.ts";
 import * as fd from "../../sys/fd.ts";
@@ -68,8 +68,8 @@ export class Gate extends Duplex {
     const { socket } = peer;
     socket.on("data", this.#receive);
     for (const event of ENDS) socket.on(event, this.#gone);
-    // After node's listeners, whose stream begins to flow in the next turn.
-    process.nextTick(() => this.#advance());
+    // Node's listeners make this stream flow at the end of this turn.
+    if (unread.length > 0) setImmediate(() => this.#advance());
   }
 
   /** Who wants this stream to wait. */

@@ -156,6 +156,20 @@ Deno.test({
   ignore,
   async fn() {
     await using it = await world();
+    const body = Buffer.alloc(300 * KIB, EVIL);
+    const head = "PUT /take HTTP/1.1\r\nhost: x\r\n";
+    const plain = Buffer.concat([
+      Buffer.from(`${head}content-length: ${body.length}\r\n\r\n`),
+      body,
+    ]);
+    const coded = Buffer.concat([
+      Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n`),
+      chunked(body),
+    ]);
+    const taken = `[PUT /take ${createHash("sha256").update(body).digest("hex")}]`;
+    assert.deepEqual(await ask(it.port, [plain, coded, plain], 3), [taken, taken, taken]);
+    // What was sent behind a body that was taken is taken too.
+    assert.equal(it.lent, 3);
     await Promise.all(Array.from({ length: 8 }, async (_, client) => {
       for (let round = 0; round < 6; round++) {
         const requests = Array.from({ length: 6 }, (_, n) => anyRequest(n));
@@ -164,7 +178,6 @@ Deno.test({
         assert.deepEqual(answers, requests.map(({ answer }) => answer));
       }
     }));
-    assert.ok(it.lent > 20, `${it.lent} were taken`);
   },
 });
 
