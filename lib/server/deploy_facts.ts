@@ -50,7 +50,7 @@ function withAlternative(error: SvcError, backend: string | undefined): SvcError
   const { code, message, help, detail } = error;
   return new SvcError(code, message, {
     cause: error,
-    help: `${help}; or set SVC_DEPLOY_BACKEND=${backend}, for which this host has what is needed`,
+    help: `${help}; this host has what SVC_DEPLOY_BACKEND=${backend} needs`,
     detail,
   });
 }

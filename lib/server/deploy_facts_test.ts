@@ -35,7 +35,7 @@ Deno.test("what a server says of its deployments: the engine, or what is missing
   assert.equal(info.available, false);
   assert.equal(
     info.reason,
-    "Cannot reach the engine; start it; or set SVC_DEPLOY_BACKEND=other, for which this host has what is needed",
+    "Cannot reach the engine; start it; this host has what SVC_DEPLOY_BACKEND=other needs",
   );
   assert.equal(`${refused!.message}; ${refused!.help}`, info.reason);
 });
@@ -62,6 +62,6 @@ Deno.test("a server that starts says the same in its log", async () => {
     ["warn", "cannot deploy yet"],
     ["info", "deployments run on Engine 1.2 at unix:///x"],
   ]);
-  assert.match(lines[0].help!, /^start it; or set SVC_DEPLOY_BACKEND=other/);
+  assert.match(lines[0].help!, /^start it; this host has what SVC_DEPLOY_BACKEND=other needs$/);
   await assert.rejects(start(() => Promise.reject(new TypeError("a defect"))), /a defect/);
 });

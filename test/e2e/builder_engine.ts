@@ -87,6 +87,10 @@ export async function startFront(
   { folder, daemon, asUser }: Engine,
   name: string,
   env: Record<string, string> = {},
+  { storage = true }: {
+    /** The registry has a storage of its own; else it shows the engine's images. */
+    storage?: boolean;
+  } = {},
 ): Promise<Server> {
   const dataDir = `${folder}/${name}`;
   await Deno.mkdir(dataDir);
@@ -94,7 +98,7 @@ export async function startFront(
   return await startServer({
     executable: asUser,
     dataDir,
-    args: ["--storage", `${dataDir}/registry`],
+    args: storage ? ["--storage", `${dataDir}/registry`] : [],
     env: {
       SVC_DEPLOY_BACKEND: "",
       DOCKER_HOST: daemon.host,

@@ -106,6 +106,12 @@ class EngineBackend implements DeployBackend {
     await this.#options.client.daemon();
   }
 
+  async about(): Promise<string> {
+    const { client } = this.#options;
+    const { product, address } = client.words;
+    return `${product} ${(await client.daemon()).version} at ${address}`;
+  }
+
   /**
    * Once the engine is there: removes what applies that were cut short have left, ends removals, and starts again
    * what was stopped for a successor that never came.

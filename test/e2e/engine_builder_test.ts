@@ -1,0 +1,108 @@
+/** Builds of a server that cannot mount, where its registry shows the engine's images: a builder loads them there. */
+import assert from "node:assert/strict";
+import { BASE, type Engine, NEEDS, startEngine, startFront } from "./builder_engine.ts";
+import { tar } from "../../scripts/build/tar.ts";
+import { e2eTest, type Server } from "./harness.ts";
+
+const DOCKERFILE = `FROM ${BASE}\nCOPY file /file\nRUN cat /file; id -u\n`;
+
+interface Stage {
+  engine: Engine;
+  front: Server;
+  context: string;
+}
+
+async function withContext(fn: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-engine-builder-" });
+  try {
+    await Deno.writeTextFile(`${folder}/Dockerfile`, DOCKERFILE);
+    await Deno.writeTextFile(`${folder}/file`, "of the caller\n");
+    await fn(folder);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+const builderId = async ({ daemon }: Engine) =>
+  (await daemon.docker("inspect", "-f", "{{.Id}}", "svc-builder")).stdout.trim();
+
+async function loadsImages({ engine, front, context }: Stage): Promise<void> {
+  const { docker } = engine.daemon;
+  const info = await (await fetch(`${front.url}/.svc/v1/info`)).json();
+  assert.deepEqual([info.registryMode, info.build.at], ["host-native", "container"]);
+  assert.match(info.deploy.engine, /20\.10/);
+  const names = ["app:v1", `localhost:${front.port}/app:v2`, `127.0.0.1:${front.port}/app:v3`];
+  for (const name of names) {
+    const built = await front.svc(["build", "-t", name, "--progress", "plain", context]);
+    assert.equal(built.code, 0, `${built.stderr}\n${front.log()}`);
+    const { stdout } = await docker("run", "--rm", "--network", "none", name, "cat", "/file");
+    assert.equal(stdout, "of the caller\n", name);
+  }
+  const archive = tar([
+    { path: "Dockerfile", data: DOCKERFILE },
+    { path: "file", data: "of the archive\n" },
+  ]);
+  const url = `${front.url}/.svc/v1/build?t=posted:v1`;
+  const posted = await fetch(url, { method: "POST", body: archive });
+  assert.match(await posted.text(), /"type":"result"/);
+  const { stdout } = await docker("run", "--rm", "--network", "none", "posted:v1", "cat", "/file");
+  assert.equal(stdout, "of the archive\n");
+}
+
+async function sharesTheEngine({ engine }: Stage): Promise<void> {
+  const mounts = await engine.daemon.docker("inspect", "-f", "{{json .Mounts}}", "svc-builder");
+  const found: { Type: string; Source: string; Destination: string }[] = JSON.parse(mounts.stdout);
+  assert.deepEqual(
+    found.map(({ Type, Destination }) => [Type, Destination]).sort(),
+    [["bind", "/var/run/docker.sock"], ["volume", "/var/lib/svc"]],
+  );
+  assert(found.some(({ Source }) => Source === engine.daemon.host.slice("unix://".length)));
+}
+
+async function deploys({ engine, front }: Stage): Promise<void> {
+  const spec = `${engine.folder}/app.json`;
+  await Deno.writeTextFile(
+    spec,
+    JSON.stringify({ name: "app", image: "app:v1", command: ["sleep", "1000"] }),
+  );
+  const deployed = await front.svc(["deploy", "-f", spec]);
+  assert.equal(deployed.code, 0, deployed.stderr);
+  const { stdout } = await front.svc(["exec", "app", "cat", "/file"]);
+  assert.equal(stdout, "of the caller\n");
+}
+
+/** The same server with a storage of its own: its builder pushes there. */
+async function changesItsMode({ engine, context }: Stage): Promise<void> {
+  const before = await builderId(engine);
+  await using front = await startFront(engine, "storage");
+  const built = await front.svc(["build", "-t", "app:v4", "--progress", "plain", context]);
+  assert.equal(built.code, 0, built.stderr);
+  assert.notEqual(await builderId(engine), before);
+  const manifest = await fetch(`${front.url}/v2/app/manifests/v4`);
+  await manifest.body?.cancel();
+  assert.equal(manifest.status, 200);
+  const { stdout } = await engine.daemon.docker("images", "-q", "app:v4");
+  assert.equal(stdout, "", "it was not loaded into the engine");
+}
+
+e2eTest(
+  "a server that shows its engine's images has them built and loaded there",
+  NEEDS,
+  async (t) => {
+    await using engine = await startEngine();
+    await withContext(async (context) => {
+      {
+        await using front = await startFront(engine, "native", {}, { storage: false });
+        const stage = { engine, front, context };
+        await t.step(
+          "a build is loaded into the engine, by whatever name",
+          () => loadsImages(stage),
+        );
+        await t.step("the builder has the engine's socket", () => sharesTheEngine(stage));
+        await t.step("the image runs at once", () => deploys(stage));
+      }
+      const stage = { engine, context } as Stage;
+      await t.step("with a storage, the server makes another builder", () => changesItsMode(stage));
+    });
+  },
+);
