@@ -2,14 +2,10 @@
  * From the command to the first HTTP answer of a workload, beside podman, or beside another svc
  * (`SVC_BENCH_BESIDE=EXECUTABLE`, to see what a change costs).
  */
-import { join } from "node:path";
 import { EXECUTABLE, freePort, startServer } from "../e2e/harness.ts";
+import { busyboxFolder, EXAMPLE } from "./example.ts";
 import { type Candidate, firstAnswer, interleave, report, row, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
-
-const ROOT = join(import.meta.dirname!, "../..");
-const BASE = join(ROOT, "examples/busybox");
-const EXAMPLE = join(ROOT, "examples/hello");
 
 /** What runs workloads of the example's image. */
 interface Engine extends AsyncDisposable {
@@ -23,9 +19,7 @@ async function svcEngine(name: string, executable: string): Promise<Engine> {
   const env = { SVC_SERVER: server.url, SVC_CONFIG: "/nonexistent/config.yaml" };
   const svc = (...args: string[]) => silently(executable, args, env);
   const context = await Deno.makeTempDir({ prefix: "svc-bench-" });
-  await Deno.copyFile(join(BASE, "Dockerfile"), join(context, "Dockerfile"));
-  await Deno.copyFile("/bin/busybox", join(context, "busybox"));
-  await svc("build", "-t", "busybox:1", context);
+  await svc("build", "-t", "busybox:1", await busyboxFolder(context));
   await Deno.remove(context, { recursive: true });
   await svc("build", "-t", "hello:v1", EXAMPLE);
   return {
@@ -39,9 +33,7 @@ async function svcEngine(name: string, executable: string): Promise<Engine> {
 async function podmanEngine(): Promise<Engine> {
   const podman = await startPodman();
   const context = await Deno.makeTempDir({ prefix: "svc-bench-" });
-  await Deno.copyFile(join(BASE, "Dockerfile"), join(context, "Dockerfile"));
-  await Deno.copyFile("/bin/busybox", join(context, "busybox"));
-  await podman.run(["build", "--quiet", "-t", "busybox:1", context]);
+  await podman.run(["build", "--quiet", "-t", "busybox:1", await busyboxFolder(context)]);
   await Deno.remove(context, { recursive: true });
   // busybox:1 is localhost/busybox:1 to podman.
   await podman.run(["build", "--quiet", "-t", "hello:v1", "--pull=never", EXAMPLE]);

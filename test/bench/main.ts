@@ -4,13 +4,12 @@ import { EXECUTABLE, runTool, type Server, startServer } from "../e2e/harness.ts
 import { buildBeside } from "./build.ts";
 import { clientWays } from "./client.ts";
 import { deployBeside } from "./deploy.ts";
+import { dockerBeside } from "./docker.ts";
+import { busyboxFolder, EXAMPLE } from "./example.ts";
 import { listener } from "./listener.ts";
 import { interleave, median, report, silently } from "./measure.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
-
-const ROOT = join(import.meta.dirname!, "../..");
-const EXAMPLE = join(ROOT, "examples/hello");
 
 const client = (server: Server) => ({
   SVC_SERVER: server.url,
@@ -24,11 +23,8 @@ async function withBase(
   await using server = await startServer();
   const dir = await Deno.makeTempDir({ prefix: "svc-bench-" });
   try {
-    const context = join(dir, "busybox");
-    await Deno.mkdir(context);
-    await Deno.copyFile(join(ROOT, "examples/busybox/Dockerfile"), join(context, "Dockerfile"));
-    await Deno.copyFile("/bin/busybox", join(context, "busybox"));
-    await silently(EXECUTABLE, ["build", "-t", "busybox:1", context], client(server));
+    const base = ["build", "-t", "busybox:1", await busyboxFolder(dir)];
+    await silently(EXECUTABLE, base, client(server));
     const archive = join(dir, "base.tar");
     await runTool("skopeo", [
       "--insecure-policy",
@@ -113,6 +109,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   example,
   build: buildBeside,
   deploy: deployBeside,
+  docker: dockerBeside,
   registry,
   listener,
 };
