@@ -14,7 +14,10 @@ deployContract({
   name: "bare",
   ...requireTools({ root: true, commands: ["runc", "conmon", "iptables", "busybox"] }),
   fields: BARE_FIELDS,
-  lacks: {},
+  lacks: {
+    images: "images are unpacked into snapshots, and not kept",
+    load: "images are unpacked into snapshots, and not kept",
+  },
   open: bareFixture,
   own: (test, under, fixture) => {
     // The last one looks for what is left of all of them.

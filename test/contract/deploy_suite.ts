@@ -12,6 +12,7 @@ import { deployDetails } from "./deploy_details.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
 import { deployFields } from "./deploy_fields.ts";
+import { deployImages } from "./deploy_images.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployStats } from "./deploy_stats.ts";
 import { deployVolumes } from "./deploy_volumes.ts";
@@ -64,6 +65,7 @@ const PARTS = [
   deploySignals,
   deployStats,
   deployVolumes,
+  deployImages,
   deployPrivileges,
   deployDetails,
   deployFields,
