@@ -12,6 +12,7 @@ export type { BoundedWorker };
 /** Name → module, relative to the repository's root. */
 export const WORKERS = {
   context: "lib/build/context/context_worker.ts",
+  files: "lib/deploy/host/files/files_worker.ts",
   intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
   plan: "lib/build/plan/plan_worker.ts",

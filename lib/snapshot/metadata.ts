@@ -19,7 +19,7 @@ import {
   symlink,
 } from "../sys/files.ts";
 import { READING } from "../sys/rooted_file.ts";
-import { readXattrs, setXattr } from "../sys/xattr.ts";
+import { readXattrs, readXattrsOf, setXattr, setXattrOf } from "../sys/xattr.ts";
 
 /**
  * True for attributes that are part of a layer. Overlay's attributes are not (a hostile layer could redirect
@@ -30,23 +30,29 @@ export function isLayerXattr(name: string): boolean {
   return name === "security.capability" || name.startsWith("user.") || name.startsWith("trusted.");
 }
 
-/** The attributes of `path` that belong in a layer, in byte order of their names. */
-export function layerXattrs(path: string): Map<string, Uint8Array> {
-  const all: Map<string, Uint8Array> = readXattrs(path);
+/** The attributes of a path, or of the file behind a descriptor, that belong in a layer, in byte order of their names. */
+export function layerXattrs(path: string | number): Map<string, Uint8Array> {
+  const all: Map<string, Uint8Array> = typeof path === "string"
+    ? readXattrs(path)
+    : readXattrsOf(path);
   for (const name of all.keys()) if (!isLayerXattr(name)) all.delete(name);
   return all;
 }
 
 /**
- * Sets the attributes that belong in a layer. Attributes that the file system or the kind of file cannot hold
+ * Sets the attributes that belong in a layer, of a path or of the file behind a descriptor. Attributes that the file system or the kind of file cannot hold
  * are left out; returns their number.
  */
-export function applyXattrs(path: string, xattrs: ReadonlyMap<string, Uint8Array>): number {
+export function applyXattrs(
+  path: string | number,
+  xattrs: ReadonlyMap<string, Uint8Array>,
+): number {
   let skipped = 0;
   for (const [name, value] of xattrs) {
     if (!isLayerXattr(name)) continue;
     try {
-      setXattr(path, name, value);
+      if (typeof path === "string") setXattr(path, name, value);
+      else setXattrOf(path, name, value);
     } catch (error) {
       // EPERM: user attributes are not allowed on links and devices.
       if (!hasCode(error, "EOPNOTSUPP", "EPERM")) throw error;

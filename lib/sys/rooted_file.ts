@@ -145,7 +145,7 @@ export function tooLarge(path: string, maxBytes: number): SvcError {
 }
 
 /** Opens a found regular file for reading, by its descriptor: it is the same file even if it was renamed. */
-function reopen({ fd }: Found, path: string): number {
+export function reopen({ fd }: Pick<Found, "fd">, path: string): number {
   // Non-blocking: a lease that another process holds on the file (fcntl(2)) is not waited for.
   const { openat } = libc();
   for (let tried = 0;; tried++) {

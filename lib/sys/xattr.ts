@@ -2,6 +2,7 @@
 import { decodeRaw } from "../base/raw_string.ts";
 import { SystemError } from "./errno.ts";
 import { check, cstring, errno, isForeignErrno, libc } from "./libc.ts";
+import { cbytes, done, tryCall } from "./system_call.ts";
 
 const EOPNOTSUPP = 95;
 const ENODATA = 61;
@@ -62,4 +63,28 @@ export function readXattrs(path: string): Map<string, Uint8Array<ArrayBuffer>> {
     if (value) found.set(name, value);
   }
   return found;
+}
+
+/** The path of an open file of any kind of descriptor, O_PATH too: these calls follow it to that very file. */
+const behind = (fd: number) => cbytes(`/proc/self/fd/${fd}`);
+
+/** Every attribute of the file behind a descriptor, by name in byte order. */
+export function readXattrsOf(fd: number): Map<string, Uint8Array<ArrayBuffer>> {
+  const found = new Map<string, Uint8Array<ArrayBuffer>>();
+  const path = behind(fd);
+  const length = tryCall("listxattr", path, buffer, buffer.length);
+  if (length === -EOPNOTSUPP || length === 0) return found;
+  done(length, "listxattr");
+  for (const name of decodeRaw(buffer.subarray(0, length - 1)).split("\0").sort()) {
+    const size = tryCall("getxattr", path, cbytes(name), buffer, buffer.length);
+    if (size === -ENODATA || size === -EOPNOTSUPP) continue;
+    found.set(name, buffer.slice(0, done(size, `getxattr ${name}`)));
+  }
+  return found;
+}
+
+/** Sets an attribute of the file behind a descriptor. */
+export function setXattrOf(fd: number, name: string, value: Uint8Array): void {
+  const bytes = value as Uint8Array<ArrayBuffer>;
+  done(tryCall("setxattr", behind(fd), cbytes(name), bytes, bytes.length, 0), `setxattr ${name}`);
 }

@@ -3,6 +3,7 @@ import { requireTools } from "../e2e/harness.ts";
 import { bareAbilities } from "./bare_abilities.ts";
 import { bareDetails } from "./bare_backend.ts";
 import { bareEdges } from "./bare_edges.ts";
+import { bareFiles } from "./bare_files.ts";
 import { bareFixture } from "./bare_fixture.ts";
 import { bareSettings } from "./bare_settings.ts";
 import { bareUntrusted } from "./bare_untrusted.ts";
@@ -28,6 +29,7 @@ deployContract({
         bareSettings,
         bareEdges,
         bareAbilities,
+        bareFiles,
         bareUntrusted,
         bareDetails,
       ]

@@ -16,6 +16,7 @@ import { deployImages } from "./deploy_images.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployStats } from "./deploy_stats.ts";
 import { deployVolumes } from "./deploy_volumes.ts";
+import { deployFiles } from "./deploy_files.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
 
 export interface DeployBackendUnderTest {
@@ -62,6 +63,7 @@ const PARTS = [
   deployEvents,
   deployExec,
   deployAttach,
+  deployFiles,
   deploySignals,
   deployStats,
   deployVolumes,

@@ -7,6 +7,8 @@ import { attach, type AttachParts } from "./attach.ts";
 import type { Deployments } from "./deployments.ts";
 import type { ContainerEngine } from "./engine.ts";
 import { execIn } from "./exec.ts";
+import { instanceFiles } from "./files/files.ts";
+import type { InstanceRootOptions } from "./files/instance_root.ts";
 import { managedNetworks, managedVolumes } from "./managed.ts";
 import type { NetworkTable } from "./networks.ts";
 import { sampled } from "./stats.ts";
@@ -18,6 +20,8 @@ export interface AbilityParts extends AttachParts {
   deployments: Deployments;
   volumes: NamedVolumes;
   networks: NetworkTable;
+  /** Where roots of stopped instances are mounted meanwhile, and what their bind sources may be. */
+  roots: Omit<InstanceRootOptions, "engine">;
   /** Removes networks that nobody uses; the default one too with `atEnd`. */
   pruneNetworks: (options: { atEnd: boolean }) => Promise<void>;
 }
@@ -61,6 +65,7 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
     },
 
     stats: (name, options) => sampled(parts, name, options),
+    files: instanceFiles({ engine, deployments, ...parts.roots }),
     volumes: managedVolumes(parts),
     networks: managedNetworks(parts),
   };

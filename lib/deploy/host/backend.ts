@@ -24,6 +24,7 @@ import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
 import { dialTcp, dialUdp } from "./dial.ts";
 import type { ContainerEngine } from "./engine.ts";
+import { sweepRoots } from "./files/instance_root.ts";
 import type { HostPaths } from "./paths.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { requireFreeAliases } from "./names.ts";
@@ -121,6 +122,11 @@ class HostBackend implements DeployBackend {
       volumes,
       networks: this.#networks,
       events: this.#events,
+      roots: {
+        folder: paths.roots,
+        binds: paths.binds,
+        allowBindSources: config.allowBindSources,
+      },
       closing: this.#closing.signal,
       pruneNetworks: (options) => this.#pruneNetworks(options),
     });
@@ -132,6 +138,7 @@ class HostBackend implements DeployBackend {
   }
 
   async open(): Promise<void> {
+    await sweepRoots(this.#options.paths.roots);
     const records = await this.#records.load();
     agreeOnInternal(records.flatMap(({ instances }) => instances.map(({ choice }) => choice)));
     for (const record of records) this.#deployments.set(this.#deployment(record));

@@ -17,6 +17,8 @@ export interface HostPaths {
   runtime: string;
   /** Below the run folder: where bind sources are mounted while a container is made. */
   binds: string;
+  /** Below the run folder: where roots of stopped containers are mounted while files are copied. */
+  roots: string;
   leases: string;
   /** Chain of the nat table with the rules of published ports. */
   portChain: string;
@@ -37,6 +39,7 @@ export function hostPaths(name: string, dataDir: string, runDir = "/run/svc"): H
     networks: join(root, "networks.json"),
     runtime: join(runDir, own, "runtime"),
     binds: join(runDir, own, "binds"),
+    roots: join(runDir, own, "roots"),
     // Shared by all servers of this host: two servers may use one bridge.
     leases: join(runDir, "leases"),
     portChain: `SVC-PORTS-${own}`,

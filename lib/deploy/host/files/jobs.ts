@@ -1,0 +1,206 @@
+/** Work on files of workloads, in Workers. */
+import { SvcError } from "../../../base/errors.ts";
+import { giveWorker, takeWorker } from "../../../base/worker_pool.ts";
+import type { FileStat } from "../../caps.ts";
+import { within } from "../within.ts";
+import type { FilesJob, FromFiles } from "./files_worker.ts";
+
+/** Milliseconds until what was asked for has to be found. */
+const PATIENCE = 30_000;
+/** Milliseconds that a job may go on after its caller has left. */
+const END_PATIENCE = 10_000;
+/** Jobs at a time: each has a thread, which a file system of a workload may hold up. */
+const MOST_JOBS = 16;
+let running = 0;
+
+/** The root of a workload: a descriptor (O_PATH), which is disposed of when the job is done. */
+export interface OpenRoot extends AsyncDisposable {
+  fd: number;
+}
+
+const close = async (root: OpenRoot): Promise<void> => await root[Symbol.asyncDispose]();
+
+type Begun = Extract<FromFiles, { type: "begun" }>;
+/** Without the root, which is opened for the job. */
+type Wanted = FilesJob extends infer Job ? Job extends FilesJob ? Omit<Job, "root"> : never : never;
+
+interface Running {
+  begun: Promise<Begun>;
+  /** Settles with the end of the job. */
+  done: Promise<void>;
+  /** The job goes on for as long as it takes to clean up, but not for ever. */
+  leave(): void;
+}
+
+function begin(root: OpenRoot, wanted: Wanted): Running {
+  if (running >= MOST_JOBS) {
+    void close(root);
+    throw new SvcError("unavailable", `Cannot copy files: ${running} copies are under way`, {
+      help: "try again later; a mount in a workload that does not answer may hold one up",
+    });
+  }
+  running++;
+  const worker = takeWorker("files");
+  const begun = Promise.withResolvers<Begun>();
+  const done = Promise.withResolvers<void>();
+  begun.promise.catch(() => {/* told by `done` too */});
+  done.promise.catch(() => {/* the caller may have left */});
+  let over = false;
+  const end = (settle: () => void, reuse: boolean) => {
+    if (over) return;
+    over = true;
+    if (reuse) giveWorker("files", worker);
+    else worker.terminate();
+    running--;
+    settle();
+  };
+  const fail = (error: unknown, reuse: boolean) =>
+    end(() => {
+      begun.reject(error);
+      done.reject(error);
+    }, reuse);
+  worker.onmessage = ({ data }: MessageEvent<FromFiles>) => {
+    if (data.type === "begun") return begun.resolve(data);
+    const told = data.type === "failed"
+      ? new SvcError(data.code, data.message, { help: data.help })
+      : undefined;
+    close(root).then(
+      () => told ? fail(told, false) : end(() => done.resolve(), true),
+      (error) => fail(told ?? error, false),
+    );
+  };
+  worker.onerror = (event) => {
+    event.preventDefault();
+    fail(new SvcError("internal", `Cannot copy files: ${event.message}`), false);
+  };
+  // The descriptor stays open where a Worker is given up: its thread may still be in a call with it.
+  const giveUp = () => fail(notAnswered(wanted.path), false);
+  within(begun.promise.then(() => true, () => true), PATIENCE).then((known) => {
+    if (!known) giveUp();
+  });
+  const transfer = wanted.kind === "unpack" ? [wanted.tar as unknown as Transferable] : [];
+  worker.postMessage({ ...wanted, root: root.fd }, transfer);
+  return {
+    begun: begun.promise,
+    done: done.promise,
+    leave: () => {
+      const timer = setTimeout(giveUp, END_PATIENCE);
+      const stop = () => clearTimeout(timer);
+      done.promise.then(stop, stop);
+    },
+  };
+}
+
+const notAnswered = (path: string) =>
+  new SvcError("timeout", `Cannot copy ${path}: what is mounted there does not answer`, {
+    help: "see to what is mounted in the workload",
+  });
+
+/** Undefined where nothing is at the path. */
+export async function statFile(root: OpenRoot, path: string): Promise<FileStat | undefined> {
+  const job = begin(root, { kind: "stat", path });
+  const { stat } = await job.begun;
+  await job.done;
+  return stat;
+}
+
+/** Throws `not_found`. The signal ends the archive with its reason. */
+export async function packFile(
+  root: OpenRoot,
+  path: string,
+  signal?: AbortSignal,
+): Promise<{ stat: FileStat; tar: ReadableStream<Uint8Array> }> {
+  const job = begin(root, { kind: "pack", path });
+  const { stat, tar } = await job.begun;
+  const reader = tar!.getReader();
+  const leave = (reason?: unknown) => {
+    job.leave();
+    return reader.cancel(reason).catch(() => {/* it failed already */});
+  };
+  let stop = () => {};
+  return {
+    stat: stat!,
+    tar: new ReadableStream({
+      start(controller) {
+        const abort = () => {
+          controller.error(signal!.reason);
+          leave();
+        };
+        if (signal?.aborted) return abort();
+        signal?.addEventListener("abort", abort, { once: true });
+        stop = () => signal?.removeEventListener("abort", abort);
+      },
+      async pull(controller) {
+        try {
+          const { done, value } = await reader.read();
+          if (!done) return controller.enqueue(value);
+          await job.done;
+          stop();
+          controller.close();
+        } catch (error) {
+          stop();
+          if (signal?.aborted) return;
+          // The job's own error says more than the stream's.
+          controller.error(await job.done.then(() => error, (told) => told));
+        }
+      },
+      cancel: async () => {
+        stop();
+        await leave();
+      },
+    }, { highWaterMark: 0 }),
+  };
+}
+
+/** Throws `not_found` where there is no such folder, and what the archive threw. */
+export async function unpackFiles(
+  root: OpenRoot,
+  path: string,
+  tar: ReadableStream<Uint8Array>,
+  signal?: AbortSignal,
+): Promise<void> {
+  let broken: { error: unknown } | undefined;
+  let over = false;
+  const reader = tar.getReader();
+  const source = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      let read: ReadableStreamReadResult<Uint8Array>;
+      try {
+        signal?.throwIfAborted();
+        read = await aborted(reader.read(), signal);
+      } catch (error) {
+        broken = { error };
+        return controller.error(new Error("the archive broke off"));
+      }
+      if (over) return;
+      if (read.done) controller.close();
+      // A copy: the chunk may be a view of memory that is used again.
+      else controller.enqueue(new Uint8Array(read.value));
+    },
+    cancel(reason) {
+      over = true;
+      reader.cancel(reason).catch(() => {/* it failed already */});
+    },
+  }, { highWaterMark: 0 });
+  const job = begin(root, { kind: "unpack", path, tar: source });
+  signal?.addEventListener("abort", job.leave, { once: true });
+  try {
+    await job.done;
+  } catch (error) {
+    throw broken ? broken.error : error;
+  } finally {
+    over = true;
+    signal?.removeEventListener("abort", job.leave);
+    reader.cancel().catch(() => {/* what broke it has been told */});
+  }
+}
+
+/** The promise, or the signal's reason. */
+function aborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
+  if (!signal) return promise;
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
