@@ -46,6 +46,37 @@ export function bareAbilities(test: OwnTest, under: HostUnderTest): void {
     }
   });
 
+  test("a paused replica gets no new connections while another one runs", async () => {
+    const script = "hostname > /srv/index.html; exec httpd -f -p 8080 -h /srv";
+    const command = ["sh", "-c", script];
+    const healthcheck = { test: "wget -qO- http://127.0.0.1:8080", interval: "100ms" };
+    try {
+      await backend().apply(quickSpec("halved", image, { command, replicas: 2, healthcheck }));
+      const ask = async () => {
+        const connection = await backend().dial("halved", 8080, "tcp");
+        try {
+          await connection.write(new TextEncoder().encode("GET / HTTP/1.0\r\n\r\n"));
+          let answer = "";
+          const decoder = new TextDecoder();
+          for (let bytes = await connection.read(); bytes; bytes = await connection.read()) {
+            answer += decoder.decode(bytes);
+          }
+          return answer.trim().split("\n").at(-1);
+        } finally {
+          connection.reset();
+        }
+      };
+      const several = async () => new Set(await Promise.all([ask(), ask(), ask(), ask()]));
+      assert.deepEqual(await several(), new Set(["halved-0", "halved-1"]));
+      await backend().caps.pause!.pause("halved", { instance: "0" });
+      assert.deepEqual(await several(), new Set(["halved-1"]));
+      await backend().caps.pause!.unpause("halved");
+      assert.deepEqual(await several(), new Set(["halved-0", "halved-1"]));
+    } finally {
+      await backend().delete("halved");
+    }
+  });
+
   test("stats: the runtime tells what the host's cgroup files tell", async () => {
     try {
       const resources = { memoryLimit: 64 * 1024 ** 2 };

@@ -107,6 +107,7 @@ export class Instance {
       return run ? "trial" : state.is === "made" ? "coming" : undefined;
     }
     if (!run || this.#phase !== "ready") return undefined;
+    if (run.paused) return "running";
     return (run.health?.state ?? "healthy") === "healthy" ? "ready" : "running";
   }
 
@@ -307,8 +308,9 @@ export class Instance {
   }
 
   /** Freezes all its processes, or lets them go on. Idempotent. Throws `conflict` where it does not run. */
-  freeze(frozen: boolean): Promise<void> {
-    return this.#lock.run(() => freeze(this.#steered, frozen));
+  async freeze(frozen: boolean): Promise<void> {
+    await this.#lock.run(() => freeze(this.#steered, frozen));
+    this.#hooks.changed();
   }
 
   get #steered(): Steered {

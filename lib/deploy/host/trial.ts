@@ -101,7 +101,8 @@ export async function drained(instance: Instance): Promise<void> {
   const until = Date.now() + stopGrace;
   for (let idle = 0; Date.now() < until;) {
     const { run } = instance.life;
-    if (!run) return;
+    // A paused one answers nobody.
+    if (!run || run.paused) return;
     // Looks twice: a connection may have been on its way.
     idle = await inFlight(run.process.pid) > 0 ? 0 : idle + 1;
     if (idle === 2) return;

@@ -6,7 +6,7 @@ import { within } from "../within.ts";
 import type { FilesJob, FromFiles } from "./files_worker.ts";
 
 /** Milliseconds until what was asked for has to be found. */
-const PATIENCE = 30_000;
+const PATIENCE = 10_000;
 /** Milliseconds that a job may go on after its caller has left. */
 const END_PATIENCE = 10_000;
 /** Jobs at a time: each has a thread, which a file system of a workload may hold up. */
@@ -28,6 +28,8 @@ interface Running {
   begun: Promise<Begun>;
   /** Settles with the end of the job. */
   done: Promise<void>;
+  /** The Worker is used again, or ends: all that it sent has come. */
+  release(): void;
   /** The job goes on for as long as it takes to clean up, but not for ever. */
   leave(): void;
 }
@@ -45,36 +47,38 @@ function begin(root: OpenRoot, wanted: Wanted): Running {
   const done = Promise.withResolvers<void>();
   begun.promise.catch(() => {/* told by `done` too */});
   done.promise.catch(() => {/* the caller may have left */});
+  // A Worker that ends takes with it what is on its way.
+  const received = Promise.withResolvers<void>();
   let over = false;
   const end = (settle: () => void, reuse: boolean) => {
     if (over) return;
     over = true;
-    if (reuse) giveWorker("files", worker);
+    if (reuse) received.promise.then(() => giveWorker("files", worker));
     else worker.terminate();
     running--;
     settle();
   };
-  const fail = (error: unknown, reuse: boolean) =>
+  const fail = (error: unknown) =>
     end(() => {
       begun.reject(error);
       done.reject(error);
-    }, reuse);
+    }, false);
   worker.onmessage = ({ data }: MessageEvent<FromFiles>) => {
     if (data.type === "begun") return begun.resolve(data);
     const told = data.type === "failed"
       ? new SvcError(data.code, data.message, { help: data.help })
       : undefined;
     close(root).then(
-      () => told ? fail(told, false) : end(() => done.resolve(), true),
-      (error) => fail(told ?? error, false),
+      () => told ? fail(told) : end(() => done.resolve(), true),
+      (error) => fail(told ?? error),
     );
   };
   worker.onerror = (event) => {
     event.preventDefault();
-    fail(new SvcError("internal", `Cannot copy files: ${event.message}`), false);
+    fail(new SvcError("internal", `Cannot copy files: ${event.message}`));
   };
   // The descriptor stays open where a Worker is given up: its thread may still be in a call with it.
-  const giveUp = () => fail(notAnswered(wanted.path), false);
+  const giveUp = () => fail(notAnswered(wanted.path));
   within(begun.promise.then(() => true, () => true), PATIENCE).then((known) => {
     if (!known) giveUp();
   });
@@ -83,6 +87,7 @@ function begin(root: OpenRoot, wanted: Wanted): Running {
   return {
     begun: begun.promise,
     done: done.promise,
+    release: received.resolve,
     leave: () => {
       const timer = setTimeout(giveUp, END_PATIENCE);
       const stop = () => clearTimeout(timer);
@@ -99,6 +104,7 @@ const notAnswered = (path: string) =>
 /** Undefined where nothing is at the path. */
 export async function statFile(root: OpenRoot, path: string): Promise<FileStat | undefined> {
   const job = begin(root, { kind: "stat", path });
+  job.release();
   const { stat } = await job.begun;
   await job.done;
   return stat;
@@ -113,38 +119,39 @@ export async function packFile(
   const job = begin(root, { kind: "pack", path });
   const { stat, tar } = await job.begun;
   const reader = tar!.getReader();
-  const leave = (reason?: unknown) => {
+  const leave = async () => {
+    job.release();
     job.leave();
-    return reader.cancel(reason).catch(() => {/* it failed already */});
+    reader.cancel().catch(() => {/* it failed already */});
+    await job.done.catch(() => {/* nobody waits for its result */});
   };
-  let stop = () => {};
+  const onAbort = Promise.withResolvers<never>();
+  const abort = () => onAbort.reject(signal!.reason);
+  signal?.addEventListener("abort", abort, { once: true });
+  const stop = () => signal?.removeEventListener("abort", abort);
+  if (signal?.aborted) abort();
   return {
     stat: stat!,
     tar: new ReadableStream({
       start(controller) {
-        const abort = () => {
-          controller.error(signal!.reason);
+        onAbort.promise.catch((reason) => {
+          controller.error(reason);
           leave();
-        };
-        if (signal?.aborted) return abort();
-        signal?.addEventListener("abort", abort, { once: true });
-        stop = () => signal?.removeEventListener("abort", abort);
+        });
+        // Its error comes by itself: a Worker that has ended tells nothing by its stream.
+        job.done.then(stop, (error) => {
+          stop();
+          controller.error(error);
+        });
       },
       async pull(controller) {
-        try {
-          const { done, value } = await reader.read();
-          if (!done) return controller.enqueue(value);
-          await job.done;
-          stop();
-          controller.close();
-        } catch (error) {
-          stop();
-          if (signal?.aborted) return;
-          // The job's own error says more than the stream's.
-          controller.error(await job.done.then(() => error, (told) => told));
-        }
+        const { done, value } = await reader.read();
+        if (!done) return controller.enqueue(value);
+        job.release();
+        await job.done;
+        controller.close();
       },
-      cancel: async () => {
+      async cancel() {
         stop();
         await leave();
       },
@@ -183,6 +190,7 @@ export async function unpackFiles(
     },
   }, { highWaterMark: 0 });
   const job = begin(root, { kind: "unpack", path, tar: source });
+  job.release();
   signal?.addEventListener("abort", job.leave, { once: true });
   try {
     await job.done;

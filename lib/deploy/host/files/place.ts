@@ -42,6 +42,7 @@ const RESOLVED: Readonly<Record<string, string>> = {
 };
 
 const IN_THE_WAY: Readonly<Record<string, string>> = {
+  EEXIST: "something has come there meanwhile",
   EROFS: "it is mounted read-only there",
   EBUSY: "something is mounted there",
   ENOTDIR: "what is there is no folder",

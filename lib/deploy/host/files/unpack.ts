@@ -1,7 +1,7 @@
 /**
  * Unpacks an archive into a folder in the root of a workload, with its owners. No member leads out of the folder,
- * whatever links there are, also while somebody swaps them. A file takes its place once it is whole. Devices are
- * refused: the kernel would ask nobody for them.
+ * whatever links there are, also while somebody swaps them. A file takes another's place once it is whole. Devices
+ * are refused: the kernel would ask nobody for them.
  */
 import { SvcError } from "../../../base/errors.ts";
 import { archiveError, type TarHeader } from "../../../oci/tar.ts";
@@ -29,7 +29,7 @@ import {
 import { openBelow, RESOLVE } from "../../../sys/rooted_file.ts";
 import { behind, DEEPEST, entryOf, find, pathError, refuseKernels } from "./place.ts";
 
-/** A file that is being written, under a name that nobody else has. */
+/** A file that is being written; the temporary name is its own where nothing was there before. */
 interface Pending {
   fd: number;
   folder: number;
@@ -103,7 +103,7 @@ export class Unpacker implements TarHandler, Disposable {
     applyXattrs(fd, header.xattrs);
     setTimesFd(fd, header.mtime, header.mtimeNs, name);
     try {
-      rename(behind(folder, temporary), behind(folder, name));
+      if (temporary !== name) rename(behind(folder, temporary), behind(folder, name));
     } catch (error) {
       throw pathError(this.#attempted(header), error);
     }
@@ -218,7 +218,8 @@ export class Unpacker implements TarHandler, Disposable {
       });
     }
     if (header.type === "file") {
-      const temporary = `.svc-${crypto.randomUUID()}`;
+      // Where nothing is there, no name is in between: with many files that is the most of the work.
+      const temporary = there ? `.svc-${crypto.randomUUID()}` : name;
       const flags = O.WRONLY | O.CREAT | O.EXCL | O.NOFOLLOW;
       const fd = open(behind(folder, temporary), flags, 0o600);
       // A descriptor of its own: the folder's goes with the next member.
