@@ -137,7 +137,12 @@ export class Gate extends Duplex {
   }
 
   go(who: unknown): void {
-    if (this.#stops.delete(who) && this.#stops.size === 0) this.resume();
+    if (this.#stops.delete(who)) this.resume();
+  }
+
+  /** Node resumes whenever a message has room. */
+  override resume(): this {
+    return this.#stops.size > 0 ? this : super.resume();
   }
 
   /** The body of `message` is read as a stream, or dropped. */
