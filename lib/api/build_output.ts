@@ -62,6 +62,34 @@ function flag(text: string, key: string, value: string | undefined): boolean {
   throw invalid(text, `${key} is true or false, not ${JSON.stringify(value)}`);
 }
 
+const ANNOTATION =
+  /^annotation(-(manifest|index|manifest-descriptor|index-descriptor))?(\[[^\]]*\])?\./;
+
+type Setter = (spec: OutputSpec, value: string | undefined, text: string) => void;
+
+/** What each field does; `type` and annotations are read apart. `text` is the whole output, for errors. */
+const SETTERS: Record<string, Setter> = {
+  "name": (spec, value) => spec.names = (value ?? "").split(",").filter(Boolean),
+  "dest": (spec, value) => spec.dest = value,
+  "push": (spec, value, text) => spec.push = flag(text, "push", value),
+  "push-by-digest": (spec, value, text) => spec.byDigest = flag(text, "push-by-digest", value),
+  "store": (spec, value, text) => spec.store = flag(text, "store", value),
+  "tar": (spec, value, text) => spec.folder = !flag(text, "tar", value),
+  "compression": (spec, value, text) => {
+    if (value !== "gzip" && value !== "zstd" && value !== "uncompressed") {
+      throw invalid(text, `compression is one of ${LAYER_COMPRESSIONS.join(", ")}`);
+    }
+    spec.compression = value;
+  },
+  "compression-level": (spec, value) =>
+    spec.compressionLevel = /^\d{1,2}$/.test(value ?? "") ? Number(value) : NaN,
+  "force-compression": (spec, value, text) =>
+    spec.forceCompression = flag(text, "force-compression", value),
+  "oci-mediatypes": (spec, value, text) => spec.dockerTypes = !flag(text, "oci-mediatypes", value),
+};
+
+const FIELDS = ["type", ...Object.keys(SETTERS), "annotation."];
+
 /**
  * Reads `type=T,key=value…`; a path alone is `type=local,dest=PATH`, and "-" is `type=tar,dest=-`. Throws
  * `argument_invalid`.
@@ -86,54 +114,10 @@ export function parseOutput(text: string): OutputSpec {
   }
   let type: string | undefined;
   for (const [key, value] of fields) {
-    if (
-      /^annotation(-(manifest|index|manifest-descriptor|index-descriptor))?(\[[^\]]*\])?\./.test(
-        key,
-      )
-    ) {
-      spec.annotations.push(`${key}=${value ?? ""}`);
-      continue;
-    }
-    switch (key) {
-      case "type":
-        type = value;
-        break;
-      case "name":
-        spec.names = (value ?? "").split(",").filter(Boolean);
-        break;
-      case "dest":
-        spec.dest = value;
-        break;
-      case "push":
-        spec.push = flag(text, key, value);
-        break;
-      case "push-by-digest":
-        spec.byDigest = flag(text, key, value);
-        break;
-      case "store":
-        spec.store = flag(text, key, value);
-        break;
-      case "tar":
-        spec.folder = !flag(text, key, value);
-        break;
-      case "compression":
-        if (value !== "gzip" && value !== "zstd" && value !== "uncompressed") {
-          throw invalid(text, `compression is one of ${LAYER_COMPRESSIONS.join(", ")}`);
-        }
-        spec.compression = value;
-        break;
-      case "compression-level":
-        spec.compressionLevel = /^\d{1,2}$/.test(value ?? "") ? Number(value) : NaN;
-        break;
-      case "force-compression":
-        spec.forceCompression = flag(text, key, value);
-        break;
-      case "oci-mediatypes":
-        spec.dockerTypes = !flag(text, key, value);
-        break;
-      default:
-        throw invalid(text, `there is no field ${JSON.stringify(key)}${suggestion(key, FIELDS)}`);
-    }
+    if (key === "type") type = value;
+    else if (ANNOTATION.test(key)) spec.annotations.push(`${key}=${value ?? ""}`);
+    else if (Object.hasOwn(SETTERS, key)) SETTERS[key](spec, value, text);
+    else throw invalid(text, `there is no field ${JSON.stringify(key)}${suggestion(key, FIELDS)}`);
   }
   if (type === undefined) throw invalid(text, "the type is missing", "begin with type=");
   if (type === "registry") type = "image";
@@ -148,21 +132,6 @@ export function parseOutput(text: string): OutputSpec {
   check(text, spec);
   return spec;
 }
-
-const FIELDS = [
-  "type",
-  "name",
-  "dest",
-  "push",
-  "push-by-digest",
-  "store",
-  "tar",
-  "compression",
-  "compression-level",
-  "force-compression",
-  "oci-mediatypes",
-  "annotation.",
-];
 
 function check(text: string, spec: OutputSpec): void {
   const { type, compression, compressionLevel: level, dest, folder } = spec;
