@@ -3,12 +3,12 @@ import { SvcError } from "../base/errors.ts";
 import { KeyedMutex } from "../base/mutex.ts";
 import { digestOf, isDigest, parseDigest } from "../oci/digest.ts";
 import type { ResolvedManifest } from "../oci/image.ts";
-import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
+import type { ParsedManifest } from "../oci/manifest.ts";
 import { isTag } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { BlobPlaces } from "./blob_places.ts";
 import type { PublishOptions } from "./content_store.ts";
-import type { Guard } from "./gc/guard.ts";
+import type { Guard, PublishStep } from "./gc/guard.ts";
 import {
   blobKey,
   manifestKey,
@@ -23,6 +23,7 @@ import { ReadCache } from "./lru.ts";
 import type { NameList } from "./name_index.ts";
 import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
+import { checked, type ManifestRecord, type Publication } from "./publication.ts";
 import { checkReferences } from "./references.ts";
 
 /** Bytes of manifests, and number of tags, that are remembered for an exclusive store. */
@@ -33,17 +34,6 @@ const READ_AHEAD = 8;
 
 /** Errors of a publication whose blobs were collected while it ran. */
 const LOST: unknown[] = ["manifest_blob_unknown", "unavailable"];
-
-/** Stored under `manifests/<name>/<digest>`; the bytes are a blob. */
-export interface ManifestRecord {
-  mediaType: string;
-  size: number;
-  subject?: Digest;
-  /** Digests of the blobs and manifests that it refers to: deletes and collections ask for them. */
-  references: Digest[];
-  /** True where some references were missing when it was published, and need not come. */
-  sparse?: boolean;
-}
 
 export interface ManifestUse {
   repository: string;
@@ -134,76 +124,20 @@ export class Manifests {
     options: PublishOptions = {},
   ): Promise<{ descriptor: Descriptor; subject?: Digest }> {
     const { tags = [], signal } = options;
-    const manifest = parseManifest(bytes, mediaType);
-    const { algorithm } = options.digest ? parseDigest(options.digest) : { algorithm: undefined };
-    const digest = digestOf(bytes, algorithm);
-    if (options.digest && options.digest !== digest) {
-      throw new SvcError(
-        "digest_invalid",
-        `Cannot accept manifest ${options.digest}: the bytes have the digest ${digest}`,
-      );
-    }
-    for (const tag of tags) {
-      if (isTag(tag)) continue;
-      throw new SvcError(
-        "manifest_invalid",
-        `Cannot tag ${digest}: ${JSON.stringify(tag.slice(0, 160))} is not a tag`,
-      );
-    }
-    const name = repoKey(repository);
-    const descriptor = { mediaType: manifest.mediaType, digest, size: bytes.length };
-    const record: ManifestRecord = {
-      mediaType: manifest.mediaType,
-      size: bytes.length,
-      ...(manifest.subject && { subject: manifest.subject.digest }),
-      references: [
-        ...new Set([...manifest.blobs, ...manifest.manifests].map((item) => item.digest)),
-      ],
-    };
-    const leased = [
-      ...record.references.map(blobKey),
-      ...manifest.manifests.map((item) => manifestKey(repository, item.digest)),
-    ];
+    const publication = checked(repository, mediaType, bytes, options);
+    const { manifest, digest, leased } = publication;
     const keys = [
       ...leased,
       blobKey(digest),
       manifestKey(repository, digest),
       ...tags.map((tag) => tagKey(repository, tag)),
     ];
-    const publication = this.guard.publish(keys, (step) =>
-      this.#change(repository, async () => {
-        const { objects, places } = this;
-        const look = { objects, places, sparse: options.sparse, signal };
-        if (!await checkReferences(repository, manifest, look)) record.sparse = true;
-        await this.places.put(digest, bytes, { signal });
-        await step.secure(digest);
-        await this.#names.writeRepository(repository, () =>
-          this.objects.put(name, new Uint8Array(), { ifAbsent: true, signal }));
-        await this.objects.put(manifestKey(repository, digest), encode(record), { signal });
-        this.#manifests?.forget(manifestKey(repository, digest));
-        await step.confirm();
-        if (manifest.subject) {
-          const { artifactType, annotations } = manifest;
-          await this.objects.put(
-            referrerKey(repository, manifest.subject.digest, digest),
-            encode({ ...descriptor, artifactType, annotations }),
-            { signal },
-          );
-        }
-        for (const tag of tags) {
-          const key = tagKey(repository, tag);
-          const bytes = new TextEncoder().encode(digest);
-          await this.#names.writeTag(repository, tag, true, () =>
-            this.objects.put(key, bytes, { signal })).finally(() =>
-              this.#tags?.forget(key)
-            );
-        }
-        // The manifest may be part of an index that is still to be pushed.
-        if (tags.length === 0) {
-          await this.guard.lease(repository, manifestKey(repository, digest), { signal });
-        }
-      }), { signal });
-    await publication.catch(async (error) => {
+    const published = this.guard.publish(
+      keys,
+      (step) => this.#change(repository, () => this.#write(publication, step, options)),
+      { signal },
+    );
+    await published.catch(async (error) => {
       if (this.guard.shared && LOST.includes((error as SvcError).code)) {
         // Where this fails too, the check of the store reports the record, and the next push repairs it.
         await this.#takeBack(repository, digest, { manifest, tags }).catch(() => {});
@@ -212,7 +146,58 @@ export class Manifests {
     });
     // Each digest once, however often the manifest names it: it was leased once.
     this.guard.release(repository, [...new Set(leased)]);
-    return { descriptor, ...(manifest.subject && { subject: manifest.subject.digest }) };
+    return {
+      descriptor: publication.descriptor,
+      ...(manifest.subject && { subject: manifest.subject.digest }),
+    };
+  }
+
+  /** Writes what is published, in the order in which a crash may interrupt it. */
+  async #write(
+    { repository, manifest, digest, bytes, descriptor, record }: Publication,
+    step: PublishStep,
+    { tags = [], sparse, signal }: PublishOptions,
+  ): Promise<void> {
+    const { objects, places } = this;
+    const complete = await checkReferences(repository, manifest, {
+      objects,
+      places,
+      sparse,
+      signal,
+    });
+    await places.put(digest, bytes, { signal });
+    await step.secure(digest);
+    await this.#names.writeRepository(
+      repository,
+      () => objects.put(repoKey(repository), new Uint8Array(), { ifAbsent: true, signal }),
+    );
+    const key = manifestKey(repository, digest);
+    await objects.put(key, encode({ ...record, ...(!complete && { sparse: true }) }), { signal });
+    this.#manifests?.forget(key);
+    await step.confirm();
+    const { subject, artifactType, annotations } = manifest;
+    if (subject) {
+      const referrer = encode({ ...descriptor, artifactType, annotations });
+      await objects.put(referrerKey(repository, subject.digest, digest), referrer, { signal });
+    }
+    for (const tag of tags) await this.#tag(repository, tag, digest, signal);
+    // The manifest may be part of an index that is still to be pushed.
+    if (tags.length === 0) await this.guard.lease(repository, key, { signal });
+  }
+
+  async #tag(repository: string, tag: string, digest: Digest, signal?: AbortSignal): Promise<void> {
+    const key = tagKey(repository, tag);
+    const bytes = new TextEncoder().encode(digest);
+    try {
+      await this.#names.writeTag(
+        repository,
+        tag,
+        true,
+        () => this.objects.put(key, bytes, { signal }),
+      );
+    } finally {
+      this.#tags?.forget(key);
+    }
   }
 
   /** Runs one change of a repository at a time. */

@@ -337,3 +337,21 @@ Deno.test("uploads: those expire that nobody uses, also those of another server"
   await writer.close();
   assert.equal(await appended, 3);
 });
+
+Deno.test("uploads: at the end every file is closed once, and the uploads stay", async () => {
+  const state = watched();
+  const kept = await Promise.all([1, 2].map(() => state.uploads.start("a")));
+  const { wait, reached, open } = gate();
+  state.before.open = wait;
+  // An opening that finds nothing is under way.
+  const missing = kept[0].id.replace(/^./, (digit) => digit === "0" ? "1" : "0");
+  const nothing = state.uploads.open("a", missing);
+  await reached;
+  const closed = state.uploads.close();
+  open();
+  assert.equal(await nothing, undefined);
+  await closed;
+  assert.equal(state.open.size, 0);
+  assert.deepEqual(kept.map(({ id }) => state.closed.get(id)), [1, 1]);
+  assert.equal((await Array.fromAsync(state.objects.uploads.list())).length, 2);
+});

@@ -22,7 +22,8 @@ import {
   TAGS,
   unescapeName,
 } from "./keys.ts";
-import type { ManifestRecord, Manifests } from "./manifests.ts";
+import type { Manifests } from "./manifests.ts";
+import type { ManifestRecord } from "./publication.ts";
 import type { CallOptions, ObjectStore } from "./object_store.ts";
 import { checkBlob } from "./quarantine.ts";
 

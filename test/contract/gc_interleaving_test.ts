@@ -12,7 +12,7 @@ import { silent } from "../../lib/base/log.ts";
 import { createContentStore } from "../../lib/store/content.ts";
 import type { ContentStore } from "../../lib/store/content_store.ts";
 import { digestOfKey, MANIFESTS } from "../../lib/store/keys.ts";
-import type { ManifestRecord } from "../../lib/store/manifests.ts";
+import type { ManifestRecord } from "../../lib/store/publication.ts";
 import type { ObjectStore } from "../../lib/store/object_store.ts";
 import { MEDIA } from "../../lib/oci/types.ts";
 import { assertImage, assertSound, type SmallImage, smallImage } from "../fixtures/small_images.ts";

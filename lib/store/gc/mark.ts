@@ -8,7 +8,8 @@ import {
   manifestsPrefix,
   unescapeName,
 } from "../keys.ts";
-import { type ManifestRecord, type Manifests } from "../manifests.ts";
+import type { Manifests } from "../manifests.ts";
+import type { ManifestRecord } from "../publication.ts";
 import type { CallOptions, ObjectStore } from "../object_store.ts";
 import { DigestSet } from "./digest_set.ts";
 import { eachOf } from "./each.ts";
