@@ -112,10 +112,11 @@ export class ExportCache implements AsyncDisposable {
     };
   }
 
-  /** Removes what is kept and known of images for which `gone` is true. */
+  /** Removes what is kept and known of images for which `gone` is true; not of those that are being read. */
   async forget(gone: (id: Digest) => boolean): Promise<void> {
     const entries = await this.#entries();
-    for (const id of [...entries.keys()].filter(gone)) {
+    for (const [id, entry] of [...entries]) {
+      if (!gone(id) || this.#isBusy(entry)) continue;
       entries.delete(id);
       await this.#remove(this.#path(id, "json"));
       await this.#remove(this.#path(id, "tar"));
@@ -159,14 +160,18 @@ export class ExportCache implements AsyncDisposable {
     }
   }
 
+  #isBusy({ readers, used }: Entry): boolean {
+    return readers > 0 || Date.now() - used < (this.#options.graceMs ?? GRACE_MS);
+  }
+
   /** Drops archives, the least recently used first, until the rest fits. Those that are being read stay. */
   async #makeRoom(entries: ReadonlyMap<Digest, Entry>): Promise<void> {
-    const { limit = CACHE_BYTES, graceMs = GRACE_MS } = this.#options;
+    const { limit = CACHE_BYTES } = this.#options;
     const kept = [...entries.values()].filter((entry) => entry.kept);
     let total = kept.reduce((sum, { image }) => sum + image.size, 0);
     for (const entry of kept.sort((a, b) => a.used - b.used)) {
       if (total <= limit) return;
-      if (entry.readers > 0 || Date.now() - entry.used < graceMs) continue;
+      if (this.#isBusy(entry)) continue;
       entry.kept = false;
       total -= entry.image.size;
       await this.#remove(this.#path(entry.image.id, "tar"));
