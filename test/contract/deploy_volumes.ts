@@ -66,12 +66,13 @@ export function deployVolumes(test: Test, under: DeployBackendUnderTest): void {
 
   test(
     "networks: listed with their users, removed once nobody uses them",
-    ["networks", "spec.networks.name"],
+    ["networks", "spec.networks.name", "spec.networks.labels"],
     async () => {
       const { list, inspect, remove } = backend().caps.networks!;
       const users = async (name: string) =>
         (await list()).find((network) => network.name === name)?.usedBy;
-      const networks = ["listed-net", { name: "listed-in", internal: true }];
+      const labels = { team: "shop" };
+      const networks = ["listed-net", { name: "listed-in", internal: true, labels }];
       try {
         await backend().apply(quickSpec("netted", image, { networks }));
         await backend().apply(quickSpec("netted2", image, { networks: ["listed-net"] }));
@@ -81,7 +82,8 @@ export function deployVolumes(test: Test, under: DeployBackendUnderTest): void {
         assert.deepEqual([network.name, network.internal], ["listed-net", false]);
         assert.ok(network.driver !== "");
         if (network.subnet !== undefined) assert.match(network.subnet, /^[0-9.]+\/\d+$/);
-        assert.equal((await inspect("listed-in"))!.internal, true);
+        const internal = (await inspect("listed-in"))!;
+        assert.deepEqual([internal.internal, internal.labels.team], [true, "shop"]);
         await assert.rejects(remove("listed-net"), {
           code: "conflict",
           message: /netted, netted2/,

@@ -78,7 +78,7 @@ export const BARE_FIELDS: FieldRules = {
         attachable ? undefined : "any deployment of this server may name the network",
     },
     enableIPv6: IPV4,
-    labels: told("a network of the bare backend lasts as long as its deployments; label those"),
+    labels: "honoured",
     ipv6: IPV4,
     mac: told("MAC addresses are given out"),
     priority: "honoured",

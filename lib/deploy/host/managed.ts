@@ -27,6 +27,14 @@ export function networkUsers(
   ).map(({ name }) => name).sort();
 }
 
+/** The labels that specs give the network; of equal names the last deployment's counts. */
+function labelsOf({ all }: Deployments, network: string): Record<string, string> {
+  const given = all.flatMap(({ record }) =>
+    record.spec.networks.filter(({ name }) => name === network).map(({ labels }) => labels)
+  );
+  return Object.assign({}, ...given);
+}
+
 function refuseInUse(kind: string, name: string, users: readonly string[]): void {
   if (users.length === 0) return;
   throw new SvcError(
@@ -74,7 +82,7 @@ export function managedNetworks(
       choice.kind === "bridges" &&
       choice.networks.some((one) => one.network.bridge === network.bridge && one.network.internal)
     ),
-    labels: {},
+    labels: labelsOf(deployments, name),
     usedBy: networkUsers(deployments, name, network),
   });
   const find = async (name: string) => (await networks.list()).get(name);
