@@ -1,8 +1,10 @@
 /** Files of the bare backend's workloads beyond the contract: what the host has to be safe from. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { hostPaths } from "../../lib/deploy/host/paths.ts";
 import { readTar } from "../../lib/oci/tar_read.ts";
 import { type TarFields, writeTar } from "../../lib/oci/tar_write.ts";
+import { bindMount } from "../../lib/sys/mount.ts";
 import { readXattrs } from "../../lib/sys/xattr.ts";
 import { execute, quickSpec, shell } from "./deploy_tools.ts";
 import type { OwnTest } from "./deploy_suite.ts";
@@ -187,16 +189,22 @@ export function bareFiles(test: OwnTest, under: HostUnderTest): void {
     async (name) => {
       await running(name);
       await backend().power(name, "stop");
-      // Somebody who neither reads on nor leaves.
-      const { tar } = await files().read(name, "/bin");
+      const { roots } = hostPaths("bare", dataDir, join(dataDir, "run"));
       const mounted = async () =>
         (await Deno.readTextFile("/proc/self/mountinfo")).split("\n").filter((line) =>
-          line.includes(dataDir) && line.includes("/roots/")
+          line.includes(` ${roots}/`)
         ).length;
+      // Somebody who neither reads on nor leaves.
+      const { tar } = await files().read(name, "/bin");
       assert.ok(await mounted() > 0);
-      await under.reopen();
+      await Deno.writeTextFile(join(allowed, "kept"), "1");
+      await under.reopen(async () => {
+        await Deno.mkdir(join(roots, "left"), { recursive: true });
+        bindMount(allowed, join(roots, "left"));
+      });
       assert.equal(await mounted(), 0);
-      await tar.cancel();
+      assert.equal(await Deno.readTextFile(join(allowed, "kept")), "1");
+      await assert.rejects(contents(tar), { name: "AbortError" });
     },
   );
 }

@@ -65,7 +65,7 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
     },
 
     stats: (name, options) => sampled(parts, name, options),
-    files: instanceFiles({ engine, deployments, ...parts.roots }),
+    files: instanceFiles({ ...parts, ...parts.roots }),
     volumes: managedVolumes(parts),
     networks: managedNetworks(parts),
   };

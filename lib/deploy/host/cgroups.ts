@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { hostFacts } from "../../runtime/host_facts.ts";
 import type { ProcessIdentity } from "./engine.ts";
+import { isAlive } from "./process.ts";
 
 const ROOT = "/sys/fs/cgroup";
 
@@ -12,6 +13,13 @@ export type Controller = "cpuacct" | "memory" | "pids" | "blkio";
 export const kernelText = (path: string): Promise<string | undefined> =>
   // Our own: the kernel's file.
   Deno.readTextFile(path).catch(() => undefined);
+
+/** The text of a file of that very process below /proc; undefined where it has ended. */
+export async function textOf(process: ProcessIdentity, file: string): Promise<string | undefined> {
+  const text = await kernelText(`/proc/${process.pid}/${file}`);
+  // Asked after the read: another process may have the pid by now.
+  return await isAlive(process) ? text : undefined;
+}
 
 /** Folders of the cgroups that a process is in. */
 export class Cgroups {
@@ -24,8 +32,8 @@ export class Cgroups {
   }
 
   /** Undefined where the process has gone. */
-  static async of({ pid }: Pick<ProcessIdentity, "pid">): Promise<Cgroups | undefined> {
-    const [text, { cgroup2 }] = await Promise.all([kernelText(`/proc/${pid}/cgroup`), hostFacts()]);
+  static async of(process: ProcessIdentity): Promise<Cgroups | undefined> {
+    const [text, { cgroup2 }] = await Promise.all([textOf(process, "cgroup"), hostFacts()]);
     if (text === undefined) return undefined;
     // Lines of cgroups(7): "ID:CONTROLLERS:PATH"; version 2 has no controllers there.
     const paths = new Map<string, string>();

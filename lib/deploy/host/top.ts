@@ -2,17 +2,11 @@
 import type { ProcessList } from "../caps.ts";
 import { Cgroups, kernelText } from "./cgroups.ts";
 import type { ProcessIdentity } from "./engine.ts";
-import { within } from "./within.ts";
 
 export const TITLES = ["UID", "PID", "PPID", "STIME", "TTY", "TIME", "CMD"];
 
 /** Most bytes of a command line that are shown. */
 const LONGEST_COMMAND = 4096;
-/**
- * Milliseconds that the kernel may take for one command line: it is in the process's own memory, which may be
- * mapped from a file system that does not answer.
- */
-const COMMAND_PATIENCE = 2000;
 /** Clock ticks of a second (USER_HZ), the same on all architectures that svc runs on. */
 const TICKS = 100;
 
@@ -63,7 +57,7 @@ async function row(pid: number, boot: number): Promise<string[] | undefined> {
     started.toISOString().slice(0, 16),
     terminal(Number(fields[4])),
     clock((Number(fields[11]) + Number(fields[12])) / TICKS),
-    await within(commandOf(pid), COMMAND_PATIENCE) || `[${name}]`,
+    await commandOf(pid) || `[${name}]`,
   ];
 }
 

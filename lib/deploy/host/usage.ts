@@ -1,5 +1,5 @@
 /** What a running container uses: the counters of its cgroup and of its own network. */
-import { Cgroups, kernelText } from "./cgroups.ts";
+import { Cgroups, textOf } from "./cgroups.ts";
 import type { ProcessIdentity, Usage } from "./engine.ts";
 
 /** The files of a cgroup, by controller. */
@@ -68,9 +68,9 @@ export async function cgroupUsage(process: ProcessIdentity): Promise<Usage | und
 
 /** Bytes over all networks of a process's namespace. Undefined where the process has gone. */
 export async function networkUsage(
-  { pid }: Pick<ProcessIdentity, "pid">,
+  process: ProcessIdentity,
 ): Promise<{ received: number; sent: number } | undefined> {
-  const text = await kernelText(`/proc/${pid}/net/dev`);
+  const text = await textOf(process, "net/dev");
   if (text === undefined) return undefined;
   const total = { received: 0, sent: 0 };
   for (const line of text.split("\n")) {

@@ -6,24 +6,27 @@ import { type OpenRoot, packFile, statFile, unpackFiles } from "./jobs.ts";
 
 export interface InstanceFilesOptions extends InstanceRootOptions {
   deployments: Deployments;
+  /** Ends all copies. */
+  closing: AbortSignal;
 }
 
 export function instanceFiles(options: InstanceFilesOptions): FileAbility {
-  /** `use` disposes of the root, unless it throws before its work has begun. */
+  /** `use` disposes of the root. */
   const withRoot = async <T>(
     name: string,
     { instance, signal }: InstanceOptions,
-    use: (root: OpenRoot) => Promise<T>,
+    use: (root: OpenRoot, ending: AbortSignal) => Promise<T>,
   ): Promise<T> => {
-    signal?.throwIfAborted();
+    const ending = signal ? AbortSignal.any([signal, options.closing]) : options.closing;
+    ending.throwIfAborted();
     const chosen = options.deployments.require(name).pick(instance);
-    return await use(await openInstanceRoot(chosen, options));
+    return await use(await openInstanceRoot(chosen, options), ending);
   };
   return {
     stat: (name, path, given = {}) => withRoot(name, given, (root) => statFile(root, path)),
     read: (name, path, given = {}) =>
-      withRoot(name, given, (root) => packFile(root, path, given.signal)),
+      withRoot(name, given, (root, ending) => packFile(root, path, ending)),
     write: (name, path, tar, given = {}) =>
-      withRoot(name, given, (root) => unpackFiles(root, path, tar, given.signal)),
+      withRoot(name, given, (root, ending) => unpackFiles(root, path, tar, ending)),
   };
 }
