@@ -96,9 +96,8 @@ export class HostPaths {
    * one that is in the server's container alone.
    */
   toHost(path: string): string {
-    const found = this.#longest(path, "here");
-    if (found) return join(found.pair.host, found.rest);
-    if (!this.#contained) return path;
+    const host = this.#nearest(path);
+    if (host !== undefined) return host;
     throw new SvcError(
       "prerequisite_missing",
       `Cannot give ${path} to the container engine: it is inside this server's own container, and not on the ` +
@@ -112,8 +111,23 @@ export class HostPaths {
   /** Where this server sees a path of the host; undefined where it does not. */
   toServer(path: string): string | undefined {
     const found = this.#longest(path, "host");
-    if (found) return join(found.pair.here, found.rest);
-    return this.#contained ? undefined : path;
+    const here = found ? join(found.pair.here, found.rest) : this.#contained ? undefined : path;
+    // Another mount may hide it.
+    return here !== undefined && this.#nearest(here) === path ? here : undefined;
+  }
+
+  /** The server's paths for what it sees of a folder of the host: the folder, and what is mounted from below it. */
+  seenOf(folder: string): string[] {
+    const whole = this.toServer(folder);
+    const parts = this.#pairs.filter(({ host }) => restBelow(host, folder) !== undefined)
+      .map(({ here }) => here);
+    return [...new Set([...whole === undefined ? [] : [whole], ...parts])];
+  }
+
+  #nearest(here: string): string | undefined {
+    const found = this.#longest(here, "here");
+    if (found) return join(found.pair.host, found.rest);
+    return this.#contained ? undefined : here;
   }
 
   /** The pair whose folder is nearest to the path: what is mounted there hides the outer ones. */

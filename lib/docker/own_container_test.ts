@@ -16,6 +16,11 @@ Deno.test("a server's paths on the host: the nearest mount counts, and what is d
   assert.equal(paths.toHost("/run/docker.sock"), "/var/run/docker.sock");
   assert.equal(paths.toServer("/mnt/cache/x"), "/data/cache/x");
   assert.equal(paths.toServer("/etc"), undefined);
+  assert.equal(paths.toServer("/srv/svc/cache/x"), undefined, "another mount hides it");
+  assert.deepEqual(paths.seenOf("/srv"), ["/data"]);
+  assert.deepEqual(paths.seenOf("/mnt/cache/x"), ["/data/cache/x"]);
+  assert.deepEqual(paths.seenOf("/"), ["/data", "/data/cache", "/run/docker.sock"]);
+  assert.deepEqual(paths.seenOf("/etc"), []);
   for (const path of ["/database", "/", "/etc/passwd"]) {
     assert.throws(
       () => paths.toHost(path),

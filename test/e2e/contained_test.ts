@@ -80,6 +80,70 @@ e2eTest(
   },
 );
 
+/** Waits until the server in the container listens. */
+async function listening(engine: Engine, name: string): Promise<void> {
+  await waitFor("it does not listen", async () => {
+    const { log, code } = await tell(engine, name);
+    assert.equal(code, undefined, log);
+    return /"msg":"listening on /.test(log);
+  });
+}
+
+e2eTest(
+  "a server in a container mounts folders of the host, by the host's names",
+  NEEDS,
+  async (t) => {
+    await using engine = await startEngine();
+    const shared = `${engine.folder}/shared`;
+    await Deno.mkdir(`${shared}/x`, { recursive: true });
+    await Deno.writeTextFile(`${shared}/x/file`, "of the host\n");
+    await Deno.symlink("/etc", `${shared}/out`);
+    const port = freePort();
+    await serveInside(engine, "server", {
+      flags: [
+        ...["--network", "host", "-v", `${engine.folder}/docker/docker.sock:/run/engine.sock`],
+        ...["-v", `${shared}:/data`],
+      ],
+      env: {
+        DOCKER_HOST: "unix:///run/engine.sock",
+        SVC_ALLOW_BIND_SOURCES: `${shared}:/data`,
+        SVC_BUILDER_AUTO: "off",
+      },
+      port,
+    });
+    await listening(engine, "server");
+    const deploy = async (source: string) => {
+      const spec = { name: "app", image: BASE, command: ["sleep", "1000"] };
+      const answer = await fetch(`http://127.0.0.1:${port}/.svc/v1/deployments/app`, {
+        method: "PUT",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ ...spec, mounts: [{ source, target: "/mnt" }] }),
+      });
+      return await answer.text();
+    };
+    await t.step("what the server sees at another place", async () => {
+      const told = await deploy(`${shared}/x`);
+      const { stdout: id } = await engine.daemon.docker(
+        "ps",
+        "-q",
+        "-f",
+        "ancestor=" + BASE,
+        "-f",
+        "label=svc.deployment",
+      );
+      const read = await engine.daemon.docker("exec", id.trim(), "cat", "/mnt/file")
+        .catch((error) => assert.fail(`${error}\n${told}`));
+      assert.equal(read.stdout, "of the host\n");
+    });
+    await t.step("the server's own names are other folders on the host: refused", async () => {
+      assert.match(await deploy("/data/x"), /its source is not allowed/);
+    });
+    await t.step("a link out of the folder is refused", async () => {
+      assert.match(await deploy(`${shared}/out`), /Cannot mount \/etc .* not allowed/);
+    });
+  },
+);
+
 /** Runs the client in the server's container. */
 async function svcInside({ daemon }: Engine, name: string, port: number, ...args: string[]) {
   const server = ["-e", `SVC_SERVER=http://127.0.0.1:${port}`];
@@ -107,11 +171,7 @@ e2eTest(
           },
           port,
         });
-        await waitFor("it does not listen", async () => {
-          const { log, code } = await tell(engine, name);
-          assert.equal(code, undefined, log);
-          return /"msg":"listening on /.test(log);
-        });
+        await listening(engine, name);
         const recipe =
           'FROM scratch\\nCOPY busybox /busybox\\nRUN --network=none ["/busybox","id"]\\n';
         await engine.daemon.docker(

@@ -57,6 +57,7 @@ export function dockerhostModule(settings: DockerhostSettings): BackendModule {
         endpoint: endpoint(),
         config: {
           allowBindSources: settings.allowBindSources,
+          hostPathMap: settings.hostPathMap,
           allowPrivileged: settings.allowPrivileged,
           pidsLimit: settings.workloadPidsLimit,
         },

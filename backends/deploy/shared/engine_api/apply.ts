@@ -16,7 +16,9 @@ import {
   stoppedHalfway,
 } from "../../../../lib/deploy/roll_out.ts";
 import { specHash } from "../../../../lib/deploy/spec_hash.ts";
+import { type Lazy, lazy } from "../../../../lib/base/lazy.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { type ServerPlace, serverPlace } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { bindSources } from "./binds.ts";
@@ -34,6 +36,8 @@ import type { EngineWatch } from "./watch.ts";
 export interface EngineConfig {
   /** SVC_ALLOW_BIND_SOURCES. */
   allowBindSources: readonly string[];
+  /** SVC_HOST_PATH_MAP. */
+  hostPathMap?: readonly string[];
   /** Kinds of lib/deploy/privileges.ts. */
   allowPrivileged: readonly string[];
   /** SVC_WORKLOAD_PIDS_LIMIT; 0: no limit. */
@@ -76,11 +80,23 @@ export class Applier {
   readonly containers: Containers;
   readonly #parts: ApplierParts;
   readonly #images: DeployImages;
+  readonly #place: Lazy<ServerPlace>;
 
   constructor(parts: ApplierParts) {
     this.#parts = parts;
     this.containers = new Containers(parts.client);
     this.#images = new DeployImages(parts.client);
+    this.#place = lazy(() => serverPlace(parts.client, parts.config));
+  }
+
+  /** The real paths of the spec's mounts on the engine's host. */
+  async #sources(spec: DeploySpec): Promise<string[]> {
+    if (spec.mounts.length === 0) return [];
+    const { client, config, specs } = this.#parts;
+    return await bindSources(spec, specs(), {
+      allowed: config.allowBindSources,
+      paths: client.local ? (await this.#place.get()).paths : undefined,
+    });
   }
 
   /** The caller holds the deployment's lock. */
@@ -95,10 +111,7 @@ export class Applier {
     const warnings = fieldWarnings(spec, fields);
     refuseIfStrict(spec, warnings);
     checkTimes(spec);
-    const sources = await bindSources(spec, this.#parts.specs(), {
-      allowed: config.allowBindSources,
-      local: client.local,
-    });
+    const sources = await this.#sources(spec);
     const { api } = await client.daemon();
     if (spec.healthcheck?.startInterval && !knowsStartInterval(api)) {
       warnings.push("healthcheck.startInterval: this engine has none; Docker 25 and later have");

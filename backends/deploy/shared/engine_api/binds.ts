@@ -6,34 +6,52 @@ import { resolve } from "node:path";
 import type { DeploySpec, MountSpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { openSource } from "../../../../lib/deploy/bind_policy.ts";
+import type { HostPaths } from "../../../../lib/docker/own_container.ts";
 
 export interface BindPolicy {
   /** SVC_ALLOW_BIND_SOURCES. */
   allowed: readonly string[];
-  /** The engine shares this server's file system. */
-  local: boolean;
+  /** How this server's paths appear on the engine's host. Absent: that is another host. */
+  paths?: HostPaths;
 }
 
 const isBelow = (path: string, folder: string) =>
   path !== folder && path.startsWith(folder === "/" ? folder : `${folder}/`);
 
-/** The source's real path. Throws `denied` or `not_found`. */
+/** The source's real path on the engine's host, which the spec names. Throws `denied` or `not_found`. */
 async function realSource(
   { source }: MountSpec,
   field: string,
-  { allowed, local }: BindPolicy,
+  { allowed, paths }: BindPolicy,
 ): Promise<string> {
-  if (!local) {
-    const path = resolve("/", source);
+  const path = resolve("/", source);
+  const here = paths?.toServer(path);
+  if (!paths || here === undefined) {
     if (allowed.some((prefix) => resolve("/", prefix) === path)) return path;
     throw new SvcError("denied", `Cannot mount ${source} (${field}): its source is not allowed`, {
       help: allowed.length > 0
-        ? `the engine is on another host: exactly ${allowed.join(", ")} may be mounted`
+        ? `this server does not see that folder of the engine's host: exactly ${
+          allowed.join(", ")
+        } ` +
+          "may be mounted"
         : "set SVC_ALLOW_BIND_SOURCES on the server to the folders that may be mounted",
     });
   }
-  using _open = await openSource(source, allowed, field);
-  return await Deno.realPath(resolve("/", source));
+  const seen = allowed.flatMap((prefix) => paths.seenOf(resolve("/", prefix)));
+  using _open = await openSource(here, seen, field);
+  return paths.toHost(await Deno.realPath(here));
+}
+
+/** Where a mount of another deployment leads, as far as this server sees it. */
+async function sourceOf({ source }: MountSpec, paths?: HostPaths): Promise<string> {
+  const path = resolve("/", source);
+  const here = paths?.toServer(path);
+  if (!paths || here === undefined) return path;
+  try {
+    return paths.toHost(await Deno.realPath(here));
+  } catch {
+    return path; // gone by now, or led out of what the engine sees
+  }
 }
 
 /**
@@ -55,12 +73,11 @@ export async function bindSources(
   }));
   const theirs = await Promise.all(
     others.filter(({ name }) => name !== spec.name).flatMap(({ name, mounts }) =>
-      mounts.map(async ({ source, readOnly = false }) => {
-        const path = resolve("/", source);
-        // One that is gone by now is where it was written.
-        const real = policy.local ? await Deno.realPath(path).catch(() => path) : path;
-        return { by: name, path: real, readOnly };
-      })
+      mounts.map(async (mount) => ({
+        by: name,
+        path: await sourceOf(mount, policy.paths),
+        readOnly: mount.readOnly ?? false,
+      }))
     ),
   );
   for (const mine of own) {

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { validateDeploySpec } from "../../../../lib/api/deploy_spec_parse.ts";
+import { HostPaths } from "../../../../lib/docker/own_container.ts";
+import { bindSources } from "./binds.ts";
+
+const mounting = (name: string, source: string, readOnly = false) =>
+  validateDeploySpec({ name, image: "i", mounts: [{ source, target: "/mnt", readOnly }] });
+
+Deno.test({
+  name:
+    "a contained server: sources are the host's paths, and the policy holds where it sees them elsewhere",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-engine-binds-" }));
+    try {
+      await Deno.mkdir(join(root, "data/x"), { recursive: true });
+      await Deno.symlink("/etc", join(root, "data/out"));
+      await Deno.symlink("x", join(root, "data/in"));
+      const paths = new HostPaths([], [{ here: join(root, "data"), host: "/srv/data" }], true);
+      const sources = (allowed: string[], source: string, others = [] as [string, string][]) =>
+        bindSources(
+          mounting("app", source),
+          others.map(([name, source]) => mounting(name, source)),
+          { allowed, paths },
+        );
+      for (const allowed of ["/srv", "/srv/data", "/srv/data/x"]) {
+        assert.deepEqual(await sources([allowed], "/srv/data/x"), ["/srv/data/x"], allowed);
+      }
+      assert.deepEqual(await sources(["/srv"], "/srv/data/in"), ["/srv/data/x"]);
+      const refused = async (allowed: string[], source: string, code = "denied") => {
+        await assert.rejects(sources(allowed, source), { code });
+      };
+      await refused(["/srv"], "/srv/data/out");
+      await refused([], "/srv/data/x");
+      await refused(["/srv/data/in"], "/srv/data/x/../../data");
+      await refused(["/srv"], "/srv/data/none", "not_found");
+      // Its own name of the folder is another folder on the host.
+      await refused([root], join(root, "data/x"));
+      // What it does not see: exactly what is allowed.
+      await refused(["/opt"], "/opt/x");
+      assert.deepEqual(await sources(["/opt/x"], "/opt/x"), ["/opt/x"]);
+      await assert.rejects(sources(["/srv"], "/srv/data/x", [["other", "/srv/data"]]), {
+        code: "conflict",
+      });
+    } finally {
+      await Deno.remove(root, { recursive: true });
+    }
+  },
+});
