@@ -3,17 +3,16 @@ import { join } from "node:path";
 import { createDockerhostBackend } from "../../backends/deploy/dockerhost/open.ts";
 import { silent } from "../../lib/base/log.ts";
 import { dockerEndpoint } from "../../lib/docker/endpoint.ts";
-import { writeBaseLayout } from "../peers/base_image.ts";
+import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { writeRuntime } from "../peers/runtime.ts";
-import type { DeployFixture } from "./deploy_suite.ts";
+import type { EngineFixture } from "./engine_backend.ts";
 
-export interface DockerhostFixture extends DeployFixture {
+export interface DockerhostFixture extends EngineFixture {
   daemon: DockerdPeer;
   /** The server's data directory. */
   dataDir: string;
-  allowed: string;
 }
 
 /** The test is in the daemon's network until the fixture is disposed of. */
@@ -34,17 +33,26 @@ export async function dockerhostFixture(options: DockerdOptions = {}): Promise<D
     config: { runtimes: { test: { path: runtime } }, "default-runtime": "test", ...options.config },
   });
   const network = daemon.enter();
+  const open = (dataDir: string, permitted: readonly string[]) =>
+    createDockerhostBackend({
+      dataDir,
+      endpoint: dockerEndpoint({ host: daemon.host }),
+      images: layoutImages(layout),
+      config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
+      log: silent,
+    });
+  await busyboxArchive(join(folder, "root.tar"));
+  await daemon.docker("import", join(folder, "root.tar"), "base:taken");
   return {
     ...{ daemon, dataDir, allowed },
     image: "base",
-    open: (permitted) =>
-      createDockerhostBackend({
-        dataDir,
-        endpoint: dockerEndpoint({ host: daemon.host }),
-        images: layoutImages(layout),
-        config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
-        log: silent,
-      }),
+    open: (permitted) => open(dataDir, permitted),
+    other: () => open(join(folder, "other"), []),
+    engine: daemon.docker,
+    async restart() {
+      await daemon.kill9();
+      await daemon.start();
+    },
     async [Symbol.asyncDispose]() {
       network[Symbol.dispose]();
       await daemon[Symbol.asyncDispose]();

@@ -1,26 +1,43 @@
-/** The contract of deploy backends, by Docker 20.10. */
+/** The contract of deploy backends, by Docker 20.10 and 28. */
 import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
 import { requireTools } from "../e2e/harness.ts";
+import type { DockerdOptions } from "../peers/dockerd.ts";
+import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFixture } from "./dockerhost_fixture.ts";
+import { engineBackend } from "./engine_backend.ts";
 
 const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
 
 const LATER = "the backend does not do it yet";
 
-deployContract({
-  name: "dockerhost, Docker 20.10",
-  ...requireTools({ root: true, commands: COMMANDS }),
-  fields: DOCKERHOST_FIELDS,
-  lacks: {
-    attach: LATER,
-    files: LATER,
-    stats: LATER,
-    signal: LATER,
-    pause: LATER,
-    top: LATER,
-    volumes: LATER,
-    networks: LATER,
-  },
-  open: dockerhostFixture,
-});
+const DAEMONS: DockerdOptions[] = [
+  { version: "20.10" },
+  { version: "28" },
+  { version: "28", store: "containerd" },
+];
+
+for (const options of DAEMONS) {
+  const { version, store = "graph" } = options;
+  deployContract({
+    name: `dockerhost, Docker ${version}, ${store} store`,
+    ...requireTools({
+      root: true,
+      commands: COMMANDS,
+      files: version === "28" ? [UNSTABLE_READY] : [],
+    }),
+    fields: DOCKERHOST_FIELDS,
+    lacks: {
+      attach: LATER,
+      files: LATER,
+      stats: LATER,
+      signal: LATER,
+      pause: LATER,
+      top: LATER,
+      volumes: LATER,
+      networks: LATER,
+    },
+    open: () => dockerhostFixture(options),
+    own: engineBackend,
+  });
+}

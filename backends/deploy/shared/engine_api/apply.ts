@@ -206,8 +206,13 @@ export class Applier {
     const exclusive = running.length > 0 && holdsAlone(plan.spec, made);
     try {
       if (exclusive && !stopFirst) await this.#rehearse(deployment, made, plan, context, window);
+      // Made before the old ones stop: nobody answers meanwhile.
+      await this.#make(made, plan, context);
       if (exclusive || stopFirst) await this.#yield(deployment, running);
       await this.#begin(deployment, made, plan, context, window);
+      await allOrFirstError(
+        made.map(({ container }) => this.containers.supervise(container, plan.spec)),
+      );
     } catch (error) {
       await this.#discard(made);
       if (exclusive || stopFirst) await this.#resume(deployment, running);
@@ -236,27 +241,34 @@ export class Applier {
     await this.retire(old.map(({ container }) => container), stopSeconds(record.spec));
   }
 
-  /** Makes and starts containers, and waits until they can be relied on. */
+  async #make(
+    made: readonly Member[],
+    plan: Plan,
+    { signal }: ApplyContext,
+    rehearsal = false,
+  ): Promise<void> {
+    await allOrFirstError(made.map(async (one) => {
+      const request = { ...plan, replica: one.replica, rehearsal };
+      one.container = await this.containers.create(request, one.key, signal);
+    }));
+  }
+
+  /** Starts new containers, and waits until they can be relied on. */
   async #begin(
     deployment: Deployment,
     made: readonly Member[],
     plan: Plan,
     { onProgress, signal }: ApplyContext,
     window: number,
-    rehearsal = false,
   ): Promise<void> {
     onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
-    await allOrFirstError(made.map(async (one) => {
-      const request = { ...plan, replica: one.replica, rehearsal };
-      one.container = await this.containers.create(request, one.key, signal);
-      await this.containers.begin(one.container, request, signal);
-    }));
+    await allOrFirstError(
+      made.map((one) => this.containers.begin(one.container, { ...plan, ...one }, signal)),
+    );
     if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
     await allOrFirstError(
       made.map((one) => this.#settled(deployment, one, plan.spec, window, signal)),
     );
-    if (rehearsal) return;
-    await allOrFirstError(made.map((one) => this.containers.supervise(one.container, plan.spec)));
   }
 
   async #settled(
@@ -286,7 +298,8 @@ export class Applier {
   ): Promise<void> {
     const tried = made.map((one) => ({ ...one, key: `${one.key}-trial` }));
     try {
-      await this.#begin(deployment, tried, plan, context, window, true);
+      await this.#make(tried, plan, context, true);
+      await this.#begin(deployment, tried, plan, context, window);
     } finally {
       await this.#discard(tried);
     }

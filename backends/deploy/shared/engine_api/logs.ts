@@ -132,11 +132,33 @@ async function* once(
 
 const timeOf = (date?: Date) => date && unixTime(date.toISOString());
 
-/** The nanosecond after a frame's time. */
-function after(time: string): string {
+const SECOND = 1_000_000_000n;
+
+/** A frame's time, so many nanoseconds later. */
+function moved(time: string, by: bigint): string {
   const [seconds, nanos] = unixTime(time).split(".");
-  const next = BigInt(seconds) * 1_000_000_000n + BigInt(nanos) + 1n;
-  return `${next / 1_000_000_000n}.${String(next % 1_000_000_000n).padStart(9, "0")}`;
+  const at = BigInt(seconds) * SECOND + BigInt(nanos) + by;
+  return `${at / SECOND}.${String(at % SECOND).padStart(9, "0")}`;
+}
+
+/** The last frames that were told, by stream. */
+class Told {
+  /** Of all streams; undefined: none was told. */
+  last: string | undefined;
+  #first: string | undefined;
+  readonly #lasts = new Map<LogFrame["stream"], string>();
+
+  add({ time, stream }: LogFrame): void {
+    this.#first ??= time;
+    this.#lasts.set(stream, time);
+    if (this.last === undefined || time > this.last) this.last = time;
+  }
+
+  /** False: it was told, or is from before what was asked for. */
+  lacks({ time, stream }: LogFrame): boolean {
+    const known = this.#lasts.get(stream) ?? this.#first;
+    return known === undefined || time > known;
+  }
 }
 
 /** The frames of one container. Following ends when the container has ended and is not to begin again. */
@@ -147,16 +169,24 @@ export async function* readLogs(
   const found = await source.look();
   if (!found) return;
   const asked: Asked = { follow, tail, since: timeOf(since), until: timeOf(until), signal };
-  let last: string | undefined;
+  const told = new Told();
   let { StartedAt: run } = found.State;
   try {
     for (;;) {
       for await (const frame of once(source, asked, found)) {
-        last = frame.time;
+        told.add(frame);
         yield frame;
       }
-      // The engine ends the log with the run of the container, which may begin again.
-      let now = follow ? await source.look() : undefined;
+      if (!follow) return;
+      // The engine ends a followed log with the run of the container, now and then before its last lines.
+      const rest = { ...asked, follow: false };
+      if (told.last) Object.assign(rest, { tail: undefined, since: moved(told.last, -SECOND) });
+      for await (const frame of once(source, rest, found)) {
+        if (!told.lacks(frame)) continue;
+        told.add(frame);
+        yield frame;
+      }
+      let now = await source.look();
       while (now && now.State.StartedAt === run && isActive(now)) {
         await sleep(LOOK_MS, signal);
         now = await source.look();
@@ -164,7 +194,7 @@ export async function* readLogs(
       if (!now || now.State.StartedAt === run || (until && Date.now() > until.getTime())) return;
       run = now.State.StartedAt;
       asked.tail = undefined;
-      if (last) asked.since = after(last);
+      if (told.last) asked.since = moved(told.last, 1n);
     }
   } catch (error) {
     if (signal?.aborted || error instanceof SvcError && error.code === "not_found") return;
