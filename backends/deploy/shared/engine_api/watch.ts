@@ -39,6 +39,10 @@ export class EngineWatch {
   readonly #known = new Map<string, Inspected>();
   /** Containers whose stop is not told: it belongs to a replacement, a removal or a restart. */
   readonly #quiet = new Set<string>();
+  /** Containers whose death was not told since their start. */
+  readonly #alive = new Set<string>();
+  /** Those of them whose stop the engine has told already: Docker 28 now and then does so before the death. */
+  readonly #stopped = new Set<string>();
   readonly #closed = new AbortController();
   #live = false;
   #failure: unknown;
@@ -155,6 +159,8 @@ export class EngineWatch {
     });
     this.#known.clear();
     await Promise.all(list.map(({ Id }) => this.look(Id, signal)));
+    this.#alive.clear();
+    for (const [id, { State }] of this.#known) if (State.Running) this.#alive.add(id);
     this.#live = true;
     this.#first.resolve();
     found();
@@ -171,16 +177,21 @@ export class EngineWatch {
     if (deployment === undefined || replica === undefined) return;
     if (Action === "destroy") this.#known.delete(container);
     else if (Action !== "oom" && Action !== "stop") await this.#update(event);
-    const change = this.#change(event);
-    if (Action === "start" || Action === "destroy") this.#quiet.delete(container);
-    if (!change || Attributes[REHEARSAL]) return;
-    this.events.emit({
-      ...change,
-      time: new Date(event.timeNano ? event.timeNano / 1e6 : event.time * 1000).toISOString(),
-      deployment,
-      instance: instanceId(deployment, replica),
-      container,
-    });
+    for (const change of this.#changes(event)) {
+      if (Attributes[REHEARSAL]) break;
+      this.events.emit({
+        ...change,
+        time: new Date(event.timeNano ? event.timeNano / 1e6 : event.time * 1000).toISOString(),
+        deployment,
+        instance: instanceId(deployment, replica),
+        container,
+      });
+    }
+    if (Action === "destroy") {
+      for (const set of [this.#quiet, this.#alive]) {
+        set.delete(container);
+      }
+    }
   }
 
   async #update({ Action, time, Actor }: DockerEvent): Promise<void> {
@@ -194,26 +205,35 @@ export class EngineWatch {
     this.#known.set(Actor.ID, { ...found, State });
   }
 
-  #change({ Action, Actor: { ID, Attributes } }: DockerEvent): InstanceChange | undefined {
+  #changes({ Action, Actor: { ID, Attributes } }: DockerEvent): InstanceChange[] {
     switch (Action) {
       case "create":
-        return { type: "created" };
+        return [{ type: "created" }];
       case "start":
-        return { type: "started" };
+        this.#alive.add(ID);
+        this.#quiet.delete(ID);
+        return [{ type: "started" }];
       case "oom":
-        return { type: "oom" };
+        return [{ type: "oom" }];
       case "die":
-        return { type: "died", exitCode: Number(Attributes.exitCode) };
+        this.#alive.delete(ID);
+        return [
+          { type: "died", exitCode: Number(Attributes.exitCode) },
+          ...(this.#stopped.delete(ID) ? [{ type: "stopped" } as const] : []),
+        ];
       case "stop":
-        return this.#quiet.has(ID) ? undefined : { type: "stopped" };
+        if (this.#quiet.has(ID)) return [];
+        if (!this.#alive.has(ID)) return [{ type: "stopped" }];
+        this.#stopped.add(ID);
+        return [];
       case "destroy":
-        return { type: "removed" };
+        return [{ type: "removed" }];
       case "health_status: healthy":
-        return { type: "healthy" };
+        return [{ type: "healthy" }];
       case "health_status: unhealthy":
-        return { type: "unhealthy" };
+        return [{ type: "unhealthy" }];
       default:
-        return undefined;
+        return [];
     }
   }
 }
