@@ -22,7 +22,7 @@ import type { HostConfig } from "./config.ts";
 import { ContainerFiles } from "./container_files.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
-import { dialTcp, dialUdp } from "./dial.ts";
+import { dialInTurn } from "./dial.ts";
 import type { ContainerEngine } from "./engine.ts";
 import { sweepRoots } from "./files/instance_root.ts";
 import type { HostPaths } from "./paths.ts";
@@ -348,18 +348,7 @@ class HostBackend implements DeployBackend {
         help: "start the deployment first",
       });
     }
-    const first = this.#turn++ % addresses.length;
-    if (protocol === "udp") return await dialUdp(addresses[first], port);
-    // An instance that has just ended may still be in the list: the other instances are tried after it.
-    const order = [...addresses.slice(first + 1), ...addresses.slice(0, first)];
-    let connection = dialTcp(addresses[first], port, signal);
-    for (const address of order) {
-      connection = connection.catch((error) => {
-        if (signal?.aborted) throw error;
-        return dialTcp(address, port, signal);
-      });
-    }
-    return await connection;
+    return await dialInTurn(addresses, this.#turn++, port, protocol, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -83,3 +83,27 @@ export function dialUdp(address: string, port: number): Promise<Duplex> {
     });
   });
 }
+
+/**
+ * A connection to the instances in turn: `turn` counts the connections. An instance that has just ended may still be
+ * among the addresses: over TCP the others are tried after it.
+ */
+export async function dialInTurn(
+  addresses: readonly string[],
+  turn: number,
+  port: number,
+  protocol: "tcp" | "udp",
+  signal?: AbortSignal,
+): Promise<Duplex> {
+  const first = turn % addresses.length;
+  if (protocol === "udp") return await dialUdp(addresses[first], port);
+  const order = [...addresses.slice(first + 1), ...addresses.slice(0, first)];
+  let connection = dialTcp(addresses[first], port, signal);
+  for (const address of order) {
+    connection = connection.catch((error) => {
+      if (signal?.aborted) throw error;
+      return dialTcp(address, port, signal);
+    });
+  }
+  return await connection;
+}

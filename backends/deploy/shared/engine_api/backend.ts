@@ -12,7 +12,7 @@ import type {
   LogOptions,
 } from "../../../../lib/deploy/backend.ts";
 import type { FieldRules } from "../../../../lib/deploy/fields.ts";
-import { dialTcp, dialUdp } from "../../../../lib/deploy/host/dial.ts";
+import { dialInTurn } from "../../../../lib/deploy/host/dial.ts";
 import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
 import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
@@ -345,18 +345,7 @@ class EngineBackend implements DeployBackend {
     if (addresses.length === 0) {
       throw new SvcError("conflict", `Cannot connect to deployment ${name}: it has no network`);
     }
-    const first = this.#turn++ % addresses.length;
-    if (protocol === "udp") return await dialUdp(addresses[first], port);
-    // An instance that has just ended may still be in the list: the other instances are tried after it.
-    const order = [...addresses.slice(first + 1), ...addresses.slice(0, first)];
-    let connection = dialTcp(addresses[first], port, signal);
-    for (const address of order) {
-      connection = connection.catch((error) => {
-        if (signal?.aborted) throw error;
-        return dialTcp(address, port, signal);
-      });
-    }
-    return await connection;
+    return await dialInTurn(addresses, this.#turn++, port, protocol, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
