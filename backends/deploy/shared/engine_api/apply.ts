@@ -210,9 +210,7 @@ export class Applier {
       await this.#make(made, plan, context);
       if (exclusive || stopFirst) await this.#yield(deployment, running);
       await this.#begin(deployment, made, plan, context, window);
-      await allOrFirstError(
-        made.map(({ container }) => this.containers.supervise(container, plan.spec)),
-      );
+      await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
     } catch (error) {
       await this.#discard(made);
       if (exclusive || stopFirst) await this.#resume(deployment, running);
@@ -269,6 +267,16 @@ export class Applier {
     await allOrFirstError(
       made.map((one) => this.#settled(deployment, one, plan.spec, window, signal)),
     );
+  }
+
+  /** Hands a container over to the engine's supervision. */
+  async #supervise({ container }: Member, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
+    await this.containers.supervise(container, spec, signal);
+    const found = await this.#parts.watch.look(container, signal);
+    if (!found || isActive(found) || spec.restart === "no") return;
+    // It ended before the engine knew that it is to be started again.
+    if (spec.restart === "on-failure" && found.State.ExitCode === 0) return;
+    await this.containers.start(container, signal);
   }
 
   async #settled(

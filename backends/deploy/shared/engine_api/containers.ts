@@ -1,6 +1,7 @@
 /** The calls that make, start, stop and remove the containers of instances. */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
+import { sleep } from "../../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { daemonStatus, isGone } from "../../../../lib/docker/errors.ts";
 import {
@@ -13,6 +14,10 @@ import { instanceId } from "./record.ts";
 
 /** Milliseconds beyond the grace period that a stop may take. */
 const STOP_SLACK_MS = 120_000;
+
+/** Attempts to set the policy of a container that is about to end, and milliseconds between them. */
+const ATTEMPTS = 50;
+const PAUSE_MS = 100;
 
 /** The engine's refusal of a container as an error of the deployment. */
 function refused(error: unknown, { spec: { name }, replica }: ContainerRequest): unknown {
@@ -127,12 +132,24 @@ export class Containers {
   }
 
   /** From now on the engine starts it again as the spec says. */
-  async supervise(container: string, spec: DeploySpec): Promise<void> {
-    await this.#client.run({
-      path: `/containers/${container}/update`,
-      json: { RestartPolicy: restartPolicy(spec) },
-      attempted: "Cannot set a container's restart policy",
-    });
+  async supervise(container: string, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
+    if (spec.restart === "no") return;
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await this.#client.run({
+          path: `/containers/${container}/update`,
+          json: { RestartPolicy: restartPolicy(spec) },
+          attempted: "Cannot set a container's restart policy",
+          signal,
+        });
+      } catch (error) {
+        // It ends at this moment. Of one that has ended the policy can be set.
+        if (attempt === ATTEMPTS || !/stopped container|not running/.test(String(error))) {
+          throw error;
+        }
+        await sleep(PAUSE_MS, signal);
+      }
+    }
   }
 }
 
