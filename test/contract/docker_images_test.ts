@@ -1,6 +1,7 @@
 /** The view of an engine's images, and loading into it, against real daemons with each kind of image store. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import type { SvcError } from "../../lib/base/errors.ts";
 import { silent } from "../../lib/base/log.ts";
 import { DockerClient } from "../../lib/docker/client.ts";
 import { dockerEndpoint } from "../../lib/docker/endpoint.ts";
@@ -26,6 +27,7 @@ const DAEMONS: DockerdOptions[] = [
 ];
 
 interface Fixture {
+  folder: string;
   daemon: DockerdPeer;
   api: ImageApi;
   loader: ImageLoader;
@@ -46,6 +48,7 @@ async function withDaemon(
     const api = engineApi(client);
     let caches = 0;
     await work({
+      folder,
       daemon,
       api,
       loader: new ImageLoader(api),
@@ -95,7 +98,7 @@ for (const options of DAEMONS) {
     sanitizeOps: false,
     sanitizeResources: false,
     fn: (t) =>
-      withDaemon(options, async ({ daemon, api, loader, reader, image }) => {
+      withDaemon(options, async ({ folder, daemon, api, loader, reader, image }) => {
         const base = await image("base");
         const docker = async (...args: string[]) => (await daemon.docker(...args)).stdout.trim();
         const images = reader();
@@ -175,6 +178,33 @@ for (const options of DAEMONS) {
           await assert.rejects(Array.fromAsync(images.tags("app")), { code: "unavailable" });
           await daemon.start();
           await pulled(images, "app", "v1");
+        });
+
+        await t.step("a daemon that dies in the middle of an export", async () => {
+          // More than the buffers between the two hold.
+          const data = new Uint8Array(64 << 20);
+          const big = await image("big", { layers: [{ data }] });
+          await loader.load({ ...big, repository: "", names: ["big:v1"] });
+          const dying = async function* (archive: ReadableStream<Uint8Array>) {
+            let first = true;
+            for await (const chunk of archive) {
+              yield chunk;
+              if (first) await daemon.kill9();
+              first = false;
+            }
+          };
+          const cache = new ExportCache({
+            folder: join(folder, "dying"),
+            export: async (id, signal) => ReadableStream.from(dying(await api.export(id, signal))),
+            log: silent,
+          });
+          await assert.rejects(
+            new EngineImages(api, cache).resolve("big", "v1"),
+            ({ code }: SvcError) => code === "unavailable" || code === "upstream_failed",
+          );
+          assert.deepEqual([...Deno.readDirSync(join(folder, "dying"))], []);
+          await daemon.start();
+          await pulled(images, "big", "v1");
         });
       }),
   });

@@ -274,3 +274,28 @@ e2eTest(
       }
     }),
 );
+
+e2eTest(
+  "registry view: who may not pull reads none of the daemon's images",
+  needs,
+  () =>
+    withDaemon({}, async ({ server: start }) => {
+      const token = "the-token-of-this-test";
+      const paths = ["/v2/", "/v2/_catalog", "/v2/base/tags/list", "/v2/base/manifests/1"];
+      const statuses = (server: Server, headers: Record<string, string> = {}) =>
+        Promise.all(paths.map(async (path) => {
+          const answer = await fetch(`${server.url}${path}`, { headers });
+          await answer.body?.cancel();
+          return answer.status;
+        }));
+      {
+        await using server = await start({ env: { SVC_AUTH_TOKEN: token } });
+        assert.deepEqual(await statuses(server), [401, 401, 401, 401]);
+        const known = { authorization: `Bearer ${token}` };
+        assert.deepEqual(await statuses(server, known), [200, 200, 200, 200]);
+      }
+      const env = { SVC_AUTH_TOKEN: token, SVC_REGISTRY_ANONYMOUS_PULL: "1" };
+      await using server = await start({ env });
+      await server.logged(/whoever reaches this server may read all images of the engine/);
+    }),
+);

@@ -83,6 +83,7 @@ export class EngineImages implements EngineReader {
   async #list(signal?: AbortSignal) {
     const images = await this.#api.list(signal);
     const ids = new Set(images.map(({ id }) => id));
+    for (const id of [...this.#alive.keys()]) if (!ids.has(id)) this.#alive.delete(id);
     await this.#cache.forget((id) => !ids.has(id));
     return images.flatMap(({ names }) => names.flatMap((name) => splitName(name) ?? []));
   }
