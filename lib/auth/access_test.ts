@@ -232,7 +232,11 @@ Deno.test("access: anonymous pulls, and how clients learn to log in all the same
   });
   assert.match(guard.challenge(proxied, "/v2/"), /realm="https:\/\/reg\.example\/\.svc/);
   assert.equal(guard.challenge(request(), "/.svc/v1/info"), 'Bearer realm="svc"');
-  assert.equal(access().challenge(request(), "/v2/a/tags/list"), 'Basic realm="svc"');
+  // Without anonymous pulls, or without tokens for them, a login is what is asked for.
+  const registryTokens = "/.svc/v1/auth/registry";
+  for (const options of [{}, { registryTokens }, { anonymousPull: true }]) {
+    assert.equal(access(options).challenge(request(), "/v2/a/tags/list"), 'Basic realm="svc"');
+  }
 });
 
 Deno.test("policy: a malformed one says where", async () => {

@@ -61,14 +61,43 @@ export function indexEntries(document: unknown, label: string): Descriptor[] {
   return manifests;
 }
 
-/**
- * Opens a layout. Throws `archive_invalid` where there is none; a damaged blob is noticed when it is read
- * (`digest_invalid`, `size_invalid`).
- */
-export async function openLayout(
+const nameOf = (entry: Descriptor) => entry.annotations?.[REF_NAME];
+
+/** The manifest under a reference, checked against its digest. */
+async function manifestOf(
   files: LayoutFiles,
-  options: ReadOptions = {},
-): Promise<PackedImages> {
+  entries: readonly Descriptor[],
+  reference: string,
+  call: ReadOptions = {},
+): Promise<ResolvedManifest | undefined> {
+  const { label } = files;
+  const entry = isDigest(reference)
+    ? entries.find((entry) => entry.digest === reference)
+    : entries.find((entry) => nameOf(entry) === reference) ??
+      entries.find((entry) => entry.annotations?.[IMAGE_NAME] === reference);
+  const digest = entry?.digest ?? (isDigest(reference) ? reference : undefined);
+  if (!digest) return undefined;
+  const size = await files.size(blobPath(digest));
+  if (size === undefined) {
+    // In a sparse layout the index names manifests that are not in the layout.
+    if (!entry || isDigest(reference)) return undefined;
+    throw invalid(label, `the manifest ${digest} of ${reference} is missing`);
+  }
+  if (size > MAX_MANIFEST_BYTES) throw invalid(label, `${digest} is too large for a manifest`);
+  const bytes = (await readWhole(files, blobPath(digest), call.signal))!;
+  const actual = digestOf(bytes, parseDigest(digest).algorithm);
+  if (actual !== digest) {
+    throw new SvcError(
+      "digest_invalid",
+      `Cannot read ${label}: the manifest ${digest} has the digest ${actual}`,
+    );
+  }
+  const mediaType = entry?.mediaType ?? parseManifest(bytes).mediaType;
+  return { descriptor: { mediaType, digest, size }, bytes };
+}
+
+/** The entries of the index of a layout whose version is known. */
+async function readIndex(files: LayoutFiles, options: ReadOptions): Promise<Descriptor[]> {
   const { label } = files;
   const version = await readDocument(files, "oci-layout", options.signal) as
     | { imageLayoutVersion?: unknown }
@@ -79,40 +108,21 @@ export async function openLayout(
   if (!version.imageLayoutVersion.startsWith("1.")) {
     throw invalid(label, `its version is ${version.imageLayoutVersion}, not 1`);
   }
-  const entries = indexEntries(document, label);
-  const nameOf = (entry: Descriptor) => entry.annotations?.[REF_NAME];
-  const find = (reference: string) =>
-    isDigest(reference)
-      ? entries.find((entry) => entry.digest === reference)
-      : entries.find((entry) => nameOf(entry) === reference) ??
-        entries.find((entry) => entry.annotations?.[IMAGE_NAME] === reference);
+  return indexEntries(document, label);
+}
 
-  async function manifest(
-    reference: string,
-    call: ReadOptions = {},
-  ): Promise<ResolvedManifest | undefined> {
-    const entry = find(reference);
-    const digest = entry?.digest ?? (isDigest(reference) ? reference : undefined);
-    if (!digest) return undefined;
-    const size = await files.size(blobPath(digest));
-    if (size === undefined) {
-      // In a sparse layout the index names manifests that are not in the layout.
-      if (!entry || isDigest(reference)) return undefined;
-      throw invalid(label, `the manifest ${digest} of ${reference} is missing`);
-    }
-    if (size > MAX_MANIFEST_BYTES) throw invalid(label, `${digest} is too large for a manifest`);
-    const bytes = (await readWhole(files, blobPath(digest), call.signal))!;
-    const actual = digestOf(bytes, parseDigest(digest).algorithm);
-    if (actual !== digest) {
-      throw new SvcError(
-        "digest_invalid",
-        `Cannot read ${label}: the manifest ${digest} has the digest ${actual}`,
-      );
-    }
-    const mediaType = entry?.mediaType ?? parseManifest(bytes).mediaType;
-    return { descriptor: { mediaType, digest, size }, bytes };
-  }
-
+/**
+ * Opens a layout. Throws `archive_invalid` where there is none; a damaged blob is noticed when it is read
+ * (`digest_invalid`, `size_invalid`).
+ */
+export async function openLayout(
+  files: LayoutFiles,
+  options: ReadOptions = {},
+): Promise<PackedImages> {
+  const { label } = files;
+  const entries = await readIndex(files, options);
+  const manifest = (reference: string, call?: ReadOptions) =>
+    manifestOf(files, entries, reference, call);
   const named = entries.filter((entry) => nameOf(entry) ?? entry.annotations?.[IMAGE_NAME]);
   return {
     label,

@@ -51,6 +51,33 @@ const TYPES: Record<string, TarType | undefined> = {
 
 type State = "header" | "meta" | "oldSparse" | "sparseMap" | "data" | "padding" | "ended";
 
+/** The values of an entry's pax records; a later record of a key counts. */
+class PaxValues {
+  readonly #values = new Map<string, Uint8Array>();
+
+  constructor(records: readonly (readonly [string, Uint8Array])[]) {
+    for (const [key, value] of records) this.#values.set(key, value);
+  }
+
+  text(key: string): string | undefined {
+    const value = this.#values.get(key);
+    return value?.length ? decodeRaw(value) : undefined;
+  }
+
+  integer(key: string): number | undefined {
+    const value = this.text(key);
+    return value === undefined ? undefined : paxInteger(value, key);
+  }
+
+  get xattrs(): Map<string, Uint8Array> {
+    const found = new Map<string, Uint8Array>();
+    for (const [key, value] of this.#values) {
+      if (key.startsWith(PAX_XATTR)) found.set(key.slice(PAX_XATTR.length), value);
+    }
+    return found;
+  }
+}
+
 export class TarParser {
   #handler: TarHandler;
   #state: State = "header";
@@ -193,19 +220,10 @@ export class TarParser {
 
   #entry(block: Uint8Array, flag: string, size: number): void {
     const records = [...this.#global, ...this.#local];
-    const pax = new Map<string, Uint8Array>();
-    for (const [key, value] of records) pax.set(key, value);
-    const text = (key: string) => {
-      const value = pax.get(key);
-      return value?.length ? decodeRaw(value) : undefined;
-    };
-    const integer = (key: string) => {
-      const value = text(key);
-      return value === undefined ? undefined : paxInteger(value, key);
-    };
-    let path = text("path") ?? this.#longName ?? headerPath(block);
-    const linkpath = text("linkpath") ?? this.#longLink ?? field(block, 157, 100);
-    const stored = integer("size") ?? size;
+    const pax = new PaxValues(records);
+    let path = pax.text("path") ?? this.#longName ?? headerPath(block);
+    const linkpath = pax.text("linkpath") ?? this.#longLink ?? field(block, 157, 100);
+    const stored = pax.integer("size") ?? size;
     const sparse = flag === "0" || flag === "\0" ? paxSparse(records) : undefined;
     if (sparse?.name !== undefined) path = sparse.name;
     this.#local = [];
@@ -225,20 +243,16 @@ export class TarParser {
     this.#left = hasData ? stored : 0;
     this.#pad = padding(this.#left);
     this.#deliver = type !== undefined;
-    const [mtime, mtimeNs] = text("mtime") !== undefined
-      ? paxTime(text("mtime")!, "mtime")
-      : [numberField(block, 136, 12, "mtime"), 0];
+    const time = pax.text("mtime");
+    const [mtime, mtimeNs] = time === undefined
+      ? [numberField(block, 136, 12, "mtime"), 0]
+      : paxTime(time, "mtime");
     const device = type === "char" || type === "block";
     const ids = [
-      integer("uid") ?? numberField(block, 108, 8, "uid"),
-      integer("gid") ??
-        numberField(block, 116, 8, "gid"),
+      pax.integer("uid") ?? numberField(block, 108, 8, "uid"),
+      pax.integer("gid") ?? numberField(block, 116, 8, "gid"),
     ];
     if (ids.some((id) => id < 0 || id > 0xfffffffe)) throw archiveError("an owner is out of range");
-    const xattrs = new Map<string, Uint8Array>();
-    for (const [key, value] of pax) {
-      if (key.startsWith(PAX_XATTR)) xattrs.set(key.slice(PAX_XATTR.length), value);
-    }
     this.#pending = {
       path: path.length > 1 ? path.replace(/\/+$/, "") || "/" : path,
       type: type ?? "file",
@@ -251,25 +265,30 @@ export class TarParser {
       linkpath: type === "symlink" || type === "hardlink" ? linkpath : "",
       devMajor: device ? numberField(block, 329, 8, "device") : 0,
       devMinor: device ? numberField(block, 337, 8, "device") : 0,
-      xattrs,
+      xattrs: pax.xattrs,
     };
+    if (!this.#readsMap(block, flag, sparse)) this.#begin();
+  }
+
+  /** True where the map of a sparse file's holes follows the header. */
+  #readsMap(block: Uint8Array, flag: string, sparse: ReturnType<typeof paxSparse>): boolean {
     this.#sparse = undefined;
     if (flag === "S") {
       this.#sparse = { size: numberField(block, 483, 12, "real size"), segments: [] };
       addOldEntries(this.#sparse, block, 386, 4);
       if (block[482] !== 0) {
         this.#state = "oldSparse";
-        return;
+        return true;
       }
     } else if (sparse) {
       this.#sparse = sparse.map;
       if (sparse.inData) {
         this.#sparseReader = new SparseMapReader();
         this.#state = "sparseMap";
-        return;
+        return true;
       }
     }
-    this.#begin();
+    return false;
   }
 
   /** The header is complete: reports the entry and continues with its data. */
