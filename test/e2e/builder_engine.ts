@@ -1,12 +1,12 @@
 /** What the tests of the containerized builder share: a daemon, and servers of a user who may not mount. */
-import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { writeRuntime } from "../peers/runtime.ts";
 import { importHostImage } from "../peers/host_image.ts";
 import { EXECUTABLE, type Server, startServer } from "./harness.ts";
 
 export const NEEDS = {
   root: true,
-  commands: ["conmon", "dockerd", "docker", "runc", "setpriv", "skopeo"],
+  commands: ["conmon", "dockerd", "docker", "ip", "iptables", "runc", "setpriv", "skopeo", "ss"],
   files: ["/bin/busybox", "/usr/lib/cni/bridge"],
 };
 
@@ -45,7 +45,9 @@ async function script(path: string, text: string): Promise<string> {
 }
 
 /** A daemon that starts privileged containers and has the base images, and a user who may use it. */
-export async function startEngine(): Promise<Engine> {
+export async function startEngine(
+  options: Pick<DockerdOptions, "version" | "store"> = {},
+): Promise<Engine> {
   await using made = new AsyncDisposableStack();
   const folder = await Deno.makeTempDir({ prefix: "svc-e2e-builder-" });
   made.defer(() => Deno.remove(folder, { recursive: true }));
@@ -53,8 +55,9 @@ export async function startEngine(): Promise<Engine> {
   const runtime = await writeRuntime(`${folder}/runtime`);
   const daemon = made.use(
     await startDockerd(`${folder}/docker`, {
+      ...options,
       config: {
-        "storage-driver": "overlay2",
+        ...options.store !== "containerd" && { "storage-driver": "overlay2" },
         runtimes: { test: { path: runtime } },
         "default-runtime": "test",
       },

@@ -1,6 +1,8 @@
 /** Builds of a server that cannot mount, where its registry shows the engine's images: a builder loads them there. */
 import assert from "node:assert/strict";
 import { BASE, type Engine, NEEDS, startEngine, startFront } from "./builder_engine.ts";
+import type { DockerdOptions } from "../peers/dockerd.ts";
+import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { tar } from "../../scripts/build/tar.ts";
 import { e2eTest, type Server } from "./harness.ts";
 
@@ -10,6 +12,7 @@ interface Stage {
   engine: Engine;
   front: Server;
   context: string;
+  version: string;
 }
 
 async function withContext(fn: (folder: string) => Promise<void>): Promise<void> {
@@ -26,11 +29,11 @@ async function withContext(fn: (folder: string) => Promise<void>): Promise<void>
 const builderId = async ({ daemon }: Engine) =>
   (await daemon.docker("inspect", "-f", "{{.Id}}", "svc-builder")).stdout.trim();
 
-async function loadsImages({ engine, front, context }: Stage): Promise<void> {
+async function loadsImages({ engine, front, context, version }: Stage): Promise<void> {
   const { docker } = engine.daemon;
   const info = await (await fetch(`${front.url}/.svc/v1/info`)).json();
   assert.deepEqual([info.registryMode, info.build.at], ["host-native", "container"]);
-  assert.match(info.deploy.engine, /20\.10/);
+  assert(info.deploy.engine.includes(`Docker daemon ${version}`), info.deploy.engine);
   const names = ["app:v1", `localhost:${front.port}/app:v2`, `127.0.0.1:${front.port}/app:v3`];
   for (const name of names) {
     const built = await front.svc(["build", "-t", name, "--progress", "plain", context]);
@@ -85,24 +88,26 @@ async function changesItsMode({ engine, context }: Stage): Promise<void> {
   assert.equal(stdout, "", "it was not loaded into the engine");
 }
 
+async function nativeBuilder(t: Deno.TestContext, options: DockerdOptions): Promise<void> {
+  await using engine = await startEngine(options);
+  const { version = "20.10" } = options;
+  await withContext(async (context) => {
+    {
+      await using front = await startFront(engine, "native", {}, { storage: false });
+      const stage = { engine, front, context, version };
+      await t.step("a build is loaded into the engine, by whatever name", () => loadsImages(stage));
+      await t.step("the builder has the engine's socket", () => sharesTheEngine(stage));
+      await t.step("the image runs at once", () => deploys(stage));
+    }
+    const stage = { engine, context } as Stage;
+    await t.step("with a storage, the server makes another builder", () => changesItsMode(stage));
+  });
+}
+
+const NAME = "a server that shows its engine's images has them built and loaded there: Docker";
+e2eTest(`${NAME} 20.10`, NEEDS, (t) => nativeBuilder(t, {}));
 e2eTest(
-  "a server that shows its engine's images has them built and loaded there",
-  NEEDS,
-  async (t) => {
-    await using engine = await startEngine();
-    await withContext(async (context) => {
-      {
-        await using front = await startFront(engine, "native", {}, { storage: false });
-        const stage = { engine, front, context };
-        await t.step(
-          "a build is loaded into the engine, by whatever name",
-          () => loadsImages(stage),
-        );
-        await t.step("the builder has the engine's socket", () => sharesTheEngine(stage));
-        await t.step("the image runs at once", () => deploys(stage));
-      }
-      const stage = { engine, context } as Stage;
-      await t.step("with a storage, the server makes another builder", () => changesItsMode(stage));
-    });
-  },
+  `${NAME} 28 with containerd's image store`,
+  { ...NEEDS, files: [...NEEDS.files, UNSTABLE_READY] },
+  (t) => nativeBuilder(t, { version: "28", store: "containerd" }),
 );
