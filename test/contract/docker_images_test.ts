@@ -15,7 +15,7 @@ import type { ImageSource } from "../../lib/oci/image.ts";
 import { openLayout } from "../../lib/oci/layout.ts";
 import { directoryFiles } from "../../lib/oci/layout_files.ts";
 import type { Manifest } from "../../lib/oci/types.ts";
-import { requireTools } from "../e2e/harness.ts";
+import { requireTools, runTool } from "../e2e/harness.ts";
 import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
@@ -158,6 +158,22 @@ for (const options of DAEMONS) {
           const foreign = await image("foreign", { architecture: "s390x" });
           await loader.load({ ...foreign, repository: "", names: ["foreign:v1"] });
           await pulled(images, "foreign", "v1");
+        });
+
+        await t.step("an image without layers", async () => {
+          const context = join(folder, "empty");
+          await Deno.mkdir(context);
+          await Deno.writeTextFile(join(context, "Dockerfile"), "FROM scratch\nLABEL a=b\n");
+          await runTool("docker", ["-H", daemon.host, "build", "-q", "-t", "none:v1", context], {
+            env: { DOCKER_BUILDKIT: "0" },
+          });
+          // The other stores do not export one: docker save fails with the same words.
+          if (!keeps) return await assert.rejects(images.resolve("none", "v1"), /empty export/);
+          const { descriptor, bytes } = (await images.resolve("none", "v1"))!;
+          assert.equal(digestOf(bytes), descriptor.digest);
+          const { config, layers } = JSON.parse(new TextDecoder().decode(bytes)) as Manifest;
+          assert.deepEqual(layers ?? [], []);
+          assert.deepEqual(await images.stat("none", config.digest), { size: config.size });
         });
 
         await t.step("what is removed there is missing here", async () => {

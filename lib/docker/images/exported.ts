@@ -76,6 +76,19 @@ async function receive(archive: ReadableStream<Uint8Array>, path: string, signal
 /** Keeps a byte order mark: the text has to give the same bytes again. */
 const textOf = (bytes: Uint8Array) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 
+/** docker's classic builder writes null for no layers. What is no JSON is told by the parser of manifests. */
+function withLayers(bytes: Uint8Array): Uint8Array {
+  let document;
+  try {
+    document = JSON.parse(textOf(bytes));
+  } catch {
+    return bytes;
+  }
+  return document?.layers === null
+    ? new TextEncoder().encode(JSON.stringify({ ...document, layers: [] }))
+    : bytes;
+}
+
 class Description {
   readonly manifests: ExportedImage["manifests"] = {};
   readonly blobs: ExportedImage["blobs"] = {};
@@ -107,7 +120,7 @@ class Description {
     const found = await layout.resolve("", digest);
     if (!found) return false;
     const { descriptor: { mediaType }, bytes } = found;
-    const parsed = parseManifest(bytes, mediaType);
+    const parsed = parseManifest(withLayers(bytes), mediaType);
     let whole: boolean;
     if (parsed.kind === "index") {
       whole = false;
