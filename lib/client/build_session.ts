@@ -116,7 +116,10 @@ class Answers {
 
   async #archive(stream: Duplex): Promise<void> {
     const { archive } = this.#inputs;
-    if (!archive || archive.locked) throw new SvcError("not_found", "Cannot send the archive");
+    if (!archive || archive.locked) {
+      const why = archive ? "it was sent already" : "the build has none";
+      throw new SvcError("not_found", `Cannot send the archive: ${why}`);
+    }
     for await (const chunk of archive) await stream.write(chunk);
   }
 

@@ -159,7 +159,7 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const quiet = values.quiet ?? false;
   const mode = chooseMode(values, io);
   if (mode === "json" && takesStdout(outputs)) {
-    throw new SvcError("usage", "Cannot write the events and an archive to standard output", {
+    throw new SvcError("usage", "Cannot write an archive to standard output: the events go there", {
       help: "name a file with dest=, or choose another --progress",
     });
   }

@@ -230,7 +230,7 @@ class Session {
   }
 
   close(): void {
-    this.#end(new SvcError("cancelled", "The tunnel was closed"));
+    this.#end(new SvcError("cancelled", "Cannot use the tunnel: it was closed"));
   }
 }
 

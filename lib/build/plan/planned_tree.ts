@@ -14,10 +14,10 @@ export class PlannedTree implements TreeSource {
   constructor(readonly spec: TreeSpec) {}
 
   identity(): Promise<string | undefined> {
-    throw new SvcError("internal", "Cannot read a tree that is only planned");
+    throw new SvcError("internal", "Cannot read a tree: it is only planned");
   }
 
   open(): never {
-    throw new SvcError("internal", "Cannot read a tree that is only planned");
+    throw new SvcError("internal", "Cannot read a tree: it is only planned");
   }
 }

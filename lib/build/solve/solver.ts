@@ -241,7 +241,7 @@ export class Solver {
     emit: Emit,
   ): Promise<Outcome> {
     if (vertex.kind === "image") return await this.#unpack(vertex, key, signal, emit);
-    if (vertex.kind === "tree") throw new SvcError("internal", "Cannot run a tree");
+    if (vertex.kind === "tree") throw new SvcError("internal", "Cannot run a tree: it is no step");
     // Another build may have finished the same step since the first look.
     const late = await this.#lookup(vertex, key);
     if (late) return late;

@@ -56,7 +56,11 @@ export function outputsOf(values: Values, io: Io): OutputSpec[] {
     }
   }
   if (outputs.filter(({ dest }) => dest === "-").length > 1) {
-    throw new SvcError("argument_invalid", "Cannot write two archives to standard output");
+    throw new SvcError(
+      "argument_invalid",
+      "Cannot write two archives to standard output: it takes one",
+      { help: "name files with dest=" },
+    );
   }
   return outputs;
 }

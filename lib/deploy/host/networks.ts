@@ -134,9 +134,13 @@ function requireSame(
   others: readonly BridgeNetwork[],
 ): void {
   if (name === DEFAULT_NETWORK && internal) {
-    throw new SvcError("spec_invalid", "Cannot make the default network internal", {
-      help: "give the deployment a network of another name",
-    });
+    throw new SvcError(
+      "spec_invalid",
+      "Cannot make the default network internal: deployments that name no network are on it",
+      {
+        help: "give the deployment a network of another name",
+      },
+    );
   }
   if (others.every((network) => (network.internal ?? false) === internal)) return;
   throw new SvcError(
