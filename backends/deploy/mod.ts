@@ -9,7 +9,7 @@ import { CONTAINERD } from "./containerd/options.ts";
 import { DOCKERHOST, DOCKERHOST_ABSENT, DOCKERHOST_READS } from "./dockerhost/options.ts";
 import { INCUS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
-import { PODMAN, PODMAN_ABSENT } from "./podman/options.ts";
+import { PODMAN, PODMAN_ABSENT, PODMAN_READS } from "./podman/options.ts";
 
 export interface DeployBackendEntry {
   help: string;
@@ -46,7 +46,9 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     help: "podman's API service",
     aliases: [],
     options: [PODMAN, PODMAN_ABSENT],
-    missing: "the client of podman is not in this build yet",
+    hasImages: true,
+    load: reading(PODMAN_READS, async () => (await import("./podman/open.ts")).podmanModule),
+    fields: async () => (await import("./podman/fields.ts")).PODMAN_FIELDS,
   },
   kubernetes: {
     help: "a Kubernetes cluster",
@@ -95,7 +97,7 @@ const CHOICE = optionTable([
     section: "General and listener",
     help:
       "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
-      "This build has dockerhost and bare.",
+      "This build has dockerhost, podman and bare.",
   },
 ]);
 

@@ -24,6 +24,8 @@ const BY_STATUS: Record<number, ErrorCode> = {
 
 /** Podman has one status for most refusals. Their causes are a closed set of its own, told beside the words. */
 const BY_CAUSE: Record<string, ErrorCode> = {
+  "no such container": "not_found",
+  "no such exec session": "not_found",
   "container state improper": "conflict",
   "that name is already in use": "conflict",
   "container already exists": "conflict",

@@ -54,13 +54,24 @@ export function deployDetails(test: Test, under: DeployBackendUnderTest): void {
   withNames(
     "names and homes that a spec gives stay",
     ["given"],
-    ["exec", "spec.groupAdd"],
+    ["exec"],
     async () => {
       const env = { HOSTNAME: "given", HOME: "/given" };
-      await backend().apply(quickSpec("given", image, { env, groupAdd: ["77"] }));
-      const command = ["sh", "-c", "echo $HOSTNAME $HOME $(id -G)"];
+      await backend().apply(quickSpec("given", image, { env }));
+      const command = ["sh", "-c", "echo $HOSTNAME $HOME $(id -u)"];
       const asked = await execute(backend(), "given", { command, user: "user" });
-      assert.equal(asked.stdout, "given /given 1000 77\n");
+      assert.equal(asked.stdout, "given /given 1000\n");
+    },
+  );
+
+  withNames(
+    "a command of another user has the groups that a spec adds",
+    ["groups"],
+    ["exec", "spec.groupAdd", "exec.groups"],
+    async () => {
+      await backend().apply(quickSpec("groups", image, { groupAdd: ["77"] }));
+      const asked = await execute(backend(), "groups", { command: ["id", "-G"], user: "user" });
+      assert.equal(asked.stdout, "1000 77\n");
     },
   );
 

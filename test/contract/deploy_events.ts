@@ -180,6 +180,7 @@ export function deployEvents(test: Test, under: DeployBackendUnderTest): void {
     "exec",
     "spec.resources.memoryLimit",
     "spec.restart",
+    "oom",
   ], async (name) => {
     await using watcher = new Watcher(backend(), name);
     const command = shell(

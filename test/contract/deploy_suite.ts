@@ -32,7 +32,15 @@ export interface DeployBackendUnderTest {
 }
 
 /** An ability, or a field of the spec that has to be honoured: "spec.restart". */
-export type Need = keyof DeployCaps | `spec.${string}`;
+export type Need = Ability | `spec.${string}`;
+
+/** What engines have beside the abilities, unless the suite says why not. */
+const USUAL = {
+  oom: "a death for want of memory is told",
+  "exec.groups": "a command of another user has the groups of groupAdd",
+};
+
+type Ability = keyof DeployCaps | keyof typeof USUAL;
 
 /** A test that is left out, with the reason, where the backend has not what it needs. */
 export type Test = (title: string, needs: readonly Need[], fn: () => Promise<void>) => void;
@@ -52,7 +60,7 @@ export interface DeploySuite<Fixture extends DeployFixture> {
   /** The backend's own list. */
   fields: FieldRules;
   /** Why the engine has not an ability that tests of the contract need; an ability that it has is not here. */
-  lacks: Partial<Record<keyof DeployCaps, string>>;
+  lacks: Partial<Record<Ability, string>>;
   open(): Promise<Fixture>;
   /** The backend's own parts, after the contract's. */
   own?: (test: OwnTest, under: DeployBackendUnderTest, fixture: Fixture) => void;
@@ -119,6 +127,10 @@ export function lacking(
     const rule = ruleAt(fields, need.slice("spec.".length));
     assert.ok(rule, `${need} is not a field`);
     return typeof rule === "object" && "told" in rule ? `${need}: ${rule.told}` : undefined;
+  }
+  if (need in USUAL) {
+    const why = lacks[need as keyof typeof USUAL];
+    return why && `no ${need}: ${why}`;
   }
   const ability = need as keyof DeployCaps;
   const reason = lacks[ability];

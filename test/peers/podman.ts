@@ -49,9 +49,9 @@ const RUNTIME_DIR = `/run/user/${USER}`;
 const engineConf = (folder: string, version: string, groups: string) =>
   `[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]
-${version === "5" ? "" : 'init_path = "/usr/bin/tini-static"'}
 ${groups === "v2" ? "pids_limit = 0" : ""}
 [engine]
+${version === "5" ? "" : 'init_path = "/usr/bin/tini-static"'}
 runtime = "${groups === "v2" ? "crun" : "runc"}"
 cgroup_manager = "cgroupfs"
 events_logger = "file"

@@ -84,7 +84,7 @@ export class Applier {
 
   constructor(parts: ApplierParts) {
     this.#parts = parts;
-    this.containers = new Containers(parts.client);
+    this.containers = new Containers(parts.client, parts.watch);
     this.#images = new DeployImages(parts.client);
     this.#place = lazy(() => serverPlace(parts.client, parts.config));
   }
@@ -113,7 +113,8 @@ export class Applier {
     checkTimes(spec);
     const sources = await this.#sources(spec);
     const { api } = await client.daemon();
-    if (spec.healthcheck?.startInterval && !knowsStartInterval(api)) {
+    const { behaviour } = this.#parts;
+    if (spec.healthcheck?.startInterval && !behaviour.probe && !knowsStartInterval(api)) {
       warnings.push("healthcheck.startInterval: this engine has none; Docker 25 and later have");
       refuseIfStrict(spec, warnings);
     }
@@ -137,7 +138,9 @@ export class Applier {
     const plan: Plan = {
       ...{ spec, hash, env, attachments, sources, api, image: image.id },
       server: this.#parts.server,
-      logDriver: this.#parts.behaviour.logDriver(await this.#logDriver(signal)),
+      logDriver: behaviour.logDriver(await this.#logDriver(signal)),
+      fixedRestarts: behaviour.fixedRestarts,
+      probed: behaviour.probe !== undefined,
       pidsLimit: config.pidsLimit,
     };
     const kept = there.filter((one) =>
@@ -210,7 +213,9 @@ export class Applier {
       await this.#make(made, plan, context);
       if (exclusive || stopFirst) await this.#yield(deployment, running);
       await this.#begin(deployment, made, plan, context, window);
-      await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
+      if (!plan.fixedRestarts) {
+        await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
+      }
     } catch (error) {
       await this.#discard(made);
       if (exclusive || stopFirst) await this.#resume(deployment, running);
@@ -248,6 +253,7 @@ export class Applier {
     await allOrFirstError(made.map(async (one) => {
       const request = { ...plan, replica: one.replica, rehearsal };
       one.container = await this.containers.create(request, one.key, signal);
+      if (plan.fixedRestarts) this.#parts.watch.onTrial(one.container, true);
     }));
   }
 
@@ -265,8 +271,9 @@ export class Applier {
     );
     if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
     await allOrFirstError(
-      made.map((one) => this.#settled(deployment, one, plan.spec, window, signal)),
+      made.map((one) => this.#settled(deployment, one, plan, window, signal)),
     );
+    for (const { container } of made) this.#parts.watch.onTrial(container, false);
   }
 
   /** Hands a container over to the engine's supervision. */
@@ -282,17 +289,18 @@ export class Applier {
   async #settled(
     deployment: Deployment,
     { container, replica }: InstanceRecord,
-    { restart }: DeploySpec,
+    { spec: { restart }, fixedRestarts }: Pick<Plan, "spec" | "fixedRestarts">,
     window: number,
     signal?: AbortSignal,
   ): Promise<void> {
-    const { client, watch } = this.#parts;
+    const { client, watch, behaviour: { ownTail } } = this.#parts;
     await settled({
-      ...{ client, container, window, signal },
+      ...{ client, container, ownTail, window, signal },
       deployment: deployment.name,
       instance: instanceId(deployment.name, replica),
       mayEnd: restart === "no" || restart === "on-failure",
       look: () => watch.look(container, signal),
+      ...(fixedRestarts && { lastExit: () => watch.lastExit(container) }),
     });
   }
 
@@ -359,7 +367,7 @@ export class Applier {
     try {
       await allOrFirstError(idle.map(async ({ instance }) => {
         await this.containers.start(instance.container, signal);
-        await this.#settled(deployment, instance, record.spec, FIRST_WINDOW, signal);
+        await this.#settled(deployment, instance, record, FIRST_WINDOW, signal);
       }));
     } catch (error) {
       record.error = (error as Error).message;

@@ -43,6 +43,8 @@ export interface EngineBackendOptions {
   fields: FieldRules;
   images: ImageResolver;
   log: Logger;
+  /** Ends what was started for the backend; called when nothing uses the client any more. */
+  release?: () => Promise<void>;
 }
 
 /** Opens the backend. An engine that is not there is found when it is. */
@@ -72,8 +74,11 @@ class EngineBackend implements DeployBackend {
     this.#options = options;
     this.#records = new JsonRecords(join(folder, "deployments"));
     this.#images = imageAbilities(client, { folder: join(folder, "exports"), log });
-    this.#networks = new EngineNetworks(client, server);
-    this.#watch = new EngineWatch({ client, server, connected: () => this.#lookAfter(), log });
+    this.#networks = new EngineNetworks(client, server, behaviour);
+    this.#watch = new EngineWatch({
+      ...{ client, server, behaviour, log },
+      connected: () => this.#lookAfter(),
+    });
     this.#applier = new Applier({
       ...{ client, behaviour, server, config, fields },
       networks: this.#networks,
@@ -86,7 +91,9 @@ class EngineBackend implements DeployBackend {
       exec: async (name, request, { signal } = {}) => {
         const { container, replica } = this.#running(name, request.instance);
         const instance = instanceId(name, replica);
-        return await execIn({ client, container, instance }, request, signal);
+        const { execRefusal: refusal, forgottenExec: forgotten } = behaviour;
+        const place = { client, container, instance, refusal, forgotten };
+        return await execIn(place, request, signal);
       },
     };
   }
@@ -297,7 +304,10 @@ class EngineBackend implements DeployBackend {
     const { record } = deployment;
     const containers = record.instances.map(({ container }) => container);
     if (again) this.#watch.quiet(containers);
-    else record.stopped = true;
+    else {
+      this.#watch.stopping(containers);
+      record.stopped = true;
+    }
     await deployment.save();
     const seconds = stopSeconds(record.spec);
     await Promise.all(containers.map((one) => this.#applier.containers.stop(one, seconds)));
@@ -309,11 +319,10 @@ class EngineBackend implements DeployBackend {
     const chosen = instance === undefined
       ? deployment.instances.map((one) => one.instance)
       : [deployment.pick(instance)];
-    const { client } = this.#options;
+    const { client, behaviour: { ownTail } } = this.#options;
     const logs = chosen.map(({ container, replica }) =>
       readLogs({
-        client,
-        container,
+        ...{ client, container, ownTail },
         instance: instanceId(name, replica),
         look: () => this.#watch.look(container),
       }, options)
@@ -329,6 +338,8 @@ class EngineBackend implements DeployBackend {
   ) {
     const deployment = this.#require(name);
     this.#watch.requireLive();
+    const { client, behaviour } = this.#options;
+    await behaviour.requireReachable?.(client, `Cannot connect to deployment ${name}`, signal);
     const found = deployment.instances.flatMap((one) => one.found ?? []).filter(runs);
     if (found.length === 0) {
       const why = deployment.instances.some((one) => one.found && isActive(one.found))
@@ -352,6 +363,7 @@ class EngineBackend implements DeployBackend {
     await this.#watch.close();
     await this.#images[Symbol.asyncDispose]();
     await this.#options.client[Symbol.asyncDispose]();
+    await this.#options.release?.();
   }
 }
 

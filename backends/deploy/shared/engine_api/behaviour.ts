@@ -1,7 +1,10 @@
 /**
  * Where the engines that speak the Docker Engine API differ. Whatever differs is a member here, with its reason;
- * nothing else in this folder knows which engine it speaks to.
+ * nothing else in this folder knows which engine it speaks to. An absent member means Docker's behaviour.
  */
+import type { CallOptions, DockerClient } from "../../../../lib/docker/client.ts";
+import type { Inspected } from "./inspect.ts";
+
 export interface EngineBehaviour {
   /** The backend's name. */
   name: string;
@@ -12,4 +15,35 @@ export interface EngineBehaviour {
    * that keeps bytes as they were printed.
    */
   logDriver(ofEngine: string): string | undefined;
+  /** The engine miscounts the last lines of a log where one has no end. */
+  ownTail?: true;
+  /** The engine's names of actions in events and their filters, by Docker's. */
+  actions?: Readonly<Record<string, string>>;
+  /**
+   * The engine tells of deaths only: not of a stop that somebody asked for, where svc tells those that it asks for,
+   * nor of one that lacked memory, which the container's description then says.
+   */
+  reasonsUntold?: true;
+  /** Events come noticeably later than what they tell of: a call of svc's waits for those of its own. */
+  lateEvents?: true;
+  /**
+   * Brings the description of a container into Docker's form. `settled`: the engine has done with its end, and
+   * does not start it again.
+   */
+  inspected?(found: Inspected, settled: boolean): Inspected;
+  /** The engine cannot change a restart policy: containers have theirs from the start, on trial too. */
+  fixedRestarts?: true;
+  /**
+   * Runs a container's health check once, and has the engine keep what came of it. For an engine that leaves the
+   * times to others. Throws `conflict` where the container does not run.
+   */
+  probe?(client: DockerClient, container: string, signal: AbortSignal): Promise<void>;
+  /** The call that removes a network only where nobody uses it. */
+  networkRemoval?(id: string): Pick<CallOptions, "path" | "unversioned">;
+  /** Matches what the engine prints for a command that could not start: one that ran may end with 127 too. */
+  execRefusal?: RegExp;
+  /** The exit code of a command that the engine forgot, as it does with the container's next start. */
+  forgottenExec?(client: DockerClient, container: string, exec: string): Promise<number>;
+  /** Throws where the containers' addresses lead nowhere from this server. */
+  requireReachable?(client: DockerClient, attempted: string, signal?: AbortSignal): Promise<void>;
 }

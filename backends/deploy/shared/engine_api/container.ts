@@ -4,6 +4,7 @@ import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { containerLabels } from "./labels.ts";
 import type { Attachments } from "./networks.ts";
+import { probeTimes } from "./probes.ts";
 import { instanceId } from "./record.ts";
 
 export interface ContainerRequest {
@@ -23,6 +24,10 @@ export interface ContainerRequest {
   logDriver?: string;
   /** 0: no limit. */
   pidsLimit: number;
+  /** The engine starts it again from its start on, as the spec says. */
+  fixedRestarts?: boolean;
+  /** svc runs the health check; see {@linkcode EngineBehaviour.probe}. */
+  probed?: boolean;
   /** Without host ports and fixed addresses: it only shows whether it would come up. */
   rehearsal?: boolean;
 }
@@ -32,11 +37,14 @@ const NANOSECONDS = 1e6;
 const nanos = (time: string | undefined) =>
   time === undefined ? undefined : parseDuration(time) * NANOSECONDS;
 
-function health(check: HealthcheckSpec | undefined, api: string) {
+/** Nanoseconds in a year: the engine's own timer, where it has one, keeps out of the way. */
+const NEVER = 365 * 24 * 3600e9;
+
+function health(check: HealthcheckSpec | undefined, { api, probed }: ContainerRequest) {
   if (!check) return undefined;
   return {
     Test: check.test,
-    Interval: nanos(check.interval),
+    Interval: probed ? NEVER : nanos(check.interval),
     Timeout: nanos(check.timeout),
     StartPeriod: nanos(check.startPeriod),
     Retries: check.retries,
@@ -114,7 +122,7 @@ function hostConfig(request: ContainerRequest) {
     Mounts: mounts(request),
     Tmpfs: tmpfs(spec),
     // On trial a container that ends has failed. The spec's policy is set once it is up.
-    RestartPolicy: { Name: "no" },
+    RestartPolicy: request.fixedRestarts && !rehearsal ? restartPolicy(spec) : { Name: "no" },
     ...(logDriver && { LogConfig: { Type: logDriver, Config: {} } }),
     NanoCpus: resources.cpuLimit && Math.round(resources.cpuLimit * 1e9),
     CpuShares: resources.reservedCpu && Math.max(2, Math.round(resources.reservedCpu * 1024)),
@@ -167,7 +175,10 @@ export function containerBody(request: ContainerRequest): Record<string, unknown
     // An empty list resets the image's.
     Entrypoint: spec.entrypoint?.length === 0 ? [""] : spec.entrypoint,
     Env: Object.entries(all).map(([name, value]) => `${name}=${value}`),
-    Labels: containerLabels(spec, { server, replica, rehearsal }),
+    Labels: containerLabels(spec, {
+      ...{ server, replica, rehearsal },
+      probes: request.probed && spec.healthcheck?.test ? probeTimes(spec.healthcheck) : undefined,
+    }),
     ...(attachments.kind !== "host" &&
       { Hostname: spec.hostname ?? instanceId(spec.name, replica) }),
     User: spec.user,
@@ -176,7 +187,7 @@ export function containerBody(request: ContainerRequest): Record<string, unknown
     StopTimeout: stopSeconds(spec),
     Tty: spec.tty ?? false,
     OpenStdin: spec.stdinOpen ?? false,
-    Healthcheck: health(spec.healthcheck, api),
+    Healthcheck: health(spec.healthcheck, request),
     ExposedPorts: Object.fromEntries(
       exposed.map(({ container, protocol }) => [`${container}/${protocol}`, {}]),
     ),

@@ -11,6 +11,7 @@ import {
   restartPolicy,
 } from "./container.ts";
 import { instanceId } from "./record.ts";
+import type { EngineWatch } from "./watch.ts";
 
 /** Milliseconds beyond the grace period that a stop may take. */
 const STOP_SLACK_MS = 120_000;
@@ -37,9 +38,11 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
 
 export class Containers {
   readonly #client: DockerClient;
+  readonly #watch: EngineWatch;
 
-  constructor(client: DockerClient) {
+  constructor(client: DockerClient, watch: EngineWatch) {
     this.#client = client;
+    this.#watch = watch;
   }
 
   /** Makes a container, attached to its networks, not started. Nothing is left where that fails. */
@@ -85,16 +88,19 @@ export class Containers {
 
   /** Idempotent. */
   async start(container: string, signal?: AbortSignal): Promise<void> {
+    const told = this.#watch.expect(container, "start");
     await this.#client.run({
       method: "POST",
       path: `/containers/${container}/start`,
       attempted: "Cannot start a container",
       signal,
     });
+    await told();
   }
 
   /** Idempotent, of one that is gone too. Waits `seconds` before it kills. */
   async stop(container: string, seconds: number): Promise<void> {
+    const told = this.#watch.expect(container, "die");
     await this.#client.run({
       method: "POST",
       path: `/containers/${container}/stop`,
@@ -102,18 +108,21 @@ export class Containers {
       attempted: "Cannot stop a container",
       headMs: seconds * 1000 + STOP_SLACK_MS,
     }).catch(unlessGone);
+    await told();
   }
 
   /** Removes it with its anonymous volumes, running or not. Idempotent. */
   async remove(container: string): Promise<void> {
+    const told = this.#watch.expect(container, "destroy");
     for (;;) {
       try {
-        return await this.#client.run({
+        await this.#client.run({
           method: "DELETE",
           path: `/containers/${container}`,
           query: { force: true, v: true },
           attempted: "Cannot remove a container",
         }).catch(unlessGone);
+        return await told();
       } catch (error) {
         // Somebody else removes it at this moment: it is gone once they are done.
         if (daemonStatus(error) !== 409 || !/in progress/.test(String(error))) throw error;

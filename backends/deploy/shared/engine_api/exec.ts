@@ -5,6 +5,7 @@ import type { TerminalSize } from "../../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../../lib/deploy/backend.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { splitOutput } from "../../../../lib/docker/frames.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
 import { readableOf, writableOf } from "../../../../lib/wire/duplex.ts";
 
 /** Names the command in its environment: the API tells its process id on the engine's host only. */
@@ -29,6 +30,9 @@ export interface ExecPlace {
   client: DockerClient;
   container: string;
   instance: string;
+  /** See {@linkcode EngineBehaviour.execRefusal}. */
+  refusal?: RegExp;
+  forgotten?: EngineBehaviour["forgottenExec"];
 }
 
 async function createExec(
@@ -88,6 +92,16 @@ class Exec {
     }
   }
 
+  async ended(): Promise<Pick<InspectedExec, "ExitCode">> {
+    const { client, container, forgotten } = this.#place;
+    try {
+      return await this.until(({ Running, ExitCode }) => !Running && ExitCode !== null);
+    } catch (error) {
+      if (!forgotten || !(error instanceof SvcError) || error.code !== "not_found") throw error;
+      return { ExitCode: await forgotten(client, container, this.#id) };
+    }
+  }
+
   async resize({ columns, rows }: TerminalSize): Promise<void> {
     await this.#place.client.run({
       method: "POST",
@@ -129,6 +143,20 @@ function refused(command: string, code: number): ExecSession {
   };
 }
 
+/** A session whose command has ended already. */
+function ended(said: Uint8Array, code: number, tty: boolean): ExecSession {
+  const outputs = tty
+    ? { stdout: ReadableStream.from([said]), stderr: ReadableStream.from<Uint8Array>([]) }
+    : splitOutput(ReadableStream.from([said]), () => {});
+  return {
+    ...outputs,
+    stdin: new WritableStream(),
+    exit: Promise.resolve(code),
+    kill: () => Promise.resolve(),
+    ...(tty && { resize: () => {} }),
+  };
+}
+
 /** Throws `conflict` where the container does not run. An abort ends the command. */
 export async function execIn(
   place: ExecPlace,
@@ -149,9 +177,11 @@ export async function execIn(
   });
   const begun = await exec.until(({ Pid, ExitCode }) => Pid > 0 || ExitCode !== null);
   if (begun.Pid === 0 && REFUSALS[begun.ExitCode!]) {
-    const words = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
-      .text();
+    const said = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
+      .bytes();
     duplex.reset();
+    const words = new TextDecoder().decode(said);
+    if (place.refusal && !place.refusal.test(words)) return ended(said, begun.ExitCode!, tty);
     // Docker before 23 has the code 126 for both.
     return refused(name, MISSING.test(words) ? 127 : begun.ExitCode!);
   }
@@ -161,23 +191,23 @@ export async function execIn(
   };
   signal?.addEventListener("abort", onAbort, { once: true });
   if (signal?.aborted) onAbort();
-  const ended = Promise.withResolvers<void>();
+  const over = Promise.withResolvers<void>();
   const whole = async function* () {
     try {
       yield* readableOf(duplex);
     } catch (error) {
-      ended.reject(error);
+      over.reject(error);
       throw error;
     } finally {
-      ended.resolve();
+      over.resolve();
     }
   };
   const outputs = tty
     ? { stdout: ReadableStream.from(whole()), stderr: ReadableStream.from<Uint8Array>([]) }
     : splitOutput(whole(), () => duplex.reset());
   const exit = (async () => {
-    await ended.promise;
-    const { ExitCode } = await exec.until(({ Running, ExitCode }) => !Running && ExitCode !== null);
+    await over.promise;
+    const { ExitCode } = await exec.ended();
     signal?.removeEventListener("abort", onAbort);
     duplex.reset();
     return ExitCode!;

@@ -8,6 +8,8 @@ const PREFIX = "svc.";
 export const SERVER = `${PREFIX}server`;
 export const DEPLOYMENT = `${PREFIX}deployment`;
 export const REPLICA = `${PREFIX}replica`;
+/** Times of the health checks that svc runs: see probes.ts. */
+export const PROBES = `${PREFIX}probes`;
 /** A container that only shows whether the real one would come up: its events are not told. */
 export const REHEARSAL = `${PREFIX}rehearsal`;
 
@@ -30,7 +32,12 @@ export function foreignLabels(labels: Readonly<Record<string, string>> = {}) {
 
 export function containerLabels(
   spec: DeploySpec,
-  { server, replica, rehearsal }: { server: string; replica: number; rehearsal?: boolean },
+  { server, replica, rehearsal, probes }: {
+    server: string;
+    replica: number;
+    rehearsal?: boolean;
+    probes?: string;
+  },
 ): Record<string, string> {
   return {
     ...foreignLabels(spec.labels),
@@ -39,5 +46,6 @@ export function containerLabels(
     [DEPLOYMENT]: spec.name,
     [REPLICA]: String(replica),
     ...(rehearsal && { [REHEARSAL]: "1" }),
+    ...(probes && { [PROBES]: probes }),
   };
 }

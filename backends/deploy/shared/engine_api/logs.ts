@@ -22,6 +22,8 @@ export interface LogSource {
   client: DockerClient;
   container: string;
   instance: string;
+  /** The engine miscounts the last lines where one has no end: svc counts them. */
+  ownTail?: boolean;
   /** What the container is now; undefined: it is gone. */
   look: () => Promise<Inspected | undefined>;
 }
@@ -145,13 +147,18 @@ function moved(time: string, by: bigint): string {
 class Told {
   /** Of all streams; undefined: none was told. */
   last: string | undefined;
+  /** How many of that time. */
+  atLast = 0;
   #first: string | undefined;
   readonly #lasts = new Map<LogFrame["stream"], string>();
 
   add({ time, stream }: LogFrame): void {
     this.#first ??= time;
     this.#lasts.set(stream, time);
-    if (this.last === undefined || time > this.last) this.last = time;
+    if (time === this.last) this.atLast++;
+    if (this.last !== undefined && time <= this.last) return;
+    this.last = time;
+    this.atLast = 1;
   }
 
   /** False: it was told, or is from before what was asked for. */
@@ -172,8 +179,24 @@ export async function* readLogs(
   const told = new Told();
   let { StartedAt: run } = found.State;
   try {
+    if (source.ownTail && tail !== undefined) {
+      const kept: LogFrame[] = [];
+      for await (const frame of once(source, { ...asked, follow: false, tail: undefined }, found)) {
+        told.add(frame);
+        kept.push(frame);
+        if (kept.length > tail) kept.shift();
+      }
+      yield* kept;
+      if (!follow) return;
+      asked.tail = undefined;
+      if (told.last) asked.since = unixTime(told.last);
+    }
     for (;;) {
+      // Some engines tell whole seconds: the time alone does not say what was told.
+      const resumed = told.last;
+      let known = told.atLast;
       for await (const frame of once(source, asked, found)) {
+        if (frame.time === resumed && known-- > 0) continue;
         told.add(frame);
         yield frame;
       }
@@ -194,7 +217,7 @@ export async function* readLogs(
       if (!now || now.State.StartedAt === run || (until && Date.now() > until.getTime())) return;
       run = now.State.StartedAt;
       asked.tail = undefined;
-      if (told.last) asked.since = moved(told.last, 1n);
+      if (told.last) asked.since = unixTime(told.last);
     }
   } catch (error) {
     if (signal?.aborted || error instanceof SvcError && error.code === "not_found") return;

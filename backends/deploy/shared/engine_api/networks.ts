@@ -3,6 +3,7 @@ import type { DeploySpec, NetworkSpec } from "../../../../lib/api/deploy_spec.ts
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { Mutex } from "../../../../lib/base/mutex.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
 import { foreignLabels, SERVER, serverLabel } from "./labels.ts";
 
 interface Ipam {
@@ -30,11 +31,13 @@ const attempted = (name: string) => `Cannot use network ${name}`;
 export class EngineNetworks {
   readonly #client: DockerClient;
   readonly #server: string;
+  readonly #behaviour: EngineBehaviour;
   readonly #lock = new Mutex();
 
-  constructor(client: DockerClient, server: string) {
+  constructor(client: DockerClient, server: string, behaviour: EngineBehaviour) {
     this.#client = client;
     this.#server = server;
+    this.#behaviour = behaviour;
   }
 
   /** The network of deployments that name none. Two servers of one engine have one each. */
@@ -142,12 +145,12 @@ export class EngineNetworks {
         if (names.has(Name)) continue;
         await this.#client.run({
           method: "DELETE",
-          path: `/networks/${Id}`,
+          ...this.#behaviour.networkRemoval?.(Id) ?? { path: `/networks/${Id}` },
           attempted: `Cannot remove network ${Name}`,
         }).catch((error) => {
           // Somebody else has attached a container; or it is gone.
-          const status = error instanceof SvcError ? error.detail?.status : undefined;
-          if (status !== 403 && status !== 404 && status !== 409) throw error;
+          const known = ["denied", "not_found", "conflict"];
+          if (!(error instanceof SvcError) || !known.includes(error.code)) throw error;
         });
       }
     });

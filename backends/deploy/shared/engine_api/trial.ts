@@ -17,6 +17,11 @@ export interface TrialOptions extends LogSource {
   /** A task that ends with 0 has done its work. */
   mayEnd: boolean;
   window: number;
+  /**
+   * The engine starts it again where it ends: the exit code of its last end. Absent: it does not, or it may have
+   * been started again before.
+   */
+  lastExit?: () => Promise<number | undefined>;
   signal?: AbortSignal;
 }
 
@@ -45,6 +50,9 @@ async function look(
 ): Promise<number | undefined> {
   if (!found) throw await failure(trial, "was removed");
   const { State } = found;
+  if (trial.lastExit && found.RestartCount > 0) {
+    throw await failure(trial, `exited with code ${await trial.lastExit() ?? State.ExitCode}`);
+  }
   if (!runs(found)) {
     if (State.ExitCode === 0 && trial.mayEnd && !State.Restarting) return undefined;
     const why = State.OOMKilled ? "it used more memory than it may" : State.Error;

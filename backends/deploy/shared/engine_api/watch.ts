@@ -10,23 +10,30 @@ import { sleep } from "../../../../lib/base/sleep.ts";
 import { InstanceEvents } from "../../../../lib/deploy/instance_events.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type DockerEvent, watchEvents } from "../../../../lib/docker/events.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
 import type { Inspected } from "./inspect.ts";
 import { DEPLOYMENT, REHEARSAL, REPLICA, serverLabel } from "./labels.ts";
+import { Probes } from "./probes.ts";
 import { instanceId } from "./record.ts";
 
 /** Milliseconds until a lost engine is tried again. */
 const PAUSE_MS = 1000;
 /** Milliseconds that a start waits for an engine that does not answer. */
 const FIRST_MS = 10_000;
+/** Milliseconds that an event may be behind what it tells of. */
+const LATE_MS = 5000;
 /** Containers asked for at once. */
 const AT_ONCE = 8;
 const EVENTS = [
   ...["create", "start", "die", "oom", "stop", "destroy", "health_status", "pause", "unpause"],
   ...["update", "rename"],
 ];
+/** Of an engine that has it: the end of a container is dealt with, and it is not started again. */
+const SETTLED = "cleanup";
 
 export interface WatchOptions {
   client: DockerClient;
+  behaviour: EngineBehaviour;
   server: string;
   /** Called each time the engine is there, once the states are known. */
   connected: () => Promise<void>;
@@ -43,15 +50,33 @@ export class EngineWatch {
   readonly #alive = new Set<string>();
   /** Those of them whose stop the engine has told already: Docker 28 now and then does so before the death. */
   readonly #stopped = new Set<string>();
+  /** Containers that somebody has asked svc to stop, where the engine does not tell of stops. */
+  readonly #stopping = new Set<string>();
+  /** Containers on trial: whether they have died. */
+  readonly #failed = new Map<string, boolean>();
+  /** "die CONTAINER": who waits until it was told. */
+  readonly #expected = new Map<string, PromiseWithResolvers<void>>();
+  /** What was told of their health since their start. */
+  readonly #health = new Map<string, string>();
+  /** Exit codes of the last deaths. */
+  readonly #exits = new Map<string, number>();
   readonly #closed = new AbortController();
   #live = false;
   #failure: unknown;
   #first = Promise.withResolvers<void>();
   #loop: Promise<void> | undefined;
   readonly #slots = new Semaphore(AT_ONCE);
+  readonly #probes: Probes | undefined;
 
   constructor(options: WatchOptions) {
     this.#options = options;
+    const { behaviour: { probe }, client, log } = options;
+    this.#probes = probe && new Probes({
+      probe: (container, signal) => probe(client, container, signal),
+      state: (container) => this.state(container),
+      signal: this.#closed.signal,
+      log,
+    });
   }
 
   /** Resolves when the engine was found, or was not. */
@@ -88,15 +113,21 @@ export class EngineWatch {
   }
 
   /** Asks the engine. Undefined: there is no such container. */
-  async look(container: string, signal?: AbortSignal): Promise<Inspected | undefined> {
+  async look(
+    container: string,
+    signal?: AbortSignal,
+    settled = false,
+  ): Promise<Inspected | undefined> {
     try {
-      const found = await this.#slots.run(() =>
+      const raw = await this.#slots.run(() =>
         this.#options.client.json<Inspected>({
           path: `/containers/${container}/json`,
           attempted: "Cannot look at a container",
           signal,
         }), signal);
+      const found = this.#options.behaviour.inspected?.(raw, settled) ?? raw;
       this.#known.set(container, found);
+      this.#probes?.see(found);
       return found;
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
@@ -108,6 +139,55 @@ export class EngineWatch {
   /** The next stop of these containers is not told, until their next start. */
   quiet(containers: readonly string[]): void {
     for (const container of containers) this.#quiet.add(container);
+  }
+
+  /**
+   * Containers that the engine starts again while they are on trial: they fail with their first death, and what
+   * comes after it is not told.
+   */
+  onTrial(container: string, trial: boolean): void {
+    if (trial) this.#failed.set(container, false);
+    else this.#failed.delete(container);
+  }
+
+  /** Somebody has asked for the stop of these containers. */
+  stopping(containers: readonly string[]): void {
+    if (!this.#options.behaviour.reasonsUntold) return;
+    for (const container of containers) {
+      if (this.#known.get(container)?.State.Running) this.#stopping.add(container);
+    }
+  }
+
+  /**
+   * Called before a call that starts, ends or removes a container: what it gives waits until that was told. Who asks
+   * for events after the call is then told nothing that was before.
+   */
+  expect(container: string, action: "start" | "die" | "destroy"): () => Promise<void> {
+    const found = this.#known.get(container);
+    const comes = action === "destroy"
+      ? found
+      : action === "die"
+      ? found && found.State.Running && !found.State.Restarting
+      : !found?.State.Running;
+    if (!this.#options.behaviour.lateEvents || !comes || !this.#live) return async () => {};
+    const key = `${action} ${container}`;
+    const told = this.#expected.get(key) ?? Promise.withResolvers<void>();
+    this.#expected.set(key, told);
+    return async () => {
+      const done = new AbortController();
+      await Promise.race([told.promise, sleep(LATE_MS, done.signal).catch(() => {})]);
+      done.abort();
+      this.#expected.delete(key);
+    };
+  }
+
+  /** The exit code of the container's last death; undefined where the engine does not tell it soon. */
+  async lastExit(container: string): Promise<number | undefined> {
+    for (const until = Date.now() + LATE_MS; Date.now() < until;) {
+      const code = this.#exits.get(container);
+      if (code !== undefined) return code;
+      await sleep(20);
+    }
   }
 
   watch(signal: AbortSignal): AsyncIterable<InstanceEvent> {
@@ -146,10 +226,11 @@ export class EngineWatch {
   }
 
   async #follow(found: () => void): Promise<void> {
-    const { client, server, connected, log } = this.#options;
+    const { client, server, connected, log, behaviour: { actions = {} } } = this.#options;
     const { signal } = this.#closed;
     const label = [serverLabel(server)];
-    const filters = { type: ["container"], label, event: EVENTS };
+    const event = [...EVENTS, SETTLED, ...Object.values(actions)];
+    const filters = { type: ["container"], label, event };
     const events = await watchEvents(client, { filters, signal });
     const list = await client.json<{ Id: string }[]>({
       path: "/containers/json",
@@ -167,18 +248,33 @@ export class EngineWatch {
     connected().catch((error) => {
       if (!signal.aborted) log.warn("deployments were not looked after", { error });
     });
-    for await (const event of events) await this.#take(event);
+    const names = new Map(Object.entries(actions).map(([name, theirs]) => [theirs, name]));
+    for await (const event of events) {
+      const Action = names.get(event.Action) ?? event.Action;
+      await this.#take({ ...event, Action });
+      this.#expected.get(`${Action} ${event.Actor.ID}`)?.resolve();
+    }
   }
 
   async #take(event: DockerEvent): Promise<void> {
-    const { Action, Actor: { ID: container, Attributes } } = event;
+    const { Actor: { ID: container, Attributes } } = event;
     const deployment = Attributes[DEPLOYMENT];
     const replica = Attributes[REPLICA];
     if (deployment === undefined || replica === undefined) return;
-    if (Action === "destroy") this.#known.delete(container);
+    let { Action } = event;
+    if (Action === "destroy") this.#forget(container);
     else if (Action !== "oom" && Action !== "stop") await this.#update(event);
-    for (const change of this.#changes(event)) {
-      if (Attributes[REHEARSAL]) break;
+    if (Action === "health_status") {
+      // An engine that tells of every probe.
+      const now = this.#known.get(container)?.State.Health?.Status;
+      if (now === undefined || now === this.#health.get(container)) return;
+      this.#health.set(container, now);
+      Action = `health_status: ${now}`;
+    }
+    const untold = Attributes[REHEARSAL] || this.#failed.get(container) && Action !== "destroy";
+    if (Action === "die" && this.#failed.has(container)) this.#failed.set(container, true);
+    for (const change of this.#changes({ ...event, Action })) {
+      if (untold) break;
       this.events.emit({
         ...change,
         time: new Date(event.timeNano ? event.timeNano / 1e6 : event.time * 1000).toISOString(),
@@ -187,6 +283,7 @@ export class EngineWatch {
         container,
       });
     }
+    if (Action === "start" || Action === "destroy") this.#health.delete(container);
     if (Action === "destroy") {
       for (const set of [this.#quiet, this.#alive]) {
         set.delete(container);
@@ -194,8 +291,18 @@ export class EngineWatch {
     }
   }
 
+  #forget(container: string): void {
+    this.#known.delete(container);
+    this.#exits.delete(container);
+    this.#failed.delete(container);
+    this.#stopping.delete(container);
+  }
+
   async #update({ Action, time, Actor }: DockerEvent): Promise<void> {
-    const found = await this.look(Actor.ID, this.#closed.signal);
+    if (Action === "die" && Actor.Attributes.exitCode !== undefined) {
+      this.#exits.set(Actor.ID, Number(Actor.Attributes.exitCode));
+    }
+    const found = await this.look(Actor.ID, this.#closed.signal, Action === SETTLED);
     if (Action !== "die" || !found?.State.Running || found.State.Restarting) return;
     // The engine has restarted it meanwhile. Who reads of the death sees it dead, until the start is told.
     const begun = Date.parse(found.State.StartedAt) / 1000;
@@ -203,6 +310,19 @@ export class EngineWatch {
     const ExitCode = Number(Actor.Attributes.exitCode ?? found.State.ExitCode);
     const State = { ...found.State, Status: "restarting", Restarting: true, ExitCode };
     this.#known.set(Actor.ID, { ...found, State });
+  }
+
+  #death(container: string, exitCode: number): InstanceChange[] {
+    this.#alive.delete(container);
+    const told = this.#stopped.delete(container);
+    const asked = this.#stopping.delete(container) && !this.#quiet.has(container);
+    const lacked = this.#options.behaviour.reasonsUntold &&
+      this.#known.get(container)?.State.OOMKilled;
+    return [
+      ...(lacked ? [{ type: "oom" } as const] : []),
+      { type: "died", exitCode },
+      ...(told || asked ? [{ type: "stopped" } as const] : []),
+    ];
   }
 
   #changes({ Action, Actor: { ID, Attributes } }: DockerEvent): InstanceChange[] {
@@ -216,13 +336,10 @@ export class EngineWatch {
       case "oom":
         return [{ type: "oom" }];
       case "die":
-        this.#alive.delete(ID);
-        return [
-          { type: "died", exitCode: Number(Attributes.exitCode) },
-          ...(this.#stopped.delete(ID) ? [{ type: "stopped" } as const] : []),
-        ];
+        return this.#death(ID, Number(Attributes.exitCode));
       case "stop":
-        if (this.#quiet.has(ID)) return [];
+        // An engine that does not tell all of them may tell some.
+        if (this.#quiet.has(ID) || this.#options.behaviour.reasonsUntold) return [];
         if (!this.#alive.has(ID)) return [{ type: "stopped" }];
         this.#stopped.add(ID);
         return [];

@@ -1,0 +1,122 @@
+/** What podman does otherwise than Docker; docs/decisions/podman-api.md has the measurements. */
+import { SvcError } from "../../../lib/base/errors.ts";
+import type { DockerClient } from "../../../lib/docker/client.ts";
+import type { DockerEvent } from "../../../lib/docker/events.ts";
+import { readMessages } from "../../../lib/docker/messages.ts";
+import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
+import type { Inspected } from "../shared/engine_api/inspect.ts";
+
+/** Podman's own routes, in the oldest form that podman 4 and 5 have. */
+const LIBPOD = "/v4.0.0/libpod";
+/** Milliseconds within which podman starts a container again that is to be. */
+const RESTART_MS = 2000;
+
+/** As a shell has it. */
+const KILLED = 137;
+
+/** Podman would start it again, if nobody has stopped it. */
+function isDue({ State, HostConfig, RestartCount }: Inspected): boolean {
+  const { Name = "no", MaximumRetryCount = 0 } = HostConfig.RestartPolicy ?? {};
+  if (Name === "on-failure") {
+    return State.ExitCode !== 0 && (MaximumRetryCount === 0 || RestartCount < MaximumRetryCount);
+  }
+  return Name === "always" || Name === "unless-stopped";
+}
+
+/**
+ * Podman has no state for a container that it is about to start again; an `Error` that is about calls, not about
+ * the container; and an empty health for one without a check.
+ */
+function inspected(found: Inspected, settled: boolean): Inspected {
+  const { Health, ...State } = found.State;
+  const { FinishedAt } = State;
+  const ended = State.Status === "stopped" || State.Status === "exited";
+  const fresh = Date.now() - Date.parse(FinishedAt) < RESTART_MS;
+  const due = ended && !settled && fresh && isDue(found);
+  return {
+    ...found,
+    State: {
+      ...State,
+      Error: "",
+      ...(due && { Status: "restarting", Running: true, Restarting: true }),
+      ...(ended && !due && { Status: "exited" }),
+      ...(Health?.Status && { Health }),
+    },
+  };
+}
+
+/** Addresses in a user's network namespace lead nowhere from the host. */
+async function requireReachable(
+  client: DockerClient,
+  attempted: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { host } = await client.json<{ host?: { security?: { rootless?: boolean } } }>({
+    path: `${LIBPOD}/info`,
+    unversioned: true,
+    attempted,
+    signal,
+  });
+  if (!host?.security?.rootless) return;
+  throw new SvcError(
+    "unsupported",
+    `${attempted}: podman runs rootless, and its workloads' addresses lead nowhere from the host`,
+    {
+      help:
+        "publish the port (ports in the spec), or use podman as root; SVC_PODMAN_REMOTE, which " +
+        "would reach it, is not in this build",
+    },
+  );
+}
+
+/** Where no event tells it, the command ended with its container. */
+async function forgottenExec(
+  client: DockerClient,
+  container: string,
+  exec: string,
+): Promise<number> {
+  const attempted = "Cannot find out how a command ended";
+  const body = await client.stream({
+    path: "/events",
+    query: {
+      stream: "false",
+      since: "1",
+      filters: { container: [container], event: ["exec_died"] },
+    },
+    attempted,
+  });
+  for await (const { Actor: { Attributes } } of readMessages<DockerEvent>(body, attempted)) {
+    if (Attributes.execID === exec) return Number(Attributes.containerExitCode);
+  }
+  return KILLED;
+}
+
+export const PODMAN_ENGINE: EngineBehaviour = {
+  name: "podman",
+  product: "podman",
+  // The default may be the journal, which needs systemd, or nothing.
+  logDriver: () => "k8s-file",
+  ownTail: true,
+  // Podman 4 filters by its own name of a death, and tells Docker's.
+  actions: { destroy: "remove", die: "died" },
+  reasonsUntold: true,
+  lateEvents: true,
+  inspected,
+  // Podman 4 has no such call; that of 5 fails for a user without control groups.
+  fixedRestarts: true,
+  // Podman leaves the times to timers of systemd, which a host, a container or a user may not have.
+  probe: async (client, container, signal) => {
+    await client.run({
+      path: `${LIBPOD}/containers/${container}/healthcheck`,
+      unversioned: true,
+      attempted: "Cannot run a health check",
+      headMs: Infinity,
+      signal,
+    });
+  },
+  // Docker's call disconnects whoever uses the network.
+  networkRemoval: (id) => ({ path: `${LIBPOD}/networks/${id}`, unversioned: true }),
+  execRefusal: /OCI (runtime attempted to invoke a command that was not found|permission denied)/,
+  forgottenExec,
+  requireReachable,
+};

@@ -1,0 +1,81 @@
+/** The podman backend's entry for the table. */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import type { DeployBackend } from "../../../lib/deploy/backend.ts";
+import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
+import { DockerClient } from "../../../lib/docker/client.ts";
+import type { DockerEndpoint } from "../../../lib/docker/endpoint.ts";
+import type { EngineConfig } from "../shared/engine_api/apply.ts";
+import { openEngineBackend } from "../shared/engine_api/backend.ts";
+import { serverIdentity } from "../shared/engine_api/identity.ts";
+import { PODMAN_ENGINE } from "./behaviour.ts";
+import { podmanEndpoint } from "./endpoint.ts";
+import { PODMAN_FIELDS } from "./fields.ts";
+import type { PodmanSettings } from "./options.ts";
+import { PodmanService } from "./service.ts";
+
+export interface PodmanOptions extends Pick<BackendParts, "dataDir" | "runDir" | "images" | "log"> {
+  /** Absent: the backend runs the service itself. */
+  endpoint?: DockerEndpoint;
+  config: EngineConfig;
+}
+
+/** All files are below `podman` in the data directory. */
+export async function createPodmanBackend(
+  { dataDir, runDir, images, log, endpoint, config }: PodmanOptions,
+): Promise<DeployBackend> {
+  const folder = join(dataDir, PODMAN_ENGINE.name);
+  const service = endpoint ? undefined : await PodmanService.start({
+    folder: join(runDir, ownName(dataDir), "podman"),
+    log,
+  });
+  const address = service?.socket ?? "";
+  const client = new DockerClient({
+    endpoint: endpoint ?? { kind: "unix", address, path: address },
+    product: PODMAN_ENGINE.product,
+    help: service
+      ? "the server starts podman's service again by itself; see its log"
+      : "start the service (podman system service), or set SVC_PODMAN_SOCKET to the one to use",
+  });
+  const release = async () => await service?.[Symbol.asyncDispose]();
+  try {
+    return await openEngineBackend({
+      client,
+      behaviour: PODMAN_ENGINE,
+      server: await serverIdentity(folder),
+      folder,
+      config,
+      fields: PODMAN_FIELDS,
+      images,
+      log,
+      release,
+    });
+  } catch (error) {
+    await client[Symbol.asyncDispose]();
+    await release();
+    throw error;
+  }
+}
+
+/** Two servers of one host share the run folder. */
+const ownName = (dataDir: string) =>
+  createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+
+export function podmanModule(settings: PodmanSettings): BackendModule {
+  const place = { socket: settings.podmanSocket ?? "", service: settings.podmanService };
+  return {
+    takesOver: true,
+    /** SPEC "Errors": neither or both end the server's start. */
+    validate: () => Promise.resolve(void podmanEndpoint(place)),
+    open: (parts) =>
+      createPodmanBackend({
+        ...parts,
+        endpoint: podmanEndpoint(place),
+        config: {
+          allowBindSources: settings.allowBindSources,
+          allowPrivileged: settings.allowPrivileged,
+          pidsLimit: settings.workloadPidsLimit,
+        },
+      }),
+  };
+}
