@@ -38,7 +38,9 @@ export function deployStats(test: Test, under: DeployBackendUnderTest): void {
       assert.ok(before.processes >= 1);
       assert.ok(before.received !== undefined && before.sent !== undefined);
       const holder = await backend().caps.exec!(name, {
-        command: shell("dd if=/dev/zero of=/dev/shm/held bs=1M count=16; echo held; cat"),
+        command: shell(
+          "dd if=/dev/zero of=/dev/shm/held bs=1M count=16 2>/dev/null; echo held; cat",
+        ),
       });
       const reader = holder.stdout.getReader();
       assert.match(new TextDecoder().decode((await reader.read()).value), /held/);

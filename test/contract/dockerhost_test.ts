@@ -27,16 +27,7 @@ for (const options of DAEMONS) {
       files: version === "28" ? [UNSTABLE_READY] : [],
     }),
     fields: DOCKERHOST_FIELDS,
-    lacks: {
-      attach: LATER,
-      files: LATER,
-      stats: LATER,
-      signal: LATER,
-      pause: LATER,
-      top: LATER,
-      volumes: LATER,
-      networks: LATER,
-    },
+    lacks: { attach: LATER, files: LATER },
     open: () => dockerhostFixture(options),
     own: engineBackend,
   });

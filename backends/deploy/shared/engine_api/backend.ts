@@ -20,6 +20,7 @@ import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
+import { engineAbilities } from "./abilities/mod.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { stopSeconds } from "./container.ts";
@@ -86,6 +87,11 @@ class EngineBackend implements DeployBackend {
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
     this.caps = {
+      ...engineAbilities({
+        ...{ client, server, watch: this.#watch, networks: this.#networks },
+        require: (name) => this.#require(name),
+        deployments: () => this.#deployments.values(),
+      }),
       images: this.#images.images,
       load: this.#images.load,
       exec: async (name, request, { signal } = {}) => {

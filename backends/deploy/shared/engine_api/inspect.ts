@@ -1,6 +1,7 @@
 /** What the engine says of a container, and what that means for a status. */
 import type {
   DeploymentState,
+  InstanceHealth,
   InstanceStatus,
   PublishedPort,
 } from "../../../../lib/api/deployment.ts";
@@ -25,7 +26,8 @@ export interface Inspected {
     FinishedAt: string;
     Health?: {
       Status: string;
-      Log?: { ExitCode: number; Output: string }[] | null;
+      FailingStreak?: number;
+      Log?: { End?: string; ExitCode: number; Output: string }[] | null;
     };
   };
   Config: { Labels?: Record<string, string> | null; Tty: boolean; StopTimeout?: number };
@@ -66,11 +68,32 @@ export function lastProbe({ State }: Inspected): string {
 function stateOf(found: Inspected): InstanceStatus["state"] {
   const { State } = found;
   if (runs(found)) {
+    if (State.Paused) return "paused";
     const health = State.Health?.Status;
     return health === "healthy" || health === "unhealthy" ? health : "running";
   }
   if (State.Status === "created") return "created";
   return State.Status === "dead" ? "failed" : "exited";
+}
+
+/** Exit code of a probe that did not end in time, or could not be run. */
+const NO_CODE = -1;
+
+function healthOf({ State: { Health } }: Inspected): InstanceHealth | undefined {
+  const state = Health?.Status;
+  if (state !== "starting" && state !== "healthy" && state !== "unhealthy") return undefined;
+  const last = Health?.Log?.at(-1);
+  return {
+    state,
+    failures: Health?.FailingStreak ?? 0,
+    ...(last && {
+      last: {
+        time: last.End ?? "",
+        ...(last.ExitCode !== NO_CODE && { exitCode: last.ExitCode }),
+        output: last.Output,
+      },
+    }),
+  };
 }
 
 /** The status of one instance; `found` undefined: somebody else removed its container. */
@@ -92,11 +115,11 @@ export function instanceStatus(
   const state = stateOf(found);
   const ended = state === "exited" || state === "failed";
   const ip = addressOf(found);
+  const health = runs(found) ? healthOf(found) : undefined;
   const message = state === "unhealthy" ? `its last health check ${lastProbe(found)}` : [
     State.OOMKilled && ended && "it used more memory than it may",
     State.Error,
     State.Restarting && "it is about to be restarted",
-    State.Paused && "it is paused",
   ].filter(Boolean).join("; ");
   return {
     id,
@@ -108,6 +131,7 @@ export function instanceStatus(
     ...(ended && isTime(State.FinishedAt) && { finishedAt: State.FinishedAt }),
     ...(ip && { ip }),
     ...(message && { message }),
+    ...(health && { health }),
   };
 }
 

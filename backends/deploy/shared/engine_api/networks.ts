@@ -12,7 +12,7 @@ interface Ipam {
   IPRange?: string;
 }
 
-interface InspectedNetwork {
+export interface InspectedNetwork {
   Id: string;
   Name: string;
   Internal: boolean;
@@ -49,6 +49,32 @@ export class EngineNetworks {
   namesOf({ networks }: Pick<DeploySpec, "networks">): string[] {
     if (networks.some(({ name }) => name === "host" || name === "none")) return [];
     return networks.length > 0 ? networks.map(({ name }) => this.#named(name)) : [this.standard];
+  }
+
+  /** The name that specs have for one of the engine's names. */
+  specName(name: string): string {
+    return name === this.standard ? "default" : name;
+  }
+
+  /** The networks of this server. */
+  list(signal?: AbortSignal): Promise<InspectedNetwork[]> {
+    return this.#client.json<InspectedNetwork[]>({
+      path: "/networks",
+      query: { filters: { label: [serverLabel(this.#server)] } },
+      attempted: "Cannot list the networks",
+      signal,
+    });
+  }
+
+  /** Removes the network of this server that specs call so. Throws `conflict` where a container is on it. */
+  remove(
+    name: string,
+    { attempted, signal }: { attempted: string; signal?: AbortSignal },
+  ): Promise<void> {
+    return this.#lock.run(async () => {
+      const path = `/networks/${encodeURIComponent(this.#named(name))}`;
+      await this.#client.run({ method: "DELETE", path, attempted, signal });
+    });
   }
 
   #named(name: string): string {
@@ -135,11 +161,7 @@ export class EngineNetworks {
   /** Removes the networks of this server that are not among `used`. One that is in use by others stays. */
   prune(used: () => ReadonlySet<string>): Promise<void> {
     return this.#lock.run(async () => {
-      const list = await this.#client.json<InspectedNetwork[]>({
-        path: "/networks",
-        query: { filters: { label: [serverLabel(this.#server)] } },
-        attempted: "Cannot list the networks",
-      });
+      const list = await this.list();
       const names = used();
       for (const { Id, Name } of list) {
         if (names.has(Name)) continue;

@@ -1,0 +1,78 @@
+/** Signals, pauses and process lists. */
+import { SvcError } from "../../../../../lib/base/errors.ts";
+import { signalNumber } from "../../../../../lib/base/signals.ts";
+import type { DeployCaps, InstanceOptions, ProcessList } from "../../../../../lib/deploy/caps.ts";
+import { daemonStatus } from "../../../../../lib/docker/errors.ts";
+import { type AbilityParts, requireRunning, type RunningInstance } from "./parts.ts";
+
+/** The engine says that it is so already, or that it ended meanwhile. */
+const isSettled = (error: unknown) => daemonStatus(error) === 409;
+
+export function controlAbilities(
+  parts: AbilityParts,
+): Required<Pick<DeployCaps, "signal" | "pause" | "top">> {
+  const { client, watch } = parts;
+
+  async function signal(name: string, text: string, options: InstanceOptions = {}): Promise<void> {
+    const number = signalNumber(text);
+    if (number === undefined) {
+      throw new SvcError("argument_invalid", `Cannot send signal ${JSON.stringify(text)}: unknown`);
+    }
+    await Promise.all(
+      requireRunning(parts, name, options.instance).map(({ id, container }) =>
+        client.run({
+          method: "POST",
+          path: `/containers/${container}/kill`,
+          query: { signal: String(number) },
+          attempted: `Cannot send a signal to ${id}`,
+          signal: options.signal,
+        })
+      ),
+    );
+  }
+
+  /** The state is known when it resolves: whoever asks for a status then reads it. */
+  async function freeze(
+    act: "pause" | "unpause",
+    { id, container }: RunningInstance,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const wanted = act === "pause";
+    const now = await watch.look(container, signal);
+    if (!now || now.State.Paused === wanted) return;
+    await client.run({
+      method: "POST",
+      path: `/containers/${container}/${act}`,
+      attempted: `Cannot ${act} ${id}`,
+      signal,
+    }).catch(async (error) => {
+      const after = await watch.look(container, signal);
+      if (!isSettled(error) || after?.State.Paused !== wanted) throw error;
+    });
+    await watch.look(container, signal);
+  }
+
+  const freezing =
+    (act: "pause" | "unpause") => async (name: string, options: InstanceOptions = {}) => {
+      const all = requireRunning(parts, name, options.instance);
+      await Promise.all(all.map((one) => freeze(act, one, options.signal)));
+    };
+
+  async function top(name: string, options: InstanceOptions = {}): Promise<ProcessList[]> {
+    return await Promise.all(
+      requireRunning(parts, name, options.instance).map(async ({ id, container }) => {
+        const { Titles, Processes } = await client.json<{
+          Titles: string[];
+          Processes: string[][] | null;
+        }>({
+          path: `/containers/${container}/top`,
+          attempted: `Cannot list the processes of ${id}`,
+          signal: options.signal,
+        });
+        return { instance: id, titles: Titles, processes: Processes ?? [] };
+      }),
+    );
+  }
+
+  return { signal, pause: { pause: freezing("pause"), unpause: freezing("unpause") }, top };
+}

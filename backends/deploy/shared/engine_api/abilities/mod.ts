@@ -1,0 +1,15 @@
+/** The abilities of engines that speak the Docker Engine API, besides exec and images. */
+import type { DeployCaps } from "../../../../../lib/deploy/caps.ts";
+import { controlAbilities } from "./control.ts";
+import { networksAbility, volumesAbility } from "./managed.ts";
+import type { AbilityParts } from "./parts.ts";
+import { statsAbility } from "./stats.ts";
+
+export function engineAbilities(parts: AbilityParts): DeployCaps {
+  return {
+    ...controlAbilities(parts),
+    stats: statsAbility(parts),
+    volumes: volumesAbility(parts),
+    networks: networksAbility(parts),
+  };
+}
