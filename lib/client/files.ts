@@ -1,6 +1,5 @@
 /** Files of instances, and what a copy needs to know of files on this machine. */
 import type { FileStat } from "../api/workload.ts";
-import { SvcError } from "../base/errors.ts";
 import { hostFiles } from "../wire/files/host_files.ts";
 import type { TarSegment } from "../oci/tar_write.ts";
 import type { Client } from "./client.ts";
@@ -19,15 +18,10 @@ const call = ({ name, instance, path }: RemotePath) => ({
   query: { path, instance },
 });
 
-/** What is at a path; a link itself is described. Undefined where nothing is there, or no such deployment. */
-export async function statFile(client: Client, at: RemotePath): Promise<FileStat | undefined> {
-  try {
-    // The call accepts JSON alone: the answer is no archive.
-    return await client.json("GET /deployments/{name}/archive", call(at));
-  } catch (error) {
-    if (error instanceof SvcError && error.code === "not_found") return undefined;
-    throw error;
-  }
+/** What is at a path; a link itself is described. Throws `not_found`. */
+export function statFile(client: Client, at: RemotePath): Promise<FileStat> {
+  // The call accepts JSON alone: the answer is no archive.
+  return client.json("GET /deployments/{name}/archive", call(at));
 }
 
 /** A tar archive of the file or folder. Whoever reads it must not trust it. Throws `not_found`. */

@@ -240,7 +240,10 @@ test("cp -: an archive on standard input and output, also a compressed one", asy
   assert.equal(await sh(there, "cat out/t/in"), "in\n");
   const nowhere = await svcFake(["cp", "-", "web:/none"], { handler, stdin: packed });
   assert.equal(nowhere.code, 1);
-  assert.match(nowhere.stderr, /Cannot unpack into web:\/none: it is no folder/);
+  assert.match(nowhere.stderr, /Cannot read \/none: there is no such file/);
+  const file = await svcFake(["cp", "-", "web:/d/f"], { handler, stdin: packed });
+  assert.equal(file.code, 2);
+  assert.match(file.stderr, /Cannot unpack into web:\/d\/f: it is no folder/);
 });
 
 type Entries = (TarFields & { body?: Uint8Array })[];

@@ -1,6 +1,13 @@
 /** What a person sees of workloads and does to them, on the bare backend with the real executable. */
 import assert from "node:assert/strict";
-import { baseImage, e2eTest, type RunOutput, type Server, startServer } from "./harness.ts";
+import {
+  baseImage,
+  e2eTest,
+  type RunOutput,
+  runTool,
+  type Server,
+  startServer,
+} from "./harness.ts";
 import { sit } from "./sit.ts";
 
 const NEEDS = {
@@ -138,6 +145,79 @@ e2eTest(
     });
   },
 );
+
+e2eTest("cp: files into a workload and out of it", NEEDS, async (t) => {
+  await using server = await startServer();
+  const { name: image } = await baseImage(server, "base:v1");
+  await deploy(server, { name: "files", image, command: ["sleep", "100000"], replicas: 2 });
+  const folder = await Deno.makeTempDir({ prefix: "svc-e2e-cp-" });
+  const cp = (...args: string[]) => good(server.svc(["cp", ...args], { cwd: folder }));
+  const inside = (script: string) => good(server.svc(["exec", "files", "sh", "-c", script]));
+  try {
+    await t.step("a tree there and back: modes, owners, links, holes", async () => {
+      await runTool("sh", [
+        "-ec",
+        `cd ${folder}; mkdir -p t/sub; echo one > t/file; chown 12:34 t/file; chmod 4750 t/file; ln t/file t/sub/same
+        ln -s ../file t/sub/link; printf x | dd of=t/holes bs=1 seek=30000000 status=none`,
+      ]);
+      await cp("-a", "t", "files:/copy");
+      const shape = "stat -c '%a %u:%g %h' file; readlink sub/link; stat -c %s holes; " +
+        "test $(stat -c %b holes) -lt 1000 && echo sparse";
+      const want = "4750 12:34 2\n../file\n30000001\nsparse\n";
+      assert.equal(await inside(`cd /copy && ${shape}`), want);
+      await cp("-a", "files:/copy", "back");
+      const { stdout } = await runTool("sh", ["-ec", `cd ${folder}/back; ${shape}`]);
+      assert.equal(stdout, want);
+      await cp("t/file", "files/1:/only");
+      const other = await server.svc(["exec", "files", "cat", "/only"]);
+      assert.notEqual(other.code, 0, "it went to the other instance");
+      const there = await good(server.svc(["exec", "--instance", "1", "files", "cat", "/only"]));
+      assert.equal(there, "one\n");
+    });
+
+    await t.step(
+      "links of a workload lead nowhere on the host, and what is missing is told",
+      async () => {
+        await inside(
+          "ln -s /etc /copy/etc; ln -s ../../../../../.. /copy/up; echo inner > /etc/svc-cp",
+        );
+        await cp("files:/copy/etc/svc-cp", "a");
+        await cp("-L", "files:/copy/up/etc/svc-cp", "b");
+        for (const name of ["a", "b"]) {
+          assert.equal(await Deno.readTextFile(`${folder}/${name}`), "inner\n");
+        }
+        for (
+          const [args, why] of [
+            [["files:/none", "."], /there is no such file/],
+            [["t", "files:/none/deep"], /none/],
+            [["none:/etc", "."], /no such deployment/],
+            [["files/9:/etc", "."], /9/],
+          ] as const
+        ) {
+          const { code, stderr } = await server.svc(["cp", ...args], { cwd: folder });
+          assert.equal(code, 1, stderr);
+          assert.match(stderr, why);
+        }
+      },
+    );
+
+    await t.step("an archive on standard output and input, of a stopped workload too", async () => {
+      await good(server.svc(["stop", "files"]));
+      await cp("files/0:/copy", "stopped");
+      assert.equal(await Deno.readTextFile(`${folder}/stopped/file`), "one\n");
+      await runTool("sh", [
+        "-ec",
+        `cd ${folder}; mkdir in; echo piped > in/piped; tar -czf in.tgz in`,
+      ]);
+      const stdin = await Deno.readFile(`${folder}/in.tgz`);
+      await good(server.svc(["cp", "-", "files/0:/copy"], { stdin }));
+      await good(server.svc(["start", "files"]));
+      assert.equal(await inside("cat /copy/in/piped"), "piped\n");
+    });
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
 
 e2eTest("attach: a person at the main process of a workload", NEEDS, async (t) => {
   await using server = await startServer();

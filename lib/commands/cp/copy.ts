@@ -3,7 +3,6 @@ import { SvcError, systemCode } from "../../base/errors.ts";
 import { basename, dirname, join, native, posix, resolve } from "../../base/path.ts";
 import type { FileStat } from "../../api/workload.ts";
 import type { Client } from "../../client/client.ts";
-import { getDeployment } from "../../client/deployments.ts";
 import { readArchive, type RemotePath, statFile, writeArchive } from "../../client/files.ts";
 import { extractArchive, type Extracted } from "../build/extract.ts";
 import { writing } from "../build/outputs.ts";
@@ -25,15 +24,28 @@ const S_IFMT = 0o170000;
 const S_IFDIR = 0o040000;
 const isFolder = ({ mode }: FileStat) => (mode & S_IFMT) === S_IFDIR;
 
-/** The file that a path leads to, links followed; `stat` undefined: there is none, or no such deployment. */
-async function follow(
-  client: Client,
-  at: RemotePath,
-): Promise<{ at: RemotePath; stat: FileStat | undefined }> {
+interface Found {
+  at: RemotePath;
+  /** Undefined: there is no such file, deployment or instance, as the error says. */
+  stat?: FileStat;
+  error?: SvcError;
+}
+
+async function find(client: Client, at: RemotePath): Promise<Found> {
+  try {
+    return { at, stat: await statFile(client, at) };
+  } catch (error) {
+    if (error instanceof SvcError && error.code === "not_found") return { at, error };
+    throw error;
+  }
+}
+
+/** The file that a path leads to, links followed. */
+async function follow(client: Client, at: RemotePath): Promise<Found> {
   for (let links = 0; links <= MAX_LINKS; links++) {
-    const stat = await statFile(client, at);
-    if (stat?.linkTarget === undefined) return { at, stat };
-    const target = stat.linkTarget;
+    const found = await find(client, at);
+    const target = found.stat?.linkTarget;
+    if (target === undefined) return found;
     const folder = at.path.replace(/\/*$/, "").replace(/[^/]*$/, "");
     // The parts before may be links: the server resolves them, and what ".." leads to.
     at = { ...at, path: target.startsWith("/") ? target : folder + target };
@@ -48,13 +60,8 @@ async function remoteSource(client: Client, from: RemotePath, wantsTarget: boole
   const contents = namesContents(from.path);
   const at = { ...from, path: trimmed(from.path) };
   const followed = wantsTarget || /\/\.?$/.test(from.path);
-  const found = followed ? await follow(client, at) : { at, stat: await statFile(client, at) };
-  if (!found.stat) {
-    await getDeployment(client, from.name);
-    throw new SvcError("not_found", `Cannot copy ${from.name}:${at.path}: there is no such file`, {
-      help: "check the path",
-    });
-  }
+  const found = await (followed ? follow : find)(client, at);
+  if (!found.stat) throw found.error;
   const source: Source = {
     isFolder: isFolder(found.stat),
     name: posix.basename(at.path),
@@ -143,12 +150,12 @@ async function localSource(from: string, wantsTarget: boolean) {
   return { source, follow };
 }
 
-async function remoteTarget(client: Client, to: RemotePath): Promise<Target & { at: RemotePath }> {
-  const { at, stat } = await follow(client, { ...to, path: trimmed(to.path) });
-  if (!stat) await getDeployment(client, to.name);
+async function remoteTarget(client: Client, to: RemotePath): Promise<Target & Found> {
+  const found = await follow(client, { ...to, path: trimmed(to.path) });
+  const { at, stat } = found;
   // The end of the path as it was written tells whether a folder is meant.
   const path = at.path + (/\/\.?$/.test(to.path) && at.path !== "/" ? "/" : "");
-  return { at, path, is: !stat ? "none" : isFolder(stat) ? "folder" : "file" };
+  return { ...found, path, is: !stat ? "none" : isFolder(stat) ? "folder" : "file" };
 }
 
 /** Copies into an instance. */
@@ -173,11 +180,11 @@ export async function unpackInto(
   tar: ReadableStream<Uint8Array>,
 ): Promise<void> {
   const target = await remoteTarget(client, to);
-  if (target.is !== "folder") {
+  if (target.is === "none") throw target.error;
+  if (target.is === "file") {
     throw new SvcError(
-      target.is === "none" ? "not_found" : "argument_invalid",
+      "argument_invalid",
       `Cannot unpack into ${to.name}:${to.path}: it is no folder`,
-      { help: "name a folder that is there" },
     );
   }
   const { decompress } = await import("../../oci/compression.ts");
