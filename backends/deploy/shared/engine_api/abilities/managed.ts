@@ -27,11 +27,13 @@ function usersOf({ deployments }: AbilityParts, uses: (spec: DeploySpec) => bool
 /** `drop` removes by the engine's name; the listing alone decides what is there to be removed. */
 function ability<Status extends { name: string; usedBy: string[] }>(
   word: string,
-  list: (options?: CallOptions) => Promise<Status[]>,
+  all: (options?: CallOptions) => Promise<Status[]>,
   drop: (name: string, options: CallOptions & { attempted: string }) => Promise<void>,
 ): ManagedAbility<Status> {
+  const list = async (options?: CallOptions) =>
+    (await all(options)).sort((a, b) => a.name < b.name ? -1 : 1);
   const inspect = async (name: string, options?: CallOptions) =>
-    (await list(options)).find((one) => one.name === name);
+    (await all(options)).find((one) => one.name === name);
   return {
     list,
     inspect,
