@@ -88,16 +88,24 @@ function session(
     signal.addEventListener("abort", () => resolve(undefined))
   );
   if (ending.aborted) detach();
+  const input = new EventTarget();
   const until = ended.promise.then(() => engine.logs.end(key));
   const output = (stream: "stdout" | "stderr") =>
-    endable(signal, (signal) => engine.logs.output(key, { stream, from, until, signal }));
+    endable(signal, (signal) => engine.logs.output(key, { stream, from, until, signal, input }));
   return {
     stdout: output("stdout"),
     stderr: tty ? ReadableStream.from([]) : output("stderr"),
     exit: Promise.race([left, ended.promise]),
     detach,
     ...(stdinOpen &&
-      { stdin: inputOf(() => engine.input(key, { tty }), { signal, tty, ended: ended.promise }) }),
+      {
+        stdin: inputOf(() => engine.input(key, { tty }), {
+          signal,
+          tty,
+          ended: ended.promise,
+          typed: () => input.dispatchEvent(new Event("typed")),
+        }),
+      }),
     ...(tty && {
       resize: (size) => {
         engine.resize(key, size).catch(() => {/* it has ended */});
@@ -129,7 +137,12 @@ function endable(
 /** Opened with the first bytes: whoever only watches is no writer. */
 function inputOf(
   open: () => Promise<ContainerInput>,
-  { signal, tty, ended }: { signal: AbortSignal; tty: boolean; ended: Promise<unknown> },
+  { signal, tty, ended, typed }: {
+    signal: AbortSignal;
+    tty: boolean;
+    ended: Promise<unknown>;
+    typed: () => void;
+  },
 ): WritableStream<Uint8Array> {
   let opened: Promise<ContainerInput> | undefined;
   const letGo = () => {
@@ -141,6 +154,7 @@ function inputOf(
     async write(bytes) {
       signal.throwIfAborted();
       await (await (opened ??= open())).write(bytes);
+      typed();
     },
     async close() {
       if (signal.aborted) return;

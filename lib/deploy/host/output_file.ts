@@ -21,6 +21,8 @@ export interface OutputOptions {
   until: Promise<LogPlace>;
   /** Leaves the rest unread. */
   signal: AbortSignal;
+  /** Its event "typed" says that an answer may be near. */
+  input?: EventTarget;
 }
 
 /** Milliseconds between two looks at the log: soon after output, and after a while without any. */
@@ -40,17 +42,21 @@ async function openAt(path: string, { inode, offset }: LogPlace): Promise<LineRe
 /** The bytes of that stream, as they were printed, as they come. */
 export async function* readOutput(
   path: string,
-  { stream, from, until, signal }: OutputOptions,
+  { stream, from, until, signal, input }: OutputOptions,
 ): AsyncGenerator<Uint8Array<ArrayBuffer>, void, void> {
   let end: LogPlace | undefined;
   until.then((place) => {
     end = place;
   });
-  const left = Promise.withResolvers<void>();
-  const leave = () => left.resolve();
-  signal.addEventListener("abort", leave, { once: true });
-  let reader = await openAt(path, from);
   let wait = SHORTEST;
+  let wake = () => {};
+  const hurry = () => {
+    wait = SHORTEST;
+    wake();
+  };
+  signal.addEventListener("abort", hurry);
+  input?.addEventListener("typed", hurry);
+  let reader = await openAt(path, from);
   try {
     while (!signal.aborted) {
       // Asked before the read: everything printed until then is read below.
@@ -77,11 +83,20 @@ export async function* readOutput(
         }
       }
       if (last) return;
-      await sleepOr(left.promise, wait);
+      const pause = wait;
       wait = Math.min(2 * wait, LONGEST);
+      if (signal.aborted) return;
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, pause);
+        wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
     }
   } finally {
-    signal.removeEventListener("abort", leave);
+    signal.removeEventListener("abort", hurry);
+    input?.removeEventListener("typed", hurry);
     reader?.close();
   }
 }
@@ -109,11 +124,4 @@ function textOf(
     if (head.whole) text[used++] = 10;
   }
   return text.subarray(0, used);
-}
-
-async function sleepOr(left: Promise<void>, ms: number): Promise<void> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<void>((resolve) => timer = setTimeout(resolve, ms));
-  await Promise.race([left, late]);
-  clearTimeout(timer);
 }
