@@ -41,6 +41,19 @@ function answer(request: Request, { pathname }: URL): Response {
   if (pathname.endsWith("/deployments/web") && request.method === "GET") {
     return Response.json(STATUS);
   }
+  if (pathname.endsWith("/top")) {
+    return Response.json([{ instance: EVIL, titles: [EVIL], processes: [[EVIL]] }]);
+  }
+  if (pathname.endsWith("/volumes")) {
+    return Response.json([{ name: EVIL, driver: EVIL, labels: {}, usedBy: [EVIL] }]);
+  }
+  if (pathname.endsWith("/events")) {
+    return ndjson({ type: EVIL, time: EVIL, deployment: EVIL, instance: EVIL });
+  }
+  if (pathname.endsWith("/stats")) {
+    const counters = { cpu: 1, memory: 1, processes: 1, blockRead: 1, blockWritten: 1 };
+    return ndjson({ time: "2026-01-01T00:00:00Z", instance: EVIL, ...counters });
+  }
   if (pathname.endsWith("/well-known/svc")) return Response.json({ api: "/.svc/v1", auth: [EVIL] });
   throw new SvcError("deploy_failed", `Cannot do it: its last log lines:\n  ${EVIL}`, {
     help: EVIL,
@@ -60,6 +73,13 @@ Deno.test("info, status, lists, doctor and errors show escapes instead of sendin
     ["deploy", "-f", "-"],
     ["info", "--output", "json"],
     ["ps", "--output", "json"],
+    ["health"],
+    ["top", "web"],
+    ["volume", "ls"],
+    ["events"],
+    ["events", "--output", "json"],
+    ["stats", "web"],
+    ["kill", "web"],
   ];
   for (const command of commands) {
     const stdin = "name: web\nimage: a\n";
