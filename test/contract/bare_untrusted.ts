@@ -5,12 +5,17 @@ import type { OwnTest } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 import { execute, quickSpec } from "./deploy_tools.ts";
 
-/** Processes of the runtime that have not become the container's command. */
-async function stuck(): Promise<number> {
+/** Processes of the runtime in that deployment's cgroups that have not become the container's command. */
+async function stuckIn(deployment: string): Promise<number> {
   let count = 0;
   for await (const { name } of Deno.readDir("/proc")) {
-    const command = await Deno.readTextFile(`/proc/${name}/cmdline`).catch(() => "");
-    if (command.startsWith("runc\0init")) count++;
+    const [command, cgroups] = await Promise.all(
+      ["cmdline", "cgroup"].map((file) =>
+        Deno.readTextFile(`/proc/${name}/${file}`).catch(() => "")
+      ),
+    );
+    const theirs = cgroups.includes(`/svc/${deployment}-0-`);
+    if (theirs && command.startsWith("runc\0init")) count++;
   }
   return count;
 }
@@ -67,6 +72,7 @@ export function bareUntrusted(
     await backend().apply(quickSpec(name, image, {
       healthcheck: { test: "true", interval: "500ms", timeout: "1s" },
     }));
+    const stuck = () => stuckIn(name);
     const before = await stuck();
     const { code } = await execute(backend(), name, {
       command: ["sh", "-c", "rm -f /etc/passwd; busybox mkfifo /etc/passwd"],

@@ -42,6 +42,8 @@ export async function openInput(bundle: string): Promise<void> {
     try {
       const holder = spawn("sleep", [FOR_EVER], {
         cwd: "/",
+        // Says whose it is; the last part is the program's name, which some go by.
+        argv0: join(bundle, "sleep"),
         // A session of its own: signals to the server's process group do not reach it.
         detached: true,
         stdio: ["ignore", writing, "ignore"],
