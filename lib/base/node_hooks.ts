@@ -2,6 +2,7 @@
  * Everything that svc uses of node's objects and that node does not publish. Each function says what happens
  * where the runtime no longer has it. docs/decisions/listener.md has the reasons and the figures.
  */
+import type { Buffer } from "node:buffer";
 import type { Duplex } from "node:stream";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -58,6 +59,16 @@ export function halt(socket: Socket): () => void {
     handleOf(own)?.readStart();
     socket.resume();
   };
+}
+
+/**
+ * Gives bytes that were read from `socket` to the listeners that it has now, before bytes that arrive later.
+ * Without listeners the bytes are put back and read again.
+ */
+export function passOn(socket: Socket, bytes: Buffer): void {
+  // Node's parser reads past the socket's buffer: bytes put back there would be parsed a turn later, behind
+  // bytes that arrive meanwhile.
+  if (!socket.emit("data", bytes)) socket.unshift(bytes);
 }
 
 /** The connection below TLS. Undefined where the runtime does not tell. */

@@ -11,10 +11,10 @@ export interface LentConnection {
   /** Tells the listener how many bytes of the body came; this keeps a slow connection alive. */
   moved(bytes: number): void;
   /**
-   * Gives the connection back. `rest`: bytes that were read after the body's end; "unread": the body was not
-   * read to its end; "broken": the connection ended before the body did.
+   * Gives the connection back. `rest`: bytes that were read after the body's end; undefined: the body was not
+   * read to its end.
    */
-  end(rest: Uint8Array | "unread" | "broken"): void;
+  end(rest: Uint8Array | undefined): void;
 }
 
 /** A body that is read as a stream, or taken from its connection by who can do that in a thread of its own. */

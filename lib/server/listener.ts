@@ -1,19 +1,19 @@
 /**
- * The listener: handlers are fetch-style and do not know what serves them. It is node's HTTP server, with
- * gates in front of it through which large bodies move at the speed of the disk (http/gate.ts). Why it is not
- * `Deno.serve`: docs/decisions/listener.md.
+ * The listener: handlers are fetch-style and do not know what serves them. It is node's HTTP server, which
+ * moves large bodies both ways at the speed of the disk, with a reader of simple requests in front
+ * (http/head.ts). `Deno.serve` takes fewer steps for small answers. But a chunked upload that arrives faster
+ * than it is stored costs it seconds of processor time per megabyte.
  */
 import { createServer } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Server, Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
-import { canLend, pauseBelow } from "../base/node_hooks.ts";
+import { passOn, pauseBelow } from "../base/node_hooks.ts";
 import { ClientCertificates } from "./http/client_certificates.ts";
+import { serveConnection } from "./http/connection.ts";
 import { connectionLimit, limitConnections } from "./http/connection_limit.ts";
 import type { Handler } from "./http/exchange.ts";
-import { Gate } from "./http/gate.ts";
 import { serveMessage, serveUpgrade } from "./http/node.ts";
 import { LIMITS, type Limits, Peers } from "./http/peer.ts";
 import { secureOptions, type TlsMaterial, trackHandshakes } from "./http/tls.ts";
@@ -92,8 +92,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
   const certificates = clientCa === undefined ? undefined : new ClientCertificates(clientCa);
   const peers = new Peers({ ...LIMITS, ...options.limits }, certificates);
   const scheme = options.tls ? "https" : "http";
-  const serve = (connection: Duplex) => serveAsNode.call(http, connection);
-  const serving = { handler, peers, scheme, serve } as const;
+  const serving = { handler, peers, scheme } as const;
   const secure = options.tls &&
     createSecureServer({ ...secureOptions(options.tls), ...OURS_TO_REFUSE });
   const http = secure ?? createServer(OURS_TO_REFUSE);
@@ -110,15 +109,21 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
       void serveMessage(message, response, { ...serving, awaitsContinue: true }),
   );
   http.on("upgrade", (message, _socket, head) => void serveUpgrade(message, head, serving));
-  http.on("clientError", (error, socket) => refuse(error, socket, peers));
+  http.on("clientError", (error, socket) => refuse(error, socket as Socket));
+  // Node's own listener is called only for connections that ours hands over.
   const event = options.tls ? "secureConnection" : "connection";
   const [serveAsNode] = http.listeners(event);
   http.removeAllListeners(event);
   http.on(event, (socket: Socket) => {
     socket.setNoDelay(true);
     if (secure) pauseBelow(socket as TLSSocket);
-    const peer = peers.add(socket);
-    serve(canLend(socket) ? new Gate(peer) : socket);
+    serveConnection(socket, {
+      ...serving,
+      handOver(head) {
+        serveAsNode.call(http, socket);
+        passOn(socket, head);
+      },
+    });
   });
   const most = options.maxConnections ?? await connectionLimit();
   limitConnections(http, { most, onRefused: options.onRefused });
@@ -152,11 +157,8 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
 }
 
 /** Answers a request that node's parser cannot read, as far as the connection still allows. */
-function refuse(error: Error, socket: Duplex, peers: Peers): void {
+function refuse(error: Error, socket: Socket): void {
   const { code } = error as { code?: string };
-  const peer = socket instanceof Gate ? socket.peer : peers.of(socket as Socket);
-  // Who reads the body answers.
-  if (code?.startsWith("HPE_") && peer?.malformed) return peer.malformed();
   if (!socket.writable || code === "ECONNRESET") return void socket.destroy();
   const status = code === "HPE_HEADER_OVERFLOW"
     ? "431 Request Header Fields Too Large"

@@ -286,9 +286,8 @@ Deno.test("chunks that are malformed are the client's fault; what came before th
       assert.match(answer, /^HTTP\/1\.1 400 [^]*BLOB_UPLOAD_INVALID/, wrong);
       assert.equal(answer.split("HTTP/1.1 ").length, 2, "what is behind them is not a request");
       const { headers } = await ask(it.base + location);
-      // Of the chunk that is too long its own bytes were there; node's parser takes the long extension.
-      const more = wrong.includes("abcd") ? "12" : wrong.startsWith("1;") ? "10" : "9";
-      assert.match(headers.get("range")!, new RegExp(`^0-(9|${more})$`), wrong.slice(0, 20));
+      // Of the chunk that is too long its own bytes were there.
+      assert.match(headers.get("range")!, wrong.includes("abcd") ? /^0-(9|12)$/ : /^0-9$/, wrong);
     }
   }
 });

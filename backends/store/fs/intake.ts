@@ -45,7 +45,7 @@ export class Intake {
     const stop = () => this.#worker?.postMessage({ type: "stop", job });
     signal.addEventListener("abort", stop, { once: true });
     this.#hashed.add(file.path);
-    let rest: Parameters<LentConnection["end"]>[0] = "unread";
+    let rest: Uint8Array | undefined;
     try {
       if (signal.aborted) throw signal.reason;
       const told = await this.#ask(
@@ -57,7 +57,6 @@ export class Intake {
       );
       if (told.type !== "received") throw new SvcError("internal", "Cannot receive: wrong answer");
       if (told.outcome.how === "whole") rest = told.outcome.rest;
-      else if (told.outcome.how === "broken") rest = "broken";
       return { written: told.written, outcome: told.outcome };
     } finally {
       signal.removeEventListener("abort", stop);

@@ -1,11 +1,10 @@
-/** Requests as node's server reads them, and their answers. */
-import { type IncomingMessage, ServerResponse } from "node:http";
+/** Requests that node's parser reads: those with bodies, upgrades, old clients, TLS. */
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import type { Buffer } from "node:buffer";
 import type { Reply } from "../../api/reply.ts";
 import { SvcError } from "../../base/errors.ts";
-import { type Body, bodyStream } from "./body.ts";
+import { bodyStream } from "./body.ts";
 import {
   contentOf,
   Ending,
@@ -15,10 +14,10 @@ import {
   PeerConnection,
   plainReply,
 } from "./exchange.ts";
-import { Gate, hasBody } from "./gate.ts";
 import type { Peer, Peers } from "./peer.ts";
 import { hostOf, ListenerRequest, type Source } from "./request.ts";
-import { gone, send } from "./send.ts";
+import { send } from "./send.ts";
+import { respond } from "./respond.ts";
 import { accept, isUpgraded, loadAcceptor } from "./websocket.ts";
 
 /** How long an unread rest of a body may still arrive, so that the client reads the answer. */
@@ -28,7 +27,7 @@ export interface MessageSourceOptions {
   message: IncomingMessage;
   scheme: "http" | "https";
   ending: Ending;
-  body: () => Body;
+  body: () => ReadableStream<Uint8Array<ArrayBuffer>>;
 }
 
 class MessageSource implements Source {
@@ -58,13 +57,18 @@ class MessageSource implements Source {
     return pairs;
   }
 
-  body(): Body | null {
+  body(): ReadableStream<Uint8Array<ArrayBuffer>> | null {
     return hasBody(this.options.message) ? this.options.body() : null;
   }
 
   signal(): AbortSignal {
     return this.options.ending.signal;
   }
+}
+
+function hasBody({ headers }: IncomingMessage): boolean {
+  const length = headers["content-length"];
+  return headers["transfer-encoding"] !== undefined || length !== undefined && length !== "0";
 }
 
 /** The listener sets these fields itself. */
@@ -112,30 +116,26 @@ export interface NodeOptions {
   handler: Handler;
   peers: Peers;
   scheme: "http" | "https";
-  /** Gives a connection to node's server. */
-  serve: (connection: Duplex) => void;
 }
 
 /** The last request of each connection, and how many have not ended. */
-const turns = new WeakMap<Duplex, { last: Promise<void>; count: number }>();
+const turns = new WeakMap<Socket, { last: Promise<void>; count: number }>();
 
 /**
  * Resolves when the connection's earlier requests have ended; call the result when this request ends. Node
  * keeps reading: without this, pipelined requests would run at the same time, even those behind the
  * connection's last answer.
  */
-async function turnOf(socket: Duplex): Promise<() => void> {
+async function turnOf(socket: Socket): Promise<() => void> {
   const turn = turns.get(socket) ?? { last: Promise.resolve(), count: 0 };
   turns.set(socket, turn);
   const { promise, resolve } = Promise.withResolvers<void>();
   const before = turn.last;
   turn.last = promise;
   if (++turn.count > 1) {
-    // A gate stops by itself.
-    const pausing = !(socket instanceof Gate);
-    if (pausing) socket.pause();
+    socket.pause();
     await before;
-    if (pausing && turn.count === 1) socket.resume();
+    if (turn.count === 1) socket.resume();
   }
   return () => {
     turn.count--;
@@ -143,71 +143,75 @@ async function turnOf(socket: Duplex): Promise<() => void> {
   };
 }
 
-/** The parts of a request under way. */
-interface Exchange {
-  message: IncomingMessage;
-  response: ServerResponse;
-  peer: Peer;
-  /** Absent over TLS. */
-  gate: Gate | undefined;
-  ending: Ending;
-}
-
-const gateOf = ({ socket }: IncomingMessage): Gate | undefined =>
-  socket as unknown instanceof Gate ? socket as unknown as Gate : undefined;
-
 export async function serveMessage(
   message: IncomingMessage,
   response: ServerResponse,
   options: NodeOptions & { awaitsContinue?: boolean },
 ): Promise<void> {
-  const { peers, serve } = options;
-  const gate = gateOf(message);
-  const peer = gate?.peer ?? peers.of(message.socket as Socket);
+  const peer = options.peers.of(message.socket as Socket);
   if (!peer) return void message.socket.destroy();
-  const ending = new Ending();
-  gate?.begin(message);
-  const end = await turnOf(message.socket);
+  const end = await turnOf(peer.socket);
   try {
-    if (peer.socket.destroyed || peer.last) return;
-    await serveNow({ message, response, peer, gate, ending }, options);
-    peers.rest(peer);
-    if (!gate?.taken) gate?.next(message);
-    // Node's parser still waits for a body that it will never see.
-    else if (!peer.last) serve(new Gate(peer, gate.release()));
+    if (!peer.socket.destroyed && !peer.last) await serveNow(message, response, peer, options);
   } finally {
     end();
   }
 }
 
 async function serveNow(
-  exchange: Exchange,
+  message: IncomingMessage,
+  response: ServerResponse,
+  peer: Peer,
   options: NodeOptions & { awaitsContinue?: boolean },
 ): Promise<void> {
   const { peers, handler, scheme } = options;
-  const { message, response, peer, gate, ending } = exchange;
+  const ending = new Ending();
   const receivedBefore = peer.received;
   peer.phase = "request";
   const forget = peer.onClose(() => ending.gone());
   let wanted = false;
-  const begin = () => {
-    wanted = true;
-    if (options.awaitsContinue) response.writeContinue();
-  };
-  const body = () => bodyStream({ message, peer, gate, begin });
-  const source = new MessageSource({ message, scheme, ending, body });
-  const isWhole = () => message.complete || gate?.taken || !hasBody(message);
+  const source = new MessageSource({
+    message,
+    scheme,
+    ending,
+    body: () =>
+      bodyStream(message, peer, () => {
+        wanted = true;
+        if (options.awaitsContinue) response.writeContinue();
+      }),
+  });
   try {
     const connection = new PeerConnection(peer, noUpgrade);
     const refused = refusalOf(source, message);
     const answer = refused ??
       await handler(new ListenerRequest(source), connection, ending.add).catch(() => FAILED);
+    const { pairs, content } = await contentOf(answer, source.method);
+    if (message.socket.destroyed) {
+      if (content instanceof ReadableStream) await content.cancel();
+      return;
+    }
+    const live = isLive(content, pairs);
+    peer.phase = live ? "live" : "request";
     // A client that waits for "100 Continue" and gets an answer instead may send the body or leave it out. The
     // next bytes could be the body or a request, so the connection closes.
     const ambiguous = options.awaitsContinue && !wanted;
-    peer.last = Boolean(ambiguous || refused || peers.closing || !isWhole());
-    await respond(exchange, answer);
-    if (!isWhole() && !ambiguous) await linger(exchange);
+    peer.last = Boolean(ambiguous || refused || peers.closing);
+    response.writeHead(answer.status, [
+      ...fieldsOf(pairs),
+      ...peer.last ? ["connection", "close"] : [],
+    ]);
+    // A stream's first bytes may come late; the client waits for the head.
+    if (live) response.flushHeaders();
+    await send(response, peer, content, ending.count);
+    ending.whole = true;
+    await new Promise<void>((resolve) => {
+      const settled = peer.onClose(resolve);
+      response.end(() => {
+        settled();
+        resolve();
+      });
+    });
+    if (!message.complete && !ambiguous) await linger(message, peer);
   } catch {
     // Part of the answer has left: only a broken connection tells the client that the answer is not whole.
     message.socket.destroy();
@@ -215,37 +219,8 @@ async function serveNow(
     forget();
     ending.received = peer.received - receivedBefore;
     ending.done();
+    peers.rest(peer);
   }
-}
-
-/** Rejects where the answer could not be sent whole. */
-async function respond(
-  { message, response, peer, ending }: Exchange,
-  answer: Response,
-): Promise<void> {
-  const { pairs, content } = await contentOf(answer, message.method ?? "GET");
-  if (peer.socket.destroyed) {
-    if (content instanceof ReadableStream) await content.cancel();
-    throw gone();
-  }
-  peer.phase = isLive(content, pairs) ? "live" : "request";
-  response.writeHead(answer.status, [
-    ...fieldsOf(pairs),
-    ...peer.last ? ["connection", "close"] : [],
-  ]);
-  const small = content instanceof Uint8Array ? content : undefined;
-  if (!small) await send(response, peer, content, ending.count);
-  await new Promise<void>((resolve, reject) => {
-    peer.waiting = true;
-    const settled = peer.onClose(() => reject(gone()));
-    response.end(small, () => {
-      settled();
-      peer.waiting = false;
-      resolve();
-    });
-  });
-  ending.count(small?.length ?? 0);
-  ending.whole = true;
 }
 
 export function noUpgrade(): never {
@@ -258,12 +233,10 @@ export async function serveUpgrade(
   head: Buffer,
   { peers, handler, scheme }: NodeOptions,
 ): Promise<void> {
-  const gate = gateOf(message);
-  const peer = gate?.peer ?? peers.of(message.socket as Socket);
-  if (!peer) return void message.socket.destroy();
-  const { socket } = peer;
-  gate?.hold();
-  await turnOf(message.socket);
+  const socket = message.socket as Socket;
+  const peer = peers.of(socket);
+  if (!peer) return void socket.destroy();
+  await turnOf(socket);
   if (socket.destroyed || peer.last) return void socket.destroy();
   const ending = new Ending();
   peer.phase = "request";
@@ -275,8 +248,7 @@ export async function serveUpgrade(
   const source = new MessageSource({ message, scheme, ending, body: noUpgrade });
   try {
     const acceptor = await loadAcceptor();
-    const upgrade = () => accept(acceptor, { message, socket, head: gate?.release() ?? head });
-    const connection = new PeerConnection(peer, upgrade);
+    const connection = new PeerConnection(peer, () => accept(acceptor, message, head));
     // With a body, the bytes after the head are not those of the other protocol.
     const answer = refusalOf(source, message) || hasBody(message)
       ? plainReply(400, "the request cannot be upgraded")
@@ -286,11 +258,7 @@ export async function serveUpgrade(
       peer.phase = "live";
       return;
     }
-    peer.last = true;
-    gate?.release();
-    const response = new ServerResponse(message);
-    response.assignSocket(socket);
-    await respond({ message, response, peer, gate: undefined, ending }, answer);
+    await respond(peer, answer, { method: source.method, ending, last: true });
     socket.end();
   } catch {
     socket.destroy();
@@ -299,9 +267,9 @@ export async function serveUpgrade(
 }
 
 /** Reads and drops the rest of a body; a client that does not stop sending is cut off. */
-function linger({ message, peer, gate }: Exchange): Promise<void> {
+function linger(message: IncomingMessage, peer: Peer): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => peer.socket.destroy(), LINGER_MS);
+    const timer = setTimeout(() => message.socket.destroy(), LINGER_MS);
     const over = () => {
       clearTimeout(timer);
       forget();
@@ -310,7 +278,6 @@ function linger({ message, peer, gate }: Exchange): Promise<void> {
     const forget = peer.onClose(over);
     message.once("end", over);
     message.on("error", () => {/* "close" follows */});
-    gate?.open(message);
     message.resume();
   });
 }

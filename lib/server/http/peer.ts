@@ -28,8 +28,6 @@ export class Peer {
   #since = performance.now();
   /** True while a body waits for the client; false while it waits for this server. */
   waiting = false;
-  /** Ends the body that is being read, where the bytes of the connection turn out to be none. */
-  malformed: (() => void) | undefined;
   /** Bytes of bodies, in and out. */
   moved = 0;
   /** Bytes of requests' bodies that were read. */

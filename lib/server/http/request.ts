@@ -1,8 +1,10 @@
 /**
- * A request as handlers see it. Costly parts (header list, address, body stream,
+ * A request as handlers see it, whichever reader read it. Costly parts (header list, address, body stream,
  * abort signal) are made on first use.
  */
-import type { Body } from "./body.ts";
+import type { RequestBody } from "../../base/request_body.ts";
+
+export type Body = ReadableStream<Uint8Array<ArrayBuffer>> & RequestBody;
 
 /** A request as it was read, with access to its body. */
 export interface Source {

@@ -1,5 +1,4 @@
 /** Bodies of answers, sent only as fast as the client takes them. */
-import type { ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
 import { descriptorOf } from "../../base/node_hooks.ts";
@@ -36,8 +35,7 @@ function write(out: Writable, peer: Peer, bytes: Uint8Array): Promise<void> {
   });
 }
 
-/** The failure of an answer whose client has left. */
-export const gone = () => new SvcError("cancelled", "Cannot send the answer: the client has gone");
+const gone = () => new SvcError("cancelled", "Cannot send the body: the client has gone");
 
 /** Sends a stretch of a file with two buffers: one is filled while the other is sent. */
 async function sendFile(
@@ -85,6 +83,7 @@ async function sendStream(
   peer: Peer,
   stream: ReadableStream<Uint8Array>,
   sent: (bytes: number) => void,
+  frame: (bytes: Uint8Array) => Uint8Array = (bytes) => bytes,
 ): Promise<void> {
   const reader = stream.getReader();
   const closed = () => void reader.cancel(gone()).catch(() => {/* its own failure is not ours */});
@@ -95,7 +94,7 @@ async function sendStream(
       const { value, done } = await reader.read();
       if (done) break;
       if (value.length === 0) continue;
-      await write(out, peer, value);
+      await write(out, peer, frame(value));
       sent(value.length);
     }
     if (peer.socket.destroyed) throw gone();
@@ -109,28 +108,32 @@ async function sendStream(
 
 export type Content = Uint8Array | BlobBody | ReadableStream<Uint8Array> | null;
 
-/** Writes a body without ending `out`. Rejects, and lets go of the body, when the client goes. */
+/**
+ * Writes a body without ending `out`; a stream's pieces each in its `frame`. Rejects, and lets go of the
+ * body, when the client goes.
+ */
 export async function send(
-  out: ServerResponse,
+  out: Writable,
   peer: Peer,
   content: Content,
   sent: (bytes: number) => void,
+  frame?: (bytes: Uint8Array) => Uint8Array,
 ): Promise<void> {
   if (content === null) return;
   if (content instanceof Uint8Array) {
     await write(out, peer, content);
     sent(content.length);
   } else if (content instanceof ReadableStream) {
-    // Its first bytes may come late; the client waits for the head.
-    out.flushHeaders();
-    await sendStream(out, peer, content, sent);
-  } else if (content.file && content.size > 0) {
-    const { file, size } = content;
-    const direct = size > NATIVE ? descriptorOf(peer.socket) : undefined;
-    if (direct === undefined) return await sendFile(out, peer, file, size, sent);
-    // The head has to leave first: what is written behind it tells when it has.
-    out.flushHeaders();
-    await write(out.socket!, peer, new Uint8Array(0));
-    if (!await sendFileTo(peer, direct, file, size, sent)) throw gone();
-  } else if (content.size > 0) await sendStream(out, peer, content.stream(), sent);
+    await sendStream(out, peer, content, sent, frame);
+  } else if (content.size > 0) {
+    if (content.file) {
+      const { file, size } = content;
+      const large = size > NATIVE && out === peer.socket;
+      // The head was written before the body: it must leave first.
+      if (large) await write(out, peer, new Uint8Array(0));
+      const direct = large ? descriptorOf(peer.socket) : undefined;
+      if (direct === undefined) await sendFile(out, peer, file, size, sent);
+      else if (!await sendFileTo(peer, direct, file, size, sent)) throw gone();
+    } else await sendStream(out, peer, content.stream(), sent);
+  }
 }

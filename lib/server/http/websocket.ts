@@ -32,15 +32,11 @@ export const isUpgraded = (response: Response): boolean => response.status === 1
 /** As in browsers, the socket opens after the caller has had time to set handlers. */
 export function accept(
   acceptor: Acceptor,
-  { message, socket: connection, head }: {
-    message: IncomingMessage;
-    socket: Socket;
-    /** What came behind the request. */
-    head: Buffer;
-  },
+  message: IncomingMessage,
+  head: Buffer,
 ): { socket: WebSocket; response: Response } {
   let opened: WebSocket | undefined;
-  acceptor.handleUpgrade(message, connection, head, (socket) => {
+  acceptor.handleUpgrade(message, message.socket as Socket, head, (socket) => {
     opened = socket;
     setTimeout(() => socket.emit("open"), 0);
   });
