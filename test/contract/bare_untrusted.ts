@@ -15,7 +15,7 @@ async function stuckIn(deployment: string): Promise<number> {
       ),
     );
     const theirs = cgroups.includes(`/svc/${deployment}-0-`);
-    if (theirs && command.startsWith("runc\0init")) count++;
+    if (theirs && /^[^\0]*runc\0init/.test(command)) count++;
   }
   return count;
 }
