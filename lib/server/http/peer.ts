@@ -117,7 +117,10 @@ export class Peers {
     this.#timer = setInterval(() => {
       const now = performance.now();
       for (const [socket, peer] of this.#peers) {
-        if (peer.overdue(now, limits)) socket.destroy();
+        if (!peer.overdue(now, limits)) continue;
+        // TLS ends with a message (close_notify). Who does not take it is cut off the next time.
+        if (peer.phase === "idle" && !socket.writableEnded) socket.end(() => socket.destroy());
+        else socket.destroy();
       }
     }, Math.max(10, Math.min(every, 5000)));
     Deno.unrefTimer(this.#timer);

@@ -1,7 +1,7 @@
 /** Bodies of answers, sent only as fast as the client takes them. */
 import type { Writable } from "node:stream";
 import { SvcError } from "../../base/errors.ts";
-import { descriptorOf } from "../../base/node_hooks.ts";
+import { canLend, descriptorOf } from "../../base/node_hooks.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { Peer } from "./peer.ts";
 import { sendFileTo } from "./sendfile.ts";
@@ -128,7 +128,8 @@ export async function send(
   } else if (content.size > 0) {
     if (content.file) {
       const { file, size } = content;
-      const large = size > NATIVE && out === peer.socket;
+      // Over TLS nothing empty is written: behind another write it breaks the connection (EPERM).
+      const large = size > NATIVE && out === peer.socket && canLend(peer.socket);
       // The head was written before the body: it must leave first.
       if (large) await write(out, peer, new Uint8Array(0));
       const direct = large ? descriptorOf(peer.socket) : undefined;

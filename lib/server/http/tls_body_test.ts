@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import { hasOpenssl, makeAuthority } from "../../../test/peers/pki.ts";
 import { tcpDialer } from "../../client/transport/tcp.ts";
 import { tlsDialer } from "../../client/transport/tls.ts";
+import { Reply } from "../../api/reply.ts";
 import { listen } from "../listener.ts";
 
 const ignore = !hasOpenssl();
@@ -117,3 +118,44 @@ Deno.test({
       assert.ok(unread < BOUND, `${unread} bytes were taken`);
     }),
 });
+
+for (
+  const [who, head] of [
+    ["stays open until it is idle", "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"],
+    ["closes behind it", "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"],
+  ]
+) {
+  Deno.test({
+    name: `TLS: a file comes whole on a connection that ${who}, and the end is told`,
+    ignore,
+    fn: () =>
+      withCertificate(async (tls, ca) => {
+        const size = 8 << 20;
+        const path = await Deno.makeTempFile();
+        await using cleanup = new AsyncDisposableStack();
+        cleanup.defer(() => Deno.remove(path));
+        await Deno.truncate(path, size);
+        const listener = await listen(
+          { hostname: "127.0.0.1", port: 0, tls, limits: { idleMs: 200 } },
+          () => {
+            const body = { size, stream: () => ReadableStream.from([]), file: { path, offset: 0 } };
+            return Promise.resolve(new Reply(200, { "content-length": String(size) }, body));
+          },
+        );
+        cleanup.defer(() => listener.close());
+        using conn = await Deno.connectTls({
+          hostname: "localhost",
+          port: listener.address.port,
+          caCerts: [await Deno.readTextFile(ca)],
+        });
+        await conn.write(new TextEncoder().encode(head));
+        const buffer = new Uint8Array(256 << 10);
+        let zeros = 0;
+        // Without TLS's own end (close_notify) the last read fails: nobody could tell it from a broken connection.
+        for (let count; (count = await conn.read(buffer)) !== null;) {
+          for (const byte of buffer.subarray(0, count)) if (byte === 0) zeros++;
+        }
+        assert.equal(zeros, size);
+      }),
+  });
+}
