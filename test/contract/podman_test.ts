@@ -14,12 +14,7 @@ deployContract({
   lacks: {
     attach: LATER,
     files: LATER,
-    stats: LATER,
-    signal: LATER,
-    pause: LATER,
-    top: LATER,
-    volumes: LATER,
-    networks: LATER,
+    top: "podman 4.3 gives each line of ps as one column",
     "exec.groups": "podman gives the groups to the main process alone",
     oom:
       "podman has no event for it, and 4.3 does not know it on control groups of the first version",

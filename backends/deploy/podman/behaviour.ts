@@ -97,6 +97,8 @@ export const PODMAN_ENGINE: EngineBehaviour = {
   // The default may be the journal, which needs systemd, or nothing.
   logDriver: () => "k8s-file",
   ownTail: true,
+  // 4.3 runs ps in the container, and gives each of its lines as one column.
+  untoldProcesses: true,
   // Podman 4 filters by its own name of a death, and tells Docker's.
   actions: { destroy: "remove", die: "died" },
   reasonsUntold: true,

@@ -86,12 +86,14 @@ class EngineBackend implements DeployBackend {
       watch: this.#watch,
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
+    const { top, ...abilities } = engineAbilities({
+      ...{ client, server, watch: this.#watch, networks: this.#networks },
+      require: (name) => this.#require(name),
+      deployments: () => this.#deployments.values(),
+    });
     this.caps = {
-      ...engineAbilities({
-        ...{ client, server, watch: this.#watch, networks: this.#networks },
-        require: (name) => this.#require(name),
-        deployments: () => this.#deployments.values(),
-      }),
+      ...abilities,
+      ...(!behaviour.untoldProcesses && { top }),
       images: this.#images.images,
       load: this.#images.load,
       exec: async (name, request, { signal } = {}) => {

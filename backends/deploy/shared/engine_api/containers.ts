@@ -100,6 +100,8 @@ export class Containers {
 
   /** Idempotent, of one that is gone too. Waits `seconds` before it kills. */
   async stop(container: string, seconds: number): Promise<void> {
+    // Docker thaws it itself, podman refuses.
+    if (this.#watch.state(container)?.State.Paused) await this.#thaw(container);
     const told = this.#watch.expect(container, "die");
     await this.#client.run({
       method: "POST",
@@ -109,6 +111,19 @@ export class Containers {
       headMs: seconds * 1000 + STOP_SLACK_MS,
     }).catch(unlessGone);
     await told();
+  }
+
+  async #thaw(container: string): Promise<void> {
+    await this.#client.run({
+      method: "POST",
+      path: `/containers/${container}/unpause`,
+      attempted: "Cannot thaw a container",
+    }).catch((error) => {
+      // It has been thawed, or is gone.
+      if (!(error instanceof SvcError) || !["conflict", "not_found"].includes(error.code)) {
+        throw error;
+      }
+    });
   }
 
   /** Removes it with its anonymous volumes, running or not. Idempotent. */
