@@ -52,7 +52,10 @@ export interface ExecSession {
 
 /** The streams of an instance's main process. */
 export interface AttachSession {
-  /** Only for a spec with `stdinOpen`. Its end is the end of the process's input, except on a terminal. */
+  /**
+   * Only for a spec with `stdinOpen`. Its end is the end of the process's input, except on a terminal; where the
+   * engine cannot end it for one who is attached, closing throws `unsupported`.
+   */
   stdin?: WritableStream<Uint8Array>;
   /** Output from the attach on. On a terminal it carries all output, and `stderr` none. */
   stdout: ReadableStream<Uint8Array>;

@@ -131,17 +131,34 @@ export function deployAttach(test: Test, under: DeployBackendUnderTest): void {
     const fourth = await attach(name);
     await under.reopen();
     assert.deepEqual([await third.exit, await fourth.exit], [undefined, undefined]);
-    const ending = await attach(name);
-    await ending.stdin!.getWriter().close();
-    await person({ ...ending, stdin: undefined }).sees(/^end\n/);
-    ending.detach();
+    const last = await attach(name);
+    const five = person(last);
+    await five.types("d\n");
+    await five.sees(/^got d\n/);
+    last.detach();
     assert.equal((await backend().status(name))!.state, "running");
   });
 
   withName(
+    "attach: the end of the input ends neither the session nor the process",
+    "left-typing",
+    ["attach.end", "spec.stdinOpen"],
+    async (name) => {
+      const command = shell("while read line; do echo got $line; done; echo end; exec sleep 1000");
+      await backend().apply(quickSpec(name, image, { command, stdinOpen: true }));
+      await under.reopen();
+      const ending = await attach(name);
+      await ending.stdin!.getWriter().close();
+      await person({ ...ending, stdin: undefined }).sees(/^end\n/);
+      ending.detach();
+      assert.equal((await backend().status(name))!.state, "running");
+    },
+  );
+
+  withName(
     "attach: the end of the input is passed on, once for all",
     "ended",
-    ["spec.stdinOpen", "spec.restart"],
+    ["attach.end", "spec.stdinOpen", "spec.restart"],
     async (name) => {
       const spec = quickSpec(name, image, {
         command: ["wc", "-c"],
@@ -210,7 +227,8 @@ export function deployAttach(test: Test, under: DeployBackendUnderTest): void {
     const reader = person(session);
     await tell(backend(), name, "go");
     await reader.sees(/last\n/);
-    assert.deepEqual(await lines(backend(), name, { tail: 1 }), ["last"]);
+    const lastLine = () => lines(backend(), name, { tail: 1 });
+    await eventually("the log has it too", async () => (await lastLine())[0] === "last");
     // Somebody who leaves while nothing comes does not wait for anything.
     await Promise.all([session.stdout.cancel().catch(() => {}), stuck.stdout.cancel()]);
     stuck.detach();

@@ -37,6 +37,7 @@ export type Need = Ability | `spec.${string}`;
 /** What engines have beside the abilities, unless the suite says why not. */
 const USUAL = {
   oom: "a death for want of memory is told",
+  "attach.end": "the end of what one client types is the end of the input",
   "exec.groups": "a command of another user has the groups of groupAdd",
 };
 

@@ -9,6 +9,7 @@ import { engineBackend } from "./engine_backend.ts";
 
 const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
 
+const ENDLESS = "the engine ends the input with whoever detaches, or never";
 const LATER = "the backend does not do it yet";
 
 const DAEMONS: DockerdOptions[] = [
@@ -27,7 +28,7 @@ for (const options of DAEMONS) {
       files: version === "28" ? [UNSTABLE_READY] : [],
     }),
     fields: DOCKERHOST_FIELDS,
-    lacks: { attach: LATER, files: LATER },
+    lacks: { files: LATER, "attach.end": ENDLESS },
     open: () => dockerhostFixture(options),
     own: engineBackend,
   });

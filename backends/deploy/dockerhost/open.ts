@@ -15,6 +15,7 @@ export const DOCKER: EngineBehaviour = {
   name: "dockerhost",
   product: "the Docker daemon",
   // json-file keeps text, and replaces bytes that are not UTF-8. What its operator chose otherwise stays.
+  attaches: true,
   logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
 };
 

@@ -20,6 +20,7 @@ import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
+import { attachAbility } from "./abilities/attach.ts";
 import { engineAbilities } from "./abilities/mod.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
@@ -103,6 +104,12 @@ class EngineBackend implements DeployBackend {
         const place = { client, container, instance, refusal, forgotten };
         return await execIn(place, request, signal);
       },
+      ...(behaviour.attaches && {
+        attach: attachAbility({
+          ...{ client, watch: this.#watch },
+          require: (name) => this.#require(name),
+        }),
+      }),
     };
   }
 

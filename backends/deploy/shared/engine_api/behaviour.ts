@@ -17,6 +17,8 @@ export interface EngineBehaviour {
   logDriver(ofEngine: string): string | undefined;
   /** The engine's lists of processes cannot be read: the ability is left out. */
   untoldProcesses?: true;
+  /** svc can attach to the main process. */
+  attaches?: true;
   /** The engine miscounts the last lines of a log where one has no end. */
   ownTail?: true;
   /** The engine's names of actions in events and their filters, by Docker's. */

@@ -86,6 +86,11 @@ export class EngineWatch {
     await Promise.race([this.#first.promise, sleep(2 * FIRST_MS, late).catch(() => {})]);
   }
 
+  /** Aborts when the backend is disposed of. */
+  get closing(): AbortSignal {
+    return this.#closed.signal;
+  }
+
   async close(): Promise<void> {
     this.#closed.abort();
     this.events.end();

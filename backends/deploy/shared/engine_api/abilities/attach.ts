@@ -1,0 +1,230 @@
+/**
+ * Attaches to the main process of a container. What it prints is taken from the engine as fast as it comes: an
+ * engine lets a slow reader hold up the process, its log and all other readers.
+ */
+import { SvcError } from "../../../../../lib/base/errors.ts";
+import type { TerminalSize } from "../../../../../lib/base/terminal.ts";
+import type { AttachSession, DeployCaps } from "../../../../../lib/deploy/caps.ts";
+import { readFrames } from "../../../../../lib/docker/frames.ts";
+import { type Duplex, readableOf } from "../../../../../lib/wire/duplex.ts";
+import { isActive, runs } from "../inspect.ts";
+import { instanceId } from "../record.ts";
+import type { AbilityParts } from "./parts.ts";
+
+/** Bytes of output that may wait for one reader. */
+const MOST_WAITING = 16 * 1024 ** 2;
+/** The engine would detach at keys that somebody types; none that anybody does, and the first one is rare. */
+const NO_KEYS = "ctrl-^,ctrl-],ctrl-^,ctrl-],ctrl-^";
+
+type AttachParts = Pick<AbilityParts, "client" | "watch" | "require">;
+
+interface Place {
+  id: string;
+  container: string;
+  tty: boolean;
+  stdinOpen: boolean;
+}
+
+/** The output, and what it waits in. */
+interface Outlet {
+  readable: ReadableStream<Uint8Array>;
+  /** False: the reader is too far behind. */
+  put(bytes: Uint8Array): boolean;
+  /** With the failure that its reader is told, after what waits where there is none. */
+  end(failure?: unknown): void;
+}
+
+function outlet(): Outlet {
+  let controller!: ReadableStreamDefaultController<Uint8Array>;
+  let over = false;
+  const readable = new ReadableStream<Uint8Array>({
+    start: (it) => void (controller = it),
+    cancel: () => void (over = true),
+  }, { highWaterMark: MOST_WAITING, size: ({ length }) => length });
+  return {
+    readable,
+    put(bytes) {
+      // A copy: a few bytes would keep the whole chunk that they came in.
+      if (!over) controller.enqueue(bytes.slice());
+      return over || controller.desiredSize! > 0;
+    },
+    end(failure) {
+      if (over) return;
+      over = true;
+      if (failure === undefined) controller.close();
+      else controller.error(failure);
+    },
+  };
+}
+
+/** The connection to an instance that runs, or is stopped; undefined: the engine is about to start it again. */
+async function connect(
+  { client, watch }: AttachParts,
+  { id, container, stdinOpen }: Place,
+  signal: AbortSignal,
+): Promise<Duplex | undefined> {
+  const found = watch.state(container);
+  if (!found || isActive(found) && !runs(found)) return undefined;
+  try {
+    return await client.upgrade({
+      path: `/containers/${container}/attach`,
+      query: {
+        ...{ stream: true, stdout: true, stderr: true, stdin: stdinOpen },
+        detachKeys: NO_KEYS,
+      },
+      attempted: `Cannot attach to ${id}`,
+      signal,
+    });
+  } catch (error) {
+    const now = await watch.look(container, signal);
+    if (!now || now.State.Restarting) return undefined;
+    throw error;
+  }
+}
+
+function place({ require }: AttachParts, name: string, id?: string): Place {
+  const deployment = require(name);
+  const { container, replica } = deployment.pick(id);
+  const { tty = false, stdinOpen = false } = deployment.record.spec;
+  return { id: instanceId(name, replica), container, tty, stdinOpen };
+}
+
+/**
+ * Waits for the instance to run. The connection is there before its start: nothing that it prints is missed.
+ * Throws `not_found`, also where the deployment is removed meanwhile.
+ */
+async function whenRunning(
+  parts: AttachParts,
+  name: string,
+  id: string | undefined,
+  signal: AbortSignal,
+): Promise<{ at: Place; connection: Duplex }> {
+  const { watch } = parts;
+  const waiting = new AbortController();
+  const changes = watch.events.watch(AbortSignal.any([signal, waiting.signal]))
+    [Symbol.asyncIterator]();
+  let at: Place | undefined;
+  let connection: Duplex | undefined;
+  try {
+    for (;;) {
+      const now = place(parts, name, id);
+      watch.requireLive();
+      if (now.container !== at?.container) {
+        connection?.reset();
+        connection = undefined;
+      }
+      at = now;
+      connection ??= await connect(parts, at, signal);
+      const found = watch.state(at.container);
+      if (connection && found && runs(found)) {
+        const made = { at, connection };
+        connection = undefined;
+        return made;
+      }
+      await changes.next();
+      signal.throwIfAborted();
+    }
+  } finally {
+    waiting.abort();
+    connection?.reset();
+  }
+}
+
+/** Passes on what comes, until it ends or a reader is too far behind. */
+async function relay(
+  { id, tty }: Place,
+  connection: Duplex,
+  outlets: { stdout: Outlet; stderr: Outlet },
+): Promise<void> {
+  const behind = () =>
+    new SvcError(
+      "too_large",
+      `Cannot go on with the output of ${id}: more than ${MOST_WAITING} bytes wait to be read`,
+      { help: "attach again; what was printed is in the log" },
+    );
+  const output = readableOf(connection);
+  if (tty) {
+    for await (const bytes of output) if (!outlets.stdout.put(bytes)) throw behind();
+  } else {
+    for await (const { stream, bytes } of readFrames(output)) {
+      if (!outlets[stream].put(bytes)) throw behind();
+    }
+  }
+}
+
+function session({ client }: AttachParts, at: Place, connection: Duplex, ending: AbortSignal) {
+  const { id, container, tty, stdinOpen } = at;
+  const detached = new AbortController();
+  const { signal } = detached;
+  const outlets = { stdout: outlet(), stderr: outlet() };
+  const close = (failure?: unknown) => {
+    outlets.stdout.end(failure);
+    outlets.stderr.end(failure);
+    connection.reset();
+  };
+  const detach = () => {
+    if (signal.aborted) return;
+    detached.abort();
+    ending.removeEventListener("abort", detach);
+    close();
+  };
+  ending.addEventListener("abort", detach, { once: true });
+  const waited = client.json<{ StatusCode: number }>({
+    method: "POST",
+    path: `/containers/${container}/wait`,
+    query: { condition: "not-running" },
+    attempted: `Cannot wait for ${id}`,
+    signal,
+    headMs: Infinity,
+  });
+  const exit = waited.then(({ StatusCode }) => StatusCode, (error) => {
+    if (signal.aborted) return undefined;
+    throw error;
+  }).finally(() => ending.removeEventListener("abort", detach));
+  exit.catch(() => {/* told to who waits for it */});
+  if (tty) outlets.stderr.end();
+  relay(at, connection, outlets).then(() => close(), close);
+  const made: AttachSession = {
+    stdout: outlets.stdout.readable,
+    stderr: outlets.stderr.readable,
+    exit,
+    detach,
+  };
+  if (stdinOpen) made.stdin = inputOf(at, connection);
+  if (tty) {
+    made.resize = ({ columns, rows }: TerminalSize) => {
+      client.run({
+        method: "POST",
+        path: `/containers/${container}/resize`,
+        query: { w: columns, h: rows },
+        attempted: `Cannot resize the terminal of ${id}`,
+      }).catch(() => {/* it has ended */});
+    };
+  }
+  if (ending.aborted) detach();
+  return made;
+}
+
+function inputOf({ id, tty }: Place, connection: Duplex): WritableStream<Uint8Array> {
+  return new WritableStream({
+    write: (bytes) => connection.write(bytes),
+    close: () => {
+      // On a terminal the end of what somebody types is not the end of the terminal.
+      if (tty) return;
+      // Its one switch for this ends the input with whoever detaches, and with this server.
+      throw new SvcError("unsupported", `Cannot end the input of ${id}: the engine keeps it open`, {
+        help: "svc exec ends the input of what it runs; or deploy with tty, and type ^D",
+      });
+    },
+  });
+}
+
+export function attachAbility(parts: AttachParts): NonNullable<DeployCaps["attach"]> {
+  return async (name, { instance, signal } = {}) => {
+    const { closing } = parts.watch;
+    const ending = signal ? AbortSignal.any([signal, closing]) : closing;
+    ending.throwIfAborted();
+    const { at, connection } = await whenRunning(parts, name, instance, ending);
+    return session(parts, at, connection, ending);
+  };
+}
