@@ -1,7 +1,7 @@
 /**
- * Request heads that cannot be misread: GET and HEAD of HTTP/1.1 without a body. They are most of a registry's
- * requests, and node's own parser takes three times as long for them. Every other request, and every doubtful
- * one, is left to node.
+ * Request heads that cannot be misread: GET and HEAD of HTTP/1.1 without a body, and bodies of uploads. GET and
+ * HEAD are most of a registry's requests, and node's own parser takes more time for them
+ * (docs/decisions/listener.md). Every other request, and every doubtful one, is left to node.
  */
 
 import { isHost } from "./request.ts";
