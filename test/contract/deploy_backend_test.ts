@@ -7,7 +7,7 @@ import { bareFiles } from "./bare_files.ts";
 import { bareFixture } from "./bare_fixture.ts";
 import { bareSettings } from "./bare_settings.ts";
 import { bareUntrusted } from "./bare_untrusted.ts";
-import { deployRollOut } from "./deploy_roll_out.ts";
+import { deployInTurn, deployRollOut } from "./deploy_roll_out.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { hostBackend } from "./host_backend.ts";
 
@@ -26,6 +26,7 @@ deployContract({
       const part of [
         hostBackend,
         deployRollOut,
+        deployInTurn,
         bareSettings,
         bareEdges,
         bareAbilities,

@@ -11,10 +11,7 @@ const serving = (before = "") =>
   `${before} mkdir -p /tmp/www; echo "$HOSTNAME $V" > /tmp/www/index.html; ` +
   "exec httpd -f -p 8080 -h /tmp/www";
 
-export function deployRollOut(
-  test: OwnTest,
-  under: DeployBackendUnderTest,
-): void {
+function tools(test: OwnTest, under: DeployBackendUnderTest) {
   const { backend } = under;
   const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
     test(title, async () => {
@@ -32,6 +29,11 @@ export function deployRollOut(
       ...rest,
     });
   };
+  return { backend, withName, spec };
+}
+
+export function deployRollOut(test: OwnTest, under: DeployBackendUnderTest): void {
+  const { backend, withName, spec } = tools(test, under);
   const versions = async (name: string, replicas: number) => {
     const one = async (instance: string) => {
       const command = ["sh", "-c", "echo $V"];
@@ -156,7 +158,11 @@ export function deployRollOut(
     assert.equal(state, "stopped", "what did not run is not started");
     assert.deepEqual(instances.map((one) => one.state), ["exited", "exited", "exited"]);
   });
+}
 
+/** For engines that lead a published port to every replica. */
+export function deployInTurn(test: OwnTest, under: DeployBackendUnderTest): void {
+  const { backend, withName, spec } = tools(test, under);
   withName(
     "published ports and connections go round the replicas that are ready",
     "round",

@@ -3,6 +3,7 @@ import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
 import { requireTools } from "../e2e/harness.ts";
 import type { DockerdOptions } from "../peers/dockerd.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
+import { deployRollOut } from "./deploy_roll_out.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
@@ -30,6 +31,9 @@ for (const options of DAEMONS) {
     fields: DOCKERHOST_FIELDS,
     lacks: { files: LATER, "attach.end": ENDLESS },
     open: () => dockerhostFixture(options),
-    own: engineBackend,
+    own: (test, under, fixture) => {
+      deployRollOut(test, under);
+      engineBackend(test, under, fixture);
+    },
   });
 }

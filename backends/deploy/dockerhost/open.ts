@@ -17,6 +17,8 @@ export const DOCKER: EngineBehaviour = {
   // json-file keeps text, and replaces bytes that are not UTF-8. What its operator chose otherwise stays.
   attaches: true,
   logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
+  // It answers a removal before it tells it.
+  lateEvents: true,
 };
 
 export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {

@@ -290,9 +290,7 @@ export class EngineWatch {
     }
     if (Action === "start" || Action === "destroy") this.#health.delete(container);
     if (Action === "destroy") {
-      for (const set of [this.#quiet, this.#alive]) {
-        set.delete(container);
-      }
+      for (const set of [this.#quiet, this.#alive, this.#stopped]) set.delete(container);
     }
   }
 
