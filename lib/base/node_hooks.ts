@@ -89,7 +89,13 @@ export function pauseBelow(socket: TLSSocket, inner?: Duplex): void {
   let stopped = false;
   const apply = () => {
     if (paused || stopped) {
-      secure._read = () => {/* reading is stopped */};
+      secure._read = (size: number) => {
+        // Reading is stopped; but who reads piece by piece neither resumes the socket nor starts its handle.
+        if (socket.listenerCount("readable") === 0) return;
+        paused = false;
+        delete secure._read;
+        socket._read(size);
+      };
       if (below) below.readStop();
       else inner?.pause();
     } else {

@@ -2,7 +2,8 @@
 import { join } from "node:path";
 import { createDockerhostBackend } from "../../backends/deploy/dockerhost/open.ts";
 import { silent } from "../../lib/base/log.ts";
-import { dockerEndpoint } from "../../lib/docker/endpoint.ts";
+import type { DeployBackend } from "../../lib/deploy/backend.ts";
+import { dockerEndpoint, type EndpointSettings } from "../../lib/docker/endpoint.ts";
 import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import { layoutImages } from "../peers/layout_images.ts";
@@ -13,6 +14,8 @@ export interface DockerhostFixture extends EngineFixture {
   daemon: DockerdPeer;
   /** The server's data directory. */
   dataDir: string;
+  /** Opens a server with other data that reaches the daemon by these settings. */
+  by(settings: EndpointSettings): Promise<DeployBackend>;
 }
 
 /** The test is in the daemon's network until the fixture is disposed of. */
@@ -33,10 +36,14 @@ export async function dockerhostFixture(options: DockerdOptions = {}): Promise<D
     config: { runtimes: { test: { path: runtime } }, "default-runtime": "test", ...options.config },
   });
   const network = daemon.enter();
-  const open = (dataDir: string, permitted: readonly string[]) =>
+  const open = (
+    dataDir: string,
+    permitted: readonly string[],
+    settings: EndpointSettings = { host: daemon.host },
+  ) =>
     createDockerhostBackend({
       dataDir,
-      endpoint: dockerEndpoint({ host: daemon.host }),
+      endpoint: dockerEndpoint(settings),
       images: layoutImages(layout),
       config: { allowBindSources: [allowed], allowPrivileged: permitted, pidsLimit: 99 },
       log: silent,
@@ -48,6 +55,7 @@ export async function dockerhostFixture(options: DockerdOptions = {}): Promise<D
     image: "base",
     open: (permitted) => open(dataDir, permitted),
     other: () => open(join(folder, "other"), []),
+    by: (settings) => open(join(folder, "far"), [], settings),
     engine: daemon.docker,
     async restart() {
       await daemon.kill9();
