@@ -38,6 +38,10 @@ export type Need = Ability | `spec.${string}`;
 const USUAL = {
   oom: "a death for want of memory is told",
   "attach.end": "the end of what one client types is the end of the input",
+  "files.holes": "holes of copied files stay holes",
+  "files.linked": "a copied file with several names keeps setuid and setgid",
+  "files.memory": "what is mounted in memory is copied too",
+  "files.whole": "a copied file takes another's place once it is whole",
   "exec.groups": "a command of another user has the groups of groupAdd",
 };
 

@@ -10,8 +10,14 @@ import { engineBackend } from "./engine_backend.ts";
 
 const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
 
-const ENDLESS = "the engine ends the input with whoever detaches, or never";
-const LATER = "the backend does not do it yet";
+const LACKS = {
+  "attach.end": "the engine ends the input with whoever detaches, or never",
+  "files.holes":
+    "the engine's archives have zeros for holes, and so have the files that it unpacks",
+  "files.linked": "the engine gives the owner once more with each further name",
+  "files.memory": "the engine's archives leave out what is in memory",
+  "files.whole": "the engine removes a file before it writes the one that takes its place",
+};
 
 const DAEMONS: DockerdOptions[] = [
   { version: "20.10" },
@@ -29,7 +35,7 @@ for (const options of DAEMONS) {
       files: version === "28" ? [UNSTABLE_READY] : [],
     }),
     fields: DOCKERHOST_FIELDS,
-    lacks: { files: LATER, "attach.end": ENDLESS },
+    lacks: LACKS,
     open: () => dockerhostFixture(options),
     own: (test, under, fixture) => {
       deployRollOut(test, under);

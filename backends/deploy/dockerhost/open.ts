@@ -16,6 +16,7 @@ export const DOCKER: EngineBehaviour = {
   product: "the Docker daemon",
   // json-file keeps text, and replaces bytes that are not UTF-8. What its operator chose otherwise stays.
   attaches: true,
+  archives: true,
   logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
   // It answers a removal before it tells it.
   lateEvents: true,

@@ -21,7 +21,9 @@ import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { attachAbility } from "./abilities/attach.ts";
+import { filesAbility } from "./abilities/files.ts";
 import { engineAbilities } from "./abilities/mod.ts";
+import type { AbilityParts } from "./abilities/parts.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { stopSeconds } from "./container.ts";
@@ -87,11 +89,12 @@ class EngineBackend implements DeployBackend {
       watch: this.#watch,
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
-    const { top, ...abilities } = engineAbilities({
+    const parts: AbilityParts = {
       ...{ client, server, watch: this.#watch, networks: this.#networks },
       require: (name) => this.#require(name),
       deployments: () => this.#deployments.values(),
-    });
+    };
+    const { top, ...abilities } = engineAbilities(parts);
     this.caps = {
       ...abilities,
       ...(!behaviour.untoldProcesses && { top }),
@@ -104,12 +107,8 @@ class EngineBackend implements DeployBackend {
         const place = { client, container, instance, refusal, forgotten };
         return await execIn(place, request, signal);
       },
-      ...(behaviour.attaches && {
-        attach: attachAbility({
-          ...{ client, watch: this.#watch },
-          require: (name) => this.#require(name),
-        }),
-      }),
+      ...(behaviour.attaches && { attach: attachAbility(parts) }),
+      ...(behaviour.archives && { files: filesAbility(parts) }),
     };
   }
 

@@ -19,6 +19,8 @@ export interface EngineBehaviour {
   untoldProcesses?: true;
   /** svc can attach to the main process. */
   attaches?: true;
+  /** svc can copy files in and out. */
+  archives?: true;
   /** The engine miscounts the last lines of a log where one has no end. */
   ownTail?: true;
   /** The engine's names of actions in events and their filters, by Docker's. */

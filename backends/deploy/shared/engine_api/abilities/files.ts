@@ -1,0 +1,223 @@
+/**
+ * Files of containers, in and out. The engine resolves paths in the container's root. An archive on its way in is
+ * read and written anew: what svc refuses never reaches the engine.
+ */
+import { SvcError } from "../../../../../lib/base/errors.ts";
+import type { FileAbility, FileStat, InstanceOptions } from "../../../../../lib/deploy/caps.ts";
+import { daemonStatus } from "../../../../../lib/docker/errors.ts";
+import type { Answer } from "../../../../../lib/docker/exchange.ts";
+import { archiveError, type TarHeader } from "../../../../../lib/oci/tar.ts";
+import { readTar } from "../../../../../lib/oci/tar_read.ts";
+import { TarWriter } from "../../../../../lib/oci/tar_write.ts";
+import type { AbilityParts } from "./parts.ts";
+
+type FilesParts = Pick<AbilityParts, "client" | "watch" | "require">;
+
+/** Go's bits of a file mode, and what they are in st_mode. A device of characters has two of them. */
+const MODE_BITS: readonly (readonly [bit: number, mode: number])[] = [
+  [31, 0o040000],
+  [27, 0o120000],
+  [26, 0o060000],
+  [25, 0o010000],
+  [24, 0o140000],
+  [23, 0o4000],
+  [22, 0o2000],
+  [20, 0o1000],
+];
+const CHARACTERS = 21;
+const TYPE = 0o170000;
+const ZEROS = new Uint8Array(64 * 1024);
+
+function systemMode(mode: number): number {
+  const has = (bit: number) => (mode >>> bit & 1) === 1;
+  const bits = MODE_BITS.reduce((sum, [bit, is]) => has(bit) ? sum | is : sum, mode & 0o777);
+  if (has(CHARACTERS)) return bits & ~TYPE | 0o020000;
+  return (bits & TYPE) === 0 ? bits | 0o100000 : bits;
+}
+
+function statOf({ headers }: Answer): FileStat {
+  const text = atob(String(headers["x-docker-container-path-stat"] ?? ""));
+  const { name, size, mode, mtime, linkTarget } = JSON.parse(
+    new TextDecoder().decode(Uint8Array.from(text, (char) => char.charCodeAt(0))),
+  ) as { name: string; size: number; mode: number; mtime: string; linkTarget?: string };
+  return { name, size, mode: systemMode(mode), modified: mtime, ...(linkTarget && { linkTarget }) };
+}
+
+/** The engine has one status for most of these. */
+const WORDS: readonly (readonly [RegExp, "not_found" | "argument_invalid" | "conflict"])[] = [
+  [/too many (links|levels)/i, "argument_invalid"],
+  [/read-only/i, "conflict"],
+  [/cannot overwrite|file exists|is a directory/i, "conflict"],
+];
+
+/** `noFolder`: what it means that a part of the path is no folder. */
+function told(error: unknown, noFolder: "not_found" | "conflict"): unknown {
+  if (!(error instanceof SvcError) || daemonStatus(error) === undefined) return error;
+  const { message } = error;
+  const code = /not a directory/i.test(message)
+    ? noFolder
+    : WORDS.find(([words]) => words.test(message))?.[1];
+  return code ? new SvcError(code, message, { cause: error }) : error;
+}
+
+/** The members as the engine is to unpack them. Throws `archive_invalid`, `argument_invalid` and `denied`. */
+async function* checked(
+  tar: ReadableStream<Uint8Array>,
+  path: string,
+): AsyncGenerator<Uint8Array, void, void> {
+  const writer = new TarWriter();
+  const links = new Set<string>();
+  const files = new Map<string, TarHeader>();
+  for await (const { header, parts } of readTar(tar)) {
+    const member = safeMember(header, path, { links, files });
+    if (!member) continue;
+    if (member.type === "symlink") links.add(member.path);
+    else links.delete(member.path);
+    if (member.type !== "directory") files.set(member.path, member);
+    yield writer.header(member);
+    for await (const part of parts()) {
+      let left = typeof part === "number" ? part : 0;
+      if (typeof part !== "number") yield* written(writer, part);
+      for (; left > 0; left -= Math.min(left, ZEROS.length)) {
+        yield* written(writer, ZEROS.subarray(0, left));
+      }
+    }
+  }
+  yield writer.end();
+}
+
+function* written(writer: TarWriter, bytes: Uint8Array): Generator<Uint8Array> {
+  const after = writer.data(bytes);
+  yield bytes;
+  if (after.length > 0) yield after;
+}
+
+/** With paths below the folder; undefined for the folder itself, which stays as it is. */
+function safeMember(
+  header: TarHeader,
+  folder: string,
+  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, TarHeader> },
+): TarHeader | undefined {
+  const attempted = `Cannot copy ${JSON.stringify(header.path)} to ${folder}`;
+  const below = (path: string) => {
+    const parts = path.split("/").filter((part) => part !== "" && part !== ".");
+    if (parts.includes("..")) {
+      throw archiveError(`${JSON.stringify(header.path)} leads out of the folder`);
+    }
+    const above = parts.slice(0, -1).map((_, at) => parts.slice(0, at + 1).join("/"));
+    if (above.some((one) => links.has(one))) {
+      throw new SvcError("argument_invalid", `${attempted}: it is behind a link of the archive`);
+    }
+    return parts.join("/");
+  };
+  const path = below(header.path);
+  if (path === "") return undefined;
+  if (header.type === "char" || header.type === "block") {
+    throw new SvcError("denied", `${attempted}: it is a device`, {
+      help: "leave it out of the archive; devices are given to a workload by its spec",
+    });
+  }
+  if (header.type !== "hardlink") return { ...header, path };
+  const linkpath = below(header.linkpath);
+  const file = files.get(linkpath);
+  // The engine gives the file the owner and the mode that its other name comes with.
+  if (file) return { ...file, type: "hardlink", size: 0, path, linkpath };
+  throw archiveError(
+    `hard link ${JSON.stringify(header.path)} to ${header.linkpath} names no file of the archive`,
+  );
+}
+
+export function filesAbility({ client, watch, require }: FilesParts): FileAbility {
+  function call(
+    method: "HEAD" | "GET" | "PUT",
+    name: string,
+    path: string,
+    { instance, signal }: InstanceOptions = {},
+    body?: ReadableStream<Uint8Array>,
+  ): Promise<Answer> {
+    if (!path.startsWith("/")) {
+      throw new SvcError("argument_invalid", `Cannot use path ${path}: it has to begin with /`);
+    }
+    const { container } = require(name).pick(instance);
+    watch.requireLive();
+    return client.call({
+      method,
+      path: `/containers/${container}/archive`,
+      query: { path, noOverwriteDirNonDir: method === "PUT" },
+      attempted: method === "PUT" ? `Cannot copy to ${path}` : `Cannot copy ${path}`,
+      body,
+      signal,
+      ...(body && { headMs: Infinity }),
+    });
+  }
+
+  async function look(
+    name: string,
+    path: string,
+    options?: InstanceOptions,
+  ): Promise<FileStat> {
+    let answer: Answer;
+    try {
+      answer = await call("HEAD", name, path, options);
+    } catch (error) {
+      const status = daemonStatus(error);
+      if (status === undefined || status === 404) throw error;
+      // Answers to HEAD come without the engine's words.
+      try {
+        answer = await call("GET", name, path, options);
+      } catch (error) {
+        throw told(error, "not_found");
+      }
+    }
+    await answer.body.cancel();
+    return statOf(answer);
+  }
+
+  return {
+    async stat(name, path, options) {
+      require(name).pick(options?.instance);
+      try {
+        return await look(name, path, options);
+      } catch (error) {
+        if (error instanceof SvcError && error.code === "not_found") return undefined;
+        throw error;
+      }
+    },
+    async read(name, path, options) {
+      try {
+        const answer = await call("GET", name, path, options);
+        return { stat: statOf(answer), tar: answer.body };
+      } catch (error) {
+        throw told(error, "not_found");
+      }
+    },
+    async write(name, path, tar, options = {}) {
+      const over = new AbortController();
+      const { signal = over.signal } = options;
+      let broken: { error: unknown } | undefined;
+      try {
+        // Before the archive: an engine that refuses the folder may not wait for its end.
+        await look(name, `${path.replace(/\/+$/, "")}/.`, options);
+        const source = tar.pipeThrough(new TransformStream(), {
+          signal: AbortSignal.any([signal, over.signal]),
+        });
+        const body = async function* () {
+          try {
+            yield* checked(source, path);
+          } catch (error) {
+            broken = { error };
+            throw error;
+          }
+        };
+        const { body: rest } = await call("PUT", name, path, options, ReadableStream.from(body()));
+        await rest.cancel();
+      } catch (error) {
+        signal.throwIfAborted();
+        throw broken ? broken.error : told(error, "conflict");
+      } finally {
+        over.abort();
+        if (!tar.locked) await tar.cancel().catch(() => {/* it failed already */});
+      }
+    },
+  };
+}
