@@ -5,6 +5,7 @@ import type { DockerdOptions } from "../peers/dockerd.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { deployRollOut } from "./deploy_roll_out.ts";
 import { deployContract } from "./deploy_suite.ts";
+import { dockerhostFaults } from "./dockerhost_faults.ts";
 import { dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
 
@@ -40,6 +41,7 @@ for (const options of DAEMONS) {
     own: (test, under, fixture) => {
       deployRollOut(test, under);
       engineBackend(test, under, fixture);
+      dockerhostFaults(test, under, fixture);
     },
   });
 }

@@ -221,6 +221,9 @@ export class EngineWatch {
         this.#live = false;
         this.#failure = error;
         this.events.end(error);
+        // Of what is lost with the connection nothing will be told.
+        for (const told of this.#expected.values()) told.resolve();
+        this.#expected.clear();
         this.#first.resolve();
         if (!told) log.warn("deployments are not seen until the engine is there", { error });
         told = true;
@@ -299,6 +302,10 @@ export class EngineWatch {
     this.#exits.delete(container);
     this.#failed.delete(container);
     this.#stopping.delete(container);
+    for (const action of ["start", "die"]) {
+      this.#expected.get(`${action} ${container}`)?.resolve();
+      this.#expected.delete(`${action} ${container}`);
+    }
   }
 
   async #update({ Action, time, Actor }: DockerEvent): Promise<void> {

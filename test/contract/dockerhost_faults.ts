@@ -1,0 +1,107 @@
+/** What only Docker's backend is asked for: a daemon that dies in the middle of things, and its networks. */
+import assert from "node:assert/strict";
+import type { LogFrame } from "../../lib/api/deployment.ts";
+import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
+import { eventually, execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
+import type { DockerhostFixture } from "./dockerhost_fixture.ts";
+
+export function dockerhostFaults(
+  test: OwnTest,
+  { backend, image }: DeployBackendUnderTest,
+  { daemon }: DockerhostFixture,
+): void {
+  const containers = async (name: string) => {
+    const filter = `label=svc.deployment=${name}`;
+    const { stdout } = await daemon.docker("ps", "-aq", "--filter", filter);
+    return stdout.split("\n").filter(Boolean);
+  };
+
+  test("a daemon that dies in mid-apply, mid-log and mid-exec: each ends and says so", async () => {
+    const name = "cut-off";
+    const spec = (version: string, more = {}) =>
+      quickSpec(name, image, {
+        restart: "always",
+        env: { V: version },
+        command: shell("echo begun $V; exec sleep 1000"),
+        ...more,
+      });
+    try {
+      await backend().apply(spec("1"));
+      const unavailable = { code: "unavailable" };
+      const printed = Promise.withResolvers<LogFrame>();
+      const followed = assert.rejects(async () => {
+        for await (const frame of backend().logs(name, { follow: true })) printed.resolve(frame);
+      }, unavailable);
+      assert.equal((await printed.promise).line, "begun 1");
+      const session = await backend().caps.exec!(name, { command: shell("echo here; sleep 1000") });
+      const reader = session.stdout.getReader();
+      assert.equal(new TextDecoder().decode((await reader.read()).value), "here\n");
+      const exec = assert.rejects(session.exit, unavailable);
+      // Whether its output ends or fails, it does not hang.
+      const output = reader.read().then(({ done }) => assert.ok(done), () => {/* it fails */});
+      const applied = assert.rejects(
+        backend().apply(spec("2", { healthcheck: UNDECIDED })),
+        unavailable,
+      );
+      await eventually("the new one is there", async () => (await containers(name)).length === 2);
+      await daemon.kill9();
+      await Promise.all([followed, exec, output, applied]);
+      await assert.rejects(backend().status(name), unavailable);
+      await daemon.start();
+      await eventually("the old one runs, and nothing is left of the new one", async () => {
+        const status = await backend().status(name).catch(() => undefined);
+        return status?.state === "running" && (await containers(name)).length === 1;
+      });
+      assert.equal((await backend().spec(name))!.env.V, "1");
+      const seen = await execute(backend(), name, { command: shell("echo $V") });
+      assert.equal(seen.stdout, "1\n");
+      assert.ok((await lines(backend(), name)).every((line) => line === "begun 1"));
+      const before = await runs(backend(), name);
+      assert.equal((await backend().apply(spec("2"))).action, "replaced");
+      assert.notDeepEqual(await runs(backend(), name), before);
+    } finally {
+      await backend().delete(name);
+    }
+  });
+
+  test("networks: a subnet, an address of one's own, internal ones", async () => {
+    const networks = [
+      { name: "planned", subnet: "10.123.45.0/24", gateway: "10.123.45.254", ip: "10.123.45.7" },
+      { name: "within", internal: true },
+    ];
+    const [fixed, inside] = ["fixed", "inside"];
+    const see = async (name: string, script: string) =>
+      (await execute(backend(), name, { command: shell(script) })).stdout;
+    try {
+      await backend().apply(quickSpec(fixed, image, { networks }));
+      await backend().apply(quickSpec(inside, image, { networks: [{ name: "within" }] }));
+      const addresses = await see(fixed, "ip -4 addr");
+      assert.match(addresses, /inet 10\.123\.45\.7\/24 /);
+      assert.match(await see(fixed, "ip route"), /default via 10\.123\.45\.254 /);
+      const { stdout } = await daemon.docker("network", "inspect", "-f", "{{.Internal}}", "within");
+      assert.equal(stdout.trim(), "true");
+      const names = await see(inside, `nslookup ${fixed}`);
+      assert.doesNotMatch(names, /10\.123\.45\.7/, "an address of a network that it is not on");
+      assert.match(await see(inside, `wget -qO- http://${fixed}:8080/ && echo reached`), /reached/);
+      // The address goes from the old one to the new one.
+      const again = quickSpec(fixed, image, { networks, env: { NEW: "1" } });
+      assert.equal((await backend().apply(again)).action, "replaced");
+      assert.match(await see(fixed, "ip -4 addr; echo $NEW"), /inet 10\.123\.45\.7\/24 [^]*\n1\n$/);
+      const taken = quickSpec("fixed-b", image, { networks: [networks[0]] });
+      await assert.rejects(backend().apply(taken), /in use/);
+      assert.equal(await backend().status("fixed-b"), undefined);
+      for (const other of [{ subnet: "10.9.0.0/16" }, { internal: true }]) {
+        const spec = quickSpec("fixed-b", image, { networks: [{ name: "planned", ...other }] });
+        await assert.rejects(backend().apply(spec), {
+          code: "conflict",
+          message: /its subnet is|one that leads out/,
+        });
+      }
+    } finally {
+      await backend().delete(fixed);
+      await backend().delete(inside);
+    }
+    const { stdout } = await daemon.docker("network", "ls", "--format", "{{.Name}}");
+    assert.doesNotMatch(stdout, /planned|within/);
+  });
+}
