@@ -44,7 +44,7 @@ async function drain(from: ReadableStream<Uint8Array>, to: YamuxStream): Promise
 const unreadable = (attempt: string) =>
   new SvcError(
     "argument_invalid",
-    `Cannot ${attempt}: expected the size of a terminal that there is`,
+    `Cannot ${attempt}: the command has no terminal to resize`,
   );
 
 /** Throws `argument_invalid` for a malformed size, or where there is no terminal. */
