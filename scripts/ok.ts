@@ -9,8 +9,8 @@ const LANES = 4;
 /** Tests that use this machine's mounts, bridges and runtimes: run one after the other, as they mostly wait. */
 const HOST = ["backends/build/", "lib/runtime/", "lib/snapshot/", "lib/sys/", "lib/deploy/"];
 
-/** Tests that start containers for minutes: only `scripts/test` runs them. */
-const LATER = ["test/contract/deploy_backend_test.ts"];
+/** The suites of engines, which start daemons and containers for minutes: only `scripts/test` runs them. */
+const ENGINES = /^test\/contract\/(deploy_backend|docker\w*|podman\w*)_test\.ts$/;
 
 const CHECKS = [
   ["check", "-q", "."],
@@ -52,7 +52,7 @@ function jobOf(path: string): string {
 async function jobs(): Promise<string[][]> {
   const folders = ["lib", "backends", "test/contract", "scripts"];
   const files = (await Promise.all(folders.map(testsBelow))).flat()
-    .filter((path) => !LATER.includes(path));
+    .filter((path) => !ENGINES.test(path));
   const tests = [...Map.groupBy(files, jobOf)];
   const rank = ([name]: [string, string[]]) => LONG.includes(name) ? LONG.indexOf(name) : Infinity;
   tests.sort((a, b) => rank(a) === rank(b) ? 0 : rank(a) - rank(b));
