@@ -3,7 +3,8 @@
  * them. Every backend checks before it makes or starts an instance: a `deploy` credential alone never gives the
  * host's root.
  */
-import type { DeploySpec } from "../api/deploy_spec.ts";
+import { BlockList, isIP } from "node:net";
+import type { DeploySpec, NetworkSpec } from "../api/deploy_spec.ts";
 import { capabilityName, DEFAULT_CAPABILITIES } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
 
@@ -19,6 +20,15 @@ const TMPFS_OPTIONS = /^((size|mode|uid|gid|nr_inodes)=\w+(,|$))*$/;
 /** Drivers that put a network behind a bridge or an overlay of its own. */
 const APART = ["", "default", "bridge", "overlay", "none", "null"];
 
+/** Names of the engine's own driver of volumes. */
+const LOCAL = ["", "default", "local"];
+
+/** Names that stand for no device: a tmpfs has none. */
+const NO_DEVICE = ["", "none", "tmpfs"];
+
+/** Ranges for private use. A route to another one would take the host's own way to it. */
+const PRIVATE = [["10.0.0.0", 8], ["172.16.0.0", 12], ["192.168.0.0", 16], ["fc00::", 7]] as const;
+
 const own = (mode: string | undefined) => ["", "private", "shareable", "none"].includes(mode ?? "");
 
 type Asked = (spec: DeploySpec) => string[];
@@ -30,13 +40,40 @@ const sysctls: Asked = ({ sysctls = {}, ipcMode, networks }) => {
   );
 };
 
-const volumes: Asked = ({ volumes }) =>
-  volumes.flatMap(({ driver = "local", driverOpts = {} }) => {
-    const { type, o = "", device: _device, ...rest } = driverOpts;
-    const inMemory = driver === "local" && type === "tmpfs" && TMPFS_OPTIONS.test(o) &&
-      Object.keys(rest).length === 0;
-    return inMemory ? [] : Object.entries(driverOpts).map(([key, value]) => `${key}=${value}`);
+/** A text that is no subnet is not private either. */
+function isPrivate(subnet: string): boolean {
+  const [, address, bits] = /^([^/]+)\/(\d+)$/.exec(subnet) ?? [];
+  const family = isIP(address ?? "") === 6 ? "ipv6" : "ipv4";
+  return PRIVATE.some(([from, size]) => {
+    if (address === undefined || isIP(address) !== isIP(from) || Number(bits) < size) return false;
+    const range = new BlockList();
+    range.addSubnet(from, size, family);
+    return range.check(address, family);
   });
+}
+
+const optionsOf = (options: Readonly<Record<string, string>>) =>
+  Object.entries(options).map(([key, value]) => `${key}=${value}`);
+
+const volumes: Asked = ({ volumes }) =>
+  volumes.flatMap(({ driver = "", driverOpts = {} }) => {
+    if (!LOCAL.includes(driver)) return [driver, ...optionsOf(driverOpts)];
+    const { type, o = "", device = "", ...rest } = driverOpts;
+    const inMemory = type === "tmpfs" && TMPFS_OPTIONS.test(o) && NO_DEVICE.includes(device) &&
+      Object.keys(rest).length === 0;
+    return inMemory ? [] : optionsOf(driverOpts);
+  });
+
+/** What of a network leads to the host's own links or takes the host's routes. */
+function networkAsks({ name, driver = "", driverOpts = {}, subnet }: NetworkSpec): string[] {
+  if (name === "host") return [name];
+  return [
+    ...(APART.includes(driver) ? [] : [driver]),
+    // An option can name a bridge of the host's.
+    ...optionsOf(driverOpts),
+    ...(subnet === undefined || isPrivate(subnet) ? [] : [subnet]),
+  ];
+}
 
 /** Each kind is named after the spec's field that asks for it; its function gives the requested values. */
 const KINDS = {
@@ -44,17 +81,14 @@ const KINDS = {
   pidMode: ({ pidMode }) => own(pidMode) ? [] : [pidMode!],
   ipcMode: ({ ipcMode }) => own(ipcMode) ? [] : [ipcMode!],
   // A driver such as macvlan puts the workload directly on the host's own link.
-  networks: ({ networks }) =>
-    networks.flatMap(({ name, driver = "" }) =>
-      name === "host" ? [name] : APART.includes(driver) ? [] : [driver]
-    ),
+  networks: ({ networks }) => networks.flatMap(networkAsks),
   devices: ({ devices = [] }) => devices,
   capAdd: ({ capAdd = [] }) =>
     capAdd.filter((name) => !DEFAULT_CAPABILITIES.includes(capabilityName(name))),
   securityOpt: ({ securityOpt = [] }) =>
     securityOpt.filter((option) => !/^no-new-privileges([:=]true)?$/.test(option)),
   sysctls,
-  // Driver options can make a volume of a folder or a device of the engine's host.
+  // Drivers and their options can make a volume of a folder or a device of the engine's host.
   volumes,
 } as const satisfies Record<string, Asked>;
 

@@ -13,6 +13,15 @@ const ASKED: [PrivilegedKind, Record<string, unknown>][] = [
   ["ipcMode", { ipcMode: "host" }],
   ["networks", { networks: ["host"] }],
   ["networks", { networks: [{ name: "lan", driver: "macvlan" }] }],
+  ["networks", {
+    networks: [{ name: "lan", driverOpts: { "com.docker.network.bridge.name": "br0" } }],
+  }],
+  ["networks", { networks: [{ name: "out", subnet: "1.1.1.0/24" }] }],
+  ["networks", { networks: [{ name: "wide", subnet: "10.0.0.0/7" }] }],
+  ["networks", { networks: [{ name: "wide", subnet: "172.16.0.0/11" }] }],
+  ["networks", { networks: [{ name: "all", subnet: "0.0.0.0/0" }] }],
+  ["networks", { networks: [{ name: "six", subnet: "2001:db8::/64" }] }],
+  ["networks", { networks: [{ name: "mapped", subnet: "::ffff:10.0.0.0/104" }] }],
   ["devices", { devices: ["/dev/sda"] }],
   ["capAdd", { capAdd: ["SYS_ADMIN"] }],
   ["capAdd", { capAdd: ["cap_net_admin"] }],
@@ -32,6 +41,10 @@ const ASKED: [PrivilegedKind, Record<string, unknown>][] = [
       driverOpts: { type: "tmpfs", o: "size=1m,bind", device: "/" },
     }],
   }],
+  ["volumes", {
+    volumes: [{ name: "v", target: "/v", driverOpts: { type: "tmpfs", device: "/etc" } }],
+  }],
+  ["volumes", { volumes: [{ name: "v", target: "/v", driver: "plugin" }] }],
 ];
 
 Deno.test("what can amount to root is refused by kind, and permitted by kind", () => {
@@ -69,6 +82,11 @@ Deno.test("what a container may anyway is permitted", () => {
     { privileged: false, pidMode: "", ipcMode: "private", networks: ["front", "none"].slice(0, 1) },
     { networks: [{ name: "front", driver: "bridge", internal: true }] },
     { networks: ["none"] },
+    { networks: [{ name: "front", driverOpts: {}, subnet: "10.123.45.0/24" }] },
+    { networks: [{ name: "a", subnet: "172.31.0.0/16" }, { name: "b", subnet: "fd00:1::/64" }] },
+    { volumes: [{ name: "v", target: "/v", driver: "local" }] },
+    { volumes: [{ name: "v", target: "/v", driver: "default" }] },
+    { volumes: [{ name: "v", target: "/v", driverOpts: { type: "tmpfs", device: "tmpfs" } }] },
     { capAdd: ["NET_BIND_SERVICE", "chown"], capDrop: ["ALL"] },
     { securityOpt: ["no-new-privileges", "no-new-privileges:true"] },
     { sysctls: { "net.core.somaxconn": "77", "kernel.shmmax": "1", "fs.mqueue.msg_max": "9" } },
