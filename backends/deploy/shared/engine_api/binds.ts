@@ -38,8 +38,9 @@ async function realSource(
     });
   }
   const seen = allowed.flatMap((prefix) => paths.seenOf(resolve("/", prefix)));
-  using _open = await openSource(here, seen, field);
-  return paths.toHost(await Deno.realPath(here));
+  using opened = await openSource(here, seen, field);
+  // Not by its name: that may lead elsewhere by now.
+  return paths.toHost(await Deno.readLink(`/proc/self/fd/${opened.fd}`));
 }
 
 /** Where a mount of another deployment leads, as far as this server sees it. */

@@ -48,3 +48,40 @@ Deno.test({
     }
   },
 });
+
+Deno.test({
+  name: "a folder that is replaced by a link while it is checked: what was checked is mounted",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-engine-binds-" }));
+    const source = join(root, "data/x");
+    const { realPath, readLink } = Deno;
+    let looks = 0;
+    const swap = async () => {
+      await Deno.rename(source, join(root, "data/moved"));
+      await Deno.symlink(join(root, "secret"), source);
+    };
+    try {
+      await Deno.mkdir(source, { recursive: true });
+      await Deno.mkdir(join(root, "secret"));
+      // After the check, at the next question where the source is.
+      Deno.realPath = async (path) => {
+        if (path === source && ++looks === 2) await swap();
+        return await realPath(path);
+      };
+      Deno.readLink = async (path) => {
+        await swap();
+        return await readLink(path);
+      };
+      const allowed = [join(root, "data")];
+      const sources = await bindSources(mounting("app", source), [], {
+        allowed,
+        paths: new HostPaths([], [], false),
+      });
+      assert.deepEqual(sources, [join(root, "data/moved")]);
+    } finally {
+      Object.assign(Deno, { realPath, readLink });
+      await Deno.remove(root, { recursive: true });
+    }
+  },
+});
