@@ -13,15 +13,17 @@ import { requireAbilityFor } from "./ability.ts";
 const EVERY_MS = 1000;
 /** Sampling reads files or asks the engine: the least interval keeps that cheap. */
 const LEAST_MS = 100;
+const MOST_MS = 3_600_000;
 
 function intervalOf(query: Query): number {
   const text = query.text("interval");
   if (text === undefined) return EVERY_MS;
   const ms = parseDuration(text);
-  if (ms >= LEAST_MS) return ms;
+  if (ms >= LEAST_MS && ms <= MOST_MS) return ms;
+  const why = ms < LEAST_MS ? `less than ${LEAST_MS}ms` : "more than 1h";
   throw new SvcError(
     "argument_invalid",
-    `Cannot read query parameter interval: ${text} is less than ${LEAST_MS}ms`,
+    `Cannot read query parameter interval: ${text} is ${why}`,
   );
 }
 

@@ -53,7 +53,9 @@ Deno.test("stats: one sample, or one every interval; the query is checked", asyn
     [undefined, 1000],
     [undefined, 250],
   ]);
-  for (const query of ["?interval=1ms", "?interval=x", "?follow=maybe", "?folow=1"]) {
+  for (
+    const query of ["?interval=1ms", "?interval=61m", "?interval=x", "?follow=maybe", "?folow=1"]
+  ) {
     const refused = await get(`/web/stats${query}`);
     assert.equal(refused.status, 400, query);
     await refused.body?.cancel();
