@@ -34,6 +34,8 @@ export interface TarHandler {
 
 /** Longest pax header or GNU long name. */
 const MAX_META = 8 << 20;
+/** Bytes of all global pax records: they are kept to the archive's end. */
+const MAX_GLOBAL = 1 << 20;
 
 const TYPES: Record<string, TarType | undefined> = {
   "0": "file",
@@ -86,7 +88,7 @@ export class TarParser {
   #filled = 0;
   #zeroBlock = false;
   #metaType = "";
-  #global: PaxRecord[] = [];
+  readonly #global = new Map<string, Uint8Array>();
   #local: PaxRecord[] = [];
   #longName: string | undefined;
   #longLink: string | undefined;
@@ -214,8 +216,17 @@ export class TarParser {
     if (this.#metaType === "L") this.#longName = text();
     else if (this.#metaType === "K") this.#longLink = text();
     else if (this.#metaType === "g") {
-      this.#global = [...this.#global, ...parsePax(bytes)].slice(-4096);
+      this.#keep(parsePax(bytes));
     } else this.#local = parsePax(bytes);
+  }
+
+  #keep(records: readonly PaxRecord[]): void {
+    for (const [key, value] of records) this.#global.set(key, value);
+    let size = 0;
+    for (const [key, value] of this.#global) size += key.length + value.length;
+    if (size > MAX_GLOBAL) {
+      throw archiveError(`its global headers are longer than ${MAX_GLOBAL} bytes`);
+    }
   }
 
   #entry(block: Uint8Array, flag: string, size: number): void {

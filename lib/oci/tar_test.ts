@@ -329,3 +329,23 @@ Deno.test("tar: a sparse file's holes are no bytes in the archive, and zeros or 
     writer.header({ path: "f", type: "file", size: 9 }, segments) && writer.end()
   );
 });
+
+Deno.test("tar: global pax records are bounded in total, and a later one replaces an earlier one", async () => {
+  const big = (key: string, size: number) => {
+    const rest = ` ${key}=${"v".repeat(size)}\n`;
+    const length = rest.length + 6;
+    return pax(`${length}${rest}`, "g");
+  };
+  const file = tarHeader({ path: "a", type: "file", size: 0 });
+  const end = new Uint8Array(1024);
+  const same = Array.from({ length: 8 }, () => big("comment", 200_000));
+  assert.equal(push(Buffer.concat([...same, file, end])).error, undefined);
+  const others = Array.from({ length: 8 }, (_, at) => big(`comment${at}`, 200_000));
+  const { error } = push(Buffer.concat([...others, file, end]));
+  assert.ok(error instanceof SvcError && error.code === "archive_invalid", String(error));
+  assert.match(error.message, /global headers are longer than 1048576 bytes/);
+  const paths = pax(record("uname", "one") + record("path", "first"), "g");
+  const later = pax(record("path", "second"), "g");
+  const [{ header }] = await parse(Buffer.concat([paths, later, file, end]));
+  assert.equal(header.path, "second");
+});
