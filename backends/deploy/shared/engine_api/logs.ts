@@ -48,36 +48,61 @@ function joined(parts: readonly Uint8Array[]): Uint8Array {
   return all;
 }
 
-function partOf(stream: OutputStream, message: Uint8Array): Part {
-  const space = message.indexOf(SPACE);
-  const whole = message.at(-1) === NEWLINE;
-  const time = new TextDecoder().decode(message.subarray(0, Math.max(space, 0)));
-  return { stream, time, bytes: message.subarray(space + 1, whole ? -1 : undefined), whole };
+/** A message of which parts have come. A long one is taken before its end: memory is bounded. */
+class Message {
+  size = 0;
+  #pieces: Uint8Array[] = [];
+  /** That of the message's first part. */
+  #time: string | undefined;
+
+  add(piece: Uint8Array): void {
+    this.#pieces.push(piece);
+    this.size += piece.length;
+  }
+
+  get isLong(): boolean {
+    return this.size >= LONGEST_LINE;
+  }
+
+  /** What has come. `last`: the message ends here. */
+  take(stream: OutputStream, last: boolean): Part {
+    let bytes = joined(this.#pieces);
+    this.#pieces = [];
+    this.size = 0;
+    if (this.#time === undefined) {
+      const space = bytes.indexOf(SPACE);
+      this.#time = new TextDecoder().decode(bytes.subarray(0, Math.max(space, 0)));
+      bytes = bytes.subarray(space + 1);
+    }
+    const time = this.#time;
+    const whole = last && bytes.at(-1) === NEWLINE;
+    if (last) this.#time = undefined;
+    return { stream, time, bytes: whole ? bytes.subarray(0, -1) : bytes, whole };
+  }
 }
 
 /** Each message of the engine's is one frame. */
 async function* framed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
-  let pieces: Uint8Array[] = [];
+  const message = new Message();
   for await (const { stream, bytes, last } of readFrames(output) as AsyncIterable<OutputFrame>) {
-    pieces.push(bytes);
-    if (!last) continue;
-    yield partOf(stream, joined(pieces));
-    pieces = [];
+    message.add(bytes);
+    if (last || message.isLong) yield message.take(stream, last);
   }
 }
 
 /** With a terminal the messages come without frames: a line is a message. */
 async function* unframed(output: AsyncIterable<Uint8Array>): AsyncGenerator<Part> {
-  let pieces: Uint8Array[] = [];
+  const message = new Message();
   for await (const chunk of output) {
     let from = 0;
     for (let at; (at = chunk.indexOf(NEWLINE, from)) >= 0; from = at + 1) {
-      yield partOf("stdout", joined([...pieces, chunk.subarray(from, at + 1)]));
-      pieces = [];
+      message.add(chunk.subarray(from, at + 1));
+      yield message.take("stdout", true);
     }
-    if (from < chunk.length) pieces.push(chunk.subarray(from));
+    if (from < chunk.length) message.add(chunk.subarray(from));
+    if (message.isLong) yield message.take("stdout", false);
   }
-  if (pieces.length > 0) yield partOf("stdout", joined(pieces));
+  if (message.size > 0) yield message.take("stdout", true);
 }
 
 /**
