@@ -1,5 +1,5 @@
 /** Work on files of workloads, in Workers. */
-import { SvcError } from "../../../base/errors.ts";
+import { asSvcError, SvcError } from "../../../base/errors.ts";
 import { giveWorker, takeWorker } from "../../../base/worker_pool.ts";
 import type { FileStat } from "../../caps.ts";
 import { within } from "../within.ts";
@@ -36,7 +36,9 @@ interface Running {
 
 function begin(root: OpenRoot, wanted: Wanted): Running {
   if (running >= MOST_JOBS) {
-    void close(root);
+    close(root).catch((error) => {
+      console.error(`svc: cannot let go of a workload's files: ${asSvcError(error).message}`);
+    });
     throw new SvcError("unavailable", `Cannot copy files: ${running} copies are under way`, {
       help: "try again later; a mount in a workload that does not answer may hold one up",
     });

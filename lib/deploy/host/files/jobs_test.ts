@@ -67,6 +67,18 @@ Deno.test("copies: so many at a time; the others are refused and leave nothing o
       Array.from({ length: 16 }, () => packFile(root(), "/file")),
     );
     await assert.rejects(statFile(root(), "/file"), { code: "unavailable" });
+    // A root that cannot be closed then does not end the process.
+    const broken = { fd: -1, [Symbol.asyncDispose]: () => Promise.reject(new Error("broken")) };
+    const told = console.error;
+    const words: string[] = [];
+    console.error = (text: string) => void words.push(text);
+    try {
+      await assert.rejects(statFile(broken, "/file"), { code: "unavailable" });
+      await new Promise((resolve) => setTimeout(resolve));
+    } finally {
+      console.error = told;
+    }
+    assert.match(words.join(), /cannot let go of a workload's files: broken/);
     for (const { tar } of archives) await tar.cancel();
     assert.equal((await statFile(root(), "/file"))!.size, 1);
     await assert.rejects(packFile(root(), "/none"), { code: "not_found" });
