@@ -21,7 +21,7 @@ import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ServerPlace, serverPlace } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
-import { bindSources } from "./binds.ts";
+import { bindSources, requirePlainMounts } from "./binds.ts";
 import { type ContainerRequest, knowsStartInterval, stopSeconds } from "./container.ts";
 import { Containers } from "./containers.ts";
 import type { Deployment } from "./deployment.ts";
@@ -112,6 +112,7 @@ export class Applier {
     refuseIfStrict(spec, warnings);
     checkTimes(spec);
     const sources = await this.#sources(spec);
+    requirePlainMounts(spec, sources);
     const { api } = await client.daemon();
     const { behaviour } = this.#parts;
     if (spec.healthcheck?.startInterval && !behaviour.probe && !knowsStartInterval(api)) {

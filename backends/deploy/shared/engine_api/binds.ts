@@ -15,6 +15,34 @@ export interface BindPolicy {
   paths?: HostPaths;
 }
 
+/** Podman joins a mount's fields to one line and parses it: what is read as its syntax would add options. */
+const SYNTAX = /[,"\r\n]/;
+
+function requirePlain(path: string, field: string): void {
+  if (!SYNTAX.test(path)) return;
+  throw new SvcError(
+    "spec_invalid",
+    `Cannot mount ${path} (${field}): engines may read a comma, a double quote or the end of a line ` +
+      "in it as options of the mount",
+    { help: "name a path without these characters" },
+  );
+}
+
+/** Throws `spec_invalid` for mounts and volumes that the engine could read as others. `sources`: the real paths. */
+export function requirePlainMounts(
+  { mounts, volumes }: Pick<DeploySpec, "mounts" | "volumes">,
+  sources: readonly string[],
+): void {
+  for (const [index, { source, target }] of mounts.entries()) {
+    requirePlain(source, `mounts[${index}].source`);
+    requirePlain(sources[index], `mounts[${index}].source`);
+    requirePlain(target, `mounts[${index}].target`);
+  }
+  for (const [index, { target }] of volumes.entries()) {
+    requirePlain(target, `volumes[${index}].target`);
+  }
+}
+
 const isBelow = (path: string, folder: string) =>
   path !== folder && path.startsWith(folder === "/" ? folder : `${folder}/`);
 

@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { validateDeploySpec } from "../../../../lib/api/deploy_spec_parse.ts";
 import { HostPaths } from "../../../../lib/docker/own_container.ts";
-import { bindSources } from "./binds.ts";
+import { silent } from "../../../../lib/base/log.ts";
+import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
+import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
+import { Applier } from "./apply.ts";
+import { bindSources, requirePlainMounts } from "./binds.ts";
+import type { Deployment } from "./deployment.ts";
+import { engineFields } from "./fields.ts";
+import { EngineNetworks } from "./networks.ts";
+import { EngineWatch } from "./watch.ts";
 
 const mounting = (name: string, source: string, readOnly = false) =>
   validateDeploySpec({ name, image: "i", mounts: [{ source, target: "/mnt", readOnly }] });
@@ -84,4 +92,51 @@ Deno.test({
       await Deno.remove(root, { recursive: true });
     }
   },
+});
+
+Deno.test("a path that could be read as options of a mount is refused, with its field", () => {
+  const check = (source: string, target: string, volume = "/v", real = source) => () =>
+    requirePlainMounts(
+      validateDeploySpec({
+        ...{ name: "app", image: "i", mounts: [{ source, target }] },
+        volumes: [{ name: "v", target: volume }],
+      }),
+      [real],
+    );
+  check("/srv/a b=c:d", "/mnt/a b=c", "/v'x")();
+  const refused = (field: string) => ({
+    code: "spec_invalid",
+    message: new RegExp(`\\(${field.replace(/[[\]]/g, "\\$&")}\\)`),
+  });
+  for (const bad of ["/a,bind-propagation=shared", '/a"b']) {
+    assert.throws(check(bad, "/mnt"), refused("mounts[0].source"));
+    assert.throws(check("/srv", bad), refused("mounts[0].target"));
+    assert.throws(check("/srv", "/mnt", bad), refused("volumes[0].target"));
+  }
+  for (const bad of ["/a,b", '/a"b', "/a\nb", "/a\rb"]) {
+    assert.throws(check("/link", "/mnt", "/v", bad), refused("mounts[0].source"));
+  }
+});
+
+Deno.test("an apply refuses such a path before it asks the engine for anything", async () => {
+  await using daemon = await scriptedDaemon((call) => call.json({}));
+  const { client } = daemon;
+  const behaviour = { name: "engine", product: "the engine", logDriver: () => undefined };
+  const server = "0123456789abcdef";
+  const log = silent;
+  const applier = new Applier({
+    ...{ client, behaviour, server, fields: engineFields("engine"), specs: () => [] },
+    config: { allowBindSources: [], allowPrivileged: [], pidsLimit: 0 },
+    networks: new EngineNetworks(client, server, behaviour),
+    watch: new EngineWatch({ client, behaviour, server, log, connected: async () => {} }),
+  });
+  const spec = validateDeploySpec({
+    name: "app",
+    image: "i",
+    volumes: [{ name: "v", target: "/v,type=bind,source=/etc" }],
+  });
+  const images = {} as ImageResolver;
+  const applying = applier.apply({} as Deployment, spec, { images, env: {}, onProgress: () => {} });
+  await assert.rejects(applying, { code: "spec_invalid" });
+  assert.deepEqual(daemon.lines, []);
 });
