@@ -8,9 +8,9 @@ const PREFIX = "svc.";
 export const SERVER = `${PREFIX}server`;
 export const DEPLOYMENT = `${PREFIX}deployment`;
 export const REPLICA = `${PREFIX}replica`;
-/** Times of the health checks that svc runs: see probes.ts. */
+/** Times of the health checks that svc runs: see probes.ts. Empty: svc runs none. */
 export const PROBES = `${PREFIX}probes`;
-/** A container that only shows whether the real one would come up: its events are not told. */
+/** A container that only shows whether the real one would come up: its events are not told. Empty: it is none. */
 export const REHEARSAL = `${PREFIX}rehearsal`;
 
 export const serverLabel = (server: string) => `${SERVER}=${server}`;
@@ -30,6 +30,7 @@ export function foreignLabels(labels: Readonly<Record<string, string>> = {}) {
   return Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith(PREFIX)));
 }
 
+/** Every label that svc reads is set: engines add the image's where the container has none of that name. */
 export function containerLabels(
   spec: DeploySpec,
   { server, replica, rehearsal, probes }: {
@@ -45,7 +46,7 @@ export function containerLabels(
     [SERVER]: server,
     [DEPLOYMENT]: spec.name,
     [REPLICA]: String(replica),
-    ...(rehearsal && { [REHEARSAL]: "1" }),
-    ...(probes && { [PROBES]: probes }),
+    [REHEARSAL]: rehearsal ? "1" : "",
+    [PROBES]: probes ?? "",
   };
 }

@@ -16,6 +16,9 @@ interface Times {
 
 const INTERVAL_MS = 30_000;
 const START_INTERVAL_MS = 5000;
+/** A shorter interval would keep the server busy; a longer one is more than a timer takes. */
+const LEAST_MS = 10;
+const MOST_MS = 2 ** 31 - 1;
 
 /** What a container's label says of its probes. */
 export function probeTimes(check: HealthcheckSpec): string {
@@ -28,6 +31,18 @@ export function probeTimes(check: HealthcheckSpec): string {
     startPeriod: ms(check.startPeriod, 0),
   };
   return JSON.stringify(times);
+}
+
+/** The label's times. Undefined: it is not svc's. A container of before may have an image's label. */
+function timesOf(label: string): Times | undefined {
+  try {
+    const { interval, startInterval, startPeriod } = JSON.parse(label) as Times;
+    if (![interval, startInterval, startPeriod].every(Number.isFinite)) return undefined;
+    const within = (ms: number) => Math.min(Math.max(ms, LEAST_MS), MOST_MS);
+    return { interval: within(interval), startInterval: within(startInterval), startPeriod };
+  } catch {
+    return undefined;
+  }
 }
 
 export interface ProbesOptions {
@@ -51,8 +66,10 @@ export class Probes {
     const label = found.Config.Labels?.[PROBES];
     const { StartedAt } = found.State;
     if (!label || !runs(found) || this.#loops.get(found.Id) === StartedAt) return;
+    const times = timesOf(label);
+    if (!times) return;
     this.#loops.set(found.Id, StartedAt);
-    this.#run(found.Id, StartedAt, JSON.parse(label) as Times).catch((error) => {
+    this.#run(found.Id, StartedAt, times).catch((error) => {
       if (!this.#options.signal.aborted) this.#options.log.warn("health checks ended", { error });
     }).finally(() => {
       if (this.#loops.get(found.Id) === StartedAt) this.#loops.delete(found.Id);
