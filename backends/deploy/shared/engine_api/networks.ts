@@ -66,13 +66,16 @@ export class EngineNetworks {
     });
   }
 
-  /** Removes the network of this server that specs call so. Throws `conflict` where a container is on it. */
+  /** Removes the network of this server that specs call so. Throws `not_found`, or `conflict` where a container is on it. */
   remove(
     name: string,
     { attempted, signal }: { attempted: string; signal?: AbortSignal },
   ): Promise<void> {
     return this.#lock.run(async () => {
-      const path = `/networks/${encodeURIComponent(this.#named(name))}`;
+      const found = (await this.list(signal)).find(({ Name }) => Name === this.#named(name));
+      if (!found) throw new SvcError("not_found", `${attempted}: there is none of that name`);
+      // By its id: the engine could take a name for the id of somebody else's network.
+      const path = `/networks/${found.Id}`;
       await this.#client.run({ method: "DELETE", path, attempted, signal });
     });
   }

@@ -1,0 +1,25 @@
+import assert from "node:assert/strict";
+import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
+import { SERVER } from "./labels.ts";
+import { EngineNetworks } from "./networks.ts";
+
+const server = "0123456789abcdef";
+const behaviour = { name: "engine", product: "the engine", logDriver: () => undefined };
+
+Deno.test("a network is removed by its id: its name may be the id of somebody else's", async () => {
+  const other = "f".repeat(64);
+  const own = "a".repeat(64);
+  await using daemon = await scriptedDaemon((call) =>
+    call.line.startsWith("GET")
+      ? call.json([{ Id: own, Name: other, Driver: "bridge", Labels: { [SERVER]: server } }])
+      : call.json({})
+  );
+  const networks = new EngineNetworks(daemon.client, server, behaviour);
+  await networks.remove(other, { attempted: "Cannot remove it" });
+  assert.deepEqual(daemon.lines.filter((line) => line.startsWith("DELETE")), [
+    `DELETE /v1.41/networks/${own}`,
+  ]);
+  await assert.rejects(networks.remove("gone", { attempted: "Cannot remove it" }), {
+    code: "not_found",
+  });
+});
