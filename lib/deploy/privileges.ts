@@ -71,7 +71,7 @@ function networkAsks({ name, driver = "", driverOpts = {}, subnet }: NetworkSpec
     ...(APART.includes(driver) ? [] : [driver]),
     // An option can name a bridge of the host's.
     ...optionsOf(driverOpts),
-    ...(subnet === undefined || isPrivate(subnet) ? [] : [subnet]),
+    ...(!subnet || isPrivate(subnet) ? [] : [subnet]),
   ];
 }
 
