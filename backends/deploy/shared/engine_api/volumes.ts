@@ -1,6 +1,7 @@
 /** Named volumes of the engine that svc makes. They outlive deployments. */
 import type { VolumeSpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
+import { isBuilderVolume } from "../../../../lib/docker/builder_names.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { foreignLabels, SERVER } from "./labels.ts";
 
@@ -16,6 +17,11 @@ export async function ensureVolume(
   { name, driver, driverOpts, labels }: VolumeSpec,
 ): Promise<void> {
   const attempted = `Cannot use volume ${name}`;
+  if (isBuilderVolume(name)) {
+    throw new SvcError("conflict", `${attempted}: the name is kept for the builder`, {
+      help: "name another volume",
+    });
+  }
   // Creating one that is there already gives that one.
   const { Labels } = await client.json<InspectedVolume>({
     path: "/volumes/create",
