@@ -23,7 +23,7 @@ import {
   MEDIA,
   type Platform,
 } from "../oci/types.ts";
-import { type LocalImages, READ_ONLY, refusing } from "./local_images.ts";
+import { type LocalImages, READ_ONLY, refuseBuilder, refusing } from "./local_images.ts";
 
 export type Registry = ImageSource & ImageSink;
 
@@ -142,7 +142,7 @@ class Images implements ImageResolver {
   }
 
   target(text: string): ReturnType<ImageResolver["target"]> {
-    const { home, isOwn } = this.#options;
+    const { home, isOwn, local } = this.#options;
     const reference = parseReference(text);
     if (reference.digest !== undefined) {
       throw new SvcError(
@@ -154,6 +154,11 @@ class Images implements ImageResolver {
     const registry = reference.registry ?? this.#defaultHost();
     const tag = reference.tag ?? "latest";
     const ours = reference.registry === undefined && home === undefined || isOwn(registry);
+    const { name: upstream, alias } = DEFAULT_UPSTREAM;
+    // The engine's name of an upstream's image is the plain one.
+    if (local.load && (ours || registry === upstream || registry === alias)) {
+      refuseBuilder(reference, text);
+    }
     const { repository, name } = ours
       ? { repository: reference.repository, name: named(reference, registry) }
       : this.#originOf(reference, registry);

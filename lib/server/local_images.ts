@@ -1,6 +1,8 @@
 /** Where this server's own images are read from and written to, and what refuses that. */
 import { SvcError } from "../base/errors.ts";
+import { BUILDER, isBuilderRepository } from "../docker/builder_names.ts";
 import type { ImageSink, ImageSource, ReadOptions } from "../oci/image.ts";
+import type { Reference } from "../oci/reference.ts";
 import type { LoadImage } from "../oci/resolver.ts";
 
 /** This server's own images. */
@@ -19,6 +21,16 @@ export interface LocalImages {
   kept?: ImageSource;
   /** The engine takes the images that are built here; the sink takes none. */
   load?: LoadImage;
+}
+
+/** Throws `reference_invalid` for a name of the builder's image: the engine runs what it is with all privileges. */
+export function refuseBuilder({ repository }: Reference, text: string): void {
+  if (!isBuilderRepository(repository)) return;
+  throw new SvcError(
+    "reference_invalid",
+    `Cannot publish as ${text}: ${BUILDER} is the image of this server's builder`,
+    { help: "choose another name" },
+  );
 }
 
 /** A source that refuses every read. */

@@ -7,13 +7,14 @@ import type { PROCESS } from "../config/server/general.ts";
 import { type REGISTRY, type RegistryMode, registryMode } from "../config/server/registry.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
+import { parseReference } from "../oci/reference.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
 import { type EngineImages, EngineView, forUnion } from "../registry/engine_view.ts";
 import { unionView } from "../registry/union.ts";
 import type { RegistryStore, RegistryView } from "../registry/view.ts";
 import type { ChosenBackends } from "./given.ts";
 import type { ResolverOptions } from "./images.ts";
-import type { LocalImages } from "./local_images.ts";
+import { type LocalImages, refuseBuilder } from "./local_images.ts";
 import type { Outside } from "./outside.ts";
 
 /** Throws `config_invalid` where the backend has no images to show. */
@@ -88,6 +89,7 @@ export class ServerRegistry {
     const names = new Set(image.names);
     // A name with this server's address would else go on to mean the image before.
     for (const name of image.names) {
+      refuseBuilder(parseReference(name), name);
       const colon = name.lastIndexOf(":");
       const aliases = await this.#engine.aliases(name.slice(0, colon), name.slice(colon + 1), {
         signal,

@@ -86,6 +86,36 @@ Deno.test("host-native: a build's image is loaded under its name and those that 
   assert.equal(resolver.target("ghcr.io/org/app:v1").load, undefined);
 });
 
+Deno.test("host-native: no build takes the name of the builder's image", async () => {
+  const loads: ImageToLoad[] = [];
+  const { resolver, server } = fixture("host-native", {
+    load: (image) => Promise.resolve(void loads.push(image)),
+    images: {
+      reader: { async *tags() {} } as never,
+      async *repositories() {},
+    },
+  });
+  const refusal = { code: "reference_invalid", message: /the image of this server's builder/ };
+  const names = [
+    "svc-builder",
+    "svc-builder:v1",
+    "library/svc-builder:v1",
+    "localhost:5000/svc-builder:v1",
+    "localhost:5000/library/svc-builder:v1",
+    "docker.io/svc-builder:v1",
+    "docker.io/library/svc-builder:v1",
+    "index.docker.io/library/svc-builder",
+  ];
+  for (const name of names) assert.throws(() => resolver.target(name), refusal, name);
+  for (const name of ["svc-builder:v1", "localhost/svc-builder:v1", ...names.slice(2)]) {
+    const loading = server.local.load!({ ...LOADED, names: ["app:v1", name] });
+    await assert.rejects(loading, refusal, name);
+  }
+  assert.deepEqual(loads, []);
+  assert.ok(resolver.target("org/svc-builder:v1").load);
+  assert.equal(resolver.target("ghcr.io/svc-builder:v1").load, undefined);
+});
+
 Deno.test("union and store: builds go to the store", () => {
   for (const mode of ["store", "union"] as const) {
     const { resolver, store, server } = fixture(mode);
