@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
+import { networksAbility } from "./abilities/managed.ts";
+import type { AbilityParts } from "./abilities/parts.ts";
 import { SERVER } from "./labels.ts";
 import { EngineNetworks } from "./networks.ts";
 
@@ -22,4 +24,14 @@ Deno.test("a network is removed by its id: its name may be the id of somebody el
   await assert.rejects(networks.remove("gone", { attempted: "Cannot remove it" }), {
     code: "not_found",
   });
+});
+
+Deno.test("a network that goes while it is to be removed was none", async () => {
+  let asked = 0;
+  const network = { Id: "a".repeat(64), Name: "front", Driver: "bridge" };
+  await using daemon = await scriptedDaemon((call) => call.json(asked++ === 0 ? [network] : []));
+  const networks = new EngineNetworks(daemon.client, server, behaviour);
+  const parts = { networks, deployments: () => [] } as unknown as AbilityParts;
+  assert.equal(await networksAbility(parts).remove("front"), false);
+  assert.equal(asked, 2);
 });

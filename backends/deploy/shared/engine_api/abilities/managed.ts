@@ -7,7 +7,6 @@ import type {
   VolumeStatus,
 } from "../../../../../lib/deploy/caps.ts";
 import type { DeploySpec } from "../../../../../lib/api/deploy_spec.ts";
-import { daemonStatus } from "../../../../../lib/docker/errors.ts";
 import { foreignLabels, serverLabel } from "../labels.ts";
 import type { AbilityParts } from "./parts.ts";
 
@@ -50,7 +49,7 @@ function ability<Status extends { name: string; usedBy: string[] }>(
         await drop(name, { ...options, attempted });
         return true;
       } catch (error) {
-        if (daemonStatus(error) === 404) return false;
+        if (error instanceof SvcError && error.code === "not_found") return false;
         throw error;
       }
     },
