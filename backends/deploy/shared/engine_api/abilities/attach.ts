@@ -12,7 +12,9 @@ import { instanceId } from "../record.ts";
 import type { AbilityParts } from "./parts.ts";
 
 /** Bytes of output that may wait for one reader. */
-const MOST_WAITING = 16 * 1024 ** 2;
+const MOST_WAITING = 4 * 1024 ** 2;
+/** Attachments to one instance at a time. */
+const MOST_ATTACHED = 64;
 /** The engine would detach at keys that somebody types; none that anybody does, and the first one is rare. */
 const NO_KEYS = "ctrl-^,ctrl-],ctrl-^,ctrl-],ctrl-^";
 
@@ -152,12 +154,19 @@ async function relay(
   }
 }
 
-function session({ client }: AttachParts, at: Place, connection: Duplex, ending: AbortSignal) {
+function session(
+  { client }: AttachParts,
+  at: Place,
+  connection: Duplex,
+  ending: AbortSignal,
+  release: () => void,
+) {
   const { id, container, tty, stdinOpen } = at;
   const detached = new AbortController();
   const { signal } = detached;
   const outlets = { stdout: outlet(), stderr: outlet() };
   const close = (failure?: unknown) => {
+    release();
     outlets.stdout.end(failure);
     outlets.stderr.end(failure);
     connection.reset();
@@ -219,12 +228,43 @@ function inputOf({ id, tty }: Place, connection: Duplex): WritableStream<Uint8Ar
   });
 }
 
+/** Counts the attachments to each instance. */
+class Attached {
+  readonly #counts = new Map<string, number>();
+
+  /** Gives what takes it back, once. Throws `unavailable` where there are too many. */
+  add(id: string): () => void {
+    const count = this.#counts.get(id) ?? 0;
+    if (count >= MOST_ATTACHED) {
+      throw new SvcError("unavailable", `Cannot attach to ${id}: ${count} are attached to it`, {
+        help: "detach others first, or read its log",
+      });
+    }
+    this.#counts.set(id, count + 1);
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      const left = this.#counts.get(id)! - 1;
+      if (left > 0) this.#counts.set(id, left);
+      else this.#counts.delete(id);
+    };
+  }
+}
+
 export function attachAbility(parts: AttachParts): NonNullable<DeployCaps["attach"]> {
+  const attached = new Attached();
   return async (name, { instance, signal } = {}) => {
     const { closing } = parts.watch;
     const ending = signal ? AbortSignal.any([signal, closing]) : closing;
     ending.throwIfAborted();
-    const { at, connection } = await whenRunning(parts, name, instance, ending);
-    return session(parts, at, connection, ending);
+    const release = attached.add(place(parts, name, instance).id);
+    try {
+      const { at, connection } = await whenRunning(parts, name, instance, ending);
+      return session(parts, at, connection, ending, release);
+    } catch (error) {
+      release();
+      throw error;
+    }
   };
 }
