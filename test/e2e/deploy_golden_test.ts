@@ -18,6 +18,11 @@ const BARE: Allowance[] = [
     key: /^(again\.)?cgroup\.devices/,
     why: "docker permits the console's device, which no instance has",
   },
+  {
+    key: "fd.0",
+    cases: ["stdin"],
+    why: "input is a FIFO, which any number of attached sessions write to",
+  },
   { key: "exec.fd.0", why: "input of a command is a pipe, also where nobody writes to it" },
   { key: /^(pid|mount\..*init|dev\.svc-init)$/, why: "the init has another place" },
   {

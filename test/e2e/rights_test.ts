@@ -239,7 +239,7 @@ e2eTest(
     const pusher = await jwt("enroller");
     const denied = await enrol(pusher, {});
     assert.equal(denied.status, 403, denied.text);
-    assert.match(denied.text, /the policy allows to build/);
+    assert.match(denied.text, /the policy lets that key build/);
     assert.equal((await enrol(pusher, { name: "token" })).status, 403);
     const late = new Date(Date.now() + 3 * 3_600_000).toISOString();
     const scope = "registry:push";

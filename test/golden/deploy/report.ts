@@ -38,7 +38,9 @@ function mounts(rows: string[]): Report {
     if (/^\/sys\/fs\/cgroup\/./.test(target)) continue;
     const kept = options.split(",").filter((option) => OPTIONS.test(option)).sort();
     const shared = optional.some((field) => field.startsWith("shared:")) ? " shared" : "";
-    const limits = superOptions.split(",").filter((option) => /^(size|mode|uid|gid)=/.test(option));
+    const limits = superOptions.split(",").filter((option) => /^(size|mode|uid|gid)=/.test(option))
+      // Half of the host's memory, where the mount is the host's own.
+      .map((option) => option.replace(/^size=\d{7,}k$/, "size={host}"));
     // What masks a file or a folder: which device or empty file does it is the runtime's affair.
     const kind = KINDS.test(type) ? type : target === "/" ? "root" : "bind";
     const inner = type === "tmpfs" && limits.length > 0 ? ` ${limits.sort().join(",")}` : "";
