@@ -183,6 +183,13 @@ export function engineBackend(
     await backend().apply(quickSpec(name, image, { mounts: inner }));
     const seen = await execute(backend(), name, { command: ["cat", "/in/file"] });
     assert.equal(seen.stdout, "seen");
+    const again = await backend().apply(quickSpec(name, image, { mounts: inner, env: { V: "2" } }));
+    assert.equal(again.action, "replaced");
+    assert.equal((await backend().power(name, "restart")).state, "running");
+    await assert.rejects(
+      backend().apply(quickSpec(name, image, { mounts: [`${fixture.allowed}/outer:/in`] })),
+      { code: "conflict", message: /a container of/ },
+    );
     const outer = quickSpec("folders-b", image, { mounts: [`${fixture.allowed}/outer:/out`] });
     await assert.rejects(backend().apply(outer), { code: "conflict", message: /could replace/ });
     const readOnly = { mounts: [`${fixture.allowed}/outer:/out:ro`] };

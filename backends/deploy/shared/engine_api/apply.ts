@@ -21,7 +21,7 @@ import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ServerPlace, serverPlace } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
-import { bindSources, requirePlainMounts } from "./binds.ts";
+import { type BindPolicy, Binds, requirePlainMounts } from "./binds.ts";
 import { type ContainerRequest, knowsStartInterval, stopSeconds } from "./container.ts";
 import { Containers } from "./containers.ts";
 import type { Deployment } from "./deployment.ts";
@@ -78,6 +78,7 @@ const replicaOf = ({ replica }: InstanceRecord) => replica;
 
 export class Applier {
   readonly containers: Containers;
+  readonly binds: Binds;
   readonly #parts: ApplierParts;
   readonly #images: DeployImages;
   readonly #place: Lazy<ServerPlace>;
@@ -87,16 +88,19 @@ export class Applier {
     this.containers = new Containers(parts.client, parts.watch);
     this.#images = new DeployImages(parts.client);
     this.#place = lazy(() => serverPlace(parts.client, parts.config));
+    this.binds = new Binds({
+      specs: parts.specs,
+      containers: () => {
+        parts.watch.requireLive();
+        return parts.watch.all;
+      },
+      policy: () => this.#bindPolicy(),
+    });
   }
 
-  /** The real paths of the spec's mounts on the engine's host. */
-  async #sources(spec: DeploySpec): Promise<string[]> {
-    if (spec.mounts.length === 0) return [];
-    const { client, config, specs } = this.#parts;
-    return await bindSources(spec, specs(), {
-      allowed: config.allowBindSources,
-      paths: client.local ? (await this.#place.get()).paths : undefined,
-    });
+  async #bindPolicy(): Promise<BindPolicy> {
+    const { client, config: { allowBindSources: allowed } } = this.#parts;
+    return { allowed, paths: client.local ? (await this.#place.get()).paths : undefined };
   }
 
   /** The caller holds the deployment's lock. */
@@ -111,7 +115,8 @@ export class Applier {
     const warnings = fieldWarnings(spec, fields);
     refuseIfStrict(spec, warnings);
     checkTimes(spec);
-    const sources = await this.#sources(spec);
+    using held = await this.binds.hold(spec);
+    const { sources } = held;
     requirePlainMounts(spec, sources);
     const { api } = await client.daemon();
     const { behaviour } = this.#parts;
@@ -251,6 +256,8 @@ export class Applier {
     { signal }: ApplyContext,
     rehearsal = false,
   ): Promise<void> {
+    // A pull and the batches before have taken their time.
+    await this.binds.recheck(plan.spec, plan.sources);
     await allOrFirstError(made.map(async (one) => {
       const request = { ...plan, replica: one.replica, rehearsal };
       one.container = await this.containers.create(request, one.key, signal);

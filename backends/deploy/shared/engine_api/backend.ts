@@ -296,7 +296,11 @@ class EngineBackend implements DeployBackend {
       const deployment = this.#require(name);
       const { record } = deployment;
       // Checked before anything is stopped: a refused restart leaves the workload as it was.
-      if (action !== "stop") requirePermitted(record.spec, this.#options.config.allowPrivileged);
+      if (action !== "stop") {
+        requirePermitted(record.spec, this.#options.config.allowPrivileged);
+        const containers = deployment.instances.flatMap(({ found }) => found ?? []);
+        await this.#applier.binds.requireStill(record.spec, containers);
+      }
       try {
         if (action !== "start") {
           deployment.transient = "stopping";

@@ -7,6 +7,8 @@ import type { DeploySpec, MountSpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { openSource } from "../../../../lib/deploy/bind_policy.ts";
 import type { HostPaths } from "../../../../lib/docker/own_container.ts";
+import type { Inspected } from "./inspect.ts";
+import { DEPLOYMENT } from "./labels.ts";
 
 export interface BindPolicy {
   /** SVC_ALLOW_BIND_SOURCES. */
@@ -48,7 +50,7 @@ const isBelow = (path: string, folder: string) =>
 
 /** The source's real path on the engine's host, which the spec names. Throws `denied` or `not_found`. */
 async function realSource(
-  { source }: MountSpec,
+  { source }: Pick<MountSpec, "source">,
   field: string,
   { allowed, paths }: BindPolicy,
 ): Promise<string> {
@@ -83,32 +85,30 @@ async function sourceOf({ source }: MountSpec, paths?: HostPaths): Promise<strin
   }
 }
 
-/**
- * The real paths of the spec's mounts. Throws `conflict` where a workload that may write to a folder could put
- * another one's source elsewhere: by a link in the place of a folder on its way.
- */
-export async function bindSources(
-  spec: DeploySpec,
-  others: readonly DeploySpec[],
-  policy: BindPolicy,
-): Promise<string[]> {
-  const sources = await Promise.all(
-    spec.mounts.map((mount, index) => realSource(mount, `mounts[${index}].source`, policy)),
-  );
-  const own = spec.mounts.map(({ readOnly = false }, index) => ({
-    by: spec.name,
-    path: sources[index],
-    readOnly,
-  }));
-  const theirs = await Promise.all(
-    others.filter(({ name }) => name !== spec.name).flatMap(({ name, mounts }) =>
-      mounts.map(async (mount) => ({
-        by: name,
-        path: await sourceOf(mount, policy.paths),
-        readOnly: mount.readOnly ?? false,
-      }))
-    ),
-  );
+/** A host folder of a workload. */
+interface Held {
+  by: string;
+  path: string;
+  readOnly: boolean;
+}
+
+const heldBy = ({ name, mounts }: DeploySpec, sources: readonly string[]): Held[] =>
+  mounts.map(({ readOnly = false }, index) => ({ by: name, path: sources[index], readOnly }));
+
+/** What a container mounts, by the paths that the engine was given. */
+function heldByContainer({ Config, HostConfig, Mounts }: Inspected): Held[] {
+  const by = `a container of ${Config.Labels?.[DEPLOYMENT]}`;
+  // Docker tells both. Where it runs in a machine of its own, the second are that machine's paths.
+  const asked = HostConfig.Mounts ?? [];
+  const all = asked.length > 0
+    ? asked.map(({ Type, Source, ReadOnly }) => ({ Type, Source, ReadOnly: ReadOnly ?? false }))
+    : (Mounts ?? []).map(({ Type, Source, RW }) => ({ Type, Source, ReadOnly: !RW }));
+  return all.filter(({ Type }) => Type === "bind")
+    .map(({ Source = "", ReadOnly }) => ({ by, path: Source, readOnly: ReadOnly }));
+}
+
+/** Throws `conflict` where one could put another's source elsewhere: by a link in the place of a folder on its way. */
+function refuseNested(own: readonly Held[], theirs: readonly Held[]): void {
   for (const mine of own) {
     for (const other of [...own, ...theirs]) {
       const [inner, outer] = isBelow(mine.path, other.path) ? [mine, other] : [other, mine];
@@ -117,9 +117,98 @@ export async function bindSources(
         "conflict",
         `Cannot mount ${mine.path}: ${outer.by} may write to ${outer.path}, and so could replace ` +
           `${inner.path} of ${inner.by}`,
-        { help: "mount the outer folder read-only, or folders that are beside each other" },
+        {
+          help:
+            "mount the outer folder read-only, or folders that are beside each other; where the " +
+            "deployment's own containers are in the way, delete it first",
+        },
       );
     }
   }
-  return sources;
+}
+
+export interface BindsParts {
+  /** Specs of all deployments. */
+  specs: () => readonly DeploySpec[];
+  /** All containers of this server. Throws where they are not known. */
+  containers: () => readonly Inspected[];
+  policy: () => Promise<BindPolicy>;
+}
+
+/** Folders that an apply is about to mount. Nobody else gets what is in their way until they are disposed of. */
+export interface HeldSources extends Disposable {
+  /** Real paths of the spec's mounts, in their order. */
+  sources: readonly string[];
+}
+
+/** The host folders of all workloads of a server. */
+export class Binds {
+  readonly #parts: BindsParts;
+  /** By the deployment that is being applied. */
+  readonly #applying = new Map<string, readonly Held[]>();
+
+  constructor(parts: BindsParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * The real paths of the spec's mounts, kept for an apply. Throws `denied`, `not_found`, or `conflict` where a
+   * workload that may write to a folder could put the source of another one elsewhere. The caller holds the
+   * deployment's lock.
+   */
+  async hold(spec: DeploySpec): Promise<HeldSources> {
+    const release = () => void this.#applying.delete(spec.name);
+    const sources = await this.#check(spec, (own) => this.#applying.set(spec.name, own));
+    return { sources, [Symbol.dispose]: release };
+  }
+
+  /** Throws what `hold` throws, and `conflict` where the sources are no longer those. */
+  async recheck(spec: DeploySpec, sources: readonly string[]): Promise<void> {
+    const now = await this.#check(spec);
+    const index = now.findIndex((path, index) => path !== sources[index]);
+    if (index < 0) return;
+    throw new SvcError(
+      "conflict",
+      `Cannot mount ${spec.mounts[index].source} (mounts[${index}].source): it led to ` +
+        `${sources[index]}, and leads to ${now[index]} by now`,
+      { help: "deploy again" },
+    );
+  }
+
+  /** Throws what `hold` throws where the deployment may not mount what its spec and its containers mount. */
+  async requireStill(spec: DeploySpec, containers: readonly Inspected[]): Promise<void> {
+    const sources = await this.#check(spec);
+    for (const { path } of containers.flatMap(heldByContainer)) {
+      // Else it is of an apply that stopped halfway, or was made before a link on the way was changed.
+      if (sources.includes(path)) continue;
+      const real = await realSource({ source: path }, "of a container", await this.#parts.policy());
+      if (real === path) continue;
+      throw new SvcError(
+        "denied",
+        `Cannot mount ${path} (of a container): it leads to ${real} by now`,
+        { help: "deploy again" },
+      );
+    }
+  }
+
+  /** `passed` is called at the moment of the check: nothing comes between. */
+  async #check(spec: DeploySpec, passed?: (own: readonly Held[]) => void): Promise<string[]> {
+    if (spec.mounts.length === 0) return [];
+    const policy = await this.#parts.policy();
+    const sources = await Promise.all(
+      spec.mounts.map((mount, index) => realSource(mount, `mounts[${index}].source`, policy)),
+    );
+    const others = await Promise.all(
+      this.#parts.specs().filter(({ name }) => name !== spec.name).map(async (other) =>
+        heldBy(other, await Promise.all(other.mounts.map((one) => sourceOf(one, policy.paths))))
+      ),
+    );
+    const own = heldBy(spec, sources);
+    const containers = this.#parts.containers().map(heldByContainer);
+    const applying = [...this.#applying].filter(([name]) => name !== spec.name)
+      .map(([, held]) => held);
+    refuseNested(own, [...others, ...containers, ...applying].flat());
+    passed?.(own);
+    return sources;
+  }
 }

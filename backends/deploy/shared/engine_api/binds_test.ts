@@ -1,19 +1,42 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import { validateDeploySpec } from "../../../../lib/api/deploy_spec_parse.ts";
 import { HostPaths } from "../../../../lib/docker/own_container.ts";
 import { silent } from "../../../../lib/base/log.ts";
 import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier } from "./apply.ts";
-import { bindSources, requirePlainMounts } from "./binds.ts";
 import type { Deployment } from "./deployment.ts";
 import { engineFields } from "./fields.ts";
 import { EngineNetworks } from "./networks.ts";
 import { EngineWatch } from "./watch.ts";
+import { type BindPolicy, Binds, requirePlainMounts } from "./binds.ts";
+import type { Inspected } from "./inspect.ts";
 
 const mounting = (name: string, source: string, readOnly = false) =>
   validateDeploySpec({ name, image: "i", mounts: [{ source, target: "/mnt", readOnly }] });
+
+const bindsOf = (policy: BindPolicy, specs: DeploySpec[] = [], containers: Inspected[] = []) =>
+  new Binds({
+    specs: () => specs,
+    containers: () => containers,
+    policy: () => Promise.resolve(policy),
+  });
+
+async function sourcesOf(binds: Binds, spec: DeploySpec): Promise<readonly string[]> {
+  using held = await binds.hold(spec);
+  return held.sources;
+}
+
+/** A container as Docker tells it, and as podman does. */
+const containers = (name: string, Source: string, RW = true) => {
+  const Config = { Labels: { "svc.deployment": name }, Tty: false };
+  const one = { Config, HostConfig: { NetworkMode: "" }, Mounts: [{ Type: "bind", Source, RW }] };
+  const Mounts = [{ Type: "bind", Source, ReadOnly: !RW }];
+  const other = { Config, HostConfig: { NetworkMode: "", Mounts }, Mounts: [] };
+  return [one, other] as unknown as Inspected[];
+};
 
 Deno.test({
   name:
@@ -27,10 +50,9 @@ Deno.test({
       await Deno.symlink("x", join(root, "data/in"));
       const paths = new HostPaths([], [{ here: join(root, "data"), host: "/srv/data" }], true);
       const sources = (allowed: string[], source: string, others = [] as [string, string][]) =>
-        bindSources(
+        sourcesOf(
+          bindsOf({ allowed, paths }, others.map(([name, source]) => mounting(name, source))),
           mounting("app", source),
-          others.map(([name, source]) => mounting(name, source)),
-          { allowed, paths },
         );
       for (const allowed of ["/srv", "/srv/data", "/srv/data/x"]) {
         assert.deepEqual(await sources([allowed], "/srv/data/x"), ["/srv/data/x"], allowed);
@@ -82,10 +104,8 @@ Deno.test({
         return await readLink(path);
       };
       const allowed = [join(root, "data")];
-      const sources = await bindSources(mounting("app", source), [], {
-        allowed,
-        paths: new HostPaths([], [], false),
-      });
+      const policy = { allowed, paths: new HostPaths([], [], false) };
+      const sources = await sourcesOf(bindsOf(policy), mounting("app", source));
       assert.deepEqual(sources, [join(root, "data/moved")]);
     } finally {
       Object.assign(Deno, { realPath, readLink });
@@ -139,4 +159,78 @@ Deno.test("an apply refuses such a path before it asks the engine for anything",
   const applying = applier.apply({} as Deployment, spec, { images, env: {}, onProgress: () => {} });
   await assert.rejects(applying, { code: "spec_invalid" });
   assert.deepEqual(daemon.lines, []);
+});
+
+// Of an engine elsewhere: exactly what is allowed.
+const FAR = { allowed: ["/srv", "/srv/b", "/srv/c"] };
+const CONFLICT = { code: "conflict", message: /could replace/ };
+
+Deno.test("a container that is there may not write above a new source, not even the deployment's own", async () => {
+  for (const name of ["app", "other"]) {
+    for (const there of containers(name, "/srv")) {
+      const binds = bindsOf(FAR, [], [there]);
+      await assert.rejects(sourcesOf(binds, mounting("app", "/srv/b")), CONFLICT);
+      assert.deepEqual(await sourcesOf(binds, mounting("app", "/srv")), ["/srv"]);
+    }
+    for (const there of containers(name, "/srv/b", false)) {
+      await assert.rejects(
+        sourcesOf(bindsOf(FAR, [], [there]), mounting("app", "/srv")),
+        CONFLICT,
+      );
+    }
+    const harmless = [...containers(name, "/srv", false), ...containers(name, "/srv/c")];
+    assert.deepEqual(await sourcesOf(bindsOf(FAR, [], harmless), mounting("app", "/srv/b")), [
+      "/srv/b",
+    ]);
+  }
+});
+
+Deno.test("of two applies at once that are in each other's way, one is refused", async () => {
+  const binds = bindsOf(FAR);
+  const both = await Promise.allSettled([
+    binds.hold(mounting("app", "/srv/b")),
+    binds.hold(mounting("other", "/srv")),
+  ]);
+  const refused = both.flatMap((one) => one.status === "rejected" ? one.reason : []);
+  assert.equal(refused.length, 1);
+  assert.equal(refused[0].code, "conflict");
+  for (const one of both) if (one.status === "fulfilled") one.value[Symbol.dispose]();
+  assert.deepEqual(await sourcesOf(binds, mounting("other", "/srv")), ["/srv"]);
+  assert.deepEqual(await sourcesOf(binds, mounting("app", "/srv/b")), ["/srv/b"]);
+});
+
+Deno.test({
+  name: "before its container is made or started a source has to be allowed, and lead where it led",
+  ignore: Deno.build.os !== "linux",
+  async fn() {
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-engine-binds-" }));
+    const [first, second, link] = ["first", "second", "link"].map((name) => join(root, name));
+    try {
+      await Promise.all([Deno.mkdir(first), Deno.mkdir(second), Deno.symlink(first, link)]);
+      const policy = { allowed: [root], paths: new HostPaths([], [], false) };
+      const there: Inspected[] = [];
+      const binds = bindsOf(policy, [], there);
+      const spec = mounting("app", link);
+      await binds.recheck(spec, [first]);
+      await assert.rejects(binds.recheck(spec, [second]), { code: "conflict", message: /by now/ });
+      there.push(...containers("other", root));
+      await assert.rejects(binds.recheck(spec, [first]), CONFLICT);
+      there.length = 0;
+
+      await binds.requireStill(spec, containers("app", first));
+      await binds.requireStill(spec, containers("app", second));
+      for (const elsewhere of [link.replace("link", "none"), "/etc"]) {
+        await assert.rejects(binds.requireStill(spec, containers("app", elsewhere)), {
+          code: elsewhere === "/etc" ? "denied" : "not_found",
+        });
+      }
+      await Deno.remove(second);
+      await Deno.symlink(first, second);
+      await assert.rejects(binds.requireStill(spec, containers("app", second)), { code: "denied" });
+      policy.allowed = [second];
+      await assert.rejects(binds.requireStill(spec, []), { code: "denied" });
+    } finally {
+      await Deno.remove(root, { recursive: true });
+    }
+  },
 });

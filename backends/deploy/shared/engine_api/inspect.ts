@@ -35,7 +35,10 @@ export interface Inspected {
     NetworkMode: string;
     RestartPolicy?: { Name: string; MaximumRetryCount?: number };
     LogConfig?: { Type: string };
+    /** As they were asked for. Podman does not tell them. */
+    Mounts?: { Type: string; Source?: string; ReadOnly?: boolean }[] | null;
   };
+  Mounts?: { Type: string; Source?: string; RW?: boolean }[] | null;
   NetworkSettings: {
     Ports?: Record<string, { HostIp: string; HostPort: string }[] | null> | null;
     Networks?: Record<string, { IPAddress: string; GlobalIPv6Address?: string }> | null;
