@@ -4,6 +4,7 @@ import { sha256 } from "../../base/hash.ts";
 import { type Lazy, lazy } from "../../base/lazy.ts";
 import type { Logger } from "../../base/log.ts";
 import { sleep } from "../../base/sleep.ts";
+import { BUILDER } from "../../docker/builder_names.ts";
 import type { DockerClient } from "../../docker/client.ts";
 import { daemonStatus } from "../../docker/errors.ts";
 import type { BuilderContainer, BuilderPlace } from "../delegation.ts";
@@ -11,8 +12,8 @@ import { listenerOwner } from "./listener_owner.ts";
 import { lastWords } from "./last_words.ts";
 
 /** SPEC rule 5. */
-export const CONTAINER = "svc-builder";
-export const VOLUME = "svc-builder-cache";
+export const CONTAINER = BUILDER;
+export const VOLUME = `${BUILDER}-cache`;
 
 /** Where the volume is in the container. */
 const DATA = "/var/lib/svc";
@@ -22,6 +23,10 @@ export const SOCKET = "/var/run/docker.sock";
 /** What the container was made for: another value makes a new container. */
 const CONFIG_LABEL = "svc.builder.config";
 const PORT_LABEL = "svc.builder.port";
+/** Of the volume: no deployment can give it, and so none owns what a privileged builder reads. */
+const VOLUME_LABEL = "svc.builder";
+/** States of a container that was never started, by the engine. */
+const FRESH = new Set(["created", "configured", "initialized"]);
 const TOKEN = "SVC_AUTH_TOKEN";
 
 /** Milliseconds until a container that was started answers. The first start unpacks the executable. */
@@ -29,11 +34,6 @@ const READY_MS = 120_000;
 const POLL_MS = 50;
 /** Containers that are made before the start is given up: each has another port. */
 const TRIES = 3;
-
-export interface BuilderImage {
-  name: string;
-  id: string;
-}
 
 /** The registry mode of the server, which the builder has, too (SPEC rule 6). */
 export type BuilderMode =
@@ -47,8 +47,8 @@ export type BuilderMode =
 
 export interface EngineBuilderOptions {
   engine: DockerClient;
-  /** Makes or finds the image; asked once, and again where the image is gone. */
-  image: () => Promise<BuilderImage>;
+  /** Makes or finds the image, and gives its id; asked once, and again where the image is gone. */
+  image: () => Promise<string>;
   /** `network`: in which the builder's loopback address is this server's: "host", or this server's container. */
   place: () => Promise<{ network: string; mode: BuilderMode }>;
   /** Variables of this server that hold for its builds wherever they run. */
@@ -57,6 +57,7 @@ export interface EngineBuilderOptions {
 }
 
 interface Wanted {
+  /** By its id: others may give the name to another image. */
   image: string;
   network: string;
   mode: BuilderMode;
@@ -66,7 +67,7 @@ interface Wanted {
 
 interface Inspected {
   Id: string;
-  State: { Running: boolean; ExitCode: number };
+  State: { Status?: string; Running: boolean; ExitCode: number };
   Config: { Env?: string[] | null; Labels?: Record<string, string> | null };
 }
 
@@ -74,6 +75,8 @@ interface Inspected {
 interface Found {
   id: string;
   running: boolean;
+  /** It was never started. */
+  fresh: boolean;
   exitCode: number;
   config: string;
   port: number;
@@ -82,7 +85,7 @@ interface Found {
 
 export class EngineBuilder implements BuilderContainer {
   readonly #options: EngineBuilderOptions;
-  #image: Lazy<BuilderImage>;
+  #image: Lazy<string>;
 
   constructor(options: EngineBuilderOptions) {
     this.#options = options;
@@ -114,21 +117,25 @@ export class EngineBuilder implements BuilderContainer {
   async #wanted(): Promise<Wanted> {
     const { place, env } = this.#options;
     const { network, mode } = await place();
-    const { name, id } = await this.#image.get();
-    const config = await sha256(JSON.stringify([id, network, mode, env]));
-    return { image: name, network, mode, config };
+    const image = await this.#image.get();
+    const config = await sha256(JSON.stringify([image, network, mode, env]));
+    return { image, network, mode, config };
   }
 
   /** The container as it is wanted, running. Undefined: somebody else changed it meanwhile. */
   async #settle(wanted: Wanted): Promise<Found | undefined> {
     const { engine, log } = this.#options;
     const found = await this.#find();
-    if (found && found.config !== wanted.config) {
+    const fits = found?.config === wanted.config;
+    if (found && fits && found.running) return found;
+    // Each run has a port and a token of its own: those of one that ended may be known to others by now.
+    const kept = found && fits && found.fresh ? found.id : undefined;
+    if (found && !fits) {
       log.info("replacing the containerized builder: the server or its registry mode has changed");
-      await this.#remove(found.id);
-    } else if (found?.running) return found;
+    }
+    if (found && !kept) await this.#remove(found.id);
     try {
-      const id = found?.config === wanted.config ? found.id : await this.#create(wanted);
+      const id = kept ?? await this.#create(wanted);
       await engine.run({
         method: "POST",
         path: `/containers/${id}/start`,
@@ -166,11 +173,27 @@ export class EngineBuilder implements BuilderContainer {
         { help: "rename or remove it, or name the builder that it is with SVC_BUILDER_URL" },
       );
     }
-    const { Running: running, ExitCode: exitCode } = State;
-    return { id, running, exitCode, config, port: Number(port), token };
+    const { Status = "", Running: running, ExitCode: exitCode } = State;
+    return { id, running, fresh: FRESH.has(Status), exitCode, config, port: Number(port), token };
+  }
+
+  /** Throws `conflict` where the volume is somebody else's: its content would become the builder's. */
+  async #ensureVolume(): Promise<void> {
+    const attempted = `Cannot use the volume ${VOLUME}`;
+    // Creating one that is there already gives that one.
+    const { Labels } = await this.#options.engine.json<{ Labels?: Record<string, string> | null }>({
+      path: "/volumes/create",
+      json: { Name: VOLUME, Labels: { [VOLUME_LABEL]: "cache" } },
+      attempted,
+    });
+    if (Labels?.[VOLUME_LABEL] !== undefined) return;
+    throw new SvcError("conflict", `${attempted}: no svc server made it for its builder`, {
+      help: `remove it: docker volume rm ${VOLUME}`,
+    });
   }
 
   async #create({ image, network, mode, config }: Wanted): Promise<string> {
+    await this.#ensureVolume();
     const port = freePort();
     const storage = mode.kind === "storage" ? ["--storage", `${DATA}/registry`] : [];
     const env = {

@@ -2,7 +2,9 @@
 import { basename } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { SvcError } from "../../base/errors.ts";
+import { readJson, writeFileAtomic } from "../../base/fs.ts";
 import { createHash } from "../../base/hash.ts";
+import { BUILDER } from "../../docker/builder_names.ts";
 import type { DockerClient } from "../../docker/client.ts";
 import { daemonStatus } from "../../docker/errors.ts";
 import { readProgress } from "../../docker/messages.ts";
@@ -10,7 +12,6 @@ import { padding } from "../../oci/tar.ts";
 import { tarEnd, tarHeader } from "../../oci/tar_write.ts";
 import { parseReference } from "../../oci/reference.ts";
 import { baseImageOf, readOsRelease } from "./base_image.ts";
-import type { BuilderImage } from "./container.ts";
 
 /** Label of the image: the base that it was made from. */
 const BASE_LABEL = "svc.builder.base";
@@ -26,6 +27,8 @@ export interface ImageOptions {
   image?: string;
   /** SVC_BUILDER_BASE_IMAGE; absent: the distribution of this system. */
   base?: string;
+  /** File of this server's own: which image it made. Others may give the name of that to another image. */
+  record: string;
   /** The proxies that this server needs: the image is built with them, and does not keep them. */
   proxies: Readonly<Record<string, string>>;
   /** Reads os-release; tests give another text. */
@@ -125,18 +128,20 @@ async function inspect(engine: DockerClient, name: string): Promise<ImageInspect
   }
 }
 
-/** The reference of an image that exists, or is made or pulled by this call. */
-export async function builderImage(options: ImageOptions): Promise<BuilderImage> {
+/** The id of an image that exists, or is made or pulled by this call. */
+export async function builderImage(options: ImageOptions): Promise<string> {
   const { engine, image } = options;
-  const name = image ?? await built(options);
-  if (image !== undefined && !await inspect(engine, image)) await pull(options, image);
-  const found = await inspect(engine, name);
-  if (!found) {
-    throw new SvcError("upstream_failed", `Cannot start a builder: the daemon has no ${name}`, {
-      help: "build again; somebody may have removed the image just now",
-    });
-  }
-  return { name, id: found.Id };
+  if (image === undefined) return await built(options);
+  if (!await inspect(engine, image)) await pull(options, image);
+  return await idOf(engine, image);
+}
+
+async function idOf(engine: DockerClient, image: string): Promise<string> {
+  const found = await inspect(engine, image);
+  if (found) return found.Id;
+  throw new SvcError("upstream_failed", `Cannot start a builder: the daemon has no ${image}`, {
+    help: "build again; somebody may have removed the image just now",
+  });
 }
 
 async function pull({ engine, log }: ImageOptions, image: string): Promise<void> {
@@ -152,9 +157,15 @@ async function pull({ engine, log }: ImageOptions, image: string): Promise<void>
   );
 }
 
-/** `svc-builder:<hash of the executable>`; an unchanged executable and base use the image again. */
+/** The image that this server made. */
+interface Made {
+  name: string;
+  id: string;
+}
+
+/** The id of `svc-builder:<hash of the executable>`; an unchanged executable and base use the image again. */
 async function built(options: ImageOptions): Promise<string> {
-  const { engine, executable, proxies, log, osRelease = readOsRelease } = options;
+  const { engine, executable, record, proxies, log, osRelease = readOsRelease } = options;
   if (executable === undefined) {
     throw new SvcError(
       "prerequisite_missing",
@@ -175,14 +186,17 @@ async function built(options: ImageOptions): Promise<string> {
   }
   // Checked as it becomes a line of the Dockerfile.
   parseReference(base);
-  const name = `svc-builder:${await hashOf(executable)}`;
-  const there = await inspect(engine, name);
-  if (there?.Config?.Labels?.[BASE_LABEL] === base) return name;
+  const name = `${BUILDER}:${await hashOf(executable)}`;
+  const made = await readJson<Made>(record);
+  const there = made?.name === name ? await inspect(engine, made.id) : undefined;
+  if (there?.Config?.Labels?.[BASE_LABEL] === base) return there.Id;
   log("making the builder's image", { image: name, base });
-  await build(engine, { name, base, executable, args: proxies });
-  return name;
+  const id = await build(engine, { name, base, executable, args: proxies });
+  await writeFileAtomic(record, JSON.stringify({ name, id } satisfies Made), { mode: 0o600 });
+  return id;
 }
 
+/** Gives the id of what was made. */
 async function build(
   engine: DockerClient,
   { name, base, executable, args }: {
@@ -191,9 +205,10 @@ async function build(
     executable: string;
     args: Readonly<Record<string, string>>;
   },
-): Promise<void> {
+): Promise<string> {
   const attempted = `Cannot make the builder's image from ${base}`;
   const words: string[] = [];
+  let id: string | undefined;
   try {
     const body = await engine.stream({
       path: "/build",
@@ -203,7 +218,8 @@ async function build(
       attempted,
       headMs: Infinity,
     });
-    await readProgress(body, attempted, ({ stream }) => {
+    await readProgress(body, attempted, ({ stream, aux }) => {
+      id = (aux as { ID?: string } | undefined)?.ID ?? id;
       const text = stripVTControlCharacters(stream ?? "").trim();
       if (text !== "") words.push(text);
       words.splice(0, words.length - QUOTED);
@@ -217,4 +233,6 @@ async function build(
         "SVC_BUILDER_IMAGE to a whole builder",
     });
   }
+  // The name may be another image's by now: it counts only where the engine told no id.
+  return await idOf(engine, id ?? name);
 }

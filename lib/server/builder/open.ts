@@ -1,5 +1,5 @@
 /** The automatic builder of this server: its engine, image and mode, from the server's settings. */
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
@@ -24,6 +24,7 @@ export const AUTO_BUILDER_READS = [DELEGATION, CONTAINED] as const;
 export interface OpenBuilderOptions {
   settings: SettingsOf<typeof AUTO_BUILDER_READS>;
   env: Environment;
+  dataDir: string;
   /** What this server's registry shows; the builder's shows the same (SPEC rule 6). */
   registry: { mode: RegistryMode; host: () => string };
   /** The deploy backend, where this build has it. */
@@ -115,7 +116,7 @@ function modeOf(
  * `unsupported` where the builder could not have the server's registry mode.
  */
 export function openEngineBuilder(options: OpenBuilderOptions): BuilderContainer {
-  const { settings, env, log } = options;
+  const { settings, env, dataDir, log } = options;
   const endpoint = engineOf(options);
   const mode = modeOf(options, endpoint);
   const engine = new DockerClient({ endpoint });
@@ -128,6 +129,7 @@ export function openEngineBuilder(options: OpenBuilderOptions): BuilderContainer
         executable: executable && resolve(executable),
         image: settings.builderImage,
         base: settings.builderBaseImage,
+        record: join(dataDir, "builder-image.json"),
         proxies: pick(env, PROXIES),
         log: (message, fields) => log.info(message, fields),
       }),

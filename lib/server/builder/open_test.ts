@@ -23,6 +23,7 @@ const open = (options: Partial<OpenBuilderOptions>) =>
   openEngineBuilder({
     settings: { builderAuto: true } as OpenBuilderOptions["settings"],
     env: {},
+    dataDir: "/nowhere",
     registry: { mode: "store", host: () => "localhost:5000" },
     backend: { name: "engine" },
     log,
