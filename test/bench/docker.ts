@@ -85,7 +85,11 @@ async function withMany(
   const names = Array.from({ length: MANY }, (_, n) => `many-${n}`);
   const spec = join(dir, "many.yaml");
   for (const name of names) {
-    await Deno.writeTextFile(spec, JSON.stringify({ name, image: "busybox:1", command }));
+    await Deno.writeTextFile(
+      spec,
+      // Process 1 of these does not heed SIGTERM.
+      JSON.stringify({ name, image: "busybox:1", command, stopGracePeriod: "0s" }),
+    );
     await svc("deploy", "-f", spec);
   }
   try {
