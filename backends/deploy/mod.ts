@@ -21,6 +21,8 @@ export interface DeployBackendEntry {
   needsRoot?: true;
   /** The engine has an image store that svc can read: the ability `images`. */
   hasImages?: true;
+  /** It takes pushes: the ability `images` has a writer. */
+  takesPushes?: true;
   /** True where the host has what the backend needs; told to people whose chosen backend lacks something. */
   worksHere?: (settings: Settings) => Promise<boolean>;
   /** Absent where this build does not contain the backend; `missing` then gives the reason. */
@@ -114,6 +116,8 @@ export interface SelectedBackend {
   inBuild: boolean;
   /** See {@linkcode DeployBackendEntry}; false where the backend is not in this build. */
   hasImages: boolean;
+  /** See {@linkcode DeployBackendEntry}. */
+  takesPushes: boolean;
   /** True where a setting names the backend, false for the default. */
   chosen: boolean;
   /** See {@linkcode DeployBackendEntry}. */
@@ -138,7 +142,8 @@ export function selectDeployBackend(settings: Settings): SelectedBackend {
       { help: `use one of ${names.join(", ")}` },
     );
   }
-  const [name, { load, missing, needsRoot = false, hasImages = false }] = found;
+  const [name, { load, missing, needsRoot = false, hasImages = false, takesPushes = false }] =
+    found;
   const absent = () => {
     throw new SvcError("not_in_build", `Cannot deploy with ${name}: ${missing}`, {
       help: "start the server with SVC_DEPLOY_BACKEND=bare to run containers on this host",
@@ -149,6 +154,7 @@ export function selectDeployBackend(settings: Settings): SelectedBackend {
     load: load ? () => load(settings) : absent,
     inBuild: load !== undefined,
     hasImages: hasImages && load !== undefined,
+    takesPushes,
     chosen: name !== DEFAULT,
     needsRoot,
     async otherwise() {

@@ -7,10 +7,12 @@ export interface ServerInfo {
   /** host[:port], with a scheme where it was configured with one: where deploy targets pull from. */
   registry: string;
   /**
-   * What the registry shows: "store": what was pushed; "host-native": the images of the backend's engine, and
-   * takes no pushes; "union": both.
+   * What the registry shows: "store": what was pushed; "host-native": the images of the backend's engine;
+   * "union": both.
    */
   registryMode: "store" | "host-native" | "union";
+  /** False where the registry takes no pushes. */
+  registryWritable: boolean;
   deploy: {
     /** Name of the selected backend. */
     backend: string;

@@ -108,6 +108,11 @@ export class Call<In extends object, Out> implements Disposable {
     this.#stream.end();
   }
 
+  /** False where no more messages can be sent. */
+  get open(): boolean {
+    return !this.#stream.closed && !this.#stream.destroyed;
+  }
+
   /** The next message; undefined when containerd has ended the call without an error. Throws by status. */
   async receive(): Promise<Out | undefined> {
     const { done, value } = await this.#messages.next();
@@ -133,9 +138,11 @@ export class Call<In extends object, Out> implements Disposable {
     signal?.throwIfAborted();
     if (this.#status === undefined) throw lost();
     if (this.#status !== 0) {
-      throw new SvcError(CODES[this.#status] ?? "internal", `${attempted}: ${this.#said}`, {
-        help: "see containerd's log",
-      });
+      // containerd has no status of its own for this.
+      const full = /no space left on device|disk quota exceeded/.test(this.#said);
+      const code = full ? "storage_full" : CODES[this.#status] ?? "internal";
+      const help = full ? "free space on containerd's volume" : "see containerd's log";
+      throw new SvcError(code, `${attempted}: ${this.#said}`, { help });
     }
   }
 }

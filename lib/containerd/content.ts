@@ -1,33 +1,31 @@
 /** Blobs in containerd's content store: reading, and writing that resumes after an interruption. */
 import { Buffer } from "node:buffer";
 import { SvcError } from "../base/errors.ts";
+import { syncDir } from "../base/fs.ts";
+import { lazy } from "../base/lazy.ts";
 import { KeyedMutex } from "../base/mutex.ts";
 import { verified } from "../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../oci/image.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import { Leases } from "./api.ts";
-import type { Call, CallOptions } from "./call.ts";
+import type { CallOptions } from "./call.ts";
 import type { ContainerdClient } from "./client.ts";
+import { Content, type ContentInfo, type IngestStatus, Plugins, WRITE } from "./image_api.ts";
 import {
-  COMMIT,
-  Content,
-  type ContentInfo,
-  type IngestStatus,
-  Plugins,
-  STAT,
-  WRITE,
-  type WriteMessage,
-} from "./image_api.ts";
+  beginWrite,
+  commitWrite,
+  contentInfo,
+  dropWrite,
+  ended,
+  isCode,
+  leaveWrite,
+  type WriteHead,
+  type Writing,
+  wrong,
+} from "./writing.ts";
 
 /** Bytes of one message: below containerd's limit, and enough to be worth an answer. */
 const PIECE = 1 << 20;
-/**
- * How long to wait for a write that another client holds, in milliseconds: containerd releases it some time
- * after that client has gone.
- */
-const LOCKED_MS = 10_000;
-const LOCKED_EVERY_MS = 50;
-
 export interface WriteOptions extends CallOptions {
   labels?: Record<string, string>;
 }
@@ -37,39 +35,6 @@ export interface WriteSource {
   open(offset: number): Promise<ReadableStream<Uint8Array>>;
   /** False: the source cannot start in the middle, so `offset` is always 0. */
   ranges: boolean;
-}
-
-type Writing = Call<WriteMessage, { action: number; offset: number }>;
-type WriteHead = Omit<WriteMessage, "action">;
-
-const isCode = (error: unknown, ...codes: string[]) =>
-  error instanceof SvcError && codes.includes(error.code);
-
-/** Undefined instead of a `not_found` error. */
-export async function orMissing<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (isCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
-const ended = (attempted: string) =>
-  new SvcError("upstream_failed", `${attempted}: it ended the write before it was committed`, {
-    help: "see containerd's log",
-  });
-
-const wrong = ({ expected }: WriteHead, why: string, cause?: unknown) =>
-  new SvcError("digest_invalid", `Cannot store blob ${expected}: ${why}`, { cause });
-
-/** Resolves when containerd has ended the call, with or without an error. */
-async function drained(call: Writing): Promise<void> {
-  try {
-    while (await call.receive() !== undefined) { /* the answers do not matter any more */ }
-  } catch {
-    // The reason does not matter either.
-  }
 }
 
 /** The stream's bytes in pieces of about {@linkcode PIECE}. */
@@ -110,7 +75,7 @@ export class ContainerdContent {
   readonly #refs: string;
   readonly #writes = new KeyedMutex();
   /** Folder of the blobs; undefined where this process cannot see it. */
-  #folder: Promise<string | undefined> | undefined;
+  readonly #folder = lazy(() => this.#findFolder());
 
   /** `owner`: prefix that marks this server's writes. */
   constructor(client: ContainerdClient, owner: string) {
@@ -118,9 +83,8 @@ export class ContainerdContent {
     this.#refs = `svc-${owner}-`;
   }
 
-  async info(digest: Digest, options?: CallOptions): Promise<ContentInfo | undefined> {
-    const call = this.#client.call(Content.info, { digest }, `Cannot look for ${digest}`, options);
-    return (await orMissing(call))?.info;
+  info(digest: Digest, options?: CallOptions): Promise<ContentInfo | undefined> {
+    return contentInfo(this.#client, digest, options);
   }
 
   /** Adds content to a lease; undefined where the content is missing. */
@@ -141,11 +105,12 @@ export class ContainerdContent {
     { digest, size }: { digest: Digest; size: number },
     { range, signal }: { range?: ByteRange; signal?: AbortSignal } = {},
   ): Promise<BlobBody> {
+    const path = await this.#file(digest, size);
+    const fileAt = (offset: number) => path === undefined ? {} : { file: { path, offset } };
     if (!range) {
-      const file = await this.#file(digest, size);
       const stream = () =>
         verified(this.#read({ digest, offset: 0, size: 0 }, signal), digest, size);
-      return { size, stream, ...(file !== undefined && { file: { path: file, offset: 0 } }) };
+      return { size, stream, ...fileAt(0) };
     }
     const offset = Math.min(range.start, size);
     const length = Math.min((range.end ?? size - 1) + 1, size) - offset;
@@ -155,7 +120,8 @@ export class ContainerdContent {
         `Cannot read ${digest} from ${range.start}: it has ${size} bytes`,
       );
     }
-    return { size: length, stream: () => this.#read({ digest, offset, size: length }, signal) };
+    const stream = () => this.#read({ digest, offset, size: length }, signal);
+    return { size: length, stream, ...fileAt(offset) };
   }
 
   /**
@@ -186,22 +152,7 @@ export class ContainerdContent {
 
   /** Drops a write that is not committed. False where another client still holds it. */
   async drop(ref: string): Promise<boolean> {
-    return await this.#writes.run(ref.slice(this.#refs.length), () => this.#drop(ref));
-  }
-
-  async #drop(ref: string): Promise<boolean> {
-    const until = performance.now() + LOCKED_MS;
-    for (;;) {
-      try {
-        await orMissing(this.#client.call(Content.abort, { ref }, `Cannot drop write ${ref}`));
-        return true;
-      } catch (error) {
-        // containerd has not noticed yet that the writing client is gone.
-        if (!isCode(error, "unavailable", "internal")) throw error;
-        if (performance.now() > until) return false;
-      }
-      await new Promise((next) => setTimeout(next, LOCKED_EVERY_MS));
-    }
+    return await this.#writes.run(ref.slice(this.#refs.length), () => dropWrite(this.#client, ref));
   }
 
   async #write(
@@ -211,18 +162,16 @@ export class ContainerdContent {
   ): Promise<void> {
     const attempted = `Cannot write ${digest} to containerd`;
     const head = { ref: `${this.#refs}${digest}`, total: size, expected: digest };
-    const begun = await this.#begin(head, attempted, options);
+    const begun = await beginWrite(this.#client, head, attempted, options);
     if (!begun) return;
     using call = begun.call;
     try {
       const at = begun.offset === size || source.ranges ? begun.offset : 0;
       if (at < size) await this.#send(call, head, { at, source, attempted });
-      await this.#commit(call, head, { labels, attempted, options });
+      await commitWrite(this.#client, call, head, { labels, attempted, options });
     } catch (error) {
-      // Waits until containerd has released the write, so that the next attempt can take it.
-      call.end();
-      await drained(call);
-      if (isCode(error, "digest_invalid")) await this.#drop(head.ref);
+      await leaveWrite(call);
+      if (isCode(error, "digest_invalid")) await dropWrite(this.#client, head.ref);
       throw error;
     }
   }
@@ -243,55 +192,6 @@ export class ContainerdContent {
     if (offset < size) throw wrong(head, `it ended after ${offset} of ${size} bytes`);
   }
 
-  async #commit(
-    call: Writing,
-    head: WriteHead,
-    { labels, attempted, options }: {
-      labels: Record<string, string>;
-      attempted: string;
-      options: CallOptions;
-    },
-  ): Promise<void> {
-    const message = { ...head, action: COMMIT, offset: head.total, labels };
-    await call.send(message, { last: true });
-    let committed = false;
-    try {
-      // containerd may answer a commit more than once.
-      for (let answer; (answer = await call.receive()) !== undefined;) {
-        committed ||= answer.action === COMMIT;
-      }
-      if (!committed) throw ended(attempted);
-    } catch (error) {
-      if (!isCode(error, "conflict", "unavailable")) throw error;
-      // Either another writer has stored the blob, or the bytes do not match the digest.
-      if (await this.info(head.expected, options)) return;
-      if (isCode(error, "unavailable")) throw error;
-      throw wrong(head, "its content is other than the digest says", error);
-    }
-  }
-
-  /** Undefined where the blob exists already. */
-  async #begin(
-    head: WriteHead,
-    attempted: string,
-    options: CallOptions,
-  ): Promise<{ call: Writing; offset: number } | undefined> {
-    const until = performance.now() + LOCKED_MS;
-    for (;;) {
-      const call = await this.#client.open(Content.write, attempted, options);
-      try {
-        await call.send({ ...head, action: STAT });
-        const answer = await call.receive();
-        return { call, offset: answer?.offset ?? 0 };
-      } catch (error) {
-        call[Symbol.dispose]();
-        if (isCode(error, "conflict")) return undefined;
-        if (!isCode(error, "unavailable") || performance.now() > until) throw error;
-      }
-      await new Promise((next) => setTimeout(next, LOCKED_EVERY_MS));
-    }
-  }
-
   #read(
     input: { digest: Digest; offset: number; size: number },
     signal?: AbortSignal,
@@ -302,7 +202,7 @@ export class ContainerdContent {
   }
 
   async #file(digest: Digest, size: number): Promise<string | undefined> {
-    const folder = await (this.#folder ??= this.#findFolder());
+    const folder = await this.#folder.get();
     if (folder === undefined) return undefined;
     const path = `${folder}/blobs/${digest.replace(":", "/")}`;
     try {
@@ -310,6 +210,24 @@ export class ContainerdContent {
       return stat.isFile && stat.size === size ? path : undefined;
     } catch {
       return undefined; // not containerd's own store, or not visible to this process
+    }
+  }
+
+  /**
+   * Makes the names of all stored blobs survive a power cut: containerd syncs a blob's bytes, and not the folder
+   * that it then moves the blob to. Nothing is done where this process cannot see the folder.
+   */
+  async sync(): Promise<void> {
+    const folder = await this.#folder.get();
+    if (folder === undefined) return;
+    try {
+      await syncDir(`${folder}/blobs/sha256`);
+    } catch (error) {
+      if (
+        !(error instanceof Deno.errors.NotFound || error instanceof Deno.errors.PermissionDenied)
+      ) {
+        throw error;
+      }
     }
   }
 

@@ -73,7 +73,7 @@ export const Content = {
     { statuses: many(1, INGEST) },
   ),
   /** Each message gets one or more answers. The first message opens the write, whatever its action. */
-  write: method<WriteMessage, { action: number; offset: number }>(
+  write: method<WriteMessage, { action: number; offset: number; digest: string }>(
     `${CONTENT}/Write`,
     {
       action: field(1, "uint"),
@@ -84,7 +84,12 @@ export const Content = {
       data: field(6, "bytes"),
       labels: field(7, "labels"),
     },
-    { action: field(1, "uint"), offset: field(4, "uint") },
+    { action: field(1, "uint"), offset: field(4, "uint"), digest: field(6) },
+  ),
+  status: method<{ ref: string }, { status: IngestStatus }>(
+    `${CONTENT}/Status`,
+    { ref: field(1) },
+    { status: field(1, INGEST) },
   ),
   abort: method<{ ref: string }, unknown>(`${CONTENT}/Abort`, { ref: field(1) }),
 };
@@ -110,8 +115,18 @@ export const Images = {
     { filters: many(1) },
     { images: many(1, IMAGE) },
   ),
+  get: method<{ name: string }, { image: ImageMessage }>(
+    `${IMAGES}/Get`,
+    { name: field(1) },
+    ONE_IMAGE,
+  ),
   create: method<{ image: ImageMessage }, unknown>(`${IMAGES}/Create`, ONE_IMAGE),
-  update: method<{ image: ImageMessage }, unknown>(`${IMAGES}/Update`, ONE_IMAGE),
+  /** Changes what `mask` names ("target", "labels.KEY"); other labels stay. */
+  update: method<{ image: ImageMessage; mask: { paths: string[] } }, unknown>(
+    `${IMAGES}/Update`,
+    { ...ONE_IMAGE, mask: field(2, { paths: many(1) }) },
+  ),
+  delete: method<{ name: string }, unknown>(`${IMAGES}/Delete`, { name: field(1) }),
 };
 
 // What containerd is made of

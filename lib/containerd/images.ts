@@ -3,12 +3,14 @@ import type { BlobBody, ImageSink, ReadOptions } from "../oci/image.ts";
 import { digestOf } from "../oci/digest.ts";
 import type { Descriptor, Digest, Index, Manifest } from "../oci/types.ts";
 import { SvcError } from "../base/errors.ts";
+import { KeyedMutex } from "../base/mutex.ts";
 import { Leases } from "./api.ts";
 import type { ContainerdClient } from "./client.ts";
 import type { ContainerdContent } from "./content.ts";
 import type { GarbageCollection } from "./garbage.ts";
-import { Content, Images } from "./image_api.ts";
-import { GC_EXPIRE, gcReference, ownedBy, ownerLabels } from "./labels.ts";
+import { Content, type ImageMessage, Images } from "./image_api.ts";
+import { GC_EXPIRE, gcReference, ownedBy, ownerLabels, REGISTRY_OWNER } from "./labels.ts";
+import { isCode, orMissing } from "./writing.ts";
 
 /** Lifetime of a lease in milliseconds, should the server not end it. */
 const LEASE_MS = 24 * 60 * 60 * 1000;
@@ -32,6 +34,76 @@ function referencesOf(bytes: Uint8Array): Record<string, string> {
   document.layers?.forEach(({ digest }, index) => labels[gcReference(`l.${index}`)] = digest);
   document.manifests?.forEach(({ digest }, index) => labels[gcReference(`m.${index}`)] = digest);
   return labels;
+}
+
+/** Makes a lease that ends by itself after {@linkcode LEASE_MS}. */
+export async function makeLease(
+  client: ContainerdClient,
+  id: string,
+  marks: Record<string, string>,
+): Promise<void> {
+  const labels = { ...marks, [GC_EXPIRE]: new Date(Date.now() + LEASE_MS).toISOString() };
+  await client.call(Leases.create, { id, labels }, "Cannot make a lease");
+}
+
+interface Stores {
+  client: ContainerdClient;
+  content: ContainerdContent;
+}
+
+/** Stores a manifest with the labels that keep its parts. */
+export async function storeManifest(
+  { client, content }: Stores,
+  { digest, size }: Pick<Descriptor, "digest" | "size">,
+  bytes: Uint8Array,
+  options: { lease: string; signal?: AbortSignal },
+): Promise<void> {
+  const labels = referencesOf(bytes);
+  await content.write({ digest, size }, {
+    open: (offset) => Promise.resolve(new Blob([Uint8Array.from(bytes)]).slice(offset).stream()),
+    ranges: true,
+  }, { labels, ...options });
+  // An existing manifest may lack the labels, so they are set in any case.
+  const paths = Object.keys(labels).map((key) => `labels.${key}`);
+  await client.call(
+    Content.update,
+    { info: { digest, labels }, mask: { paths } },
+    `Cannot store manifest ${digest}`,
+    { signal: options.signal },
+  );
+}
+
+/** Names that are being given: no two callers of this process look at one and change it at once. */
+const naming = new KeyedMutex();
+
+/**
+ * Has a name lead to an image, whatever it led to before. An existing name keeps its other labels. `unless`: a name
+ * with this label is left alone.
+ */
+export async function nameImage(
+  client: ContainerdClient,
+  image: ImageMessage,
+  { unless, signal }: { unless?: string; signal?: AbortSignal } = {},
+): Promise<void> {
+  const { name } = image;
+  const attempted = `Cannot name image ${name} in containerd`;
+  const paths = ["target", ...Object.keys(image.labels).map((key) => `labels.${key}`)];
+  const named = async () => {
+    try {
+      return await client.call(Images.create, { image }, attempted, { signal });
+    } catch (error) {
+      if (!isCode(error, "conflict")) throw error;
+    }
+    const there = await orMissing(client.call(Images.get, { name }, attempted, { signal }));
+    if (unless !== undefined && there?.image.labels[unless]) return there;
+    // Missing: somebody has removed the name meanwhile.
+    return await orMissing(
+      client.call(Images.update, { image, mask: { paths } }, attempted, { signal }),
+    );
+  };
+  await naming.run(name, async () => {
+    while (!await named()) { /* once more */ }
+  });
 }
 
 /**
@@ -79,22 +151,14 @@ class Sink implements ImageSink, AsyncDisposable {
     tags: string[],
     { signal }: ReadOptions = {},
   ): Promise<Descriptor> {
-    const { client, content } = this.#options;
+    const { client, owner } = this.#options;
     const target = { mediaType, digest: digestOf(bytes), size: bytes.length };
-    const labels = referencesOf(bytes);
-    await content.write(target, {
-      open: (offset) => Promise.resolve(new Blob([Uint8Array.from(bytes)]).slice(offset).stream()),
-      ranges: true,
-    }, { labels, lease: this.#lease, signal });
-    // An existing manifest may lack the labels, so they are set in any case.
-    const paths = Object.keys(labels).map((key) => `labels.${key}`);
-    await client.call(
-      Content.update,
-      { info: { digest: target.digest, labels }, mask: { paths } },
-      `Cannot store manifest ${target.digest}`,
-      { signal },
-    );
-    for (const name of tags) await this.#name(name, target, signal);
+    await storeManifest(this.#options, target, bytes, { lease: this.#lease, signal });
+    const labels = ownerLabels(owner);
+    for (const name of tags) {
+      // What was pushed to the registry changes by pushes alone: their callers may do that.
+      await nameImage(client, { name, labels, target }, { unless: REGISTRY_OWNER, signal });
+    }
     return target;
   }
 
@@ -109,18 +173,6 @@ class Sink implements ImageSink, AsyncDisposable {
     // The images that the names led to before may be garbage now.
     garbage.collect();
   }
-
-  async #name(name: string, target: Descriptor, signal?: AbortSignal): Promise<void> {
-    const { client, owner } = this.#options;
-    const image = { name, labels: ownerLabels(owner), target };
-    const attempted = `Cannot name image ${name} in containerd`;
-    try {
-      await client.call(Images.create, { image }, attempted, { signal });
-    } catch (error) {
-      if (!(error instanceof SvcError) || error.code !== "conflict") throw error;
-      await client.call(Images.update, { image }, attempted, { signal });
-    }
-  }
 }
 
 export class ContainerdImages {
@@ -134,9 +186,7 @@ export class ContainerdImages {
   async open(): Promise<ImageSink & AsyncDisposable> {
     const { client, owner } = this.#options;
     const id = `svc-${owner}-image-${crypto.randomUUID()}`;
-    const expire = new Date(Date.now() + LEASE_MS).toISOString();
-    const labels = { ...ownerLabels(owner), [GC_EXPIRE]: expire };
-    await client.call(Leases.create, { id, labels }, "Cannot make a lease");
+    await makeLease(client, id, ownerLabels(owner));
     return new Sink(this.#options, id);
   }
 

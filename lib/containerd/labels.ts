@@ -8,10 +8,24 @@ const OWNER = "svc/owner";
 export const ownerLabels = (owner: string): Record<string, string> => ({ [OWNER]: owner });
 
 /** containerd's filter for objects with the owner's label. */
-export const ownedBy = (owner: string): string => `labels."${OWNER}"==${owner}`;
+export const ownedBy = (owner: string): string => labelled(OWNER, owner);
+
+/** containerd's filter for objects with a label of that value. */
+export const labelled = (label: string, value: string): string =>
+  `labels."${label}"==${JSON.stringify(value)}`;
 
 /** Label with which content keeps other content alive; containerd's own name. `what`: kind of the reference. */
 export const gcReference = (what: string): string => `containerd.io/gc.ref.content.${what}`;
+
+/** Label of an image that was pushed to the registry of an owner. */
+export const REGISTRY_OWNER = "svc/registry";
+
+/** True for an image that a build left, under whatever name its caller chose, and nobody pushed. */
+export const isBuilt = (labels: Readonly<Record<string, string>>): boolean =>
+  labels[OWNER] !== undefined && labels[REGISTRY_OWNER] === undefined;
+
+/** Label of an image whose manifest names a subject: the subject's digest. */
+export const SUBJECT = "svc/subject";
 
 /** Label with the time (RFC 3339) at which a lease ends by itself. */
 export const GC_EXPIRE = "containerd.io/gc.expire";

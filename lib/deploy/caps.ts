@@ -4,7 +4,7 @@
  * deployment or instance is `not_found`, an instance that has to run and does not is `conflict`. An absent
  * `instance` means the first running one. `signal` ends the work, and a stream ends when its reader stops.
  */
-import type { ImageSink, ImageSource } from "../oci/image.ts";
+import type { ImageSource } from "../oci/image.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
 import type {
   FileStat,
@@ -13,6 +13,7 @@ import type {
   ProcessList,
   VolumeStatus,
 } from "../api/workload.ts";
+import type { EngineWriter } from "../store/engine_writer.ts";
 import type { TerminalSize } from "../base/terminal.ts";
 
 export type { FileStat, InstanceStats, NetworkStatus, ProcessList, VolumeStatus };
@@ -140,7 +141,7 @@ export interface DeployCaps {
     repositories(options?: CallOptions): AsyncIterable<string>;
     /** Throws the reason why the store cannot be read now. */
     ready?(options?: CallOptions): Promise<void>;
-    writer?: ImageSink;
+    writer?: EngineWriter;
   };
   /**
    * Puts an image into the engine without a registry in between; parts that the engine already has are not

@@ -1,13 +1,18 @@
 /**
- * A registry that shows the images of a container engine (SPEC "Registry view rules" 1 and 3). The image app:v1 of
+ * A registry that shows the images of a container engine (SPEC "Registry view rules" 1 to 3). The image app:v1 of
  * the registry is what the engine calls app:v1. Images of other registries are below those registries' names
  * ("ghcr.io/org/tool"); one whose registry has a port has no name here, for a repository's name has no colon. Names
  * with this server's own address are the same as names without it, where the engine lacks the latter.
+ *
+ * Where the engine takes pushes, those names come first: app:v1 that is pushed here is the engine's
+ * localhost:5000/app:v1. So nobody changes what a name of another registry means by a push.
  */
 import { SvcError } from "../base/errors.ts";
 import { isDigest } from "../oci/digest.ts";
 import type { ImageSource, ReadOptions } from "../oci/image.ts";
 import { isRepositoryName, parseReference } from "../oci/reference.ts";
+import type { Descriptor, Digest } from "../oci/types.ts";
+import type { EngineWriter } from "../store/engine_writer.ts";
 import type { LookOptions, RegistryReader } from "./view.ts";
 
 /** The ability `images` of a deploy backend. */
@@ -17,6 +22,8 @@ export interface EngineImages {
   repositories(options?: { signal?: AbortSignal }): AsyncIterable<string>;
   /** Throws where nothing can be read now. */
   ready?(options?: { signal?: AbortSignal }): Promise<void>;
+  /** Absent: the engine takes no pushes, and finds a manifest by its digest in whatever repository. */
+  writer?: EngineWriter;
 }
 
 export interface EngineViewOptions {
@@ -24,11 +31,23 @@ export interface EngineViewOptions {
   images: () => Promise<EngineImages>;
   /** True for registry hosts that are this server. */
   isOwn: (host: string) => boolean;
+  /** This server's address, for the names of images that are pushed here. */
+  ownHost: () => string;
 }
 
 /** "docker.io/library/app" and "library/app" are what people write as "app". */
-const short = (repository: string) =>
+export const short = (repository: string) =>
   repository.replace(/^docker\.io\//, "").replace(/^library\/(?=[^/]+$)/, "");
+
+/** The registry whose image a repository here is: of "ghcr.io/org/tool" it is ghcr.io. */
+export function registryIn(repository: string): string | undefined {
+  try {
+    return parseReference(repository).registry;
+  } catch (error) {
+    if (error instanceof SvcError) return undefined;
+    throw error;
+  }
+}
 
 export class EngineView implements RegistryReader {
   readonly #options: EngineViewOptions;
@@ -42,18 +61,28 @@ export class EngineView implements RegistryReader {
   }
 
   async resolve(repository: string, reference: string, options?: LookOptions) {
-    const { reader } = await this.#options.images();
-    const found = await reader.resolve(repository, reference, options);
-    if (found || isDigest(reference)) return found;
+    const { reader, writer } = await this.#options.images();
+    if (!writer) {
+      const found = await reader.resolve(repository, reference, options);
+      if (found || isDigest(reference)) return found;
+    }
     for (const name of await this.#names(repository, options)) {
-      const other = name !== repository && await reader.resolve(name, reference, options);
-      if (other) return other;
+      if (!writer && name === repository) continue;
+      const found = await reader.resolve(name, reference, options);
+      if (!found) continue;
+      // The caller may be about to push an index that names it.
+      const kept = !writer || !options?.probe || !isDigest(reference) ||
+        await writer.hold(short(repository), reference, options);
+      return kept ? found : undefined;
     }
     return undefined;
   }
 
-  async stat(...call: Parameters<RegistryReader["stat"]>) {
-    return await (await this.#options.images()).reader.stat(...call);
+  async stat(repository: string, digest: Digest, options?: LookOptions) {
+    const { reader, writer } = await this.#options.images();
+    return writer && options?.probe
+      ? await writer.hold(short(repository), digest, options)
+      : await reader.stat(repository, digest, options);
   }
 
   async get(...call: Parameters<RegistryReader["get"]>) {
@@ -69,8 +98,19 @@ export class EngineView implements RegistryReader {
     yield* [...tags].sort();
   }
 
-  async *referrers(...call: Parameters<RegistryReader["referrers"]>) {
-    yield* (await this.#options.images()).reader.referrers(...call);
+  async *referrers(
+    repository: string,
+    digest: Digest,
+    { after, ...options }: LookOptions & { after?: Digest } = {},
+  ) {
+    const { reader } = await this.#options.images();
+    const found = new Map<Digest, Descriptor>();
+    for (const name of await this.#names(repository, options)) {
+      for await (const one of reader.referrers(name, digest, options)) found.set(one.digest, one);
+    }
+    for (const key of [...found.keys()].sort()) {
+      if (after === undefined || key > after) yield found.get(key)!;
+    }
   }
 
   async hasRepository(repository: string, options?: LookOptions) {
@@ -106,23 +146,35 @@ export class EngineView implements RegistryReader {
     return found;
   }
 
-  /** The engine's names that are shown as this repository, the plain one first. */
   async #names(repository: string, options?: ReadOptions): Promise<string[]> {
+    return (await this.named(repository, options)).map(({ name }) => name);
+  }
+
+  /** The engine's names that are shown as this repository, the one that counts first. */
+  async named(repository: string, options?: ReadOptions): Promise<Shown[]> {
     const wanted = short(repository);
-    return (await this.#all(options)).filter(({ name, shown }) =>
-      shown === wanted || name === repository
-    )
-      .map(({ name }) => name).sort((a, b) => Number(b === wanted) - Number(a === wanted));
+    const foreign = registryIn(repository) !== undefined;
+    const found = (await this.#all(options)).filter(({ name, shown, pushed }) =>
+      // Another registry's image is that registry's, whatever is pushed here.
+      foreign ? shown === wanted && !pushed || name === repository : shown === wanted
+    );
+    const rank = ({ name, pushed }: Shown) =>
+      pushed ? (name === this.home(repository) ? 0 : 1) : name === wanted ? 2 : 3;
+    return found.sort((a, b) => rank(a) - rank(b));
   }
 
-  async #all({ signal }: ReadOptions = {}) {
-    const { repositories } = await this.#options.images();
+  async #all({ signal }: ReadOptions = {}): Promise<Shown[]> {
+    const { repositories, writer } = await this.#options.images();
     const names = await Array.fromAsync(repositories({ signal }));
-    return names.map((name) => ({ name, shown: this.#shown(name) }));
+    const all = await writer?.pushed({ signal });
+    return names.map((name) => {
+      const pushed = all?.has(name) ?? false;
+      return { name, shown: this.#shown(name, pushed), pushed };
+    });
   }
 
-  /** Undefined: no client could ask for it. */
-  #shown(name: string): string | undefined {
+  /** Undefined: no client could ask for it. `pushed`: the address in it is, or was, this server's. */
+  #shown(name: string, pushed: boolean): string | undefined {
     let reference;
     try {
       reference = parseReference(name);
@@ -133,9 +185,25 @@ export class EngineView implements RegistryReader {
     const { registry, repository } = reference;
     if (registry === undefined || registry === "docker.io") return short(repository);
     // podman puts what it builds itself there.
-    if (registry === "localhost" || this.#options.isOwn(registry)) return repository;
+    if (pushed || registry === "localhost" || this.#options.isOwn(registry)) {
+      return registryIn(repository) === undefined ? short(repository) : undefined;
+    }
     return isRepositoryName(name) ? name : undefined;
   }
+
+  /** The engine's name for what is pushed to the repository. */
+  home(repository: string): string {
+    return `${this.#options.ownHost()}/${short(repository)}`;
+  }
+}
+
+/** One of the engine's names, without its tags. */
+export interface Shown {
+  name: string;
+  /** The repository here. */
+  shown: string | undefined;
+  /** It was pushed here. */
+  pushed: boolean;
 }
 
 /** A view as the second half of a union: a push goes on where the engine cannot be asked what it has. */

@@ -26,6 +26,7 @@ async function fixture() {
     images: () =>
       Promise.resolve({ reader, ready, repositories: (call) => reader.repositories(call) }),
     isOwn: (host) => host === "localhost:5000" || host === "me.example",
+    ownHost: () => "localhost:5000",
   });
   const own = createContentStore(openMemStore(), { log: silent });
   const shown = async (repository: string, tag: string) => {

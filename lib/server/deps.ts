@@ -25,6 +25,7 @@ export interface ManagementDeps {
   access: Access;
   build: BuildInfo;
   registryMode: RegistryMode;
+  registryWritable: boolean;
   /** The registry host that clients are told for deploy targets; known once the listener is bound. */
   registryHost: () => string;
   /** Constructed on first use. Throws where a prerequisite is missing; the next call tries again. */

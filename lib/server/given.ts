@@ -28,6 +28,8 @@ export interface ChosenBackends {
     inBuild: boolean;
     /** The engine has an image store that svc can read: the ability `images`. */
     hasImages: boolean;
+    /** It takes pushes. */
+    takesPushes: boolean;
     load: () => Promise<BackendModule>;
     /** Another backend of this build that would work on this host as it is. */
     otherwise: () => Promise<string | undefined>;

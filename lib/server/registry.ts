@@ -9,9 +9,11 @@ import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import { parseReference } from "../oci/reference.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
+import { enginePush } from "../registry/engine_push.ts";
 import { type EngineImages, EngineView, forUnion } from "../registry/engine_view.ts";
 import { unionView } from "../registry/union.ts";
 import type { RegistryStore, RegistryView } from "../registry/view.ts";
+import type { EngineWriter } from "../store/engine_writer.ts";
 import type { ChosenBackends } from "./given.ts";
 import type { ResolverOptions } from "./images.ts";
 import { type LocalImages, refuseBuilder } from "./local_images.ts";
@@ -37,6 +39,10 @@ export interface ServerRegistryOptions {
   store: RegistryStore;
   /** True for registry hosts that are this server. */
   isOwn: (host: string) => boolean;
+  /** This server's address in the names of images that are pushed into the engine. */
+  ownHost: () => string;
+  /** The engine takes pushes. */
+  takesPushes: boolean;
 }
 
 export class ServerRegistry {
@@ -48,15 +54,21 @@ export class ServerRegistry {
   readonly #engine: EngineView;
   #backend: Backend | undefined;
 
-  constructor({ mode, store, isOwn }: ServerRegistryOptions) {
+  constructor({ mode, store, isOwn, ownHost, takesPushes }: ServerRegistryOptions) {
     this.mode = mode;
-    this.#engine = new EngineView({ images: () => this.#images(), isOwn });
+    this.#engine = new EngineView({ images: () => this.#images(), isOwn, ownHost });
     if (mode === "store") {
       this.view = { reader: store, writer: store };
       this.local = { source: store, sink: store };
       return;
     }
     const engine = this.#engine;
+    if (mode === "host-native" && takesPushes) {
+      const sink = enginePush(engine, () => this.#writer());
+      this.view = { reader: engine, writer: sink };
+      this.local = { source: engine, sink, engine };
+      return;
+    }
     this.view = mode === "union" ? unionView(store, forUnion(engine)) : { reader: engine };
     this.local = {
       source: this.view.reader,
@@ -79,6 +91,12 @@ export class ServerRegistry {
       "unsupported",
       `Cannot show images: the backend ${name} does not show its own`,
     );
+  }
+
+  async #writer(): Promise<EngineWriter> {
+    const { writer } = await this.#images();
+    if (writer) return writer;
+    throw new SvcError("unsupported", "Cannot push: the deploy backend's engine takes no images");
   }
 
   async #load(image: ImageToLoad, signal?: AbortSignal): Promise<void> {

@@ -5,6 +5,7 @@ import { lazy } from "../base/lazy.ts";
 import { AUTH } from "../config/server/auth.ts";
 import { ADVERTISED, LISTENER, PROCESS } from "../config/server/general.ts";
 import { REGISTRY, REMOTES } from "../config/server/registry.ts";
+import { registryIn } from "../registry/engine_view.ts";
 import { createContentStore } from "../store/content.ts";
 import { GIVEN } from "./given.ts";
 import { createOutside } from "./outside.ts";
@@ -84,14 +85,22 @@ export const mirror = subsystem({
   },
 });
 
+/** This server in the names of images; what docker would not read as a registry is none. */
+function ownHost(advertised: string | undefined, port: number): string {
+  const named = advertised !== undefined && registryIn(`${advertised}/name`) === advertised;
+  return named ? advertised : `localhost:${port}`;
+}
+
 export const registry = subsystem({
   name: "registry",
-  needs: { mode, storage, mirror, outside, address },
-  open: ({ mode, storage, mirror, outside, address }) =>
+  needs: { chosen, mode, storage, mirror, outside, address },
+  open: ({ chosen, mode, storage, mirror, outside, address }) =>
     new ServerRegistry({
       mode,
       store: mirror ?? storage.content,
       isOwn: (host) => outside.isOwn(address.bound)(host),
+      ownHost: () => ownHost(outside.advertised, address.bound.port),
+      takesPushes: chosen.deploy.takesPushes,
     }),
 });
 

@@ -6,6 +6,7 @@ import { silent } from "../base/log.ts";
 import { registryMode } from "../config/server/registry.ts";
 import type { DeployCaps } from "../deploy/caps.ts";
 import type { ImageToLoad } from "../oci/resolver.ts";
+import { MEDIA } from "../oci/types.ts";
 import { createContentStore } from "../store/content.ts";
 import { createImageResolver } from "./images.ts";
 import { ServerRegistry, warnOfAnonymous, warnOfHidden } from "./registry.ts";
@@ -33,15 +34,20 @@ Deno.test("registry mode: the engine's images by default, a store where one is a
   );
 });
 
-function fixture(mode: "store" | "host-native" | "union", caps: DeployCaps = {}) {
+function fixture(
+  mode: "store" | "host-native" | "union",
+  caps: DeployCaps = {},
+  takesPushes = false,
+) {
   const store = createContentStore(openMemStore(), { log: silent });
   const isOwn = (host: string) => host === "localhost:5000";
-  const server = new ServerRegistry({ mode, store, isOwn });
+  const ownHost = () => "localhost:5000";
+  const server = new ServerRegistry({ mode, store, isOwn, ownHost, takesPushes });
   server.connect(() => Promise.resolve({ name: "engine", caps }));
   const resolver = createImageResolver({
     local: server.local,
     isOwn,
-    ownHost: () => "localhost:5000",
+    ownHost,
     remote: () => store,
   });
   return { server, resolver, store };
@@ -114,6 +120,32 @@ Deno.test("host-native: no build takes the name of the builder's image", async (
   assert.deepEqual(loads, []);
   assert.ok(resolver.target("org/svc-builder:v1").load);
   assert.equal(resolver.target("ghcr.io/svc-builder:v1").load, undefined);
+});
+
+Deno.test("host-native: an engine that takes pushes gets what is built", async () => {
+  const published: string[] = [];
+  const caps = {
+    images: {
+      reader: { async *tags() {} } as never,
+      async *repositories() {},
+      writer: {
+        publish: (
+          _repository: string,
+          _type: string,
+          _bytes: Uint8Array,
+          { name }: { name: string },
+        ) => Promise.resolve({ descriptor: void published.push(name) }),
+      } as never,
+    },
+  };
+  const { resolver, server } = fixture("host-native", caps, true);
+  const { sink, load, tag, repository } = resolver.target("app:v1");
+  assert.equal(load, undefined);
+  await sink.putManifest(repository, MEDIA.manifest, new Uint8Array(), [tag]);
+  assert.deepEqual(published, ["localhost:5000/app"]);
+  assert.ok(server.view.writer);
+  const without = fixture("host-native", { images: { ...caps.images, writer: undefined } }, true);
+  await assert.rejects(without.server.view.writer!.startUpload("app"), { code: "unsupported" });
 });
 
 Deno.test("union and store: builds go to the store", () => {

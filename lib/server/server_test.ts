@@ -225,6 +225,7 @@ Deno.test("server: information", async () => {
     buildTags: [],
     registry: "localhost:5000",
     registryMode: "store",
+    registryWritable: true,
     build: { at: "here" },
     deploy: { backend: "fake", available: true, caps: ["exec"] },
     ingress: { enabled: false },

@@ -241,6 +241,7 @@ const listener = subsystem({
         internal: edge.internal,
         build: buildInfo(),
         registryMode: parts.registry.mode,
+        registryWritable: parts.registry.view.writer !== undefined,
         registryHost: () => registryHost(advertiseRegistry, address),
         builder: parts.builder.get,
         delegation: parts.delegation,

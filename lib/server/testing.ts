@@ -36,6 +36,7 @@ export async function startTestServer(options: TestOptions = {}): Promise<TestSe
     access: openAccess,
     build: { version: "1.2.3", dirty: false, form: "source", tags: [] },
     registryMode: "store",
+    registryWritable: true,
     registryHost: () => "localhost:5000",
     builder: () =>
       Promise.resolve({

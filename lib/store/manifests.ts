@@ -24,7 +24,7 @@ import type { NameList } from "./name_index.ts";
 import { type ListOptions, StoreNames } from "./names.ts";
 import type { CallOptions, ObjectBody, ObjectStore } from "./object_store.ts";
 import { checked, type ManifestRecord, type Publication } from "./publication.ts";
-import { checkReferences } from "./references.ts";
+import { checkReferences, type ReferenceOptions } from "./references.ts";
 
 /** Bytes of manifests, and number of tags, that are remembered for an exclusive store. */
 const CACHED_BYTES = 16 * 1024 * 1024;
@@ -159,12 +159,8 @@ export class Manifests {
     { tags = [], sparse, signal }: PublishOptions,
   ): Promise<void> {
     const { objects, places } = this;
-    const complete = await checkReferences(repository, manifest, {
-      objects,
-      places,
-      sparse,
-      signal,
-    });
+    const lookups = this.#lookups(repository, { signal });
+    const complete = await checkReferences(manifest, { ...lookups, sparse });
     await places.put(digest, bytes, { signal });
     await step.secure(digest);
     await this.#names.writeRepository(
@@ -264,15 +260,23 @@ export class Manifests {
     digest: Digest,
     { manifest, record }: { manifest: ParsedManifest; record: ManifestRecord },
   ): Promise<boolean> {
-    const { objects, places } = this;
-    if (!await places.stat(digest)) return false;
+    if (!await this.places.stat(digest)) return false;
     if (record.sparse) return true;
     try {
-      return await checkReferences(repository, manifest, { objects, places });
+      return await checkReferences(manifest, this.#lookups(repository, {}));
     } catch (error) {
       if ((error as SvcError).code === "manifest_blob_unknown") return false;
       throw error;
     }
+  }
+
+  #lookups(repository: string, call: CallOptions): ReferenceOptions {
+    const { objects, places } = this;
+    return {
+      blob: (digest) => places.stat(digest, call),
+      manifest: (digest) => objects.stat(manifestKey(repository, digest), call),
+      sound: (digest) => places.sound(digest, call),
+    };
   }
 
   #untag(repository: string, tag: string, options: CallOptions): Promise<boolean> {

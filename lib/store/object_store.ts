@@ -131,6 +131,11 @@ export interface UploadFile {
   current?(): Promise<boolean>;
   /** Takes bodies directly from their connections, where it can. */
   intake?: UploadIntake;
+  /**
+   * The sha256 digest of all bytes held, where the store computes it as they come. It verifies the bytes itself
+   * then, and has no other algorithm: `read` is never called.
+   */
+  digest?(): Promise<Digest>;
 }
 
 export interface UploadIntake {

@@ -1,17 +1,19 @@
 /** Checks that a manifest's references exist. */
 import { SvcError } from "../base/errors.ts";
 import type { ParsedManifest } from "../oci/manifest.ts";
-import type { BlobPlaces } from "./blob_places.ts";
+import type { Digest } from "../oci/types.ts";
 import type { PublishOptions } from "./content_store.ts";
-import { blobKey, manifestKey } from "./keys.ts";
-import type { CallOptions, ObjectStore } from "./object_store.ts";
 
 /** Existence checks that run at once for one manifest. */
 const CHECKS = 16;
 
-export interface ReferenceOptions extends CallOptions, Pick<PublishOptions, "sparse"> {
-  objects: ObjectStore;
-  places: BlobPlaces;
+export interface ReferenceOptions extends Pick<PublishOptions, "sparse"> {
+  /** Undefined: there is no such blob. */
+  blob(digest: Digest): Promise<{ size: number } | undefined>;
+  /** Undefined: the repository has no such manifest. Its size is not looked at. */
+  manifest(digest: Digest): Promise<{ size: number } | undefined>;
+  /** False: the blob, whose size is another one than the manifest states, is known to be damaged. */
+  sound?(digest: Digest): Promise<boolean>;
 }
 
 /**
@@ -20,35 +22,31 @@ export interface ReferenceOptions extends CallOptions, Pick<PublishOptions, "spa
  * another size than the manifest states throws `size_invalid`.
  */
 export async function checkReferences(
-  repository: string,
   manifest: ParsedManifest,
-  { objects, places, sparse, signal }: ReferenceOptions,
+  { sparse, ...lookups }: ReferenceOptions,
 ): Promise<boolean> {
   if (sparse === true) return false;
   const lenient = sparse === "all" || sparse === "indexes" && manifest.kind === "index";
   let complete = true;
   const named = [
-    ...manifest.blobs.map((item) => ({ item, key: blobKey(item.digest), isBlob: true })),
-    ...manifest.manifests.map((item) => ({
-      item,
-      key: manifestKey(repository, item.digest),
-      isBlob: false,
-    })),
+    ...manifest.blobs.map((item) => ({ item, isBlob: true })),
+    ...manifest.manifests.map((item) => ({ item, isBlob: false })),
   ];
   // Each reference is checked once, however often the manifest names it.
-  const wanted = [...new Map(named.map((one) => [`${one.key} ${one.item.size}`, one])).values()];
+  const keyOf = ({ item, isBlob }: typeof named[0]) => `${isBlob} ${item.digest} ${item.size}`;
+  const wanted = [...new Map(named.map((one) => [keyOf(one), one])).values()];
   for (let at = 0; at < wanted.length; at += CHECKS) {
     const part = wanted.slice(at, at + CHECKS);
     const found = await Promise.all(
-      part.map(({ item, key, isBlob }) =>
-        isBlob ? places.stat(item.digest, { signal }) : objects.stat(key, { signal })
+      part.map(({ item: { digest }, isBlob }) =>
+        isBlob ? lookups.blob(digest) : lookups.manifest(digest)
       ),
     );
     for (const [index, { item, isBlob }] of part.entries()) {
       const info = found[index];
       const other = isBlob && info !== undefined && info.size !== item.size;
       // Where the sizes differ and the stored blob is the wrong one, the blob counts as missing.
-      const there = info && (!other || await places.sound(item.digest, { signal }));
+      const there = info && (!other || await lookups.sound?.(item.digest) !== false);
       if (!there && lenient) complete = false;
       else if (!there) {
         throw new SvcError(

@@ -30,8 +30,8 @@ interface Running {
 class Session {
   readonly mutex = new Mutex();
   /**
-   * The hash of the stored bytes. "intake": the file computes it. Undefined: it has to be computed from the
-   * bytes.
+   * The hash of the stored bytes. "intake": the file computes it, as a file with `digest` always does. Undefined:
+   * it has to be computed from the bytes.
    */
   digester: Digester | "intake" | undefined;
   running: Running | undefined;
@@ -66,8 +66,9 @@ export class Uploads {
   #sessions = new Map<string, Promise<Session | undefined>>();
 
   constructor(
-    private readonly objects: ObjectStore,
-    private readonly damage: Damage,
+    private readonly objects: Pick<ObjectStore, "uploads">,
+    /** Absent: what is stored under a key is never known to be damaged. */
+    private readonly damage?: Pick<Damage, "has" | "good">,
     private readonly stalledMs: number = STALLED_MS,
   ) {}
 
@@ -84,7 +85,7 @@ export class Uploads {
     const id = `${crypto.randomUUID()}-${markOf(repository)}`;
     const file = await this.objects.uploads.create(id, options);
     const session = new Session(repository, file, options.algorithm ?? "sha256");
-    session.digester = createDigester(session.algorithm);
+    if (!file.digest) session.digester = createDigester(session.algorithm);
     this.#sessions.set(id, Promise.resolve(session));
     await this.#shed();
     return this.#handle(session);
@@ -258,7 +259,7 @@ export class Uploads {
           await file.intake!.receive(lent, { signal, limit, moved, algorithm: session.algorithm });
         } else {
           // The file itself hashes the bytes that it received directly, when the digest is asked for.
-          const hash = typeof known !== "object" && file.intake
+          const hash = file.digest || typeof known !== "object" && file.intake
             ? undefined
             : await digesterOf(file, session.algorithm, known);
           digester = hash ?? "intake";
@@ -276,7 +277,8 @@ export class Uploads {
         if (error instanceof SvcError && error.code === "storage_full") {
           // A kept upload would hold space that everyone else now lacks, until it expires.
           this.#end(session);
-          await file.abort();
+          // What cannot be dropped now expires.
+          await file.abort().catch(() => {});
           throw error;
         }
         failure = { error };
@@ -307,7 +309,9 @@ export class Uploads {
       this.#assertOpen(session);
       const { file } = session;
       const { digester } = session;
-      const actual = file.intake && typeof digester !== "object"
+      const actual = file.digest
+        ? await file.digest()
+        : file.intake && typeof digester !== "object"
         ? await file.intake.digest(algorithm)
         : (await digesterOf(file, algorithm, digester)).digest();
       if (actual !== digest) {
@@ -321,8 +325,8 @@ export class Uploads {
       }
       const size = file.offset;
       const key = blobKey(digest);
-      await file.commit(key, { replace: await this.damage.has(key) });
-      await this.damage.good(key, size);
+      await file.commit(key, { replace: await this.damage?.has(key) });
+      await this.damage?.good(key, size);
       this.#end(session);
       return { size };
     });

@@ -32,6 +32,7 @@ export function routes(): { management: Route[]; auth: Route[]; registry: Route[
         access: openAccess,
         build: { version: "", dirty: false, form: "source", tags: [] },
         registryMode: "store",
+        registryWritable: true,
         registryHost: () => "",
         builder: never,
         deploy: { name: "", backend: never },

@@ -35,9 +35,12 @@ function asCheck({ engine, ok, detail, fixes }: TrustReport): Check {
   };
 }
 
-const SHOWN: Record<ServerInfo["registryMode"], (backend: string) => string> = {
+const SHOWN: Record<ServerInfo["registryMode"], (backend: string, writable: boolean) => string> = {
   store: () => "it keeps what is pushed to it",
-  "host-native": (backend) => `it shows the images of ${backend}, and takes no pushes`,
+  "host-native": (backend, writable) =>
+    `it shows the images of ${backend}, and ${
+      writable ? "what is pushed becomes one" : "takes no pushes"
+    }`,
   union: (backend) => `it keeps what is pushed to it, and shows the images of ${backend} too`,
 };
 
@@ -109,7 +112,8 @@ export async function runClientDoctor(invocation: DoctorInvocation): Promise<num
     await show({
       name: "registry's images",
       outcome: "ok",
-      detail: SHOWN[info.registryMode]?.(info.deploy.backend) ?? info.registryMode,
+      detail: SHOWN[info.registryMode]?.(info.deploy.backend, info.registryWritable ?? false) ??
+        info.registryMode,
     });
   }
   let works = checks.every(({ outcome }) => outcome !== "failed");

@@ -21,6 +21,7 @@ export function infoRoutes(deps: ManagementDeps): Route[] {
           buildTags: [...tags],
           registry: deps.registryHost(),
           registryMode: deps.registryMode,
+          registryWritable: deps.registryWritable,
           deploy: (await deployFacts(deps.deploy)).info,
           build: await deps.delegation?.plan() ?? { at: "here" },
           ingress: deps.ingress?.info() ?? { enabled: false },
