@@ -12,7 +12,6 @@ import type {
   LogOptions,
 } from "../../../../lib/deploy/backend.ts";
 import type { FieldRules } from "../../../../lib/deploy/fields.ts";
-import { dialInTurn } from "../../../../lib/deploy/host/dial.ts";
 import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
 import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
@@ -28,12 +27,14 @@ import { Applier, type EngineConfig } from "./apply.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { stopSeconds } from "./container.ts";
 import { Deployment } from "./deployment.ts";
+import { Dialer } from "./dial.ts";
 import { execIn } from "./exec.ts";
-import { addressOf, type Inspected, isActive, runs } from "./inspect.ts";
-import { DEPLOYMENT } from "./labels.ts";
+import { runs } from "./inspect.ts";
 import { readLogs } from "./logs.ts";
 import { EngineNetworks } from "./networks.ts";
 import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
+import type { Replacer } from "./replace.ts";
+import { Upkeep } from "./upkeep.ts";
 import { EngineWatch } from "./watch.ts";
 
 export interface EngineBackendOptions {
@@ -68,9 +69,10 @@ class EngineBackend implements DeployBackend {
   readonly #networks: EngineNetworks;
   readonly #watch: EngineWatch;
   readonly #applier: Applier;
+  readonly #replacer: Replacer;
   readonly #images: ImageAbilities;
-  /** Counts the connections, so that replicas take turns. */
-  #turn = 0;
+  readonly #upkeep: Upkeep;
+  readonly #dialer: Dialer;
 
   constructor(options: EngineBackendOptions) {
     const { client, server, folder, log, behaviour, config, fields } = options;
@@ -81,7 +83,7 @@ class EngineBackend implements DeployBackend {
     this.#networks = new EngineNetworks(client, server, behaviour);
     this.#watch = new EngineWatch({
       ...{ client, server, behaviour, log },
-      connected: () => this.#lookAfter(),
+      connected: () => this.#upkeep.lookAfter(),
     });
     this.#applier = new Applier({
       ...{ client, behaviour, server, config, fields },
@@ -89,6 +91,13 @@ class EngineBackend implements DeployBackend {
       watch: this.#watch,
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
+    this.#replacer = this.#applier.replacer;
+    this.#upkeep = new Upkeep({
+      ...{ networks: this.#networks, watch: this.#watch, replacer: this.#replacer, log },
+      deployments: this.#deployments,
+      locks: this.#locks,
+    });
+    this.#dialer = new Dialer(client, behaviour);
     const parts: AbilityParts = {
       ...{ client, server, watch: this.#watch, networks: this.#networks },
       require: (name) => this.#require(name),
@@ -131,55 +140,6 @@ class EngineBackend implements DeployBackend {
     const { client } = this.#options;
     const { product, address } = client.words;
     return `${product} ${(await client.daemon()).version} at ${address}`;
-  }
-
-  /**
-   * Once the engine is there: removes what applies that were cut short have left, ends removals, and starts again
-   * what was stopped for a successor that never came.
-   */
-  async #lookAfter(): Promise<void> {
-    const labelled = this.#watch.all.map(({ Config }) => Config.Labels?.[DEPLOYMENT] ?? "");
-    const names = new Set([...this.#deployments.keys(), ...labelled].filter(Boolean));
-    await Promise.all([...names].map((name) =>
-      this.#locks.run(name, async () => {
-        const deployment = this.#deployments.get(name);
-        if (deployment?.record.deleting) return void await this.#remove(deployment);
-        await this.#sweep(name);
-        if (!deployment) return;
-        const waiting = deployment.record.instances.filter(({ yielding }) => yielding);
-        if (waiting.length === 0) return;
-        for (const one of waiting) delete one.yielding;
-        if (!deployment.record.stopped) {
-          await Promise.all(
-            waiting.map(({ container }) => this.#applier.containers.start(container)),
-          );
-        }
-        await deployment.save();
-      })
-    ));
-    await this.#prune();
-  }
-
-  /** Removes containers of the deployment that its record does not name. */
-  async #sweep(name: string): Promise<void> {
-    const known = this.#deployments.get(name)?.record.instances ?? [];
-    const left = this.#watch.all.filter(({ Id, Config }) =>
-      Config.Labels?.[DEPLOYMENT] === name && !known.some(({ container }) => container === Id)
-    );
-    await Promise.all(left.map(({ Id }) => this.#applier.containers.remove(Id)));
-  }
-
-  async #prune(): Promise<void> {
-    try {
-      await this.#networks.prune(() =>
-        new Set([...this.#deployments.values()].flatMap(({ record, made, joining }) => [
-          ...joining,
-          ...(made ? this.#networks.namesOf(record.spec) : []),
-        ]))
-      );
-    } catch (error) {
-      this.#options.log.warn("an unused network was not removed", { error });
-    }
   }
 
   /** Throws `not_found`. */
@@ -227,7 +187,7 @@ class EngineBackend implements DeployBackend {
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];
-        if (known || !deployment.made) await this.#prune();
+        if (known || !deployment.made) await this.#upkeep.prune();
       }
     });
   }
@@ -271,19 +231,10 @@ class EngineBackend implements DeployBackend {
           error,
         })
       );
-      await this.#remove(deployment);
-      await this.#prune();
+      await this.#upkeep.remove(deployment);
+      await this.#upkeep.prune();
       return true;
     });
-  }
-
-  async #remove(deployment: Deployment): Promise<void> {
-    const { name, record } = deployment;
-    const containers = record.instances.map(({ container }) => container);
-    await this.#applier.retire(containers, stopSeconds(record.spec));
-    await this.#sweep(name);
-    this.#deployments.delete(name);
-    await deployment.forget();
   }
 
   async power(
@@ -308,7 +259,7 @@ class EngineBackend implements DeployBackend {
         }
         if (action !== "stop") {
           deployment.transient = "creating";
-          await this.#applier.ensureRunning(deployment, signal);
+          await this.#replacer.ensureRunning(deployment, signal);
         }
       } finally {
         deployment.transient = undefined;
@@ -328,7 +279,7 @@ class EngineBackend implements DeployBackend {
     }
     await deployment.save();
     const seconds = stopSeconds(record.spec);
-    await Promise.all(containers.map((one) => this.#applier.containers.stop(one, seconds)));
+    await Promise.all(containers.map((one) => this.#replacer.containers.stop(one, seconds)));
   }
 
   async *logs(name: string, options: LogOptions = {}) {
@@ -356,25 +307,7 @@ class EngineBackend implements DeployBackend {
   ) {
     const deployment = this.#require(name);
     this.#watch.requireLive();
-    const { client, behaviour } = this.#options;
-    await behaviour.requireReachable?.(client, `Cannot connect to deployment ${name}`, signal);
-    const found = deployment.instances.flatMap((one) => one.found ?? []).filter(runs);
-    if (found.length === 0) {
-      const why = deployment.instances.some((one) => one.found && isActive(one.found))
-        ? "it is about to be restarted"
-        : "no instance runs";
-      throw new SvcError("conflict", `Cannot connect to deployment ${name}: ${why}`, {
-        help: "start the deployment first",
-      });
-    }
-    const ready = found.filter(isReady);
-    const addresses = (ready.length > 0 ? ready : found).flatMap((one) =>
-      one.HostConfig.NetworkMode === "host" ? "127.0.0.1" : addressOf(one) ?? []
-    );
-    if (addresses.length === 0) {
-      throw new SvcError("conflict", `Cannot connect to deployment ${name}: it has no network`);
-    }
-    return await dialInTurn(addresses, this.#turn++, port, protocol, signal);
+    return await this.#dialer.dial(deployment, port, protocol, signal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -383,10 +316,4 @@ class EngineBackend implements DeployBackend {
     await this.#options.client[Symbol.asyncDispose]();
     await this.#options.release?.();
   }
-}
-
-/** Healthy, where there is a health check. */
-function isReady({ State }: Inspected): boolean {
-  const health = State.Health?.Status ?? "none";
-  return health === "none" || health === "healthy";
 }

@@ -1,0 +1,257 @@
+/**
+ * Replaces instances: new containers run beside the old ones until they can be relied on; then the record names
+ * them in the old ones' place, and the old ones go.
+ */
+import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
+import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
+import type { Binds } from "./binds.ts";
+import { type ContainerRequest, stopSeconds } from "./container.ts";
+import { Containers } from "./containers.ts";
+import type { Deployment } from "./deployment.ts";
+import type { EngineImage } from "./images.ts";
+import { type Inspected, isActive, runs } from "./inspect.ts";
+import { instanceId, type InstanceRecord } from "./record.ts";
+import { FIRST_WINDOW, REPLACE_WINDOW, settled } from "./trial.ts";
+import type { EngineWatch } from "./watch.ts";
+
+/** What all containers of one roll-out have in common. */
+export type Plan = Omit<ContainerRequest, "replica" | "rehearsal"> & {
+  hash: string;
+  /** Whether the deployment had no instances before. */
+  fresh: boolean;
+};
+
+/** An instance on its way in, or one that is there. */
+export interface Member extends InstanceRecord {
+  found?: Inspected;
+}
+
+export interface ReplaceContext {
+  onProgress: ApplyProgress;
+  signal?: AbortSignal;
+}
+
+/** What the record says once the last batch is there. */
+export interface Reached {
+  image: EngineImage;
+  warnings: string[];
+}
+
+export interface ReplacerParts {
+  client: DockerClient;
+  behaviour: EngineBehaviour;
+  watch: EngineWatch;
+  binds: Binds;
+}
+
+/** Callers hold the deployment's lock. */
+export class Replacer {
+  readonly containers: Containers;
+  readonly #parts: ReplacerParts;
+
+  constructor(parts: ReplacerParts) {
+    this.#parts = parts;
+    this.containers = new Containers(parts.client, parts.watch);
+  }
+
+  /** Replaces one batch. Where the new containers do not come up they go, and the old ones are as before. */
+  async replace(
+    deployment: Deployment,
+    batch: Batch<Member>,
+    plan: Plan,
+    context: ReplaceContext,
+    reached?: Reached,
+  ): Promise<void> {
+    const { made, old } = batch;
+    const stopFirst = plan.spec.updateConfig?.order === "stop-first";
+    const running = old.filter(({ found }) => found && isActive(found));
+    const exclusive = running.length > 0 && holdsAlone(plan.spec, made);
+    try {
+      if (exclusive && !stopFirst) await this.#rehearse(deployment, made, plan, context);
+      // Made before the old ones stop: nobody answers meanwhile.
+      await this.#make(made, plan, context);
+      if (exclusive || stopFirst) await this.#yield(deployment, running);
+      await this.#begin(deployment, made, plan, context);
+      if (!plan.fixedRestarts) {
+        await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
+      }
+    } catch (error) {
+      await this.#discard(made);
+      if (exclusive || stopFirst) await this.#resume(deployment, running);
+      throw error;
+    }
+    await this.#record(deployment, batch, plan, reached);
+    if (old.length === 0) return;
+    context.onProgress("removing the old instances");
+    await this.retire(old.map(({ container }) => container), stopSeconds(deployment.record.spec));
+  }
+
+  /** From here on the new ones are the deployment's. */
+  async #record(
+    deployment: Deployment,
+    { made, old }: Batch<Member>,
+    { spec, hash }: Plan,
+    reached?: Reached,
+  ): Promise<void> {
+    const { record } = deployment;
+    record.instances = [
+      ...record.instances.filter((one) =>
+        !old.some(({ container }) => container === one.container)
+      ),
+      ...made.map(({ found: _, ...instance }) => instance),
+    ].filter((one) => this.#parts.watch.state(one.container) !== undefined);
+    record.stopped = false;
+    if (reached) {
+      const { image: { name: image, digest: imageDigest }, warnings } = reached;
+      const updatedAt = new Date().toISOString();
+      Object.assign(record, { spec, hash, warnings, image, imageDigest, updatedAt });
+      delete record.error;
+    }
+    await deployment.look();
+    await deployment.save();
+  }
+
+  async #make(
+    made: readonly Member[],
+    plan: Plan,
+    { signal }: ReplaceContext,
+    rehearsal = false,
+  ): Promise<void> {
+    // A pull and the batches before have taken their time.
+    await this.#parts.binds.recheck(plan.spec, plan.sources);
+    await allOrFirstError(made.map(async (one) => {
+      const request = { ...plan, replica: one.replica, rehearsal };
+      one.container = await this.containers.create(request, one.key, signal);
+      if (plan.fixedRestarts) this.#parts.watch.onTrial(one.container, true);
+    }));
+  }
+
+  /** Starts new containers, and waits until they can be relied on. */
+  async #begin(
+    deployment: Deployment,
+    made: readonly Member[],
+    plan: Plan,
+    { onProgress, signal }: ReplaceContext,
+  ): Promise<void> {
+    onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
+    await allOrFirstError(
+      made.map((one) => this.containers.begin(one.container, { ...plan, ...one }, signal)),
+    );
+    if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
+    const window = plan.fresh ? FIRST_WINDOW : REPLACE_WINDOW;
+    await allOrFirstError(
+      made.map((one) => this.#settled(deployment, one, plan, window, signal)),
+    );
+    for (const { container } of made) this.#parts.watch.onTrial(container, false);
+  }
+
+  /** Hands a container over to the engine's supervision. */
+  async #supervise({ container }: Member, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
+    await this.containers.supervise(container, spec, signal);
+    const found = await this.#parts.watch.look(container, signal);
+    if (!found || isActive(found) || spec.restart === "no") return;
+    // It ended before the engine knew that it is to be started again.
+    if (spec.restart === "on-failure" && found.State.ExitCode === 0) return;
+    await this.containers.start(container, signal);
+  }
+
+  async #settled(
+    deployment: Deployment,
+    { container, replica }: InstanceRecord,
+    { spec: { restart }, fixedRestarts }: Pick<Plan, "spec" | "fixedRestarts">,
+    window: number,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { client, watch, behaviour: { ownTail } } = this.#parts;
+    await settled({
+      ...{ client, container, ownTail, window, signal },
+      deployment: deployment.name,
+      instance: instanceId(deployment.name, replica),
+      mayEnd: restart === "no" || restart === "on-failure",
+      look: () => watch.look(container, signal),
+      ...(fixedRestarts && { lastExit: () => watch.lastExit(container) }),
+    });
+  }
+
+  /** Whether the new ones come up, tried without what the old ones hold alone. */
+  async #rehearse(
+    deployment: Deployment,
+    made: readonly Member[],
+    plan: Plan,
+    context: ReplaceContext,
+  ): Promise<void> {
+    const tried = made.map((one) => ({ ...one, key: `${one.key}-trial` }));
+    try {
+      await this.#make(tried, plan, context, true);
+      await this.#begin(deployment, tried, plan, context);
+    } finally {
+      await this.#discard(tried);
+    }
+  }
+
+  async #yield(deployment: Deployment, old: readonly Member[]): Promise<void> {
+    for (const one of deployment.record.instances) {
+      if (old.some(({ container }) => container === one.container)) one.yielding = true;
+    }
+    await deployment.save();
+    // Stopped for others: told as a death, not as a stop that somebody asked for.
+    this.#parts.watch.quiet(old.map(({ container }) => container));
+    const seconds = stopSeconds(deployment.record.spec);
+    await Promise.all(old.map(({ container }) => this.containers.stop(container, seconds)));
+  }
+
+  async #resume(deployment: Deployment, old: readonly Member[]): Promise<void> {
+    await Promise.allSettled(old.map(({ container }) => this.containers.start(container)));
+    for (const one of deployment.record.instances) delete one.yielding;
+    await deployment.look();
+  }
+
+  /** Removes new containers that did not come up; what cannot be removed now goes with the next start. */
+  async #discard(made: readonly Member[]): Promise<void> {
+    await Promise.allSettled(
+      made.filter(({ container }) => container !== "").map(({ container }) =>
+        this.containers.remove(container)
+      ),
+    );
+  }
+
+  /** Stops containers in good order and removes them. */
+  async retire(containers: readonly string[], seconds: number): Promise<void> {
+    this.#parts.watch.quiet(containers);
+    await allOrFirstError(containers.map(async (container) => {
+      await this.containers.stop(container, seconds);
+      await this.containers.remove(container);
+    }));
+  }
+
+  /** Starts the stopped instances of a deployment that is otherwise unchanged. */
+  async ensureRunning(deployment: Deployment, signal?: AbortSignal): Promise<void> {
+    const { record } = deployment;
+    await deployment.look();
+    const idle = deployment.instances.filter(({ found }) => found && !runs(found));
+    record.stopped = false;
+    delete record.error;
+    await deployment.save();
+    try {
+      await allOrFirstError(idle.map(async ({ instance }) => {
+        await this.containers.start(instance.container, signal);
+        await this.#settled(deployment, instance, record, FIRST_WINDOW, signal);
+      }));
+    } catch (error) {
+      record.error = (error as Error).message;
+      throw error;
+    } finally {
+      await deployment.look();
+      await deployment.save();
+    }
+  }
+}
+
+/** True where two containers cannot run beside each other: a host port or an address leads to one alone. */
+function holdsAlone({ ports, networks }: DeploySpec, made: readonly InstanceRecord[]): boolean {
+  const fixed = networks.some(({ ip, ipv6, mac }) => ip || ipv6 || mac);
+  return fixed || made.some(({ replica }) => replica === 0) && ports.some(({ host }) => host);
+}
