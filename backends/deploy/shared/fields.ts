@@ -36,7 +36,9 @@ export const honoured = <const Names extends readonly string[]>(...names: Names)
 
 /** `backend`: its name in reasons; `folders`: whose folders mounts are of, "the host". */
 export const hostFields = (backend: string, folders: string) => {
-  const uncached = told(`folders of ${folders} are mounted themselves; there is no cache in between`);
+  const uncached = told(
+    `folders of ${folders} are mounted themselves; there is no cache in between`,
+  );
   const namespaces = among(backend, "host", "private");
   return {
     ...honoured("name", "image", "command", "entrypoint", "env", "restart", "replicas"),
