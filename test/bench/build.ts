@@ -181,14 +181,16 @@ RUN i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done
   ));
 }
 
-async function warmBuilds(world: World): Promise<void> {
+async function unchangedBuild(world: World): Promise<void> {
   const folder = await context(join(world.dir, "warm"), {
     Dockerfile: cold(`${world.registry}/base:1`),
     "one.bin": filler(50 * MIB),
     "two.bin": filler(50 * MIB),
   });
   report("nothing changed", await each(world, 9, (engine) => engine.build(folder, "warm:1")));
+}
 
+async function changedFile(world: World): Promise<void> {
   const files: Record<string, string> = {};
   for (let n = 0; n < 5000; n++) {
     files[`src/d${n % 100}/f${n}.txt`] = `file ${n}\n`.repeat(n % 50);
@@ -209,7 +211,9 @@ RUN find src -type f | wc -l > count
     "one source file of 5,000 changed",
     await each(world, 7, (engine) => engine.build(many, "many:1"), { before: touch }),
   );
+}
 
+async function independentStages(world: World): Promise<void> {
   const short = "RUN cp /bin/busybox /a\nRUN sha256sum /a > /b\nRUN cat /b >> /a";
   report("4 independent stages", await stages(world, short));
   // Here most of the time is the loops and sleeps themselves: what is beyond the bare ones is the engine's.
@@ -223,7 +227,9 @@ RUN find src -type f | wc -l > count
     "4 independent stages with loops and sleeps",
     await stages(world, `RUN ${work}`, bare),
   );
+}
 
+async function buildsAtOnce(world: World): Promise<void> {
   let folders: string[] = [];
   const before = async () => {
     folders = await projects(world);
@@ -282,9 +288,17 @@ async function pushBase(
   await Deno.remove(layout, { recursive: true });
 }
 
-const GROUPS = { cold: coldBuild, warm: warmBuilds, steps: emptySteps, base: bigBase };
+const GROUPS = {
+  cold: coldBuild,
+  unchanged: unchangedBuild,
+  change: changedFile,
+  stages: independentStages,
+  together: buildsAtOnce,
+  steps: emptySteps,
+  base: bigBase,
+};
 
-/** `SVC_BENCH_ROWS=cold,warm,steps,base` chooses; all by default. */
+/** `SVC_BENCH_ROWS=cold,change` chooses some of `GROUPS`; all by default. */
 export async function buildBeside(): Promise<void> {
   const chosen = Deno.env.get("SVC_BENCH_ROWS")?.split(",") ?? Object.keys(GROUPS);
   const other = Deno.env.get("SVC_BENCH_BESIDE");
