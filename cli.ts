@@ -17,9 +17,9 @@ import { WORKLOAD_COMMANDS } from "./lib/commands/workload_commands.ts";
 const PLACES =
   "A place is NAME[:TAG][@DIGEST] in the server's registry, HOST/NAME in another one, " +
   "docker-archive:FILE[:NAME], oci:DIR[:TAG], oci-archive:FILE[:TAG], or the path of a .tar file. " +
-  "Digests stay as they are, and everything is verified on its way. Multi-platform images move whole; " +
-  "a docker archive holds one platform. What is there already is skipped, and after an interruption " +
-  "the same command goes on. Logins are those of docker and podman.";
+  "Digests do not change, and all content is verified on its way. Multi-platform images are copied " +
+  "whole; a docker archive holds one platform. Content that the destination has is skipped, and " +
+  "after an interruption the same command continues. The logins of docker and podman are used.";
 
 export const COMMANDS: readonly Command[] = [
   {
@@ -78,13 +78,14 @@ export const COMMANDS: readonly Command[] = [
   command({
     name: "deploy",
     usage: "[OPTIONS] [-f SPEC | IMAGE]",
-    summary: "Make a deployment run as its spec says; an unchanged one is left alone.",
+    summary: "Make a deployment run as its spec says; an unchanged deployment is left alone.",
     description:
-      "With --session the command stays: it shows where the deployment's ports are reached on this machine, " +
-      "and its logs, until the deployment ends (svc then ends with its exit code) or an interrupt, and the " +
-      "server removes the deployment with it. A connection that is lost is resumed; a client that does not " +
-      "come back is waited for as long as SVC_SESSION_GRACE of the server says. " +
-      "docs/reference/deployment-spec.md has every field of a SPEC, and a complete one to begin with.",
+      "With --session the command stays: it shows the deployment's logs, and where its ports are " +
+      "reached on this machine. It ends when the deployment ends, with the deployment's exit code, or " +
+      "by an interrupt; the server then removes the deployment. A lost connection is resumed. The " +
+      "server waits for a client as long as its SVC_SESSION_GRACE says. " +
+      "docs/reference/deployment-spec.md describes every field of a SPEC, and has a complete one to " +
+      "begin with.",
     options: options.DEPLOY_OPTIONS,
     positionals: { min: 0, max: 1, names: "IMAGE" },
     examples: [
@@ -102,10 +103,11 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] NAME [[[ADDRESS:]LOCAL:]REMOTE[/udp]...]",
     summary: "Make ports of a deployment answer on this machine, until interrupted.",
     description:
-      "REMOTE is a port inside the deployment's instances, which have their turns, published or not. LOCAL is the same " +
-      "where it is left out, and a free port where it is empty. Without ports it is every one that the " +
-      "deployment declares, with a free local port where the same number is taken. Each connection is " +
-      "dialled by itself: a deployment may be replaced meanwhile.",
+      "REMOTE is a port of the deployment's instances, published or not; connections go to the " +
+      "instances in turn. LOCAL is the same number where it is left out, and a free port where it is " +
+      "empty. Without ports, every port that the deployment declares is forwarded, from a free local " +
+      "port where the same number is taken. Each connection is dialled by itself, so the deployment " +
+      "may be replaced meanwhile.",
     options: PORT_FORWARD_OPTIONS,
     positionals: { min: 1, max: Infinity, names: "NAME" },
     examples: [
@@ -121,10 +123,10 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS]",
     summary: "Run a local SOCKS5 proxy in front of every workload, until interrupted.",
     description:
-      "Hosts that are services, by suffix, by rule or by their bare name, lead to the port of that number " +
-      "inside the deployment's instances, which have their turns; every other host is reached straight from this " +
-      "machine, with its own DNS. Set clients to remote names (socks5h). There is no password: who " +
-      "reaches the address reaches the workloads.",
+      "A host that is a service (by suffix, by rule or by its bare name) leads to the same port of the " +
+      "deployment's instances, in turn. Every other host is reached directly from this machine, with " +
+      "its own DNS. Clients must let the proxy resolve names (socks5h). There is no password: anyone " +
+      "who reaches the address reaches the workloads.",
     options: SOCKS5_OPTIONS,
     examples: [
       "svc socks5",
@@ -138,9 +140,9 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] NAME[:PORT]",
     summary: "Give a deployment a public URL, until interrupted.",
     description:
-      "PORT is a port inside the deployment's instance, published or not; without it the only one that the " +
-      "deployment declares. The URL goes to standard output, and again when it changes. docs/ports.md has " +
-      "how a server is set up for tunnels.",
+      "PORT is a port of the deployment's instances, published or not; it may be left out where the " +
+      "deployment declares only one. The URL goes to standard output, and again when it changes. " +
+      "docs/ports.md describes how to set up a server for tunnels.",
     options: TUNNEL_OPTIONS,
     positionals: { min: 1, max: 1, names: "NAME" },
     examples: [
@@ -155,8 +157,8 @@ export const COMMANDS: readonly Command[] = [
     summary:
       "Give the server's ingress a public URL, or a port of this machine, until interrupted.",
     description:
-      "The hosts and paths that deployments declare (`ingress` of the spec) answer there. docs/ports.md has " +
-      "what the host modes come to.",
+      "The hosts and paths that deployments declare (`ingress` of the spec) answer there. " +
+      "docs/ports.md describes the host modes.",
     options: INGRESS_TUNNEL_OPTIONS,
     examples: [
       "svc ingress-tunnel --host-mode passthrough --host app.example.com",
@@ -185,9 +187,9 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] usage|verify",
     summary: "Show what the server's store holds, or check all of it.",
     description:
-      "verify reads every blob and checks it against its digest, and that nothing names what is " +
-      "missing; it ends with 1 where something is wrong. An index one of whose manifests a client " +
-      "deleted is a warning.",
+      "verify reads every blob, compares it with its digest, and checks that nothing refers to missing " +
+      "content; svc exits with 1 where something is wrong. An index with a manifest that a client " +
+      "deleted is only a warning.",
     options: STORAGE_OPTIONS,
     positionals: { min: 1, max: 1, names: "usage or verify" },
     examples: ["svc storage usage", "svc storage verify --quarantine"],
@@ -198,8 +200,8 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS]",
     summary: "Set up the connection to a server by questions, and test it.",
     description:
-      "Ends with the command that does the same, on standard output. On a pipe each line of standard input " +
-      "is an answer.",
+      "At the end svc prints the command that does the same. On a pipe, each line of standard input is " +
+      "an answer.",
     options: options.NO_OPTIONS,
     run: () => import("./lib/commands/setup.ts"),
   }),
@@ -208,8 +210,8 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS]",
     summary: "Log in to the server, and keep the login in the connection profile.",
     description:
-      "Without options the context's own credential is tried, and a token is asked for where there is none. " +
-      "A key or token that is given, and that works, is kept in the selected context, else in a new one.",
+      "Without options svc tries the context's own credential, and asks for a token where there is " +
+      "none. A key or token that is given and works is kept in the selected context, or in a new one.",
     options: LOGIN_OPTIONS,
     examples: [
       "svc login --server https://svc.example.com --token - < token",
@@ -221,14 +223,14 @@ export const COMMANDS: readonly Command[] = [
   command({
     name: "logout",
     usage: "[OPTIONS]",
-    summary: "Forget the login: the session that is kept, and the token of the context.",
+    summary: "Log out: remove the stored session, and the token of the context.",
     options: LOGOUT_OPTIONS,
     run: () => import("./lib/commands/logout.ts"),
   }),
   command({
     name: "token",
     usage: "issue [OPTIONS]",
-    summary: "Issue a short-lived token from the own credential, on standard output.",
+    summary: "Issue a short-lived token from your credential, on standard output.",
     options: TOKEN_OPTIONS,
     positionals: { min: 1, max: 1, names: "issue" },
     examples: ["svc token issue --scope registry:pull"],
@@ -240,8 +242,9 @@ export const COMMANDS: readonly Command[] = [
     summary: "Show and change the connection profiles.",
     description:
       "VERB is get-contexts, current-context, use-context, set-context, delete-context or view. " +
-      "set-context changes the fields that its flags name, --server among them, and leaves the others " +
-      "and all comments; the first context is selected by itself. view hides tokens. docs/reference/profile.md has the file.",
+      "set-context changes the fields that its flags name, --server among them, and keeps all other " +
+      "fields and comments; the first context becomes the current one. view hides tokens. " +
+      "docs/reference/profile.md describes the file.",
     options: CONFIG_OPTIONS,
     positionals: { min: 1, max: 2, names: "VERB" },
     examples: [
@@ -258,9 +261,10 @@ export const COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] keys add [FILE] | keys list | keys rm NAME...",
     summary: "Enrol, list and remove the SSH keys that may open sessions.",
     description:
-      "FILE is a public key, or - for standard input; without it the key of the context's key-auth is " +
-      "enrolled, under its name, with the credential in SVC_TOKEN. Removing a key ends its sessions; NAME is a name " +
-      "or a fingerprint. Keys of the server's configuration are listed and cannot be removed here.",
+      "FILE is a public key, or - for standard input. Without FILE, the key of the context's key-auth " +
+      "is enrolled under its name, with the credential in SVC_TOKEN. Removing a key ends its sessions; " +
+      "NAME is a name or a fingerprint. Keys of the server's configuration are listed, and cannot be " +
+      "removed here.",
     options: AUTH_OPTIONS,
     positionals: { min: 2, max: Infinity, names: "keys add, list or rm" },
     examples: [
@@ -274,7 +278,7 @@ export const COMMANDS: readonly Command[] = [
   command({
     name: "activity",
     usage: "[OPTIONS]",
-    summary: "Show who did what to which name, from where, with which result.",
+    summary: "Show who did what to which name, from where, and the result.",
     options: ACTIVITY_OPTIONS,
     examples: ["svc activity -f", "svc activity --since 1h --output json"],
     run: () => import("./lib/commands/activity.ts"),
@@ -282,12 +286,12 @@ export const COMMANDS: readonly Command[] = [
   command({
     name: "doctor",
     usage: "[OPTIONS] [storage URL]",
-    summary:
-      "Look at each step of the way to the server, or at everything that svc needs of a bucket.",
+    summary: "Check each step of the way to the server, or everything that svc needs of a bucket.",
     description:
-      "Without arguments: connection, clocks, certificates, credential, and whether docker, podman, containerd " +
-      "and k3s of this host trust the server's registry. URL is a value of SVC_STORAGE: s3://, gs:// or azblob://. What is tried is written to a folder of its own and taken away again. " +
-      "Ends with 1 where something is missing that svc cannot do without.",
+      "Without arguments: connection, clocks, certificates, credential, and whether docker, podman, " +
+      "containerd and k3s of this host trust the server's registry. URL is a value of SVC_STORAGE: " +
+      "s3://, gs:// or azblob://. Test objects are written to a folder of their own and removed again. " +
+      "svc exits with 1 where something is missing that it needs.",
     options: DOCTOR_OPTIONS,
     positionals: { min: 0, max: 2, names: "storage or URL" },
     examples: [

@@ -48,8 +48,9 @@ const CHOICE = optionTable([
     env: ["SVC_TUNNEL_BACKEND"],
     default: DEFAULT,
     section,
-    help: "What public tunnels are made with: ssh (a reverse tunnel); ngrok, cloudflare and " +
-      "tailscale are not in this build yet.",
+    help:
+      "Backend of public tunnels: ssh (a reverse tunnel); ngrok, cloudflare and tailscale are not in " +
+      "this build yet.",
     check: oneOf(Object.keys(TUNNEL_BACKENDS)),
   },
   {

@@ -11,7 +11,7 @@ export const AUTH_OPTIONS = [
     placeholder: "NAME",
     defaultText:
       "the key's comment, else its fingerprint; for the context's own key, key-auth.name",
-    help: "Of add: caller identity of the key's sessions.",
+    help: "With add: caller identity of the key's sessions.",
     section,
   },
   {
@@ -20,7 +20,7 @@ export const AUTH_OPTIONS = [
     flag: "scope",
     placeholder: "SCOPE",
     defaultText: "api",
-    help: "Of add: scopes, separated by spaces or commas, that sessions may have at most.",
+    help: "With add: the widest scopes of the key's sessions, separated by spaces or commas.",
     section,
   },
   {
@@ -28,8 +28,8 @@ export const AUTH_OPTIONS = [
     kind: "string",
     flag: "expires",
     placeholder: "TIME",
-    defaultText: "as late as the server lets it",
-    help: "Of add: when the key ends, as RFC 3339 or a duration from now.",
+    defaultText: "the longest that the server allows",
+    help: "With add: when the key expires, as RFC 3339 or a duration from now.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -40,7 +40,7 @@ export const ACTIVITY_OPTIONS = [
     kind: "bool",
     flag: "follow",
     short: "f",
-    help: "Go on with new entries until interrupted.",
+    help: "Keep showing new entries until interrupted.",
     section,
   },
   {
@@ -50,7 +50,7 @@ export const ACTIVITY_OPTIONS = [
     short: "n",
     default: "100",
     placeholder: "N",
-    help: "Entries from the end to begin with, or all.",
+    help: "Number of last entries to begin with, or all.",
     section,
   },
   {
@@ -58,7 +58,7 @@ export const ACTIVITY_OPTIONS = [
     kind: "string",
     flag: "since",
     placeholder: "TIME",
-    help: "Entries no older than this: RFC 3339, Unix seconds, or a duration back from now.",
+    help: "Show entries since this time: RFC 3339, Unix seconds, or a duration back from now.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

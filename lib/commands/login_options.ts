@@ -25,7 +25,9 @@ export const LOGIN_OPTIONS = [
     kind: "string",
     flag: "key-fingerprint",
     placeholder: "SHA256:…",
-    help: "Log in with this key of the SSH agent; with --identity-file the key that is expected.",
+    help:
+      "Log in with this key of the SSH agent; with --identity-file, the fingerprint that the file's " +
+      "key must have.",
     section,
   },
   {
@@ -48,7 +50,7 @@ export const LOGIN_OPTIONS = [
     key: "docker",
     kind: "bool",
     flag: "docker",
-    help: "Also give the login to docker, podman and what shares their files.",
+    help: "Also store the login for docker, podman and tools that read their files.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -58,14 +60,14 @@ export const LOGOUT_OPTIONS = [
     key: "all",
     kind: "bool",
     flag: "all",
-    help: "Forget every short-lived credential that is kept, of all servers.",
+    help: "Remove the stored short-lived credentials of all servers.",
     section,
   },
   {
     key: "docker",
     kind: "bool",
     flag: "docker",
-    help: "Also take the server's login from docker and podman.",
+    help: "Also remove the server's login from docker and podman.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

@@ -36,7 +36,7 @@ export const GLOBAL_OPTIONS = [
     key: "token",
     kind: "string",
     env: ["SVC_TOKEN"],
-    help: "Bearer token for requests to the server; goes before the profile's credential.",
+    help: "Bearer token for requests to the server; it overrides the profile's credential.",
     section: "Global options",
   },
   ...PROFILE_OPTIONS,
@@ -125,7 +125,7 @@ export const BUILD_OPTIONS = [
     key: "noCache",
     kind: "bool",
     flag: "no-cache",
-    help: "Run every step, whatever the cache has.",
+    help: "Run every step, without the cache.",
     section,
   },
   {
@@ -153,7 +153,7 @@ export const BUILD_OPTIONS = [
     kind: "bool",
     flag: "quiet",
     short: "q",
-    help: "Print nothing but the digest, and what failed.",
+    help: "Print only the digest, and what failed.",
     section,
   },
   ...INPUT_OPTIONS,
@@ -175,7 +175,7 @@ export const DEPLOY_OPTIONS = [
     kind: "string",
     flag: "name",
     placeholder: "NAME",
-    help: "Name of the deployment; wins over the spec's.",
+    help: "Name of the deployment; overrides the spec's.",
     section,
   },
   {
@@ -183,7 +183,7 @@ export const DEPLOY_OPTIONS = [
     kind: "string",
     flag: "image",
     placeholder: "IMAGE",
-    help: "Image to run; wins over the spec's.",
+    help: "Image to run; overrides the spec's.",
     section,
   },
   {
@@ -193,7 +193,7 @@ export const DEPLOY_OPTIONS = [
     short: "p",
     verbatim: true,
     placeholder: "[[IP:]HOST:]PORT[/PROTOCOL]",
-    help: "Port to publish; may be repeated, and adds to the spec's.",
+    help: "Port to publish, in addition to the spec's; may be repeated.",
     section,
   },
   {
@@ -211,7 +211,7 @@ export const DEPLOY_OPTIONS = [
     kind: "bool",
     flag: "session",
     help:
-      "Stay, show the deployment's ports on this machine and its logs, and remove it at the end.",
+      "Stay, show the deployment's logs and its ports on this machine, and remove it at the end.",
     section: "Sessions",
   },
   {
@@ -219,7 +219,7 @@ export const DEPLOY_OPTIONS = [
     kind: "bool",
     flag: "quiet",
     short: "q",
-    help: "Leave out the deployment's logs.",
+    help: "Do not show the deployment's logs.",
     section: "Sessions",
   },
   ...CONDUIT_OPTIONS,
@@ -231,7 +231,7 @@ export const LOGS_OPTIONS = [
     kind: "bool",
     flag: "follow",
     short: "f",
-    help: "Go on with new lines until interrupted.",
+    help: "Keep showing new lines until interrupted.",
     section,
   },
   {
@@ -241,7 +241,7 @@ export const LOGS_OPTIONS = [
     short: "n",
     default: "all",
     placeholder: "N",
-    help: "Lines from the end to begin with, of each instance, or all.",
+    help: "Number of last lines of each instance to begin with, or all.",
     section,
   },
   {
@@ -249,7 +249,7 @@ export const LOGS_OPTIONS = [
     kind: "string",
     flag: "since",
     placeholder: "TIME",
-    help: "Lines no older than this: RFC 3339, Unix seconds, or a duration back from now.",
+    help: "Show lines since this time: RFC 3339, Unix seconds, or a duration back from now.",
     section,
   },
   {
@@ -257,7 +257,7 @@ export const LOGS_OPTIONS = [
     kind: "string",
     flag: "until",
     placeholder: "TIME",
-    help: "Lines no younger than this.",
+    help: "Show lines until this time.",
     section,
   },
   {
@@ -273,7 +273,7 @@ export const LOGS_OPTIONS = [
     kind: "string",
     flag: "instance",
     placeholder: "ID",
-    help: "Lines of this instance alone.",
+    help: "Show lines of this instance only.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -293,7 +293,8 @@ export const EXEC_OPTIONS = [
     flag: "tty",
     short: "t",
     help:
-      "Give the command a terminal; with -i it is this one, whose keys then all go to the command.",
+      "Give the command a terminal. With -i it is connected to this terminal, and all keys go to the " +
+      "command.",
     section,
   },
   {
@@ -330,7 +331,7 @@ export const EXEC_OPTIONS = [
     flag: "instance",
     placeholder: "ID",
     defaultText: "the first that runs",
-    help: "Instance to run it in.",
+    help: "Instance to run the command in.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -341,7 +342,7 @@ export const REMOVE_OPTIONS = [
     kind: "bool",
     flag: "force",
     short: "f",
-    help: "A deployment that does not exist is not an error.",
+    help: "Do not fail where a deployment does not exist.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

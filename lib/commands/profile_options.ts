@@ -31,14 +31,16 @@ export const PROFILE_OPTIONS = [
     env: ["SVC_CONTEXT_FILE"],
     placeholder: "PATH",
     defaultText: "svc-context.{json,yaml,yml,toml}, found upward",
-    help: "Context of the project, laid over the selected one; trusted because it is named.",
+    help:
+      "Context file of the project, merged over the selected context. A file that is named here is " +
+      "trusted.",
     section,
   },
   {
     key: "noContextFile",
     kind: "bool",
     flag: "no-context-file",
-    help: "Look for no context file of the project.",
+    help: "Do not look for a context file of the project.",
     section,
   },
   {
@@ -46,7 +48,7 @@ export const PROFILE_OPTIONS = [
     kind: "bool",
     flag: "trust-context-file",
     env: ["SVC_TRUST_CONTEXT_FILE"],
-    help: "Trust a context file that was found: without this only its via-server counts.",
+    help: "Trust a context file that svc found. Without this, only its via-server is used.",
     section,
   },
   {

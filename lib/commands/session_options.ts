@@ -10,7 +10,7 @@ export const VIA_SERVER = {
   negatable: true,
   env: ["SVC_VIA_SERVER"],
   defaultText: "via-server of the connection profile, else off",
-  help: "Workload streams go through the server instead of straight to the cluster.",
+  help: "Workload streams go through the server instead of directly to the cluster.",
   section,
 } as const satisfies AnyOption;
 
@@ -25,7 +25,7 @@ export const CONDUIT_OPTIONS = [
     choices: ["port-forward", "socks5"],
     placeholder: "MODE",
     defaultText: "conduit.mode of the connection profile, else port-forward",
-    help: "How a session shows a deployment's ports.",
+    help: "How a session makes a deployment's ports reachable.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

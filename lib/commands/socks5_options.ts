@@ -13,7 +13,7 @@ export const SOCKS5_OPTIONS = [
     flag: "listen",
     placeholder: "ADDR",
     defaultText: `${profile("listen")}, else 127.0.0.1:1080`,
-    help: "Local address, [host]:port; port 0 is any free one.",
+    help: "Local address, [host]:port; port 0 is any free port.",
     section,
   },
   {
@@ -22,7 +22,7 @@ export const SOCKS5_OPTIONS = [
     flag: "service-host-suffix",
     placeholder: "SUFFIX",
     defaultText: `${profile("service-host-suffix")}, else .svc.internal`,
-    help: "Hosts with this suffix are services. The profile's resolve rules do not count then.",
+    help: "Hosts with this suffix are services. The profile's resolve rules are then ignored.",
     section,
   },
   {
@@ -43,7 +43,7 @@ export const SOCKS5_OPTIONS = [
     flag: "bare-service-names",
     negatable: true,
     defaultText: `${profile("bare-service-names")}, else on`,
-    help: "A host without a dot that is the name of a running deployment is that service.",
+    help: "A host without a dot that names a running deployment is that service.",
     section,
   },
   VIA_SERVER,

@@ -8,7 +8,7 @@ export const GC_OPTIONS = [
     key: "dryRun",
     kind: "bool",
     flag: "dry-run",
-    help: "Only tell what a collection would remove.",
+    help: "Only show what a collection would remove.",
     section,
   },
   {
@@ -27,7 +27,7 @@ export const STORAGE_OPTIONS = [
     key: "quarantine",
     kind: "bool",
     flag: "quarantine",
-    help: "Of verify: move damaged blobs aside, so that a push can bring them again.",
+    help: "With verify: move damaged blobs aside, so that they can be pushed again.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

@@ -11,7 +11,7 @@ export const TUNNEL_CREDENTIAL_OPTIONS = [
     flag: "backend",
     placeholder: "NAME",
     defaultText: "SVC_TUNNEL_BACKEND of the server",
-    help: "What the tunnel is made with; svc info lists what the server is set up for.",
+    help: "Backend of the tunnel; svc info lists the backends that the server is set up for.",
     section,
   },
   {
@@ -23,7 +23,7 @@ export const TUNNEL_CREDENTIAL_OPTIONS = [
     defaultText: "SVC_TUNNEL_AUTHTOKEN of the server",
     help:
       "Credential of the tunnel's backend; for ssh the text of a private key. Other users of this " +
-      "machine see what stands on a command line: --authtoken-file keeps it to yourself.",
+      "machine can see command lines: use --authtoken-file where that matters.",
     section,
   },
   {
@@ -32,7 +32,7 @@ export const TUNNEL_CREDENTIAL_OPTIONS = [
     flag: "authtoken-file",
     placeholder: "FILE",
     defaultText: "tunnel.authtoken-file of the connection profile",
-    help: "File that holds it.",
+    help: "File that holds the credential.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -45,7 +45,7 @@ export const TUNNEL_OPTIONS = [
     placeholder: "PROTOCOL",
     default: "http",
     choices: ["http", "tcp"],
-    help: "What the workload speaks there.",
+    help: "Protocol of the workload at that port.",
     section,
   },
   ...TUNNEL_CREDENTIAL_OPTIONS,
@@ -60,9 +60,9 @@ export const INGRESS_TUNNEL_OPTIONS = [
     defaultText: "tunnel.ingress-host-mode of the connection profile, else auto",
     choices: ["auto", "passthrough", "alias", "rewrite"],
     help:
-      "What the public host is to the declared ones. passthrough: one of them. alias: another name of one " +
-      "of them. rewrite: the same, and the workload is told its own. auto: passthrough where it is " +
-      "declared, else alias.",
+      "How the public host relates to the declared ones. passthrough: it is one of them. alias: it is " +
+      "another name of one of them. rewrite: as alias, and the workload sees its declared host. auto: " +
+      "passthrough where the public host is declared, else alias.",
     section,
   },
   {
@@ -79,7 +79,7 @@ export const INGRESS_TUNNEL_OPTIONS = [
     kind: "string",
     flag: "local",
     placeholder: "[HOST:]PORT",
-    help: "No public URL: the ingress answers on this port of this machine; 0 is any free one.",
+    help: "No public URL: the ingress answers on this port of this machine; 0 is any free port.",
     section,
   },
   ...TUNNEL_CREDENTIAL_OPTIONS,

@@ -34,10 +34,10 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
   command({
     name: "health",
     usage: "[OPTIONS] [NAME...]",
-    summary: "Show what health checks found; svc ends with 1 where something is not well.",
+    summary: "Show the health of deployments; svc exits with 1 where one is not healthy.",
     description:
-      "Well is an instance that is healthy, or that runs and has no health check. Without NAME it is all " +
-      "deployments but those that were stopped.",
+      "An instance that runs without a health check counts as healthy. Without NAME: all deployments " +
+      "but stopped ones.",
     options: NO_OPTIONS,
     positionals: ANY_NAMES,
     examples: ["svc health", "svc health web && echo well"],
@@ -46,7 +46,7 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
   command({
     name: "logs",
     usage: "[OPTIONS] NAME",
-    summary: "Show what a deployment printed.",
+    summary: "Show the output of a deployment.",
     options: LOGS_OPTIONS,
     positionals: ONE_NAME,
     examples: ["svc logs -f --tail 20 web", "svc logs --since 10m -t web"],
@@ -55,11 +55,12 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
   command({
     name: "exec",
     usage: "[OPTIONS] NAME [COMMAND [ARG...]]",
-    summary: "Run a command inside a running instance; svc ends with its exit code.",
+    summary: "Run a command inside a running instance; svc exits with its exit code.",
     description:
-      "With -it and without COMMAND it is an interactive shell: the first there is of the deployment's own " +
-      "(`shells` of its spec), those of the connection profile (`shells` of the context), bash, ash and sh. " +
-      "Each of them is one command string, split into words as a shell does, with nothing expanded.",
+      "With -it and without COMMAND an interactive shell is run: the first that exists of the " +
+      "deployment's own (`shells` of its spec), those of the connection profile (`shells` of the " +
+      "context), bash, ash and sh. Each of them is one command string, which is split into words as a " +
+      "shell does, without expansion.",
     options: EXEC_OPTIONS,
     positionals: { min: 1, max: Infinity, names: "NAME" },
     passThroughAfter: 1,
@@ -70,10 +71,10 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     name: "attach",
     usage: "[OPTIONS] NAME",
     summary:
-      "Follow the main process of an instance, and type into it; svc ends with its exit code.",
+      "Follow the main process of an instance, and type into it; svc exits with its exit code.",
     description:
-      "Output is shown from now on; svc logs has what came before. Input needs `stdinOpen` in the spec, and a " +
-      "terminal `tty`. Detaching ends nothing but svc, with 0.",
+      "Shows output from now on; svc logs shows earlier output. Input needs `stdinOpen` in the spec, " +
+      "and a terminal needs `tty`. To detach ends svc with 0, and leaves the process running.",
     options: ATTACH_OPTIONS,
     positionals: ONE_NAME,
     examples: ["svc attach web", "svc attach --no-stdin --sig-proxy=false web"],
@@ -84,10 +85,10 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] SRC DST",
     summary: "Copy files between this machine and an instance of a deployment.",
     description:
-      "One of SRC and DST is NAME:PATH, or NAME/INSTANCE:PATH; the other is a path of this machine, or - for a tar " +
-      "archive on standard input or output. A folder SRC goes into a DST that is there, and becomes one that is not; " +
-      "SRC/. is what the folder holds. Modes, links, times and holes are kept. A path of this machine with a " +
-      "colon needs ./ before it.",
+      "One of SRC and DST is NAME:PATH, or NAME/INSTANCE:PATH; the other is a path of this machine, or " +
+      "- for a tar archive on standard input or output. A folder SRC is copied into DST where DST " +
+      "exists, and as DST where it does not; SRC/. means the contents of the folder. Modes, links, " +
+      "times and holes are kept. A path of this machine with a colon needs ./ before it.",
     options: CP_OPTIONS,
     positionals: { min: 2, max: 2, names: "SRC or DST" },
     examples: [
@@ -102,8 +103,8 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     usage: "[OPTIONS] [NAME...]",
     summary: "Show CPU, memory, network and block counters of running instances.",
     description:
-      "On a terminal the table is drawn again each second; elsewhere each reading is a line. CPU is in percent " +
-      "of one CPU. Without NAME it is all deployments.",
+      "On a terminal the table is updated each second; elsewhere each reading is a line. CPU is in " +
+      "percent of one CPU. Without NAME: all deployments.",
     options: STATS_OPTIONS,
     positionals: ANY_NAMES,
     examples: ["svc stats", "svc stats --no-stream web", "svc stats --output json web"],
@@ -120,10 +121,10 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
   command({
     name: "events",
     usage: "[OPTIONS] [NAME...]",
-    summary: "Show what instances do from now on, until interrupted.",
+    summary: "Show events of instances from now on, until interrupted.",
     description:
-      "created, started, healthy, unhealthy, oom, died with the exit code, stopped after a stop that somebody " +
-      "asked for, removed. Without NAME it is all deployments.",
+      "Events: created, started, healthy, unhealthy, oom, died (with the exit code), stopped (after a " +
+      "requested stop), removed. Without NAME: all deployments.",
     options: NO_OPTIONS,
     positionals: ANY_NAMES,
     examples: ["svc events", "svc events --output json web"],
@@ -157,7 +158,9 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     name: "kill",
     usage: "[OPTIONS] NAME...",
     summary: "Send a signal to the main process of deployments' instances.",
-    description: "What ends by it is restarted as its restart policy says; `svc stop` stops it.",
+    description:
+      "A process that ends by the signal is restarted as its restart policy says. To stop a " +
+      "deployment, use `svc stop`.",
     options: KILL_OPTIONS,
     positionals: NAMES,
     examples: ["svc kill -s HUP web"],
@@ -191,7 +194,8 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     name: "volume",
     usage: "[OPTIONS] ls | inspect NAME... | rm NAME...",
     summary: "List, show and remove the volumes that svc made for deployments.",
-    description: "One that a deployment uses is not removed. rm removes what the volume holds too.",
+    description:
+      "A volume that a deployment uses is not removed. rm also removes the volume's content.",
     options: MANAGED_OPTIONS,
     positionals: { min: 1, max: Infinity, names: "ls, inspect or rm" },
     examples: ["svc volume ls", "svc volume rm data"],
@@ -201,7 +205,7 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
     name: "network",
     usage: "[OPTIONS] ls | inspect NAME... | rm NAME...",
     summary: "List, show and remove the networks that svc made for deployments.",
-    description: "One that a deployment uses is not removed.",
+    description: "A network that a deployment uses is not removed.",
     options: MANAGED_OPTIONS,
     positionals: { min: 1, max: Infinity, names: "ls, inspect or rm" },
     examples: ["svc network ls", "svc network rm data"],

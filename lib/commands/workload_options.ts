@@ -15,7 +15,7 @@ const instance = (help: string, defaultText?: string) =>
   }) as const satisfies AnyOption;
 
 export const INSTANCE_OPTIONS = [
-  instance("This instance alone.", "all that run"),
+  instance("This instance only.", "all that run"),
 ] as const satisfies readonly AnyOption[];
 
 export const STATS_OPTIONS = [
@@ -25,7 +25,8 @@ export const STATS_OPTIONS = [
     flag: "stream",
     negatable: true,
     default: true,
-    help: "Go on until interrupted; --no-stream shows one reading, over one second.",
+    help:
+      "Keep showing readings until interrupted; --no-stream shows one reading, over one second.",
     section,
   },
   ...INSTANCE_OPTIONS,
@@ -54,7 +55,7 @@ export const MANAGED_OPTIONS = [
     kind: "bool",
     flag: "force",
     short: "f",
-    help: "With rm: what does not exist is not an error.",
+    help: "With rm: do not fail where something does not exist.",
     section,
   },
   {
@@ -62,7 +63,7 @@ export const MANAGED_OPTIONS = [
     kind: "bool",
     flag: "quiet",
     short: "q",
-    help: "With ls: names alone.",
+    help: "With ls: print only names.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -74,8 +75,8 @@ export const CP_OPTIONS = [
     flag: "archive",
     short: "a",
     help:
-      "Keep owners, and here the setuid and setgid bits too, which only root can. Otherwise files belong to " +
-      "root in the instance, and here to you.",
+      "Keep owners, and on this machine the setuid and setgid bits, which needs root. Otherwise files " +
+      "belong to root in the instance, and to you on this machine.",
     section,
   },
   {
@@ -83,7 +84,7 @@ export const CP_OPTIONS = [
     kind: "bool",
     flag: "follow-link",
     short: "L",
-    help: "Copy what SRC leads to where it is a symbolic link.",
+    help: "Where SRC is a symbolic link, copy its target.",
     section,
   },
   instance("Instance to copy from or to.", "the first that runs"),
@@ -106,8 +107,8 @@ export const ATTACH_OPTIONS = [
     default: "ctrl-p,ctrl-q",
     placeholder: "KEYS",
     help:
-      "Keys that detach when typed one after the other: letters, and ctrl- with a letter or one of @[\\]^_. Empty: " +
-      "none.",
+      "Keys that detach when they are typed in this order: letters, and ctrl- with a letter or one of " +
+      "@[\\]^_. Empty: none.",
     section,
   },
   {

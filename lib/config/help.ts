@@ -26,9 +26,7 @@ export function defaultText(option: AnyOption): string {
 
 /** The option's meaning in sentences. */
 export function helpText({ help, agree }: AnyOption): string {
-  return agree
-    ? `${help} The variables are names of one thing: different values are refused.`
-    : help;
+  return agree ? `${help} The variables mean the same; different values are refused.` : help;
 }
 
 /** "-t, --tag NAME", or the variables where there is no flag. */

@@ -15,8 +15,9 @@ export const BARE = optionTable([
     env: ["SVC_BARE_STATS_SOURCE"],
     defaultText: "by the runtime's name",
     section,
-    help: "Where stats are read: runtime (its `events --stats`) or cgroup (the host's files). By " +
-      "default runsc's are read from the runtime, all others' from the cgroup.",
+    help:
+      "Where stats are read: runtime (its `events --stats`) or cgroup (the host's files). Default: " +
+      "runtime for runsc, cgroup for all others.",
     check: oneOf(["runtime", "cgroup"]),
   },
   {
@@ -34,8 +35,9 @@ export const BARE = optionTable([
     env: ["SVC_BARE_DNS"],
     default: true,
     section,
-    help: "Answer the containers' DNS on their networks' gateways; else names come from hosts " +
-      "files only.",
+    help:
+      "Answer the containers' DNS queries on the gateways of their networks. Off: names come from " +
+      "hosts files only.",
   },
   {
     key: "bareShim",

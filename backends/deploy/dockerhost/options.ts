@@ -20,14 +20,14 @@ export const DOCKERHOST = optionTable([
     kind: "string",
     env: ["DOCKER_TLS_VERIFY"],
     section,
-    help: "Any value: TCP with TLS, and the daemon's certificate is checked.",
+    help: "Any value: TCP uses TLS, and the daemon's certificate is verified.",
   },
   {
     key: "dockerCertPath",
     kind: "string",
     env: ["DOCKER_CERT_PATH"],
     section,
-    help: "The folder of ca.pem, cert.pem and key.pem, for TLS.",
+    help: "Folder with ca.pem, cert.pem and key.pem, for TLS.",
   },
 ]);
 

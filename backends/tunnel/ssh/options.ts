@@ -65,7 +65,7 @@ export const SSH = optionTable([
     env: ["SVC_TUNNEL_SSH_USER"],
     defaultText: "the one in SVC_TUNNEL_SSH_ADDR, else the user that the server runs as",
     section,
-    help: "User to log in there as.",
+    help: "User to log in as at that SSH server.",
   },
   {
     key: "tunnelSshBind",
@@ -73,7 +73,8 @@ export const SSH = optionTable([
     env: ["SVC_TUNNEL_SSH_BIND"],
     default: ":0",
     section,
-    help: "Where the SSH server listens, [host:]port as in ssh -R; port 0: it chooses one.",
+    help:
+      "Where the SSH server listens, [host:]port as in ssh -R; with port 0 the SSH server chooses one.",
     check: bindAddress,
   },
   {
@@ -83,8 +84,9 @@ export const SSH = optionTable([
     defaultText: "{protocol}://{host}:{port}",
     section,
     help:
-      "Public URL of a tunnel. {host}: the bind address's where it is a public one, else the SSH " +
-      "server's; {port}: where it listens; {name}: the deployment; {protocol}: http or tcp.",
+      "Public URL of a tunnel. {host}: the host of the bind address where it is public, else the SSH " +
+      "server's; {port}: the port that the SSH server listens on; {name}: the deployment; {protocol}: " +
+      "http or tcp.",
     check: urlTemplate,
   },
   {
@@ -116,7 +118,7 @@ export const SSH = optionTable([
     env: ["SVC_TUNNEL_SSH_INSECURE"],
     default: false,
     section,
-    help: "Accept any host key: for tests only.",
+    help: "Accept any host key (testing only).",
     warning: "tunnels trust whoever answers as the SSH server",
   },
 ], checkUrl);

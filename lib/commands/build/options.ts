@@ -24,7 +24,7 @@ export const RESULT_OPTIONS = [
     kind: "bool",
     flag: "load",
     help:
-      "Load the image into this machine's docker (or podman); the same as --output type=docker.",
+      "Load the image into docker (or podman) on this machine; the same as --output type=docker.",
     section,
   },
   {
@@ -32,7 +32,7 @@ export const RESULT_OPTIONS = [
     kind: "bool",
     flag: "push",
     negatable: true,
-    help: "Push the image under each name, beside other outputs too. --no-push: only build.",
+    help: "Push the image under each name, in addition to other outputs. --no-push: only build.",
     section,
   },
   {
@@ -42,9 +42,9 @@ export const RESULT_OPTIONS = [
     verbatim: true,
     placeholder: "TYPE=…",
     help:
-      "Cache of another machine: type=registry,ref=NAME (a cache, or an image with an inline one), " +
-      "type=local,src=FOLDER; mounts=true restores cache mounts. A name alone is a registry's. May be " +
-      "repeated.",
+      "Build cache to import: type=registry,ref=NAME (a cache, or an image with an inline one) or " +
+      "type=local,src=FOLDER; mounts=true restores cache mounts. A name alone means type=registry. May " +
+      "be repeated.",
     section,
   },
   {
@@ -53,9 +53,9 @@ export const RESULT_OPTIONS = [
     flag: "cache-to",
     verbatim: true,
     placeholder: "TYPE=…",
-    help: "Where the cache is stored for other machines: type=inline (in the image), " +
-      "type=registry,ref=NAME or type=local,dest=FOLDER, with mode=min|max, mounts=true for cache " +
-      "mounts, compression= and ignore-error=true. May be repeated.",
+    help: "Build cache to export: type=inline (in the image), type=registry,ref=NAME or " +
+      "type=local,dest=FOLDER, with mode=min|max, mounts=true for cache mounts, compression= and " +
+      "ignore-error=true. May be repeated.",
     section,
   },
   {
@@ -74,7 +74,7 @@ export const RESULT_OPTIONS = [
     kind: "string",
     flag: "provenance",
     placeholder: "true|mode=…",
-    help: "Attest how the image came to be (SLSA v1); short for --attest type=provenance.",
+    help: "Attest how the image was built (SLSA v1); short for --attest type=provenance.",
     section,
   },
   {
@@ -82,7 +82,8 @@ export const RESULT_OPTIONS = [
     kind: "string",
     flag: "sbom",
     placeholder: "true",
-    help: "Attest what the image holds (SPDX): packages of dpkg, apk, npm and Python; short for " +
+    help:
+      "Attest the contents of the image (SPDX): packages of dpkg, apk, npm and Python; short for " +
       "--attest type=sbom.",
     section,
   },
@@ -101,7 +102,7 @@ export const RESULT_OPTIONS = [
     kind: "string",
     flag: "metadata-file",
     placeholder: "PATH",
-    help: "Write the result's digests, names and size there, as JSON.",
+    help: "Write the result's digests, names and size to this file, as JSON.",
     section,
   },
   {
@@ -109,7 +110,7 @@ export const RESULT_OPTIONS = [
     kind: "string",
     flag: "iidfile",
     placeholder: "PATH",
-    help: "Write the image's id there; of several platforms the index's digest.",
+    help: "Write the image's id to this file; for several platforms, the digest of the index.",
     section,
   },
 ] as const satisfies readonly AnyOption[];
@@ -131,7 +132,7 @@ export const INPUT_OPTIONS = [
     key: "lazy",
     kind: "bool",
     flag: "lazy",
-    help: "What RUN mounts of a --build-context folder is read on demand, not fetched before.",
+    help: "Read the --build-context folders that a RUN mounts on demand; do not fetch them before.",
     section: "Inputs",
   },
   {
@@ -141,8 +142,8 @@ export const INPUT_OPTIONS = [
     verbatim: true,
     placeholder: "id=ID[,src=FILE|,env=VAR]",
     help:
-      "Secret for RUN --mount=type=secret; without a source the variable or file of that name. " +
-      "May be repeated.",
+      "Secret for RUN --mount=type=secret; without a source, the variable or file named ID. May be " +
+      "repeated.",
     section: "Inputs",
   },
   {
@@ -152,8 +153,8 @@ export const INPUT_OPTIONS = [
     verbatim: true,
     placeholder: "default|ID[=SOCKET|KEYFILE[,KEYFILE]]",
     help:
-      "SSH agent for RUN --mount=type=ssh: that of SSH_AUTH_SOCK, of a socket, or one that holds the " +
-      "private keys of these files and nothing else; their passphrases are asked for. May be repeated.",
+      "SSH agent for RUN --mount=type=ssh: the one of SSH_AUTH_SOCK, the one of a socket, or one that " +
+      "holds only the private keys of these files; svc asks for their passphrases. May be repeated.",
     section: "Inputs",
   },
   {
@@ -162,7 +163,8 @@ export const INPUT_OPTIONS = [
     flag: "add-host",
     verbatim: true,
     placeholder: "NAME:ADDRESS",
-    help: "Line of the steps' /etc/hosts; the address host-gateway is the builder itself. May be " +
+    help:
+      "Entry for /etc/hosts of the steps; the address host-gateway is the builder itself. May be " +
       "repeated.",
     section: "Inputs",
   },
@@ -170,8 +172,7 @@ export const INPUT_OPTIONS = [
     key: "pull",
     kind: "bool",
     flag: "pull",
-    help:
-      "Ask the registries what the tags of images mean now, even where a mirror asked just before.",
+    help: "Look up the tags of images at their registries, even where a mirror did so just before.",
     section: "Inputs",
   },
   {
@@ -181,7 +182,7 @@ export const INPUT_OPTIONS = [
     choices: ["default", "none", "host"],
     placeholder: "MODE",
     defaultText: "the builder's own",
-    help: "Network of RUN where its --network says nothing else.",
+    help: "Network of a RUN without --network.",
     section: "Inputs",
   },
   {
@@ -191,11 +192,12 @@ export const INPUT_OPTIONS = [
     verbatim: true,
     placeholder: "RIGHT",
     help:
-      "Let the Dockerfile use RUN --security=insecure (security.insecure), or RUN --device with devices " +
-      "that are not free for every build: device any, device=NAME those of that name, " +
-      "device=NAME,alias=OTHER those for what the Dockerfile calls OTHER; or the cache mounts that all " +
-      "callers share, where a policy gives each its own (cache.shared). SVC_BUILD_ENTITLEMENTS has to " +
-      "permit it. network.host is for RUN --network=host, and what --network=host asks for by itself.",
+      "Right that the Dockerfile may use; SVC_BUILD_ENTITLEMENTS of the server must permit it. " +
+      "security.insecure: RUN --security=insecure. network.host: RUN --network=host; --network=host " +
+      "implies it. device: RUN --device with devices that are not free for every build; device=NAME: " +
+      "those of that name; device=NAME,alias=OTHER: those, under the Dockerfile's name OTHER. " +
+      "cache.shared: the cache mounts that all callers share, where a policy gives each caller its " +
+      "own.",
     section: "Inputs",
   },
   {
@@ -203,7 +205,7 @@ export const INPUT_OPTIONS = [
     kind: "string",
     env: ["SVC_BUILDER"],
     placeholder: "URL",
-    help: "Server that builds, where it is not the one that everything else talks to.",
+    help: "Server that runs the builds, where it is not the one of all other commands.",
     section: "Inputs",
   },
   {
@@ -212,7 +214,7 @@ export const INPUT_OPTIONS = [
     env: ["SVC_REGISTRY"],
     placeholder: "HOST[:PORT]",
     defaultText: "with SVC_BUILDER the server's own, else the builder's",
-    help: "Registry of names that have none.",
+    help: "Registry of image names that have none.",
     section: "Inputs",
   },
 ] as const satisfies readonly AnyOption[];

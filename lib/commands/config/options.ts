@@ -46,7 +46,7 @@ export const CONFIG_OPTIONS: readonly AnyOption[] = [
     key: "raw",
     kind: "bool",
     flag: "raw",
-    help: "view: show tokens, too.",
+    help: "view: show tokens as well.",
     section,
   },
   {

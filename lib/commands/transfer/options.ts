@@ -14,14 +14,14 @@ const SHARED = [
     flag: "platform",
     placeholder: "OS/ARCH",
     defaultText: "all of them",
-    help: "Take this platform of a multi-platform image alone, os/arch[/variant].",
+    help: "Copy only this platform of a multi-platform image, os/arch[/variant].",
     section,
   },
   {
     key: "referrers",
     kind: "bool",
     flag: "referrers",
-    help: "Take what refers to the image too: signatures, SBOMs, attestations.",
+    help: "Also copy what refers to the image: signatures, SBOMs, attestations.",
     section,
   },
   {
@@ -44,7 +44,7 @@ const SHARED = [
     flag: "plain-http",
     placeholder: "HOST",
     defaultText: "this machine's own hosts",
-    help: "Registry that is spoken to without TLS; may be repeated.",
+    help: "Registry to contact without TLS; may be repeated.",
     section,
   },
   {
@@ -52,7 +52,7 @@ const SHARED = [
     kind: "bool",
     flag: "quiet",
     short: "q",
-    help: "Print nothing but the digest.",
+    help: "Print only the digest.",
     section,
   },
 ] as const satisfies readonly AnyOption[];

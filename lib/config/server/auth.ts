@@ -32,8 +32,9 @@ export const TLS = optionTable([
     env: ["SVC_TLS_CLIENT_CA"],
     placeholder: "FILE",
     section: "TLS",
-    help: "PEM CA bundle verifying client certificates. The CommonName is the caller's identity; " +
-      "presenting a certificate is optional, a presented one has to verify. Enables authentication.",
+    help:
+      "PEM CA bundle that verifies client certificates. The CommonName is the caller's identity. A " +
+      "client may present no certificate; one that is presented must verify. Enables authentication.",
   },
 ], checkTls);
 
@@ -69,8 +70,8 @@ export const AUTH = optionTable([
     placeholder: "FILE",
     section,
     help:
-      "File with the token, where SVC_AUTH_TOKEN is not set. A file that is missing is made with a " +
-      "random token, for its owner alone, unless another credential is configured.",
+      "File with the token; read where SVC_AUTH_TOKEN is not set. A missing file is created with a " +
+      "random token, readable by its owner only, unless another credential is configured.",
     check: absolutePath,
   },
   {
@@ -90,8 +91,8 @@ export const AUTH = optionTable([
     defaultText: "file where SSH keys are configured or the file exists",
     section,
     help:
-      "Enrolment of SSH keys: file keeps them in <data-dir>/auth/authorized_keys, none leaves " +
-      "the declared ones only. file enables authentication.",
+      "Enrolment of SSH keys. file: enrolled keys are kept in <data-dir>/auth/authorized_keys, which " +
+      "enables authentication. none: only the keys of SVC_AUTHORIZED_KEYS count.",
     check: oneOf(["file", "none"]),
   },
   {
@@ -111,8 +112,8 @@ export const AUTH = optionTable([
     placeholder: "DURATION",
     section,
     help:
-      "How long an SSH key that is enrolled through the API lasts at most, and unless asked otherwise. " +
-      "Its end stands in its line of <data-dir>/auth/authorized_keys.",
+      "Longest lifetime of an SSH key that is enrolled through the API, and the lifetime of one that " +
+      "asks for none. Its end is kept in the key's line of <data-dir>/auth/authorized_keys.",
     check: positive,
   },
   {
@@ -134,7 +135,7 @@ export const AUTH = optionTable([
     kind: "string",
     env: ["SVC_JWT_HS256_SECRET"],
     section,
-    help: "Shared secret verifying HS256-signed JWTs. Their scopes stand in the claim `scope`.",
+    help: "Shared secret that verifies HS256-signed JWTs. Their scopes are in the claim `scope`.",
   },
   {
     key: "jwtPublicKey",
@@ -143,8 +144,8 @@ export const AUTH = optionTable([
     placeholder: "FILE",
     section,
     help:
-      "PEM public key verifying JWTs: RSA gives RS256, P-256 gives ES256. Their scopes stand in " +
-      "the claim `scope`.",
+      "PEM public key that verifies JWTs: RS256 with an RSA key, ES256 with a P-256 key. Their scopes " +
+      "are in the claim `scope`.",
   },
   {
     key: "jwtJwksFile",
@@ -162,8 +163,9 @@ export const AUTH = optionTable([
     placeholder: "URL",
     section,
     help:
-      "Remote JWKS endpoint, as SVC_JWT_JWKS_FILE. Fetched every ten minutes while it is used, " +
-      "and for unknown keys at most twice a minute; while it fails the last good set stays.",
+      "Remote JWKS endpoint; its tokens need what those of SVC_JWT_JWKS_FILE need. The set is fetched " +
+      "every ten minutes while it is used, and at most twice a minute for unknown keys. When a fetch " +
+      "fails, the last good set stays in use.",
     check: urlOf("https", "http"),
   },
   {
@@ -188,9 +190,8 @@ export const AUTH = optionTable([
     env: ["SVC_JWT_ALLOW_NO_EXPIRY"],
     default: false,
     section,
-    help:
-      "Accepts JWTs without `exp`, which are good until the key is changed. Only those verified by " +
-      "SVC_JWT_HS256_SECRET or SVC_JWT_PUBLIC_KEY; tokens of a key set always need an end.",
+    help: "Accepts JWTs without `exp`: they are valid until the key is changed. Only for " +
+      "SVC_JWT_HS256_SECRET and SVC_JWT_PUBLIC_KEY; tokens of a key set always need `exp`.",
   },
   {
     key: "apiPolicy",
@@ -208,9 +209,9 @@ export const AUTH = optionTable([
     default: "refused",
     section,
     help:
-      "Of a server that asks nobody for a credential: what comes out of the networks of its own " +
-      "builds and workloads may pull images, and everything else is refused; open takes it as " +
-      "everybody's. With authentication they are asked for a credential as everybody is.",
+      "For a server without authentication. refused: requests from the networks of its own builds and " +
+      "workloads may pull images, and nothing else. open: they may do what all other callers may. With " +
+      "authentication they need a credential like all other callers.",
   },
   {
     key: "registryAnonymousPull",
@@ -232,8 +233,8 @@ export const ACTIVITY = optionTable([
     default: 8_388_608,
     section: "Activity",
     help:
-      "Size cap of the flight record at <data-dir>/activity; one generation before it is kept " +
-      "beside it. 0 keeps none.",
+      "Size cap of the flight record at <data-dir>/activity. One older generation is kept beside it. " +
+      "0: no record.",
     check: notNegative,
   },
 ]);

@@ -33,8 +33,7 @@ export const BUILD = optionTable([
     defaultText: "16Gi",
     section,
     help:
-      "Upper bound on the size of what one ADD of a URL, a fetched context or one file of git " +
-      "brings in. 0: none.",
+      "Largest download of one ADD of a URL, one fetched context or one file of git. 0: no limit.",
     check: notNegative,
   },
   {
@@ -44,9 +43,9 @@ export const BUILD = optionTable([
     default: 64 * 2 ** 30,
     defaultText: "64Gi",
     section,
-    help: "Upper bound on what one archive (one that ADD unpacks, or a context where " +
-      "SVC_MAX_BUILD_CONTEXT_BYTES says nothing), the layers of one base image, or one layer or folder " +
-      "of an imported cache have without their compression. 0: none.",
+    help: "Largest uncompressed size of one archive (one that ADD unpacks, or a context where " +
+      "SVC_MAX_BUILD_CONTEXT_BYTES is not set), of the layers of one base image, and of one layer or " +
+      "folder of an imported cache. 0: no limit.",
     check: notNegative,
   },
   {
@@ -69,8 +68,7 @@ export const BUILD = optionTable([
     defaultText: "4h",
     placeholder: "DURATION",
     section,
-    help:
-      "How long one step of a build may take; then it is ended, and the build fails. 0: any time.",
+    help: "Time limit of one build step; the build fails where a step takes longer. 0: no limit.",
     check: notNegative,
   },
   {
@@ -82,8 +80,8 @@ export const BUILD = optionTable([
     placeholder: "DURATION",
     section,
     help:
-      "How long one build may take from its context to its result, the wait for its turn not counted; " +
-      "then it is ended. 0: any time.",
+      "Time limit of one build, from its context to its result, without the wait for its turn. 0: no " +
+      "limit.",
     check: notNegative,
   },
   {
@@ -93,8 +91,9 @@ export const BUILD = optionTable([
     defaultText: "unlimited",
     section,
     help:
-      "Ceiling of the build cache on disk: after each build and by garbage collection the least " +
-      "recently used goes until it fits. What running builds and workloads use stays.",
+      "Largest size of the build cache on disk. After each build, and by garbage collection, the least " +
+      "recently used entries are removed until the cache fits. Entries that running builds and " +
+      "workloads use stay.",
   },
   {
     key: "buildEntitlements",
@@ -104,12 +103,13 @@ export const BUILD = optionTable([
     defaultText: "none",
     section,
     help:
-      "What builds may ask for with `--allow`: security.insecure runs RUN --security=insecure with " +
-      "all rights of the server, which is root on its host for whoever may build; network.host runs RUN " +
-      "--network=host in the host's network, its loopback and abstract sockets included; device gives RUN " +
-      "--device any device that the host's CDI files describe, device=NAME those that RUN " +
-      "--device=NAME means: device=vendor.example/gpu=0, or =* for all of a kind; cache.shared lets builds " +
-      "use the cache mounts that all callers share, where SVC_API_POLICY gives each caller its own.",
+      "Rights that builds may ask for with `--allow`. security.insecure: RUN --security=insecure has " +
+      "all rights of the server, which is root on its host for every caller who may build. " +
+      "network.host: RUN --network=host is in the host's network, with its loopback and abstract " +
+      "sockets. device: RUN --device may use any device that the host's CDI files describe; " +
+      "device=NAME: only those that RUN --device=NAME means, such as device=vendor.example/gpu=0, or " +
+      "=* for all of a kind. cache.shared: builds may use the cache mounts that all callers share, " +
+      "where SVC_API_POLICY gives each caller its own.",
     check: (value, source) => {
       const wrong = value.find((text) =>
         !/^(security\.insecure|network\.host|cache\.shared|device(=[^\s,]+)?)$/.test(text)
@@ -127,10 +127,10 @@ export const BUILD = optionTable([
     default: "bridge",
     section,
     help:
-      "The network of a RUN that names none: bridge, one of its own with the way out that docker's " +
-      "bridge gives, by CNI plugins (SVC_CNI_BIN_DIR), in a rootless server by pasta or slirp4netns; " +
-      "none; or host, where every Dockerfile reaches what the host reaches, its loopback and this " +
-      "server included.",
+      "Network of a RUN that names none. bridge: a network of its own with outbound access as on " +
+      "docker's bridge, by CNI plugins (SVC_CNI_BIN_DIR), in a rootless server by pasta or " +
+      "slirp4netns. none: no network. host: the host's network; every Dockerfile then reaches what the " +
+      "host reaches, its loopback and this server included.",
   },
   {
     key: "lazyBuild",
@@ -139,8 +139,8 @@ export const BUILD = optionTable([
     default: false,
     section,
     help:
-      "What RUN mounts of a --build-context folder is read on demand (SVC_LAZY_9P), for every build. " +
-      "Otherwise for those that ask for it with --lazy.",
+      "Reads the --build-context folders that a RUN mounts on demand (SVC_LAZY_9P), in every build. " +
+      "Off: only in builds with --lazy.",
   },
   {
     key: "lazy9p",
@@ -149,10 +149,10 @@ export const BUILD = optionTable([
     default: "auto",
     section,
     help:
-      "How contexts that are read on demand are mounted: kernel (its 9P client), fuse, process " +
-      "(not at all: what a step mounts is fetched before it runs), or auto, the first of these " +
-      "that the machine allows. What it refuses is logged, and the next is taken. With " +
-      "msize=BYTES the kernel asks for so much at once: kernel,msize=1Mi.",
+      "How contexts that are read on demand are mounted: kernel (its 9P client), fuse, process (no " +
+      "mount: the files are fetched before the step runs), or auto, the first of these that works. One " +
+      "that fails is logged, and the next is tried. msize=BYTES sets the size of the kernel's " +
+      "requests: kernel,msize=1Mi.",
     check: (value, source) => {
       lazyReading(value, source);
       return value;

@@ -10,7 +10,7 @@ export const CONTAINERD = optionTable([
     env: ["SVC_CONTAINERD_ADDRESS", "CONTAINERD_ADDRESS"],
     default: "/run/containerd/containerd.sock",
     section,
-    help: "Path of its socket.",
+    help: "Path of containerd's socket.",
     check: (value) => value.replace(/^unix:\/\//, ""),
   },
   {
@@ -19,7 +19,7 @@ export const CONTAINERD = optionTable([
     env: ["SVC_CONTAINERD_NAMESPACE"],
     default: "svc",
     section,
-    help: "Its namespace that holds what svc makes.",
+    help: "containerd namespace of svc's images, snapshots and containers.",
   },
   {
     key: "containerdSnapshotter",
@@ -27,7 +27,8 @@ export const CONTAINERD = optionTable([
     env: ["SVC_CONTAINERD_SNAPSHOTTER"],
     default: "overlayfs",
     section,
-    help: "Its snapshotter of root file systems: overlayfs, or native where containerd's own " +
-      "directory lies on an overlay.",
+    help:
+      "containerd snapshotter of root file systems: overlayfs, or native where containerd's own " +
+      "directory is on an overlay.",
   },
 ]);

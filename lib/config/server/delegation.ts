@@ -13,8 +13,8 @@ export const DELEGATION = optionTable([
     placeholder: "URL",
     section,
     help:
-      "Delegate builds to an upstream builder, ws://HOST:PORT, instead of building in-process. " +
-      "A token that it asks for may stand before an @, as SVC_BUILDER_TOKEN.",
+      "Delegate builds to an upstream builder, ws://[TOKEN@]HOST:PORT, instead of building in-process. " +
+      "SVC_BUILDER_TOKEN is the other place for the token.",
     check: urlOf("ws", "wss"),
   },
   {
@@ -23,8 +23,8 @@ export const DELEGATION = optionTable([
     env: ["SVC_BUILDER_TOKEN"],
     section,
     help:
-      "This server's bearer token at the builder of SVC_BUILDER_URL, where that asks for a credential. " +
-      "Its identity there needs the action build.",
+      "Bearer token that this server sends to the builder of SVC_BUILDER_URL. The token's identity " +
+      "needs the action build there.",
     check: visible,
   },
   {
@@ -47,8 +47,8 @@ export const DELEGATION = optionTable([
     placeholder: "IMAGE",
     section,
     help:
-      "Pin a published image as the builder instead of building one from the running binary. It has " +
-      "svc and runc on its PATH.",
+      "Pin a published image as the builder instead of building one from the running binary. The image " +
+      "must have svc and runc on its PATH.",
   },
   {
     key: "builderBaseImage",

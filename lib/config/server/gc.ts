@@ -51,8 +51,9 @@ export const GC = optionTable([
     env: ["SVC_GC_UNTAGGED"],
     default: "keep",
     section: "Garbage collection",
-    help: "What a collection does with manifests that no tag, index or subject holds on to: keep " +
-      "them, keep them for a time (a duration since they were pushed), or drop them.",
+    help:
+      "What a collection does with manifests that no tag, index or subject refers to: keep, drop, or a " +
+      "duration for which they are kept after their push.",
     check: retention,
   },
   {
@@ -62,9 +63,9 @@ export const GC = optionTable([
     defaultText: "off",
     section: "Garbage collection",
     help:
-      "Reads every stored blob again within this time, slowly and over and over, as a Go duration " +
-      "such as 168h. What is damaged is moved aside, told in the log and by `svc storage usage`, and " +
-      "fetched again where a mirror has it. Of replicas that share one bucket, set it on one.",
+      "Time in which every stored blob is read once, slowly and over and over: a Go duration such as " +
+      "168h. A damaged blob is moved aside, shown in the log and by `svc storage usage`, and fetched " +
+      "again where a mirror has it. Where replicas share a bucket, set this on one of them.",
     check: positive,
   },
   {

@@ -52,7 +52,7 @@ export const PROCESS = optionTable([
     env: ["SVC_LOG_LEVEL"],
     default: "info",
     section,
-    help: "Least level that is logged: debug, info, warn or error.",
+    help: "Lowest level that is logged: debug, info, warn or error.",
     check: oneOf(LOG_LEVELS),
   },
   {
@@ -96,9 +96,10 @@ export const CONTAINED = optionTable([
     env: ["SVC_HOST_PATH_MAP"],
     defaultText: "auto-detected",
     section,
-    help: "Comma-separated container-path=host-path pairs: how this server's paths appear on the " +
-      "host, for a server in a container against the host's container engine. The engine is asked for " +
-      "what is not named here.",
+    help:
+      "Comma-separated container-path=host-path pairs: how this server's paths appear on the host, for " +
+      "a server in a container that uses the host's container engine. The server asks the engine about " +
+      "all other paths.",
     check: pathPairs,
   },
   {
@@ -107,9 +108,10 @@ export const CONTAINED = optionTable([
     env: ["SVC_HOST_NETWORK"],
     defaultText: "auto-detected",
     section,
-    help: "1 or 0: whether this server's container shares the host's network namespace. With 0 " +
-      "published ports of bare are reachable inside the container only; unset, a server that finds " +
-      "itself in such a container refuses to start with bare.",
+    help:
+      "1 or 0: whether this server's container shares the host's network namespace. With 0, ports that " +
+      "bare publishes are reachable inside the container only. Unset: a server in a container with a " +
+      "network of its own refuses to start with bare.",
     check: oneOf(["0", "1"]),
   },
 ]);

@@ -12,8 +12,8 @@ export const INGRESS = optionTable([
     placeholder: "DOMAIN",
     section,
     help:
-      "Base domain: a workload that asks for ingress and names no host is NAME.DOMAIN. Unset: " +
-      "it must set a host or a domain of its own.",
+      "Base domain: a workload with ingress and without a host answers at NAME.DOMAIN. Unset: the " +
+      "workload must name a host or a domain.",
   },
   {
     key: "ingressEnforceDomain",
@@ -21,8 +21,9 @@ export const INGRESS = optionTable([
     env: ["SVC_INGRESS_ENFORCE_DOMAIN"],
     default: false,
     section,
-    help: "Reject workloads with a host outside SVC_INGRESS_DOMAIN. Without a domain it changes " +
-      "nothing.",
+    help:
+      "Reject workloads with a host outside SVC_INGRESS_DOMAIN. Without that domain this has no " +
+      "effect.",
   },
   {
     key: "ingressListen",

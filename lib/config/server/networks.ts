@@ -30,7 +30,7 @@ export const NETWORKS = optionTable([
     env: ["SVC_CNI_SUBNET_BASE"],
     default: "10.4",
     section,
-    help: "Base of the /24 carved per network.",
+    help: "First two numbers of the /24 subnets; each network gets one of them.",
     check: subnetBase,
   },
 ]);

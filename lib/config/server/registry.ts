@@ -36,8 +36,7 @@ export const REGISTRY = optionTable([
     default: true,
     section: "Registry",
     help:
-      "Keep what the mirror fetched in the local store. Off: it streams through, and nothing of " +
-      "it is written.",
+      "Keep what the mirror fetched in the local store. Off: content is passed through and not stored.",
   },
   {
     key: "registrySparse",
@@ -48,10 +47,9 @@ export const REGISTRY = optionTable([
     placeholder: "off|index|all",
     section: "Registry",
     help:
-      "Manifests that refer to what is not here. index accepts an index (manifest list) some of " +
-      "whose manifests are not in its repository, as tools push that copy few of its platforms; " +
-      "all accepts images without some of their blobs, too. off refuses both with 404 " +
-      "MANIFEST_BLOB_UNKNOWN.",
+      "Whether a manifest may refer to missing content. index: an index (manifest list) may lack some " +
+      "of its manifests, as when a tool copies few of its platforms. all: an image may lack blobs, " +
+      "too. off refuses both with 404 MANIFEST_BLOB_UNKNOWN.",
     check: oneOf(["off", "index", "all"]),
   },
   {

@@ -40,11 +40,11 @@ export const WORKLOADS = optionTable([
     defaultText: "deny",
     section,
     help:
-      "What workloads may ask for that can amount to root on the host: 1 for all of it, or a list of " +
-      `kinds, named as the spec's fields: ${
+      "Settings of workloads that can amount to root on the host. 1 permits all of them; a list permits " +
+      `these kinds, named as the spec's fields: ${
         PRIVILEGED_KINDS.join(", ")
       }. It holds for every start by ` +
-      "this server: a workload that runs already goes on, and is not started again.",
+      "this server: a workload that runs already keeps running, and is not started again.",
     check: (value, source) => {
       if (value.length === 1 && ["1", "true"].includes(value[0])) return [...PRIVILEGED_KINDS];
       if (value.length === 1 && ["0", "false"].includes(value[0])) return [];
@@ -61,8 +61,8 @@ export const WORKLOADS = optionTable([
     placeholder: "DURATION",
     section,
     help:
-      "How long the runtime may take to have a container's own process, or a command of exec or of a " +
-      "health check, begin; then it is ended. What has begun runs as long as it likes.",
+      "Time limit for the runtime to start a container's main process, or a command of exec or of a " +
+      "health check. A process that has started may run without a limit.",
     check: positive,
   },
   {
@@ -86,8 +86,8 @@ export const SESSIONS = optionTable([
     placeholder: "DURATION",
     section,
     help:
-      "How long the deployment of a session outlives its caller's connection, and a restart of " +
-      "the server, before it is removed.",
+      "How long a session's deployment is kept after its caller's connection was lost, or the server " +
+      "was restarted, before it is removed.",
     check: (value, source) => {
       if (value >= 0 && value <= MAX_GRACE) return value;
       throw invalid(source, "it is not between 0s and 24h");
