@@ -140,8 +140,7 @@ export class OneBuild {
     const began = performance.now();
     const startedOn = Date.now();
     const platforms = parsePlatforms(request.platform);
-    const { workspace, records, cacheMounts, maxDownloadBytes: maxBytes, maxUnpackedBytes } =
-      engine;
+    const { workspace, records, maxDownloadBytes: maxBytes, maxUnpackedBytes } = engine;
     const { secrets, ssh, noCache } = request;
     const checked = this.#parts.checkedFetches &&
       !allowedOf(this.#parts).includes("network.host");
@@ -161,16 +160,7 @@ export class OneBuild {
     checkExport(delivery);
     checkAttestations(delivery.attest, delivery.outputs);
     await this.#requireAble(plans);
-    this.#imports = await openImports(noCache ? [] : request.cacheFrom ?? [], {
-      images,
-      spool: archives,
-      cacheMounts,
-      mountNames: mountNames(plans),
-      reporter,
-      signal,
-    });
-    if (this.#imports) this.#used.push(this.#imports);
-    const imported = this.#imports?.cache;
+    const imported = await this.#import(plans);
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
     const views = new Views(workspace);
     this.#used.push(views);
@@ -196,6 +186,17 @@ export class OneBuild {
       cached: reporter.cached,
       durationMs: Math.round(performance.now() - began),
     };
+  }
+
+  /** Opens the caches that the request names. */
+  async #import(plans: readonly BuildPlan[]): Promise<Imports["cache"] | undefined> {
+    const { engine: { cacheMounts }, images, archives: spool, reporter, signal } = this.#parts;
+    const { noCache, cacheFrom = [] } = this.#parts.request;
+    this.#imports = await openImports(noCache ? [] : cacheFrom, {
+      ...{ images, spool, cacheMounts, mountNames: mountNames(plans), reporter, signal },
+    });
+    if (this.#imports) this.#used.push(this.#imports);
+    return this.#imports?.cache;
   }
 
   /** Refuses what this machine cannot run, or a step may not have, before any work is done. */

@@ -55,6 +55,78 @@ function linkTarget(target: string): string {
   return Deno.build.os === "windows" ? target.replaceAll("\\", "/") : target;
 }
 
+/** Walks the folder. Parents come before what is in them. */
+class Walk {
+  /** First path of each file with several names. */
+  readonly #inodes = new Map<string, string>();
+
+  constructor(
+    private readonly folder: ConfinedFolder,
+    private readonly options: Pick<ExportOptions, "ignore" | "onSkip">,
+  ) {}
+
+  #entry(path: string, stat: FolderStat): ListedEntry {
+    const { kind, mode, size, mtime, mtimeNs, stamp } = stat;
+    const bytes = kind === "file" ? size : 0;
+    const link = kind === "symlink"
+      ? linkTarget(this.folder.readlink(path.split("/")))
+      : this.#firstName(path, stat);
+    const entry = [path, KINDS[kind], mode & 0o7777, bytes, mtime, mtimeNs, stamp] as const;
+    return link === undefined ? [...entry] : [...entry, link];
+  }
+
+  /** The name by which a file with several names was listed before. */
+  #firstName(path: string, { kind, nlink, dev, ino }: FolderStat): string | undefined {
+    if (kind !== "file" || nlink <= 1 || ino === 0) return undefined;
+    const inode = `${dev}:${ino}`;
+    const first = this.#inodes.get(inode);
+    if (first === undefined) this.#inodes.set(inode, path);
+    return first;
+  }
+
+  /** Checks each name before it is read. */
+  #look(shown: string, name: string, info: Deno.FileInfo | undefined): void {
+    const { ignore, onSkip } = this.options;
+    if (ignore.excludes(shown)) return;
+    if (!info && name.includes("\uFFFD")) {
+      throw new SvcError(
+        "context_invalid",
+        `Cannot read ${shown} of the build context: its name is not UTF-8`,
+        { help: "rename it, or leave it out with .dockerignore" },
+      );
+    }
+    const why = info && special(info);
+    if (why) onSkip(shown, why);
+  }
+
+  /** `pending`: excluded folders on the way to `path`, which are listed if something below them is. */
+  *visit(path: string[] = [], pending: ListedEntry[] = []): Generator<ListedEntry[]> {
+    const { ignore } = this.options;
+    const prefix = path.map((part) => `${part}/`).join("");
+    const entries = this.folder.list(
+      path,
+      (name, info) => this.#look(prefix + name, name, info),
+    );
+    let some: ListedEntry[] = [];
+    for (const { name, stat } of entries) {
+      const inside = prefix + name;
+      const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside);
+      const entry = this.#entry(inside, stat);
+      const below = left ? [...pending, entry] : pending;
+      if (!left) some.push(...pending.splice(0), entry);
+      if (stat.kind !== "directory") continue;
+      if (some.length > 0) yield some;
+      some = [];
+      for (const found of this.visit([...path, name], below)) {
+        // The entry that came out includes the folders of `below` before it.
+        if (left) pending.length = 0;
+        yield found;
+      }
+    }
+    if (some.length > 0) yield some;
+  }
+}
+
 /** Opens the folder; the caller disposes of it. */
 export async function exportFolder(
   { root, ignore, onSkip }: ExportOptions,
@@ -64,58 +136,9 @@ export async function exportFolder(
     visible: (path, directory) =>
       ignore.empty || !ignore.excludes(path) || directory && !ignore.canSkipDir(path),
   });
-  const entryOf = (path: string, stat: FolderStat, first?: string): ListedEntry => {
-    const { kind, mode, size, mtime, mtimeNs, stamp } = stat;
-    const bytes = kind === "file" ? size : 0;
-    const link = kind === "symlink" ? linkTarget(folder.readlink(path.split("/"))) : first;
-    const entry = [path, KINDS[kind], mode & 0o7777, bytes, mtime, mtimeNs, stamp] as const;
-    return link === undefined ? [...entry] : [...entry, link];
-  };
-  /** `inodes`: first path of each file with several names. */
-  function* visit(
-    path: string[],
-    pending: ListedEntry[],
-    inodes: Map<string, string>,
-  ): Generator<ListedEntry[]> {
-    const prefix = path.map((part) => `${part}/`).join("");
-    const entries = folder.list(path, (name, info) => {
-      const shown = prefix + name;
-      if (ignore.excludes(shown)) return;
-      if (!info && name.includes("\uFFFD")) {
-        throw new SvcError(
-          "context_invalid",
-          `Cannot read ${shown} of the build context: its name is not UTF-8`,
-          { help: "rename it, or leave it out with .dockerignore" },
-        );
-      }
-      const why = info && special(info);
-      if (why) onSkip(shown, why);
-    });
-    let some: ListedEntry[] = [];
-    for (const { name, stat } of entries) {
-      const inside = prefix + name;
-      const left = stat.kind === "directory" && !ignore.empty && ignore.excludes(inside);
-      const several = stat.kind === "file" && stat.nlink > 1 && stat.ino !== 0;
-      const inode = several ? `${stat.dev}:${stat.ino}` : "";
-      const first = inodes.get(inode);
-      if (several && first === undefined) inodes.set(inode, inside);
-      const entry = entryOf(inside, stat, first);
-      const below = left ? [...pending, entry] : pending;
-      if (!left) some.push(...pending.splice(0), entry);
-      if (stat.kind !== "directory") continue;
-      if (some.length > 0) yield some;
-      some = [];
-      for (const found of visit([...path, name], below, inodes)) {
-        // The entry that came out includes the folders of `below` before it.
-        if (left) pending.length = 0;
-        yield found;
-      }
-    }
-    if (some.length > 0) yield some;
-  }
   async function* list(signal: AbortSignal): AsyncGenerator<ListedEntry[]> {
     let began = performance.now();
-    for (const some of visit([], [], new Map())) {
+    for (const some of new Walk(folder, { ignore, onSkip }).visit()) {
       yield some;
       if (performance.now() - began < TURN_MS) continue;
       signal.throwIfAborted();

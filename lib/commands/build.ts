@@ -136,6 +136,42 @@ async function writeFiles(values: Values, result: BuildResult): Promise<void> {
   }
 }
 
+/** Shows a build's events until its result. Throws the build's error after it was shown. */
+async function follow(
+  events: AsyncIterable<BuildEvent>,
+  { mode, context, invocation }: {
+    mode: OutputMode;
+    context: Awaited<ReturnType<typeof openContext>>;
+    invocation: Invocation<typeof BUILD_OPTIONS>;
+  },
+): Promise<BuildResult> {
+  const { io: { stderr }, values: { quiet = false } } = invocation;
+  const state = new BuildProgress();
+  try {
+    await using progress = await openProgress(mode, quiet, state, invocation);
+    for await (const event of events) {
+      await progress.event(mode === "json" ? event : readable(event, context.shown));
+    }
+    if (state.error) throw problemError(state.error);
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    // A build that is refused before its first event is reported like one that failed later.
+    if (mode !== "json") {
+      await stderr.write(
+        renderFailure({ problem: toProblem(error), state, dockerfile: context.source }),
+      );
+    }
+    const { code, message, help, detail } = error;
+    throw new SvcError(code, context.shown(message), { help, detail, cause: error });
+  }
+  if (state.result) return state.result;
+  throw new SvcError(
+    "upstream_failed",
+    "Cannot tell how the build ended: the server closed the connection",
+    { help: "see the server's log" },
+  );
+}
+
 export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise<number> {
   const { io, values, env, positionals: [directory] } = invocation;
   checkTags(values.tags ?? []);
@@ -155,8 +191,6 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
   const context = await openContext(directory, values.file, io);
   query.set("dockerfile", context.dockerfile);
   if (context.url !== undefined) query.set("remote", context.url);
-  const state = new BuildProgress();
-  const quiet = values.quiet ?? false;
   const mode = chooseMode(values, io);
   if (mode === "json" && takesStdout(outputs)) {
     throw new SvcError("usage", "Cannot write an archive to standard output: the events go there", {
@@ -174,35 +208,13 @@ export async function run(invocation: Invocation<typeof BUILD_OPTIONS>): Promise
     env,
     io,
   });
-  try {
-    await using progress = await openProgress(mode, quiet, state, invocation);
-    for await (const event of sendBuild({ client, query, context, io, logins, ...inputs })) {
-      await progress.event(mode === "json" ? event : readable(event, context.shown));
-    }
-    if (state.error) throw problemError(state.error);
-  } catch (error) {
-    if (!(error instanceof SvcError)) throw error;
-    // A build that is refused before its first event is reported like one that failed later.
-    if (mode !== "json") {
-      await io.stderr.write(
-        renderFailure({ problem: toProblem(error), state, dockerfile: context.source }),
-      );
-    }
-    const { code, message, help, detail } = error;
-    throw new SvcError(code, context.shown(message), { help, detail, cause: error });
-  }
-  if (!state.result) {
-    throw new SvcError(
-      "upstream_failed",
-      "Cannot tell how the build ended: the server closed the connection",
-      { help: "see the server's log" },
-    );
-  }
-  await deliver(client, outputs, state.result, io);
-  await storeCaches(client, caches, state.result);
-  await writeFiles(values, state.result);
+  const events = sendBuild({ client, query, context, io, logins, ...inputs });
+  const result = await follow(events, { mode, context, invocation });
+  await deliver(client, outputs, result, io);
+  await storeCaches(client, caches, result);
+  await writeFiles(values, result);
   if (mode === "json") return 0;
-  const text = resultText(state.result, quiet);
+  const text = resultText(result, values.quiet ?? false);
   await (takesStdout(outputs) ? io.stderr : io.stdout).write(text);
   return 0;
 }

@@ -28,6 +28,15 @@ export interface TarSegment {
 const MAX_ID = 0o7777777;
 const MAX_LONG = 0o77777777777;
 
+function attributeName(path: string, key: string): string {
+  if (key !== "" && !/[=\0]/.test(key)) return key;
+  const [entry, name] = [path, key].map((text) => JSON.stringify(text));
+  throw new SvcError(
+    "argument_invalid",
+    `Cannot write tar entry ${entry}: attribute name ${name} cannot stand in an archive`,
+  );
+}
+
 /**
  * The header blocks of one entry (a pax header too where it is needed). A directory's name gets a slash.
  * `more`: further pax records.
@@ -48,27 +57,19 @@ export function tarHeader(
       `Cannot write tar entry ${JSON.stringify(entry.path)}: a name is empty or holds a NUL`,
     );
   }
+  const uid = entry.uid ?? 0, gid = entry.gid ?? 0;
+  const mtime = entry.mtime ?? 0, mtimeNs = entry.mtimeNs ?? 0;
+  const place = splitName(name);
   const records: [string, Uint8Array][] = more.map(([key, value]) => [key, encodeRaw(value)]);
   const add = (key: string, value: string) => records.push([key, encodeRaw(value)]);
-  const place = splitName(name);
   if (!place) add("path", name);
   if (!isAscii(linkpath) || linkpath.length > 100) add("linkpath", linkpath);
   if (size > MAX_LONG) add("size", String(size));
-  const uid = entry.uid ?? 0, gid = entry.gid ?? 0;
   if (uid > MAX_ID) add("uid", String(uid));
   if (gid > MAX_ID) add("gid", String(gid));
-  const mtime = entry.mtime ?? 0, mtimeNs = entry.mtimeNs ?? 0;
   if (mtimeNs !== 0 || mtime < 0 || mtime > MAX_LONG) add("mtime", paxTimeText(mtime, mtimeNs));
   for (const [key, value] of entry.xattrs ?? []) {
-    if (key === "" || /[=\0]/.test(key)) {
-      throw new SvcError(
-        "argument_invalid",
-        `Cannot write tar entry ${JSON.stringify(entry.path)}: attribute name ${
-          JSON.stringify(key)
-        } cannot stand in an archive`,
-      );
-    }
-    records.push([PAX_XATTR + key, value]);
+    records.push([PAX_XATTR + attributeName(entry.path, key), value]);
   }
   const block = (path: string, prefix: string, flag: number, length: number) =>
     ustar({

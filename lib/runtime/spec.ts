@@ -8,7 +8,7 @@ import type { DeviceNode } from "./device_node.ts";
 import { UNLIMITED } from "./document.ts";
 import type { HostFacts } from "./host_facts.ts";
 import { deviceMounts, type SpecMount } from "./mounts.ts";
-import { defaultSeccomp, type SeccompProfile } from "./seccomp.ts";
+import { defaultSeccomp } from "./seccomp.ts";
 
 export type { SpecMount } from "./mounts.ts";
 
@@ -233,6 +233,30 @@ export function processUser(
   return { uid, gid, additionalGids: [...new Set([gid, ...additionalGids])] };
 }
 
+function namespacesOf(
+  { pid, ipc, network, privileged }: RuntimeSpecOptions,
+  facts: HostFacts,
+): { type: string; path?: string }[] {
+  return [
+    { type: "mount" },
+    { type: "uts" },
+    ...pid === "host" ? [] : [{ type: "pid" }],
+    ...ipc === "host" ? [] : [{ type: "ipc" }],
+    ...network === "host" ? [] : [{
+      type: "network",
+      ...(typeof network === "object" && { path: network.path }),
+    }],
+    ...facts.cgroup2 && !privileged ? [{ type: "cgroup" }] : [],
+  ];
+}
+
+/** In a network namespace of its own, what docker sets there: low ports and ping without privilege. */
+const networkSysctls = (facts: HostFacts) => ({
+  "net.ipv4.ip_unprivileged_port_start": "0",
+  // a user namespace's groups are fewer than that
+  ...(!facts.userNamespace && { "net.ipv4.ping_group_range": "0 2147483647" }),
+});
+
 /** Makes config.json. Throws `argument_invalid` for unknown names. */
 export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): GeneratedSpec {
   const warnings: string[] = [];
@@ -242,33 +266,16 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
   const user = options.user ?? { uid: 0, gid: 0 };
   // execve of a user other than root has no effective set either; the bounding set limits setuid files
   const held = user.uid === 0 ? names : [];
-  const network = options.network;
-  const ownNet = network !== "host";
-  const namespaces: { type: string; path?: string }[] = [{ type: "mount" }, { type: "uts" }];
-  if (options.pid !== "host") namespaces.push({ type: "pid" });
-  if (options.ipc !== "host") namespaces.push({ type: "ipc" });
-  if (ownNet) {
-    namespaces.push(
-      typeof network === "object" ? { type: "network", path: network.path } : { type: "network" },
-    );
-  }
-  if (facts.cgroup2 && !privileged) namespaces.push({ type: "cgroup" });
-  let seccomp: SeccompProfile | undefined;
-  if (!privileged && options.seccomp !== "unconfined") {
-    seccomp = defaultSeccomp(capabilities, facts.architecture);
-  }
+  const seccomp = privileged || options.seccomp === "unconfined"
+    ? undefined
+    : defaultSeccomp(capabilities, facts.architecture);
   const extra = options.devices ?? [];
   const devices = privileged ? [{ allow: true, access: "rwm" }] : [
     ...DEVICE_RULES,
     ...extra.map(({ type, major, minor, access }) => ({ allow: true, type, major, minor, access })),
   ];
   const sysctl = {
-    // what docker sets in a network namespace of its own: low ports and ping without privilege
-    ...(ownNet && {
-      "net.ipv4.ip_unprivileged_port_start": "0",
-      // a user namespace's groups are fewer than that
-      ...(!facts.userNamespace && { "net.ipv4.ping_group_range": "0 2147483647" }),
-    }),
+    ...(options.network !== "host" && networkSysctls(facts)),
     ...options.sysctls,
   };
   return {
@@ -289,7 +296,7 @@ export function runtimeSpec(options: RuntimeSpecOptions, facts: HostFacts): Gene
       ...(options.hostname && { hostname: options.hostname }),
       mounts: deviceMounts(options, facts),
       linux: {
-        namespaces,
+        namespaces: namespacesOf(options, facts),
         resources: linuxResources(options.resources ?? {}, devices, facts),
         ...(options.cgroupPath && { cgroupsPath: options.cgroupPath }),
         ...(Object.keys(sysctl).length > 0 && { sysctl }),

@@ -4,9 +4,9 @@
  * (http/head.ts). `Deno.serve` takes fewer steps for small answers. But a chunked upload that arrives faster
  * than it is stored costs it seconds of processor time per megabyte.
  */
-import { createServer } from "node:http";
-import { createServer as createSecureServer } from "node:https";
-import type { AddressInfo, Server, Socket } from "node:net";
+import { createServer, type Server } from "node:http";
+import { createServer as createSecureServer, type Server as SecureServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { type ErrorCode, SvcError, systemCode } from "../base/errors.ts";
 import { passOn, pauseBelow } from "../base/node_hooks.ts";
@@ -14,7 +14,7 @@ import { ClientCertificates } from "./http/client_certificates.ts";
 import { serveConnection } from "./http/connection.ts";
 import { connectionLimit, limitConnections } from "./http/connection_limit.ts";
 import type { Handler } from "./http/exchange.ts";
-import { serveMessage, serveUpgrade } from "./http/node.ts";
+import { type NodeOptions, serveMessage, serveUpgrade } from "./http/node.ts";
 import { LIMITS, type Limits, Peers } from "./http/peer.ts";
 import { secureOptions, type TlsMaterial, trackHandshakes } from "./http/tls.ts";
 
@@ -82,6 +82,39 @@ const OURS_TO_REFUSE = { requireHostHeader: false };
 /** How long a client may take to read the refusal of a malformed request. */
 const REFUSED_MS = 1000;
 
+/** Serves the requests of a server that does not listen yet. */
+function serveOn(http: Server | SecureServer, serving: NodeOptions): void {
+  // Peers enforces the time limits of all connections; node's own limits would cut long uploads.
+  http.requestTimeout = 0;
+  http.headersTimeout = 0;
+  http.keepAliveTimeout = 0;
+  http.timeout = 0;
+  http.on("request", (message, response) => void serveMessage(message, response, serving));
+  http.on(
+    "checkContinue",
+    (message, response) =>
+      void serveMessage(message, response, { ...serving, awaitsContinue: true }),
+  );
+  http.on("upgrade", (message, _socket, head) => void serveUpgrade(message, head, serving));
+  http.on("clientError", (error, socket) => refuse(error, socket as Socket));
+  // Node's own listener is called only for connections that ours hands over.
+  const secure = serving.scheme === "https";
+  const event = secure ? "secureConnection" : "connection";
+  const [serveAsNode] = http.listeners(event);
+  http.removeAllListeners(event);
+  http.on(event, (socket: Socket) => {
+    socket.setNoDelay(true);
+    if (secure) pauseBelow(socket as TLSSocket);
+    serveConnection(socket, {
+      ...serving,
+      handOver(head) {
+        serveAsNode.call(http, socket);
+        passOn(socket, head);
+      },
+    });
+  });
+}
+
 /**
  * Binds and serves. Throws `address_in_use` or `config_invalid` before anything is accepted. A rejected
  * handler is answered with a bare 500: handlers turn their errors into responses themselves.
@@ -97,34 +130,7 @@ export async function listen(options: ListenOptions, handler: Handler): Promise<
     createSecureServer({ ...secureOptions(options.tls), ...OURS_TO_REFUSE });
   const http = secure ?? createServer(OURS_TO_REFUSE);
   const endHandshakes = secure ? trackHandshakes(secure) : () => {};
-  // Peers enforces the time limits of all connections; node's own limits would cut long uploads.
-  http.requestTimeout = 0;
-  http.headersTimeout = 0;
-  http.keepAliveTimeout = 0;
-  http.timeout = 0;
-  http.on("request", (message, response) => void serveMessage(message, response, serving));
-  http.on(
-    "checkContinue",
-    (message, response) =>
-      void serveMessage(message, response, { ...serving, awaitsContinue: true }),
-  );
-  http.on("upgrade", (message, _socket, head) => void serveUpgrade(message, head, serving));
-  http.on("clientError", (error, socket) => refuse(error, socket as Socket));
-  // Node's own listener is called only for connections that ours hands over.
-  const event = options.tls ? "secureConnection" : "connection";
-  const [serveAsNode] = http.listeners(event);
-  http.removeAllListeners(event);
-  http.on(event, (socket: Socket) => {
-    socket.setNoDelay(true);
-    if (secure) pauseBelow(socket as TLSSocket);
-    serveConnection(socket, {
-      ...serving,
-      handOver(head) {
-        serveAsNode.call(http, socket);
-        passOn(socket, head);
-      },
-    });
-  });
+  serveOn(http, serving);
   const most = options.maxConnections ?? await connectionLimit();
   limitConnections(http, { most, onRefused: options.onRefused });
   let address: { address: string; port: number };

@@ -84,55 +84,56 @@ class Exchange {
   }
 }
 
-export function createHandler(options: ServerOptions): Handler {
-  const { router, access, lifecycle } = options;
+/** Finds the route of a request. Throws `method_not_allowed` or `not_found`. */
+function routeOf(router: ServerOptions["router"], exchange: Exchange): Route {
+  const { request: { method }, path: pathname } = exchange;
+  const match = router.match(method, pathname);
+  if (match.kind === "found") {
+    exchange.params = match.params;
+    exchange.route = match.route;
+    return match.route;
+  }
+  if (match.kind === "method") {
+    throw new SvcError(
+      "method_not_allowed",
+      `Cannot ${method} ${pathname}: it takes ${match.allow.join(", ")}`,
+      { detail: { allow: match.allow } },
+    );
+  }
+  throw new SvcError("not_found", `Cannot ${method} ${pathname}: there is no such path`, {
+    help: "the paths are in the HTTP API reference",
+  });
+}
 
-  function route(exchange: Exchange): Route {
-    const { request: { method }, path: pathname } = exchange;
-    const match = router.match(method, pathname);
-    if (match.kind === "found") {
-      exchange.params = match.params;
-      exchange.route = match.route;
-      return match.route;
-    }
-    if (match.kind === "method") {
+async function answerOf(options: ServerOptions, exchange: Exchange): Promise<Response> {
+  const { router, access, lifecycle } = options;
+  const { request, connection, path } = exchange;
+  const row = routeOf(router, exchange);
+  if (lifecycle.phase === "draining" && !QUIET.has(path)) {
+    throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
+  }
+  if (!row.open) {
+    options.refusePeer?.(row, connection.remote);
+    refuseForeignPage(request);
+    const found = access.authenticate(request, connection, row);
+    const identity = found instanceof Promise ? await found : found;
+    if (!identity) {
       throw new SvcError(
-        "method_not_allowed",
-        `Cannot ${method} ${pathname}: it takes ${match.allow.join(", ")}`,
-        { detail: { allow: match.allow } },
+        "unauthorized",
+        `Cannot ${request.method} ${path}: a credential is needed`,
       );
     }
-    throw new SvcError("not_found", `Cannot ${method} ${pathname}: there is no such path`, {
-      help: "the paths are in the HTTP API reference",
-    });
+    exchange.identity = identity;
+    // A request that needs no credential could also come from another site's page.
+    if (isAnybody(identity)) refuseForeignPage(request, options.isOwnName);
+    access.authorize(row, identity, request);
   }
+  if (row.query) requireKnown(exchange.url, Object.keys(row.query));
+  return await row.handler(exchange);
+}
 
-  async function answer(exchange: Exchange): Promise<Response> {
-    const { request, connection, path } = exchange;
-    const row = route(exchange);
-    if (lifecycle.phase === "draining" && !QUIET.has(path)) {
-      throw new SvcError("unavailable", "Cannot take the request: the server is shutting down");
-    }
-    if (!row.open) {
-      options.refusePeer?.(row, connection.remote);
-      refuseForeignPage(request);
-      const found = access.authenticate(request, connection, row);
-      const identity = found instanceof Promise ? await found : found;
-      if (!identity) {
-        throw new SvcError(
-          "unauthorized",
-          `Cannot ${request.method} ${path}: a credential is needed`,
-        );
-      }
-      exchange.identity = identity;
-      // A request that needs no credential could also come from another site's page.
-      if (isAnybody(identity)) refuseForeignPage(request, options.isOwnName);
-      access.authorize(row, identity, request);
-    }
-    if (row.query) requireKnown(exchange.url, Object.keys(row.query));
-    return await row.handler(exchange);
-  }
-
+export function createHandler(options: ServerOptions): Handler {
+  const { access, lifecycle } = options;
   return async (request, connection, ended) => {
     const started = performance.now();
     const end = lifecycle.begin();
@@ -140,7 +141,7 @@ export function createHandler(options: ServerOptions): Handler {
     const { path } = exchange;
     let response: Response;
     try {
-      response = await answer(exchange);
+      response = await answerOf(options, exchange);
     } catch (error) {
       const described = describeError(error, exchange);
       response = errorResponse(described, path, () => access.challenge(request, path));

@@ -26,6 +26,24 @@ export interface ContentStoreOptions {
   now?: () => number;
 }
 
+/** Resolves manifests. A manifest that a client has probed by its digest is kept for a while. */
+function probing(
+  manifests: Manifests,
+  guard: Guard,
+  objects: ObjectStore,
+): ContentStore["resolve"] {
+  return async (repository, reference, call = {}) => {
+    const found = await manifests.resolve(repository, reference, call);
+    // A client that probes by digest may be about to push an index that names the manifest.
+    if (!found || !call.probe || reference !== found.descriptor.digest) return found;
+    const key = manifestKey(repository, reference);
+    if (!await guard.lease(repository, key, call)) return found;
+    if (await objects.stat(key, call)) return found;
+    guard.release(repository, [key]);
+    return undefined;
+  };
+}
+
 /** Owns `objects`: disposing of the content store disposes of it. */
 export function createContentStore(
   objects: ObjectStore,
@@ -61,16 +79,7 @@ export function createContentStore(
     openUpload: (repository, id, call) => blobs.open(repository, id, call),
     expireUploads: (idleMs, call) => uploads.expire(idleMs, call),
 
-    async resolve(repository, reference, call = {}) {
-      const found = await manifests.resolve(repository, reference, call);
-      // A client that probes by digest may be about to push an index that names the manifest.
-      if (!found || !call.probe || reference !== found.descriptor.digest) return found;
-      const key = manifestKey(repository, reference);
-      if (!await guard.lease(repository, key, call)) return found;
-      if (await objects.stat(key, call)) return found;
-      guard.release(repository, [key]);
-      return undefined;
-    },
+    resolve: probing(manifests, guard, objects),
     publish: (repository, mediaType, bytes, call) =>
       manifests.publish(repository, mediaType, bytes, call),
     putManifest: async (repository, mediaType, bytes, tags, call) =>

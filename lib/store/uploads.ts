@@ -5,7 +5,7 @@
 import { createHash } from "node:crypto";
 import { SvcError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
-import type { RequestBody } from "../base/request_body.ts";
+import type { LentConnection, RequestBody } from "../base/request_body.ts";
 import { createDigester, type DigestAlgorithm, type Digester, parseDigest } from "../oci/digest.ts";
 import { isRepositoryName } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
@@ -60,6 +60,35 @@ async function digesterOf(
   const digester = createDigester(algorithm);
   for await (const chunk of file.read()) digester.update(chunk);
   return digester;
+}
+
+interface Receiving {
+  signal: AbortSignal;
+  limit?: number;
+  /** Called when bytes have arrived. */
+  moved: () => void;
+  /** The file takes the bytes from the connection. Absent: they are read from the body. */
+  lent?: LentConnection;
+  /** Absent: the file hashes what it stores. */
+  hash?: Digester;
+}
+
+/** Appends a body to the upload's file. */
+async function receive(
+  { file, algorithm }: Session,
+  body: RequestBody,
+  { signal, limit, moved, lent, hash }: Receiving,
+): Promise<void> {
+  if (lent) return await file.intake!.receive(lent, { signal, limit, moved, algorithm });
+  await pump(body, {
+    signal,
+    limit,
+    onChunk: moved,
+    write: async (piece) => {
+      await file.write(piece);
+      hash?.update(piece);
+    },
+  });
 }
 
 export class Uploads {
@@ -248,31 +277,16 @@ export class Uploads {
       const signal = options.signal
         ? AbortSignal.any([options.signal, abort.signal])
         : abort.signal;
-      let failure: { error: unknown } | undefined;
-      let digester: Session["digester"];
       const moved = () => running.progress = performance.now();
       const { limit } = options;
+      // The file itself hashes the bytes that it received directly, when the digest is asked for.
+      const lent = file.intake && body.takeOver?.();
+      const hash = file.digest || lent || file.intake && typeof known !== "object"
+        ? undefined
+        : await digesterOf(file, session.algorithm, known);
+      let failure: { error: unknown } | undefined;
       try {
-        const lent = file.intake && body.takeOver?.();
-        if (lent) {
-          digester = "intake";
-          await file.intake!.receive(lent, { signal, limit, moved, algorithm: session.algorithm });
-        } else {
-          // The file itself hashes the bytes that it received directly, when the digest is asked for.
-          const hash = file.digest || typeof known !== "object" && file.intake
-            ? undefined
-            : await digesterOf(file, session.algorithm, known);
-          digester = hash ?? "intake";
-          await pump(body, {
-            signal,
-            limit,
-            onChunk: moved,
-            write: async (piece) => {
-              await file.write(piece);
-              hash?.update(piece);
-            },
-          });
-        }
+        await receive(session, body, { signal, limit, moved, lent, hash });
       } catch (error) {
         if (error instanceof SvcError && error.code === "storage_full") {
           // A kept upload would hold space that everyone else now lacks, until it expires.
@@ -285,7 +299,7 @@ export class Uploads {
       }
       // Also after another failure: the bytes that arrived are kept, and the hash agrees with them.
       await file.flush();
-      session.digester = digester;
+      session.digester = hash ?? "intake";
       if (failure) throw failure.error;
       return file.offset;
     } finally {

@@ -35,6 +35,61 @@ export interface Stretch {
   head?: Uint8Array;
 }
 
+/** Reads a stretch from front to back, over one connection after the other. */
+class StretchReader {
+  /** The position of the next byte. */
+  at: number;
+  readonly end: number;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #failures = 0;
+
+  constructor(
+    private readonly bucket: Bucket,
+    private readonly stretch: Stretch,
+    private readonly call: Call,
+  ) {
+    this.at = stretch.offset;
+    this.end = stretch.offset + stretch.size;
+  }
+
+  async #connect(): Promise<ReadableStreamDefaultReader<Uint8Array>> {
+    const { bucket, stretch: { key, etag }, call, at, end } = this;
+    try {
+      const found = await bucket.get(key, { start: at, end: end - 1 }, { ...call, etag });
+      if (found) return found.body.getReader();
+    } catch (error) {
+      if (!isRefusedCondition(error)) throw bucket.fail(error, `read ${key}`);
+      throw new SvcError("conflict", `Cannot read ${key}: it was replaced in the meantime`);
+    }
+    throw new SvcError("conflict", `Cannot read ${key}: it was deleted in the meantime`);
+  }
+
+  async next(): Promise<Uint8Array> {
+    for (;;) {
+      const reader = this.#reader ??= await this.#connect();
+      try {
+        const { value, done } = await reader.read();
+        if (done) throw endedEarly(this.end - this.at);
+        this.#failures = 0;
+        return value;
+      } catch (error) {
+        const lost = error instanceof ConnectionError || error instanceof StalledError;
+        reader.cancel().catch(() => {/* it is broken */});
+        this.#reader = undefined;
+        if (!lost || ++this.#failures > RESUMES) {
+          throw this.bucket.fail(error, `read ${this.stretch.key}`);
+        }
+        this.call.signal?.throwIfAborted();
+        await pause(PAUSE_MS * this.#failures);
+      }
+    }
+  }
+
+  async cancel(reason?: unknown): Promise<void> {
+    await this.#reader?.cancel(reason);
+  }
+}
+
 /**
  * The bytes of a stretch. A connection that breaks or stalls is reopened at the same position, a bounded number
  * of times. An object that was replaced meanwhile is `conflict`.
@@ -44,63 +99,23 @@ export function readStretch(
   stretch: Stretch,
   call: Call = {},
 ): ReadableStream<Uint8Array> {
-  const { key, etag } = stretch;
-  const attempted = `read ${key}`;
-  let at = stretch.offset;
-  const end = stretch.offset + stretch.size;
-  let head = stretch.head;
-  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
-  let failures = 0;
-
-  const connect = async () => {
-    try {
-      const found = await bucket.get(key, { start: at, end: end - 1 }, { ...call, etag });
-      if (!found) {
-        throw new SvcError("conflict", `Cannot read ${key}: it was deleted in the meantime`);
-      }
-      return found.body.getReader();
-    } catch (error) {
-      if (isRefusedCondition(error)) {
-        throw new SvcError("conflict", `Cannot read ${key}: it was replaced in the meantime`);
-      }
-      throw bucket.fail(error, attempted);
-    }
-  };
-  const next = async (): Promise<Uint8Array> => {
-    for (;;) {
-      reader ??= await connect();
-      try {
-        const { value, done } = await reader.read();
-        if (done) throw endedEarly(end - at);
-        failures = 0;
-        return value;
-      } catch (error) {
-        const lost = error instanceof ConnectionError || error instanceof StalledError;
-        reader.cancel().catch(() => {/* it is broken */});
-        reader = undefined;
-        if (!lost || ++failures > RESUMES) throw bucket.fail(error, attempted);
-        call.signal?.throwIfAborted();
-        await pause(PAUSE_MS * failures);
-      }
-    }
-  };
-
+  const source = new StretchReader(bucket, stretch, call);
+  let { head } = stretch;
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
-      if (at === end) return controller.close();
+      if (source.at === source.end) return controller.close();
       call.signal?.throwIfAborted();
-      const chunk = head ?? await next();
+      const chunk = head ?? await source.next();
       head = undefined;
-      const wanted = chunk.length > end - at ? chunk.subarray(0, end - at) : chunk;
-      at += wanted.length;
+      const left = source.end - source.at;
+      const wanted = chunk.length > left ? chunk.subarray(0, left) : chunk;
+      source.at += wanted.length;
       if (wanted.length > 0) controller.enqueue(wanted);
-      if (at === end) {
-        await reader?.cancel();
+      if (source.at === source.end) {
+        await source.cancel();
         controller.close();
       }
     },
-    async cancel(reason) {
-      await reader?.cancel(reason);
-    },
+    cancel: (reason) => source.cancel(reason),
   }, { highWaterMark: 0 });
 }

@@ -91,18 +91,10 @@ function lintInstruction(
     case "shell":
       facts.shell = true;
       break;
-    case "workdir": {
-      const path = instruction.path.raw.replace(/^["']/, "");
-      if (!facts.workdir && !/^([/$\\]|[a-z]:)/i.test(path)) {
-        linter.warn(
-          "WorkdirRelativePath",
-          line,
-          `WORKDIR ${instruction.path.raw} is relative to whatever the base image has`,
-        );
-      }
+    case "workdir":
+      if (!facts.workdir) lintWorkdir(instruction.path.raw, line, linter);
       facts.workdir = true;
       break;
-    }
     case "arg":
       lintArg(instruction, linter);
       break;
@@ -118,6 +110,12 @@ function lintInstruction(
       break;
     default:
   }
+}
+
+function lintWorkdir(path: string, line: number, linter: Linter): void {
+  if (/^["']?([/$\\]|[a-z]:)/i.test(path)) return;
+  const message = `WORKDIR ${path} is relative to whatever the base image has`;
+  linter.warn("WorkdirRelativePath", line, message);
 }
 
 function once(kind: string, line: number, last: Map<string, number>, linter: Linter): void {

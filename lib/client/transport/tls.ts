@@ -103,6 +103,16 @@ export interface PeerCertificate {
   to: number;
 }
 
+/** Waits for the handshake on `stream`. Rejects with what broke it. */
+async function handshaken(socket: TLSSocket, stream: Duplex): Promise<void> {
+  const ended = Promise.withResolvers<void>();
+  socket.once("secureConnect", () => ended.resolve());
+  socket.once("error", ended.reject);
+  socket.once("close", () => ended.reject(new Error("the connection was closed in the handshake")));
+  stream.once("error", ended.reject);
+  await ended.promise;
+}
+
 /** The certificate that a server presents for a name, verified or not; nothing is sent to the server. */
 export async function peerCertificate(
   inner: Dialer,
@@ -112,18 +122,13 @@ export async function peerCertificate(
   const { connect } = await import("node:tls");
   const name = serverName ?? hostOf(server);
   const stream = await inner.dial();
-  const ended = Promise.withResolvers<void>();
   const socket = connect({
     socket: stream,
     rejectUnauthorized: false,
     ...(!isIP(name) && { servername: name }),
   });
-  socket.once("secureConnect", () => ended.resolve());
-  socket.once("error", ended.reject);
-  socket.once("close", () => ended.reject(new Error("closed")));
-  stream.once("error", ended.reject);
   try {
-    await ended.promise;
+    await handshaken(socket, stream);
     const { valid_from, valid_to, subject } = socket.getPeerCertificate();
     const common = subject?.CN;
     return {
@@ -137,6 +142,29 @@ export async function peerCertificate(
   }
 }
 
+/** The handshake's error only says that a certificate is not valid; its dates may tell why. */
+async function explained(
+  cause: unknown,
+  { inner, server }: TlsOptions,
+  name: string,
+): Promise<SvcError> {
+  const { code } = cause as { code?: string };
+  if (!code || !/CERT|VERIFY|SIGNED/.test(code) || /ALTNAME/.test(code)) {
+    return refusal(server, cause);
+  }
+  const dates = await peerCertificate(inner, server, name).catch(() => undefined);
+  const now = Date.now();
+  if (dates && dates.to < now) {
+    const message = "the server's certificate has expired";
+    return refusal(server, { code: "CERT_HAS_EXPIRED", message });
+  }
+  if (dates && dates.from > now) {
+    const message = "the server's certificate is not valid yet";
+    return refusal(server, { code: "CERT_NOT_YET_VALID", message });
+  }
+  return refusal(server, cause);
+}
+
 /** A dialer whose streams are TLS. Throws `config_invalid` for files that cannot be used. */
 export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
   const { inner, settings, server } = options;
@@ -144,28 +172,7 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
   const { ca, cert, key } = options.pem ?? await material(settings);
   const name = settings["server-name"] ?? hostOf(server);
   const trusted = ca ?? await systemTrust();
-  /** The handshake's error only says that a certificate is not valid; its dates may tell why. */
-  const explained = async (cause: unknown): Promise<SvcError> => {
-    const { code } = cause as { code?: string };
-    if (!code || !/CERT|VERIFY|SIGNED/.test(code) || /ALTNAME/.test(code)) {
-      return refusal(server, cause);
-    }
-    const dates = await peerCertificate(inner, server, name).catch(() => undefined);
-    const now = Date.now();
-    if (dates && dates.to < now) {
-      return refusal(server, {
-        code: "CERT_HAS_EXPIRED",
-        message: "the server's certificate has expired",
-      });
-    }
-    if (dates && dates.from > now) {
-      const message = "the server's certificate is not valid yet";
-      return refusal(server, { code: "CERT_NOT_YET_VALID", message });
-    }
-    return refusal(server, cause);
-  };
   const wrap = async (stream: Duplex): Promise<Duplex> => {
-    const ended = Promise.withResolvers<void>();
     let socket: TLSSocket;
     try {
       socket = connect({
@@ -182,21 +189,14 @@ export async function tlsDialer(options: TlsOptions): Promise<Dialer> {
       stream.destroy();
       throw refusal(server, cause);
     }
-    socket.once("secureConnect", () => ended.resolve());
-    socket.once("error", ended.reject);
-    socket.once(
-      "close",
-      () => ended.reject(new Error("the connection was closed in the handshake")),
-    );
-    stream.once("error", ended.reject);
     try {
-      await ended.promise;
+      await handshaken(socket, stream);
       pauseBelow(socket, stream);
       return socket;
     } catch (cause) {
       socket.destroy();
       stream.destroy();
-      throw await explained(cause);
+      throw await explained(cause, options, name);
     }
   };
   return {

@@ -42,6 +42,9 @@ async function rehash(
   return at;
 }
 
+const sizeError = (digest: string, why: string) =>
+  new SvcError("size_invalid", `Cannot accept ${digest}: ${why}`);
+
 async function attempt(
   slot: Slot,
   { digest, size }: Descriptor,
@@ -69,10 +72,7 @@ async function attempt(
     if (at < size) {
       for await (let chunk of await origin.open(at, signal)) {
         if (at + used + chunk.length > size) {
-          throw new SvcError(
-            "size_invalid",
-            `Cannot accept ${digest}: it has more than ${size} bytes`,
-          );
+          throw sizeError(digest, `it has more than ${size} bytes`);
         }
         while (chunk.length > 0) {
           const taken = Math.min(chunk.length, CHUNK - used);
@@ -88,12 +88,7 @@ async function attempt(
     await flush();
     slot.note?.(at);
   }
-  if (at !== size) {
-    throw new SvcError(
-      "size_invalid",
-      `Cannot accept ${digest}: expected ${size} bytes, got ${at}`,
-    );
-  }
+  if (at !== size) throw sizeError(digest, `expected ${size} bytes, got ${at}`);
   const actual = digester.digest();
   if (actual !== digest) {
     slot.note?.(0);

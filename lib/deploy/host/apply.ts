@@ -1,6 +1,7 @@
 /** Applies a spec on the host: creates, leaves unchanged or replaces a deployment. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyAction } from "../../api/deployment.ts";
+import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ApplyProgress } from "../backend.ts";
@@ -49,6 +50,18 @@ export interface ApplyOptions {
   signal?: AbortSignal;
 }
 
+/** Instances that take the place of others. */
+interface Replacing {
+  deployment: Deployment;
+  made: Instance[];
+  old: readonly Instance[];
+  spec: DeploySpec;
+  /** The image's. */
+  config: ContainerConfig;
+  /** Called when the last of the new instances serve. */
+  reach: () => void;
+}
+
 const replicaOf = (instance: Instance) => instance.made.replica;
 
 function newRecord(
@@ -66,6 +79,17 @@ function newRecord(
     restarts: 0,
     ...rest,
   };
+}
+
+async function comesUp(
+  deployment: Deployment,
+  made: readonly Instance[],
+  reach: () => void,
+): Promise<void> {
+  reach();
+  await deployment.save();
+  for (const instance of made) instance.supervise();
+  await deployment.moved();
 }
 
 export class Applier {
@@ -130,6 +154,24 @@ export class Applier {
     });
   }
 
+  /** Replaces the old instances, batch by batch. */
+  async #replace(
+    rollOut: RollOut,
+    tree: string,
+    { deployment, made, old, spec, config, reach }: Replacing,
+  ): Promise<void> {
+    const ports = made.flatMap((instance) => instance.made.ports);
+    const takesOver = await portsToTakeOver(old, { spec, ports, image: config });
+    const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
+    const { parallelism, order } = spec.updateConfig ?? {};
+    const stopFirst = order === "stop-first";
+    const batches = batchesOf(parallelism, made, old, replicaOf);
+    for (const batch of batches) {
+      const taken = batch === batches.at(-1) ? reach : () => deployment.want(true);
+      await rollOut.replace(batch, tree, { takesOver, limit, stopFirst, taken });
+    }
+  }
+
   /**
    * The caller holds the deployment's lock. A `fresh` deployment that does not come up is removed whole. An
    * existing one keeps the old instances that were not replaced yet.
@@ -182,30 +224,14 @@ export class Applier {
       if (fresh) deployment.aim({ spec, hash }, image.name);
       await deployment.save();
       if (fresh) await rollOut.begin(made, tree.name);
-      else {
-        const ports = made.flatMap((instance) => instance.made.ports);
-        const takesOver = await portsToTakeOver(old, { spec, ports, image: config });
-        const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
-        const { parallelism, order } = spec.updateConfig ?? {};
-        const stopFirst = order === "stop-first";
-        const batches = batchesOf(parallelism, made, old, replicaOf);
-        for (const batch of batches) {
-          const taken = batch === batches.at(-1) ? reach : () => deployment.want(true);
-          await rollOut.replace(batch, tree.name, { takesOver, limit, stopFirst, taken });
-        }
-      }
+      else await this.#replace(rollOut, tree.name, { deployment, made, old, spec, config, reach });
     } catch (error) {
       await rollOut.discard(made);
       deployment.failed(error);
       if (!fresh) await deployment.save();
       throw stoppedHalfway(error, made.length, made.filter((one) => one.ready).length);
     }
-    if (fresh) {
-      reach();
-      await deployment.save();
-      for (const instance of made) instance.supervise();
-      await deployment.moved();
-    }
+    if (fresh) await comesUp(deployment, made, reach);
     for (const { made: { choice } } of made.slice(0, 1)) spares.prepare(choice);
     return fresh ? "created" : "replaced";
   }

@@ -4,10 +4,15 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { parseTmpfs } from "../../api/deploy_spec_text.ts";
 import { hostResolvConf, hostsFile } from "./host_files.ts";
 import { fillFolder } from "./volumes.ts";
-import { hostFacts } from "../../runtime/host_facts.ts";
+import { type HostFacts, hostFacts } from "../../runtime/host_facts.ts";
 import { locate } from "../../sys/rooted.ts";
 import { encodeDocument } from "../../runtime/document.ts";
-import { type NetworkMode, runtimeSpec, type SpecMount } from "../../runtime/spec.ts";
+import {
+  type NetworkMode,
+  runtimeSpec,
+  type RuntimeSpecOptions,
+  type SpecMount,
+} from "../../runtime/spec.ts";
 import { resolveUser } from "../../runtime/user.ts";
 import type { BindMounts } from "./binds.ts";
 import { hostDevices, parseDevice } from "./devices.ts";
@@ -129,14 +134,22 @@ export class Bundles {
     if (pidsLimit && !facts.countsProcesses) {
       warnings.push("SVC_WORKLOAD_PIDS_LIMIT: this host's cgroups cannot count processes");
     }
+    const options = this.#specOptions(input, facts);
+    const generated = runtimeSpec({ ...options, rootfs, args, env, user, mounts, devices }, facts);
+    await write("config.json", encodeDocument(generated.spec), 0o600);
+    return [...warnings, ...generated.warnings];
+  }
+
+  /** What the spec alone decides. */
+  #specOptions(
+    input: BundleInput,
+    facts: HostFacts,
+  ): Omit<RuntimeSpecOptions, "rootfs" | "args" | "env"> {
+    const { spec, made } = input;
+    const { engine, pidsLimit } = this.#options;
     const security = spec.securityOpt ?? [];
-    const generated = runtimeSpec({
-      rootfs,
-      args,
-      env,
-      cwd: plan.workingDir,
-      user,
-      mounts,
+    return {
+      cwd: made.plan.workingDir,
       capAdd: spec.capAdd,
       capDrop: spec.capDrop,
       privileged: spec.privileged,
@@ -155,7 +168,6 @@ export class Bundles {
       },
       rlimits: spec.ulimits,
       sysctls: spec.sysctls,
-      devices,
       terminal: spec.tty,
       noNewPrivileges: security.some((option) => /^no-new-privileges(:true|=true)?$/.test(option)),
       seccomp: security.includes("seccomp=unconfined") || security.includes("seccomp:unconfined")
@@ -163,8 +175,6 @@ export class Bundles {
         : "default",
       shmSize: spec.shmSize,
       annotations: { "svc.deployment": spec.name, "svc.replica": String(made.replica) },
-    }, facts);
-    await write("config.json", encodeDocument(generated.spec), 0o600);
-    return [...warnings, ...generated.warnings];
+    };
   }
 }

@@ -52,12 +52,9 @@ interface Begun {
 
 /** Joins the parts of long lines; one assembler per sequence of files. */
 class Assembler {
-  #instance: string;
   #begun = new Map<LogFrame["stream"], Begun>();
 
-  constructor(instance: string) {
-    this.#instance = instance;
-  }
+  constructor(readonly instance: string) {}
 
   /** The frame that this line completes, if any. A line that is not a log line is skipped. */
   push(line: Uint8Array): LogFrame | undefined {
@@ -93,7 +90,7 @@ class Assembler {
     whole: boolean,
   ): LogFrame {
     const bytes = parts.length === 1 ? parts[0] : concat(parts);
-    return logFrame({ time, instance: this.#instance, stream, bytes, whole });
+    return logFrame({ time, instance: this.instance, stream, bytes, whole });
   }
 }
 
@@ -166,6 +163,10 @@ export class LineReader {
   close(): void {
     this.file.close();
   }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
 }
 
 /**
@@ -198,11 +199,43 @@ async function lastFrames(
       }
     }
     if (whole) frames.push(...assembler.flush());
-    if (frames.length >= count || from === 0) return frames.slice(-count);
+    if (frames.length >= count || from === 0) {
+      return frames.slice(Math.max(0, frames.length - count));
+    }
   }
 }
 
 const delay = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** The frames of the lines that the file has now. */
+async function* framesOf(
+  reader: LineReader | undefined,
+  assembler: Assembler,
+): AsyncGenerator<LogFrame[]> {
+  for (let lines = await reader?.next(); lines?.length; lines = await reader?.next()) {
+    yield lines.map((line) => assembler.push(line)).filter((frame) => frame !== undefined);
+  }
+}
+
+/** What comes before the lines that the open file `reader` still has: its last frames, or the older file. */
+async function* earlierFrames(
+  path: string,
+  reader: LineReader | undefined,
+  assembler: Assembler,
+  { tail, follow }: ReadLogOptions,
+): AsyncGenerator<LogFrame[]> {
+  const { instance } = assembler;
+  const frames = tail === undefined || !reader
+    ? []
+    : await lastFrames(reader, instance, tail, !follow);
+  if (tail === undefined || frames.length < tail) {
+    using older = await LineReader.open(`${path}.1`);
+    // Rotated between the two openings: both are the same file.
+    if (!older || older.inode === reader?.inode) yield frames;
+    else if (tail === undefined) yield* framesOf(older, assembler);
+    else yield [...await lastFrames(older, instance, tail - frames.length, false), ...frames];
+  } else yield frames;
+}
 
 /** Frames of one instance's log, oldest first. A missing log is empty. */
 export async function* readLog(
@@ -210,7 +243,7 @@ export async function* readLog(
   instance: string,
   options: ReadLogOptions = {},
 ): AsyncGenerator<LogFrame> {
-  const { follow, tail, signal } = options;
+  const { follow, signal } = options;
   const since = options.since?.getTime() ?? -Infinity;
   const until = options.until?.getTime() ?? Infinity;
   const assembler = new Assembler(instance);
@@ -219,48 +252,18 @@ export async function* readLog(
   // In the middle of a rotation the writer still writes to the moved file.
   if (!reader && follow) reader = await LineReader.open(`${path}.1`);
   try {
-    if (tail !== undefined) {
-      const frames = reader ? await lastFrames(reader, instance, tail, !follow) : [];
-      const older = frames.length < tail ? await LineReader.open(`${path}.1`) : undefined;
-      if (older) {
-        try {
-          // Rotated between the two openings: these frames were already read.
-          const more = older.inode === reader?.inode ? 0 : tail - frames.length;
-          frames.unshift(...more > 0 ? await lastFrames(older, instance, more, false) : []);
-        } finally {
-          older.close();
-        }
-      }
-      for (const frame of tail === 0 ? [] : frames) {
+    for await (const frames of earlierFrames(path, reader, assembler, options)) {
+      for (const frame of frames) {
         if (Date.parse(frame.time) > until) return;
         if (wanted(frame)) yield frame;
-      }
-    } else {
-      const older = await LineReader.open(`${path}.1`);
-      // Rotated between the two openings: the open file is read below.
-      const same = older?.inode === reader?.inode;
-      try {
-        for (let lines = await older?.next(); lines?.length; lines = await older?.next()) {
-          if (same) break;
-          for (const line of lines) {
-            const frame = assembler.push(line);
-            if (!frame) continue;
-            if (Date.parse(frame.time) > until) return;
-            if (wanted(frame)) yield frame;
-          }
-        }
-      } finally {
-        older?.close();
       }
     }
     for (;;) {
       // Asked before the read: everything written until then is read below.
       const ended = !follow || signal?.aborted || options.ended?.() || Date.now() > until;
       const moved = reader && follow && await replaced(path, reader);
-      for (let lines = await reader?.next(); lines?.length; lines = await reader?.next()) {
-        for (const line of lines) {
-          const frame = assembler.push(line);
-          if (!frame) continue;
+      for await (const frames of framesOf(reader, assembler)) {
+        for (const frame of frames) {
           if (Date.parse(frame.time) > until) return;
           if (wanted(frame)) yield frame;
           if (signal?.aborted) return;
@@ -274,10 +277,7 @@ export async function* readLog(
           continue;
         }
       }
-      if (ended) {
-        yield* assembler.flush().filter(wanted);
-        return;
-      }
+      if (ended) return yield* assembler.flush().filter(wanted);
       await delay(POLL);
     }
   } finally {

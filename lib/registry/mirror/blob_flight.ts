@@ -25,6 +25,7 @@ export interface BlobFlightOptions {
   log: Logger;
 }
 
+type Reader = ReadableStreamDefaultReader<Uint8Array>;
 type Outcome = { stored: boolean } | { error: unknown };
 
 export class BlobFlight {
@@ -87,7 +88,7 @@ export class BlobFlight {
         const { done, value } = await reader.read();
         if (done) break;
         const spooled = spooling && spool.write(value).then(() => this.#wake(), (error) => {
-          log.warn("a blob cannot be shown before it is stored", { digest, error });
+          log.warn("a blob cannot be served before it is stored", { digest, error });
           spooling = false;
         });
         const fed = feeding && writer.write(value).catch(() => {/* `stored` tells */});
@@ -128,12 +129,19 @@ export class BlobFlight {
     return { size: end - start, stream: () => this.#follow(start, end) };
   }
 
+  async #elsewhere(start: number, end: number): Promise<Reader> {
+    const { rest, digest } = this.#options;
+    const body = await rest({ start, end: end - 1 });
+    if (body) return body.stream().getReader();
+    throw new SvcError("blob_unknown", `Cannot read on in blob ${digest}: it is gone`);
+  }
+
   #follow(start: number, end: number): ReadableStream<Uint8Array> {
-    const { spool, rest, digest } = this.#options;
+    const { spool, digest } = this.#options;
     let at = start;
     let holding = spool.hold();
     let cancelled = false;
-    let elsewhere: ReadableStreamDefaultReader<Uint8Array> | undefined;
+    let elsewhere: Reader | undefined;
     const letGo = async () => {
       if (!holding) return;
       holding = false;
@@ -145,13 +153,7 @@ export class BlobFlight {
       return piece;
     };
     const fromElsewhere = async (): Promise<Uint8Array> => {
-      if (!elsewhere) {
-        const body = await rest({ start: at, end: end - 1 });
-        if (!body) {
-          throw new SvcError("blob_unknown", `Cannot read on in blob ${digest}: it is gone`);
-        }
-        elsewhere = body.stream().getReader();
-      }
+      elsewhere ??= await this.#elsewhere(at, end);
       const { done, value } = await elsewhere.read();
       if (done) throw new SvcError("upstream_failed", `Cannot read blob ${digest}: it ended early`);
       return value;

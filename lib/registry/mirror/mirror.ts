@@ -21,26 +21,19 @@ export interface Mirror extends RegistryStore, AsyncDisposable {
   refetch(repository: string, digest: Digest, signal: AbortSignal): Promise<boolean>;
 }
 
+function contextOf(options: MirrorOptions, life: AbortSignal): MirrorContext {
+  const { pauseMs = 5_000, freshMs = 30_000, revalidateMs = 5_000, log } = options;
+  const { now = () => performance.now() } = options;
+  const upstreams = new Upstreams(options.upstreams, { pauseMs, log, now });
+  const pushing = new Recent<true>(now);
+  return { ...options, pauseMs, freshMs, revalidateMs, now, life, upstreams, pushing };
+}
+
 /** Removes what an earlier process left in `options.spool`. */
 export async function openMirror(options: MirrorOptions): Promise<Mirror> {
-  const { store, objects, cache, spool, log } = options;
+  const { store, cache, spool } = options;
   const end = new AbortController();
-  const pauseMs = options.pauseMs ?? 5_000;
-  const now = options.now ?? (() => performance.now());
-  const context: MirrorContext = {
-    store,
-    objects,
-    cache,
-    spool,
-    log,
-    pauseMs,
-    now,
-    freshMs: options.freshMs ?? 30_000,
-    revalidateMs: options.revalidateMs ?? 5_000,
-    upstreams: new Upstreams(options.upstreams, { pauseMs, log, now }),
-    pushing: new Recent(now),
-    life: end.signal,
-  };
+  const context = contextOf(options, end.signal);
   try {
     await Deno.remove(spool, { recursive: true });
   } catch (error) {

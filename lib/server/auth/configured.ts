@@ -53,6 +53,15 @@ async function openKeys(
   });
 }
 
+/** Whether the key of a session is still enrolled for that identity and these scopes. */
+const keyCheck =
+  (keys: KeyStore | undefined) =>
+  (fingerprint: string, subject: string, scopes: readonly string[]): boolean => {
+    const key = keys?.find(fingerprint);
+    return key !== undefined && key.name === subject &&
+      scopes.every((scope) => grantsScope(key.scopes, scope));
+  };
+
 /** Throws `config_invalid` for files that cannot be read: the server never starts more open than configured. */
 export async function configureAuth(
   { config, dataDir, log }: ServerAuthOptions,
@@ -79,14 +88,7 @@ export async function configureAuth(
     configured: config.installationSecret,
     warn: (message) => log.warn(message),
   });
-  const tokens = new OwnTokens({
-    secret,
-    hasKey: (fingerprint, subject, scopes) => {
-      const key = keys?.find(fingerprint);
-      return key !== undefined && key.name === subject &&
-        scopes.every((scope) => grantsScope(key.scopes, scope));
-    },
-  });
+  const tokens = new OwnTokens({ secret, hasKey: keyCheck(keys) });
   const authenticator = new Authenticator({
     verifiers: [...verifiers, tokens],
     methods: [
@@ -97,13 +99,14 @@ export async function configureAuth(
     ],
   });
   const anonymousPull = anonymousPulls(config, policy, log);
-  const routes: Route[] = [];
-  if (anonymousPull) routes.push(...registryTokenRoutes({ authenticator, tokens }));
-  if (jwt) routes.push(...exchangeRoutes({ authenticator, tokens, policy }));
-  if (keys) {
-    const sessions = new Sessions({ secret, keys, tokens });
-    routes.push(...keyRoutes({ keys, sessions, policy, keyMaxAge: config.authKeyMaxAge }));
-  }
+  const keyMaxAge = config.authKeyMaxAge;
+  const routes: Route[] = [
+    ...anonymousPull ? registryTokenRoutes({ authenticator, tokens }) : [],
+    ...jwt ? exchangeRoutes({ authenticator, tokens, policy }) : [],
+    ...keys
+      ? keyRoutes({ keys, sessions: new Sessions({ secret, keys, tokens }), policy, keyMaxAge })
+      : [],
+  ];
   return {
     access: new ConfiguredAccess({
       authenticator,

@@ -136,7 +136,11 @@ export interface KeyDeps {
   keyMaxAge: number;
 }
 
-export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route[] {
+export function keyRoutes(deps: KeyDeps): Route[] {
+  return [...sessionRoutes(deps), ...enrolmentRoutes(deps)];
+}
+
+function sessionRoutes({ sessions }: KeyDeps): Route[] {
   return [
     {
       ...endpoint("POST /auth/challenge"),
@@ -168,6 +172,11 @@ export function keyRoutes({ keys, sessions, policy, keyMaxAge }: KeyDeps): Route
         return json(session, { status: 201, headers: NO_STORE });
       },
     },
+  ];
+}
+
+function enrolmentRoutes({ keys, policy, keyMaxAge }: KeyDeps): Route[] {
+  return [
     {
       ...endpoint("GET /auth/keys"),
       action: "any",

@@ -8,7 +8,7 @@ import type { Socket } from "node:net";
 import { canLend } from "../../base/node_hooks.ts";
 import { Ending, FAILED, type Handler, PeerConnection } from "./exchange.ts";
 import { parseBodyHead, parseSimpleHead, type SimpleHead } from "./head.ts";
-import type { Peers } from "./peer.ts";
+import type { Peer, Peers } from "./peer.ts";
 import { ListenerRequest, type Source } from "./request.ts";
 import { noUpgrade } from "./node.ts";
 import { respond } from "./respond.ts";
@@ -66,100 +66,121 @@ export interface Served {
 
 /** Serves a new connection. */
 export function serveConnection(socket: Socket, served: Served): void {
-  const peer = served.peers.add(socket);
-  const connection = new PeerConnection(peer, noUpgrade);
-  let unread: Buffer | undefined;
-  let ending: Ending | undefined;
-  let body: WireBody | undefined;
+  new PlainConnection(socket, served);
+}
 
-  const ignore = () => {/* "close" follows and tells everybody */};
-  const forget = peer.onClose(() => ending?.gone());
-  // A client that closes its side counts as gone, as in node's server.
-  const onEnd = () => socket.destroy();
+class PlainConnection {
+  readonly #socket: Socket;
+  readonly #served: Served;
+  readonly #peer: Peer;
+  readonly #connection: PeerConnection;
+  /** Bytes that were read and not served. */
+  #unread: Buffer | undefined;
+  /** Present while a request is being answered. */
+  #ending: Ending | undefined;
+  #body: WireBody | undefined;
+  /** Undoes what the constructor has set up. */
+  readonly #forget: () => void;
 
-  const onData = (bytes: Buffer) => {
-    if (body) return body.receive(bytes);
-    unread = unread ? Buffer.concat([unread, bytes]) : bytes;
-    if (!ending) advance();
-    else if (unread.length > HEAD_BYTES) socket.pause();
-  };
+  constructor(socket: Socket, served: Served) {
+    this.#socket = socket;
+    this.#served = served;
+    this.#peer = served.peers.add(socket);
+    this.#connection = new PeerConnection(this.#peer, noUpgrade);
+    const onData = (bytes: Buffer) => this.#receive(bytes);
+    const ignore = () => {/* "close" follows and tells everybody */};
+    // A client that closes its side counts as gone, as in node's server.
+    const onEnd = () => socket.destroy();
+    const forget = this.#peer.onClose(() => this.#ending?.gone());
+    socket.on("data", onData);
+    socket.on("error", ignore);
+    socket.on("end", onEnd);
+    this.#forget = () => {
+      forget();
+      socket.off("data", onData);
+      socket.off("error", ignore);
+      socket.off("end", onEnd);
+    };
+  }
 
-  function advance(): void {
-    if (!unread || socket.destroyed) return;
+  #receive(bytes: Buffer): void {
+    if (this.#body) return this.#body.receive(bytes);
+    this.#unread = this.#unread ? Buffer.concat([this.#unread, bytes]) : bytes;
+    if (!this.#ending) this.#advance();
+    else if (this.#unread.length > HEAD_BYTES) this.#socket.pause();
+  }
+
+  #advance(): void {
+    const unread = this.#unread;
+    if (!unread || this.#socket.destroyed) return;
     // Bytes that cannot begin a request, such as a TLS hello, are handed over at once: their client waits for
     // an answer.
     const begin = unread.toString("latin1", 0, 5);
     const bodied = BODIED.some((text) => text.startsWith(begin));
-    if (bodied ? !canLend(socket) : !SIMPLE.some((text) => text.startsWith(begin))) {
-      return handOver(unread);
+    if (bodied ? !canLend(this.#socket) : !SIMPLE.some((text) => text.startsWith(begin))) {
+      return this.#handOver(unread);
     }
     const end = unread.indexOf("\r\n\r\n");
     if (end < 0 && unread.length <= HEAD_BYTES) {
-      if (peer.phase === "idle") peer.phase = "head";
+      if (this.#peer.phase === "idle") this.#peer.phase = "head";
       return;
     }
-    if (bodied) return advanceBody(unread, end + 4);
+    if (bodied) return this.#advanceBody(unread, end + 4);
     // The bytes are one head, and nothing follows it.
     const whole = end === unread.length - 4;
     const head = whole ? parseSimpleHead(unread.toString("latin1")) : undefined;
-    if (!head) return handOver(unread);
-    unread = undefined;
-    answer(head).catch(() => socket.destroy());
+    if (!head) return this.#handOver(unread);
+    this.#unread = undefined;
+    this.#answer(head).catch(() => this.#socket.destroy());
   }
 
-  function advanceBody(bytes: Buffer, from: number): void {
+  #advanceBody(bytes: Buffer, from: number): void {
     const head = from > 3 ? parseBodyHead(bytes.toString("latin1", 0, from)) : undefined;
-    if (!head || !UPLOAD.test(head.target)) return handOver(bytes);
+    if (!head || !UPLOAD.test(head.target)) return this.#handOver(bytes);
     const prefix = bytes.subarray(from);
-    if (head.length === 0 && prefix.length > 0) return handOver(bytes);
-    unread = undefined;
+    if (head.length === 0 && prefix.length > 0) return this.#handOver(bytes);
+    this.#unread = undefined;
     if (head.length !== 0) {
       const begin = () => {
-        if (head.awaitsContinue) socket.write(CONTINUE);
+        if (head.awaitsContinue) this.#socket.write(CONTINUE);
       };
-      body = new WireBody(peer, { prefix, length: head.length, begin });
+      this.#body = new WireBody(this.#peer, { prefix, length: head.length, begin });
     }
-    answer(head, body).catch(() => socket.destroy());
+    this.#answer(head, this.#body).catch(() => this.#socket.destroy());
   }
 
-  function handOver(bytes: Buffer): void {
-    socket.removeListener("data", onData);
-    socket.removeListener("error", ignore);
-    forget();
-    socket.removeListener("end", onEnd);
-    unread = undefined;
-    served.handOver(Buffer.concat([bytes, readAhead(socket)]));
+  #handOver(bytes: Buffer): void {
+    this.#forget();
+    this.#unread = undefined;
+    this.#served.handOver(Buffer.concat([bytes, readAhead(this.#socket)]));
   }
 
-  async function answer(head: SimpleHead, content?: WireBody): Promise<void> {
-    const own = ending = new Ending();
+  async #answer(head: SimpleHead, content?: WireBody): Promise<void> {
+    const { handler, peers, scheme } = this.#served;
+    const peer = this.#peer;
+    const own = this.#ending = new Ending();
     const before = peer.received;
     peer.phase = "request";
     let last = false;
     try {
-      const source = new SimpleSource(head, served.scheme, own, content);
-      const request = new ListenerRequest(source);
-      const response = await served.handler(request, connection, own.add).catch(() => FAILED);
+      const request = new ListenerRequest(new SimpleSource(head, scheme, own, content));
+      const response = await handler(request, this.#connection, own.add).catch(() => FAILED);
       last = content !== undefined && content.rest === undefined;
       await respond(peer, response, { method: head.method, ending: own, last });
     } catch {
       // Part of the answer has left: only a broken connection tells the client that the answer is not whole.
-      socket.destroy();
+      this.#socket.destroy();
     } finally {
       own.received = peer.received - before;
       own.done();
-      ending = undefined;
+      this.#ending = undefined;
     }
     if (last) return await content!.linger();
-    body = undefined;
-    if (content?.rest?.length) unread = Buffer.from(content.rest);
-    served.peers.rest(peer);
+    this.#body = undefined;
+    if (content?.rest?.length) this.#unread = Buffer.from(content.rest);
+    peers.rest(peer);
     if (content) content.release();
-    else if (socket.isPaused()) socket.resume();
-    advance();
+    else if (this.#socket.isPaused()) this.#socket.resume();
+    this.#advance();
   }
-
-  socket.on("data", onData);
-  socket.on("error", ignore);
-  socket.on("end", onEnd);
 }

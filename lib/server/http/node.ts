@@ -1,4 +1,4 @@
-/** Requests that node's parser reads: those with bodies, upgrades, old clients, TLS. */
+/** Requests that node's parser reads: all that connection.ts does not answer itself. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Buffer } from "node:buffer";
@@ -158,6 +158,17 @@ export async function serveMessage(
   }
 }
 
+/** Ends the answer. Resolves when all of it has been passed on, or the connection has closed. */
+function ended(response: ServerResponse, peer: Peer): Promise<void> {
+  return new Promise((resolve) => {
+    const settled = peer.onClose(resolve);
+    response.end(() => {
+      settled();
+      resolve();
+    });
+  });
+}
+
 async function serveNow(
   message: IncomingMessage,
   response: ServerResponse,
@@ -204,13 +215,7 @@ async function serveNow(
     if (live) response.flushHeaders();
     await send(response, peer, content, ending.count);
     ending.whole = true;
-    await new Promise<void>((resolve) => {
-      const settled = peer.onClose(resolve);
-      response.end(() => {
-        settled();
-        resolve();
-      });
-    });
+    await ended(response, peer);
     if (!message.complete && !ambiguous) await linger(message, peer);
   } catch {
     // Part of the answer has left: only a broken connection tells the client that the answer is not whole.

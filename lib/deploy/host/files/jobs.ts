@@ -34,16 +34,19 @@ interface Running {
   leave(): void;
 }
 
+/** Counts a job in. Throws `unavailable`, and closes the root, where too many are under way. */
+function countIn(root: OpenRoot): void {
+  if (running < MOST_JOBS) return void running++;
+  close(root).catch((error) => {
+    console.error(`svc: cannot let go of a workload's files: ${asSvcError(error).message}`);
+  });
+  throw new SvcError("unavailable", `Cannot copy files: ${running} copies are under way`, {
+    help: "try again later; a mount in a workload that does not answer may hold one up",
+  });
+}
+
 function begin(root: OpenRoot, wanted: Wanted): Running {
-  if (running >= MOST_JOBS) {
-    close(root).catch((error) => {
-      console.error(`svc: cannot let go of a workload's files: ${asSvcError(error).message}`);
-    });
-    throw new SvcError("unavailable", `Cannot copy files: ${running} copies are under way`, {
-      help: "try again later; a mount in a workload that does not answer may hold one up",
-    });
-  }
-  running++;
+  countIn(root);
   const worker = takeWorker("files");
   const begun = Promise.withResolvers<Begun>();
   const done = Promise.withResolvers<void>();
