@@ -175,7 +175,7 @@ class LocalBuilder implements Builder {
     try {
       await this.#engine.snapshotter.sync();
     } catch (error) {
-      this.#deps.log.warn("build cache not yet on disk", { error });
+      this.#deps.log.warn("the build cache is not on disk yet", { error });
     }
   }
 }

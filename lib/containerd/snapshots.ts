@@ -137,7 +137,7 @@ class ContainerdDriver implements SnapshotDriver {
     } catch (error) {
       if (!(error instanceof SvcError)) throw error;
       // The snapshot is already hidden; a later removal, or the next start, removes it from containerd.
-      this.#options.log.warn("snapshot not removed from containerd yet", {
+      this.#options.log.warn("a snapshot is not removed from containerd yet", {
         reason: error.message,
       });
       return;

@@ -170,7 +170,7 @@ export class DeployServices {
     try {
       await claim.release();
     } catch (error) {
-      this.#log.warn(`${service.name} did not give back what it had claimed`, {
+      this.#log.warn(`${service.name} did not release its claim`, {
         deployment: name,
         error,
       });

@@ -122,7 +122,7 @@ Deno.test("services: an undo that fails keeps no other from its own, nor hides t
   const deployments = await scene.open(log);
   await assert.rejects(deployments.apply(SPEC), { message: "no apply" });
   assert.deepEqual(scene.steps.slice(-3), ["release c", "release b", "release a"]);
-  assert.match(lines.join(), /b did not give back what it had claimed.*"deployment":"web"/);
+  assert.match(lines.join(), /b did not release its claim.*"deployment":"web"/);
 });
 
 Deno.test("services: contributions become one; two of the same are refused, as is what the engine lacks", async () => {

@@ -28,7 +28,7 @@ export class ReadyPool<T> {
   prepare(): void {
     if (this.#stopped || this.#filling) return;
     this.#filling = this.#fill().catch((error) =>
-      this.#options.log.debug("nothing was made ahead", { error })
+      this.#options.log.debug("no spare was prepared", { error })
     ).finally(() => this.#filling = undefined);
   }
 

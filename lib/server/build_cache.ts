@@ -30,7 +30,7 @@ export function createBuildCacheUpkeep({ builder, log }: BuildCacheDeps): BuildC
       return (await builder())?.cache;
     } catch (error) {
       if (!(error instanceof SvcError)) throw error;
-      log.warn("build cache left alone: the builder cannot be opened", { error });
+      log.warn("the build cache is skipped: the builder cannot be opened", { error });
       return undefined;
     }
   };

@@ -25,7 +25,9 @@ export function startHousekeeping(options: HousekeepingOptions): AsyncDisposable
   const { config: { gcInterval, storageScrub }, expireUploads, upkeep, refetch, log } = options;
   const stack = new AsyncDisposableStack();
   const expiry = setInterval(() => {
-    expireUploads(UPLOAD_IDLE_MS).catch((error) => log.warn("expiring uploads", { error }));
+    expireUploads(UPLOAD_IDLE_MS).catch((error) =>
+      log.warn("idle uploads were not removed", { error })
+    );
   }, EXPIRY_MS);
   stack.defer(() => clearInterval(expiry));
   if (gcInterval !== undefined) {

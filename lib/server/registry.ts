@@ -121,7 +121,7 @@ export class ServerRegistry {
 /** Warns where everybody may read the engine's images. */
 export function warnOfAnonymous(mode: RegistryMode, anonymous: boolean, log: Logger): void {
   if (mode === "store" || !anonymous) return;
-  log.warn("whoever reaches this server may read all images of the engine, private ones too", {
+  log.warn("anyone who reaches this server may read all images of the engine, private ones too", {
     reason: "SVC_REGISTRY_ANONYMOUS_PULL is set",
     help: "unset it, or set SVC_REGISTRY_SOURCE=off",
   });

@@ -44,11 +44,11 @@ export async function startServer(options: StartOptions): Promise<Listener> {
   });
   const label = formatAddress(address);
   const onRefused = (open: number) =>
-    log.warn("connections are closed as they come: no more fit the limit of open files", { open });
+    log.warn("new connections are closed: the limit of open files is reached", { open });
   const listener = await listen({ ...address, label, tls: tls?.material, onRefused }, handler);
   if (access === openAccess && (address.hostname === undefined || !isLoopback(label))) {
     log.warn(
-      `whoever reaches ${label} may build, deploy and run commands here: no credential is asked for`,
+      `anyone who reaches ${label} may build, deploy and run commands here: no authentication is configured`,
       { help: "set SVC_AUTH_TOKEN, or listen on this machine alone with SVC_ADDR=127.0.0.1:5000" },
     );
   }
@@ -90,7 +90,7 @@ export async function stopServer(
     clearTimeout(id);
     return;
   }
-  log.warn("ended requests in flight", { requests: lifecycle.inFlight });
+  log.warn("cut off requests in flight", { requests: lifecycle.inFlight });
   // Not awaited: a handler that does not return must not keep the process.
   listener.close().catch(() => {/* it is going away */});
 }

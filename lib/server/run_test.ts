@@ -21,7 +21,7 @@ Deno.test("a server that asks for no credential says so once where others reach 
   for (const address of [{ port: 0 }, { hostname: "0.0.0.0", port: 0 }]) {
     const lines = await warnings(address);
     assert.equal(lines.length, 1);
-    assert.match(lines[0], /no credential is asked for/);
+    assert.match(lines[0], /no authentication is configured/);
     assert.match(lines[0], /SVC_AUTH_TOKEN.*SVC_ADDR=127\.0\.0\.1/);
     assert.deepEqual(await warnings(address, new ConfiguredAccess({})), []);
   }

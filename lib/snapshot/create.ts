@@ -42,7 +42,7 @@ export async function createSnapshotter(options: SnapshotterOptions): Promise<Sn
         },
       );
     }
-    log.warn("overlay is refused here: snapshots are whole copies", { reason: probe.reason });
+    log.warn("overlay does not work here: snapshots are full copies", { reason: probe.reason });
   }
   return await TreeSnapshotter.open(`${root}/native`, nativeDriver(), log);
 }

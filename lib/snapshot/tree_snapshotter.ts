@@ -119,7 +119,10 @@ export class TreeSnapshotter implements Snapshotter {
     const applied = await applyLayer(target, layer, options);
     if (applied.skippedDevices > 0) {
       const { diffID: layer, skippedDevices: devices } = applied;
-      this.#log.warn("devices of a layer are left out in a user namespace", { layer, devices });
+      this.#log.warn("devices of a layer are left out: a user namespace cannot create them", {
+        layer,
+        devices,
+      });
     }
     return applied;
   }

@@ -85,7 +85,7 @@ export class Blobs {
     if (!body) return undefined;
     const wrong = (message: string) =>
       void damage.tell(body.key, message).catch((error) =>
-        log.warn("damage was not noted", { error })
+        log.warn("a damaged blob was not recorded", { error })
       );
     return {
       size: body.size,

@@ -38,7 +38,9 @@ export class Damage {
     if (performance.now() - this.#loaded < STALE_MS) return;
     this.#loading ??= this.#load().finally(() => this.#loading = undefined);
     if (this.#loaded < 0) await this.#loading;
-    else this.#loading.catch((error) => this.log.warn("looking for damaged blobs", { error }));
+    else {this.#loading.catch((error) =>
+        this.log.warn("the list of damaged blobs cannot be read", { error })
+      );}
   }
 
   async #load(): Promise<void> {
@@ -53,7 +55,7 @@ export class Damage {
   async tell(key: string, message: string): Promise<void> {
     if (this.#keys.has(key)) return;
     this.#keys.add(key);
-    this.log.error("a stored blob is damaged; pushed again it is replaced", { key, message });
+    this.log.error("a stored blob is damaged; another push replaces it", { key, message });
     await this.objects.put(damagedKey(key), new Uint8Array());
   }
 

@@ -77,7 +77,7 @@ class Scrub {
         await this.#round();
       } catch (error) {
         if (this.signal.aborted && isAbort(error)) break;
-        log.error("blobs were not all read again", { error });
+        log.error("the scrub did not finish", { error });
         await sleep(NAP_MS, this.signal).catch(() => {});
       }
       if (this.signal.aborted) break;
@@ -114,7 +114,7 @@ class Scrub {
     state.after = "";
     await this.#save(state);
     const { blobs, bytes } = state;
-    log.info("read all blobs again", { blobs, bytes, damaged: state.damaged.length });
+    log.info("the scrub read all blobs", { blobs, bytes, damaged: state.damaged.length });
   }
 
   async #fresh(): Promise<State> {
@@ -182,7 +182,7 @@ class Scrub {
         if (await refetch(repository, digest, this.signal)) return true;
       } catch (error) {
         this.signal.throwIfAborted();
-        log.warn("a damaged blob was not fetched again", { repository, digest, error });
+        log.warn("a damaged blob could not be fetched again", { repository, digest, error });
       }
     }
     return false;

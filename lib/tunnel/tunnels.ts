@@ -169,7 +169,7 @@ export class Tunnels implements AsyncDisposable {
     log.info("a tunnel is open", { id, to: shownAim(entry.status), url, subject });
     void entry.closed.then((why) => {
       this.#open.delete(id);
-      if (why) log.warn("a tunnel was given up", { id, error: why });
+      if (why) log.warn("a tunnel failed", { id, error: why });
       else log.info("a tunnel is closed", { id });
     });
     return entry;

@@ -296,6 +296,6 @@ e2eTest(
       }
       const env = { SVC_AUTH_TOKEN: token, SVC_REGISTRY_ANONYMOUS_PULL: "1" };
       await using server = await start({ env });
-      await server.logged(/whoever reaches this server may read all images of the engine/);
+      await server.logged(/anyone who reaches this server may read all images of the engine/);
     }),
 );

@@ -100,7 +100,7 @@ class Keeper {
     } catch (error) {
       await body.cancel(error).catch(() => {/* the stream is locked or broken */});
       if (this.#signal.aborted) return;
-      this.#log.debug("base layer not stored yet", { digest: descriptor.digest, error });
+      this.#log.debug("a base layer is not stored yet", { digest: descriptor.digest, error });
     }
   }
 

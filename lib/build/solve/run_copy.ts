@@ -98,7 +98,7 @@ async function amend(
       return undefined;
     }
     // The record may be damaged. Copying everything tells whether something else is wrong.
-    log.warn("a folder is copied whole", { reason: (error as Error).message });
+    log.warn("a folder is copied as a whole", { reason: (error as Error).message });
     await engine.copied.forget(key);
     return undefined;
   }

@@ -201,7 +201,7 @@ class HostBackend implements DeployBackend {
       await this.#moved();
       await next();
     } catch (error) {
-      this.#options.log.warn("names or published ports do not lead where they should", { error });
+      this.#options.log.warn("names or published ports were not updated", { error });
     }
   }
 
@@ -267,10 +267,13 @@ class HostBackend implements DeployBackend {
       deployment.condemn();
       // A full disk must not prevent the removal that frees it.
       await deployment.save().catch((error) =>
-        this.#options.log.warn("a deployment goes without a record of it", {
-          deployment: name,
-          error,
-        })
+        this.#options.log.warn(
+          "the record of a removal was not written; the deployment is removed all the same",
+          {
+            deployment: name,
+            error,
+          },
+        )
       );
       await Promise.all(deployment.instances.map((instance) => instance.end()));
       await deployment.forget();

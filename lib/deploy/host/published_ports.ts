@@ -86,7 +86,7 @@ export class PublishedPorts {
     try {
       for (const answers of stray) forgetUdpFlows(answers);
     } catch (error) {
-      this.#log.warn("senders of UDP to a published port may not find its new instance", { error });
+      this.#log.warn("UDP sent to a published port may still go to an earlier instance", { error });
     }
   }
 }

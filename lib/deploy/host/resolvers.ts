@@ -138,7 +138,7 @@ export class Resolvers {
       });
       this.#servers.set(network.bridge, server);
       this.#told.delete(network.bridge);
-      log.debug("containers' names are answered", { network: network.name, address: hostname });
+      log.debug("the resolver of a network listens", { network: network.name, address: hostname });
     } catch (error) {
       // The bridge has no address yet, as after a reboot, until an instance starts on it.
       if (error instanceof Deno.errors.AddrNotAvailable) return;

@@ -75,7 +75,7 @@ export class Spares {
     this.#wanted = network;
     this.#timer = setTimeout(() => {
       this.#lock.run(() => this.#fill(network)).catch((error) =>
-        this.#options.log.debug("no network namespace was made ahead", { error })
+        this.#options.log.debug("no spare network namespace was prepared", { error })
       );
     }, DELAY);
     Deno.unrefTimer(this.#timer as unknown as number);

@@ -45,7 +45,11 @@ export class MirrorListings {
     } catch (error) {
       if (isDown(error) && !await store.hasRepository(local)) throw error;
       const { host, repository } = origin;
-      log.warn("a listing lacks what the upstream has", { host, repository, error });
+      log.warn("a listing is incomplete: the upstream does not answer", {
+        host,
+        repository,
+        error,
+      });
     }
   }
 

@@ -130,7 +130,12 @@ export class MirrorManifests {
       found = head?.digest === digest ? local : head && await ask(signal);
     } catch (error) {
       if (life.aborted) throw error;
-      log.warn("a tag is served stale", { repository, tag, host: origin.host, error });
+      log.warn("a tag is served as it was: its upstream does not answer", {
+        repository,
+        tag,
+        host: origin.host,
+        error,
+      });
       this.#seen.set(key, { digest, stale: true }, pauseMs);
       return { ...local, stale: true };
     }
@@ -239,7 +244,7 @@ export class MirrorManifests {
       await this.#publishSparse(repository, mediaType, bytes, digest, undefined);
       return true;
     } catch (error) {
-      log.warn("what is missing could not be fetched", { repository, digest, error });
+      log.warn("missing content could not be fetched", { repository, digest, error });
       return false;
     }
   }

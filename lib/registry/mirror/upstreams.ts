@@ -67,7 +67,7 @@ class Health {
     } catch (error) {
       if (!isDown(error) || signal?.aborted) throw error;
       if (this.#error === undefined) {
-        this.log.warn("an upstream cannot be asked", { host: this.upstream.host, error });
+        this.log.warn("an upstream does not answer", { host: this.upstream.host, error });
       }
       this.#error = error;
       this.#until = this.now() + this.pauseMs;

@@ -41,7 +41,9 @@ function warn(config: AuthSettings, log: Logger): void {
     log.warn("SVC_JWT_AUDIENCE is not set: tokens that were made for other services are accepted");
   }
   if (jwtJwksUrl?.startsWith("http:") && !/^http:\/\/(localhost|127\.|\[::1\])/.test(jwtJwksUrl)) {
-    log.warn("SVC_JWT_JWKS_URL is fetched without TLS: whoever is between can sign tokens");
+    log.warn(
+      "SVC_JWT_JWKS_URL is fetched without TLS: anyone on the network path can forge tokens",
+    );
   }
 }
 

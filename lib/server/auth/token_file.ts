@@ -28,7 +28,7 @@ export async function tokenFromFile(
     const text = (await Deno.readTextFile(path)).trim();
     const { mode } = await Deno.stat(path);
     if (mode !== null && (mode & 0o007) !== 0) {
-      log.warn(`${VARIABLE} is readable for every user of this host`, { file: path });
+      log.warn(`${VARIABLE} is readable by every user of this host`, { file: path });
     }
     return visible(text, `${VARIABLE} (${path})`);
   } catch (error) {
@@ -45,7 +45,7 @@ export async function tokenFromFile(
   }
   const { port } = parseAddress(addr, "--addr");
   const server = `${tlsCert === undefined ? "http" : "https"}://localhost:${port}`;
-  log.info("made a token, since no credential is configured", {
+  log.info("created a token: no credential is configured", {
     file: path,
     use: `SVC_SERVER=${server} svc login --token - < ${path}`,
   });

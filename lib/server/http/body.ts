@@ -1,4 +1,4 @@
-/** A request's body, as node reads it, as a stream that takes no more than its reader is ready for. */
+/** The body of a request that node reads, as a stream with backpressure. */
 import type { IncomingMessage } from "node:http";
 import { BodyQueue } from "./body_queue.ts";
 import type { Peer } from "./peer.ts";

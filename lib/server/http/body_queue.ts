@@ -1,4 +1,4 @@
-/** Bytes on their way from a connection to a reader, who takes no more than it is ready for. */
+/** The body of a request on its way from the connection to its reader, with backpressure. */
 import { SvcError } from "../../base/errors.ts";
 import type { Peer } from "./peer.ts";
 
@@ -11,7 +11,7 @@ export interface BodyQueueOptions {
   open: () => void;
   /** There is room again after {@linkcode BodyQueue.push} returned false. */
   resume: () => void;
-  /** The reader wants no more. */
+  /** The reader has cancelled the stream. */
   cancel: () => void;
 }
 

@@ -1,4 +1,4 @@
-/** What both request readers, ours and node's, give to the server's handler. */
+/** What both request readers, svc's own and node's, share with the server's handler. */
 import { Reply } from "../../api/reply.ts";
 import type { BlobBody } from "../../oci/image.ts";
 import type { ClientCertificate, Connection } from "../route.ts";
@@ -46,7 +46,7 @@ export class PeerConnection implements Connection {
   }
 }
 
-/** One request's end, told once. */
+/** The end of one request. The callback is called once. */
 export class Ending implements Ended {
   #callback: ((ended: Ended) => void) | undefined;
   #abort: AbortController | undefined;

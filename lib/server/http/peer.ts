@@ -1,6 +1,6 @@
 /**
- * What is known of an open connection, and when it has to go: clients that send no request, stop in the
- * middle of one, or do not take their answer, would otherwise hold their connection for ever.
+ * The state of an open connection, and its time limits. Without limits, clients that send no request, stop in
+ * the middle of one, or do not read their answer would hold their connection for ever.
  */
 import type { Socket } from "node:net";
 import type { ClientCertificate } from "../../api/route.ts";
@@ -20,7 +20,7 @@ export const LIMITS: Limits = { headMs: 30_000, idleMs: 75_000, stallMs: 120_000
 /** 34 bytes a second over the default time: far below any link that a push could succeed on. */
 const LEAST_BYTES = 4096;
 
-/** What a connection is doing. `live`: its answer is a stream without an end, which may pause for any time. */
+/** What a connection is doing. `live`: its answer is a stream of unknown length, which may pause for any time. */
 export type Phase = "idle" | "head" | "request" | "live";
 
 export class Peer {
@@ -118,7 +118,7 @@ export class Peers {
       const now = performance.now();
       for (const [socket, peer] of this.#peers) {
         if (!peer.overdue(now, limits)) continue;
-        // TLS ends with a message (close_notify). Who does not take it is cut off the next time.
+        // TLS ends with a message (close_notify). A client that does not read it is cut off the next time.
         if (peer.phase === "idle" && !socket.writableEnded) socket.end(() => socket.destroy());
         else socket.destroy();
       }

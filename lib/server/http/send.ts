@@ -18,7 +18,7 @@ const POOLED = 4;
 
 const pool: [Uint8Array, Uint8Array][] = [];
 
-/** Resolves when the bytes have left for the kernel; rejects when the connection has gone. */
+/** Resolves when the kernel has taken the bytes; rejects when the connection has closed. */
 function write(out: Writable, peer: Peer, bytes: Uint8Array): Promise<void> {
   return new Promise((resolve, reject) => {
     if (out.destroyed || peer.socket.destroyed) return reject(gone());

@@ -72,7 +72,7 @@ function warnOfTime({ cert: path }: TlsPaths, { cert }: TlsMaterial, log: Logger
   if (now >= Date.parse(validTo)) {
     log.warn("the TLS certificate has expired: clients refuse it", { cert: path, validTo });
   } else if (now < Date.parse(validFrom)) {
-    log.warn("the TLS certificate is not good yet: clients refuse it", { cert: path, validFrom });
+    log.warn("the TLS certificate is not valid yet: clients refuse it", { cert: path, validFrom });
   }
 }
 

@@ -205,9 +205,9 @@ Deno.test("tls: a certificate whose time is over, or has not come, is told", opt
       await Deno.copyFile(key, late.key);
       await files.check();
     }
-    assert.deepEqual(lines.map((line) => /has expired|not good yet/.exec(line)?.[0]), [
+    assert.deepEqual(lines.map((line) => /has expired|not valid yet/.exec(line)?.[0]), [
       "has expired",
-      "not good yet",
+      "not valid yet",
     ]);
   });
 });

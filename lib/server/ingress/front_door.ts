@@ -86,13 +86,13 @@ async function accept(
       conn = await listener.accept();
     } catch (error) {
       if (error instanceof Deno.errors.BadResource) return;
-      warn("ingress takes no connections for a moment", { error });
+      warn("ingress cannot accept connections; svc tries again", { error });
       await sleep(PAUSE_MS);
       continue;
     }
     const stream = connDuplex(conn);
     if (proxy.open >= most) {
-      warn("ingress connections are closed as they come: too many are open", { open: proxy.open });
+      warn("new ingress connections are closed: too many are open", { open: proxy.open });
       stream.reset();
       continue;
     }

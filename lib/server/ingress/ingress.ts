@@ -81,7 +81,9 @@ export class ServerIngress implements DeployService, Disposable {
     const address = parseAddress(listen, "SVC_INGRESS_LISTEN");
     this.#door = await openFrontDoor({ address, proxy: this.proxy, log: this.#log });
     // Where no workloads were taken over at the start, the backend is opened here to learn the deployments.
-    this.#backend().catch((error) => this.#log.warn("ingress knows no deployments", { error }));
+    this.#backend().catch((error) =>
+      this.#log.warn("ingress cannot list the deployments", { error })
+    );
   }
 
   #endpoint(route: IngressRoute): IngressEndpoint {

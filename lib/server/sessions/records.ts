@@ -1,6 +1,6 @@
 /**
- * Records of deploy sessions on disk, one file a session. A server that starts reads them: the deployments of
- * the sessions before must not run for ever when no caller comes back.
+ * Records of deploy sessions on disk, one file per session. A server reads them when it starts: deployments of
+ * earlier sessions must not run for ever when no caller resumes them.
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
@@ -18,11 +18,11 @@ export interface SessionRecord {
   subject: string;
   from: string;
   createdAt: string;
-  /** False: the spec may name no image of this server. */
+  /** False: the caller may not pull, so the spec may use no image of this server. */
   mayPull?: false;
-  /** Present until it is applied. A session that is resumed after a restart applies it. */
+  /** Present until the spec was applied. A session that is resumed after a restart applies it. */
   spec?: DeploySpec;
-  /** The spec came with certificates. Their keys are not on disk: after a restart it cannot be applied. */
+  /** The spec came with certificates. Their keys are not on disk: after a restart the spec cannot be applied. */
   certified?: true;
 }
 
@@ -39,13 +39,13 @@ export class SessionRecords {
     this.#log = log;
   }
 
-  /** All records. A file that is none is logged and left alone; what a crash left of a write is removed. */
+  /** All records. Other files are logged and left alone. Unfinished writes of a crash are removed. */
   async load(): Promise<SessionRecord[]> {
     if (!await exists(this.#root)) return [];
     const records: SessionRecord[] = [];
     for await (const { name: file, isFile } of Deno.readDir(this.#root)) {
       const path = join(this.#root, file);
-      // A crash cut off a write.
+      // An unfinished write of a crash.
       if (isFile && file.includes(`${ENDING}.tmp-`)) await removeTree(path);
       if (!isFile || !file.endsWith(ENDING)) continue;
       const record = await this.#read(path, file.slice(0, -ENDING.length));
@@ -61,7 +61,7 @@ export class SessionRecords {
       if (!isRecord(value) || value.name !== name) throw new Error("it is not a session's record");
       return value;
     } catch (error) {
-      this.#log.warn("a session's record is not read; its deployment stays", { path, error });
+      this.#log.warn("a session's record cannot be read; its deployment stays", { path, error });
       return undefined;
     }
   }

@@ -3,9 +3,10 @@
  * connection was lost and nobody resumed the session within the grace period.
  *
  * A session is always in one of these states:
- * - applying: the deployment is created. It goes on while the caller is away; a failure is kept for the caller.
- * - watching: the deployment runs, and the caller is told when all of it has exited or somebody removed it.
- * - ending: the deployment is removed, then the record, then the caller is told.
+ * - applying: the deployment is created, even while the caller is away. A failure is kept for the caller.
+ * - watching: the deployment runs. The caller is told when all instances have exited, and when somebody else
+ *   has removed the deployment.
+ * - ending: the deployment is removed, then its record; then the caller is told.
  * - stopped: the server shuts down. Deployment and record stay for the next server.
  */
 import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
@@ -26,9 +27,9 @@ export const RETRY_MS = 10_000;
 export interface SessionLink {
   /** Sends the event. Never throws; events for a connection that is lost go nowhere. */
   tell(event: SessionEvent): void;
-  /** What the caller may know of a thrown value. */
+  /** The part of a thrown value that the caller may see. */
   describe(error: unknown): Problem;
-  /** Nothing more will be told: closes the connection when all events are sent. */
+  /** No event follows: closes the connection when all events are sent. */
   finish(): void;
   /** Closes the connection at once. */
   drop(why: string): void;
@@ -67,16 +68,16 @@ export class DeploySession {
   /** Aborts the apply. */
   readonly #abort = new AbortController();
   #applying: Promise<void> | undefined;
-  /** Of the record's spec. Their keys are kept nowhere else. */
+  /** The certificates of the record's spec. Their private keys are kept in memory alone. */
   #certificates: readonly HostCertificate[] | undefined;
   #result: ApplyResult | undefined;
-  /** Why the apply failed while the caller was away: whoever resumes the session is told. */
+  /** Why the apply failed while the caller was away. The caller is told when it resumes the session. */
   #failure: Problem | undefined;
   /** The caller was told, or is to be told, that all instances have ended. */
   #exited: DeploymentStatus | undefined;
   #ending: Promise<void> | undefined;
   #stopped = false;
-  /** Something has changed since the last look began. */
+  /** The deployment has changed since the last look at its status began. */
   #changed = false;
   #looking: Promise<void> | undefined;
 
@@ -108,8 +109,8 @@ export class DeploySession {
   }
 
   /**
-   * The caller has opened the session, or resumed it by another connection; `token` is what it resumes the
-   * session with. Its earlier connection, if that is still open, is closed.
+   * The caller has opened the session, or resumed it on another connection. With `token` it can resume the
+   * session again. Its earlier connection is closed if it is still open.
    */
   attach(link: SessionLink, token: string): void {
     this.#caller.connect(link);
@@ -121,7 +122,10 @@ export class DeploySession {
     if (this.#applying) return;
     if (this.record.spec) return this.#apply();
     this.#catchUp().catch((error) =>
-      this.#parts.log.warn("the caller of a session is not told its status", { name, error })
+      this.#parts.log.warn("a session's caller did not get the deployment's status", {
+        name,
+        error,
+      })
     );
   }
 
@@ -130,7 +134,7 @@ export class DeploySession {
     if (this.#caller.disconnect(link)) this.wait();
   }
 
-  /** Begins the grace period: the deployment is removed unless somebody resumes the session before its end. */
+  /** Begins the grace period. The deployment is removed unless the session is resumed before its end. */
   wait(): void {
     this.#endAfter(this.#parts.graceMs, () => {
       this.#parts.log.info("a session was not resumed: its deployment is removed", {
@@ -180,13 +184,13 @@ export class DeploySession {
       delete this.record.certified;
       await records.save(applied).catch((error) =>
         // Harmless: if the server restarts now, a resumed session applies the same spec once more.
-        log.warn("a session's record is out of date", { deployment: this.name, error })
+        log.warn("a session's record was not updated", { deployment: this.name, error })
       );
       this.#result = result;
       this.#link?.tell({ type: "result", result });
       this.look();
     };
-    // Taken now: the connection may be lost by the time that the apply fails.
+    // Read now: the connection may be lost when the apply fails.
     const describe = this.#link!.describe;
     this.#applying = work().catch((error) => {
       if (signal.aborted) return;
@@ -199,7 +203,7 @@ export class DeploySession {
     });
   }
 
-  /** Tells a caller that resumed the session how its deployment is now. */
+  /** Tells a caller that has resumed the session the current status of its deployment. */
   async #catchUp(): Promise<void> {
     const link = this.#link;
     const deployment = await (await this.#parts.backend()).status(this.name);
@@ -217,19 +221,19 @@ export class DeploySession {
    */
   look(): void {
     this.#changed = true;
-    // Before the first result the caller knows nothing of the deployment; with the result comes a look.
+    // Before the first result the caller knows nothing of the deployment. The result is followed by a look.
     if (!this.#result || this.#looking) return;
     this.#looking = this.#lookWhileChanged();
   }
 
-  /** One look at a time, so that the last one that is told is the latest. */
+  /** One look at a time, so that the caller hears the latest status last. */
   async #lookWhileChanged(): Promise<void> {
     const { backend, log, after } = this.#parts;
     try {
       while (this.#changed && !this.#ending && !this.#stopped) {
         this.#changed = false;
         const deployment = await (await backend()).status(this.name);
-        // What a removal that has begun meanwhile does to the instances is no end of theirs.
+        // A removal may have begun meanwhile. Instances that it ends have not exited by themselves.
         if (!this.#ending) this.#see(deployment);
       }
     } catch (error) {
@@ -260,7 +264,7 @@ export class DeploySession {
     this.#ending = this.#remove(last).finally(done);
   }
 
-  /** The deployment goes before its record: after a crash in between, the next server removes it once more. */
+  /** The deployment is removed before its record: after a crash in between, the next server removes it again. */
   async #remove(last: SessionEvent): Promise<void> {
     const { backend, records, forget, log } = this.#parts;
     this.#abort.abort(new DOMException("the session has ended", "AbortError"));
@@ -271,7 +275,10 @@ export class DeploySession {
       await records.remove(this.name);
       forget(this);
     } catch (error) {
-      log.warn("a session's deployment is not removed yet", { deployment: this.name, error });
+      log.warn("a session's deployment was not removed; svc tries again", {
+        deployment: this.name,
+        error,
+      });
       if (this.#link) told = { type: "error", error: this.#link.describe(error) };
       this.#ending = undefined;
     }
@@ -279,7 +286,7 @@ export class DeploySession {
     link?.tell(told);
     link?.finish();
     if (link) this.#caller.disconnect(link);
-    // Nobody else would try again.
+    // The removal failed, and nothing else would repeat it.
     if (!this.#ending) this.#endAfter(RETRY_MS, () => {});
   }
 }

@@ -1,6 +1,7 @@
 /**
- * All deploy sessions of a server: opens them, finds the one that a caller resumes, and takes over those of
- * the server before a restart. One name belongs to one session at most, and a session's name to nobody else.
+ * All deploy sessions of a server: opens them, finds the session that a caller resumes, and takes over the
+ * sessions of the server before a restart. A name belongs to at most one session. While it does, no other
+ * deploy may use the name.
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
@@ -31,7 +32,7 @@ export interface Holder {
   subject: string;
   /** Host of the caller's address. */
   from: string;
-  /** False: the spec may name no image of this server. */
+  /** False: the caller may not pull, so the spec may use no image of this server. */
   mayPull?: false;
 }
 
@@ -71,7 +72,7 @@ export class DeploySessions {
     }
   }
 
-  /** Follows the backend's events, from the first session on: without one no backend is opened. */
+  /** Follows the backend's events. Begins with the first session, so that a server without sessions opens no backend. */
   #watch(): void {
     if (this.#watching) return;
     this.#watching = true;
@@ -89,8 +90,8 @@ export class DeploySessions {
   }
 
   /**
-   * Reserves a name for a deploy without a session, until the result is disposed of. Throws `conflict` where a
-   * session has the name.
+   * Reserves a name for a deploy without a session until the result is disposed of. Throws `conflict` where a
+   * session holds the name.
    */
   claim(name: string): Disposable {
     const held = this.#sessions.get(name);
@@ -107,8 +108,8 @@ export class DeploySessions {
 
   /**
    * Opens a session for a spec that was checked. When this resolves, the record is on disk and the apply has
-   * begun. Throws `conflict` where the name is in use, `unsupported` for certificates where the backend has
-   * no place for them.
+   * begun. Throws `conflict` where the name is in use, and `unsupported` for certificates that the backend cannot
+   * use.
    */
   async open(
     spec: DeploySpec,
@@ -132,7 +133,7 @@ export class DeploySessions {
       ...(certificates && { certified: true as const }),
     };
     const session = new DeploySession(record, this.#parts, certificates);
-    // Looked at again: another session may have taken the name while the token was hashed.
+    // Checked again: another session may have taken the name while the token was hashed.
     const other = this.#sessions.get(name);
     if (other) throw heldError(attempt, other);
     this.#sessions.set(name, session);
@@ -151,8 +152,8 @@ export class DeploySessions {
   }
 
   /**
-   * The session that a caller resumes. Throws `not_found` where there is none of that name, the token is not
-   * its own, or somebody else than `subject` opened it.
+   * The session that a caller resumes. Throws `not_found` where there is none of that name, where the token is
+   * another session's, and where another identity than `subject` opened the session.
    */
   async find({ name, token }: Resume, subject: string): Promise<DeploySession> {
     const session = this.#sessions.get(name);

@@ -23,7 +23,7 @@ export class Beats {
     let beat: Promise<unknown> | undefined;
     const timer = setInterval(() => {
       beat = this.objects.put(key, new Uint8Array()).catch((error) =>
-        this.log.warn("a sign of life could not be written", { error })
+        this.log.warn("a heartbeat could not be written", { error })
       );
     }, this.aliveMs / 3);
     return async () => {

@@ -129,7 +129,9 @@ export class SharedGuard implements Guard {
   busy(repository: string): Disposable {
     const renewing = setInterval(() => {
       for (const lease of this.#leases.leasesOf(repository)) {
-        this.#hold(lease, {}).catch((error) => this.#log.warn("renewing a lease", { error }));
+        this.#hold(lease, {}).catch((error) =>
+          this.#log.warn("a lease was not renewed", { error })
+        );
       }
     }, this.#leases.idleMs / 4);
     const busy = this.#leases.busy(repository);
@@ -232,7 +234,7 @@ export class SharedGuard implements Guard {
   #later(work: Promise<unknown>): Promise<void> {
     const done = work.then(
       () => {},
-      (error) => this.#log.warn("a claim was not dropped", { error }),
+      (error) => this.#log.warn("a claim was not released", { error }),
     )
       .finally(() => this.#background.delete(done));
     this.#background.add(done);
@@ -285,7 +287,7 @@ export class SharedGuard implements Guard {
     Deno.unrefTimer(setTimeout(
       () =>
         this.#condemned.remove(name).catch((error) =>
-          this.#log.warn("a condemnation could not be dropped", { error })
+          this.#log.warn("a condemned blob's mark could not be removed", { error })
         ),
       SURELY_OVER_MS,
     ));

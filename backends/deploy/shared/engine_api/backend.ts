@@ -226,10 +226,13 @@ class EngineBackend implements DeployBackend {
       deployment.record.deleting = true;
       // A full disk must not prevent the removal that frees it.
       await deployment.save().catch((error) =>
-        this.#options.log.warn("a deployment goes without a record of it", {
-          deployment: name,
-          error,
-        })
+        this.#options.log.warn(
+          "the record of a removal was not written; the deployment is removed all the same",
+          {
+            deployment: name,
+            error,
+          },
+        )
       );
       await this.#upkeep.remove(deployment);
       await this.#upkeep.prune();
