@@ -195,6 +195,7 @@ export const ENDPOINTS = {
   "POST /deployments": { query: { source: "text" }, ...applies },
   "GET /deployments/{name}": { query: {}, answers: { 200: json("DeploymentStatus") } },
   "PUT /deployments/{name}": { query: {}, ...applies },
+  "GET /deployments/{name}/spec": { query: {}, answers: { 200: json("DeploySpec") } },
   "DELETE /deployments/{name}": {
     query: { wait: "bool" },
     answers: { 202: nothing, 204: nothing },

@@ -1,5 +1,6 @@
 /** Typed calls of the deployment routes. */
 import type { CallOf } from "../api/endpoints.ts";
+import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import {
   CERTIFIED_TYPE,
@@ -18,6 +19,11 @@ export function listDeployments(client: Client): Promise<DeploymentStatus[]> {
 /** Throws `not_found`. */
 export function getDeployment(client: Client, name: string): Promise<DeploymentStatus> {
   return client.json("GET /deployments/{name}", { params: { name } });
+}
+
+/** The spec that was applied last. Throws `not_found`. */
+export function getSpec(client: Client, name: string): Promise<DeploySpec> {
+  return client.json("GET /deployments/{name}/spec", { params: { name } });
 }
 
 export type PowerAction = "start" | "stop" | "restart";

@@ -28,6 +28,7 @@ const ANSWERS: { [K in EndpointName]?: (value: unknown) => boolean } = {
     has(value, "registry", "string"),
   "GET /deployments": (value) => Array.isArray(value) && value.every(DEPLOYMENT),
   "GET /deployments/{name}": DEPLOYMENT,
+  "GET /deployments/{name}/spec": (value) => has(value, "image", "string"),
   "POST /deployments/{name}/start": DEPLOYMENT,
   "POST /deployments/{name}/stop": DEPLOYMENT,
   "POST /deployments/{name}/restart": DEPLOYMENT,

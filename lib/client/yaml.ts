@@ -2,4 +2,14 @@
  * The YAML package; import this module lazily. In a bundle only a static import gives a CommonJS package's
  * names.
  */
-export { isMap, isScalar, LineCounter, parse, parseDocument, stringify, YAMLMap } from "yaml";
+export {
+  Document,
+  isMap,
+  isScalar,
+  LineCounter,
+  parse,
+  parseDocument,
+  stringify,
+  visit,
+  YAMLMap,
+} from "yaml";

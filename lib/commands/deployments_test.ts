@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import { ndjson, svcFake } from "../../test/fixtures/cli.ts";
+import { runs } from "../../test/fixtures/property.ts";
+import { parseDeploySpec, validateDeploySpec } from "../api/deploy_spec_parse.ts";
 import type { DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import { parseTime } from "./logs.ts";
@@ -62,6 +65,36 @@ Deno.test("status: labels, one a line", async () => {
     handler: () => Response.json(status({ labels: { team: "shop", tier: "1" } })),
   });
   assert.match(stdout, /^Labels: {5}team=shop\n {12}tier=1$/m);
+});
+
+Deno.test("status -o yaml: the spec, which is the same when it is read again", async () => {
+  const dictionary = fc.dictionary(
+    fc.oneof(fc.string({ unit: "grapheme" }), fc.constantFrom("<<", "yes", "0440", "~", "a: b")),
+    fc.oneof(
+      fc.string({ unit: "grapheme" }),
+      fc.string({
+        unit: fc.constantFrom("\n", "\r", "\t", " ", "#", ":", "é", "\x7f", "\x85", "\u2028"),
+      }),
+      fc.constantFrom("<<", "null", "1e3", "0o7", "2001-01-01", "- a", "{a}", "|", "\ufeff"),
+    ),
+    { noNullPrototype: true },
+  ).filter((env) => Object.keys(env).every((name) => /^[^=\p{Cc}]+$/u.test(name)));
+  await fc.assert(
+    fc.asyncProperty(dictionary, async (env) => {
+      const spec = validateDeploySpec({
+        name: "web",
+        image: "app",
+        env,
+        command: Object.values(env),
+      });
+      const { stdout, requests, code } = await svcFake(["status", "web", "-o", "yaml"], {
+        handler: () => Response.json(spec),
+      });
+      assert.deepEqual([code, requests], [0, ["GET /deployments/web/spec"]]);
+      assert.deepEqual(parseDeploySpec(stdout), spec);
+    }),
+    runs(60),
+  );
 });
 
 Deno.test("status: where ingress leads here", async () => {

@@ -52,6 +52,22 @@ export const GLOBAL_OPTIONS = [
 
 export const NO_OPTIONS = [] as const satisfies readonly AnyOption[];
 
+export const STATUS_OPTIONS = [
+  {
+    key: "output",
+    kind: "string",
+    flag: "output",
+    short: "o",
+    default: "auto",
+    choices: [...OUTPUT_MODES, "yaml"],
+    placeholder: "MODE",
+    help:
+      "As with every command; yaml is the spec that was applied last, for `svc deploy -f` on any server. " +
+      "It may hold secrets: whoever may deploy sees it.",
+    section,
+  },
+] as const satisfies readonly AnyOption[];
+
 export const VERSION_OPTIONS = [
   {
     key: "licenses",

@@ -1,10 +1,12 @@
 /** `svc status NAME`: everything the server says of one deployment. */
+import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { DeploymentStatus, InstanceStatus } from "../api/deployment.ts";
 import { formatAge, renderTable } from "../base/table.ts";
-import { getDeployment } from "../client/deployments.ts";
+import { getDeployment, getSpec } from "../client/deployments.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
 import { renderFacts } from "./facts.ts";
+import type { STATUS_OPTIONS } from "./options.ts";
 import { formatIngress, formatInstances, formatPorts } from "./ps.ts";
 
 /** "shop main@1a2b3c4 by ci", from the parts that are known. */
@@ -50,9 +52,28 @@ function instanceRow(instance: InstanceStatus, now: number): string[] {
   ];
 }
 
-export async function run(invocation: Invocation): Promise<number> {
+/** Read as the merge of another map where it is not quoted; as a block, lines of blanks alone lose them. */
+const QUOTED = /^<<$|^\s|\n[ \t]+(\n|$)/;
+
+async function yamlOf(spec: DeploySpec): Promise<string> {
+  const { Document, visit } = await import("../client/yaml.ts");
+  const document = new Document(spec);
+  visit(document, {
+    Scalar: (_key, node) => {
+      if (typeof node.value === "string" && QUOTED.test(node.value)) node.type = "QUOTE_DOUBLE";
+    },
+  });
+  return document.toString({ lineWidth: 0 });
+}
+
+export async function run(invocation: Invocation<typeof STATUS_OPTIONS>): Promise<number> {
   const { io, values, positionals: [name] } = invocation;
-  const status = await getDeployment(await connect(invocation), name);
+  const client = await connect(invocation);
+  if (values.output === "yaml") {
+    await io.stdout.write(await yamlOf(await getSpec(client, name)));
+    return 0;
+  }
+  const status = await getDeployment(client, name);
   if (values.output === "json") {
     await io.stdout.write(JSON.stringify(status) + "\n");
     return 0;

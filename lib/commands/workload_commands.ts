@@ -1,6 +1,12 @@
 /** The rows of the command table that look at workloads and change what runs. */
 import { type Command, command } from "./command.ts";
-import { EXEC_OPTIONS, LOGS_OPTIONS, NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
+import {
+  EXEC_OPTIONS,
+  LOGS_OPTIONS,
+  NO_OPTIONS,
+  REMOVE_OPTIONS,
+  STATUS_OPTIONS,
+} from "./options.ts";
 import {
   ATTACH_OPTIONS,
   CP_OPTIONS,
@@ -26,9 +32,10 @@ export const WORKLOAD_COMMANDS: readonly Command[] = [
   command({
     name: "status",
     usage: "[OPTIONS] NAME",
-    summary: "Show a deployment, its ports and its instances.",
-    options: NO_OPTIONS,
+    summary: "Show a deployment, its ports and its instances, or its spec.",
+    options: STATUS_OPTIONS,
     positionals: ONE_NAME,
+    examples: ["svc status web", "svc status web -o yaml > app.yaml"],
     run: () => import("./status.ts"),
   }),
   command({

@@ -80,6 +80,33 @@ export function deployFields(test: Test, under: DeployBackendUnderTest): void {
   });
 
   test(
+    "a spec with every field comes back as it was given, and is unchanged then",
+    [],
+    async () => {
+      const all: Record<string, unknown> = {};
+      for (const [path] of fieldsOf(schema)) {
+        if (permitted(path) && !OURS.includes(path)) merge(all, sampleOf(schema, path));
+      }
+      const spec = quickSpec("fields", image, { ...all, ...running() });
+      try {
+        const { deployment } = await backend().apply(spec);
+        for (const told of fieldWarnings(spec, rules)) {
+          assert.ok(deployment.warnings.includes(told), told);
+        }
+        assert.deepEqual(deployment.instances.map(({ state }) => state), ["healthy"]);
+        await under.reopen();
+        const taken = await backend().spec("fields");
+        assert.deepEqual(taken, spec);
+        const text = JSON.stringify(taken);
+        assert.equal((await backend().apply(parseDeploySpec(text))).action, "unchanged");
+      } finally {
+        await backend().delete("fields");
+        await backend().caps.volumes?.remove("data");
+      }
+    },
+  );
+
+  test(
     "the example of the reference page runs, and asks for nothing that is not done",
     [],
     async () => {
@@ -109,6 +136,36 @@ export function deployFields(test: Test, under: DeployBackendUnderTest): void {
       await backend().delete("fields");
     }
   });
+}
+
+/** Of the test itself. */
+const OURS = ["name", "image", "strict"];
+
+/** Fields whose samples do not run together, or not with this image. */
+function running(): Record<string, unknown> {
+  const subnet = `10.9.${1 + Math.floor(Math.random() * 250)}`;
+  return {
+    entrypoint: ["sh", "-c"],
+    command: ['test "$LINES" = "$(printf "one\\ntwo")" && exec sleep 1000'],
+    env: { LINES: "one\ntwo", MODE: "fast" },
+    healthcheck: {
+      ...{ test: ["CMD", "true"], interval: "1s", timeout: "60s" },
+      ...{ startPeriod: "1s", startInterval: "100ms", retries: 3 },
+    },
+    ports: [{ container: 8080, hostIP: "127.0.0.1" }, { container: 53, protocol: "udp" }],
+    // Only one can have an address of its own.
+    replicas: 1,
+    user: "1000:1000",
+    groupAdd: ["3000"],
+    // Where one is left out, podman takes the most there is, which not every host permits.
+    ulimits: ["nofile=1024:2048", "nproc=1024:2048"],
+    volumes: [{ name: "data", target: "/data", size: 1 << 30, labels: { team: "shop" } }],
+    networks: [
+      { name: "front", subnet: `${subnet}.0/24`, ip: `${subnet}.7`, mac: "02:42:0a:09:00:07" },
+      { name: "back", internal: true, aliases: ["db"], labels: { team: "shop" }, priority: 9 },
+    ],
+    stopSignal: "SIGKILL",
+  };
 }
 
 /** Puts one sample into another: of lists the first items, of sections the fields. */

@@ -49,6 +49,15 @@ async function status(
   return json(found);
 }
 
+async function spec(
+  { deploy: { backend } }: ManagementDeps,
+  { params: { name } }: Context,
+): Promise<Response> {
+  const found = await (await backend()).spec(name);
+  if (!found) throw unknownDeployment("show the spec of", name);
+  return json(found);
+}
+
 async function apply(deps: ManagementDeps, context: Context): Promise<Response> {
   const { request, url, identity, signal, params: { name } } = context;
   const source = new Query(url).text("source");
@@ -132,6 +141,13 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       action: "read",
       help: "One deployment's status.",
       handler: (context) => status(deps, context),
+    },
+    {
+      ...endpoint("GET /deployments/{name}/spec"),
+      // It may hold what no process of the workload sees, such as the options that mount a volume.
+      action: "deploy",
+      help: "The DeploySpec that was applied last; any server takes it as it is.",
+      handler: (context) => spec(deps, context),
     },
     {
       ...endpoint("PUT /deployments/{name}"),

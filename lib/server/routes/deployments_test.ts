@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { validateDeploySpec } from "../../api/deploy_spec_parse.ts";
 import type { ApplyEvent, DeploymentStatus } from "../../api/deployment.ts";
 import type { DeployBackend } from "../../deploy/backend.ts";
 import { collect, jsonLines, startTestServer, STATUS } from "../testing.ts";
 
 const API = "/.svc/v1/deployments";
+const SPEC = validateDeploySpec({ name: "web", image: "app:v1", env: { A: "1" } });
 
 Deno.test("deployments: list, status, power, delete", async () => {
   const calls: string[] = [];
@@ -14,6 +16,7 @@ Deno.test("deployments: list, status, power, delete", async () => {
       calls.push(`${action} ${name}`);
       return Promise.resolve(STATUS);
     },
+    spec: (name) => Promise.resolve(name === "web" ? SPEC : undefined),
     delete: (name) => {
       calls.push(`delete ${name}`);
       return Promise.resolve(name === "web");
@@ -28,6 +31,8 @@ Deno.test("deployments: list, status, power, delete", async () => {
   const list = await call("GET", API);
   assert.deepEqual(list.body.map((d: DeploymentStatus) => d.name), ["a", "z"]);
   assert.deepEqual((await call("GET", `${API}/web`)).body, STATUS);
+  assert.deepEqual((await call("GET", `${API}/web/spec`)).body, SPEC);
+  assert.equal((await call("GET", `${API}/wbe/spec`)).body.code, "not_found");
   const missing = await call("GET", `${API}/wbe`);
   assert.equal(missing.status, 404);
   assert.equal(missing.body.code, "not_found");

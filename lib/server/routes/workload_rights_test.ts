@@ -27,6 +27,7 @@ const ROUTES: [method: string, path: string, allowed: string[]][] = [
   ["GET", "/volumes/data", READ],
   ["GET", "/networks", READ],
   ["GET", "/networks/front", READ],
+  ["GET", `${WEB}/spec`, DEPLOY],
   ["GET", `${WEB}/top`, EXEC],
   ["GET", `${WEB}/attach`, EXEC],
   ["GET", `${WEB}/archive?path=/etc/shadow`, EXEC],

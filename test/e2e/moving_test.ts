@@ -1,0 +1,181 @@
+/** A deployment moves: every backend takes the spec that another one gives, as it is, and gives the same. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { DEPLOY_BACKENDS } from "../../backends/deploy/mod.ts";
+import { parseDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
+import { fieldWarnings } from "../../lib/deploy/fields.ts";
+import { busyboxArchive } from "../peers/base_image.ts";
+import { startDockerd } from "../peers/dockerd.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
+import { baseImage, e2eTest, freePort, type Needs, type Server, startServer } from "./harness.ts";
+
+/** Starts the engine with the image base:1; gives the variables of a server on it. */
+type Engine = (folder: string, stack: AsyncDisposableStack) => Promise<Record<string, string>>;
+
+const WEB = (port: number, subnet: string) => `
+name: web
+image: base:1
+# The text of the page is the environment's, with its lines.
+entrypoint: [sh, -c]
+command: ['mkdir /tmp/w; printf %s "$PAGE" >/tmp/w/index.html; exec httpd -f -p 8080 -h /tmp/w']
+env:
+  PAGE: |
+    first: line
+      second # line
+  "<<": merged
+  EMPTY: ""
+  NUMBER: "0440"
+ports: ["127.0.0.1:${port}:8080"]
+expose: [9090/udp]
+volumes: [{name: data, target: /data, size: 1Gi, labels: {team: shop}}]
+networks:
+  - {name: front, subnet: ${subnet}.0/24, ip: ${subnet}.7, mac: "02:42:0a:09:00:07", aliases: [db]}
+  - {name: back, internal: true, labels: {tier: data}}
+restart: on-failure:3
+healthcheck: {test: "wget -q -O - http://127.0.0.1:8080/", interval: 1s, timeout: 60s, retries: 60}
+resources: {memoryLimit: 64Mi, cpuLimit: 500m}
+updateConfig: {parallelism: 1, order: stop-first}
+user: 1000:1000
+workingDir: /tmp
+hostname: front-door
+labels: {team: shop, "com.example/tier": "one two"}
+origin: {project: shop, host: desk, git: {branch: main, commit: 1a2b3c4d, dirty: true}}
+stopSignal: SIGKILL
+stopGracePeriod: 3s
+init: true
+readOnly: true
+tmpfs: ["/tmp:size=4m,mode=1777"]
+capDrop: [ALL]
+securityOpt: [no-new-privileges]
+groupAdd: ["3000"]
+sysctls: {net.core.somaxconn: "1024"}
+extraHosts: {db.internal: 10.0.0.5}
+dnsSearch: [example.com]
+# Where one is left out, podman takes the most there is, which not every host permits.
+ulimits: [nofile=1024:2048, nproc=1024:2048]
+shmSize: 32Mi
+shells: [/bin/sh]
+knative: {enabled: true, minScale: 1}
+telemetry: {attributes: {team: shop}}
+egress: {mode: proxy, rules: [{pattern: "*.internal", route: client}]}
+`;
+
+const MANY = `
+name: many
+image: base:1
+replicas: 2
+command: [sh, -c, 'echo "$HOSTNAME"; exec sleep 1000']
+stopSignal: SIGKILL
+networks: [front]
+`;
+
+const ENGINES: Record<string, { needs: Needs; open: Engine }> = {
+  bare: {
+    needs: { commands: ["runc", "conmon", "iptables", "skopeo"] },
+    open: () => Promise.resolve({}),
+  },
+  dockerhost: {
+    needs: { commands: ["dockerd", "docker", "unshare", "nsenter", "ip", "iptables"] },
+    async open(folder, stack) {
+      const daemon = stack.use(await startDockerd(join(folder, "docker"), { network: "own" }));
+      await busyboxArchive(join(folder, "root.tar"));
+      await daemon.docker("import", join(folder, "root.tar"), "base:1");
+      stack.use(daemon.enter());
+      return { DOCKER_HOST: daemon.host };
+    },
+  },
+  podman: {
+    needs: { commands: PODMAN_COMMANDS, files: PODMAN_FILES },
+    async open(folder, stack) {
+      const peer = stack.use(await startPodman());
+      await busyboxArchive(join(folder, "root.tar"));
+      await peer.podman("import", join(folder, "root.tar"), "docker.io/library/base:1");
+      stack.use(peer.enter());
+      return { SVC_PODMAN_SOCKET: peer.socket };
+    },
+  },
+};
+
+const NEEDS: Needs = {
+  root: true,
+  commands: ["busybox", ...Object.values(ENGINES).flatMap(({ needs }) => needs.commands ?? [])],
+  files: Object.values(ENGINES).flatMap(({ needs }) => needs.files ?? []),
+};
+
+async function ok(server: Server, args: string[], stdin?: string): Promise<string> {
+  const { code, stdout, stderr } = await server.svc(args, { stdin });
+  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}\n${server.log()}`);
+  return stdout;
+}
+
+/** Deploys the text; gives the spec that the server has then, as `svc status` writes it. */
+async function moved(server: Server, backend: string, text: string): Promise<string> {
+  const { name, ...spec } = parseDeploySpec(text);
+  const deployed = await server.svc(["deploy", "-f", "-"], { stdin: text });
+  assert.equal(deployed.code, 0, `${backend}: ${deployed.stderr}\n${server.log()}`);
+  const rules = await DEPLOY_BACKENDS[backend].fields!();
+  const told = deployed.stderr.split("\n").filter((line) => line.startsWith("svc: warning: "));
+  assert.deepEqual(
+    told.map((line) => line.slice("svc: warning: ".length)),
+    fieldWarnings({ name, ...spec }, rules),
+  );
+  const taken = await ok(server, ["status", name, "-o", "yaml"]);
+  assert.match(await ok(server, ["deploy", "-f", "-"], taken), /is unchanged/);
+  return taken;
+}
+
+async function page(port: number): Promise<string> {
+  for (const until = Date.now() + 60_000;;) {
+    try {
+      const headers = { connection: "close" };
+      return await (await fetch(`http://127.0.0.1:${port}/`, { headers })).text();
+    } catch (error) {
+      if (Date.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+e2eTest(
+  "moving: a spec goes from backend to backend, and no field of it is lost",
+  NEEDS,
+  async (t) => {
+    const port = freePort();
+    const texts = [WEB(port, `10.9.${1 + Math.floor(Math.random() * 250)}`), MANY];
+    let first: string[] | undefined;
+    for (const [backend, { open }] of Object.entries(ENGINES)) {
+      await t.step(backend, async () => {
+        const folder = await Deno.makeTempDir({ prefix: "svc-e2e-moving-" });
+        try {
+          await using stack = new AsyncDisposableStack();
+          const env = await open(folder, stack);
+          const server = stack.use(
+            await startServer({ env: { SVC_DEPLOY_BACKEND: backend, ...env } }),
+          );
+          if (!DEPLOY_BACKENDS[backend].hasImages) await baseImage(server, "base:1");
+          const given = first ?? texts;
+          const taken = [];
+          for (const text of given) taken.push(await moved(server, backend, text));
+          // The first one has what was left out, and no short forms.
+          first ??= taken;
+          const read = (text: string) => parseDeploySpec(text);
+          assert.deepEqual(taken.map(read), first.map(read));
+          assert.equal(await page(port), "first: line\n  second # line\n");
+          const { labels, origin, instances } = JSON.parse(
+            await ok(server, ["status", "web", "--output", "json"]),
+          );
+          assert.deepEqual(labels, parseDeploySpec(texts[0]).labels);
+          assert.deepEqual([origin.project, origin.git.dirty], ["shop", true]);
+          assert.deepEqual(instances.map(({ state }: { state: string }) => state), ["healthy"]);
+          const run = (...command: string[]) => ok(server, ["exec", "web", "--", ...command]);
+          assert.equal(await run("sh", "-c", 'echo "$NUMBER,$EMPTY,$(id -u)"'), "0440,,1000\n");
+          assert.match(await run("env"), /^<<=merged$/m);
+          assert.equal((await ok(server, ["logs", "many"])).trim().split("\n").length, 2);
+          await ok(server, ["rm", "web", "many"]);
+        } finally {
+          await Deno.remove(folder, { recursive: true });
+        }
+      });
+    }
+  },
+);
