@@ -1,11 +1,12 @@
 /**
- * Writes docs/reference from the tables that the program runs on: options, routes, errors, commands. With
- * `--check` it writes nothing and exits with 1 where a page is stale.
+ * Writes docs/reference from the tables that the program runs on: options, routes, errors, commands; and parts of
+ * other pages, between marks. With `--check` it writes nothing and exits with 1 where a page is stale.
  */
 import { join, resolve } from "node:path";
 import { authenticationPage } from "./docs/authentication.ts";
 import { commandsPage } from "./docs/commands.ts";
 import { deploymentSpecPage } from "./docs/deployment_spec.ts";
+import { enginesPart } from "./docs/engines.ts";
 import { errorsPage } from "./docs/errors.ts";
 import { httpApiPage } from "./docs/http_api.ts";
 import { licensesPage } from "./docs/licenses.ts";
@@ -27,13 +28,31 @@ const PAGES: Record<string, () => string | Promise<string>> = {
   "server-options.md": serverOptionsPage,
 };
 
+/** Parts of pages that are written by hand otherwise. */
+const PARTS: Record<string, () => string> = {
+  "../backends.md": enginesPart,
+};
+
 const NOTE = "<!-- Made by `deno task docs`; do not edit. -->\n\n";
 
-/** File name → content. */
+const BEGIN = "<!-- deno-fmt-ignore-start -->\n";
+const END = "<!-- deno-fmt-ignore-end -->\n";
+
+/** The page with this between its marks. */
+export function withPart(page: string, part: string): string {
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error("Cannot write a part of a page: it has no marks");
+  return `${page.slice(0, begin)}${BEGIN}\n${part}\n${page.slice(end)}`;
+}
+
+/** Path below docs/reference → content. */
 export async function pages(): Promise<Map<string, string>> {
   const made = new Map<string, string>();
   for (const [name, page] of Object.entries(PAGES)) {
     made.set(name, (name.endsWith(".md") ? NOTE : "") + await page());
+  }
+  for (const [name, part] of Object.entries(PARTS)) {
+    made.set(name, withPart(await Deno.readTextFile(join(FOLDER, name)), part()));
   }
   return made;
 }
@@ -55,7 +74,7 @@ if (import.meta.main) {
   if (Deno.args.includes("--check")) {
     const names = await stale(FOLDER, made);
     for (const name of names) {
-      console.error(`docs/reference/${name} is stale: run \`deno task docs\``);
+      console.error(`${join("docs/reference", name)} is stale: run \`deno task docs\``);
     }
     if (names.length > 0) Deno.exit(1);
   } else {

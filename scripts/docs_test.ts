@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { API_PREFIX, ENDPOINTS } from "../lib/api/endpoints.ts";
-import { pages, stale } from "./docs.ts";
+import { ENGINES } from "../test/contract/deploy_engines.ts";
+import { pages, stale, withPart } from "./docs.ts";
 import { routes } from "./docs/http_api.ts";
 import { reached } from "./docs/licenses.ts";
 
@@ -14,7 +15,18 @@ Deno.test("docs: every table's rows are on its page", async () => {
   has("errors.md", "`digest_invalid`", "`DIGEST_INVALID`", "`data_dir_locked`");
   has("licenses.md", "| zod@4", "| ssh2@1", "THE SOFTWARE IS PROVIDED");
   assert(!made.get("licenses.md")!.includes("| fast-check@"), "what only tests use is bundled");
-  has("deployment-spec.md", "## volumes", "| `labels` | map |", "no: the bare backend", "| bare |");
+  has("deployment-spec.md", "## volumes", "| `labels` | map |", "| `volumes[].size` |");
+  assert.match(made.get("deployment-spec.md")!, /\| field \| .*\bbare\b.* \|\n/);
+  const page = made.get("../backends.md")!;
+  for (const name of Object.keys(ENGINES)) {
+    assert.match(page, new RegExp(`\\*\\*.*${name}.*\\*\\*: `));
+  }
+  has(
+    "../backends.md",
+    "## A store",
+    "- no images: images are unpacked into snapshots",
+    "  - images",
+  );
   has("commands.md", "## svc build", "`--build-arg", "## svc serve");
   for (const [name, text] of made) {
     for (const line of text.split("\n").filter((line) => line.startsWith("|"))) {
@@ -46,6 +58,16 @@ Deno.test("docs: a changed, a missing and a left-over page are stale", async () 
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("docs: a part of a page is written between its marks, and nowhere else", () => {
+  const begin = "<!-- deno-fmt-ignore-start -->\n";
+  const end = "<!-- deno-fmt-ignore-end -->\n";
+  const page = `before\n${begin}old\n${end}after\n`;
+  const made = withPart(page, "new\n");
+  assert.equal(made, `before\n${begin}\nnew\n\n${end}after\n`);
+  assert.equal(withPart(made, "new\n"), made);
+  assert.throws(() => withPart("before\nafter\n", "new\n"), /no marks/);
 });
 
 Deno.test("docs: licenses are those of what the packages reach, by name or by name and version", () => {

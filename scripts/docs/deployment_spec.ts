@@ -48,29 +48,37 @@ function exampleOf(name: string, { examples }: JsonSchema): string {
   return code(`${name}: ${stringify(examples![0], flow).trim()}`);
 }
 
-/** How a backend treats a field; a section's reason is not repeated for its fields. */
-function doneBy(rules: FieldRules, path: string, field: JsonSchema): string {
-  const rule = ruleAt(rules, path);
-  if (rule === undefined) {
-    const list = sectionOf(field) === field.items ? "[]" : "";
-    const inside = [...fieldsOf(sectionOf(field)!, `${path}${list}.`)]
-      .map(([inner]) => ruleAt(rules, inner));
-    // For a nested section its fields decide.
-    const all = inside.every((one) => one === undefined || one === "honoured");
-    return all ? "yes" : link("see there", path);
-  }
-  if (rule === "honoured") return "yes";
-  if ("only" in rule) return cell(`${sectionOf(field) ? "" : "only "}${rule.only}`);
-  const above = path.includes(".") && ruleAt(rules, path.replace(/\.[^.]*$/, ""));
-  return above === rule ? "no" : cell(`no: ${rule.told}`);
-}
-
 type Backends = readonly (readonly [name: string, rules: FieldRules])[];
 
+/** What a backend does with a field: all that it says, a part, or nothing; and the reason. */
+type Done = readonly [mark: "yes" | "in part" | "no", why?: string];
+
+function doneBy(rules: FieldRules, path: string, field: JsonSchema): Done {
+  const rule = ruleAt(rules, path);
+  if (rule === "honoured") return ["yes"];
+  if (rule && "told" in rule) return ["no", rule.told];
+  if (rule) return ["in part", `${sectionOf(field) ? "" : "only "}${rule.only}`];
+  const list = sectionOf(field) === field.items ? "[]" : "";
+  const inside = [...fieldsOf(sectionOf(field)!, `${path}${list}.`)]
+    .map(([inner, schema]) => doneBy(rules, inner, schema)[0]);
+  return [inside.every((mark) => mark === inside[0]) ? inside[0] : "in part"];
+}
+
+/** The backends that do it, one that does a part of it with a star. */
+function whoDoes(path: string, field: JsonSchema, backends: Backends): string {
+  const marks = backends.map(([name, rules]) => [name, doneBy(rules, path, field)[0]] as const);
+  const doing = marks.filter(([, mark]) => mark !== "no");
+  const star = (mark: string) => mark === "in part" ? "\\*" : "";
+  const [[, first]] = marks;
+  if (marks.every(([, mark]) => mark === first)) {
+    return first === "no" ? "none" : `all${star(first)}`;
+  }
+  return doing.map(([name, mark]) => `${name}${star(mark)}`).join(", ");
+}
+
 function rows(section: JsonSchema, above: string, backends: Backends): string {
-  const head = ["field", "type", "default", "meaning", "example"];
   return table(
-    [...head, ...backends.map(([name]) => name)],
+    ["field", "type", "default", "meaning", "example", "backends"],
     Object.entries(section.properties!).map(([name, field]) => {
       const path = `${above}${name}`;
       return [
@@ -79,7 +87,7 @@ function rows(section: JsonSchema, above: string, backends: Backends): string {
         defaultOf(section, name, field),
         cell(field.description!),
         exampleOf(name, field),
-        ...backends.map(([, rules]) => doneBy(rules, path, field)),
+        whoDoes(path, field, backends),
       ];
     }),
   );
@@ -95,6 +103,32 @@ function sections(section: JsonSchema, above: string, backends: Backends): strin
     return `\n## ${path}\n\n${cell(field.description!)}\n\n${rows(inner, inside, backends)}` +
       sections(inner, inside, backends);
   }).join("");
+}
+
+/** A row for each field, a column for each backend, and the reasons below, numbered. */
+function whatEachDoes(schema: JsonSchema, backends: Backends): string {
+  const reasons: string[] = [];
+  const numberOf = (why: string) => {
+    if (!reasons.includes(why)) reasons.push(why);
+    return reasons.indexOf(why) + 1;
+  };
+  const shown = [...fieldsOf(schema)].filter(([path, field]) => {
+    const of = backends.map(([, rules]) => ruleAt(rules, path));
+    const above = path.includes(".") ? path.replace(/\.[^.]*$/, "") : undefined;
+    // A section is what its fields are, or its fields are what it is.
+    return above && backends.every(([, rules], at) => ruleAt(rules, above) === of[at])
+      ? false
+      : !sectionOf(field) || of.some((rule) => rule !== undefined);
+  });
+  const made = shown.map(([path, field]) => [
+    code(path),
+    ...backends.map(([, rules]) => {
+      const [mark, why] = doneBy(rules, path, field);
+      return why === undefined ? mark : `${mark} (${numberOf(why)})`;
+    }),
+  ]);
+  return table(["field", ...backends.map(([name]) => name)], made) + "\n" +
+    reasons.map((why, at) => `${at + 1}. ${cell(why)}\n`).join("");
 }
 
 export async function deploymentSpecPage(): Promise<string> {
@@ -118,8 +152,12 @@ export async function deploymentSpecPage(): Promise<string> {
     "| list of texts | `[a, b]`, or one text alone |\n" +
     "| map | `{NAME: value}`, or a list of `NAME=value` |\n" +
     "| path | an absolute path |\n\n" +
-    "The last columns are the deploy backends of this build, and say whether they do it. What a " +
-    "backend does not do is told when you deploy, and stands in the deployment's `warnings` (`svc " +
-    "status`); with `strict: true` it refuses the deployment instead.\n\n" +
-    "## Fields\n\n" + rows(schema, "", backends) + sections(schema, "", backends);
+    "The last column names the deploy backends of this build that do it; a star: in part. [What each " +
+    "backend does](#what-each-backend-does) has the reasons. What a backend does not do is told when " +
+    "you deploy, and stands in the deployment's `warnings` (`svc status`); with `strict: true` it " +
+    "refuses the deployment instead. A spec applies on every backend, and nothing of it is lost: `svc " +
+    "status NAME -o yaml` gives it back as it was applied.\n\n" +
+    "## Fields\n\n" + rows(schema, "", backends) + sections(schema, "", backends) +
+    "\n## What each backend does\n\nThe numbers are those of the reasons below.\n\n" +
+    whatEachDoes(schema, backends);
 }

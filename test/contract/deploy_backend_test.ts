@@ -1,4 +1,3 @@
-import { BARE_FIELDS } from "../../backends/deploy/bare/fields.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { bareAbilities } from "./bare_abilities.ts";
 import { bareDetails } from "./bare_backend.ts";
@@ -14,11 +13,6 @@ import { hostBackend } from "./host_backend.ts";
 deployContract({
   name: "bare",
   ...requireTools({ root: true, commands: ["runc", "conmon", "iptables", "busybox"] }),
-  fields: BARE_FIELDS,
-  lacks: {
-    images: "images are unpacked into snapshots, and not kept",
-    load: "images are unpacked into snapshots, and not kept",
-  },
   open: bareFixture,
   own: (test, under, fixture) => {
     // The last one looks for what is left of all of them.

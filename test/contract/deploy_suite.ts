@@ -18,6 +18,7 @@ import { deployStats } from "./deploy_stats.ts";
 import { deployVolumes } from "./deploy_volumes.ts";
 import { deployFiles } from "./deploy_files.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
+import { type Engine, type EngineName, ENGINES } from "./deploy_engines.ts";
 
 export interface DeployBackendUnderTest {
   backend: () => DeployBackend;
@@ -45,7 +46,7 @@ const USUAL = {
   "exec.groups": "a command of another user has the groups of groupAdd",
 };
 
-type Ability = keyof DeployCaps | keyof typeof USUAL;
+export type Ability = keyof DeployCaps | keyof typeof USUAL;
 
 /** A test that is left out, with the reason, where the backend has not what it needs. */
 export type Test = (title: string, needs: readonly Need[], fn: () => Promise<void>) => void;
@@ -60,12 +61,9 @@ export interface DeployFixture extends AsyncDisposable {
 }
 
 export interface DeploySuite<Fixture extends DeployFixture> {
-  name: string;
+  /** What it lacks is in {@linkcode ENGINES}. */
+  name: EngineName;
   ignore?: boolean;
-  /** The backend's own list. */
-  fields: FieldRules;
-  /** Why the engine has not an ability that tests of the contract need; an ability that it has is not here. */
-  lacks: Partial<Record<Ability, string>>;
   open(): Promise<Fixture>;
   /** The backend's own parts, after the contract's. */
   own?: (test: OwnTest, under: DeployBackendUnderTest, fixture: Fixture) => void;
@@ -86,7 +84,17 @@ const PARTS = [
   deployFields,
 ];
 
+/** The contract's tests without their work: titles and what each needs. */
+export function contractTests(fields: FieldRules): { title: string; needs: readonly Need[] }[] {
+  const tests: { title: string; needs: readonly Need[] }[] = [];
+  const none = () => assert.fail("there is no backend");
+  const under: DeployBackendUnderTest = { backend: none, reopen: none, image: "", fields };
+  for (const part of PARTS) part((title, needs) => tests.push({ title, needs }), under);
+  return tests;
+}
+
 export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite<Fixture>): void {
+  const engine: Engine = ENGINES[suite.name];
   Deno.test({
     name: `deploy backend contract: ${suite.name}`,
     ignore: suite.ignore,
@@ -105,15 +113,20 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
             backend = await fixture.open(permitted);
           },
           image: fixture.image,
-          fields: suite.fields,
+          fields: engine.fields,
         };
         const tests: Deno.TestStepDefinition[] = [];
+        const skipped = new Map<string, number>();
         const test: Test = (title, needs, fn) => {
-          const why = needs.map((need) => lacking(need, backend, suite)).find((why) => why);
+          const why = needs.map((need) => lacking(need, backend, engine)).find((why) => why);
+          if (why) skipped.set(why, (skipped.get(why) ?? 0) + 1);
           tests.push(why ? { name: `${title}: ${why}`, ignore: true, fn } : { name: title, fn });
         };
         for (const part of PARTS) part(test, under);
         suite.own?.((title, fn) => test(title, [], fn), under, fixture);
+        for (const [why, count] of skipped) {
+          console.error(`skipped: ${suite.name}: ${count} of ${tests.length}: ${why}`);
+        }
         for (const step of tests) await t.step(step);
       } finally {
         await backend[Symbol.asyncDispose]();
@@ -122,27 +135,23 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
   });
 }
 
-/** Why a test is left out that needs this; undefined: it is not. */
-export function lacking(
-  need: Need,
-  { caps }: DeployBackend,
-  { fields, lacks }: Pick<DeploySuite<DeployFixture>, "fields" | "lacks">,
-): string | undefined {
+/** Why a test is left out that needs this, by what is said of the engine; undefined: it is not. */
+export function leftOut(need: Need, { fields, lacks }: Engine): string | undefined {
   if (need.startsWith("spec.")) {
     const rule = ruleAt(fields, need.slice("spec.".length));
     assert.ok(rule, `${need} is not a field`);
     return typeof rule === "object" && "told" in rule ? `${need}: ${rule.told}` : undefined;
   }
-  if (need in USUAL) {
-    const why = lacks[need as keyof typeof USUAL];
-    return why && `no ${need}: ${why}`;
-  }
-  const ability = need as keyof DeployCaps;
-  const reason = lacks[ability];
-  if (caps[ability]) {
-    assert.equal(reason, undefined, `${ability} is there: the reason why it is not has to go`);
-    return undefined;
-  }
-  assert.ok(reason, `${ability} is not there: say why in "lacks"`);
-  return `no ${ability}: ${reason}`;
+  const why = lacks[need as Ability];
+  return why && `no ${need}: ${why}`;
+}
+
+/** The same, checked by what the backend has. */
+export function lacking(need: Need, { caps }: DeployBackend, engine: Engine): string | undefined {
+  const why = leftOut(need, engine);
+  if (need.startsWith("spec.") || need in USUAL) return why;
+  if (caps[need as keyof DeployCaps]) {
+    assert.equal(why, undefined, `${need} is there: the reason why it is not has to go`);
+  } else assert.ok(why, `${need} is not there: say why in "lacks"`);
+  return why;
 }

@@ -1,0 +1,57 @@
+/**
+ * The engines that the contract of deploy backends runs on, and what each of them has not that tests need, with
+ * the reason. The suites read it by their name, and `scripts/docs.ts` makes a page of it.
+ */
+import { BARE_FIELDS } from "../../backends/deploy/bare/fields.ts";
+import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
+import { PODMAN_FIELDS } from "../../backends/deploy/podman/fields.ts";
+import type { FieldRules } from "../../lib/deploy/fields.ts";
+import type { Ability } from "./deploy_suite.ts";
+
+export interface Engine {
+  /** The backend's own list. */
+  readonly fields: FieldRules;
+  /** Why the engine has not an ability that tests of the contract need; an ability that it has is not here. */
+  readonly lacks: Readonly<Partial<Record<Ability, string>>>;
+}
+
+const DOCKER: Engine = {
+  fields: DOCKERHOST_FIELDS,
+  lacks: {
+    "attach.end": "the engine ends the input with whoever detaches, or never",
+    "files.holes":
+      "the engine's archives have zeros for holes, and so have the files that it unpacks",
+    "files.linked": "the engine gives the owner once more with each further name",
+    "files.memory": "the engine's archives leave out what is in memory",
+    "files.whole": "the engine removes a file before it writes the one that takes its place",
+  },
+};
+
+const LATER = "the backend does not do it yet";
+
+/** By the name of the suite, which is the test's. */
+export const ENGINES = {
+  bare: {
+    fields: BARE_FIELDS,
+    lacks: {
+      images: "images are unpacked into snapshots, and not kept",
+      load: "images are unpacked into snapshots, and not kept",
+    },
+  },
+  "dockerhost, Docker 20.10, graph store": DOCKER,
+  "dockerhost, Docker 28, graph store": DOCKER,
+  "dockerhost, Docker 28, containerd store": DOCKER,
+  "podman 4.3": {
+    fields: PODMAN_FIELDS,
+    lacks: {
+      attach: LATER,
+      files: LATER,
+      top: "podman 4.3 gives each line of ps as one column",
+      "exec.groups": "podman gives the groups to the main process alone",
+      oom:
+        "podman has no event for it, and 4.3 does not know it on control groups of the first version",
+    },
+  },
+} as const satisfies Record<string, Engine>;
+
+export type EngineName = keyof typeof ENGINES;
