@@ -46,12 +46,12 @@ Deno.test({
       // The runtime itself reads it, before the command begins.
       const waits = "FROM base AS one\nRUN busybox mkfifo /fifo\nFROM base\n" +
         "RUN --mount=type=bind,from=one,source=/fifo,target=/etc/passwd true\n";
-      for (const Dockerfile of [waits, "FROM base\nRUN sleep 1000\n"]) {
-        await assert.rejects(build(engine.builder, { Dockerfile }), {
+      const ended = (Dockerfile: string) =>
+        assert.rejects(build(engine.builder, { Dockerfile }), {
           code: "timeout",
           message: /Dockerfile:\d: RUN .*longer than 3s \(SVC_BUILD_STEP_TIMEOUT\)/,
         });
-      }
+      await Promise.all([waits, "FROM base\nRUN sleep 1000\n"].map(ended));
       await engine.assertClean();
     }
     await using engine = await open({ buildTimeoutMs: 2000 });

@@ -55,6 +55,16 @@ async function reaches(server: Server, name: string, host: string, port = 8080):
   return code === 0;
 }
 
+/** Asks all at once, for what is not answered takes seconds; fails naming those that it is not so for. */
+async function reach(
+  server: Server,
+  expected: boolean,
+  ...ways: [name: string, host: string, port?: number][]
+): Promise<void> {
+  const found = await Promise.all(ways.map((way) => reaches(server, ...way)));
+  assert.deepEqual(ways.filter((_, at) => found[at] !== expected), []);
+}
+
 async function addressOf(server: Server, name: string): Promise<string> {
   const { stdout } = await server.svc([
     "exec",
@@ -108,8 +118,8 @@ e2eTest("RUN reaches out, and neither the host's loopback, nor its sockets, nor 
     },
   );
   await t.step("loopback", async () => {
-    assert.notEqual((await run(server, get("127.0.0.1", loopback.port))).code, 0);
-    assert.notEqual((await run(server, get(gateway, loopback.port))).code, 0);
+    const tried = ["127.0.0.1", gateway].map((host) => run(server, get(host, loopback.port)));
+    for (const { code } of await Promise.all(tried)) assert.notEqual(code, 0);
     assert.deepEqual(loopback.paths, []);
   });
   await t.step("its abstract sockets", async () => {
@@ -131,14 +141,15 @@ e2eTest("RUN reaches out, and neither the host's loopback, nor its sockets, nor 
         "POST /v2/base/blobs/uploads/",
         "PUT /.svc/v1/deployments/taken",
       ];
-      for (const host of [gateway, `${base}.0.1`]) {
+      const asked = async (host: string) => {
         const pull = get(host, server.port, "/v2/base/manifests/1");
         const script = asks.map((line) => ask(line, host, server.port, SPEC));
         const output = ok(await run(server, [pull, ...script].join("; echo; ")));
         const codes = output.match(/(?<=HTTP\/1\.[01] )\d\d\d/g);
         assert.deepEqual(codes, ["200", ...asks.map(() => "403")], output);
         assert.match(output, /SVC_WORKLOAD_API/);
-      }
+      };
+      await Promise.all([gateway, `${base}.0.1`].map(asked));
       const { stdout } = await server.svc(["ps"]);
       assert.doesNotMatch(stdout, /taken/);
     },
@@ -158,9 +169,8 @@ e2eTest("RUN reaches out, and neither the host's loopback, nor its sockets, nor 
     await until("a build that serves", () => at() !== undefined);
     const address = at()!.slice("/at/".length);
     assert.match(address, new RegExp(`^${RegExp.escape(base)}\\.255\\.`));
-    for (let round = 0; round < 2; round++) {
-      assert.notEqual((await run(server, get(address, 9000))).code, 0);
-    }
+    const tried = [0, 1].map(() => run(server, get(address, 9000)));
+    for (const { code } of await Promise.all(tried)) assert.notEqual(code, 0);
     await everywhere[Symbol.asyncDispose]();
     await holding;
   });
@@ -270,33 +280,30 @@ e2eTest("workloads reach their own networks and what is published; internal ones
   for (const name of names) addresses.set(name, await addressOf(server, name));
 
   await t.step("one network: reached; another one: not", async () => {
-    assert.equal(await reaches(server, "one", addresses.get("peer")!), true);
-    for (const from of ["free", "one", "two"]) {
-      for (const to of ["free", "one", "two", "hidden"]) {
-        if (from === to) continue;
-        assert.equal(await reaches(server, from, addresses.get(to)!), false, `${from} to ${to}`);
-      }
-    }
+    await reach(server, true, ["one", addresses.get("peer")!]);
+    const apart = ["free", "one", "two"].flatMap((from) =>
+      ["free", "one", "two", "hidden"].filter((to) => to !== from)
+        .map((to): [string, string] => [from, addresses.get(to)!])
+    );
+    await reach(server, false, ...apart);
   });
   await t.step(
     "a published port by the host's addresses, from every network that leads out",
     async () => {
-      for (const from of ["free", "one", "two"]) {
-        assert.equal(await reaches(server, from, `${base}.0.1`, port), true, from);
-      }
-      assert.equal(await reaches(server, "hidden", `${base}.0.1`, port), false);
+      const host = `${base}.0.1`;
+      await reach(server, true, ["free", host, port], ["one", host, port], ["two", host, port]);
+      await reach(server, false, ["hidden", host, port]);
     },
   );
   await t.step("the host and what is behind it, but for internal networks", async () => {
-    for (const from of ["free", "one"]) {
-      assert.equal(await reaches(server, from, `${base}.0.1`, everywhere.port), true);
-      assert.equal(await reaches(server, from, other.address, other.port), true);
-    }
+    const all = (name: string, ...hosts: string[]): [string, string, number][] => [
+      ...hosts.map((host): [string, string, number] => [name, host, everywhere.port]),
+      [name, other.address, other.port],
+    ];
+    const host = `${base}.0.1`;
+    await reach(server, true, ...all("free", host), ...all("one", host));
     const gateway = addresses.get("hidden")!.replace(/\d+$/, "1");
-    for (const host of [gateway, `${base}.0.1`]) {
-      assert.equal(await reaches(server, "hidden", host, everywhere.port), false);
-    }
-    assert.equal(await reaches(server, "hidden", other.address, other.port), false);
+    await reach(server, false, ...all("hidden", gateway, host));
   });
   await t.step(
     "internal belongs to the network: whoever joins it is on an internal one",
@@ -307,9 +314,13 @@ e2eTest("workloads reach their own networks and what is published; internal ones
       };
       const output = ok(await deploy(server, file));
       assert.match(output, /nothing is published on an internal network/);
-      assert.equal(await reaches(server, "joined", other.address, other.port), false);
-      assert.equal(await reaches(server, "hidden", await addressOf(server, "joined")), true);
-      assert.equal(await reaches(server, "joined", addresses.get("hidden")!), true);
+      await reach(server, false, ["joined", other.address, other.port]);
+      await reach(
+        server,
+        true,
+        ["hidden", await addressOf(server, "joined")],
+        ["joined", addresses.get("hidden")!],
+      );
       const refused = await deploy(server, on("late", { name: "first", internal: true }));
       assert.equal(refused.code, 1);
       assert.match(refused.stderr, /leads out/);
@@ -327,8 +338,12 @@ e2eTest("workloads reach their own networks and what is published; internal ones
           ports: [{ host: published, container: 8080 }],
         }),
       );
-      assert.equal(await reaches(server, "both", other.address, other.port), true);
-      assert.equal(await reaches(server, "both", addresses.get("hidden")!), true);
+      await reach(
+        server,
+        true,
+        ["both", other.address, other.port],
+        ["both", addresses.get("hidden")!],
+      );
       const answer = await fetch(`http://127.0.0.1:${published}/`);
       assert.match(await answer.text(), /hello/);
     },
@@ -343,7 +358,7 @@ e2eTest("workloads reach their own networks and what is published; internal ones
       await server.stop();
       assert.equal(bridges(base).length, 1, "a workload that runs keeps its network");
       await server.restart();
-      assert.equal(await reaches(server, "free", other.address, other.port), true);
+      await reach(server, true, ["free", other.address, other.port]);
       ok(await server.svc(["rm", "free"]));
       await server.stop();
       assert.deepEqual(bridges(base), []);
