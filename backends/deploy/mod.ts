@@ -5,7 +5,7 @@ import { type OptionTable, optionTable, reading, type Settings } from "../../lib
 import type { FieldRules } from "../../lib/deploy/fields.ts";
 import type { BackendModule } from "../../lib/deploy/module.ts";
 import { BARE, BARE_READS } from "./bare/options.ts";
-import { CONTAINERD } from "./containerd/options.ts";
+import { CONTAINERD, CONTAINERD_READS } from "./containerd/options.ts";
 import { DOCKERHOST, DOCKERHOST_ABSENT, DOCKERHOST_READS } from "./dockerhost/options.ts";
 import { INCUS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
@@ -62,7 +62,12 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     help: "a containerd daemon",
     aliases: [],
     options: [CONTAINERD],
-    missing: "the client of containerd is not in this build yet",
+    needsRoot: true,
+    load: reading(
+      CONTAINERD_READS,
+      async () => (await import("./containerd/open.ts")).containerdModule,
+    ),
+    fields: async () => (await import("./containerd/fields.ts")).CONTAINERD_FIELDS,
   },
   bare: {
     help: "this host, through an OCI runtime; no daemon needed",
@@ -99,7 +104,7 @@ const CHOICE = optionTable([
     section: "General and listener",
     help:
       "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
-      "This build has dockerhost, podman and bare.",
+      "This build has dockerhost, podman, containerd and bare.",
   },
 ]);
 

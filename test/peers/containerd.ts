@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { ContainerdClient } from "../../lib/containerd/client.ts";
 import { Version } from "../../lib/containerd/api.ts";
+import { UNSTABLE } from "./namespace.ts";
 
 const CGROUPS = "/sys/fs/cgroup";
 
@@ -10,11 +11,22 @@ export interface ContainerdPeer extends AsyncDisposable {
   readonly address: string;
   stop(): Promise<void>;
   kill9(): Promise<void>;
+  /** Ends it as a reboot of the host does, with all that it runs and what it keeps below /run. */
+  reboot(): Promise<void>;
   start(): Promise<void>;
 }
 
+export interface ContainerdOptions {
+  /** containerd 2 of Debian's unstable suite, with its shim; see `unstable.sh`. */
+  unstable?: boolean;
+}
+
 /** Runs containerd with its data, state and socket in `folder`, which must be on a local disk. */
-export async function startContainerd(folder: string): Promise<ContainerdPeer> {
+export async function startContainerd(
+  folder: string,
+  { unstable }: ContainerdOptions = {},
+): Promise<ContainerdPeer> {
+  const programs = unstable ? `${join(UNSTABLE, "usr/bin")}:` : "";
   const address = join(folder, "containerd.sock");
   const config = join(folder, "config.toml");
   await Deno.writeTextFile(
@@ -29,6 +41,8 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
   address = ${JSON.stringify(`${address}.ttrpc`)}
 [plugins."io.containerd.internal.v1.opt"]
   path = ${JSON.stringify(join(folder, "opt"))}
+[plugins."io.containerd.internal.v1.restart"]
+  interval = "1s"
 `,
   );
   let process: Deno.ChildProcess | undefined;
@@ -45,10 +59,15 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     process!.kill("SIGKILL");
     await status;
   };
+  const reboot = async () => {
+    await kill9();
+    await endShims(address);
+    await Deno.remove(join(folder, "state"), { recursive: true });
+  };
   const start = async () => {
     process = new Deno.Command("sh", {
       args: ["-c", 'exec containerd --config "$0" >>"$1" 2>&1', config, `${folder}/log`],
-      env: { PATH: `${Deno.env.get("PATH")}:/usr/sbin:/sbin` },
+      env: { PATH: `${programs}${Deno.env.get("PATH")}:/usr/sbin:/sbin` },
       stdin: "null",
       stdout: "null",
       stderr: "null",
@@ -77,7 +96,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
     await endShims(address);
     await removeRuntimeRoots();
   };
-  return { address, stop, kill9, start, [Symbol.asyncDispose]: dispose };
+  return { address, stop, kill9, reboot, start, [Symbol.asyncDispose]: dispose };
 }
 
 /** Containers outlive containerd: what a failed test left running ends here. */

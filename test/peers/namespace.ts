@@ -45,7 +45,8 @@ export interface Namespace extends AsyncDisposable {
 }
 
 const CACHE = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
-const UNSTABLE = join(CACHE, "svc-peers/unstable-1");
+/** The folder with those programs. */
+export const UNSTABLE = join(CACHE, "svc-peers/unstable-1");
 
 /** For `requireTools({ files })`: there once `unstable.sh` has run, which takes half a minute. */
 export const UNSTABLE_READY = join(UNSTABLE, "ready");

@@ -11,8 +11,8 @@ import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import { killTree } from "../../../lib/sys/process_tree.ts";
-import { startLimit } from "./begin.ts";
-import { openInput, withInput } from "./input.ts";
+import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
+import { openInput, withInput } from "../../../lib/deploy/host/input.ts";
 import type { Tools } from "./preflight.ts";
 
 const SYNC_FD = 3;

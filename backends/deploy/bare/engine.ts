@@ -2,33 +2,31 @@
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
-import { ensureDir, removeTree } from "../../../lib/base/fs.ts";
+import { ensureDir } from "../../../lib/base/fs.ts";
 import type {
   ContainerEngine,
   ContainerExit,
   ContainerInput,
-  ContainerLogs,
   ContainerRoots,
   ContainerState,
   ExecOptions,
   NewContainer,
   ProcessIdentity,
 } from "../../../lib/deploy/host/engine.ts";
-import { readLog, rotateLog } from "../../../lib/deploy/host/log_file.ts";
-import { endOfLog, readOutput } from "../../../lib/deploy/host/output_file.ts";
+import type { ExitWatch } from "../../../lib/deploy/host/exit_watch.ts";
+import { rotateLog } from "../../../lib/deploy/host/log_file.ts";
+import { LOG_LIMIT, LogFiles } from "../../../lib/deploy/host/log_files.ts";
 import type { HostPaths } from "../../../lib/deploy/host/paths.ts";
 import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
-import { startLimit } from "./begin.ts";
+import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
 import { createContainer, monitorEnded, reopenLog, resizeTerminal } from "./conmon.ts";
-import { execIn } from "./exec.ts";
-import { ExitWatcher } from "./exits.ts";
-import { Inputs } from "./input.ts";
+import { execIn } from "../../../lib/deploy/host/runtime_exec.ts";
+import { connectPackets } from "../../../lib/sys/write_end.ts";
+import { ExitFiles } from "./exits.ts";
+import { Inputs } from "../../../lib/deploy/host/input.ts";
 import type { Tools } from "./preflight.ts";
 import { runtimeUsage, type StatsSource } from "./usage.ts";
 import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
-
-/** Bytes at which a log is rotated. */
-const LOG_LIMIT = 16 * 1024 ** 2;
 
 export interface BareEngineOptions {
   paths: Pick<HostPaths, "instances" | "logs" | "exits">;
@@ -44,9 +42,14 @@ export interface BareEngineOptions {
 
 export class BareEngine implements ContainerEngine {
   readonly roots: ContainerRoots;
-  readonly exits: ExitWatcher;
-  readonly logs: ContainerLogs;
-  #inputs = new Inputs((key) => this.#bundle(key));
+  readonly exits: ExitWatch;
+  readonly logs: LogFiles;
+  #ended: ExitFiles;
+  #inputs = new Inputs(
+    (key) => this.#bundle(key),
+    // The monitor's socket.
+    (bundle) => connectPackets(bundle, "attach"),
+  );
   readonly usage?: ContainerEngine["usage"];
   #options: BareEngineOptions;
   #found: Promise<Tools> | undefined;
@@ -58,26 +61,15 @@ export class BareEngine implements ContainerEngine {
     if (options.statsSource === "runtime") {
       this.usage = async (key) => await runtimeUsage((await this.#tools()).runtime, key);
     }
-    this.exits = new ExitWatcher(
-      { exits, instances },
-      (key) => rotateLog(this.#log(key), LOG_LIMIT, () => reopenLog(this.#bundle(key))),
+    this.logs = new LogFiles(options.paths.logs);
+    this.#ended = new ExitFiles({ exits, instances });
+    this.exits = this.#ended.watch((key) =>
+      rotateLog(this.logs.path(key), LOG_LIMIT, () => reopenLog(this.#bundle(key)))
     );
-    this.logs = {
-      read: (key, instance, options) => readLog(this.#log(key), instance, options),
-      end: (key) => endOfLog(this.#log(key)),
-      output: (key, options) => readOutput(this.#log(key), options),
-      remove: async (key) => {
-        for (const path of [this.#log(key), `${this.#log(key)}.1`]) await removeTree(path);
-      },
-    };
   }
 
   #bundle(key: string): string {
     return join(this.#options.paths.instances, key);
-  }
-
-  #log(key: string): string {
-    return join(this.#options.paths.logs, `${key}.log`);
   }
 
   /** Searched once; a failed search is repeated. */
@@ -99,7 +91,7 @@ export class BareEngine implements ContainerEngine {
   async create({ key, bundle, tty, stdinOpen }: NewContainer): Promise<ProcessIdentity> {
     const { paths: { exits, logs }, systemdCgroup, startMs } = this.#options;
     await Promise.all([exits, logs].map((path) => ensureDir(path, 0o700)));
-    const log = this.#log(key);
+    const log = this.logs.path(key);
     const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen };
     const process = await identify(await createContainer(await this.#tools(), monitor));
     if (process) return process;
@@ -139,7 +131,7 @@ export class BareEngine implements ContainerEngine {
     await (await this.#tools()).runtime.delete(key, { force: true });
     await this.#inputs.end(key);
     await monitorEnded(this.#bundle(key), key);
-    await this.exits.forget(key);
+    await this.#ended.forget(key);
   }
 
   async state(key: string, known?: ProcessIdentity): Promise<ContainerState | undefined> {
@@ -148,7 +140,7 @@ export class BareEngine implements ContainerEngine {
     const state = await (await this.#tools()).runtime.state(key);
     const process = state?.status === "running" ? await identify(state.pid) : undefined;
     if (process) return { is: "running", process };
-    const exit: ContainerExit | undefined = await this.exits.read(key);
+    const exit: ContainerExit | undefined = await this.#ended.read(key);
     if (exit || known || state?.status === "stopped") return { is: "ended", exit };
     return state && { is: "created" };
   }

@@ -85,7 +85,11 @@ export const REMOTES = optionTable([
   {
     key: "insecureRegistries",
     kind: "list",
-    env: ["SVC_INSECURE_REGISTRIES", "SVC_BARE_INSECURE_REGISTRIES"],
+    env: [
+      "SVC_INSECURE_REGISTRIES",
+      "SVC_BARE_INSECURE_REGISTRIES",
+      "SVC_CONTAINERD_INSECURE_REGISTRIES",
+    ],
     agree: true,
     default: [],
     defaultText: "localhost only",

@@ -2,7 +2,7 @@
  * Bind sources of an instance. The runtime must not get a source's path: a workload that may write to a folder
  * above it could let the path lead elsewhere by the next start. So every start opens each source under the
  * policy and mounts the opened file at a place of the server's own. The runtime gets that place. Once the
- * container exists, the mount is removed.
+ * container exists, the mount is removed; where the engine starts containers again by itself, with the container.
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
@@ -52,7 +52,7 @@ export class BindMounts {
 
   /** Mounts the sources for the engine, until the result is disposed of. Throws as {@linkcode check}. */
   async place(key: string, spec: DeploySpec, bundle: string): Promise<AsyncDisposable> {
-    const remove = () => this.#remove(key);
+    const remove = () => this.remove(key);
     if (spec.mounts.length > 0) {
       await remove();
       try {
@@ -90,8 +90,8 @@ export class BindMounts {
     if (changed) await Deno.writeTextFile(path, encodeDocument(document), { mode: 0o600 });
   }
 
-  /** Removes the mounts that a start left behind; a mount that cannot be removed stays, with its place. */
-  async #remove(key: string): Promise<void> {
+  /** Removes the mounts of a start; a mount that cannot be removed stays, with its place. Missing is fine. */
+  async remove(key: string): Promise<void> {
     const folder = join(this.#folder, key);
     const names = await Array.fromAsync(Deno.readDir(folder)).catch((error) => {
       if (error instanceof Deno.errors.NotFound) return undefined;

@@ -1,14 +1,15 @@
 /**
  * The seam of the host engine: who makes, runs and ends containers on this host. Networks, files, names,
  * health, restarts and replacement are the host engine's; an implementation knows keys and OCI documents, and
- * nothing of deployments. Today that is `backends/deploy/bare` (an OCI runtime and conmon); one over a daemon
- * (containerd) fits below the same words.
+ * nothing of deployments. They are `backends/deploy/bare` (an OCI runtime and conmon) and
+ * `backends/deploy/containerd` (a daemon).
  *
  * A container has a `key`, unique on the host and never used again. Its life: `roots.mount`, `create`,
  * `start`, its end; then `delete` and the same again in the same root, or `delete`, `roots.remove` and
  * `logs.remove` for good. Calls for one key come one after the other, but for `exec`, `signal` and
  * `logs.read`. A container goes on while no server runs, and none of its output is lost meanwhile.
  */
+import type { RestartPolicy } from "../../api/deploy_spec.ts";
 import type { LogFrame } from "../../api/deployment.ts";
 import type { TerminalSize } from "../../base/terminal.ts";
 import type { ResolvedImage } from "../../oci/resolver.ts";
@@ -44,12 +45,25 @@ export interface NewContainer {
   /**
    * Absolute folder of its own with `config.json`, the OCI runtime document. The engine may keep files of its
    * own there; the host engine removes the folder after `delete`. What the document's mounts name is there
-   * until `create` has resolved, and not after.
+   * until `create` has resolved; for an engine that has `supervise`, until `delete`.
    */
   bundle: string;
   tty?: boolean;
   /** The process's input stays open for attached sessions; otherwise it is empty. */
   stdinOpen?: boolean;
+  /** The image's complete name, for engines whose own tools list containers. */
+  image: string;
+  /** For the same: whose container it is. `ofSpec` is what a caller wrote. */
+  labels: { deployment: string; replica: number; ofSpec?: Readonly<Record<string, string>> };
+}
+
+/** What an engine has to know to start a container again by itself. */
+export interface EngineRestart {
+  policy: Exclude<RestartPolicy, "no">;
+  /** The limit of the policy `on-failure`; absent: no limit. */
+  maxAttempts?: number;
+  /** The container's process has a terminal. */
+  tty?: boolean;
 }
 
 /** The writable trees of containers, made from images. */
@@ -148,6 +162,11 @@ export interface ContainerEngine {
   create(container: NewContainer): Promise<ProcessIdentity>;
   /** Has the created container's process begin. Throws `timeout`; the container is deleted then. */
   start(key: string): Promise<void>;
+  /**
+   * Whether the engine starts the container again after an end while no server runs; undefined: never. It holds
+   * until the container is deleted. Missing is fine. Absent: the engine never does.
+   */
+  supervise?(key: string, restart: EngineRestart | undefined): Promise<void>;
   /** The input of a running container that was created with `stdinOpen`. Throws `conflict` where it has ended. */
   input(key: string, options: { tty: boolean }): Promise<ContainerInput>;
   /** Changes the size of a running container's terminal. Gone or missing is fine. */

@@ -7,7 +7,7 @@ import type { InstanceStatus, LogFrame } from "../../api/deployment.ts";
 import { requirePermitted } from "../privileges.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
 import { type ExecTarget, runProbe } from "./exec.ts";
-import { freeze, type Steered, stopRun, thaw } from "./steer.ts";
+import { entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
 import { HealthMonitor } from "./health.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
 import { Life } from "./life.ts";
@@ -234,16 +234,24 @@ export class Instance {
   }
 
   async #createContainer(): Promise<ProcessIdentity> {
-    const { bundle, made: { key }, spec: { tty, stdinOpen } } = this;
+    const { bundle, deployment, made: { key, replica } } = this;
+    const { image, tty, stdinOpen, labels: ofSpec } = this.spec;
     const { binds, engine } = this.#parts;
-    await using _binds = await binds.place(key, this.spec, bundle);
-    return await engine.create({ key, bundle, tty, stdinOpen });
+    const sources = await binds.place(key, this.spec, bundle);
+    const labels = { deployment, replica, ofSpec };
+    try {
+      return await engine.create({ key, bundle, tty, stdinOpen, image, labels });
+    } finally {
+      // An engine that starts it again by itself needs them again.
+      if (!engine.supervise) await sources[Symbol.asyncDispose]();
+    }
   }
 
   async #begin(process: ProcessIdentity): Promise<void> {
     await this.#parts.engine.start(this.made.key);
     const startedAt = new Date().toISOString();
     await this.#attend(process, startedAt, () => this.#hooks.tell({ type: "started" }));
+    await entrust(this.#steered);
   }
 
   /** Watches the running process. */
@@ -271,6 +279,7 @@ export class Instance {
 
   async #ended(exit: ContainerExit): Promise<void> {
     this.#life.ended(exit);
+    if (this.#life.state.is === "ended") await entrust(this.#steered);
     this.#hooks.changed();
     this.#parts.log.info("instance ended", { instance: this.id, code: exit.code });
     await this.#hooks.save();
@@ -305,6 +314,7 @@ export class Instance {
   /** From now on the restart policy applies, also to an end that has just happened. */
   supervise(): void {
     this.#life.keep();
+    this.#lock.run(() => entrust(this.#steered));
   }
 
   /** Freezes all its processes, or lets them go on. Idempotent. Throws `conflict` where it does not run. */
@@ -314,9 +324,13 @@ export class Instance {
   }
 
   get #steered(): Steered {
-    const { id, made: { key } } = this;
-    const { engine, log } = this.#parts;
-    return { id, key, engine, log, life: this.#life, save: this.#hooks.save };
+    const { id, spec, made: { key } } = this;
+    const { engine, log, binds, allowPrivileged } = this.#parts;
+    const permitted = async () => {
+      requirePermitted(spec, allowPrivileged);
+      await binds.check(spec);
+    };
+    return { id, key, spec, permitted, engine, log, life: this.#life, save: this.#hooks.save };
   }
 
   /** Sends the main process a signal. Also a paused instance ends by SIGKILL. */
@@ -331,6 +345,7 @@ export class Instance {
     await this.#lock.run(async () => {
       // Again: a restart that was under way may have started a new run.
       this.#life.halt();
+      await entrust(this.#steered);
       await stopRun(this.#steered, this.made.plan);
     });
   }
@@ -354,6 +369,7 @@ export class Instance {
       const step = (work: () => Promise<unknown>) => work().catch((error) => errors.push(error));
       await thaw(this.#steered);
       await step(() => engine.delete(key));
+      await step(() => this.#parts.binds.remove(key));
       if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
       await Promise.all([step(() => this.#disconnect()), step(() => engine.roots.remove(key))]);
       if (errors.length > 0) throw errors[0];

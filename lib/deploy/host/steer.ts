@@ -1,7 +1,8 @@
-/** Freezes, thaws and stops the run of an instance. */
+/** Freezes, thaws and stops the run of an instance, and tells the engine whether it goes on without a server. */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
+import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ContainerPlan } from "./container_config.ts";
 import type { ContainerEngine } from "./engine.ts";
 import type { Life } from "./life.ts";
@@ -14,7 +15,10 @@ const KILL_PATIENCE = 10_000;
 export interface Steered {
   id: string;
   key: string;
-  engine: Pick<ContainerEngine, "freeze" | "signal">;
+  spec: DeploySpec;
+  /** Throws `denied` where the policy permits no further start. */
+  permitted: () => Promise<void>;
+  engine: Pick<ContainerEngine, "freeze" | "signal" | "supervise">;
   life: Life;
   /** Writes the instance's record. */
   save: () => Promise<void>;
@@ -35,14 +39,35 @@ export async function freeze(instance: Steered, frozen: boolean): Promise<void> 
   life.froze(frozen);
   // On record before it is done: a later server has to know what it finds frozen.
   await save();
+  await entrust(instance);
   if (!frozen) return;
   try {
     await engine.freeze(key, true);
   } catch (error) {
     life.froze(false);
     await save();
+    await entrust(instance);
     throw error;
   }
+}
+
+/**
+ * Tells the engine whether it has to keep the container running while no server runs. Not a frozen one: engines
+ * may take it for one that has ended.
+ */
+export async function entrust(
+  { id, key, spec, permitted, engine, life, log }: Steered,
+): Promise<void> {
+  const { restart: policy, restartMaxAttempts: maxAttempts, tty } = spec;
+  if (!engine.supervise || policy === "no") return;
+  const { is, mode } = { mode: undefined, ...life.state };
+  // On trial nothing has been decided, and while it waits for a restart nothing has changed.
+  if (is === "made" || is === "waiting" || mode === "trial") return;
+  const kept = mode === "kept" && !life.run?.paused &&
+    await permitted().then(() => true, () => false);
+  await engine.supervise(key, kept ? { policy, maxAttempts, tty } : undefined).catch((error) =>
+    log.warn("the engine was not told of the restart policy", { instance: id, error })
+  );
 }
 
 /** Lets a frozen instance go on before it is to end: nothing ends while it is frozen, not even by SIGKILL. */

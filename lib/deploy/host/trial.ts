@@ -2,6 +2,7 @@
 import { inFlight, listenedOn, type SocketPort } from "../../runtime/listening.ts";
 import { failure } from "./failure.ts";
 import type { Instance } from "./instance.ts";
+import { isAlive } from "./process.ts";
 import { within } from "./within.ts";
 
 /** How soon an abort is noticed, in milliseconds. */
@@ -62,6 +63,8 @@ async function look(instance: Instance, ran: number, trial: Trial): Promise<numb
     throw await failure(instance, `is unhealthy: its last health check ${health.lastFailure}`);
   }
   if (health) return SIGNAL_MS;
+  // It has ended, which is about to be told.
+  if (!await isAlive(run.process)) return SIGNAL_MS;
   const missing = await notListening(instance, takesOver);
   if (ran >= window && missing.length === 0) return undefined;
   if (ran >= Math.max(window, limit)) throw await failure(instance, silence(missing, ran));

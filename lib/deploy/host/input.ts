@@ -1,22 +1,21 @@
 /**
- * The input of containers. On pipes it is a FIFO in the bundle, whose write end a small process holds: the input
- * stays open while no server runs, and ends when that process is ended. On a terminal it goes through the
- * monitor, which holds the terminal.
+ * The input of containers: a FIFO in the bundle, whose write end a small process holds. The input stays open
+ * while no server runs, and ends when that process is ended. Where a monitor holds the container's terminal,
+ * input on a terminal goes through the monitor instead.
  */
 import { spawn } from "node:child_process";
 import { join } from "node:path";
-import { SvcError } from "../../../lib/base/errors.ts";
-import { exists, removeTree, writeFileAtomic } from "../../../lib/base/fs.ts";
-import type { ContainerInput } from "../../../lib/deploy/host/engine.ts";
-import { SystemError } from "../../../lib/sys/errno.ts";
-import { close, open } from "../../../lib/sys/fd.ts";
-import { mknod, O, S_IFIFO } from "../../../lib/sys/files.ts";
-import { connectPackets, openFifo, type WriteEnd } from "../../../lib/sys/write_end.ts";
+import { SvcError } from "../../base/errors.ts";
+import { exists, removeTree, writeFileAtomic } from "../../base/fs.ts";
+import type { ContainerInput } from "./engine.ts";
+import { SystemError } from "../../sys/errno.ts";
+import { close, open } from "../../sys/fd.ts";
+import { mknod, O, S_IFIFO } from "../../sys/files.ts";
+import { openFifo, type WriteEnd } from "../../sys/write_end.ts";
 
-const FIFO = "stdin";
+/** The FIFO's name in the bundle. */
+export const FIFO = "stdin";
 const HOLDER = "stdin.pid";
-/** The monitor's socket in the bundle. */
-const SOCKET = "attach";
 /** Seconds: as good as for ever. */
 const FOR_EVER = "2147483647";
 
@@ -89,9 +88,15 @@ const inputEnded = (key: string, cause?: unknown) =>
 export class Inputs {
   #open = new Map<string, Set<WriteEnd>>();
   #bundle: (key: string) => string;
+  #terminal: (bundle: string) => WriteEnd;
 
-  constructor(bundle: (key: string) => string) {
+  /** `terminal`: opens the input of a container on a terminal. */
+  constructor(
+    bundle: (key: string) => string,
+    terminal = (bundle: string): WriteEnd => openFifo(join(bundle, FIFO)),
+  ) {
     this.#bundle = bundle;
+    this.#terminal = terminal;
   }
 
   async open(key: string, { tty }: { tty: boolean }): Promise<ContainerInput> {
@@ -99,7 +104,7 @@ export class Inputs {
     if (!tty && !await exists(join(bundle, FIFO))) throw inputEnded(key);
     let end: WriteEnd;
     try {
-      end = tty ? connectPackets(bundle, SOCKET) : openFifo(join(bundle, FIFO));
+      end = tty ? this.#terminal(bundle) : openFifo(join(bundle, FIFO));
     } catch (error) {
       // Nobody reads it any more, or listens.
       if (error instanceof SystemError) throw inputEnded(key, error);

@@ -1,7 +1,7 @@
 /** Limits the time before a container's own process begins: the runtime may hang. */
-import { type Deadline, deadline } from "../../../lib/base/deadline.ts";
-import { formatDuration } from "../../../lib/base/duration.ts";
-import { SvcError } from "../../../lib/base/errors.ts";
+import { type Deadline, deadline } from "../../base/deadline.ts";
+import { formatDuration } from "../../base/duration.ts";
+import { SvcError } from "../../base/errors.ts";
 
 /** The error where the runtime did not finish in time. */
 export function notBegun(what: string, ms: number): SvcError {

@@ -1,15 +1,15 @@
 /** `exec` of the OCI runtime, with pipes or on a terminal. */
 import { join } from "node:path";
-import { exists } from "../../../lib/base/fs.ts";
-import type { TerminalSize } from "../../../lib/base/terminal.ts";
-import type { ExecSession } from "../../../lib/deploy/backend.ts";
-import type { ExecOptions } from "../../../lib/deploy/host/engine.ts";
-import { encodeDocument } from "../../../lib/runtime/document.ts";
-import type { Runtime } from "../../../lib/runtime/runtime.ts";
-import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
-import { killTree } from "../../../lib/sys/process_tree.ts";
-import { runOnTerminal } from "../../../lib/sys/pty.ts";
-import { notBegun } from "./begin.ts";
+import { exists } from "../../base/fs.ts";
+import type { TerminalSize } from "../../base/terminal.ts";
+import type { ExecSession } from "../backend.ts";
+import type { ExecOptions } from "./engine.ts";
+import { encodeDocument } from "../../runtime/document.ts";
+import type { Runtime } from "../../runtime/runtime.ts";
+import type { ProcessSpec } from "../../runtime/spec.ts";
+import { killTree } from "../../sys/process_tree.ts";
+import { runOnTerminal } from "../../sys/pty.ts";
+import { notBegun } from "./start_limit.ts";
 
 /** The runtime's own process. */
 interface Started extends Pick<ExecSession, "stdin" | "stdout" | "stderr" | "resize"> {

@@ -1,0 +1,158 @@
+/** The containerd backend's entry for the table: its settings, and the checks at the server's start. */
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { SvcError } from "../../../lib/base/errors.ts";
+import { ensureDir } from "../../../lib/base/fs.ts";
+import { locate } from "../../../lib/base/locate.ts";
+import { sleep } from "../../../lib/base/sleep.ts";
+import { ContainerdClient } from "../../../lib/containerd/client.ts";
+import { openContainerdSnapshots } from "../../../lib/containerd/snapshots.ts";
+import type { DeployBackend } from "../../../lib/deploy/backend.ts";
+import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
+import type { HostConfig } from "../../../lib/deploy/host/config.ts";
+import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
+import { hostPaths } from "../../../lib/deploy/host/paths.ts";
+import { checkHost } from "../../../lib/deploy/host/prerequisites.ts";
+import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
+import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
+import { proven } from "../../../lib/runtime/proof.ts";
+import { createRuntime } from "../../../lib/runtime/runc.ts";
+import { tryLock } from "../../../lib/sys/fd.ts";
+import { ContainerdEngine, type Tools } from "./engine.ts";
+import { CONTAINERD_FIELDS } from "./fields.ts";
+import type { ContainerdSettings } from "./options.ts";
+import { writePrograms } from "./programs.ts";
+
+/** Milliseconds that somebody may hold the server's lock who only looks whether a server lives. */
+const LOCK_PATIENCE = 10_000;
+const LOCK_LOOK = 10;
+
+/** Values of the server's options of the same names. */
+export interface ContainerdConfig extends HostConfig {
+  /** SVC_CONTAINERD_ADDRESS: path of the socket. */
+  address: string;
+  namespace: string;
+  snapshotter: string;
+  /** SVC_CONTAINERD_LOG_MAX_BYTES. */
+  logLimit: number;
+  /** SVC_RUNTIME: the program that containerd's shim runs. */
+  runtime: string;
+  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
+  startMs: number;
+}
+
+export interface ContainerdOptions extends Omit<BackendParts, "snapshotter"> {
+  config: ContainerdConfig;
+}
+
+/** Held as long as this server lives. Throws `conflict` where another server uses the folder. */
+async function serve(path: string): Promise<Disposable> {
+  for (const until = Date.now() + LOCK_PATIENCE; Date.now() < until; await sleep(LOCK_LOOK)) {
+    const lock = tryLock(path);
+    if (lock) return lock;
+  }
+  throw new SvcError("conflict", `Cannot deploy: another server holds ${path}`, {
+    help: "end it, or start this server with another --data-dir",
+  });
+}
+
+/** All files are below `containerd` in the data directory. */
+export async function createContainerdBackend(
+  { dataDir, runDir, config, images, log, unpack }: ContainerdOptions,
+): Promise<DeployBackend> {
+  const { address, namespace, startMs } = config;
+  const paths = hostPaths("containerd", dataDir, runDir);
+  const root = join(dataDir, "containerd");
+  const serving = join(root, "serving");
+  await ensureDir(root, 0o700);
+  const lock = await serve(serving);
+  const client = new ContainerdClient({ address, namespace });
+  const owner = createHash("sha256").update(root).digest("hex").slice(0, 12);
+  const snapshotter = async () => {
+    const { snapshotter } = config;
+    return await openContainerdSnapshots({
+      client,
+      snapshotter,
+      root: join(root, "snapshots"),
+      owner,
+      log,
+    });
+  };
+  const findTools = async (): Promise<Tools> => {
+    const [runtime] = await Promise.all([locate(config.runtime), checkHost()]);
+    // The shim keeps a folder per namespace below it.
+    const state = join(paths.runtime, namespace);
+    await ensureDir(state, 0o700);
+    const found = await createRuntime({ binary: runtime ?? config.runtime, root: state });
+    await proven(found, { folder: dataDir, runDir: runDir });
+    const { instances, logs } = paths;
+    const { logLimit } = config;
+    return {
+      runtime: found,
+      programs: await writePrograms(root, {
+        instances,
+        logs,
+        serving,
+        runtime: found.binary,
+        logLimit,
+      }),
+    };
+  };
+  const engine = new ContainerdEngine({
+    client,
+    owner,
+    paths,
+    roots: new SnapshotRoots({ snapshotter, unpack, prefix: "deploy", instances: paths.instances }),
+    startMs,
+    findTools,
+    release: () => {
+      lock[Symbol.dispose]();
+      client[Symbol.asyncDispose]().catch(() => {/* it is gone */});
+    },
+  });
+  try {
+    const fields = CONTAINERD_FIELDS;
+    return await openHostBackend({
+      name: "containerd",
+      paths,
+      config,
+      engine,
+      images,
+      fields,
+      log,
+    });
+  } catch (error) {
+    engine.close();
+    throw error;
+  }
+}
+
+export function containerdModule(settings: ContainerdSettings): BackendModule {
+  return {
+    takesOver: true,
+
+    /** SPEC's errors: published ports of a network of the server's own container would be nobody's. */
+    async validate(log) {
+      await checkOwnNetwork({ hostNetwork: settings.hostNetwork, backend: "containerd", log });
+    },
+
+    open: (parts) =>
+      createContainerdBackend({
+        ...parts,
+        config: {
+          address: settings.containerdAddress,
+          namespace: settings.containerdNamespace,
+          snapshotter: settings.containerdSnapshotter,
+          logLimit: settings.containerdLogMaxBytes,
+          runtime: settings.runtime,
+          cniBinDir: settings.cniBinDir,
+          cniSubnetBase: settings.cniSubnetBase,
+          dns: true,
+          allowBindSources: settings.allowBindSources,
+          allowPrivileged: settings.allowPrivileged,
+          pidsLimit: settings.workloadPidsLimit,
+          startMs: settings.workloadStartTimeout,
+        },
+      }),
+  };
+}

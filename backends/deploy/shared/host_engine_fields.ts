@@ -1,0 +1,58 @@
+/** What backends over the host engine (lib/deploy/host) do with each field of a deployment spec. */
+import type { FieldRules } from "../../../lib/deploy/fields.ts";
+import { among, honoured, hostFields, matching, networkApart, told } from "./fields.ts";
+
+const SUBNETS = told("subnets come from SVC_CNI_SUBNET_BASE");
+
+/** `backend`: its name in reasons. */
+export const hostEngineFields = (backend: string): FieldRules => ({
+  ...hostFields(backend, "the host"),
+  ports: {
+    ...honoured("host", "container", "protocol", "hostIP"),
+    "": {
+      only: "not on the networks host and none",
+      check: (ports, spec) => {
+        const apart = networkApart(spec);
+        return ports.length > 0 && apart ? `not published on network ${apart}` : undefined;
+      },
+    },
+  },
+  volumes: {
+    ...honoured("name", "target", "readOnly", "labels"),
+    size: told(`the ${backend} backend's volumes have no limit`),
+    storageClass: told("it names a cluster's storage; volumes are folders of the host here"),
+    driver: among(backend, "local", "default"),
+    driverOpts: told("volumes are folders of the host here, and need no options"),
+  },
+  networks: {
+    ...honoured("name", "default", "internal", "labels", "priority"),
+    driver: among(backend, "bridge", "default"),
+    driverOpts: told(`bridges of the ${backend} backend take no options`),
+    aliases: {
+      only: "on networks of their own",
+      check: (alias, spec) => {
+        const apart = networkApart(spec);
+        return apart && `nobody is asked for ${alias} on network ${apart}`;
+      },
+    },
+    ip: told("addresses are given out; use the deployment's name or an alias"),
+    subnet: SUBNETS,
+    gateway: SUBNETS,
+    ipRange: SUBNETS,
+    attachable: {
+      only: "true",
+      check: (attachable) =>
+        attachable ? undefined : "any deployment of this server may name the network",
+    },
+    enableIPv6: told(`networks of the ${backend} backend have IPv4 alone`),
+    ipv6: told(`networks of the ${backend} backend have IPv4 alone`),
+    mac: told("MAC addresses are given out"),
+  },
+  healthcheck: honoured("test", "interval", "timeout", "startPeriod", "startInterval", "retries"),
+  hostname: "honoured",
+  securityOpt: matching(
+    backend,
+    "no-new-privileges and seccomp=unconfined",
+    /^(no-new-privileges([:=](true|false))?|seccomp[:=]unconfined)$/,
+  ),
+});

@@ -1,0 +1,82 @@
+/** The containerd backend on a daemon of its own, for the contract. */
+import { join } from "node:path";
+import { createContainerdBackend } from "../../backends/deploy/containerd/open.ts";
+import { silent } from "../../lib/base/log.ts";
+import { ContainerdClient } from "../../lib/containerd/client.ts";
+import type { DeployBackend } from "../../lib/deploy/backend.ts";
+import { unpackImage } from "../../lib/snapshot/unpack.ts";
+import {
+  type ContainerdOptions,
+  type ContainerdPeer,
+  startContainerd,
+} from "../peers/containerd.ts";
+import type { DeployFixture } from "./deploy_suite.ts";
+import { type Host, hostPlace } from "./host_fixture.ts";
+
+export interface ContainerdFixture extends DeployFixture, Host {
+  daemon: ContainerdPeer;
+  /** Folder of the daemon. */
+  folder: string;
+  /** As svc's own client sees it. */
+  client: ContainerdClient;
+  /** Another server on the same daemon and namespace. */
+  other(): Promise<{ backend: DeployBackend } & AsyncDisposable>;
+}
+
+/** Bytes at which logs are rotated. */
+export const LOG_LIMIT = 4 * 1024 ** 2;
+const NAMESPACE = "svc";
+
+export interface ContainerdFixtureOptions extends ContainerdOptions {
+  snapshotter?: "overlayfs" | "native";
+}
+
+export async function containerdFixture(
+  { snapshotter = "overlayfs", ...options }: ContainerdFixtureOptions = {},
+): Promise<ContainerdFixture> {
+  await using cleanup = new AsyncDisposableStack();
+  const folder = await Deno.makeTempDir({ prefix: "svc-containerd-" });
+  cleanup.defer(() => Deno.remove(folder, { recursive: true }));
+  const daemon = cleanup.use(await startContainerd(folder, options));
+  const place = cleanup.use(await hostPlace("containerd"));
+  const open = ({ dataDir, config, images }: typeof place, permitted: readonly string[]) =>
+    createContainerdBackend({
+      dataDir,
+      runDir: join(dataDir, "run"),
+      config: {
+        ...config,
+        address: daemon.address,
+        namespace: NAMESPACE,
+        snapshotter,
+        logLimit: LOG_LIMIT,
+        runtime: "runc",
+        allowPrivileged: permitted,
+      },
+      images,
+      unpack: (target, image, { signal }) => unpackImage(target, image, { signal }),
+      log: silent,
+    });
+  const client = cleanup.use(
+    new ContainerdClient({ address: daemon.address, namespace: NAMESPACE }),
+  );
+  const opened = cleanup.move();
+  return {
+    ...place,
+    daemon,
+    folder,
+    client,
+    open: (permitted) => open(place, permitted),
+    async other() {
+      const there = await hostPlace("containerd-other");
+      const backend = await open(there, []);
+      return {
+        backend,
+        async [Symbol.asyncDispose]() {
+          await backend[Symbol.asyncDispose]();
+          await there[Symbol.asyncDispose]();
+        },
+      };
+    },
+    [Symbol.asyncDispose]: () => opened.disposeAsync(),
+  };
+}

@@ -1,0 +1,46 @@
+/** What fixtures of backends over the host engine share: a data directory, networks, an image. */
+import { join } from "node:path";
+import { run } from "../../lib/base/process.ts";
+import { BridgeRules } from "../../lib/runtime/bridge_rules.ts";
+import { bridgeNetwork } from "../../lib/runtime/network.ts";
+import { freeSubnetBase } from "../e2e/harness.ts";
+import { writeBaseLayout } from "../peers/base_image.ts";
+import { removeServerData } from "../peers/cleanup.ts";
+import { layoutImages } from "../peers/layout_images.ts";
+import type { DeployFixture } from "./deploy_suite.ts";
+import type { HostUnderTest } from "./host_backend.ts";
+
+export type Host = Pick<HostUnderTest, "dataDir" | "allowed" | "subnetBase" | "userBridges">;
+
+export async function hostPlace(name: string) {
+  const dataDir = await Deno.makeTempDir({ prefix: `svc-${name}-` });
+  const subnetBase = freeSubnetBase();
+  const [allowed, layout] = [join(dataDir, "allowed"), join(dataDir, "layout")];
+  await Deno.mkdir(allowed);
+  await writeBaseLayout(layout, "base", {
+    layers: [{ "var/state/seed": "from the image" }],
+    volumes: ["/var/state"],
+  });
+  return {
+    ...{ image: "base", dataDir, allowed, subnetBase },
+    userBridges: [1, 2].map((index) => bridgeNetwork(subnetBase, index).bridge),
+    images: layoutImages(layout),
+    config: {
+      cniBinDir: "/opt/cni/bin",
+      cniSubnetBase: subnetBase,
+      dns: true,
+      allowBindSources: [allowed],
+      pidsLimit: 99,
+      startMs: 5_000,
+      takeOverMs: 6000,
+    },
+    async [Symbol.asyncDispose]() {
+      await removeServerData(dataDir);
+      for (const index of [0, 1, 2]) {
+        const network = bridgeNetwork(subnetBase, index);
+        await run("ip", ["link", "delete", network.bridge]);
+        await new BridgeRules().remove(network);
+      }
+    },
+  } satisfies Omit<DeployFixture, "open"> & Host & Record<string, unknown>;
+}

@@ -1,0 +1,94 @@
+/** `svc serve` on containerd: a daemon that comes late, a server that is killed, a daemon that is killed. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { startContainerd } from "../peers/containerd.ts";
+import { baseImage, e2eTest, freePort, runTool, type Server, startServer } from "./harness.ts";
+
+const NEEDS = {
+  root: true,
+  commands: [
+    "containerd",
+    "ctr",
+    "runc",
+    "perl",
+    "flock",
+    "iptables",
+    "busybox",
+    "umoci",
+    "skopeo",
+  ],
+};
+
+async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
+  for (const until = Date.now() + 120_000; !await holds().catch(() => false);) {
+    if (Date.now() > until) throw new Error(`did not happen: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function ok(server: Server, args: string[], stdin?: string): Promise<string> {
+  const { code, stdout, stderr } = await server.svc(args, { stdin });
+  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}`);
+  return stdout;
+}
+
+e2eTest(
+  "containerd: it comes late; the server is killed, the daemon is killed",
+  NEEDS,
+  async () => {
+    const folder = await Deno.makeTempDir({ prefix: "svc-e2e-containerd-" });
+    try {
+      await using daemon = await startContainerd(folder);
+      await daemon.stop();
+      await using server = await startServer({
+        env: { SVC_DEPLOY_BACKEND: "containerd", CONTAINERD_ADDRESS: daemon.address },
+      });
+      const { name: image } = await baseImage(server, "base:1");
+      const port = freePort();
+      const spec = (version: string) =>
+        JSON.stringify({
+          name: "web",
+          image,
+          env: { VERSION: version },
+          ports: [`127.0.0.1:${port}:8080`],
+          command: ["sh", "-c", "echo $VERSION > /srv/index.html; exec httpd -f -p 8080 -h /srv"],
+          stopSignal: "SIGKILL",
+        });
+      const none = await server.svc(["deploy", "-f", "-"], { stdin: spec("0") });
+      assert.equal(none.code, 1);
+      assert.match(none.stderr, /Cannot use containerd at .*\n.*start containerd/);
+      await daemon.start();
+      await ok(server, ["deploy", "-f", "-"], spec("1"));
+      const answer = async () => {
+        const response = await fetch(`http://127.0.0.1:${port}/`, {
+          headers: { connection: "close" },
+          signal: AbortSignal.timeout(60_000),
+        });
+        return (await response.text()).trim();
+      };
+      await eventually("an answer", async () => await answer() === "1");
+      const containers = async () =>
+        (await runTool("ctr", ["-a", daemon.address, "-n", "svc", "tasks", "ls", "-q"]))
+          .stdout.trim().split("\n");
+      for (let round = 2; round < 6; round++) {
+        const deploy = server.svc(["deploy", "-f", "-"], { stdin: spec(String(round)) });
+        await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 1500));
+        await (round === 5 ? daemon.kill9() : server.kill9());
+        await deploy;
+        await (round === 5 ? daemon.start() : server.restart());
+        await eventually(
+          `one whole deployment after round ${round}`,
+          async () => (await containers()).length === 1 && /^[1-9]$/.test(await answer()),
+        );
+        assert.match(await ok(server, ["ps"]), /web .*running/);
+      }
+      await ok(server, ["deploy", "-f", "-"], spec("9"));
+      await eventually("the last answer", async () => await answer() === "9");
+      assert.equal(await ok(server, ["exec", "web", "sh", "-c", "echo $VERSION"]), "9\n");
+      await ok(server, ["rm", "web"]);
+      assert.deepEqual(await containers(), [""]);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
