@@ -166,6 +166,8 @@ export class ContainerdEngine implements ContainerEngine {
   /** What containerd keeps of the container. */
   async #record({ key, bundle, image, labels }: NewContainer, guard: string): Promise<void> {
     const options = { binaryName: guard, root: this.#options.paths.runtime };
+    // Our own: the bundle's document.
+    const spec = await Deno.readFile(join(bundle, "config.json"));
     await this.#client.call(Workloads.create, {
       container: {
         id: key,
@@ -175,7 +177,7 @@ export class ContainerdEngine implements ContainerEngine {
           name: SHIM,
           options: { typeUrl: RUNC_OPTIONS_TYPE, value: encodeMessage(RUNC_OPTIONS, options) },
         },
-        spec: { typeUrl: SPEC_TYPE, value: await Deno.readFile(join(bundle, "config.json")) },
+        spec: { typeUrl: SPEC_TYPE, value: spec },
       },
     }, `Cannot make container ${key}`);
   }
