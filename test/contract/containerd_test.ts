@@ -1,4 +1,3 @@
-import { CONTAINERD_FIELDS } from "../../backends/deploy/containerd/fields.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { containerdDetails } from "./containerd_backend.ts";
@@ -11,14 +10,8 @@ const commands = ["containerd", "ctr", "runc", "perl", "flock", "iptables", "bus
 
 for (const unstable of [false, true]) {
   deployContract({
-    name: `containerd ${unstable ? "2" : "1.6"}`,
+    name: unstable ? "containerd 2" : "containerd 1.6",
     ...requireTools({ root: true, commands, files: unstable ? [UNSTABLE_READY] : [] }),
-    fields: CONTAINERD_FIELDS,
-    lacks: {
-      images: "images are unpacked into snapshots, and not kept",
-      load: "images are unpacked into snapshots, and not kept",
-    },
-
     open: () => containerdFixture({ unstable, snapshotter: "overlayfs" }),
     own: (test, under, fixture) => {
       // The last one looks for what is left of all of them.

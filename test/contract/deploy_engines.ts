@@ -3,6 +3,7 @@
  * the reason. The suites read it by their name, and `scripts/docs.ts` makes a page of it.
  */
 import { BARE_FIELDS } from "../../backends/deploy/bare/fields.ts";
+import { CONTAINERD_FIELDS } from "../../backends/deploy/containerd/fields.ts";
 import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
 import { PODMAN_FIELDS } from "../../backends/deploy/podman/fields.ts";
 import type { FieldRules } from "../../lib/deploy/fields.ts";
@@ -29,6 +30,14 @@ const DOCKER: Engine = {
 
 const LATER = "the backend does not do it yet";
 
+const CONTAINERD: Engine = {
+  fields: CONTAINERD_FIELDS,
+  lacks: {
+    images: "the view of its content store is no part of the backend",
+    load: "images are unpacked into snapshots, and not kept",
+  },
+};
+
 /** By the name of the suite, which is the test's. */
 export const ENGINES = {
   bare: {
@@ -38,6 +47,8 @@ export const ENGINES = {
       load: "images are unpacked into snapshots, and not kept",
     },
   },
+  "containerd 1.6": CONTAINERD,
+  "containerd 2": CONTAINERD,
   "dockerhost, Docker 20.10, graph store": DOCKER,
   "dockerhost, Docker 28, graph store": DOCKER,
   "dockerhost, Docker 28, containerd store": DOCKER,

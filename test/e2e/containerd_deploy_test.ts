@@ -1,6 +1,5 @@
 /** `svc serve` on containerd: a daemon that comes late, a server that is killed, a daemon that is killed. */
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { startContainerd } from "../peers/containerd.ts";
 import { baseImage, e2eTest, freePort, runTool, type Server, startServer } from "./harness.ts";
 

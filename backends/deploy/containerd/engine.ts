@@ -22,7 +22,6 @@ import {
   RUNC_OPTIONS,
   RUNC_OPTIONS_TYPE,
   STOPPED,
-  type TaskProcess,
   Workloads,
   WorkloadTasks,
 } from "../../../lib/containerd/workload_api.ts";
