@@ -5,12 +5,18 @@ import { DEPLOY_BACKENDS } from "../../backends/deploy/mod.ts";
 import { parseDeploySpec } from "../../lib/api/deploy_spec_parse.ts";
 import { fieldWarnings } from "../../lib/deploy/fields.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
+import { startContainerd } from "../peers/containerd.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
 import { baseImage, e2eTest, freePort, type Needs, type Server, startServer } from "./harness.ts";
 
-/** Starts the engine with the image base:1; gives the variables of a server on it. */
-type Engine = (folder: string, stack: AsyncDisposableStack) => Promise<Record<string, string>>;
+interface Engine {
+  needs: Needs;
+  /** The server's registry takes the image base:1; else `open` gives it to the engine. */
+  takesPushes?: true;
+  /** Starts the engine; gives the variables of a server on it. */
+  open(folder: string, stack: AsyncDisposableStack): Promise<Record<string, string>>;
+}
 
 const WEB = (port: number, subnet: string) => `
 name: web
@@ -69,10 +75,19 @@ stopSignal: SIGKILL
 networks: [front]
 `;
 
-const ENGINES: Record<string, { needs: Needs; open: Engine }> = {
+const ENGINES: Record<string, Engine> = {
   bare: {
     needs: { commands: ["runc", "conmon", "iptables", "skopeo"] },
+    takesPushes: true,
     open: () => Promise.resolve({}),
+  },
+  containerd: {
+    needs: { commands: ["containerd", "runc", "perl", "flock", "iptables", "skopeo"] },
+    takesPushes: true,
+    async open(folder, stack) {
+      const daemon = stack.use(await startContainerd(folder));
+      return { SVC_CONTAINERD_ADDRESS: daemon.address };
+    },
   },
   dockerhost: {
     needs: { commands: ["dockerd", "docker", "unshare", "nsenter", "ip", "iptables"] },
@@ -143,7 +158,7 @@ e2eTest(
     const port = freePort();
     const texts = [WEB(port, `10.9.${1 + Math.floor(Math.random() * 250)}`), MANY];
     let first: string[] | undefined;
-    for (const [backend, { open }] of Object.entries(ENGINES)) {
+    for (const [backend, { open, takesPushes }] of Object.entries(ENGINES)) {
       await t.step(backend, async () => {
         const folder = await Deno.makeTempDir({ prefix: "svc-e2e-moving-" });
         try {
@@ -152,7 +167,7 @@ e2eTest(
           const server = stack.use(
             await startServer({ env: { SVC_DEPLOY_BACKEND: backend, ...env } }),
           );
-          if (!DEPLOY_BACKENDS[backend].hasImages) await baseImage(server, "base:1");
+          if (takesPushes) await baseImage(server, "base:1");
           const given = first ?? texts;
           const taken = [];
           for (const text of given) taken.push(await moved(server, backend, text));
