@@ -55,6 +55,9 @@ const SPEC_TYPE = "types.containerd.io/opencontainers/runtime-spec/1/Spec";
 /** Milliseconds that a killed container may take to end, and between two looks at it. */
 const END_PATIENCE = 10_000;
 const END_LOOK = 10;
+/** Milliseconds that a removal waits for a containerd that is being restarted, and between two tries. */
+const AWAY_PATIENCE = 5000;
+const AWAY_LOOK = 200;
 
 /** The programs of the host that the engine needs. */
 export interface Tools {
@@ -264,6 +267,18 @@ export class ContainerdEngine implements ContainerEngine {
   async delete(key: string): Promise<void> {
     this.exits.unwatch(key);
     this.#waiting.delete(key);
+    for (const until = Date.now() + AWAY_PATIENCE;; await sleep(AWAY_LOOK)) {
+      try {
+        return await this.#deleteNow(key);
+      } catch (error) {
+        if (!isCode(error, "prerequisite_missing", "unavailable") || Date.now() > until) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  async #deleteNow(key: string): Promise<void> {
     await this.#locks.run(key, async () => {
       await this.#deleteTask(key);
       await orMissing(this.#client.call(Containers.delete, { id: key }, `Cannot remove ${key}`));

@@ -18,6 +18,7 @@ import { portsToTakeOver } from "./gate.ts";
 import { choosePorts, requireFree } from "./host_ports.ts";
 import type { Instance } from "./instance.ts";
 import type { Revision } from "./instance_parts.ts";
+import { removeLeft } from "./leftovers.ts";
 import { canPublish, type NetworkTable } from "./networks.ts";
 import type { InstanceRecord } from "./record.ts";
 import { RollOut } from "./roll_out.ts";
@@ -196,6 +197,7 @@ export class Applier {
     ]);
     const config = image.config.config ?? {};
     warnings.push(...imageWarnings(spec, config));
+    await removeLeft(deployment);
     const hash = specHash(spec, image.descriptor.digest, env);
     const isSo = (instance: Instance) => instance.hash === hash;
     if (!fresh && deployment.record.hash === hash && deployment.ready.every(isSo)) {

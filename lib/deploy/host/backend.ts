@@ -27,6 +27,7 @@ import type { ContainerEngine } from "./engine.ts";
 import { sweepRoots } from "./files/instance_root.ts";
 import type { HostPaths } from "./paths.ts";
 import type { InstanceParts } from "./instance_parts.ts";
+import { Leftovers } from "./leftovers.ts";
 import { requireFreeAliases } from "./names.ts";
 import { networkUsers } from "./managed.ts";
 import { agreeOnInternal, NetworkTable } from "./networks.ts";
@@ -74,6 +75,7 @@ class HostBackend implements DeployBackend {
   #parts: InstanceParts;
   #applier: Applier;
   #events = new InstanceEvents();
+  #leftovers = new Leftovers((deployment, work) => this.#locks.run(deployment.name, work));
   #closing = new AbortController();
   /** Counts the connections, so that replicas take turns. */
   #turn = 0;
@@ -227,17 +229,23 @@ class HostBackend implements DeployBackend {
       } catch (error) {
         if (!known) {
           this.#deployments.remove(spec.name);
-          // Leftovers that could not be removed are tried again at the next start.
           if (deployment.instances.length === 0) await deployment.forget();
+          else this.#leftovers.take(deployment, () => this.#forget(deployment));
         }
         throw error;
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];
+        if (known) this.#leftovers.take(deployment, () => deployment.save());
         await this.#changed();
         if (known) await this.#pruneNetworks();
       }
     });
+  }
+
+  /** The end of a first apply that failed; a later one may have the name by now. */
+  async #forget(deployment: Deployment): Promise<void> {
+    if (!this.#deployments.get(deployment.name)) await deployment.forget();
   }
 
   status(name: string): Promise<DeploymentStatus | undefined> {
@@ -356,6 +364,7 @@ class HostBackend implements DeployBackend {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort();
+    this.#leftovers.stop();
     await Promise.all(this.#deployments.all.map((deployment) => deployment.release()));
     this.#events.end();
     this.#options.engine.close();
