@@ -1,6 +1,6 @@
 /**
- * A reverse proxy of HTTP/1.1 on byte streams. Our own, because no server of HTTP here takes a stream that is
- * no socket, and none of the clients leaves an answer as it was.
+ * A reverse proxy of HTTP/1.1 on byte streams. Why it is not node's server and client:
+ * docs/decisions/ingress-http.md.
  *
  * Each message is read whole by one strict reader and written anew, its body by the framing that was read:
  * what a client sends can be taken for one request only. Each request has a connection of its own to the

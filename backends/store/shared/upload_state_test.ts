@@ -101,6 +101,17 @@ Deno.test("upload state: of several multipart uploads the one with most whole pa
   }
 });
 
+Deno.test("upload state: of equals the first name counts, so that all servers see the same", async () => {
+  const { load, multipart, put } = world();
+  put(at("segment", 0, "b"), 10);
+  put(at("segment", 0, "a"), 10);
+  multipart(at("multipart", 10, "b"), PART);
+  multipart(at("multipart", 10, "a"), PART);
+  const state = (await load())!;
+  assert.deepEqual(keysOf(state), [at("segment", 0, "a")]);
+  assert.equal(state.multipart!.uploadId, `id-${at("multipart", 10, "a")}`);
+});
+
 Deno.test("upload state: parts count as far as they are whole and without a gap", async () => {
   const short = world();
   short.multipart(at("multipart", 0, "a"), PART, 100, PART);
@@ -119,6 +130,13 @@ Deno.test("upload state: parts count as far as they are whole and without a gap"
   const empty = (await none.load())!;
   assert.deepEqual([empty.offset, empty.multipart!.parts], [0, []]);
   assert.equal(empty.modified.getTime(), 2000);
+
+  // Parts need not arrive in their order.
+  const late = world();
+  const parts =
+    late.service.uploads.get(late.multipart(at("multipart", 0, "a"), PART, PART))!.parts;
+  parts.get(1)!.modified = new Date(9000);
+  assert.equal((await late.load())!.modified.getTime(), 9000);
 
   // A record that is younger than its parts, and an object that is younger than both.
   const old = world();
