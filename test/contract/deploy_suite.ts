@@ -84,13 +84,19 @@ const PARTS = [
   deployFields,
 ];
 
-/** The contract's tests without their work: titles and what each needs. */
-export function contractTests(fields: FieldRules): { title: string; needs: readonly Need[] }[] {
-  const tests: { title: string; needs: readonly Need[] }[] = [];
+/** The number of the contract's tests, and the titles of those that are left out on an engine, by reason. */
+export function leftOutOn(engine: Engine): { count: number; titles: Map<string, string[]> } {
+  const titles = new Map<string, string[]>();
+  let count = 0;
+  const test: Test = (title, needs) => {
+    count++;
+    const why = needs.map((need) => leftOut(need, engine)).find((why) => why);
+    if (why) titles.set(why, [...titles.get(why) ?? [], title]);
+  };
   const none = () => assert.fail("there is no backend");
-  const under: DeployBackendUnderTest = { backend: none, reopen: none, image: "", fields };
-  for (const part of PARTS) part((title, needs) => tests.push({ title, needs }), under);
-  return tests;
+  const under = { backend: none, reopen: none, image: "", fields: engine.fields };
+  for (const part of PARTS) part(test, under);
+  return { count, titles };
 }
 
 export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite<Fixture>): void {
@@ -116,17 +122,14 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
           fields: engine.fields,
         };
         const tests: Deno.TestStepDefinition[] = [];
-        const skipped = new Map<string, number>();
         const test: Test = (title, needs, fn) => {
           const why = needs.map((need) => lacking(need, backend, engine)).find((why) => why);
-          if (why) skipped.set(why, (skipped.get(why) ?? 0) + 1);
-          tests.push(why ? { name: `${title}: ${why}`, ignore: true, fn } : { name: title, fn });
+          // `scripts/test` shows the names of what is left out.
+          const name = why ? `${title} (${suite.name}: ${why})` : title;
+          tests.push({ name, ignore: why !== undefined, fn });
         };
         for (const part of PARTS) part(test, under);
         suite.own?.((title, fn) => test(title, [], fn), under, fixture);
-        for (const [why, count] of skipped) {
-          console.error(`skipped: ${suite.name}: ${count} of ${tests.length}: ${why}`);
-        }
         for (const step of tests) await t.step(step);
       } finally {
         await backend[Symbol.asyncDispose]();
