@@ -7,6 +7,7 @@ import { BlockList, isIP } from "node:net";
 import type { DeploySpec, NetworkSpec } from "../api/deploy_spec.ts";
 import { capabilityName, DEFAULT_CAPABILITIES } from "../base/capabilities.ts";
 import { SvcError } from "../base/errors.ts";
+import { isActedOn } from "./acted_on_labels.ts";
 
 /** Sysctls that each network namespace has for itself. */
 const OF_NETWORK = /^net\.[\w.-]+$/;
@@ -75,6 +76,11 @@ function networkAsks({ name, driver = "", driverOpts = {}, subnet }: NetworkSpec
   ];
 }
 
+/** Networks and volumes of an engine have labels too. */
+const labels: Asked = ({ labels, networks, volumes }) =>
+  [labels, ...[...networks, ...volumes].map((one) => one.labels)]
+    .flatMap((all) => Object.keys(all ?? {})).filter(isActedOn);
+
 /** Each kind is named after the spec's field that asks for it; its function gives the requested values. */
 const KINDS = {
   privileged: ({ privileged }) => privileged ? ["true"] : [],
@@ -90,6 +96,8 @@ const KINDS = {
   sysctls,
   // Drivers and their options can make a volume of a folder or a device of the engine's host.
   volumes,
+  // Programs beside the engine that hold its socket do what such a label says.
+  labels,
 } as const satisfies Record<string, Asked>;
 
 export type PrivilegedKind = keyof typeof KINDS;

@@ -45,6 +45,14 @@ const ASKED: [PrivilegedKind, Record<string, unknown>][] = [
     volumes: [{ name: "v", target: "/v", driverOpts: { type: "tmpfs", device: "/etc" } }],
   }],
   ["volumes", { volumes: [{ name: "v", target: "/v", driver: "plugin" }] }],
+  ["labels", { labels: { "traefik.enable": "true" } }],
+  ["labels", { labels: { "Traefik.HTTP.routers.x.rule": "Host(`a.test`)" } }],
+  ["labels", { labels: { "com.docker.compose.project": "theirs" } }],
+  ["labels", { labels: { "com.centurylinklabs.watchtower.lifecycle.pre-update": "sh" } }],
+  ["labels", { labels: { "io.containers.autoupdate": "registry" } }],
+  ["labels", { labels: { caddy_0: "a.test" } }],
+  ["labels", { networks: [{ name: "n", labels: { "com.docker.compose.network": "n" } }] }],
+  ["labels", { volumes: [{ name: "v", target: "/v", labels: { "ofelia.enabled": "true" } }] }],
 ];
 
 Deno.test("what can amount to root is refused by kind, and permitted by kind", () => {
@@ -91,6 +99,7 @@ Deno.test("what a container may anyway is permitted", () => {
     { securityOpt: ["no-new-privileges", "no-new-privileges:true"] },
     { sysctls: { "net.core.somaxconn": "77", "kernel.shmmax": "1", "fs.mqueue.msg_max": "9" } },
     { volumes: [{ name: "v", target: "/v", driverOpts: { type: "tmpfs", o: "size=1m" } }] },
+    { labels: { "org.opencontainers.image.title": "a", tier: "front", "my.traefik.name": "b" } },
     { groupAdd: ["0"], user: "0", tmpfs: ["/x:exec"], ulimits: { nofile: 9 } },
   ];
   for (const fields of usual) requirePermitted(spec(fields), []);

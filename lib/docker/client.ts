@@ -9,7 +9,16 @@ import { deadline } from "../base/deadline.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { type DockerDialer, dockerDialer } from "./dial.ts";
 import type { DockerEndpoint } from "./endpoint.ts";
-import { broken, type DaemonWords, refusalOf, rubbish, silent, unreachable } from "./errors.ts";
+import {
+  broken,
+  type DaemonWords,
+  refusalOf,
+  rubbish,
+  silent,
+  speaksTls,
+  unreachable,
+  WITHOUT_TLS,
+} from "./errors.ts";
 import { type Answer, exchange, type Outcome } from "./exchange.ts";
 
 /** The oldest version that has everything that svc needs: Docker 20.10. */
@@ -239,6 +248,7 @@ export class DockerClient implements AsyncDisposable {
     if (status < 400) throw rubbish(this.words, attempted, `${status}`);
     // Another daemon is there than the one that was asked for its version.
     if (/client version \S+ is too/.test(text)) this.#daemon = undefined;
+    if (status === 400 && WITHOUT_TLS.test(text)) throw speaksTls(this.words);
     const { words = `it answered ${status} ${text}`.trim(), cause } = wordsOf(text);
     throw refusalOf(attempted, status, words, cause);
   }

@@ -77,10 +77,25 @@ export function unreachable(
 ): SvcError {
   if (cause instanceof SvcError) return cause;
   const text = cause instanceof Error ? cause.message : String(cause);
-  const why = SYSTEM_WORDS[systemCode(cause) ?? ""] ?? text;
+  const plain = NO_TLS.test(text);
+  const why = plain ? "it does not speak TLS" : SYSTEM_WORDS[systemCode(cause) ?? ""] ?? text;
   return new SvcError("unavailable", `Cannot reach ${product} at ${address}: ${why}`, {
     cause,
-    help,
+    help: plain ? "unset DOCKER_TLS_VERIFY, or name the daemon's port for TLS" : help,
+    detail: { daemon: "gone" },
+  });
+}
+
+/** The words of programs in Go for a request without TLS where TLS is spoken. */
+export const WITHOUT_TLS = /HTTP request to an HTTPS server/;
+
+/** An answer without TLS, in the words of Deno's TLS and of OpenSSL. */
+const NO_TLS = /InvalidContentType|wrong version number|packet length too long/i;
+
+/** The daemon speaks TLS, and was asked without. */
+export function speaksTls({ product, address }: DaemonWords): SvcError {
+  return new SvcError("unavailable", `Cannot reach ${product} at ${address}: it speaks TLS`, {
+    help: "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem",
     detail: { daemon: "gone" },
   });
 }

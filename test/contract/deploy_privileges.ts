@@ -13,6 +13,7 @@ const ASKED: [kind: string, fields: Record<string, unknown>][] = [
   ["capAdd", { capAdd: ["SYS_ADMIN"] }],
   ["securityOpt", { securityOpt: ["seccomp=unconfined"] }],
   ["sysctls", { sysctls: { "kernel.core_pattern": "core" } }],
+  ["labels", { labels: { "traefik.enable": "true" } }],
 ];
 
 export function deployPrivileges(test: Test, under: DeployBackendUnderTest): void {

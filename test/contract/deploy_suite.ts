@@ -65,6 +65,8 @@ export interface DeploySuite<Fixture extends DeployFixture> {
   name: EngineName;
   ignore?: boolean;
   open(): Promise<Fixture>;
+  /** Default: all parts of the contract. */
+  parts?: readonly ((test: Test, under: DeployBackendUnderTest) => void)[];
   /** The backend's own parts, after the contract's. */
   own?: (test: OwnTest, under: DeployBackendUnderTest, fixture: Fixture) => void;
 }
@@ -128,7 +130,7 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
           const name = why ? `${title} (${suite.name}: ${why})` : title;
           tests.push({ name, ignore: why !== undefined, fn });
         };
-        for (const part of PARTS) part(test, under);
+        for (const part of suite.parts ?? PARTS) part(test, under);
         suite.own?.((title, fn) => test(title, [], fn), under, fixture);
         for (const step of tests) await t.step(step);
       } finally {

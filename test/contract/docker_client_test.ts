@@ -158,7 +158,29 @@ Deno.test({
       // Without the client's certificate; with another authority's.
       const port = new URL(daemon.tcp).port;
       await using plain = clientOf({ host: `tcp://127.0.0.1:${port}` });
-      await assert.rejects(plain.daemon(), (error) => error instanceof SvcError);
+      await assert.rejects(plain.daemon(), {
+        code: "unavailable",
+        message: /it speaks TLS$/,
+        help: /DOCKER_TLS_VERIFY=1/,
+      });
+      using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+      const answering = (async () => {
+        const connection = await listener.accept();
+        await connection.read(new Uint8Array(1024));
+        await connection.write(new TextEncoder().encode("HTTP/1.1 400 Bad Request\r\n\r\n"));
+        connection.close();
+      })();
+      await using wrong = clientOf({
+        host: `tcp://127.0.0.1:${listener.addr.port}`,
+        tls: true,
+        certPath: daemon.certificates,
+      });
+      await assert.rejects(wrong.daemon(), {
+        code: "unavailable",
+        message: /it does not speak TLS$/,
+        help: /DOCKER_TLS_VERIFY/,
+      });
+      await answering;
       const other = join(folder, "other");
       await Deno.mkdir(other);
       await runTool("openssl", [

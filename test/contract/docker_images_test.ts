@@ -1,6 +1,7 @@
 /** The view of an engine's images, and loading into it, against real daemons with each kind of image store. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { DeployImages } from "../../backends/deploy/shared/engine_api/images.ts";
 import type { SvcError } from "../../lib/base/errors.ts";
 import { silent } from "../../lib/base/log.ts";
 import { DockerClient } from "../../lib/docker/client.ts";
@@ -14,10 +15,12 @@ import { digestOf } from "../../lib/oci/digest.ts";
 import type { ImageSource } from "../../lib/oci/image.ts";
 import { openLayout } from "../../lib/oci/layout.ts";
 import { directoryFiles } from "../../lib/oci/layout_files.ts";
+import type { ImageResolver, ResolvedImage } from "../../lib/oci/resolver.ts";
 import type { Manifest } from "../../lib/oci/types.ts";
 import { requireTools, runTool } from "../e2e/harness.ts";
 import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
 import { type DockerdOptions, type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
+import { layoutImages } from "../peers/layout_images.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 
 const DAEMONS: DockerdOptions[] = [
@@ -29,6 +32,7 @@ const DAEMONS: DockerdOptions[] = [
 interface Fixture {
   folder: string;
   daemon: DockerdPeer;
+  client: DockerClient;
   api: ImageApi;
   loader: ImageLoader;
   /** A reader with a cache of its own. */
@@ -50,6 +54,7 @@ async function withDaemon(
     await work({
       folder,
       daemon,
+      client,
       api,
       loader: new ImageLoader(api),
       reader: () =>
@@ -98,7 +103,7 @@ for (const options of DAEMONS) {
     sanitizeOps: false,
     sanitizeResources: false,
     fn: (t) =>
-      withDaemon(options, async ({ folder, daemon, api, loader, reader, image }) => {
+      withDaemon(options, async ({ folder, daemon, client, api, loader, reader, image }) => {
         const base = await image("base");
         const docker = async (...args: string[]) => (await daemon.docker(...args)).stdout.trim();
         const images = reader();
@@ -152,6 +157,32 @@ for (const options of DAEMONS) {
           const many = await image("many", { layers });
           await loader.load({ ...many, repository: "", names: ["many:v1"] });
           await pulled(images, "many", "v1");
+        });
+
+        await t.step("layers that are packed with zstd", async () => {
+          const packed = await image("zstd", {
+            compression: "zstd",
+            layers: [{ "etc/zstd": "packed" }],
+          });
+          await loader.load({ ...packed, repository: "", names: ["zstd:v1"] });
+          await pulled(images, "zstd", "v1");
+        });
+
+        await t.step("who may not pull runs nothing by the ids of an image's layers", async () => {
+          const hidden = await image("hidden", { layers: [{ "etc/secret": "secret" }] });
+          await loader.load({ ...hidden, repository: "", names: ["hidden:v1"] });
+          const { source, digest } = hidden;
+          const resolved = await layoutImages(join(folder, "hidden")).resolve("hidden");
+          const find = (more: Partial<ResolvedImage>) =>
+            new DeployImages(client).find("theirs.test/app:v1", {
+              resolve: () => Promise.resolve({ ...resolved, apart: true, ...more }),
+            } as ImageResolver, { mayPull: false, onProgress: () => {} });
+          const nothing = { ...source, get: () => Promise.resolve(undefined) };
+          await assert.rejects(find({ source: nothing }), { code: "blob_unknown" });
+          const { source: other } = await image("other", { layers: [{ "etc/other": "other" }] });
+          await assert.rejects(find({ source: other }), { code: "blob_unknown" });
+          const found = await find({});
+          assert.equal(found.id, keeps ? digest : resolved.manifest.config.digest);
         });
 
         await t.step("an image of another platform", async () => {

@@ -1,139 +1,172 @@
-/** The dockerhost backend with daemons that it reaches by TLS and by ssh: what it does most, and who is refused. */
+/**
+ * The dockerhost backend with daemons that it reaches by TLS and by ssh: the parts of the contract that its calls and
+ * streams make, who is refused, and what needs the daemon's host.
+ */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
-import type { EndpointSettings } from "../../lib/docker/endpoint.ts";
 import { requireTools } from "../e2e/harness.ts";
-import { startSshd } from "../peers/sshd.ts";
-import { eventually, execute, lines, quickSpec, runs, shell } from "./deploy_tools.ts";
-import { type DockerhostFixture, dockerhostFixture } from "./dockerhost_fixture.ts";
+import { type Sshd, startSshd } from "../peers/sshd.ts";
+import { deployAttach } from "./deploy_attach.ts";
+import { deployBackendContract } from "./deploy_backend.ts";
+import { deployEvents } from "./deploy_events.ts";
+import { deployExec } from "./deploy_exec.ts";
+import { deployFiles } from "./deploy_files.ts";
+import { deployImages } from "./deploy_images.ts";
+import { deployStats } from "./deploy_stats.ts";
+import { deployContract, type OwnTest } from "./deploy_suite.ts";
+import { eventually, quickSpec, runs } from "./deploy_tools.ts";
+import {
+  DOCKER_COMMANDS,
+  DOCKER_LACKS,
+  type DockerhostFixture,
+  dockerhostFixture,
+} from "./dockerhost_fixture.ts";
 
-const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
-const { ignore } = requireTools({
+const TOOLS = requireTools({
   root: true,
-  commands: [...COMMANDS, "openssl", "ssh", "sshd", "ssh-keygen"],
+  commands: [...DOCKER_COMMANDS, "openssl", "ssh", "sshd", "ssh-keygen"],
 });
 
-/** The contract's small slice. */
-async function everyday(backend: DeployBackend, image: string, name: string): Promise<void> {
-  const spec = (version: string) =>
-    quickSpec(name, image, {
-      env: { V: version },
-      command: shell("echo out $V; echo err >&2; exec sleep 1000"),
-    });
-  assert.equal((await backend.apply(spec("1"))).action, "created");
-  const before = await runs(backend, name);
-  assert.equal((await backend.apply(spec("1"))).action, "unchanged");
-  assert.deepEqual(await runs(backend, name), before);
-  assert.equal((await backend.apply(spec("2"))).action, "replaced");
-  assert.deepEqual((await lines(backend, name)).sort(), ["err", "out 2"]);
-  const input = "typed\n".repeat(100_000);
-  const done = await execute(
-    backend,
-    name,
-    { command: shell("cat; echo $V >&2; exit 7") },
-    input,
-  );
-  assert.equal(done.stdout, input);
-  assert.deepEqual([done.stderr, done.code], ["2\n", 7]);
-  await assert.rejects(backend.apply(quickSpec(name, image, { command: shell("exit 3") })), {
-    code: "deploy_failed",
-    message: /exited with code 3/,
-  });
-  assert.equal((await backend.status(name))!.state, "running");
-  assert.equal(await backend.delete(name), true);
-  assert.equal(await backend.status(name), undefined);
-}
-
-/** A backend of its own, by this way to the fixture's daemon. */
-async function by(
-  fixture: DockerhostFixture,
-  settings: EndpointSettings,
-  use: (backend: DeployBackend) => Promise<void>,
-): Promise<void> {
-  const backend = await fixture.by(settings);
-  try {
-    await use(backend);
-  } finally {
-    await backend[Symbol.asyncDispose]();
-  }
-}
+/** Left out: what the daemon does by itself once it has been asked. */
+const PARTS = [
+  deployBackendContract,
+  deployEvents,
+  deployExec,
+  deployAttach,
+  deployFiles,
+  deployStats,
+  deployImages,
+];
 
 async function refused(
   backend: DeployBackend,
   image: string,
   told: { code?: string; message: RegExp },
 ): Promise<void> {
-  await assert.rejects(backend.apply(quickSpec("refused", image)), told);
-  assert.deepEqual(await backend.list(), []);
+  try {
+    await assert.rejects(backend.apply(quickSpec("refused", image)), told);
+    assert.deepEqual(await backend.list(), []);
+  } finally {
+    await backend[Symbol.asyncDispose]();
+  }
 }
 
-Deno.test({
-  name: "deployments by a daemon's TLS socket; without a certificate nothing is deployed",
-  ignore,
-  sanitizeOps: false,
-  sanitizeResources: false,
-  fn: async () => {
-    await using fixture = await dockerhostFixture({ tcp: "tls" });
-    const { image, daemon: { tcp: host, certificates: certPath } } = fixture;
-    await by(fixture, { host, tls: true, certPath }, (it) => everyday(it, image, "secure"));
-    const told = { message: /the Docker daemon.* an HTTP request to an HTTPS server/ };
-    await by(fixture, { host }, (it) => refused(it, image, told));
-    assert.equal((await fixture.engine("ps", "-aq")).stdout, "");
+/** On another host a container's address is nobody's, or somebody else's. */
+function addresses(
+  test: OwnTest,
+  backend: () => DeployBackend,
+  { image, outside }: DockerhostFixture,
+): void {
+  test("a container's address is dialled on the daemon's host alone, and refused by name elsewhere", async () => {
+    const name = "addressed";
+    try {
+      await backend().apply(quickSpec(name, image));
+      (await backend().dial(name, 8080, "tcp")).reset();
+      await outside(() =>
+        assert.rejects(backend().dial(name, 8080, "tcp"), {
+          code: "unsupported",
+          message: /its containers' addresses are on the host of/,
+          help: /SVC_DOCKER_REMOTE/,
+        })
+      );
+    } finally {
+      await backend().delete(name);
+    }
+  });
+}
+
+deployContract<DockerhostFixture>({
+  name: "dockerhost by TLS",
+  ...TOOLS,
+  fields: DOCKERHOST_FIELDS,
+  lacks: DOCKER_LACKS,
+  parts: PARTS,
+  open: () =>
+    dockerhostFixture(
+      { tcp: "tls" },
+      ({ tcp: host, certificates: certPath }) => ({ host, tls: true, certPath }),
+    ),
+  own: (test, { backend }, fixture) => {
+    addresses(test, backend, fixture);
+    test("without a certificate nothing is deployed", async () => {
+      const { image, daemon: { tcp: host } } = fixture;
+      const told = { code: "unavailable", message: /the Docker daemon .* it speaks TLS/ };
+      await refused(await fixture.by({ host }), image, told);
+      assert.equal((await fixture.engine("ps", "-aq")).stdout, "");
+    });
   },
 });
 
-Deno.test({
-  name: "deployments by ssh, over a line that breaks; a strange host key deploys nothing",
-  ignore,
-  sanitizeOps: false,
-  sanitizeResources: false,
-  fn: async () => {
-    await using fixture = await dockerhostFixture();
-    await using sshd = await startSshd();
-    const known = join(sshd.folder, "known");
-    await Deno.writeTextFile(known, await sshd.knownHosts());
-    const config = join(sshd.folder, "ssh_config");
-    await Deno.writeTextFile(
-      config,
-      `Host peer\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  User root\n` +
-        `  IdentityFile ${sshd.user}\n  UserKnownHostsFile ${known}\n`,
-    );
-    // The server's ssh reads its user's configuration, as docker's client does.
-    const bin = join(sshd.folder, "bin");
-    await Deno.mkdir(bin);
-    const path = Deno.env.get("PATH")!;
-    await Deno.writeTextFile(
-      join(bin, "ssh"),
-      `#!/bin/sh\nPATH=${path} exec ssh -F ${config} "$@"\n`,
-      { mode: 0o755 },
-    );
-    Deno.env.set("PATH", `${bin}:${path}`);
-    try {
-      const { image } = fixture;
-      const host = `ssh://peer${new URL(fixture.daemon.host).pathname}`;
-      await by(fixture, { host }, async (backend) => {
-        await everyday(backend, image, "by-ssh");
-        await backend.apply(quickSpec("stays", image));
-        const before = await runs(backend, "stays");
-        const watching = new AbortController().signal;
-        const events = backend.events(watching)[Symbol.asyncIterator]();
+interface SshFixture extends DockerhostFixture {
+  sshd: Sshd;
+  /** The known hosts of the server's user. */
+  known: string;
+}
+
+/** The server's ssh reads its user's configuration, as docker's client does. */
+async function sshFixture(): Promise<SshFixture> {
+  let path = "";
+  const fixture = await dockerhostFixture({}, () => ({ host: `ssh://peer${path}` }));
+  path = new URL(fixture.daemon.host).pathname;
+  const sshd = await startSshd();
+  const known = join(sshd.folder, "known");
+  await Deno.writeTextFile(known, await sshd.knownHosts());
+  const config = join(sshd.folder, "ssh_config");
+  await Deno.writeTextFile(
+    config,
+    `Host peer\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  User root\n` +
+      `  IdentityFile ${sshd.user}\n  UserKnownHostsFile ${known}\n`,
+  );
+  const bin = join(sshd.folder, "bin");
+  await Deno.mkdir(bin);
+  const programs = Deno.env.get("PATH")!;
+  const script = `#!/bin/sh\nPATH=${programs} exec ssh -F ${config} "$@"\n`;
+  await Deno.writeTextFile(join(bin, "ssh"), script, { mode: 0o755 });
+  Deno.env.set("PATH", `${bin}:${programs}`);
+  return {
+    ...{ ...fixture, sshd, known },
+    async [Symbol.asyncDispose]() {
+      Deno.env.set("PATH", programs);
+      await sshd[Symbol.asyncDispose]();
+      await fixture[Symbol.asyncDispose]();
+    },
+  };
+}
+
+deployContract<SshFixture>({
+  name: "dockerhost by ssh",
+  ...TOOLS,
+  fields: DOCKERHOST_FIELDS,
+  lacks: DOCKER_LACKS,
+  parts: PARTS,
+  open: sshFixture,
+  own: (test, { backend, image }, fixture) => {
+    addresses(test, backend, fixture);
+    test("the line breaks: told, and all is there when it is back", async () => {
+      try {
+        await backend().apply(quickSpec("stays", image));
+        const before = await runs(backend(), "stays");
+        const events = backend().events(new AbortController().signal)[Symbol.asyncIterator]();
         const lost = assert.rejects(events.next(), { code: "unavailable" });
-        await sshd.drop();
+        await fixture.sshd.drop();
         await lost;
         await eventually("the line is there again", async () => {
-          const now = await runs(backend, "stays").catch(() => []);
+          const now = await runs(backend(), "stays").catch(() => []);
           return now.join() === before.join();
         });
-        await everyday(backend, image, "by-ssh");
-        await backend.delete("stays");
-      });
-      await Deno.writeTextFile(known, "");
+        assert.equal((await backend().apply(quickSpec("stays", image))).action, "unchanged");
+      } finally {
+        await backend().delete("stays");
+      }
+    });
+    test("a strange host key deploys nothing", async () => {
+      await Deno.writeTextFile(fixture.known, "");
+      const host = `ssh://peer${new URL(fixture.daemon.host).pathname}`;
       const told = { code: "denied", message: /Cannot trust peer: its host key/ };
-      await by(fixture, { host }, (it) => refused(it, image, told));
+      await refused(await fixture.by({ host }), image, told);
       assert.equal((await fixture.engine("ps", "-aq")).stdout, "");
-    } finally {
-      Deno.env.set("PATH", path);
-    }
+    });
   },
 });

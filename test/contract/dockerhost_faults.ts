@@ -7,9 +7,13 @@ import type { DockerhostFixture } from "./dockerhost_fixture.ts";
 
 export function dockerhostFaults(
   test: OwnTest,
-  { backend, image }: DeployBackendUnderTest,
+  { backend, image, reopen }: DeployBackendUnderTest,
   { daemon }: DockerhostFixture,
 ): void {
+  const told = async (name: string, format: string) => {
+    const [id] = await containers(name);
+    return (await daemon.docker("inspect", "-f", format, id)).stdout.trim();
+  };
   const containers = async (name: string) => {
     const filter = `label=svc.deployment=${name}`;
     const { stdout } = await daemon.docker("ps", "-aq", "--filter", filter);
@@ -61,6 +65,44 @@ export function dockerhostFaults(
       assert.notDeepEqual(await runs(backend(), name), before);
     } finally {
       await backend().delete(name);
+    }
+  });
+
+  test("what is no longer permitted is not started again by the daemon either, and is once it is permitted", async () => {
+    const name = "narrowed";
+    const policy = () => told(name, "{{.HostConfig.RestartPolicy.Name}}");
+    try {
+      await reopen(undefined, ["capAdd"]);
+      const spec = quickSpec(name, image, { capAdd: ["SYS_ADMIN"], restart: "always" });
+      await backend().apply(spec);
+      const before = await runs(backend(), name);
+      assert.equal(await policy(), "always");
+      await reopen();
+      await eventually("the daemon has given it up", async () => await policy() === "no");
+      assert.deepEqual(await runs(backend(), name), before, "it runs on");
+      await reopen(undefined, ["capAdd"]);
+      await eventually("the daemon has it again", async () => await policy() === "always");
+      assert.deepEqual(await runs(backend(), name), before);
+      assert.equal((await backend().apply(spec)).action, "unchanged");
+    } finally {
+      await backend().delete(name);
+      await reopen();
+    }
+  });
+
+  test("labels of an image that other programs act on are empty, unless the server permits them", async () => {
+    const name = "labelled";
+    const labels = () => told(name, '{{index .Config.Labels "traefik.enable"}} {{index .Config.Labels "tier"}}');
+    try {
+      const spec = (env = {}) => quickSpec(name, "base:taken", { command: shell("sleep 1000"), env });
+      await backend().apply(spec());
+      assert.equal(await labels(), "front");
+      await reopen(undefined, ["labels"]);
+      await backend().apply(spec({ NEW: "1" }));
+      assert.equal(await labels(), "true front");
+    } finally {
+      await backend().delete(name);
+      await reopen();
     }
   });
 

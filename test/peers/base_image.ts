@@ -3,7 +3,7 @@
  * reach of the tests. The OCI layout is written here, so the image does not depend on the code tested.
  */
 import { createHash } from "node:crypto";
-import { gzipSync } from "node:zlib";
+import { gzipSync, zstdCompressSync } from "node:zlib";
 import { join } from "node:path";
 import { tar, type TarEntry } from "../../scripts/build/tar.ts";
 
@@ -24,6 +24,8 @@ export interface BaseImageOptions {
   volumes?: string[];
   /** When the image says it was made; default 1970. */
   created?: string;
+  /** Of the layers; default gzip. */
+  compression?: "gzip" | "zstd";
   /** Default "amd64" or "arm64", as the host is. */
   architecture?: string;
 }
@@ -72,10 +74,13 @@ export async function writeBaseLayout(
       tar(Object.entries(files).map(([path, data]) => ({ path, data })))
     ),
   ];
+  const { compression = "gzip" } = options;
+  const packed = (archive: Uint8Array) =>
+    compression === "gzip" ? gzipSync(archive, { level: 1 }) : zstdCompressSync(archive);
   const layers = [];
   for (const archive of archives) {
     layers.push(
-      await put("application/vnd.oci.image.layer.v1.tar+gzip", gzipSync(archive, { level: 1 })),
+      await put(`application/vnd.oci.image.layer.v1.tar+${compression}`, packed(archive)),
     );
   }
   const config = await put(

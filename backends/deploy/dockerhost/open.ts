@@ -10,6 +10,7 @@ import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { DOCKERHOST_FIELDS } from "./fields.ts";
 import type { DockerhostSettings } from "./options.ts";
+import { requireReachable } from "./reach.ts";
 
 export const DOCKER: EngineBehaviour = {
   name: "dockerhost",
@@ -20,6 +21,7 @@ export const DOCKER: EngineBehaviour = {
   logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
   // It answers a removal before it tells it.
   lateEvents: true,
+  requireReachable,
 };
 
 export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {

@@ -49,6 +49,7 @@ function inspected(found: Inspected, settled: boolean): Inspected {
 async function requireReachable(
   client: DockerClient,
   attempted: string,
+  _containers: readonly Inspected[],
   signal?: AbortSignal,
 ): Promise<void> {
   const { host } = await client.json<{ host?: { security?: { rootless?: boolean } } }>({

@@ -15,6 +15,7 @@ export const PRIVILEGED_KINDS: readonly string[] = [
   "securityOpt",
   "sysctls",
   "volumes",
+  "labels",
 ];
 
 /** Milliseconds. */

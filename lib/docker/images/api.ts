@@ -27,4 +27,6 @@ export interface ImageApi {
   platform(): Promise<Platform>;
   /** True where the store keeps manifests as they were pushed; else it keeps configs and layers alone. */
   keepsManifests(signal?: AbortSignal): Promise<boolean>;
+  /** True where the engine unpacks layers that are packed with zstd. */
+  takesZstd(): Promise<boolean>;
 }

@@ -1,7 +1,7 @@
 /** The image routes of the Docker Engine API. */
 import { SvcError } from "../../base/errors.ts";
 import type { Digest } from "../../oci/types.ts";
-import type { DockerClient } from "../client.ts";
+import { compareVersions, type DockerClient } from "../client.ts";
 import { readProgress } from "../messages.ts";
 import type { ImageApi } from "./api.ts";
 
@@ -86,6 +86,9 @@ export function engineApi(client: DockerClient): ImageApi {
       const { os, arch } = await client.daemon();
       return { os, architecture: arch };
     },
+
+    // Docker 23 and later.
+    takesZstd: async () => compareVersions((await client.daemon()).api, "1.42") >= 0,
 
     async keepsManifests(signal) {
       const { DriverStatus } = await client.json<DaemonInfo>({

@@ -4,6 +4,7 @@
  * out of it, where the store allows that.
  */
 import { SvcError } from "../../base/errors.ts";
+import { decompress, decompressChunks } from "../../oci/compression.ts";
 import { familiarName } from "../../oci/archive_docker.ts";
 import type { ImageToLoad } from "../../oci/resolver.ts";
 import { blobPath, IMAGE_NAME, LAYOUT_VERSION, REF_NAME } from "../../oci/layout.ts";
@@ -44,13 +45,14 @@ export class ImageLoader {
     if (await this.#there(content, image.names, signal)) return;
     const keeps = await this.#api.keepsManifests(signal);
     const shared = keeps ? 0 : await this.#shared(content.diffIDs, signal);
+    const unzstd = !keeps && !await this.#api.takesZstd();
     try {
-      await this.#api.load(archive(image, content, shared, signal), signal);
+      await this.#api.load(archive(image, content, { shared, unzstd }, signal), signal);
     } catch (error) {
       // Somebody may have removed the image that had the layers.
       if (shared === 0 || signal?.aborted) throw error;
       this.#layers.clear();
-      await this.#api.load(archive(image, content, 0, signal), signal);
+      await this.#api.load(archive(image, content, { shared: 0, unzstd }, signal), signal);
     }
   }
 
@@ -131,11 +133,11 @@ function diffIDsOf(config: Uint8Array): readonly Digest[] {
   }
 }
 
-/** Without the `shared` lowest layers. */
+/** Without the `shared` lowest layers. `unzstd`: layers that are packed with zstd are unpacked. */
 function archive(
   { source, repository, names }: ImageToLoad,
   { descriptor, bytes, manifest, config }: Content,
-  shared: number,
+  { shared, unzstd }: { shared: number; unzstd: boolean },
   signal?: AbortSignal,
 ): ReadableStream<Uint8Array> {
   const json = (value: unknown) => new TextEncoder().encode(JSON.stringify(value));
@@ -161,14 +163,26 @@ function archive(
     );
     yield file(blobPath(descriptor.digest), bytes);
     yield file(blobPath(configDigest), config);
-    for (const { digest, size } of layers) {
-      if (!upper.delete(digest)) continue;
+    const open = async (digest: Digest) => {
       const body = await source.get(repository, digest, { signal });
-      if (!body) {
-        throw new SvcError("blob_unknown", `Cannot load ${repository}: ${digest} is missing`);
-      }
-      yield { path: blobPath(digest), type: "file" as const, size, body: body.stream() };
+      if (body) return body.stream();
+      throw new SvcError("blob_unknown", `Cannot load ${repository}: ${digest} is missing`);
+    };
+    for (const { digest, size, mediaType } of layers) {
+      if (!upper.delete(digest)) continue;
+      const path = blobPath(digest);
+      if (unzstd && mediaType.endsWith("zstd")) {
+        // An archive says the size first: read twice, for the few images and daemons that meet so.
+        const size = await unpackedSize(await open(digest));
+        yield { path, type: "file" as const, size, body: decompress(await open(digest)) };
+      } else yield { path, type: "file" as const, size, body: await open(digest) };
     }
   };
   return writeTar(files());
+}
+
+async function unpackedSize(layer: ReadableStream<Uint8Array>): Promise<number> {
+  let size = 0;
+  for await (const chunk of decompressChunks(layer)) size += chunk.length;
+  return size;
 }

@@ -149,6 +149,10 @@ export class FakeEngine implements ImageApi {
     return Promise.resolve({ os: "linux", architecture: "amd64" });
   }
 
+  takesZstd() {
+    return Promise.resolve(true);
+  }
+
   keepsManifests() {
     return Promise.resolve(this.keeps);
   }

@@ -12,6 +12,7 @@ import { json, readText } from "../json.ts";
 import { NDJSON_TYPE, pushEvents } from "../ndjson.ts";
 import { Query } from "../query.ts";
 import type { Context, Route } from "../route.ts";
+import { shownTo } from "../status_shown.ts";
 
 export function unknownDeployment(attempt: string, name: string): SvcError {
   return new SvcError("not_found", `Cannot ${attempt} ${name}: there is no such deployment`, {
@@ -35,18 +36,19 @@ async function readWanted(request: Request, source?: string): Promise<Wanted> {
   return { spec: await (/yaml/i.test(type) ? parseSpecText(text, source) : parseSpecJson(text)) };
 }
 
-async function list({ deploy: { backend } }: ManagementDeps): Promise<Response> {
-  const all: DeploymentStatus[] = await (await backend()).list();
-  return json(all.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
+async function list(deps: ManagementDeps, { identity }: Context): Promise<Response> {
+  const all: DeploymentStatus[] = await (await deps.deploy.backend()).list();
+  const shown = all.map((one) => shownTo(deps, identity, one));
+  return json(shown.sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)));
 }
 
 async function status(
-  { deploy: { backend } }: ManagementDeps,
-  { params: { name } }: Context,
+  deps: ManagementDeps,
+  { identity, params: { name } }: Context,
 ): Promise<Response> {
-  const found = await (await backend()).status(name);
+  const found = await (await deps.deploy.backend()).status(name);
   if (!found) throw unknownDeployment("show", name);
-  return json(found);
+  return json(shownTo(deps, identity, found));
 }
 
 async function spec(
@@ -134,7 +136,7 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       ...endpoint("GET /deployments"),
       action: "read",
       help: "Every deployment's status, by name.",
-      handler: () => list(deps),
+      handler: (context) => list(deps, context),
     },
     {
       ...endpoint("GET /deployments/{name}"),

@@ -4,6 +4,7 @@
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyAction } from "../../../../lib/api/deployment.ts";
+import { isActedOn } from "../../../../lib/deploy/acted_on_labels.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../../../../lib/deploy/fields.ts";
 import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import { batchesOf, checkTimes, stoppedHalfway } from "../../../../lib/deploy/roll_out.ts";
@@ -94,7 +95,7 @@ export class Applier {
     using held = await this.binds.hold(spec);
     const { sources } = held;
     requirePlainMounts(spec, sources);
-    const { client, behaviour } = this.#parts;
+    const { client, behaviour, config } = this.#parts;
     const { api } = await client.daemon();
     if (spec.healthcheck?.startInterval && !behaviour.probe && !knowsStartInterval(api)) {
       warnings.push("healthcheck.startInterval: this engine has none; Docker 25 and later have");
@@ -118,15 +119,22 @@ export class Applier {
     const fresh = !deployment.made;
     const plan: Plan = {
       ...{ spec, hash, env, sources, api, fresh, image: image.id },
+      emptied: config.allowPrivileged.includes("labels") ? [] : image.labels.filter(isActedOn),
       attachments: await this.#prepare(spec),
       server: this.#parts.server,
       logDriver: behaviour.logDriver(await this.#logDriver(signal)),
       fixedRestarts: behaviour.fixedRestarts,
       probed: behaviour.probe !== undefined,
-      pidsLimit: this.#parts.config.pidsLimit,
+      pidsLimit: config.pidsLimit,
     };
     await this.#rollOut(deployment, there, plan, context, { image, warnings });
     return fresh ? "created" : "replaced";
+  }
+
+  /** Throws `denied` or `conflict` where the policy does not let the deployment be started as it is. */
+  async requireStill({ record: { spec }, instances }: Deployment): Promise<void> {
+    requirePermitted(spec, this.#parts.config.allowPrivileged);
+    await this.binds.requireStill(spec, instances.flatMap(({ found }) => found ?? []));
   }
 
   /** The warnings. Throws what keeps the spec from being applied at all. */

@@ -15,7 +15,6 @@ import type { FieldRules } from "../../../../lib/deploy/fields.ts";
 import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
 import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
-import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
@@ -93,7 +92,7 @@ class EngineBackend implements DeployBackend {
     });
     this.#replacer = this.#applier.replacer;
     this.#upkeep = new Upkeep({
-      ...{ networks: this.#networks, watch: this.#watch, replacer: this.#replacer, log },
+      ...{ behaviour, networks: this.#networks, watch: this.#watch, applier: this.#applier, log },
       deployments: this.#deployments,
       locks: this.#locks,
     });
@@ -250,11 +249,7 @@ class EngineBackend implements DeployBackend {
       const deployment = this.#require(name);
       const { record } = deployment;
       // Checked before anything is stopped: a refused restart leaves the workload as it was.
-      if (action !== "stop") {
-        requirePermitted(record.spec, this.#options.config.allowPrivileged);
-        const containers = deployment.instances.flatMap(({ found }) => found ?? []);
-        await this.#applier.binds.requireStill(record.spec, containers);
-      }
+      if (action !== "stop") await this.#applier.requireStill(deployment);
       try {
         if (action !== "start") {
           deployment.transient = "stopping";

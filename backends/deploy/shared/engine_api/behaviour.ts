@@ -50,6 +50,11 @@ export interface EngineBehaviour {
   execRefusal?: RegExp;
   /** The exit code of a command that the engine forgot, as it does with the container's next start. */
   forgottenExec?(client: DockerClient, container: string, exec: string): Promise<number>;
-  /** Throws where the containers' addresses lead nowhere from this server. */
-  requireReachable?(client: DockerClient, attempted: string, signal?: AbortSignal): Promise<void>;
+  /** Throws where the containers' addresses lead nowhere, or to others, from this server. */
+  requireReachable?(
+    client: DockerClient,
+    attempted: string,
+    containers: readonly Inspected[],
+    signal?: AbortSignal,
+  ): Promise<void>;
 }

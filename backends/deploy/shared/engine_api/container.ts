@@ -1,6 +1,7 @@
 /** A spec as the engine's description of a container. */
 import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spec.ts";
 import { parseDuration } from "../../../../lib/base/duration.ts";
+import { instanceHostname } from "../../../../lib/deploy/hostname.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { containerLabels } from "./labels.ts";
 import type { Attachments } from "./networks.ts";
@@ -13,6 +14,8 @@ export interface ContainerRequest {
   replica: number;
   /** What the engine is to run: an image's id. */
   image: string;
+  /** Labels of the image that other programs would act on, and may not. */
+  emptied: readonly string[];
   /** The attachments' environment. */
   env: Readonly<Record<string, string>>;
   attachments: Attachments;
@@ -56,7 +59,12 @@ function health(check: HealthcheckSpec | undefined, { api, probed }: ContainerRe
 export const knowsStartInterval = (api: string) => compareVersions(api, "1.44") >= 0;
 
 /** How many times, and when, the engine starts a container again. */
-export function restartPolicy({ restart, restartMaxAttempts }: DeploySpec) {
+export interface RestartPolicy {
+  Name: string;
+  MaximumRetryCount?: number;
+}
+
+export function restartPolicy({ restart, restartMaxAttempts }: DeploySpec): RestartPolicy {
   return {
     Name: restart,
     MaximumRetryCount: restart === "on-failure" ? restartMaxAttempts ?? 0 : 0,
@@ -176,11 +184,11 @@ export function containerBody(request: ContainerRequest): Record<string, unknown
     Entrypoint: spec.entrypoint?.length === 0 ? [""] : spec.entrypoint,
     Env: Object.entries(all).map(([name, value]) => `${name}=${value}`),
     Labels: containerLabels(spec, {
-      ...{ server, replica, rehearsal },
+      ...{ server, replica, rehearsal, emptied: request.emptied },
       probes: request.probed && spec.healthcheck?.test ? probeTimes(spec.healthcheck) : undefined,
     }),
     ...(attachments.kind !== "host" &&
-      { Hostname: spec.hostname ?? instanceId(spec.name, replica) }),
+      { Hostname: spec.hostname ?? instanceHostname(spec.name, replica) }),
     User: spec.user,
     WorkingDir: spec.workingDir,
     StopSignal: spec.stopSignal,

@@ -1,5 +1,4 @@
 /** The calls that make, start, stop and remove the containers of instances. */
-import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
@@ -8,7 +7,7 @@ import {
   containerBody,
   type ContainerRequest,
   endpointConfig,
-  restartPolicy,
+  type RestartPolicy,
 } from "./container.ts";
 import { instanceId } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
@@ -155,14 +154,17 @@ export class Containers {
     }).catch(unlessGone);
   }
 
-  /** From now on the engine starts it again as the spec says. */
-  async supervise(container: string, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
-    if (spec.restart === "no") return;
+  /** How many times, and when, the engine starts it again from now on. */
+  async supervise(
+    container: string,
+    policy: RestartPolicy,
+    signal?: AbortSignal,
+  ): Promise<void> {
     for (let attempt = 1;; attempt++) {
       try {
         return await this.#client.run({
           path: `/containers/${container}/update`,
-          json: { RestartPolicy: restartPolicy(spec) },
+          json: { RestartPolicy: policy },
           attempted: "Cannot set a container's restart policy",
           signal,
         });

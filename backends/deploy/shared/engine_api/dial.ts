@@ -26,8 +26,8 @@ export class Dialer {
     signal?: AbortSignal,
   ): Promise<Duplex> {
     const attempted = `Cannot connect to deployment ${name}`;
-    await this.#behaviour.requireReachable?.(this.#client, attempted, signal);
     const found = instances.flatMap((one) => one.found ?? []).filter(runs);
+    await this.#behaviour.requireReachable?.(this.#client, attempted, found, signal);
     if (found.length === 0) {
       const why = instances.some((one) => one.found && isActive(one.found))
         ? "it is about to be restarted"

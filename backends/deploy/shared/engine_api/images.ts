@@ -4,6 +4,7 @@ import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { engineApi } from "../../../../lib/docker/images/engine.ts";
 import { ImageLoader } from "../../../../lib/docker/images/load.ts";
+import { LayerProofs } from "../../../../lib/docker/images/layer_proofs.ts";
 import type { ImageResolver, ResolvedImage } from "../../../../lib/oci/resolver.ts";
 
 export interface EngineImage {
@@ -13,10 +14,13 @@ export interface EngineImage {
   name: string;
   /** Of the manifest where it is known, else the engine's id. */
   digest: string;
+  /** Names of its labels. */
+  labels: readonly string[];
 }
 
 interface InspectedImage {
   Id: string;
+  Config?: { Labels?: Record<string, string> | null } | null;
 }
 
 export interface FindOptions {
@@ -26,9 +30,16 @@ export interface FindOptions {
   signal?: AbortSignal;
 }
 
+/** An image that the engine has. Without a digest of its manifest its id is taken. */
+const known = (found: InspectedImage, name: string, digest = found.Id): EngineImage => ({
+  ...{ id: found.Id, name, digest },
+  labels: Object.keys(found.Config?.Labels ?? {}),
+});
+
 export class DeployImages {
   readonly #client: DockerClient;
   readonly #loader: ImageLoader;
+  readonly #proofs = new LayerProofs();
 
   constructor(client: DockerClient) {
     this.#client = client;
@@ -63,34 +74,40 @@ export class DeployImages {
     onProgress(`resolving ${name}`);
     const held = await images.held?.(name, { signal });
     const there = held === undefined ? undefined : await this.#inspect(held, signal);
-    if (there) return { id: there.Id, name: held!, digest: there.Id };
+    if (there) return known(there, held!);
     let resolved: ResolvedImage;
     try {
       resolved = await images.resolve(name, { signal });
     } catch (error) {
-      const known = mayPull && error instanceof SvcError &&
+      const away = mayPull && error instanceof SvcError &&
         ["manifest_unknown", "name_unknown", "upstream_failed", "unauthorized", "timeout"]
           .includes(error.code);
-      const own = known ? await this.#inspect(name, signal) : undefined;
+      const own = away ? await this.#inspect(name, signal) : undefined;
       if (!own) throw error;
-      return { id: own.Id, name, digest: own.Id };
+      return known(own, name);
     }
-    const { source, repository, descriptor, manifest } = resolved;
-    const has = async () => {
-      // Stores of manifests know an image by its manifest, others by its config.
-      for (const digest of [manifest.config.digest, descriptor.digest]) {
-        const found = await this.#inspect(digest, signal);
-        if (found) return found.Id;
-      }
-    };
-    let id = await has();
-    if (id === undefined) {
+    if (resolved.apart) {
+      // An engine that has a layer does not read it: its id alone would give what is in it.
+      onProgress(`checking the layers of ${resolved.name}`);
+      await this.#proofs.require(resolved, signal);
+    }
+    const { source, repository, descriptor } = resolved;
+    let found = await this.#has(resolved, signal);
+    if (!found) {
       onProgress(`loading ${resolved.name} into the engine`);
       const names = resolved.name.includes("@") ? [] : [resolved.name];
       await this.#loader.load({ source, repository, digest: descriptor.digest, names }, signal);
-      id = await has();
+      found = await this.#has(resolved, signal);
     }
-    if (id !== undefined) return { id, name: resolved.name, digest: descriptor.digest };
+    if (found) return known(found, resolved.name, descriptor.digest);
     throw new SvcError("upstream_failed", `Cannot load ${resolved.name}: the engine lost it`);
+  }
+
+  /** Stores of manifests know an image by its manifest, others by its config. */
+  async #has({ manifest, descriptor }: ResolvedImage, signal?: AbortSignal) {
+    for (const digest of [manifest.config.digest, descriptor.digest]) {
+      const found = await this.#inspect(digest, signal);
+      if (found) return found;
+    }
   }
 }

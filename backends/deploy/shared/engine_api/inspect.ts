@@ -5,8 +5,14 @@ import type {
   InstanceStatus,
   PublishedPort,
 } from "../../../../lib/api/deployment.ts";
-import type { EngineRecord, InstanceRecord } from "./record.ts";
-import { instanceId } from "./record.ts";
+import type { RestartPolicy } from "./container.ts";
+import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
+
+interface AttachedNetwork {
+  NetworkID?: string;
+  IPAddress: string;
+  GlobalIPv6Address?: string;
+}
 
 /** The used part of the answer to `/containers/ID/json`. */
 export interface Inspected {
@@ -33,7 +39,7 @@ export interface Inspected {
   Config: { Labels?: Record<string, string> | null; Tty: boolean; StopTimeout?: number };
   HostConfig: {
     NetworkMode: string;
-    RestartPolicy?: { Name: string; MaximumRetryCount?: number };
+    RestartPolicy?: RestartPolicy;
     LogConfig?: { Type: string };
     /** As they were asked for. Podman does not tell them. */
     Mounts?: { Type: string; Source?: string; ReadOnly?: boolean }[] | null;
@@ -41,7 +47,7 @@ export interface Inspected {
   Mounts?: { Type: string; Source?: string; RW?: boolean }[] | null;
   NetworkSettings: {
     Ports?: Record<string, { HostIp: string; HostPort: string }[] | null> | null;
-    Networks?: Record<string, { IPAddress: string; GlobalIPv6Address?: string }> | null;
+    Networks?: Record<string, AttachedNetwork> | null;
   };
 }
 

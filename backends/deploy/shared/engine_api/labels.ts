@@ -30,17 +30,22 @@ export function foreignLabels(labels: Readonly<Record<string, string>> = {}) {
   return Object.fromEntries(Object.entries(labels).filter(([name]) => !name.startsWith(PREFIX)));
 }
 
-/** Every label that svc reads is set: engines add the image's where the container has none of that name. */
+/**
+ * Every label that svc reads is set: engines add the image's where the container has none of that name. So the
+ * labels that are not to count are there too, and empty.
+ */
 export function containerLabels(
   spec: DeploySpec,
-  { server, replica, rehearsal, probes }: {
+  { server, replica, rehearsal, probes, emptied = [] }: {
     server: string;
     replica: number;
     rehearsal?: boolean;
     probes?: string;
+    emptied?: readonly string[];
   },
 ): Record<string, string> {
   return {
+    ...Object.fromEntries(emptied.map((name) => [name, ""])),
     ...foreignLabels(spec.labels),
     ...originLabels(spec),
     [SERVER]: server,

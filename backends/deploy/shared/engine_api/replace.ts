@@ -8,7 +8,7 @@ import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts"
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import type { Binds } from "./binds.ts";
-import { type ContainerRequest, stopSeconds } from "./container.ts";
+import { type ContainerRequest, restartPolicy, stopSeconds } from "./container.ts";
 import { Containers } from "./containers.ts";
 import type { Deployment } from "./deployment.ts";
 import type { EngineImage } from "./images.ts";
@@ -150,9 +150,10 @@ export class Replacer {
 
   /** Hands a container over to the engine's supervision. */
   async #supervise({ container }: Member, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
-    await this.containers.supervise(container, spec, signal);
+    if (spec.restart === "no") return;
+    await this.containers.supervise(container, restartPolicy(spec), signal);
     const found = await this.#parts.watch.look(container, signal);
-    if (!found || isActive(found) || spec.restart === "no") return;
+    if (!found || isActive(found)) return;
     // It ended before the engine knew that it is to be started again.
     if (spec.restart === "on-failure" && found.State.ExitCode === 0) return;
     await this.containers.start(container, signal);

@@ -1,17 +1,24 @@
-/** What goes from the engine because no deployment needs it: left-over containers, unused networks, whole deployments. */
+/**
+ * Keeps the engine as the records and the policy have it: what no deployment needs goes, what was stopped for a
+ * successor that never came runs again, and what is no longer permitted is not started again.
+ */
+import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import type { KeyedMutex } from "../../../../lib/base/mutex.ts";
-import { stopSeconds } from "./container.ts";
+import type { Applier } from "./apply.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
+import { restartPolicy, stopSeconds } from "./container.ts";
 import type { Deployment } from "./deployment.ts";
+import { isActive } from "./inspect.ts";
 import { DEPLOYMENT } from "./labels.ts";
 import type { EngineNetworks } from "./networks.ts";
-import type { Replacer } from "./replace.ts";
 import type { EngineWatch } from "./watch.ts";
 
 export interface UpkeepParts {
+  behaviour: EngineBehaviour;
   watch: EngineWatch;
   networks: EngineNetworks;
-  replacer: Replacer;
+  applier: Applier;
   /** All deployments, by name. */
   deployments: Map<string, Deployment>;
   /** By the deployment's name. */
@@ -39,11 +46,11 @@ export class Upkeep {
   }
 
   async #lookAfter(name: string): Promise<void> {
-    const { deployments, replacer: { containers } } = this.#parts;
+    const { deployments, applier: { replacer: { containers } } } = this.#parts;
     const deployment = deployments.get(name);
     if (deployment?.record.deleting) return await this.remove(deployment);
     await this.#sweep(name);
-    if (!deployment) return;
+    if (!deployment || !await this.#heedPolicy(deployment)) return;
     const waiting = deployment.record.instances.filter(({ yielding }) => yielding);
     if (waiting.length === 0) return;
     for (const one of waiting) delete one.yielding;
@@ -53,9 +60,38 @@ export class Upkeep {
     await deployment.save();
   }
 
+  /**
+   * False where the policy no longer permits the deployment. What runs goes on, but the engine is not to start it
+   * again, neither after its end nor after a restart of the host. Where it is permitted again, so is that.
+   */
+  async #heedPolicy(deployment: Deployment): Promise<boolean> {
+    const { applier, behaviour: { fixedRestarts, product }, log } = this.#parts;
+    const { name, record: { spec, hash }, instances } = deployment;
+    const refusal = await applier.requireStill(deployment).then(() => undefined, (error) => error);
+    const refused = refusal instanceof SvcError && refusal.code === "denied";
+    for (const { instance, found } of instances) {
+      if (!found || fixedRestarts) continue;
+      const { Name = "no" } = found.HostConfig.RestartPolicy ?? {};
+      // Of a roll-out that stopped halfway, the spec of the others is not known.
+      const freed = !refused && Name === "no" && spec.restart !== "no" && instance.hash === hash;
+      if (freed || refused && Name !== "no") {
+        const policy = refused ? { Name: "no" } : restartPolicy(spec);
+        await applier.replacer.containers.supervise(found.Id, policy);
+      }
+    }
+    if (refused && instances.some(({ found }) => found && isActive(found))) {
+      const then = fixedRestarts ? `stop it, or ${product} may start it again` : "it is not started again";
+      log.warn(`a deployment runs that would be refused now: ${then}`, {
+        deployment: name,
+        error: refusal,
+      });
+    }
+    return !refused;
+  }
+
   /** Removes containers of the deployment that its record does not name. */
   async #sweep(name: string): Promise<void> {
-    const { watch, deployments, replacer: { containers } } = this.#parts;
+    const { watch, deployments, applier: { replacer: { containers } } } = this.#parts;
     const known = deployments.get(name)?.record.instances ?? [];
     const left = watch.all.filter(({ Id, Config }) =>
       Config.Labels?.[DEPLOYMENT] === name && !known.some(({ container }) => container === Id)
@@ -82,7 +118,7 @@ export class Upkeep {
   async remove(deployment: Deployment): Promise<void> {
     const { name, record } = deployment;
     const containers = record.instances.map(({ container }) => container);
-    await this.#parts.replacer.retire(containers, stopSeconds(record.spec));
+    await this.#parts.applier.replacer.retire(containers, stopSeconds(record.spec));
     await this.#sweep(name);
     this.#parts.deployments.delete(name);
     await deployment.forget();

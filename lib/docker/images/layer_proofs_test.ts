@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { gzipSync, zstdCompressSync } from "node:zlib";
+import { digestOf } from "../../oci/digest.ts";
+import type { ImageSource } from "../../oci/image.ts";
+import type { ResolvedImage } from "../../oci/resolver.ts";
+import { type Digest, MEDIA } from "../../oci/types.ts";
+import { LayerProofs } from "./layer_proofs.ts";
+import { encode } from "./testing.ts";
+
+/** An image of these layers; `reads` has the digests that were asked for. */
+function image(layers: Uint8Array[], packed = layers) {
+  const reads: Digest[] = [];
+  const blobs = new Map(packed.map((bytes) => [digestOf(bytes), bytes]));
+  const get: ImageSource["get"] = (_repository, digest) => {
+    reads.push(digest);
+    const bytes = blobs.get(digest);
+    const stream = () => ReadableStream.from([bytes!.subarray(0, 2), bytes!.subarray(2)]);
+    return Promise.resolve(bytes && { size: bytes.length, stream });
+  };
+  const descriptor = { mediaType: MEDIA.manifest, digest: digestOf(encode(layers.length)), size: 1 };
+  return {
+    reads,
+    blobs,
+    image: {
+      name: "registry.test/app:v1",
+      repository: "app",
+      source: { get } as ImageSource,
+      descriptor,
+      manifest: {
+        layers: packed.map((bytes) => ({ mediaType: "", digest: digestOf(bytes), size: 0 })),
+      },
+      config: { rootfs: { type: "layers", diff_ids: layers.map((bytes) => digestOf(bytes)) } },
+      apart: true,
+    } as unknown as ResolvedImage,
+  };
+}
+
+const LAYERS = [encode("the lower layer"), encode("the upper layer")];
+
+Deno.test("layers: a source that has their bytes is asked for them once, however they are packed", async () => {
+  const proofs = new LayerProofs();
+  for (const pack of [(bytes: Uint8Array) => bytes, gzipSync, zstdCompressSync]) {
+    const { image: whole, reads } = image(LAYERS, LAYERS.map((layer) => Uint8Array.from(pack(layer))));
+    const named = { ...whole, name: `${pack}` };
+    await proofs.require(named);
+    await proofs.require(named);
+    assert.equal(reads.length, 2);
+  }
+  await proofs.require(image([]).image);
+});
+
+Deno.test("layers: their ids alone prove nothing", async () => {
+  const proofs = new LayerProofs();
+  const named = image(LAYERS);
+  named.blobs.clear();
+  await assert.rejects(proofs.require(named.image), { code: "blob_unknown", message: /layer 1 / });
+  // Other bytes under the id, and other bytes than the config's under an id of their own.
+  const [lower, upper] = LAYERS.map((layer) => digestOf(layer));
+  const lying = image(LAYERS);
+  lying.blobs.set(upper, encode("mine"));
+  await assert.rejects(proofs.require(lying.image), { code: "digest_invalid", message: /layer 2 / });
+  const own = image(LAYERS, [LAYERS[0], encode("mine")]);
+  await assert.rejects(proofs.require(own.image), { code: "digest_invalid", message: /layer 2 / });
+  const fewer = image(LAYERS, [LAYERS[0]]);
+  await assert.rejects(proofs.require(fewer.image), { code: "manifest_invalid" });
+  assert.deepEqual(fewer.reads, []);
+  // What failed is not remembered.
+  lying.blobs.set(upper, LAYERS[1]);
+  await proofs.require(lying.image);
+  assert.ok(lying.reads.includes(lower));
+});
