@@ -1,9 +1,9 @@
-/** The caller's registry logins for a build: sent in a header, or in a session's request. */
+/** The caller's registry logins for a build or a deployment: sent in a header, or in a session's request. */
 import { SvcError } from "../base/errors.ts";
 import { isRegistry } from "../oci/reference.ts";
 import type { Login } from "../oci/resolver.ts";
 
-/** Header of `POST /build`: {@linkcode Logins} as JSON in base64. */
+/** Header of `POST /build` and of an apply: {@linkcode Logins} as JSON in base64. */
 export const LOGINS_HEADER = "x-svc-registry-logins";
 
 /**
@@ -40,7 +40,7 @@ export function checkLogins(value: unknown): ReadonlyMap<string, Login> | undefi
   if (entries && entries.length <= MOST && entries.every(([, login]) => isLogin(login))) {
     return new Map(entries as [string, Login][]);
   }
-  throw new SvcError("argument_invalid", "Cannot read the logins of the build: they are malformed");
+  throw new SvcError("argument_invalid", "Cannot read the registry logins: they are malformed");
 }
 
 /** Header of a delegated build: the caller whose cache mounts the build uses. */

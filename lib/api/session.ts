@@ -12,17 +12,24 @@
  * told how things are: `session`, then `result`, `exited`, or how it ended. Only whoever opened the session may
  * resume it: the same identity, with the token.
  */
+import type { Logins } from "./build_logins.ts";
 import type { ApplyResult, DeploymentStatus } from "./deployment.ts";
 import type { HostCertificate } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
 
 export const SESSION_PATH = "/session";
 
+interface Open {
+  type: "open";
+  /** The caller's, for the registry of the spec's image. */
+  logins?: Logins;
+}
+
 export type SessionRequest =
   /** `certificates` are for backends with the ability `ingressCertificates`. */
-  | { type: "open"; spec: unknown; certificates?: HostCertificate[] }
+  | Open & { spec: unknown; certificates?: HostCertificate[] }
   /** YAML or JSON; `source` is its name in errors. */
-  | { type: "open"; text: string; source?: string }
+  | Open & { text: string; source?: string }
   /** The first line on a later connection of the session. */
   | { type: "resume" };
 

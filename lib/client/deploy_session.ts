@@ -193,7 +193,8 @@ export function openDeploySession(
   body: SpecBody,
   options: SessionWatcher & { signal: AbortSignal },
 ): DeploySession {
-  const open = { type: "open" } as const;
+  const { logins } = body;
+  const open = { type: "open", ...(logins && { logins }) } as const;
   const request = "text" in body
     ? { ...open, text: body.text, source: body.source }
     : { ...open, spec: body.spec, ...(body.certificates && { certificates: body.certificates }) };

@@ -1,4 +1,5 @@
 /** Typed calls of the deployment routes. */
+import { type Logins, LOGINS_HEADER, loginsHeader } from "../api/build_logins.ts";
 import type { CallOf } from "../api/endpoints.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
@@ -43,9 +44,15 @@ export async function deleteDeployment(client: Client, name: string): Promise<vo
 
 /** The body of an apply: a checked spec under its name, or a text that the server parses. */
 export type SpecBody =
-  | { name: string; spec: unknown; certificates?: HostCertificate[] }
-  /** YAML or JSON; `source` names the text in the server's errors. */
-  | { text: string; source: string };
+  & {
+    /** The caller's, for the registry of the spec's image. */
+    logins?: Logins;
+  }
+  & (
+    | { name: string; spec: unknown; certificates?: HostCertificate[] }
+    /** YAML or JSON; `source` names the text in the server's errors. */
+    | { text: string; source: string }
+  );
 
 function specCall(
   { name, spec, certificates }: Extract<SpecBody, { spec: unknown }>,
@@ -67,13 +74,16 @@ export async function applyDeployment(
   body: SpecBody,
   onProgress: (message: string) => void | Promise<void>,
 ): Promise<ApplyResult> {
+  const { logins } = body;
+  const sent = logins && { headers: { [LOGINS_HEADER]: loginsHeader(logins) } };
   const events: AsyncIterable<ApplyEvent | ApplyResult> = "text" in body
     ? client.events("POST /deployments", {
       query: { source: body.source },
       body: body.text,
       contentType: "application/yaml",
+      ...sent,
     })
-    : client.events("PUT /deployments/{name}", specCall(body));
+    : client.events("PUT /deployments/{name}", { ...specCall(body), ...sent });
   for await (const event of events) {
     if (!("type" in event)) return event; // a server that sends no progress answers with the result
     if (event.type === "progress") await onProgress(event.message);

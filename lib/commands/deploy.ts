@@ -8,6 +8,7 @@ import { formatReference, parseReference } from "../oci/reference.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection, target } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
+import { withLogins } from "./deploy_logins.ts";
 import { readInput } from "./input.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { parsePairs } from "./pairs.ts";
@@ -144,11 +145,12 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
   }
   const { client } = await openConnection(invocation, found);
   const warnings: Promise<void>[] = [];
-  const body = await withCertificates(spec, {
+  const certified = await withCertificates(spec, {
     ...{ target: found, client },
     warn: (text) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`)),
   });
   await Promise.all(warnings);
+  const body = await withLogins(certified, { client, env: invocation.env, io });
   const result = await applyDeployment(
     client,
     body,

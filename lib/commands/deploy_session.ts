@@ -13,6 +13,7 @@ import { sessionLogs } from "../client/session_logs.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
+import { withLogins } from "./deploy_logins.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
 
@@ -184,7 +185,8 @@ export async function runSession(
     ...{ target: found, client, warn, signal },
   });
   const certified = await withCertificates(body, { target: found, client, warn });
-  const session = openDeploySession(client, certified, {
+  const complete = await withLogins(certified, { client, env: invocation.env, io });
+  const session = openDeploySession(client, complete, {
     signal,
     onOpen: (name, graceMs) => {
       open = name;

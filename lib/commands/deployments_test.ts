@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { ndjson, svcFake } from "../../test/fixtures/cli.ts";
 import { runs } from "../../test/fixtures/property.ts";
+import { readLogins } from "../api/build_logins.ts";
 import { parseDeploySpec, validateDeploySpec } from "../api/deploy_spec_parse.ts";
 import type { DeploymentStatus, LogFrame } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
@@ -254,6 +255,32 @@ Deno.test("deploy: an image alone, answered by a plain result", async () => {
   const result = await svcFake(["deploy", "localhost:5000/team/app:v1"], { handler });
   assert.deepEqual(result.requests, ["PUT /deployments/app"]);
   assert.equal(result.stdout, "web is unchanged; 0.0.0.0:8080->80/tcp\n");
+});
+
+Deno.test("deploy: the login at the image's registry is sent, and no other one", async () => {
+  const home = await Deno.makeTempDir({ prefix: "svc-logins-" });
+  try {
+    const auths = { "a.test": { auth: btoa("me:hush") }, "b.test": { auth: btoa("never:sent") } };
+    await Deno.writeTextFile(`${home}/config.json`, JSON.stringify({ auths }));
+    const sent: unknown[] = [];
+    const handler = async (request: Request) => {
+      const logins = readLogins(request.headers.get("x-svc-registry-logins"));
+      sent.push(logins && Object.fromEntries(logins));
+      await request.body?.cancel();
+      return Response.json({ action: "unchanged", deployment: status() });
+    };
+    const env = { DOCKER_CONFIG: home };
+    const deploy = (args: string[], stdin = "") =>
+      svcFake(["deploy", ...args], { handler, env, stdin });
+    await deploy(["a.test/app:v1"]);
+    await deploy(["-f", "-"], "name: web\nimage: 'a.test/app:v1' # mine\n");
+    await deploy(["-f", "-"], '{"name": "web", "image": "c.test/app:v1"}');
+    await deploy(["app:v1"]);
+    const login = { "a.test": { username: "me", password: "hush" } };
+    assert.deepEqual(sent, [login, login, undefined, undefined]);
+  } finally {
+    await Deno.remove(home, { recursive: true });
+  }
 });
 
 Deno.test("deploy: what is wrong is said with its place, before anything is sent", async () => {

@@ -6,6 +6,7 @@
 import type { ApplyResult, DeploymentStatus, InstanceEvent, LogFrame } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
+import type { Login } from "../oci/resolver.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { DeployCaps } from "./caps.ts";
 
@@ -58,6 +59,8 @@ export interface ApplyOptions {
   signal?: AbortSignal;
   /** False: the image must not come from this server's registry. */
   mayPull?: boolean;
+  /** The caller's logins at registries, by host; for other hosts the server's own apply. */
+  logins?: ReadonlyMap<string, Login>;
 }
 
 export interface DeployBackend extends AsyncDisposable {

@@ -42,7 +42,7 @@ function hostOf(name: string): string | undefined {
 }
 
 /** True where logins may be sent: over a plain connection everybody on the way could read them. */
-function isSafe(server: string): boolean {
+export function isSafe(server: string): boolean {
   const { protocol, host } = new URL(server);
   return protocol === "https:" || isLoopbackHost(host);
 }

@@ -210,13 +210,13 @@ class HostBackend implements DeployBackend {
   apply(
     spec: DeploySpec,
     { env = {} }: Attachments = {},
-    { onProgress = () => {}, mayPull, signal }: ApplyOptions = {},
+    { onProgress = () => {}, mayPull, logins, signal }: ApplyOptions = {},
   ): Promise<ApplyResult> {
     return this.#locks.run(spec.name, async () => {
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? this.#deployment(emptyRecord(spec));
       const { images: all } = this.#options;
-      const images = all.forCaller?.({ mayPull }) ?? all;
+      const images = all.forCaller?.({ mayPull, logins }) ?? all;
       const context = { images, env, onProgress, signal };
       deployment.transient = known ? undefined : "pending";
       deployment.joining = spec.networks.map((network) => network.name);

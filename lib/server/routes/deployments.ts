@@ -1,5 +1,6 @@
 /** The deployment routes: list, status, apply, delete, power. */
 import { SvcError } from "../../base/errors.ts";
+import { LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
 import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
@@ -73,6 +74,7 @@ async function apply(deps: ManagementDeps, context: Context): Promise<Response> 
     );
   }
   const accepted = acceptSpec(spec, identity);
+  const logins = readLogins(request.headers.get(LOGINS_HEADER));
   const engine = await deps.deploy.backend();
   // Checked here, so that the error is a status and not an event.
   requireAbilities(engine, beside);
@@ -80,7 +82,7 @@ async function apply(deps: ManagementDeps, context: Context): Promise<Response> 
     // Reserves the name: a session's deployment is changed by its session alone.
     using _claim = deps.sessions?.claim(accepted.name);
     const mayPull = deps.access.allows(identity, "pull");
-    return await engine.apply(accepted, beside, { onProgress, signal, mayPull });
+    return await engine.apply(accepted, beside, { onProgress, signal, mayPull, logins });
   };
   if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
     const result = await run();
@@ -158,7 +160,7 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
         "Applies the DeploySpec in the body (JSON, or YAML by its content type) and waits until it " +
         `runs. As \`${CERTIFIED_TYPE}\` the body is ` +
         "`{spec, certificates: [{hosts, certificate, key}]}`, for backends with the ability " +
-        `\`ingressCertificates\`. With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
+        `\`ingressCertificates\`. \`X-Svc-Registry-Logins\` has the caller's logins (JSON in base64). With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
       handler: (context) => apply(deps, context),
     },
     {

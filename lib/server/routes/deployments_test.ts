@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { loginsHeader } from "../../api/build_logins.ts";
 import { validateDeploySpec } from "../../api/deploy_spec_parse.ts";
 import type { ApplyEvent, DeploymentStatus } from "../../api/deployment.ts";
-import type { DeployBackend } from "../../deploy/backend.ts";
+import type { ApplyOptions, DeployBackend } from "../../deploy/backend.ts";
 import { collect, jsonLines, startTestServer, STATUS } from "../testing.ts";
 
 const API = "/.svc/v1/deployments";
@@ -55,10 +56,12 @@ Deno.test("deployments: list, status, power, delete", async () => {
 
 Deno.test("deployments: apply validates, stamps the caller, answers as it is asked to", async () => {
   let subject: string | undefined;
+  let given: ApplyOptions["logins"];
   await using server = await startTestServer({
     backend: {
-      apply: (spec, _attachments, { onProgress } = {}) => {
+      apply: (spec, _attachments, { onProgress, logins } = {}) => {
         subject = spec.origin?.subject;
+        given = logins;
         onProgress?.("pulling app:v1");
         return Promise.resolve({ action: "created", deployment: STATUS });
       },
@@ -79,6 +82,14 @@ Deno.test("deployments: apply validates, stamps the caller, answers as it is ask
     { type: "progress", message: "pulling app:v1" },
     { type: "result", result: { action: "created", deployment: STATUS } },
   ]);
+  assert.equal(given, undefined);
+  const login = { username: "me", password: "hush" };
+  const withLogin = await put({ name: "web", image: "app:v1" }, {
+    "x-svc-registry-logins": loginsHeader({ "registry.test": login }),
+  });
+  assert.equal(withLogin.status, 201);
+  assert.doesNotMatch(await withLogin.text(), /hush/);
+  assert.deepEqual([...given!], [["registry.test", login]]);
   const yaml = await put("name: web\nimage: app:v1\n", { "content-type": "application/yaml" });
   assert.equal(yaml.status, 201);
   await yaml.body?.cancel();
@@ -98,6 +109,7 @@ Deno.test("deployments: apply validates, stamps the caller, answers as it is ask
     [{ name: "web", image: "app:v1", imgae: "x" }, {}, /image/],
     [{ name: "other", image: "app:v1" }, {}, /the path "web"/],
     ["{", {}, /Cannot read deployment spec/],
+    [{ name: "web", image: "app:v1" }, { "x-svc-registry-logins": "%%" }, /registry logins/],
     ["name: web\n image: x", { "content-type": "application/yaml" }, /line 1, column 7/],
     [" ".repeat(4 * 1024 * 1024 + 1), {}, /more than/],
   ];

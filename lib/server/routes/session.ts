@@ -1,4 +1,5 @@
 /** `GET /.svc/v1/session`: a deployment that ends with its caller (lib/api/session.ts). */
+import { checkLogins } from "../../api/build_logins.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { toProblem } from "../../api/problem.ts";
@@ -142,7 +143,8 @@ class Caller implements SessionLink {
       : await checkCertificates(request.certificates, spec);
     const mayPull = this.#access.allows(identity, "pull");
     const holder = { subject: identity.subject, from, ...(!mayPull && { mayPull }) };
-    return await this.#sessions.open(spec, holder, this, certificates);
+    const logins = checkLogins(request.logins);
+    return await this.#sessions.open(spec, holder, this, { certificates, logins });
   }
 }
 

@@ -43,8 +43,11 @@ Deno.test("session: a spec as text; what is wrong with it is said with its place
     const { signal } = new AbortController();
     const of = (text: string): DeploySession =>
       openDeploySession(client, { text, source: "app.yaml" }, { signal });
-    const good = of("name: web\nimage: app:v1\n");
+    const logins = { "registry.test": { username: "me", password: "hush" } };
+    const text = "name: web\nimage: app:v1\n";
+    const good = openDeploySession(client, { text, source: "app.yaml", logins }, { signal });
     assert.equal((await good.applied).deployment.name, "web");
+    assert.deepEqual([...deployments.logins!], Object.entries(logins));
     good.end();
     await good.closed;
     await assert.rejects(

@@ -16,6 +16,7 @@ import type { Problem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
+import type { Login } from "../../oci/resolver.ts";
 import { isToken, Lasting, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { SessionRecord, SessionRecords } from "./records.ts";
@@ -33,6 +34,14 @@ export interface SessionLink {
   finish(): void;
   /** Closes the connection at once. */
   drop(why: string): void;
+}
+
+/** What a caller sends with its spec and no record keeps. */
+export interface SessionSecrets {
+  /** With their keys. */
+  certificates?: readonly HostCertificate[];
+  /** At registries, by host. */
+  logins?: ReadonlyMap<string, Login>;
 }
 
 export interface SessionParts {
@@ -68,8 +77,8 @@ export class DeploySession {
   /** Aborts the apply. */
   readonly #abort = new AbortController();
   #applying: Promise<void> | undefined;
-  /** The certificates of the record's spec. Their private keys are kept in memory alone. */
-  #certificates: readonly HostCertificate[] | undefined;
+  /** Of the record's spec, until it is applied. They are kept in memory alone. */
+  #secrets: SessionSecrets;
   #result: ApplyResult | undefined;
   /** Why the apply failed while the caller was away. The caller is told when it resumes the session. */
   #failure: Problem | undefined;
@@ -84,12 +93,12 @@ export class DeploySession {
   constructor(
     record: SessionRecord,
     parts: SessionParts,
-    certificates?: readonly HostCertificate[],
+    secrets: SessionSecrets = {},
   ) {
     this.record = record;
     this.#parts = parts;
     this.#caller = new Lasting(parts.after);
-    this.#certificates = certificates;
+    this.#secrets = secrets;
   }
 
   get name(): string {
@@ -169,7 +178,7 @@ export class DeploySession {
   #apply(): void {
     const { backend, lifecycle, records, log } = this.#parts;
     const { spec, certified, ...applied } = this.record;
-    const certificates = this.#certificates;
+    const { certificates, logins } = this.#secrets;
     const { signal } = this.#abort;
     const onProgress = (message: string) => this.#link?.tell({ type: "progress", message });
     const done = lifecycle.begin();
@@ -178,8 +187,8 @@ export class DeploySession {
       const { mayPull } = this.record;
       const beside = { ...(certificates && { certificates }) };
       const engine = await backend();
-      const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull });
-      this.#certificates = undefined;
+      const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull, logins });
+      this.#secrets = {};
       delete this.record.spec;
       delete this.record.certified;
       await records.save(applied).catch((error) =>

@@ -5,7 +5,6 @@
  */
 import { join } from "node:path";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
@@ -15,7 +14,12 @@ import { newToken, systemTimer, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
 import type { Resume } from "../../wire/attached/hello.ts";
 import { type SessionRecord, SessionRecords } from "./records.ts";
-import { DeploySession, type SessionLink, type SessionParts } from "./session.ts";
+import {
+  DeploySession,
+  type SessionLink,
+  type SessionParts,
+  type SessionSecrets,
+} from "./session.ts";
 
 export interface DeploySessionsOptions {
   dataDir: string;
@@ -115,7 +119,7 @@ export class DeploySessions {
     spec: DeploySpec,
     holder: Holder,
     link: SessionLink,
-    certificates?: readonly HostCertificate[],
+    secrets: SessionSecrets = {},
   ): Promise<DeploySession> {
     const { name } = spec;
     const attempt = `deploy ${name} in a session`;
@@ -130,16 +134,16 @@ export class DeploySessions {
       ...holder,
       createdAt: new Date().toISOString(),
       spec,
-      ...(certificates && { certified: true as const }),
+      ...(secrets.certificates && { certified: true as const }),
     };
-    const session = new DeploySession(record, this.#parts, certificates);
+    const session = new DeploySession(record, this.#parts, secrets);
     // Checked again: another session may have taken the name while the token was hashed.
     const other = this.#sessions.get(name);
     if (other) throw heldError(attempt, other);
     this.#sessions.set(name, session);
     try {
       const backend = await this.#parts.backend();
-      requireAbilities(backend, { certificates });
+      requireAbilities(backend, secrets);
       if (await backend.status(name)) throw existing(attempt, name);
       await this.#records.save(record);
     } catch (error) {

@@ -3,7 +3,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { DeploymentStatus, InstanceChange, LogFrame } from "../../api/deployment.ts";
 import { silent } from "../../base/log.ts";
 import { createClient } from "../../client/client.ts";
-import type { DeployBackend, LogOptions } from "../../deploy/backend.ts";
+import type { ApplyOptions, DeployBackend, LogOptions } from "../../deploy/backend.ts";
 import { InstanceEvents } from "../../deploy/instance_events.ts";
 import { duplexPair } from "../../wire/testing.ts";
 import { openAccess } from "../access.ts";
@@ -50,6 +50,8 @@ export class ManualTimers {
 export class FakeDeployments {
   readonly statuses = new Map<string, DeploymentStatus>();
   readonly applied: DeploySpec[] = [];
+  /** Of the last apply. */
+  logins: ApplyOptions["logins"];
   readonly deleted: string[] = [];
   /** In the place of an apply that works at once. */
   onApply: ((spec: DeploySpec, signal?: AbortSignal) => Promise<void>) | undefined;
@@ -70,7 +72,8 @@ export class FakeDeployments {
       for (const tell of this.#asked.splice(0)) tell();
       return this.statuses.get(name);
     },
-    apply: async (spec, _attachments, { onProgress, signal } = {}) => {
+    apply: async (spec, _attachments, { onProgress, logins, signal } = {}) => {
+      this.logins = logins;
       onProgress?.(`pulling ${spec.image}`);
       this.applied.push(spec);
       this.#notify();

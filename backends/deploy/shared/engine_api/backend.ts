@@ -164,13 +164,13 @@ class EngineBackend implements DeployBackend {
   apply(
     spec: DeploySpec,
     { env = {} }: Attachments = {},
-    { onProgress = () => {}, mayPull, signal }: ApplyOptions = {},
+    { onProgress = () => {}, mayPull, logins, signal }: ApplyOptions = {},
   ): Promise<ApplyResult> {
     return this.#locks.run(spec.name, async () => {
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? Deployment.fresh(this.#parts, spec);
       const { images: all } = this.#options;
-      const images = all.forCaller?.({ mayPull }) ?? all;
+      const images = all.forCaller?.({ mayPull, logins }) ?? all;
       deployment.joining = this.#networks.namesOf(spec);
       this.#deployments.set(spec.name, deployment);
       try {
