@@ -12,7 +12,14 @@ const PREFIXES = [
   ...["traefik.", "caddy", "com.github.nginx-proxy.", "com.github.jrcs.", "interlock."],
   ...["easyhaproxy.", "swag", "tsdproxy.", "dockflare.", "cloudflare."],
   // Updaters, starters and stoppers.
-  ...["com.centurylinklabs.watchtower", "wud.", "ouroboros.", "autoheal", "sablier.", "lazytainer."],
+  ...[
+    "com.centurylinklabs.watchtower",
+    "wud.",
+    "ouroboros.",
+    "autoheal",
+    "sablier.",
+    "lazytainer.",
+  ],
   // Programs that run commands and copies.
   ...["ofelia.", "swarm.cronjob.", "chadburn.", "docker-volume-backup.", "deck-chores."],
   // Agents that run checks from labels.

@@ -95,7 +95,8 @@ const NO_TLS = /InvalidContentType|wrong version number|packet length too long/i
 /** The daemon speaks TLS, and was asked without. */
 export function speaksTls({ product, address }: DaemonWords): SvcError {
   return new SvcError("unavailable", `Cannot reach ${product} at ${address}: it speaks TLS`, {
-    help: "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem",
+    help:
+      "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem",
     detail: { daemon: "gone" },
   });
 }

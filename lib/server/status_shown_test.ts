@@ -24,7 +24,9 @@ const status: DeploymentStatus = {
 
 const shown = (...granted: Action[]) =>
   shownTo(
-    { access: { allows: (_identity: unknown, action: Action) => granted.includes(action) } as never },
+    {
+      access: { allows: (_identity: unknown, action: Action) => granted.includes(action) } as never,
+    },
     { subject: "somebody", scopes: [] },
     status,
   );

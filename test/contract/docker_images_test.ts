@@ -15,7 +15,7 @@ import { digestOf } from "../../lib/oci/digest.ts";
 import type { ImageSource } from "../../lib/oci/image.ts";
 import { openLayout } from "../../lib/oci/layout.ts";
 import { directoryFiles } from "../../lib/oci/layout_files.ts";
-import type { ImageResolver, ResolvedImage } from "../../lib/oci/resolver.ts";
+import type { ResolvedImage } from "../../lib/oci/resolver.ts";
 import type { Manifest } from "../../lib/oci/types.ts";
 import { requireTools, runTool } from "../e2e/harness.ts";
 import { type BaseImageOptions, writeBaseLayout } from "../peers/base_image.ts";
@@ -173,10 +173,12 @@ for (const options of DAEMONS) {
           await loader.load({ ...hidden, repository: "", names: ["hidden:v1"] });
           const { source, digest } = hidden;
           const resolved = await layoutImages(join(folder, "hidden")).resolve("hidden");
-          const find = (more: Partial<ResolvedImage>) =>
-            new DeployImages(client).find("theirs.test/app:v1", {
-              resolve: () => Promise.resolve({ ...resolved, apart: true, ...more }),
-            } as ImageResolver, { mayPull: false, onProgress: () => {} });
+          const find = (more: Partial<ResolvedImage>) => {
+            const resolve = () => Promise.resolve({ ...resolved, apart: true as const, ...more });
+            const images = { ...layoutImages(folder), resolve };
+            const options = { mayPull: false, onProgress: () => {} };
+            return new DeployImages(client).find("theirs.test/app:v1", images, options);
+          };
           const nothing = { ...source, get: () => Promise.resolve(undefined) };
           await assert.rejects(find({ source: nothing }), { code: "blob_unknown" });
           const { source: other } = await image("other", { layers: [{ "etc/other": "other" }] });

@@ -92,9 +92,11 @@ export function dockerhostFaults(
 
   test("labels of an image that other programs act on are empty, unless the server permits them", async () => {
     const name = "labelled";
-    const labels = () => told(name, '{{index .Config.Labels "traefik.enable"}} {{index .Config.Labels "tier"}}');
+    const labels = () =>
+      told(name, '{{index .Config.Labels "traefik.enable"}} {{index .Config.Labels "tier"}}');
     try {
-      const spec = (env = {}) => quickSpec(name, "base:taken", { command: shell("sleep 1000"), env });
+      const spec = (env = {}) =>
+        quickSpec(name, "base:taken", { command: shell("sleep 1000"), env });
       await backend().apply(spec());
       assert.equal(await labels(), "front");
       await reopen(undefined, ["labels"]);

@@ -39,7 +39,10 @@ export async function requireReachable(
   const far = !client.local && !isHere(containers);
   if (!far && !(client.local && await isRootless(client, attempted))) return;
   const [why, instead] = far
-    ? [`are on the host of ${client.words.address}, not here`, "run the server on the daemon's host"]
+    ? [
+      `are on the host of ${client.words.address}, not here`,
+      "run the server on the daemon's host",
+    ]
     : ["lead nowhere from the host of a rootless daemon", "use the daemon of root"];
   throw new SvcError("unsupported", `${attempted}: its containers' addresses ${why}`, {
     help: `publish the port (ports in the spec), or ${instead}; SVC_DOCKER_REMOTE, which would ` +

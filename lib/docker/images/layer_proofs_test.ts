@@ -17,7 +17,11 @@ function image(layers: Uint8Array[], packed = layers) {
     const stream = () => ReadableStream.from([bytes!.subarray(0, 2), bytes!.subarray(2)]);
     return Promise.resolve(bytes && { size: bytes.length, stream });
   };
-  const descriptor = { mediaType: MEDIA.manifest, digest: digestOf(encode(layers.length)), size: 1 };
+  const descriptor = {
+    mediaType: MEDIA.manifest,
+    digest: digestOf(encode(layers.length)),
+    size: 1,
+  };
   return {
     reads,
     blobs,
@@ -40,7 +44,10 @@ const LAYERS = [encode("the lower layer"), encode("the upper layer")];
 Deno.test("layers: a source that has their bytes is asked for them once, however they are packed", async () => {
   const proofs = new LayerProofs();
   for (const pack of [(bytes: Uint8Array) => bytes, gzipSync, zstdCompressSync]) {
-    const { image: whole, reads } = image(LAYERS, LAYERS.map((layer) => Uint8Array.from(pack(layer))));
+    const { image: whole, reads } = image(
+      LAYERS,
+      LAYERS.map((layer) => Uint8Array.from(pack(layer))),
+    );
     const named = { ...whole, name: `${pack}` };
     await proofs.require(named);
     await proofs.require(named);
@@ -58,7 +65,10 @@ Deno.test("layers: their ids alone prove nothing", async () => {
   const [lower, upper] = LAYERS.map((layer) => digestOf(layer));
   const lying = image(LAYERS);
   lying.blobs.set(upper, encode("mine"));
-  await assert.rejects(proofs.require(lying.image), { code: "digest_invalid", message: /layer 2 / });
+  await assert.rejects(proofs.require(lying.image), {
+    code: "digest_invalid",
+    message: /layer 2 /,
+  });
   const own = image(LAYERS, [LAYERS[0], encode("mine")]);
   await assert.rejects(proofs.require(own.image), { code: "digest_invalid", message: /layer 2 / });
   const fewer = image(LAYERS, [LAYERS[0]]);

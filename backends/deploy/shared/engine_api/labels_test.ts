@@ -24,7 +24,11 @@ Deno.test("each label that svc reads is set, so that the image's never counts", 
   assert.equal(labels[REHEARSAL], "1");
   assert.equal(labels[PROBES], "{}");
   // The image's that are not to count; the spec's own count, where they are permitted.
-  const emptied = containerLabels(spec, { server: "s", replica: 0, emptied: ["traefik.enable", "a"] });
+  const emptied = containerLabels(spec, {
+    server: "s",
+    replica: 0,
+    emptied: ["traefik.enable", "a"],
+  });
   assert.equal(emptied["traefik.enable"], "");
   assert.equal(emptied.a, "b");
 });

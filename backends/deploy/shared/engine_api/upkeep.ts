@@ -80,7 +80,9 @@ export class Upkeep {
       }
     }
     if (refused && instances.some(({ found }) => found && isActive(found))) {
-      const then = fixedRestarts ? `stop it, or ${product} may start it again` : "it is not started again";
+      const then = fixedRestarts
+        ? `stop it, or ${product} may start it again`
+        : "it is not started again";
       log.warn(`a deployment runs that would be refused now: ${then}`, {
         deployment: name,
         error: refusal,
