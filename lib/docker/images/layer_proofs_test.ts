@@ -43,12 +43,13 @@ const LAYERS = [encode("the lower layer"), encode("the upper layer")];
 
 Deno.test("layers: a source that has their bytes is asked for them once, however they are packed", async () => {
   const proofs = new LayerProofs();
-  for (const pack of [(bytes: Uint8Array) => bytes, gzipSync, zstdCompressSync]) {
+  const packs = [(bytes: Uint8Array) => bytes, gzipSync, zstdCompressSync];
+  for (const [index, pack] of packs.entries()) {
     const { image: whole, reads } = image(
       LAYERS,
       LAYERS.map((layer) => Uint8Array.from(pack(layer))),
     );
-    const named = { ...whole, name: `${pack}` };
+    const named = { ...whole, name: `registry.test/${index}` };
     await proofs.require(named);
     await proofs.require(named);
     assert.equal(reads.length, 2);
