@@ -40,6 +40,8 @@ export function socketDuplex(socket: Socket): Duplex {
     },
     write(bytes) {
       if (socket.destroyed || socket.writableEnded) return Promise.reject(gone(failure));
+      // A TLS socket of Deno breaks at a write of nothing (EPERM).
+      if (bytes.length === 0) return Promise.resolve();
       return new Promise((resolve, reject) =>
         socket.write(bytes, (error) => error ? reject(gone(error)) : resolve())
       );

@@ -14,7 +14,6 @@ import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
 import { deployFiles } from "./deploy_files.ts";
 import { deployImages } from "./deploy_images.ts";
-import { deployStats } from "./deploy_stats.ts";
 import { deployContract, type OwnTest } from "./deploy_suite.ts";
 import { eventually, quickSpec, runs } from "./deploy_tools.ts";
 import {
@@ -29,16 +28,10 @@ const TOOLS = requireTools({
   commands: [...DOCKER_COMMANDS, "openssl", "ssh", "sshd", "ssh-keygen"],
 });
 
+/** What is streamed. */
+const STREAMS = [deployExec, deployFiles, deployImages];
 /** Left out: what the daemon does by itself once it has been asked. */
-const PARTS = [
-  deployBackendContract,
-  deployEvents,
-  deployExec,
-  deployAttach,
-  deployFiles,
-  deployStats,
-  deployImages,
-];
+const PARTS = [deployBackendContract, deployEvents, deployAttach, ...STREAMS];
 
 async function refused(
   backend: DeployBackend,
@@ -140,7 +133,8 @@ deployContract<SshFixture>({
   ...TOOLS,
   fields: DOCKERHOST_FIELDS,
   lacks: DOCKER_LACKS,
-  parts: PARTS,
+  // The calls are those of every socket: ssh carries bytes.
+  parts: STREAMS,
   open: sshFixture,
   own: (test, { backend, image }, fixture) => {
     addresses(test, backend, fixture);
