@@ -63,6 +63,8 @@ export interface DeployFixture extends AsyncDisposable {
 export interface DeploySuite<Fixture extends DeployFixture> {
   /** What it lacks is in {@linkcode ENGINES}. */
   name: EngineName;
+  /** How the server reaches it, where that is not the usual way: "by TLS". */
+  way?: string;
   ignore?: boolean;
   open(): Promise<Fixture>;
   /** Default: all parts of the contract. */
@@ -104,7 +106,7 @@ export function leftOutOn(engine: Engine): { count: number; titles: Map<string, 
 export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite<Fixture>): void {
   const engine: Engine = ENGINES[suite.name];
   Deno.test({
-    name: `deploy backend contract: ${suite.name}`,
+    name: ["deploy backend contract:", suite.name, suite.way].filter(Boolean).join(" "),
     ignore: suite.ignore,
     // A backend's workers may live as long as the process.
     sanitizeOps: false,

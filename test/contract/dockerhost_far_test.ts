@@ -4,7 +4,6 @@
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { type Sshd, startSshd } from "../peers/sshd.ts";
@@ -18,7 +17,6 @@ import { deployContract, type OwnTest } from "./deploy_suite.ts";
 import { eventually, quickSpec, runs } from "./deploy_tools.ts";
 import {
   DOCKER_COMMANDS,
-  DOCKER_LACKS,
   type DockerhostFixture,
   dockerhostFixture,
 } from "./dockerhost_fixture.ts";
@@ -27,6 +25,8 @@ const TOOLS = requireTools({
   root: true,
   commands: [...DOCKER_COMMANDS, "openssl", "ssh", "sshd", "ssh-keygen"],
 });
+
+const ENGINE = "dockerhost, Docker 20.10, graph store";
 
 /** What is streamed. */
 const STREAMS = [deployExec, deployFiles, deployImages];
@@ -71,10 +71,9 @@ function addresses(
 }
 
 deployContract<DockerhostFixture>({
-  name: "dockerhost by TLS",
+  name: ENGINE,
+  way: "by TLS",
   ...TOOLS,
-  fields: DOCKERHOST_FIELDS,
-  lacks: DOCKER_LACKS,
   parts: PARTS,
   open: () =>
     dockerhostFixture(
@@ -129,10 +128,9 @@ async function sshFixture(): Promise<SshFixture> {
 }
 
 deployContract<SshFixture>({
-  name: "dockerhost by ssh",
+  name: ENGINE,
+  way: "by ssh",
   ...TOOLS,
-  fields: DOCKERHOST_FIELDS,
-  lacks: DOCKER_LACKS,
   // The calls are those of every socket: ssh carries bytes.
   parts: STREAMS,
   open: sshFixture,

@@ -10,16 +10,6 @@ import { layoutImages } from "../peers/layout_images.ts";
 import { writeRuntime } from "../peers/runtime.ts";
 import type { EngineFixture } from "./engine_backend.ts";
 
-/** Why Docker has not what tests of the contract need. */
-export const DOCKER_LACKS = {
-  "attach.end": "the engine ends the input with whoever detaches, or never",
-  "files.holes":
-    "the engine's archives have zeros for holes, and so have the files that it unpacks",
-  "files.linked": "the engine gives the owner once more with each further name",
-  "files.memory": "the engine's archives leave out what is in memory",
-  "files.whole": "the engine removes a file before it writes the one that takes its place",
-};
-
 export const DOCKER_COMMANDS = "dockerd docker busybox unshare nsenter ip iptables".split(" ");
 
 export interface DockerhostFixture extends EngineFixture {

@@ -6,11 +6,9 @@ import type { EngineName } from "./deploy_engines.ts";
 import { deployRollOut } from "./deploy_roll_out.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { dockerhostFaults } from "./dockerhost_faults.ts";
-import { dockerhostFixture } from "./dockerhost_fixture.ts";
+import { DOCKER_COMMANDS, dockerhostFixture } from "./dockerhost_fixture.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
-
-const COMMANDS = ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables"];
 
 const DAEMONS: [EngineName, DockerdOptions][] = [
   ["dockerhost, Docker 20.10, graph store", { version: "20.10" }],
@@ -23,7 +21,7 @@ for (const [name, options] of DAEMONS) {
     name,
     ...requireTools({
       root: true,
-      commands: COMMANDS,
+      commands: DOCKER_COMMANDS,
       files: options.version === "28" ? [UNSTABLE_READY] : [],
     }),
     open: () => dockerhostFixture(options),
