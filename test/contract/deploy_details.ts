@@ -75,15 +75,6 @@ export function deployDetails(test: Test, under: DeployBackendUnderTest): void {
     },
   );
 
-  const longest = `${"long".repeat(15)}est`;
-  withNames("the longest name that there may be", [longest], ["exec"], async () => {
-    const { deployment } = await backend().apply(quickSpec(longest, image));
-    assert.equal(deployment.instances[0].id, `${longest}-0`);
-    // Linux has host names of 64 bytes, DNS those of 63.
-    const { stdout } = await execute(backend(), longest, { command: ["hostname"] });
-    assert.equal(stdout.trim(), `${longest.slice(0, 61)}-0`);
-  });
-
   withNames("deployments on one network know each other by name", ["named", "peer"], [
     "exec",
     "spec.networks[].name",

@@ -7,7 +7,6 @@ import { join } from "node:path";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { type Sshd, startSshd } from "../peers/sshd.ts";
-import { deployAttach } from "./deploy_attach.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
@@ -31,7 +30,7 @@ const ENGINE = "dockerhost, Docker 20.10, graph store";
 /** What is streamed. */
 const STREAMS = [deployExec, deployFiles, deployImages];
 /** Left out: what the daemon does by itself once it has been asked. */
-const PARTS = [deployBackendContract, deployEvents, deployAttach, ...STREAMS];
+const PARTS = [deployBackendContract, deployEvents, ...STREAMS];
 
 async function refused(
   backend: DeployBackend,

@@ -6,7 +6,6 @@ import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ApplyProgress } from "../backend.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
-import { instanceHostname } from "../hostname.ts";
 import { requirePermitted } from "../privileges.ts";
 import { allOrFirstError, batchesOf, checkTimes, stoppedHalfway } from "../roll_out.ts";
 import { specHash } from "../spec_hash.ts";
@@ -77,7 +76,7 @@ function newRecord(
     replica,
     phase: "creating",
     networks: [],
-    hostname: spec.hostname ?? instanceHostname(spec.name, replica),
+    hostname: spec.hostname ?? `${spec.name}-${replica}`,
     restarts: 0,
     ...rest,
   };

@@ -1,7 +1,6 @@
 /** A spec as the engine's description of a container. */
 import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spec.ts";
 import { parseDuration } from "../../../../lib/base/duration.ts";
-import { instanceHostname } from "../../../../lib/deploy/hostname.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { containerLabels } from "./labels.ts";
 import type { Attachments } from "./networks.ts";
@@ -188,7 +187,7 @@ export function containerBody(request: ContainerRequest): Record<string, unknown
       probes: request.probed && spec.healthcheck?.test ? probeTimes(spec.healthcheck) : undefined,
     }),
     ...(attachments.kind !== "host" &&
-      { Hostname: spec.hostname ?? instanceHostname(spec.name, replica) }),
+      { Hostname: spec.hostname ?? instanceId(spec.name, replica) }),
     User: spec.user,
     WorkingDir: spec.workingDir,
     StopSignal: spec.stopSignal,
