@@ -247,7 +247,6 @@ class EngineBackend implements DeployBackend {
     this.#require(name);
     return await this.#locks.run(name, async () => {
       const deployment = this.#require(name);
-      const { record } = deployment;
       // Checked before anything is stopped: a refused restart leaves the workload as it was.
       if (action !== "stop") await this.#applier.requireStill(deployment);
       try {
