@@ -144,6 +144,12 @@ async function rawMode(): Promise<() => void> {
 
 /** The program: one command line, then the process ends with its exit code. */
 export async function main(): Promise<void> {
+  if (Deno.args[0] === "keep") {
+    // Started by what watches a workload, in a place without a server; see backends/deploy/bare/shim.ts.
+    const { keep } = await import("./backends/deploy/mod.ts");
+    console.log(await keep(Deno.args.slice(1)));
+    Deno.exit(0);
+  }
   const env = Deno.env.toObject();
   const signals = new Signals();
   const io = systemIo({

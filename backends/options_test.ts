@@ -305,6 +305,7 @@ Deno.test("server options: a subsystem gets the values of its own tables, and no
     "addr",
     "runtime",
     "snapshotter",
+    "snapshotterTrace",
   ]);
   assert.deepEqual(Object.keys(settings.of(GC)), GC.options.map(({ key }) => key));
   const without = loadServerSettings([], {}).settings;

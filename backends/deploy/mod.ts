@@ -28,6 +28,8 @@ export interface DeployBackendEntry {
   /** Absent where this build does not contain the backend; `missing` then gives the reason. */
   load?: (settings: Settings) => Promise<BackendModule>;
   missing?: string;
+  /** Serves what the backend's workloads run while there is no server: see {@linkcode keep}. */
+  keep?: () => Promise<(args: readonly string[]) => Promise<string>>;
   /** What the backend does with each field of a spec; readable without opening it. Present where `load` is. */
   fields?: () => Promise<FieldRules>;
 }
@@ -76,6 +78,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     needsRoot: true,
     load: reading(BARE_READS, async () => (await import("./bare/open.ts")).bareModule),
     fields: async () => (await import("./bare/fields.ts")).BARE_FIELDS,
+    keep: async () => (await import("./bare/keep.ts")).keep,
     worksHere: async (settings) =>
       await (await import("./bare/preflight.ts")).worksHere(settings.of(...BARE_READS)),
   },
@@ -86,6 +89,13 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     missing: "the client of Incus is not in this build yet",
   },
 };
+
+/** `svc keep BACKEND …`, which no person runs. Returns what it says on standard output. */
+export async function keep([name, ...args]: readonly string[]): Promise<string> {
+  const serve = await DEPLOY_BACKENDS[name]?.keep?.();
+  if (serve) return await serve(args);
+  throw new SvcError("usage", "Cannot keep a workload: no backend of that name restarts any");
+}
 
 /** The value of SVC_DEPLOY_BACKEND where it is not set. */
 const DEFAULT = "dockerhost";

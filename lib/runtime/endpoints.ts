@@ -1,7 +1,7 @@
 /** Network namespaces with their attachments to bridges: made and removed together. */
 import type { CniResult } from "./cni.ts";
 import { createNetns, hasNetns, removeNetns } from "./netns.ts";
-import type { BridgeDriver, BridgeNetwork } from "./network.ts";
+import type { Addresses, BridgeDriver, BridgeNetwork } from "./network.ts";
 
 export interface Attached {
   network: BridgeNetwork;
@@ -19,12 +19,19 @@ export interface NetworkNamespace {
   netns: string;
 }
 
-/** A new namespace with loopback and the networks, eth0 first; `ready` is called once it exists. */
+/**
+ * A new namespace with loopback and the networks, eth0 first; `ready` is called once it exists. `addresses`: what
+ * it is to have on each of the networks.
+ */
 export async function makeEndpoint(
   bridges: BridgeDriver,
   namespace: NetworkNamespace,
   networks: readonly BridgeNetwork[],
-  { ready, signal }: { ready?: () => void; signal?: AbortSignal } = {},
+  { ready, addresses = [], signal }: {
+    ready?: () => void;
+    addresses?: readonly Addresses[];
+    signal?: AbortSignal;
+  } = {},
 ): Promise<Attached[]> {
   await createNetns(namespace.netns, signal);
   ready?.();
@@ -35,7 +42,7 @@ export async function makeEndpoint(
       made.push({
         network,
         ifname,
-        ...await bridges.attach(network, { ...namespace, ifname }, signal),
+        ...await bridges.attach(network, { ...addresses[index], ...namespace, ifname }, signal),
       });
     }
     return made;

@@ -1,7 +1,9 @@
 /** A bridge network of a host: CNI bridge with host-local addresses. */
+import { SvcError } from "../base/errors.ts";
 import { runOk } from "../base/process.ts";
 import { BridgeRules } from "./bridge_rules.ts";
 import type { CniConfig, CniPlugins, CniResult } from "./cni.ts";
+import { foreignRoute, hostRoutes } from "./subnets.ts";
 
 /** Milliseconds for which checked rules count as right, where a container is to start soon. */
 const RECENT = 30_000;
@@ -36,11 +38,21 @@ export interface Attachment {
   result: CniResult;
 }
 
-export interface Endpoint {
+/** What an attachment is to have; absent: it is given out. */
+export interface Addresses {
+  /** An address of the network's subnet. */
+  ip?: string;
+  mac?: string;
+}
+
+export interface Endpoint extends Addresses {
   containerId: string;
   netns: string;
   ifname: string;
 }
+
+/** Words of host-local for an address that it cannot give out: none is left, or it is somebody else's. */
+const NO_ADDRESS = /no IP addresses available|requested IP|is not available/i;
 
 /** Runs the plugins of one host. `leases`: host-local's folder, which must not outlive a reboot. */
 export class BridgeDriver {
@@ -69,7 +81,8 @@ export class BridgeDriver {
     await this.plugins.add({ ...endpoint, ifname: "lo", config, signal });
   }
 
-  #config(network: BridgeNetwork): CniConfig {
+  #config(network: BridgeNetwork, { ip, mac }: Addresses = {}): CniConfig {
+    const bits = network.subnet.slice(network.subnet.indexOf("/"));
     return {
       name: network.name,
       type: "bridge",
@@ -79,6 +92,9 @@ export class BridgeDriver {
       ipMasq: false,
       hairpinMode: !network.apart,
       ...(network.mtu && { mtu: network.mtu }),
+      ...((ip || mac) && {
+        runtimeConfig: { ...(ip && { ips: [`${ip}${bits}`] }), ...(mac && { mac }) },
+      }),
       ipam: {
         type: "host-local",
         dataDir: this.leases,
@@ -88,15 +104,19 @@ export class BridgeDriver {
     };
   }
 
-  /** Not idempotent: the caller detaches first. */
+  /** Not idempotent: the caller detaches first. Throws `conflict` where no address can be had. */
   async attach(
     network: BridgeNetwork,
-    endpoint: Endpoint,
+    { ip, mac, ...endpoint }: Endpoint,
     signal?: AbortSignal,
   ): Promise<Attachment> {
-    const config = this.#config(network);
+    await removeHalfMade(network);
+    if (!await hasBridge(network)) await requireUnrouted(network);
+    const config = this.#config(network, { ip, mac });
     const [attached, filtered] = await Promise.all([
-      this.plugins.add({ ...endpoint, config, signal }),
+      this.plugins.add({ ...endpoint, config, signal }).catch((error) => {
+        throw withoutAddress(error, network, ip);
+      }),
       this.#rules.ensure(network, signal),
     ]);
     await prepareBridge(network);
@@ -222,6 +242,40 @@ async function keepApart({ bridge }: BridgeNetwork, { interfaces }: CniResult): 
   const port = interfaces?.find(({ name, sandbox }) => !sandbox && name !== bridge)?.name ?? "";
   const args = ["link", "set", "dev", port, "type", "bridge_slave", "isolated", "on"];
   await runOk("Cannot keep containers apart", "ip", args);
+}
+
+/** The plugin's error, told as what it is where it could give no address. */
+function withoutAddress(error: Error, { name, subnet }: BridgeNetwork, ip?: string): Error {
+  if (!NO_ADDRESS.test(error.message)) return error;
+  const what = ip ? `its address ${ip} is in use` : `all addresses of ${subnet} are in use`;
+  return new SvcError("conflict", `Cannot attach to network ${name}: ${what}`, {
+    cause: error,
+    help: ip
+      ? "choose another address, or delete the deployment that has it"
+      : "delete deployments on the network, or deploy on another one",
+  });
+}
+
+/** Throws `conflict` where the host leads the network's addresses elsewhere: the bridge would take them over. */
+async function requireUnrouted(network: BridgeNetwork): Promise<void> {
+  const route = foreignRoute(await hostRoutes(), network);
+  if (!route) return;
+  throw new SvcError(
+    "conflict",
+    `Cannot make network ${network.name}: the host has a route into ${network.subnet}: ${route.text}`,
+    { help: "set SVC_CNI_SUBNET_BASE to a range that is free on this host" },
+  );
+}
+
+/**
+ * A plugin that was killed half way leaves a bridge that loses its MAC address with its last port. No plugin can
+ * use it any more.
+ */
+async function removeHalfMade({ bridge }: BridgeNetwork): Promise<void> {
+  // Our own: the kernel's file.
+  const address = await Deno.readTextFile(`/sys/class/net/${bridge}/address`).catch(() => "");
+  if (address.trim() !== "00:00:00:00:00:00") return;
+  await runOk("Cannot remove a half-made bridge", "ip", ["link", "delete", bridge]);
 }
 
 /** True where the network's bridge is on this host. */

@@ -11,13 +11,14 @@ import type { BuildWorker } from "../build/worker.ts";
 import { BUILD, lazyReading } from "../config/server/build.ts";
 import { PROCESS } from "../config/server/general.ts";
 import { NETWORKS } from "../config/server/networks.ts";
-import type { RUNTIME } from "../config/server/runtime.ts";
+import { RUNTIME } from "../config/server/runtime.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { Deployments } from "../deploy/deployments.ts";
 import type { BackendModule } from "../deploy/module.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
+import { traced } from "../snapshot/traced.ts";
 import { inUserNamespace } from "../sys/userns.ts";
 import type { Delegation } from "./delegation.ts";
 import { type DeployChoice, deployFacts } from "./deploy_facts.ts";
@@ -32,17 +33,18 @@ export interface ChosenBackend extends Omit<DeployChoice, "backend"> {
 
 /** One snapshot store for the builder's steps and the backend's containers, so that they share image layers. */
 export async function openSnapshots(
-  { snapshotter }: SettingsOf<[typeof RUNTIME]>,
+  { snapshotter, snapshotterTrace }: SettingsOf<[typeof RUNTIME]>,
   root: string,
   log: Logger,
 ): Promise<Snapshotter> {
   const { createSnapshotter } = await import("../snapshot/create.ts");
   const driver = snapshotter === "overlay" || snapshotter === "native" ? snapshotter : "auto";
-  return await createSnapshotter({ root: join(root, "snapshots"), driver, log });
+  const made = await createSnapshotter({ root: join(root, "snapshots"), driver, log });
+  return snapshotterTrace ? traced(made, log) : made;
 }
 
 /** The options that a builder is opened with. */
-export const BUILDER_READS = [BUILD, NETWORKS, PROCESS] as const;
+export const BUILDER_READS = [BUILD, NETWORKS, PROCESS, RUNTIME] as const;
 
 type BuilderSettings = SettingsOf<typeof BUILDER_READS>;
 
@@ -66,7 +68,7 @@ export async function openBuilder(
     import("../snapshot/unpack.ts"),
   ]);
   const { executor, snapshotter: own, through, shelves, imageStore } = await worker();
-  const shared = own ?? await snapshotter();
+  const shared = own && config.snapshotterTrace ? traced(own, log) : own ?? await snapshotter();
   const known = await images();
   const maxUnpackedBytes = config.maxBuildUnpackedBytes || undefined;
   return await createBuilder({

@@ -4,9 +4,9 @@
  * parent sees the same id, signals, standard streams and exit code. newuidmap(1) and newgidmap(1) map the ids.
  * For them a helper process holds the namespaces open until this process has entered them with nsenter(1).
  */
-import { buildInfo } from "../base/build_info.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { ownCommand } from "../base/own_command.ts";
 import { run } from "../base/process.ts";
 import { execve } from "../sys/exec.ts";
 import { close, openInherited } from "../sys/fd.ts";
@@ -88,14 +88,6 @@ async function enter({ env, args, beforeEntering }: RootlessOptions): Promise<ne
     "--",
     ...await ownCommand(args),
   ], { ...env, [INSIDE]: `${uid}:${fds.join(",")}` });
-}
-
-/** The command that starts this program again: its launcher where it has one, else the runtime with its arguments. */
-async function ownCommand(args: readonly string[]): Promise<string[]> {
-  const { executable } = buildInfo();
-  if (executable !== undefined && executable !== Deno.execPath()) return [executable, ...args];
-  const words = (await Deno.readTextFile("/proc/self/cmdline")).split("\0").slice(1, -1);
-  return [await Deno.readLink("/proc/self/exe"), ...words];
 }
 
 /** The user's name in /etc/subuid; a user without a name can be listed there by number. */

@@ -43,6 +43,65 @@ export function bareSettings(
     assert.match(await see(name, "busybox ip route"), new RegExp(`default via ${back}\\.1 `));
   });
 
+  withName("addresses and subnets that it asks for are its own", "fixed", async (name) => {
+    const subnet = `${under.subnetBase}.77.0/24`;
+    const [ip, mac] = [`${under.subnetBase}.77.9`, "02:00:5e:10:00:09"];
+    const fixed = (more: Record<string, unknown> = {}) => ({
+      networks: [{ name: "front", subnet, ip, mac, ...more }],
+    });
+    const has = async () => {
+      const text = await see(name, "ip addr show eth0");
+      assert.match(text, new RegExp(`inet ${ip.replaceAll(".", "\\.")}/24 `));
+      assert.ok(text.includes(mac), text);
+    };
+    const { deployment } = await backend().apply(quickSpec(name, image, fixed()));
+    assert.deepEqual(deployment.warnings, []);
+    assert.equal(deployment.instances[0].ip, ip);
+    await has();
+    // Its successor has to have them, so it goes first; and it is back with them where that one fails.
+    await backend().apply(quickSpec(name, image, { ...fixed(), env: { CHANGED: "1" } }));
+    await has();
+    const { pid } = (await backend().status(name))!.instances[0];
+    const broken = quickSpec(name, image, { ...fixed(), command: ["sh", "-c", "exit 1"] });
+    await assert.rejects(backend().apply(broken), { code: "deploy_failed" });
+    assert.notEqual((await backend().status(name))!.instances[0].pid, pid, "it has been stopped");
+    await has();
+    const other = (more: Record<string, unknown>) =>
+      backend().apply(quickSpec("other", image, more));
+    try {
+      for (const address of [{ ip, mac: undefined }, { mac, ip: undefined }]) {
+        await assert.rejects(other(fixed(address)), {
+          code: "conflict",
+          message: /another deployment has it/,
+        });
+      }
+      // What cannot be had is told, and the deployment is made.
+      const { deployment: { warnings } } = await other({
+        networks: [{
+          name: "front",
+          subnet: "172.30.0.0/24",
+          ip: "172.30.0.9",
+          mac: "01:00:5e:00:00:01",
+        }],
+      });
+      assert.deepEqual(warnings.map((line) => line.split(":")[0]), [
+        "networks[0].subnet",
+        "networks[0].ip",
+        "networks[0].mac",
+      ]);
+      // An address that was given out is somebody's.
+      const [{ ip: given }] = (await backend().status("other"))!.instances;
+      await backend().delete(name);
+      await assert.rejects(
+        backend().apply(quickSpec(name, image, fixed({ ip: given, mac: undefined }))),
+        { code: "conflict", message: new RegExp(`its address ${given} is in use`) },
+      );
+      assert.equal(await backend().status(name), undefined);
+    } finally {
+      await backend().delete("other");
+    }
+  });
+
   withName("processes are counted, memory is limited with its swap", "limits", async (name) => {
     const resources = { memoryLimit: "64Mi" };
     await backend().apply(quickSpec(name, image, { resources }));

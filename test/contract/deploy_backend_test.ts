@@ -13,7 +13,7 @@ import { hostBackend } from "./host_backend.ts";
 deployContract({
   name: "bare",
   ...requireTools({ root: true, commands: ["runc", "conmon", "iptables", "busybox"] }),
-  open: bareFixture,
+  open: () => bareFixture(),
   own: (test, under, fixture) => {
     // The last one looks for what is left of all of them.
     for (

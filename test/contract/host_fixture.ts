@@ -12,6 +12,16 @@ import type { HostUnderTest } from "./host_backend.ts";
 
 export type Host = Pick<HostUnderTest, "dataDir" | "allowed" | "subnetBase" | "userBridges">;
 
+export const hostConfig = ({ dataDir, subnetBase }: Pick<Host, "dataDir" | "subnetBase">) => ({
+  cniBinDir: "/opt/cni/bin",
+  cniSubnetBase: subnetBase,
+  dns: true,
+  allowBindSources: [join(dataDir, "allowed")],
+  pidsLimit: 99,
+  startMs: 5_000,
+  takeOverMs: 6000,
+});
+
 export async function hostPlace(name: string) {
   const dataDir = await Deno.makeTempDir({ prefix: `svc-${name}-` });
   const subnetBase = freeSubnetBase();
@@ -25,18 +35,10 @@ export async function hostPlace(name: string) {
     ...{ image: "base", dataDir, allowed, subnetBase },
     userBridges: [1, 2].map((index) => bridgeNetwork(subnetBase, index).bridge),
     images: layoutImages(layout),
-    config: {
-      cniBinDir: "/opt/cni/bin",
-      cniSubnetBase: subnetBase,
-      dns: true,
-      allowBindSources: [allowed],
-      pidsLimit: 99,
-      startMs: 5_000,
-      takeOverMs: 6000,
-    },
+    config: hostConfig({ dataDir, subnetBase }),
     async [Symbol.asyncDispose]() {
       await removeServerData(dataDir);
-      for (const index of [0, 1, 2]) {
+      for (const index of [0, 1, 2, 77]) {
         const network = bridgeNetwork(subnetBase, index);
         await run("ip", ["link", "delete", network.bridge]);
         await new BridgeRules().remove(network);

@@ -9,8 +9,9 @@ import { open } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import { SvcError } from "../../../lib/base/errors.ts";
+import { exists, removeTree } from "../../../lib/base/fs.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
-import { killTree } from "../../../lib/sys/process_tree.ts";
+import { children, isAncestor, killTree } from "../../../lib/sys/process_tree.ts";
 import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
 import { openInput, withInput } from "../../../lib/deploy/host/input.ts";
 import type { Tools } from "./preflight.ts";
@@ -19,6 +20,9 @@ const SYNC_FD = 3;
 /** Milliseconds that a deleted container's monitor may go on, and between two looks at it. */
 const END_PATIENCE = 10_000;
 const END_LOOK = 10;
+
+/** The file of the monitor's pid in the bundle; there is none after the monitor's end was waited for. */
+export const MONITOR_PID = "conmon.pid";
 
 export interface MonitorOptions {
   key: string;
@@ -31,7 +35,18 @@ export interface MonitorOptions {
   startMs: number;
   tty?: boolean;
   stdinOpen?: boolean;
+  /** Program and arguments that the monitor runs at the container's end, and waits for. */
+  atEnd?: readonly string[];
 }
+
+/** What a command at the container's end has of this process's environment beside the path. */
+const KEPT = ["HOME", "XDG_CACHE_HOME", "DENO_DIR"];
+
+const kept = () =>
+  Object.fromEntries(KEPT.flatMap((name) => {
+    const value = Deno.env.get(name);
+    return value === undefined ? [] : [[name, value]];
+  }));
 
 interface SyncMessage {
   /** The container's pid, or negative on failure. */
@@ -54,7 +69,7 @@ export async function createContainer(
   { runtime, conmon }: Tools,
   options: MonitorOptions,
 ): Promise<number> {
-  const { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen } = options;
+  const { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen, atEnd } = options;
   // On pipes the input is ours: the monitor would end it with the last writer, or never.
   const ownInput = stdinOpen && !tty;
   if (ownInput) await openInput(bundle);
@@ -67,11 +82,15 @@ export async function createContainer(
     ...["--api-version", "1", "--cid", key, "--cuuid", key, "--name", key],
     ...["--runtime", command, ...first.flatMap((arg) => ["--runtime-arg", arg])],
     ...["--bundle", bundle, "--container-pidfile", join(bundle, "pid")],
-    ...["--conmon-pidfile", join(bundle, "conmon.pid")],
+    ...["--conmon-pidfile", join(bundle, MONITOR_PID)],
     ...["--log-path", `k8s-file:${log}`, "--exit-dir", exits],
     ...["--full-attach", "--log-level", "error"],
     ...(tty ? ["--terminal"] : []),
     ...(stdinOpen && tty ? ["--stdin", "--leave-stdin-open"] : []),
+    ...(atEnd ?? []).flatMap((
+      arg,
+      at,
+    ) => [at === 0 ? "--exit-command" : "--exit-command-arg", arg]),
   ];
   const errorLog = join(bundle, "conmon.log");
   const stderr = openSync(errorLog, "w", 0o600);
@@ -84,6 +103,7 @@ export async function createContainer(
       env: {
         PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         _OCI_SYNCPIPE: String(SYNC_FD),
+        ...(atEnd && kept()),
       },
     });
     const sync = child.stdio[SYNC_FD] as Readable;
@@ -149,18 +169,33 @@ async function tellMonitor(bundle: string, line: string): Promise<void> {
   }
 }
 
+/** True where the process lives and its command line names the container. */
+const isAbout = async (pid: number, key: string): Promise<boolean> =>
+  // Our own: the kernel's file.
+  (await Deno.readTextFile(`/proc/${pid}/cmdline`).catch(() => "")).split("\0").includes(key);
+
 /**
- * Waits for the monitor of a deleted container to end. The monitor writes the exit file at its own pace: a late
+ * Waits until the monitor of a deleted container has ended, or does no more than run its command at the
+ * container's end: that is killed then, unless this process is a part of it. The monitor writes the exit file at its own pace: a late
  * file would stay for ever, or count as the end of the container's next run.
  */
-export async function monitorEnded(bundle: string, key: string): Promise<void> {
+export async function monitorEnded(bundle: string, key: string, exit: string): Promise<void> {
+  const file = join(bundle, MONITOR_PID);
   // Our own: the monitor's file.
-  const pid = await Deno.readTextFile(join(bundle, "conmon.pid")).catch(() => undefined);
-  if (pid === undefined) return; // it never came so far
+  const text = await Deno.readTextFile(file).catch(() => undefined);
+  if (text === undefined) return; // it never came so far
+  const pid = Number(text);
   for (const until = Date.now() + END_PATIENCE; Date.now() < until;) {
     // Another process may have the monitor's pid by now.
-    const command = await Deno.readTextFile(`/proc/${pid.trim()}/cmdline`).catch(() => "");
-    if (!command.split("\0").includes(key)) return;
+    if (!await isAbout(pid, key)) break;
+    if (
+      await exists(exit) &&
+      (await Promise.all(children(pid).map((one) => isAbout(one, key)))).includes(true)
+    ) {
+      if (!isAncestor(pid)) killTree(pid);
+      break;
+    }
     await new Promise((resolve) => setTimeout(resolve, END_LOOK));
   }
+  await removeTree(file);
 }

@@ -19,23 +19,21 @@ import { LOG_LIMIT, LogFiles } from "../../../lib/deploy/host/log_files.ts";
 import type { HostPaths } from "../../../lib/deploy/host/paths.ts";
 import type { ProcessSpec } from "../../../lib/runtime/spec.ts";
 import { startLimit } from "../../../lib/deploy/host/start_limit.ts";
+import type { BareConfig } from "./config.ts";
 import { createContainer, monitorEnded, reopenLog, resizeTerminal } from "./conmon.ts";
 import { execIn } from "../../../lib/deploy/host/runtime_exec.ts";
 import { connectPackets } from "../../../lib/sys/write_end.ts";
 import { ExitFiles } from "./exits.ts";
 import { Inputs } from "../../../lib/deploy/host/input.ts";
 import type { Tools } from "./preflight.ts";
-import { runtimeUsage, type StatsSource } from "./usage.ts";
+import { exitCommand } from "./shim.ts";
+import { runtimeUsage, statsSourceOf } from "./usage.ts";
 import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
 
 export interface BareEngineOptions {
-  paths: Pick<HostPaths, "instances" | "logs" | "exits">;
+  paths: Pick<HostPaths, "instances" | "logs" | "exits" | "shim">;
+  config: Pick<BareConfig, "runtime" | "systemdCgroup" | "statsSource" | "startMs" | "shim">;
   roots: ContainerRoots;
-  systemdCgroup: boolean;
-  /** Where the containers' usage is read. */
-  statsSource: StatsSource;
-  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
-  startMs: number;
   /** Throws `prerequisite_missing`. */
   findTools: () => Promise<Tools>;
 }
@@ -53,12 +51,13 @@ export class BareEngine implements ContainerEngine {
   readonly usage?: ContainerEngine["usage"];
   #options: BareEngineOptions;
   #found: Promise<Tools> | undefined;
+  #held = new DisposableStack();
 
   constructor(options: BareEngineOptions) {
     this.#options = options;
     this.roots = options.roots;
-    const { exits, instances } = options.paths;
-    if (options.statsSource === "runtime") {
+    const { paths: { exits, instances }, config: { runtime, statsSource } } = options;
+    if ((statsSource ?? statsSourceOf(runtime)) === "runtime") {
       this.usage = async (key) => await runtimeUsage((await this.#tools()).runtime, key);
     }
     this.logs = new LogFiles(options.paths.logs);
@@ -85,14 +84,16 @@ export class BareEngine implements ContainerEngine {
   }
 
   cgroupPath(key: string): string {
-    return this.#options.systemdCgroup ? `system.slice:svc:${key}` : `/svc/${key}`;
+    return this.#options.config.systemdCgroup ? `system.slice:svc:${key}` : `/svc/${key}`;
   }
 
   async create({ key, bundle, tty, stdinOpen }: NewContainer): Promise<ProcessIdentity> {
-    const { paths: { exits, logs }, systemdCgroup, startMs } = this.#options;
+    const { paths: { exits, logs, shim }, config } = this.#options;
+    const { systemdCgroup, startMs } = config;
     await Promise.all([exits, logs].map((path) => ensureDir(path, 0o700)));
     const log = this.logs.path(key);
-    const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen };
+    const atEnd = config.shim && exitCommand(shim, { bundle, command: config.shim, key });
+    const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen, atEnd };
     const process = await identify(await createContainer(await this.#tools(), monitor));
     if (process) return process;
     throw new SvcError("deploy_failed", `Cannot start container ${key}: it ended before its start`);
@@ -101,7 +102,7 @@ export class BareEngine implements ContainerEngine {
   /** Has a time limit: the runtime first reads the container's passwd and group, which may block for ever. */
   async start(key: string): Promise<void> {
     const { runtime } = await this.#tools();
-    using limit = startLimit(`container ${key}`, this.#options.startMs);
+    using limit = startLimit(`container ${key}`, this.#options.config.startMs);
     try {
       await runtime.start(key, limit.signal);
     } catch (error) {
@@ -130,7 +131,7 @@ export class BareEngine implements ContainerEngine {
     this.exits.unwatch(key);
     await (await this.#tools()).runtime.delete(key, { force: true });
     await this.#inputs.end(key);
-    await monitorEnded(this.#bundle(key), key);
+    await monitorEnded(this.#bundle(key), key, join(this.#options.paths.exits, key));
     await this.#ended.forget(key);
   }
 
@@ -147,11 +148,18 @@ export class BareEngine implements ContainerEngine {
 
   async exec(key: string, process: ProcessSpec, options: ExecOptions) {
     const { runtime } = await this.#tools();
-    const place = { runtime, key, bundle: this.#bundle(key), startMs: this.#options.startMs };
+    const { startMs } = this.#options.config;
+    const place = { runtime, key, bundle: this.#bundle(key), startMs };
     return await execIn(place, process, options);
+  }
+
+  /** Disposed of when the engine is closed. */
+  holds(held: DisposableStack): void {
+    this.#held.use(held);
   }
 
   close(): void {
     this.exits.stop();
+    this.#held.dispose();
   }
 }

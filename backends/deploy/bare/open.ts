@@ -1,56 +1,36 @@
 /** The bare backend's entry for the table: its settings, and the checks at the server's start. */
+import { ownCommand } from "../../../lib/base/own_command.ts";
 import type { DeployBackend } from "../../../lib/deploy/backend.ts";
 import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
 import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
-import type { HostConfig } from "../../../lib/deploy/host/config.ts";
 import { checkOwnNetwork } from "../../../lib/deploy/host/own_network.ts";
 import { hostPaths } from "../../../lib/deploy/host/paths.ts";
-import { SnapshotRoots } from "../../../lib/deploy/host/roots.ts";
-import { BareEngine } from "./engine.ts";
+import type { BareConfig } from "./config.ts";
 import { BARE_FIELDS } from "./fields.ts";
+import { makeEngine } from "./make.ts";
 import type { BareSettings } from "./options.ts";
-import { type StatsSource, statsSourceOf } from "./usage.ts";
-import { findTools, validateBareRuntime } from "./preflight.ts";
-
-/** Values of the server's options of the same names. */
-export interface BareConfig extends HostConfig {
-  /** SVC_RUNTIME. */
-  runtime: string;
-  systemdCgroup: boolean;
-  /** SVC_BARE_STATS_SOURCE; absent: by the runtime's name. */
-  statsSource?: StatsSource;
-  /** SVC_WORKLOAD_START_TIMEOUT, in milliseconds. */
-  startMs: number;
-}
+import { validateBareRuntime } from "./preflight.ts";
+import { takeOver } from "./shim.ts";
+import type { StatsSource } from "./usage.ts";
 
 export interface BareOptions extends BackendParts {
   config: BareConfig;
 }
 
 /** All files are below `bare` in the data directory. */
-export function createBareBackend(
+export async function createBareBackend(
   { dataDir, runDir, config, images, log, snapshotter, unpack }: BareOptions,
 ): Promise<DeployBackend> {
   const paths = hostPaths("bare", dataDir, runDir);
-  const { runtime: binary, systemdCgroup, startMs, statsSource } = config;
-  const engine = new BareEngine({
-    paths,
-    systemdCgroup,
-    startMs,
-    statsSource: statsSource ?? statsSourceOf(binary),
-    roots: new SnapshotRoots({ snapshotter, unpack, prefix: "bare", instances: paths.instances }),
-    findTools: () =>
-      findTools({ binary, root: paths.runtime, systemdCgroup }, { folder: dataDir, runDir }),
+  const engine = makeEngine({ paths, config, dataDir, runDir, snapshotter, unpack });
+  using taking = new DisposableStack();
+  taking.use(await takeOver(paths.shim, config.shim && { dataDir, runDir, config }));
+  const fields = BARE_FIELDS;
+  const backend = await openHostBackend({
+    ...{ name: "bare", paths, config, engine, images, fields, log },
   });
-  return openHostBackend({
-    name: "bare",
-    paths,
-    config,
-    engine,
-    images,
-    fields: BARE_FIELDS,
-    log,
-  });
+  engine.holds(taking.move());
+  return backend;
 }
 
 export function bareModule(settings: BareSettings): BackendModule {
@@ -64,12 +44,13 @@ export function bareModule(settings: BareSettings): BackendModule {
       await validateBareRuntime({ runtime, systemdCgroup }, { folder: dataDir, runDir });
     },
 
-    open: (parts) =>
-      createBareBackend({
+    open: async (parts) =>
+      await createBareBackend({
         ...parts,
         config: {
           runtime,
           systemdCgroup,
+          shim: settings.bareShim ? await ownCommand(["keep", "bare"]) : undefined,
           statsSource: (settings.bareStatsSource || undefined) as StatsSource | undefined,
           cniBinDir: settings.cniBinDir,
           cniSubnetBase: settings.cniSubnetBase,

@@ -26,8 +26,7 @@ export const BARE = optionTable([
     env: ["SVC_BARE_SYSTEMD_CGROUP"],
     default: false,
     section,
-    help: "Use the runtime's systemd cgroup driver.",
-    absent: "the systemd cgroup driver",
+    help: "Use the runtime's systemd cgroup driver: systemd makes the containers' cgroups.",
   },
   {
     key: "bareDns",
@@ -45,8 +44,7 @@ export const BARE = optionTable([
     env: ["SVC_BARE_SHIM"],
     default: false,
     section,
-    help: "A detached supervisor per container that survives a restart of the server.",
-    absent: "the supervision shim",
+    help: "Restart a container that ends while no server runs, by its policy.",
   },
   {
     key: "bareRemote",

@@ -6,6 +6,13 @@ import type { Checked, FieldRules, Told } from "../../../lib/deploy/fields.ts";
 
 export const told = (reason: string): Told => ({ told: reason });
 
+/** What no two instances can have. */
+export const single = <V>(which = ""): Checked<V> => ({
+  only: `${which}with one replica`,
+  check: (value, { replicas }) =>
+    value && replicas > 1 ? `${replicas} replicas cannot have the same` : undefined,
+});
+
 const CLUSTER_INGRESS = "a cluster's ingress controller; this server routes itself";
 
 /** The values that the backend supports; the empty one is none. `backend`: its name in reasons. */

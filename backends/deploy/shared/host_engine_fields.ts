@@ -1,8 +1,10 @@
 /** What backends over the host engine (lib/deploy/host) do with each field of a deployment spec. */
 import type { FieldRules } from "../../../lib/deploy/fields.ts";
-import { among, honoured, hostFields, matching, networkApart, told } from "./fields.ts";
+import { among, honoured, hostFields, matching, networkApart, single, told } from "./fields.ts";
 
-const SUBNETS = told("subnets come from SVC_CNI_SUBNET_BASE");
+const IPV4 = told(
+  "networks of this host have IPv4 alone: with IPv6 the whole host would forward it",
+);
 
 /** `backend`: its name in reasons. */
 export const hostEngineFields = (backend: string): FieldRules => ({
@@ -35,18 +37,21 @@ export const hostEngineFields = (backend: string): FieldRules => ({
         return apart && `nobody is asked for ${alias} on network ${apart}`;
       },
     },
-    ip: told("addresses are given out; use the deployment's name or an alias"),
-    subnet: SUBNETS,
-    gateway: SUBNETS,
-    ipRange: SUBNETS,
+    ip: single("an address of the network's /24, "),
+    subnet: {
+      only: "a /24 of SVC_CNI_SUBNET_BASE that is free",
+      check: (subnet) => /\.0\/24$/.test(subnet) ? undefined : `${subnet} is no /24`,
+    },
+    gateway: told("the gateway is the first address of the network's /24"),
+    ipRange: told("addresses are given out of the whole /24"),
     attachable: {
       only: "true",
       check: (attachable) =>
         attachable ? undefined : "any deployment of this server may name the network",
     },
-    enableIPv6: told(`networks of the ${backend} backend have IPv4 alone`),
-    ipv6: told(`networks of the ${backend} backend have IPv4 alone`),
-    mac: told("MAC addresses are given out"),
+    enableIPv6: IPV4,
+    ipv6: IPV4,
+    mac: single(),
   },
   healthcheck: honoured("test", "interval", "timeout", "startPeriod", "startInterval", "retries"),
   hostname: "honoured",

@@ -24,9 +24,6 @@ export const ABSENT: readonly OptionTable[] = [
     ["SVC_BLOCK_COHERENCE", "string", "Options of writable mounts: subhash, defer, subfill."],
     ["SVC_BLOCK_READAHEAD", "bytes", "Byte cap of adaptive prefetch."],
   ]),
-  absentTable("Build workers", "the remote snapshotter", [
-    ["SVC_SNAPSHOTTER_TRACE", "bool", "Traces the remote snapshotter.", off],
-  ]),
   absentTable("Companions and egress", "egress and companions", [
     ["SVC_EGRESS_POLICY", "string", "Which egress gateway routes are permitted."],
     ["SVC_EGRESS_GATEWAY", "bool", "Marks this server as an egress gateway.", off],

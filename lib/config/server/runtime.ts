@@ -29,4 +29,12 @@ export const RUNTIME = optionTable([
     check: (value, source) =>
       oneOf(["overlay", "native"])(value === "overlayfs" ? "overlay" : value, source),
   },
+  {
+    key: "snapshotterTrace",
+    kind: "bool",
+    env: ["SVC_SNAPSHOTTER_TRACE"],
+    default: false,
+    section,
+    help: "Log each call of the snapshotter, this server's or containerd's, with its time.",
+  },
 ]);

@@ -19,7 +19,7 @@ import { choosePorts, requireFree } from "./host_ports.ts";
 import type { Instance } from "./instance.ts";
 import type { Revision } from "./instance_parts.ts";
 import { removeLeft } from "./leftovers.ts";
-import { canPublish, type NetworkTable } from "./networks.ts";
+import { canPublish, fixedAddresses, type NetworkTable } from "./networks.ts";
 import type { InstanceRecord } from "./record.ts";
 import { RollOut } from "./roll_out.ts";
 import type { Spares } from "./spares.ts";
@@ -134,7 +134,15 @@ export class Applier {
     const { deployments, networks, spares } = this.#options;
     const { spec } = revision;
     return deployments.reserve(spec.name, async (taken) => {
-      const choice = await networks.choose(spec.networks, deployments.choices(spec.name));
+      // Several instances cannot have one address: that is told by the list of fields.
+      const wanted = spec.replicas === 1
+        ? spec.networks
+        : spec.networks.map(({ ip: _ip, mac: _mac, ...network }) => network);
+      const choice = await networks.choose(wanted, {
+        ...deployments.choices(spec.name),
+        warn: (text) => warnings.push(text),
+      });
+      refuseIfStrict(spec, warnings);
       const publishes = canPublish(choice);
       if (spec.ports.length > 0 && choice.kind === "bridges" && !publishes) {
         warnings.push("ports: nothing is published on an internal network");
@@ -166,10 +174,14 @@ export class Applier {
     const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
     const { parallelism, order } = spec.updateConfig ?? {};
     const stopFirst = order === "stop-first";
+    const fixed = new Set(old.flatMap(({ made: { choice } }) => fixedAddresses(choice)));
+    const inherits = made.some(({ made: { choice } }) =>
+      fixedAddresses(choice).some((address) => fixed.has(address))
+    );
     const batches = batchesOf(parallelism, made, old, replicaOf);
     for (const batch of batches) {
       const taken = batch === batches.at(-1) ? reach : () => deployment.want(true);
-      await rollOut.replace(batch, tree, { takesOver, limit, stopFirst, taken });
+      await rollOut.replace(batch, tree, { takesOver, limit, stopFirst, inherits, taken });
     }
   }
 

@@ -43,7 +43,8 @@ export class Attachments {
     await ensureDir(this.#folders.netns, 0o700);
     const networks = choice.networks.map(({ network }) => network);
     const place = this.#endpoint(instance, "");
-    const made = await makeEndpoint(this.#bridges, place, networks, { ready, signal });
+    const addresses = choice.networks.map(({ ip, mac }) => ({ ip, mac }));
+    const made = await makeEndpoint(this.#bridges, place, networks, { ready, addresses, signal });
     return made.map((attached, index) => ({
       ...attached,
       aliases: choice.networks[index].aliases,

@@ -8,45 +8,33 @@ import { InstanceEvents } from "../instance_events.ts";
 import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
-import { NamedVolumes } from "./volumes.ts";
-import { cniDirs, CniPlugins } from "../../runtime/cni.ts";
-import { BridgeDriver } from "../../runtime/network.ts";
+import type { BridgeDriver } from "../../runtime/network.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
-import type { Logger } from "../../base/log.ts";
 import { hostAbilities } from "./abilities.ts";
 import { Applier } from "./apply.ts";
-import { Attachments as NetworkAttachments } from "./attachments.ts";
-import { BindMounts } from "./binds.ts";
-import { Bundles } from "./bundle.ts";
-import type { HostConfig } from "./config.ts";
 import { ContainerFiles } from "./container_files.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
 import { dialInTurn } from "./dial.ts";
-import type { ContainerEngine } from "./engine.ts";
 import { sweepRoots } from "./files/instance_root.ts";
-import type { HostPaths } from "./paths.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { Leftovers } from "./leftovers.ts";
 import { requireFreeAliases } from "./names.ts";
 import { networkUsers } from "./managed.ts";
 import { agreeOnInternal, NetworkTable } from "./networks.ts";
+import { type HostParts, hostParts } from "./parts.ts";
 import { PublishedPorts } from "./published_ports.ts";
 import { reconcile } from "./reconcile.ts";
 import { type DeploymentRecord, emptyRecord, RecordStore } from "./record.ts";
-import { Resolvers } from "./resolvers.ts";
+import type { Resolvers } from "./resolvers.ts";
 import { Spares } from "./spares.ts";
 import { best } from "./standing.ts";
 
-export interface HostBackendOptions {
+export interface HostBackendOptions extends HostParts {
   name: string;
-  paths: HostPaths;
-  config: HostConfig;
-  engine: ContainerEngine;
   images: ImageResolver;
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
-  log: Logger;
 }
 
 /**
@@ -84,29 +72,18 @@ class HostBackend implements DeployBackend {
     const { name, paths, config, engine, fields, log } = options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
+    const { bridges, resolvers, volumes, ...parts } = hostParts(options, instances);
+    const { binds } = parts;
     this.name = name;
     this.#options = options;
     this.#records = new RecordStore(paths.deployments);
     this.#networks = new NetworkTable(paths.networks, subnetBase);
-    const plugins = new CniPlugins(cniDirs(config.cniBinDir));
-    const bridges = new BridgeDriver(plugins, paths.leases, { resolver: config.dns });
     this.#bridges = bridges;
-    this.#resolvers = new Resolvers({ enabled: config.dns, log, instances });
+    this.#resolvers = resolvers;
     this.#spares = new Spares({ bridges, folder: paths.spares, subnetBase, log });
-    this.#files = new ContainerFiles(this.#resolvers, log);
+    this.#files = new ContainerFiles(resolvers, log);
     this.#ports = new PublishedPorts(paths.portChain, instances, log);
-    const binds = new BindMounts(paths.binds, config.allowBindSources);
-    const volumes = new NamedVolumes(paths.volumes);
-    const bundles = new Bundles({
-      engine,
-      folder: paths.instances,
-      binds,
-      volumes,
-      resolvers: this.#resolvers,
-      pidsLimit: config.pidsLimit,
-    });
-    const attachments = new NetworkAttachments(bridges, paths);
-    this.#parts = { engine, attachments, bundles, binds, allowPrivileged, log };
+    this.#parts = parts;
     this.#applier = new Applier({
       engine,
       bridges,

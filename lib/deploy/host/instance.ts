@@ -120,8 +120,8 @@ export class Instance {
     return this.running || this.#life.state.is === "waiting";
   }
 
-  /** Its current run and last end; read-only. */
-  get life(): Pick<Life, "run" | "end"> {
+  /** Its current run, last end and state; read-only. */
+  get life(): Pick<Life, "run" | "end" | "state" | "restarted"> {
     return this.#life;
   }
 
@@ -166,6 +166,8 @@ export class Instance {
         ahead ? attachments.admit(made, this.#networks, signal) : undefined,
         network.then(() => this.#hooks.attached()),
       ];
+      // Waited for at the end: until then a failure must not count as one that nobody handles.
+      for (const one of outside) one?.catch(() => {});
       const container = (async () => {
         const netns = attachments.path(made);
         const warnings = await bundles.make({ spec, made, netns, image, signal });
@@ -350,6 +352,11 @@ export class Instance {
     });
   }
 
+  /** Gives the addresses of a stopped instance to its successor; its next start attaches it again. */
+  vacate(): Promise<void> {
+    return this.#lock.run(() => this.#disconnect());
+  }
+
   /** Stops the container as far as possible, then removes it, which kills the remaining processes. */
   async end(): Promise<void> {
     await this.stop().catch((error) =>
@@ -392,8 +399,9 @@ export class Instance {
         return true;
       }
       const exit = state?.is === "ended" ? state.exit : undefined;
-      // Where the exit code is unknown, the recorded end stays.
-      if (exit || !this.#life.end) {
+      const { end } = this.#life;
+      // Where the exit code is unknown, the recorded end stays; so does the one that is told again.
+      if (!end || exit && exit.at.toISOString() !== end.finishedAt) {
         this.#life.ended(exit ?? { code: 255, at: new Date() }, startedAt);
       }
       return false;

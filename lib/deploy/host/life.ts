@@ -62,7 +62,15 @@ export interface LifeOptions {
 /** The part of the state that is on record. */
 type LifeRecord = Pick<
   InstanceRecord,
-  "process" | "paused" | "restarts" | "startedAt" | "finishedAt" | "exitCode" | "message"
+  | "process"
+  | "paused"
+  | "restarts"
+  | "attempts"
+  | "due"
+  | "startedAt"
+  | "finishedAt"
+  | "exitCode"
+  | "message"
 >;
 
 const ranFor = ({ startedAt, finishedAt }: End): number =>
@@ -74,17 +82,25 @@ export class Life {
   /** Restarts since the instance was made. */
   #restarts: number;
   /** Attempts of the restart policy since the last run that counts as recovered. */
-  #attempts = 0;
+  #attempts: number;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #restarted: Promise<void> = Promise.resolve();
 
   /** Takes the recorded state. Whether the instance still runs is told by {@linkcode began} or {@linkcode ended}. */
   constructor(options: LifeOptions, record: LifeRecord) {
     this.#options = options;
     this.#restarts = record.restarts;
-    const { exitCode, startedAt, finishedAt = new Date().toISOString(), message } = record;
-    this.#state = exitCode === undefined
-      ? { is: "made" }
-      : { is: "ended", mode: "trial", end: { code: exitCode, startedAt, finishedAt, message } };
+    this.#attempts = record.attempts ?? 0;
+    const { exitCode: code, startedAt, finishedAt = new Date().toISOString(), message, due } =
+      record;
+    if (code === undefined) this.#state = { is: "made" };
+    else {
+      const end = { code, startedAt, finishedAt, message };
+      // Its timer begins with `keep`.
+      this.#state = due === undefined
+        ? { is: "ended", mode: "trial", end }
+        : { is: "waiting", due, end };
+    }
   }
 
   get state(): LifeState {
@@ -99,10 +115,17 @@ export class Life {
     return "end" in this.#state ? this.#state.end : undefined;
   }
 
+  /** Resolves when the restart that was waited for has been tried. */
+  get restarted(): Promise<void> {
+    return this.#restarted;
+  }
+
   get record(): LifeRecord {
-    const { run, end } = this;
+    const { run, end, state } = this;
     return {
       restarts: this.#restarts,
+      ...(this.#attempts > 0 && { attempts: this.#attempts }),
+      ...(state.is === "waiting" && { due: state.due }),
       ...(run && { process: run.process, startedAt: run.startedAt }),
       ...(run?.paused && { paused: true }),
       ...(end && {
@@ -152,6 +175,7 @@ export class Life {
   /** From now on the restart policy follows every end, also one that happened on trial. */
   keep(): void {
     const state = this.#state;
+    if (state.is === "waiting" && this.#timer === undefined) return this.#wait(state);
     if (!("mode" in state) || state.mode !== "trial") return;
     if (state.is === "running") this.#become({ ...state, mode: "kept" });
     else this.#follow(state.end, { code: state.end.code, ran: ranFor(state.end) });
@@ -168,14 +192,23 @@ export class Life {
 
   #become(state: LifeState): void {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     this.#state = state;
   }
 
   #follow(end: End, run: { code: number; ran: number }): void {
     const delay = this.#delay(run);
     if (delay === undefined) return this.#become({ is: "ended", mode: "over", end });
-    const waiting: LifeState = { is: "waiting", due: Date.now() + delay, end };
+    this.#wait({ is: "waiting", due: Date.now() + delay, end });
+  }
+
+  #wait(waiting: Extract<LifeState, { is: "waiting" }>): void {
+    const { due, end } = waiting;
+    const { promise, resolve } = Promise.withResolvers<void>();
     this.#become(waiting);
+    this.#restarted = promise;
+    // The clock may have been set back since the time was written down.
+    const left = Math.min(LONGEST_DELAY, Math.max(0, due - Date.now()));
     this.#timer = setTimeout(() => {
       this.#restarts++;
       this.#options.restart().catch((error) => {
@@ -185,8 +218,8 @@ export class Life {
         // A failed start causes no event of its own: it is reported when no further restart follows.
         const over = !("due" in this.#state);
         if (over) this.#options.tell({ type: "died", exitCode: FAILED_START });
-      });
-    }, delay);
+      }).finally(resolve);
+    }, left);
   }
 
   /** Milliseconds until the next start after this run; undefined: no restart. Counts the attempt. */

@@ -120,3 +120,25 @@ Deno.test("life: what an older server wrote down is an end that the policy has s
   one.keep();
   assert.deepEqual(one.state.is === "ended" && one.state.mode, "over");
 });
+
+Deno.test("life: a restart that was waited for is waited for again, its attempts count", async () => {
+  const tried = Promise.withResolvers<void>();
+  const restart = () => {
+    tried.resolve();
+    return Promise.reject(new Error("no root"));
+  };
+  const options = { policy: "on-failure" as const, maxAttempts: 3, restart, tell: () => {} };
+  const end = { restarts: 2, attempts: 2, exitCode: 1, finishedAt: at(7).toISOString() };
+  const one = new Life(options, { ...end, due: 9 });
+  assert.deepEqual([one.state.is, one.record.due, one.record.attempts], ["waiting", 9, 2]);
+  one.keep();
+  await tried.promise;
+  await one.restarted;
+  assert.deepEqual([one.state.is, one.record.attempts, one.record.due], [
+    "waiting",
+    3,
+    one.record.due,
+  ]);
+  one.halt();
+  assert.equal(one.record.due, undefined);
+});

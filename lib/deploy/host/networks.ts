@@ -4,11 +4,13 @@ import { ensureDir, readJson, writeFileAtomic } from "../../base/fs.ts";
 import { Mutex } from "../../base/mutex.ts";
 import type { NetworkSpec } from "../../api/deploy_spec.ts";
 import {
+  type Addresses,
   type BridgeNetwork,
   bridgeNetwork,
   BUILD_NETWORK,
   hasBridge,
 } from "../../runtime/network.ts";
+import { foreignRoute, hostRoutes } from "../../runtime/subnets.ts";
 import { dirname } from "node:path";
 import type { NetworkChoice } from "./record.ts";
 
@@ -39,25 +41,44 @@ export class NetworkTable {
     return all;
   }
 
-  /** The network's index in the table; a new name gets the first free one. */
-  index(name: string): Promise<number> {
+  /** The network's index in the table; a new name gets `wanted` or else the first free one. */
+  index(name: string, wanted?: number): Promise<number> {
     if (name === DEFAULT_NETWORK) return Promise.resolve(0);
     return this.#lock.run(async () => {
       const table = await readJson<Record<string, number>>(this.path) ?? {};
       if (table[name] !== undefined) return table[name];
       const used = new Set(Object.values(table));
+      const routes = await hostRoutes();
+      const isFree = (index: number) =>
+        !used.has(index) && !foreignRoute(routes, bridgeNetwork(this.base, index));
+      if (wanted && wanted < BUILD_NETWORK && isFree(wanted)) return await this.#add(name, wanted);
       let index = 1;
-      while (used.has(index)) index++;
-      if (index >= BUILD_NETWORK) {
+      while (index < BUILD_NETWORK && !isFree(index)) index++;
+      if (index === BUILD_NETWORK) {
         throw new SvcError(
           "conflict",
-          `Cannot make network ${name}: ${BUILD_NETWORK - 1} networks exist already`,
+          `Cannot make network ${name}: all ${
+            BUILD_NETWORK - 1
+          } subnets of ${this.base} are in use`,
+          { help: "delete deployments on other networks, or set another SVC_CNI_SUBNET_BASE" },
         );
       }
-      await ensureDir(dirname(this.path), 0o700);
-      await writeFileAtomic(this.path, JSON.stringify({ ...table, [name]: index }));
-      return index;
+      return await this.#add(name, index);
     });
+  }
+
+  /** The caller holds the lock. */
+  async #add(name: string, index: number): Promise<number> {
+    const table = await readJson<Record<string, number>>(this.path) ?? {};
+    await ensureDir(dirname(this.path), 0o700);
+    await writeFileAtomic(this.path, JSON.stringify({ ...table, [name]: index }));
+    return index;
+  }
+
+  /** The index whose /24 that is; undefined: it is none of this server's. */
+  #indexOf(subnet = ""): number | undefined {
+    const [, first, place] = /^(\d+\.\d+)\.(\d+)\.0\/24$/.exec(subnet) ?? [];
+    return first === this.base ? Number(place) : undefined;
   }
 
   /**
@@ -88,11 +109,15 @@ export class NetworkTable {
   /**
    * Resolves a spec's `networks`, those of a higher priority first. The default route is on the network marked
    * default, else on the first, unless that is internal. All users of a network must agree on its properties:
-   * `users` are all of them, `others` those of other deployments.
+   * `users` are all of them, `others` those of other deployments. `warn` is called for what cannot be had.
    */
   async choose(
     specs: readonly NetworkSpec[],
-    { users, others }: { users: readonly NetworkChoice[]; others: readonly NetworkChoice[] },
+    { users, others, warn }: {
+      users: readonly NetworkChoice[];
+      others: readonly NetworkChoice[];
+      warn: (text: string) => void;
+    },
   ): Promise<NetworkChoice> {
     const special = specs.find((spec) => spec.name === "host" || spec.name === "none");
     if (special && specs.length > 1) {
@@ -103,11 +128,17 @@ export class NetworkTable {
     }
     if (special) return { kind: special.name as "host" | "none" };
     const wanted: NetworkSpec[] = specs.length > 0 ? [...specs] : [{ name: DEFAULT_NETWORK }];
-    const networks = await Promise.all(wanted.map(async (spec) => {
-      const network = bridgeNetwork(this.base, await this.index(spec.name));
-      const isInternal = spec.internal ?? onBridge(users, network).some(({ internal }) => internal);
-      requireSame(spec, isInternal, onBridge(others, network));
-      return { spec, network: { ...network, ...(isInternal && { internal: true }) } };
+    const networks = await Promise.all(wanted.map(async (spec, at) => {
+      const { name, subnet } = spec;
+      const network = bridgeNetwork(this.base, await this.index(name, this.#indexOf(subnet)));
+      if (subnet && subnet !== network.subnet) {
+        warn(`networks[${at}].subnet: the network is ${network.subnet}; ${OWN_SUBNETS}`);
+      }
+      const addresses = addressesFor(spec, network, (text) => warn(`networks[${at}].${text}`));
+      requireUnused(addresses, onBridge(others, network));
+      const isInternal = spec.internal ?? onBridge(users, network).some(isInternalOne);
+      requireSame(spec, isInternal, onBridge(others, network).map(({ network }) => network));
+      return { spec, addresses, network: { ...network, ...(isInternal && { internal: true }) } };
     }));
     const last = ({ spec, network }: typeof networks[number]) =>
       network.internal ? 2 : spec.default ? 0 : 1;
@@ -115,18 +146,68 @@ export class NetworkTable {
     networks.sort((a, b) => last(a) - last(b) || priority(b) - priority(a));
     return {
       kind: "bridges",
-      networks: networks.map(({ spec: { aliases = [] }, network }, place) => ({
+      networks: networks.map(({ spec: { aliases = [] }, addresses, network }, place) => ({
         network: { ...network, secondary: place > 0 },
         aliases,
+        ...addresses,
       })),
     };
   }
 }
 
-/** The network's properties according to those choices. */
+const OWN_SUBNETS = "subnets are the /24s of SVC_CNI_SUBNET_BASE";
+
+/** Of one interface, and not of a group. */
+const MAC = /^[0-9a-f][02468ace](:[0-9a-f]{2}){5}$/i;
+
+/** The addresses that the spec asks for and that can be had on the network. */
+function addressesFor(
+  { ip, mac }: NetworkSpec,
+  network: BridgeNetwork,
+  warn: (text: string) => void,
+): Addresses {
+  const found: Addresses = {};
+  if (ip) {
+    const [first, last] = [network.subnet.replace(/0\/24$/, ""), Number(ip.split(".").at(-1))];
+    // The first and the last are the network's, and the second is the host's.
+    if (ip === `${first}${last}` && last > 1 && last < 255) found.ip = ip;
+    else warn(`ip: ${ip} is no workload's address on ${network.subnet}; another one is given out`);
+  }
+  if (mac) {
+    if (MAC.test(mac)) found.mac = mac.toLowerCase();
+    else warn(`mac: ${mac} is no interface's address; another one is given out`);
+  }
+  return found;
+}
+
+function requireUnused({ ip, mac }: Addresses, others: readonly Addresses[]): void {
+  for (
+    const [address, all] of [[ip, others.map((one) => one.ip)], [
+      mac,
+      others.map((one) => one.mac),
+    ]] as const
+  ) {
+    if (!address || !all.includes(address)) continue;
+    throw new SvcError("conflict", `Cannot attach at ${address}: another deployment has it`, {
+      help: "choose another address, or leave it out",
+    });
+  }
+}
+
+/** Addresses that one instance at a time can have, with their network. */
+export const fixedAddresses = (choice: NetworkChoice): string[] =>
+  choice.kind !== "bridges"
+    ? []
+    : choice.networks.flatMap(({ network: { bridge }, ip, mac }) =>
+      [ip, mac].filter((address) => address).map((address) => `${bridge} ${address}`)
+    );
+
+/** What those choices say of the network. */
 const onBridge = (choices: readonly NetworkChoice[], { bridge }: BridgeNetwork) =>
   choices.flatMap((choice) => choice.kind === "bridges" ? choice.networks : [])
-    .map(({ network }) => network).filter((network) => network.bridge === bridge);
+    .filter(({ network }) => network.bridge === bridge);
+
+const isInternalOne = ({ network: { internal } }: { network: BridgeNetwork }) => internal === true;
 
 function requireSame(
   { name }: NetworkSpec,
@@ -155,7 +236,7 @@ function requireSame(
 export function agreeOnInternal(choices: readonly NetworkChoice[]): void {
   for (const choice of choices) {
     for (const { network } of choice.kind === "bridges" ? choice.networks : []) {
-      if (onBridge(choices, network).some(({ internal }) => internal)) network.internal = true;
+      if (onBridge(choices, network).some(isInternalOne)) network.internal = true;
     }
   }
 }

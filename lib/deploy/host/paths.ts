@@ -13,6 +13,8 @@ export interface HostPaths {
   exits: string;
   volumes: string;
   networks: string;
+  /** What restarts containers while no server runs. */
+  shim: string;
   /** Below the run folder: state that a reboot must empty. */
   runtime: string;
   /** Below the run folder: where bind sources are mounted while a container is made. */
@@ -37,6 +39,7 @@ export function hostPaths(name: string, dataDir: string, runDir = "/run/svc"): H
     exits: join(root, "exits"),
     volumes: join(root, "volumes"),
     networks: join(root, "networks.json"),
+    shim: join(root, "shim"),
     runtime: join(runDir, own, "runtime"),
     binds: join(runDir, own, "binds"),
     roots: join(runDir, own, "roots"),

@@ -4,7 +4,7 @@ import type { PublishedPort } from "../../api/deployment.ts";
 import { JsonRecords } from "../json_records.ts";
 import type { ContainerPlan } from "./container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
-import type { BridgeNetwork } from "../../runtime/network.ts";
+import type { Addresses, BridgeNetwork } from "../../runtime/network.ts";
 import type { ProcessIdentity } from "./engine.ts";
 
 export interface NetworkAttachment {
@@ -18,7 +18,7 @@ export interface NetworkAttachment {
 
 export type NetworkChoice =
   | { kind: "host" | "none" }
-  | { kind: "bridges"; networks: { network: BridgeNetwork; aliases: string[] }[] };
+  | { kind: "bridges"; networks: ({ network: BridgeNetwork; aliases: string[] } & Addresses)[] };
 
 /** The unchanging part of an instance's record: what it was made as. */
 export interface MadeRecord {
@@ -53,6 +53,10 @@ export interface InstanceRecord extends MadeRecord {
   /** Its processes are frozen. */
   paused?: boolean;
   restarts: number;
+  /** Restarts by the policy since the last run that counts as recovered. */
+  attempts?: number;
+  /** When the policy's next restart is due, in milliseconds since 1970. */
+  due?: number;
   startedAt?: string;
   finishedAt?: string;
   exitCode?: number;

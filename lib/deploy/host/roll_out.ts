@@ -23,6 +23,8 @@ export interface ReplaceOptions {
   limit: number;
   /** True: the old instances stop first. False: the new instances are up first. */
   stopFirst: boolean;
+  /** The new instances are to have addresses of the old ones, which stop first then. */
+  inherits: boolean;
   /** Called when the new instances have taken over, before the record is saved. */
   taken: () => void;
 }
@@ -51,11 +53,13 @@ export class RollOut {
     image: string,
     options: ReplaceOptions,
   ): Promise<void> {
-    const { takesOver, limit, stopFirst, taken } = options;
+    const { takesOver, limit, inherits, taken } = options;
+    const stopFirst = options.stopFirst || inherits;
     const { signal, onProgress } = this.#options;
     const running = old.filter((one) => one.running);
     try {
       if (stopFirst) await this.#stop(old);
+      if (inherits) await Promise.all(old.map((one) => one.vacate()));
       await this.#make(made, image);
       const trial = { window: REPLACE_WINDOW, takesOver, limit, signal };
       await allOrFirstError(made.map((one) => settled(one, trial)));

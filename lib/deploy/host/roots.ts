@@ -1,6 +1,7 @@
 /** Containers' trees as snapshots, for engines whose images svc's own snapshotters unpack. */
 import { join } from "node:path";
 import type { ResolvedImage } from "../../oci/resolver.ts";
+import { isMounted } from "../../sys/mountinfo.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
 import type { BackendParts } from "../module.ts";
 import type { ContainerRoots } from "./engine.ts";
@@ -49,6 +50,8 @@ export class SnapshotRoots implements ContainerRoots {
   }
 
   async mount(key: string, image?: string): Promise<string> {
+    // From an earlier start of the container; a reboot has unmounted it.
+    if (image === undefined && await isMounted(this.#path(key))) return this.#path(key);
     const snapshotter = await this.#snapshotter();
     const id = this.#id(key);
     const active =

@@ -55,8 +55,8 @@ export class Spares {
     return this.#lock.run(async () => {
       const spare = this.#spare;
       if (!spare || choice.kind !== "bridges" || choice.networks.length !== 1) return undefined;
-      const [{ network, aliases }] = choice.networks;
-      if (!sameNetwork(spare.attachment.network, network)) return undefined;
+      const [{ network, aliases, ip, mac }] = choice.networks;
+      if (ip || mac || !sameNetwork(spare.attachment.network, network)) return undefined;
       this.#spare = undefined;
       const { name, attachment } = spare;
       const whole = await hasNetns(this.#path(name)) &&

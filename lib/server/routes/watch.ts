@@ -15,6 +15,9 @@ const EVERY_MS = 1000;
 const LEAST_MS = 100;
 const MOST_MS = 3_600_000;
 
+/** Those who follow counters at once: the engine is read for each of them. */
+const MOST_FOLLOWERS = 64;
+
 function intervalOf(query: Query): number {
   const text = query.text("interval");
   if (text === undefined) return EVERY_MS;
@@ -38,6 +41,25 @@ async function* of(
 
 export function watchRoutes(deps: ManagementDeps): Route[] {
   const { lifecycle: { stopping } } = deps;
+  let followers = 0;
+
+  /** Counts the follower until its samples end, or nobody reads them any more. */
+  function counted<T>(samples: AsyncIterable<T>, signal: AbortSignal): AsyncIterable<T> {
+    followers++;
+    let counts = true;
+    const release = () => {
+      if (counts) followers--;
+      counts = false;
+    };
+    signal.addEventListener("abort", release, { once: true });
+    return (async function* () {
+      try {
+        yield* samples;
+      } finally {
+        release();
+      }
+    })();
+  }
 
   async function stats(context: Context): Promise<Response> {
     const { url, params: { name } } = context;
@@ -46,9 +68,18 @@ export function watchRoutes(deps: ManagementDeps): Route[] {
     const everyMs = intervalOf(query);
     const follow = query.bool("follow") ?? false;
     const { ability } = await requireAbilityFor(deps, "stats", "show the counters of", name);
+    if (!follow) {
+      return streamed(context, { open: (signal) => ability(name, { instance, signal }) });
+    }
+    if (followers >= MOST_FOLLOWERS) {
+      throw new SvcError(
+        "unavailable",
+        `Cannot follow the counters of ${name}: ${MOST_FOLLOWERS} clients follow some already`,
+      );
+    }
     return streamed(context, {
-      stopping: follow ? stopping : undefined,
-      open: (signal) => ability(name, { instance, signal, ...(follow && { everyMs }) }),
+      stopping,
+      open: (signal) => counted(ability(name, { instance, signal, everyMs }), signal),
     });
   }
 

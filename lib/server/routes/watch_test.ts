@@ -66,6 +66,26 @@ Deno.test("stats: one sample, or one every interval; the query is checked", asyn
   assert.equal(asked.length, 3);
 });
 
+Deno.test("stats: followers are counted, and make room when they go", async () => {
+  const { server, get } = await statsServer(async function* ({ signal }) {
+    yield sample("web-0", 1);
+    await new Promise((resolve) => signal!.addEventListener("abort", resolve));
+  });
+  await using _ = server;
+  const all = await Promise.all(Array.from({ length: 64 }, () => get("/web/stats?follow=1")));
+  const refused = await get("/web/stats?follow=1");
+  assert.equal(refused.status, 503);
+  assert.match(await refused.text(), /64 clients follow some already/);
+  await all[0].body!.cancel();
+  let last: Response;
+  do {
+    last = await get("/web/stats?follow=1");
+    all.push(last);
+  } while (last.status === 503);
+  assert.equal(last.status, 200);
+  await Promise.all(all.slice(1).map((one) => one.body!.cancel()));
+});
+
 Deno.test("stats: a failure in mid-stream is the last line, a client that goes ends the samples", async () => {
   const failing = await statsServer(async function* () {
     yield sample("web-0", 1);

@@ -1,15 +1,9 @@
 /** What engines that speak the Docker Engine API do with each field of a deployment spec. */
-import type { Checked, FieldRules } from "../../../../lib/deploy/fields.ts";
-import { honoured, hostFields, matching, networkApart, told } from "../fields.ts";
+import type { FieldRules } from "../../../../lib/deploy/fields.ts";
+import { honoured, hostFields, matching, networkApart, single, told } from "../fields.ts";
 
 const SECURITY =
   /^(no-new-privileges([:=](true|false))?|seccomp[:=]unconfined|(apparmor|label)[:=].+|systempaths[:=]unconfined)$/;
-
-const single = <V>(): Checked<V> => ({
-  only: "with one replica",
-  check: (value, { replicas }) =>
-    value && replicas > 1 ? `${replicas} replicas cannot have the same` : undefined,
-});
 
 /** `backend`: its name in reasons. */
 export const engineFields = (backend: string): FieldRules => ({

@@ -38,6 +38,9 @@ interface Pending {
   header: TarHeader;
 }
 
+/** Folders of one archive: some 50 MB of memory. */
+const MOST_FOLDERS = 250_000;
+
 const isFolder = (mode: number) => (mode & S_IFMT) === S_IFDIR;
 
 export class Unpacker implements TarHandler, Disposable {
@@ -47,7 +50,7 @@ export class Unpacker implements TarHandler, Disposable {
   /** The folder of the last member: most have the same. */
   #folder: { path: string; fd: number } | undefined;
   #file: Pending | undefined;
-  #times: { parts: string[]; header: TarHeader }[] = [];
+  #times: Pick<TarHeader, "path" | "mtime" | "mtimeNs">[] = [];
 
   /** Throws `not_found` where there is no such folder. */
   constructor(root: number, path: string) {
@@ -114,9 +117,9 @@ export class Unpacker implements TarHandler, Disposable {
 
   /** Sets the times of folders, which every new entry has changed. */
   finish(): void {
-    for (const { parts, header } of this.#times.reverse()) {
-      const folder = this.#open(parts);
-      setTimes(behind(folder, "."), header.mtime, header.mtimeNs);
+    for (const { path, mtime, mtimeNs } of this.#times.reverse()) {
+      const folder = this.#open(path.split("/"));
+      setTimes(behind(folder, "."), mtime, mtimeNs);
     }
   }
 
@@ -243,6 +246,13 @@ export class Unpacker implements TarHandler, Disposable {
 
   #makeFolder(folder: number, name: string, parts: string[], header: TarHeader): void {
     const path = parts.join("/");
+    // Their times are kept until the end.
+    if (this.#times.length === MOST_FOLDERS) {
+      throw new SvcError(
+        "too_large",
+        `${this.#attempted(header)}: the archive has too many folders`,
+      );
+    }
     let fd = this.#opened(path);
     if (fd === undefined) {
       const there = tryLstat(name, folder);
@@ -264,7 +274,7 @@ export class Unpacker implements TarHandler, Disposable {
     } finally {
       close(fd);
     }
-    this.#times.push({ parts, header });
+    this.#times.push({ path, mtime: header.mtime, mtimeNs: header.mtimeNs });
   }
 
   #link(path: string, header: TarHeader): void {

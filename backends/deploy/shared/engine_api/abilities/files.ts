@@ -60,6 +60,12 @@ function told(error: unknown, noFolder: "not_found" | "conflict"): unknown {
   return code ? new SvcError(code, message, { cause: error }) : error;
 }
 
+/** What a second name of a file gets from the first. */
+type Owner = Pick<TarHeader, "mode" | "uid" | "gid">;
+
+/** Files of one archive, whose names are kept until its end: some 100 MB of memory. */
+const MOST_NAMES = 500_000;
+
 /** The members as the engine is to unpack them. Throws `archive_invalid`, `argument_invalid` and `denied`. */
 async function* checked(
   tar: ReadableStream<Uint8Array>,
@@ -67,13 +73,22 @@ async function* checked(
 ): AsyncGenerator<Uint8Array, void, void> {
   const writer = new TarWriter();
   const links = new Set<string>();
-  const files = new Map<string, TarHeader>();
+  const files = new Map<string, Owner>();
+  const owners = new Map<string, Owner>();
   for await (const { header, parts } of readTar(tar)) {
     const member = safeMember(header, path, { links, files });
     if (!member) continue;
     if (member.type === "symlink") links.add(member.path);
     else links.delete(member.path);
-    if (member.type !== "directory") files.set(member.path, member);
+    if (member.type !== "directory") {
+      const { mode, uid, gid } = member;
+      const owner = `${mode} ${uid} ${gid}`;
+      if (!owners.has(owner)) owners.set(owner, { mode, uid, gid });
+      files.set(member.path, owners.get(owner)!);
+    }
+    if (links.size + files.size > MOST_NAMES) {
+      throw new SvcError("too_large", `Cannot copy to ${path}: the archive has too many files`);
+    }
     yield writer.header(member);
     for await (const part of parts()) {
       let left = typeof part === "number" ? part : 0;
@@ -96,7 +111,7 @@ function* written(writer: TarWriter, bytes: Uint8Array): Generator<Uint8Array> {
 function safeMember(
   header: TarHeader,
   folder: string,
-  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, TarHeader> },
+  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, Owner> },
 ): TarHeader | undefined {
   const attempted = `Cannot copy ${JSON.stringify(header.path)} to ${folder}`;
   const below = (path: string) => {
@@ -121,7 +136,7 @@ function safeMember(
   const linkpath = below(header.linkpath);
   const file = files.get(linkpath);
   // The engine gives the file the owner and the mode that its other name comes with.
-  if (file) return { ...file, type: "hardlink", size: 0, path, linkpath };
+  if (file) return { ...header, ...file, path, linkpath };
   throw archiveError(
     `hard link ${JSON.stringify(header.path)} to ${header.linkpath} names no file of the archive`,
   );
