@@ -30,19 +30,14 @@ e2eTest(
     withDir(async (dir) => {
       // What the first start unpacks is no part of this.
       await svc(["version"]);
-      for (
-        const [signals, step] of [[["SIGTERM"], 40], [["SIGINT"], 75], [
-          ["SIGTERM", "SIGTERM"],
-          120,
-        ]] as const
-      ) {
+      const after = async (signals: Deno.Signal[], step: number) => {
         for (let ms = 0; ms <= 600; ms += step) {
           const args = [
             "serve",
             "--addr",
             `127.0.0.1:${freePort()}`,
             "--data-dir",
-            join(dir, "data"),
+            join(dir, signals.join()),
           ];
           const child = new Deno.Command(EXECUTABLE, {
             args,
@@ -62,7 +57,12 @@ e2eTest(
           const took = await ends(child, 10_000);
           assert.ok(took !== undefined, `${signals} after ${ms} ms did not end it`);
         }
-      }
+      };
+      await Promise.all([
+        after(["SIGTERM"], 40),
+        after(["SIGINT"], 75),
+        after(["SIGTERM", "SIGTERM"], 120),
+      ]);
     }),
 );
 
