@@ -17,6 +17,15 @@ Deno.test("a digest set holds what was added, through its growth, and nothing el
   assert.ok(set.bytes < 5000 * 2 * 16 * 2);
 });
 
+Deno.test("a digest set is empty at first, and the digest of zeros is one like others", () => {
+  const set = new DigestSet(8);
+  const zeros = `sha256:${"0".repeat(64)}`;
+  assert.deepEqual([set.size, set.bytes, set.has(zeros)], [0, 16 * 16, false]);
+  set.add(zeros);
+  set.add(zeros);
+  assert.deepEqual([set.size, set.has(zeros), set.has(digest(1))], [1, true, false]);
+});
+
 Deno.test("leases count pushes, age with their repository, and not while it is sent to", () => {
   let now = 0;
   const table = new LeaseTable(100, () => now);
@@ -24,8 +33,9 @@ Deno.test("leases count pushes, age with their repository, and not while it is s
   table.add("a", "blob");
   table.add("b", "blob");
   table.remove("a", "blob");
-  assert.equal(table.has("blob"), true);
+  assert.deepEqual(table.leasesOf("a").map(({ count }) => count), [1]);
   table.remove("a", "blob");
+  assert.deepEqual([table.leasesOf("a"), table.leasesOf("none")], [[], []]);
   table.remove("a", "blob");
   assert.equal(table.has("blob"), true);
   now = 90;
@@ -43,6 +53,22 @@ Deno.test("leases count pushes, age with their repository, and not while it is s
   now = 1100;
   table.expire(100);
   assert.equal(table.size, 0);
+});
+
+Deno.test("leases of resting pushes end when another push goes on, after a quarter of their time", () => {
+  let now = 0;
+  const table = new LeaseTable(100, () => now);
+  table.add("a", "blob");
+  now = 90;
+  table.add("b", "other");
+  // All were looked at just before: not again for each key.
+  now = 115;
+  table.add("b", "third");
+  assert.equal(table.has("blob"), true);
+  now = 116;
+  table.add("b", "third");
+  assert.equal(table.has("blob"), false);
+  assert.equal(table.has("other"), true);
 });
 
 Deno.test("a lease that ends lets go of its claim", () => {
