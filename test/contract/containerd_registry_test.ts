@@ -247,6 +247,8 @@ registryTest("deletes: names go at once, blobs when nobody needs them", async (a
   assert.equal(await status(at, "GET", "/v2/app/manifests/v2"), 404);
   assert.deepEqual(await at.names(), []);
   await at.pushBlob("app", "loose");
+  // More pushes may count on it: they are told when they name it.
+  assert.equal(await status(at, "HEAD", `/v2/app/blobs/${digest("loose")}`), 200);
   assert.equal(await status(at, "DELETE", `/v2/app/blobs/${digest("loose")}`), 202);
   assert.equal(await status(at, "DELETE", `/v2/app/blobs/${digest("loose")}`), 404);
   assert.equal(await at.has("layer one"), false);

@@ -97,16 +97,15 @@ export class PushLeases {
     }
   }
 
-  /** True while a push counts on the content. */
-  needed(digest: Digest): boolean {
-    return this.#table.has(digest);
+  /** Ends the hold on content, whatever push counts on it: that push is told when it names the content. */
+  async end(digest: Digest): Promise<void> {
+    await this.#letGo(digest, () => true);
   }
 
-  /** Ends the hold on content that nobody counts on. */
-  async #letGo(digest: Digest): Promise<void> {
+  async #letGo(digest: Digest, may = () => !this.#table.has(digest)): Promise<void> {
     await this.#locks.run(digest, async () => {
       const id = this.#holding.get(digest);
-      if (id === undefined || this.#table.has(digest)) return;
+      if (id === undefined || !may()) return;
       this.#holding.delete(digest);
       const resource = { id: digest, type: "content" as const };
       const { client } = this.#options;

@@ -147,7 +147,7 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
     return gone;
   }
 
-  async deleteBlob(repository: string, digest: Digest, { signal }: CallOptions = {}) {
+  async deleteBlob(_repository: string, digest: Digest, { signal }: CallOptions = {}) {
     const { content, leases, garbage } = this.#options;
     if (parseDigest(digest).algorithm !== "sha256") return false;
     return await this.#gate.exclusive(async () => {
@@ -155,13 +155,13 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
       const user = await this.#userOf(digest, signal);
       if (user === undefined) {
         await this.#releasing;
-        await leases.release(repository, [digest]);
+        await leases.end(digest);
         garbage.collect();
         await garbage.settled();
         if (!await content.info(digest)) return true;
       }
       const why = user === undefined
-        ? "another push or another program of this host keeps it"
+        ? "another program of this host keeps it, or another server"
         : `image ${user} uses it`;
       throw new SvcError("blob_in_use", `Cannot delete blob ${digest}: ${why}`);
     });
