@@ -65,6 +65,8 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
     aliases: [],
     options: [CONTAINERD],
     needsRoot: true,
+    hasImages: true,
+    takesPushes: true,
     load: reading(
       CONTAINERD_READS,
       async () => (await import("./containerd/open.ts")).containerdModule,

@@ -16,25 +16,44 @@ import { EngineView } from "../../lib/registry/engine_view.ts";
 import { bytesOf, digest, failure, pages, registry } from "../../lib/registry/fixture_test.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { type ContainerdPeer, startContainerd } from "../peers/containerd.ts";
+import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { CONTENT, registryReaderContract } from "./registry_reader.ts";
 
-const { ignore } = requireTools({ root: true, commands: ["containerd"] });
 const HOST = "localhost:5000";
 
-let home: string;
+interface Version {
+  name: string;
+  unstable: boolean;
+  ignore: boolean;
+  peer?: ContainerdPeer & { home: string };
+}
+
+const VERSIONS: Version[] = [
+  { name: "containerd 1.6", unstable: false, files: [] },
+  { name: "containerd 2", unstable: true, files: [UNSTABLE_READY] },
+].map(({ files, ...version }) => ({
+  ...version,
+  ignore: requireTools({ root: true, commands: ["containerd"], files }).ignore,
+}));
+
+/** That of the test that runs. */
 let peer: ContainerdPeer;
 let namespaces = 0;
 
 Deno.test.beforeAll(async () => {
-  if (ignore) return;
-  home = await Deno.makeTempDir({ prefix: "svc-ctd-registry-" });
-  peer = await startContainerd(home);
+  await Promise.all(VERSIONS.map(async (version) => {
+    if (version.ignore) return;
+    const home = await Deno.makeTempDir({ prefix: "svc-ctd-registry-" });
+    version.peer = { ...await startContainerd(home, version), home };
+  }));
 });
 
 Deno.test.afterAll(async () => {
-  if (ignore) return;
-  await peer[Symbol.asyncDispose]();
-  await Deno.remove(home, { recursive: true });
+  for (const { peer } of VERSIONS) {
+    if (!peer) continue;
+    await peer[Symbol.asyncDispose]();
+    await Deno.remove(peer.home, { recursive: true });
+  }
 });
 
 /** One server's registry in a namespace. */
@@ -86,11 +105,16 @@ async function fixture() {
 
 type Fixture = Awaited<ReturnType<typeof fixture>>;
 
-const registryTest = (title: string, work: (at: Fixture) => Promise<void>) =>
-  Deno.test({ name: `containerd's registry: ${title}`, ignore }, async () => {
-    await using at = await fixture();
-    await work(at);
-  });
+function registryTest(title: string, work: (at: Fixture) => Promise<void>): void {
+  for (const version of VERSIONS) {
+    const { name, ignore } = version;
+    Deno.test({ name: `${name}'s registry: ${title}`, ignore }, async () => {
+      peer = version.peer!;
+      await using at = await fixture();
+      await work(at);
+    });
+  }
+}
 
 const push = async (at: Server, repository: string, tag: string, seed: string) => {
   const text = await at.image(repository, seed);
@@ -110,10 +134,12 @@ async function assertBlob(at: Server, repository: string, text: string) {
   assert.equal(await (await at.send("GET", path)).text(), text);
 }
 
-if (!ignore) {
+for (const version of VERSIONS) {
+  if (version.ignore) continue;
   registryReaderContract({
-    name: "reader: containerd",
+    name: `reader: ${version.name}`,
     async open() {
+      peer = version.peer!;
       const at = await fixture();
       for (const text of CONTENT.blobs) await at.pushBlob("app", text);
       for (const { repository, tags, text } of CONTENT.manifests) {
@@ -249,7 +275,8 @@ registryTest("deletes: names go at once, blobs when nobody needs them", async (a
   await at.pushBlob("app", "loose");
   // More pushes may count on it: they are told when they name it.
   assert.equal(await status(at, "HEAD", `/v2/app/blobs/${digest("loose")}`), 200);
-  assert.equal(await status(at, "DELETE", `/v2/app/blobs/${digest("loose")}`), 202);
+  await using again = server(at.client);
+  assert.equal(await status(again, "DELETE", `/v2/app/blobs/${digest("loose")}`), 202);
   assert.equal(await status(at, "DELETE", `/v2/app/blobs/${digest("loose")}`), 404);
   assert.equal(await at.has("layer one"), false);
   // Somebody else's lease.
@@ -392,10 +419,7 @@ registryTest("a containerd that is away is told, and comes back by itself", asyn
   assert.equal(await status(at, "GET", "/v2/app/manifests/v1"), 200);
 });
 
-Deno.test({
-  name: "containerd's registry: a full disk ends the upload, and the rest goes on",
-  ignore,
-}, async () => {
+registryTest("a full disk ends the upload, and the rest goes on", async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc-ctd-full-" });
   const run = async (...args: string[]) => {
     const { code, stderr } = await new Deno.Command(args[0], { args: args.slice(1) }).output();
@@ -403,7 +427,8 @@ Deno.test({
   };
   await run("mount", "-t", "tmpfs", "-o", "size=24m", "none", folder);
   try {
-    await using full = await startContainerd(folder);
+    const unstable = VERSIONS.some((version) => version.unstable && version.peer === peer);
+    await using full = await startContainerd(folder, { unstable });
     await using client = new ContainerdClient({ address: full.address, namespace: "svc" });
     await using at = server(client);
     const big = new Uint8Array(30 << 20).fill(7);

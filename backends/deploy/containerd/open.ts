@@ -6,6 +6,7 @@ import { ensureDir } from "../../../lib/base/fs.ts";
 import { locate } from "../../../lib/base/locate.ts";
 import { sleep } from "../../../lib/base/sleep.ts";
 import { ContainerdClient } from "../../../lib/containerd/client.ts";
+import { openContainerdRegistry } from "../../../lib/containerd/registry/mod.ts";
 import { openContainerdSnapshots } from "../../../lib/containerd/snapshots.ts";
 import type { DeployBackend } from "../../../lib/deploy/backend.ts";
 import { openHostBackend } from "../../../lib/deploy/host/backend.ts";
@@ -98,6 +99,7 @@ export async function createContainerdBackend(
       }),
     };
   };
+  const registry = openContainerdRegistry({ client, owner, log });
   const engine = new ContainerdEngine({
     client,
     owner,
@@ -107,7 +109,11 @@ export async function createContainerdBackend(
     findTools,
     release: () => {
       lock[Symbol.dispose]();
-      client[Symbol.asyncDispose]().catch(() => {/* it is gone */});
+      const close = async () => {
+        await registry[Symbol.asyncDispose]();
+        await client[Symbol.asyncDispose]();
+      };
+      close().catch(() => {/* it is gone */});
     },
   });
   try {
@@ -118,6 +124,7 @@ export async function createContainerdBackend(
       config,
       engine,
       images,
+      shown: registry.images,
       fields,
       log,
     });

@@ -73,9 +73,9 @@ export const REGISTRY = optionTable([
     placeholder: "host-native|off",
     section: "Registry",
     help:
-      "host-native shows the images of the deploy backend's engine under /v2/: read-only with " +
-      "dockerhost, and with --storage beside what is pushed there. off keeps the registry's own " +
-      "content store, as SVC_REGISTRY_MIRROR and backends without images of their own do.",
+      "host-native shows the images of the deploy backend's engine under /v2/: read-only, with " +
+      "containerd read and written, and with --storage beside what is pushed there. off keeps the " +
+      "registry's own content store, as SVC_REGISTRY_MIRROR and backends without images of their own do.",
     check: oneOf(["host-native", "off"]),
   },
 ], checkSource);

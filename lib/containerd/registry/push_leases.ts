@@ -11,7 +11,7 @@ import type { ContainerdClient } from "../client.ts";
 import type { ContainerdContent } from "../content.ts";
 import type { ContentInfo } from "../image_api.ts";
 import { makeLease } from "../images.ts";
-import { REGISTRY_OWNER } from "../labels.ts";
+import { labelled, REGISTRY_OWNER } from "../labels.ts";
 import { isCode, orMissing } from "../writing.ts";
 
 /** A lease takes new content for so many milliseconds: afterwards there is still time to end a push. */
@@ -99,18 +99,27 @@ export class PushLeases {
 
   /** Ends the hold on content, whatever push counts on it: that push is told when it names the content. */
   async end(digest: Digest): Promise<void> {
-    await this.#letGo(digest, () => true);
+    const { client, owner } = this.#options;
+    const filters = [labelled(REGISTRY_OWNER, owner)];
+    await this.#locks.run(digest, async () => {
+      const { leases } = await client.call(Leases.list, { filters }, "Cannot list leases");
+      // Those of a server before this one, too.
+      for (const { id } of leases) await this.#drop(id, digest);
+    });
   }
 
-  async #letGo(digest: Digest, may = () => !this.#table.has(digest)): Promise<void> {
+  async #letGo(digest: Digest): Promise<void> {
     await this.#locks.run(digest, async () => {
       const id = this.#holding.get(digest);
-      if (id === undefined || !may()) return;
-      this.#holding.delete(digest);
-      const resource = { id: digest, type: "content" as const };
-      const { client } = this.#options;
-      await orMissing(client.call(Leases.drop, { id, resource }, `Cannot let go of ${digest}`));
+      if (id !== undefined && !this.#table.has(digest)) await this.#drop(id, digest);
     });
+  }
+
+  async #drop(id: string, digest: Digest): Promise<void> {
+    this.#holding.delete(digest);
+    const resource = { id: digest, type: "content" as const };
+    const { client } = this.#options;
+    await orMissing(client.call(Leases.drop, { id, resource }, `Cannot let go of ${digest}`));
   }
 
   async #make(): Promise<OpenLease> {

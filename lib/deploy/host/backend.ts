@@ -33,6 +33,8 @@ import { best } from "./standing.ts";
 export interface HostBackendOptions extends HostParts {
   name: string;
   images: ImageResolver;
+  /** The engine's own images, where it has a store of them. */
+  shown?: DeployBackend["caps"]["images"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
 }
@@ -69,7 +71,7 @@ class HostBackend implements DeployBackend {
   #turn = 0;
 
   constructor(options: HostBackendOptions) {
-    const { name, paths, config, engine, fields, log } = options;
+    const { name, paths, config, engine, shown, fields, log } = options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
     const { bridges, resolvers, volumes, ...parts } = hostParts(options, instances);
@@ -95,7 +97,7 @@ class HostBackend implements DeployBackend {
       takeOverMs: config.takeOverMs,
       fields,
     });
-    this.caps = hostAbilities({
+    const abilities = hostAbilities({
       engine,
       deployments: this.#deployments,
       volumes,
@@ -109,6 +111,7 @@ class HostBackend implements DeployBackend {
       closing: this.#closing.signal,
       pruneNetworks: (options) => this.#pruneNetworks(options),
     });
+    this.caps = { ...abilities, ...(shown && { images: shown }) };
   }
 
   async ready(): Promise<void> {
