@@ -42,7 +42,7 @@ e2eTest(
       await using server = await startServer({
         env: { SVC_DEPLOY_BACKEND: "containerd", CONTAINERD_ADDRESS: daemon.address },
       });
-      const { name: image } = await baseImage(server, "base:1");
+      const image = `${server.host}/base:1`;
       const port = freePort();
       const spec = (version: string) =>
         JSON.stringify({
@@ -57,6 +57,7 @@ e2eTest(
       assert.equal(none.code, 1);
       assert.match(none.stderr, /Cannot use containerd at .*\n.*start containerd/);
       await daemon.start();
+      await baseImage(server, "base:1");
       await ok(server, ["deploy", "-f", "-"], spec("1"));
       const answer = async () => {
         const response = await fetch(`http://127.0.0.1:${port}/`, {
