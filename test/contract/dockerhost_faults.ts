@@ -108,6 +108,19 @@ export function dockerhostFaults(
     }
   });
 
+  test("names that Docker refuses are refused with its words, and nothing is left", async () => {
+    const name = "misnamed";
+    const cases: [Record<string, unknown>, RegExp][] = [
+      [{ volumes: ["v:/data"] }, /volume name is too short/],
+      [{ networks: ["bridge"] }, /not of this server/],
+      [{ user: "no such user" }, /no such user/],
+    ];
+    for (const [more, words] of cases) {
+      await assert.rejects(backend().apply(quickSpec(name, image, more)), words);
+      assert.deepEqual([await backend().list(), await containers(name)], [[], []]);
+    }
+  });
+
   test("networks: a subnet, an address of one's own, internal ones", async () => {
     const networks = [
       { name: "planned", subnet: "10.123.45.0/24", gateway: "10.123.45.254", ip: "10.123.45.7" },

@@ -50,18 +50,11 @@ async function receive(archive: ReadableStream<Uint8Array>, path: string, signal
     },
   });
   using file = await Deno.open(path, { write: true, createNew: true, mode: 0o600 });
-  let [buffer, other] = [new Uint8Array(WRITE), new Uint8Array(WRITE)];
+  const buffer = new Uint8Array(WRITE);
   let [filled, size] = [0, 0];
-  let written = Promise.resolve();
-  const write = async (bytes: Uint8Array) => {
-    for (let at = 0; at < bytes.length;) at += await file.write(bytes.subarray(at));
-  };
-  // The engine goes on while the disk works: one buffer is filled, the other one written.
   const flush = async () => {
-    await written;
-    written = write(buffer.subarray(0, filled));
-    written.catch(() => {/* told by the next wait for it */});
-    [buffer, other, filled] = [other, buffer, 0];
+    for (let at = 0; at < filled;) at += await file.write(buffer.subarray(at, filled));
+    filled = 0;
   };
   for await (let chunk of archive) {
     signal?.throwIfAborted();
@@ -76,7 +69,6 @@ async function receive(archive: ReadableStream<Uint8Array>, path: string, signal
     }
   }
   await flush();
-  await written;
   parser.finish();
   return { digests, size };
 }
