@@ -206,6 +206,18 @@ e2eTest("build outputs: a registry that demands a login gets the caller's, and n
     const pushed = await server.svc(args, { env: { DOCKER_CONFIG: folder } });
     assert.equal(pushed.code, 0, pushed.stderr);
     assert.match(pushed.stdout, new RegExp(`^${name}@sha256:`));
+    const command = ["/bin/busybox", "sleep", "1000"];
+    const spec = { name: "private", image: name, command, networks: ["none"], stopSignal: "KILL" };
+    const deploy = (config: string) =>
+      server.svc(["deploy", "-f", "-"], {
+        stdin: JSON.stringify(spec, null, 1),
+        env: { DOCKER_CONFIG: config },
+      });
+    const unknown = await deploy("/nonexistent");
+    assert.deepEqual([unknown.code, /401|login|unauthorized/i.test(unknown.stderr)], [1, true]);
+    const deployed = await deploy(folder);
+    assert.equal(deployed.code, 0, deployed.stderr);
+    assert.equal((await server.svc(["rm", "private"])).code, 0);
     for (const text of ["user:secret", btoa("user:secret"), '"secret"']) {
       assert.ok(!server.log().includes(text), "the login is in the log");
     }
