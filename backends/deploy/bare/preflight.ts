@@ -46,7 +46,9 @@ export async function validateBareRuntime(
     if (!(error instanceof SvcError)) throw error;
     throw new SvcError("config_invalid", `Cannot use SVC_RUNTIME: ${error.message}`, {
       cause: error,
-      help: error.help,
+      help: systemdCgroup
+        ? "unset SVC_BARE_SYSTEMD_CGROUP where no systemd runs; or see the runtime's message"
+        : error.help,
     });
   } finally {
     await Deno.remove(root, { recursive: true });
