@@ -36,7 +36,10 @@ const entry = (destination: string, type: string, source: string, ...options: st
 function userMount(mount: SpecMount): MountEntry {
   const access = mount.readOnly ? "ro" : "rw";
   if (mount.type === "tmpfs") {
-    const options = ["nosuid", "nodev", "noexec", access, ...(mount.options ?? [])];
+    const given = mount.options ?? [];
+    // Not both: crun keeps to the first of two that contradict each other.
+    const usual = ["nosuid", "nodev", "noexec"].filter((flag) => !given.includes(flag.slice(2)));
+    const options = [...usual, access, ...given];
     if (mount.size !== undefined) options.push(`size=${mount.size}`);
     if (mount.mode !== undefined) options.push(`mode=${mount.mode}`);
     return entry(mount.target, "tmpfs", "tmpfs", ...options);
