@@ -10,7 +10,8 @@ const LANES = 4;
 const HOST = ["backends/build/", "lib/runtime/", "lib/snapshot/", "lib/sys/", "lib/deploy/"];
 
 /** The suites of engines, which start daemons and containers for minutes: only `scripts/test` runs them. */
-const ENGINES = /^test\/contract\/(deploy_backend|containerd\w*|docker\w*|podman\w*)_test\.ts$/;
+const ENGINES =
+  /^test\/contract\/(deploy_backend|bare\w*|containerd\w*|docker\w*|podman\w*)_test\.ts$/;
 
 const CHECKS = [
   ["check", "-q", "."],
