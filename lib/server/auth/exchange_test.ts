@@ -92,6 +92,8 @@ Deno.test("auth: a CI job's token becomes a short-lived one of ours, and never m
     assert.equal(answer.status, 400);
     assert.equal(answer.body.error, code);
   }
+  const { body: unscoped } = await exchange(stranger);
+  assert.equal(unscoped.error_description, "no rule grants this credential a scope");
   for (
     const [status, subject] of [[200, "ci:org/app"], [400, "repo:org/app"], [400, ""]] as const
   ) {
