@@ -1,4 +1,4 @@
-/** The bare backend at its edges: the resolver of a network, refused system calls, a full disk. */
+/** The host engine at its edges: the resolver of a network, refused system calls, a full disk. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { run } from "../../lib/base/process.ts";
@@ -11,7 +11,7 @@ export function bareEdges(
   under: HostUnderTest,
 ): void {
   const { backend, image, dataDir } = under;
-  const deployments = join(dataDir, "bare/deployments");
+  const deployments = join(dataDir, under.engine, "deployments");
   const withName = (title: string, name: string, fn: (name: string) => Promise<void>) =>
     test(title, async () => {
       try {

@@ -1,4 +1,4 @@
-/** Files of the bare backend's workloads beyond the contract: what the host has to be safe from. */
+/** Files of workloads of the host engine beyond the contract: what the host has to be safe from. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { hostPaths } from "../../lib/deploy/host/paths.ts";
@@ -189,7 +189,7 @@ export function bareFiles(test: OwnTest, under: HostUnderTest): void {
     async (name) => {
       await running(name);
       await backend().power(name, "stop");
-      const { roots } = hostPaths("bare", dataDir, join(dataDir, "run"));
+      const { roots } = hostPaths(under.engine, dataDir, join(dataDir, "run"));
       const mounted = async () =>
         (await Deno.readTextFile("/proc/self/mountinfo")).split("\n").filter((line) =>
           line.includes(` ${roots}/`)

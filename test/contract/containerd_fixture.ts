@@ -67,7 +67,7 @@ export async function containerdFixture(
     client,
     open: (permitted) => open(place, permitted),
     async other() {
-      const there = await hostPlace("containerd-other");
+      const there = await hostPlace("containerd");
       const backend = await open(there, []);
       return {
         backend,

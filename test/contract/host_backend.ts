@@ -9,6 +9,8 @@ import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
 import { eventually, execute, lines, quickSpec, shell, tell } from "./deploy_tools.ts";
 
 export interface HostUnderTest extends DeployBackendUnderTest {
+  /** The backend's name, and that of its folder. */
+  engine: string;
   dataDir: string;
   /** A folder that may be mounted. */
   allowed: string;

@@ -10,7 +10,10 @@ import { layoutImages } from "../peers/layout_images.ts";
 import type { DeployFixture } from "./deploy_suite.ts";
 import type { HostUnderTest } from "./host_backend.ts";
 
-export type Host = Pick<HostUnderTest, "dataDir" | "allowed" | "subnetBase" | "userBridges">;
+export type Host = Pick<
+  HostUnderTest,
+  "engine" | "dataDir" | "allowed" | "subnetBase" | "userBridges"
+>;
 
 export const hostConfig = ({ dataDir, subnetBase }: Pick<Host, "dataDir" | "subnetBase">) => ({
   cniBinDir: "/opt/cni/bin",
@@ -32,7 +35,7 @@ export async function hostPlace(name: string) {
     volumes: ["/var/state"],
   });
   return {
-    ...{ image: "base", dataDir, allowed, subnetBase },
+    ...{ engine: name, image: "base", dataDir, allowed, subnetBase },
     userBridges: [1, 2].map((index) => bridgeNetwork(subnetBase, index).bridge),
     images: layoutImages(layout),
     config: hostConfig({ dataDir, subnetBase }),
