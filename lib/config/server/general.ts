@@ -110,8 +110,8 @@ export const CONTAINED = optionTable([
     section,
     help:
       "1 or 0: whether this server's container shares the host's network namespace. With 0, ports that " +
-      "bare publishes are reachable inside the container only. Unset: a server in a container with a " +
-      "network of its own refuses to start with bare.",
+      "bare and containerd publish are reachable inside the container only. Unset: a server in a " +
+      "container with a network of its own refuses to start with them.",
     check: oneOf(["0", "1"]),
   },
 ]);
