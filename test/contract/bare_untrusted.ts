@@ -66,7 +66,7 @@ export function bareUntrusted(
       await Deno.rename(`${source}.was`, source);
       await backend().power(name, "start");
       assert.equal(await see(), "own\nown\n");
-      assert.equal(await left(), false);
+      assert.equal(await left(), kept);
     },
   );
 

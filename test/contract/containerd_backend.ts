@@ -5,6 +5,7 @@ import { exists } from "../../lib/base/fs.ts";
 import { run } from "../../lib/base/process.ts";
 import { orMissing } from "../../lib/containerd/writing.ts";
 import { RUNNING, Workloads, WorkloadTasks } from "../../lib/containerd/workload_api.ts";
+import { PRIVILEGED_KINDS } from "../../lib/deploy/privileges.ts";
 import type { DeploymentRecord } from "../../lib/deploy/host/record.ts";
 import { freePort } from "../fixtures/free_port.ts";
 import type { ContainerdFixture } from "./containerd_fixture.ts";
@@ -51,29 +52,31 @@ export function containerdDetails(test: OwnTest, under: HostUnderTest & Containe
       return stream !== undefined;
     });
 
-  withNames("ctr shows its containers, their labels and their images", ["shown"], async () => {
-    await backend().apply(
-      quickSpec("shown", image, {
-        labels: {
-          team: "shop",
-          "containerd.io/restart.loguri": "binary:///bin/false",
-          "containerd.io/restart.status": "running",
-        },
-        restart: "no",
-      }),
-    );
-    const key = await keyOf("shown");
-    const filter = "labels.team==shop";
-    assert.match(await ctr("containers", "ls", filter), new RegExp(`^${key} +base`, "m"));
-    const { container: { labels = {} } } = await client.call(
-      Workloads.get,
-      { id: key },
-      "Cannot look",
-    );
-    assert.equal(labels["svc.deployment"], "shown");
-    // Its restart monitor would run that program as root.
-    assert.deepEqual(Object.keys(labels).filter((name) => name.startsWith("containerd.io/")), []);
-    assert.match(await ctr("tasks", "ls"), new RegExp(`^${key} +\\d+ +RUNNING`, "m"));
+  withNames("ctr shows its containers and their labels", ["shown"], async () => {
+    const spec = quickSpec("shown", image, {
+      labels: {
+        team: "shop",
+        "containerd.io/restart.loguri": "binary:///bin/false",
+        "containerd.io/restart.status": "running",
+      },
+      restart: "no",
+    });
+    await assert.rejects(backend().apply(spec), { code: "denied" });
+    try {
+      await under.reopen(undefined, PRIVILEGED_KINDS);
+      await backend().apply(spec);
+      const key = await keyOf("shown");
+      const filter = "labels.team==shop";
+      assert.match(await ctr("containers", "ls", filter), new RegExp(`^${key} +base`, "m"));
+      const { container } = await client.call(Workloads.get, { id: key }, "Cannot look");
+      const { labels = {} } = container;
+      assert.equal(labels["svc.deployment"], "shown");
+      // Its restart monitor would run that program as root.
+      assert.ok(!Object.keys(labels).some((name) => name.startsWith("containerd.io/")));
+      assert.match(await ctr("tasks", "ls"), new RegExp(`^${key} +\\d+ +RUNNING`, "m"));
+    } finally {
+      await under.reopen();
+    }
   });
 
   withNames(
