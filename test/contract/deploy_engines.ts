@@ -33,8 +33,7 @@ const LATER = "the backend does not do it yet";
 const CONTAINERD: Engine = {
   fields: CONTAINERD_FIELDS,
   lacks: {
-    images: "the view of its content store is no part of the backend",
-    load: "images are unpacked into snapshots, and not kept",
+    load: "images are pushed into its store, through the registry",
   },
 };
 
