@@ -49,6 +49,24 @@ Deno.test("citations of docs/spec name headings that are there", async () => {
   assert(seen > 40, `only ${seen} citations were found`);
 });
 
+Deno.test("pages that comments name are there, and rules are cited with their headings", async () => {
+  const wrong: string[] = [];
+  let seen = 0;
+  for (const path of await sources()) {
+    if (!path.endsWith(".ts")) continue;
+    const text = await Deno.readTextFile(join(ROOT, path)).catch(() => "");
+    for (const [, page] of text.matchAll(/(?:\/\/|\*) .*?\b(docs\/[\w./-]+\.md)\b/g)) {
+      seen++;
+      if (!await exists(join(ROOT, page))) wrong.push(`${path}: ${page}`);
+    }
+    for (const [rule] of text.matchAll(/\bSPEC(?:\.md)? rules? \d/g)) {
+      wrong.push(`${path}: ${rule}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+  assert(seen > 10, `only ${seen} citations were found`);
+});
+
 Deno.test("files that the pages of docs name are there", async () => {
   const pages = (await sources()).filter((path) =>
     /^docs\/(?!spec\/|reference\/).*\.md$/.test(path)

@@ -1,4 +1,7 @@
-/** Where builds run: in this process, at an upstream builder, or in a builder container (SPEC). */
+/**
+ * Where builds run: in this process, at an upstream builder, or in a builder container
+ * (SPEC "Builder delegation behaviour").
+ */
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { type Lazy, lazy } from "../base/lazy.ts";
 import type { Logger } from "../base/log.ts";

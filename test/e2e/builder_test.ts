@@ -222,7 +222,7 @@ async function otherSettings({ engine, front }: Stage): Promise<void> {
   assert(after.Config.Env.includes("SVC_BUILD_PIDS_LIMIT=100"));
 }
 
-/** SPEC rule 8: a builder that a person runs, from the image that was made. */
+/** SPEC "Builder delegation behaviour" 8: a builder that a person runs, from the image that was made. */
 async function selfManaged({ engine, first }: Stage): Promise<void> {
   const port = freePort();
   // The front has the same one, and its networks are taken away with it.

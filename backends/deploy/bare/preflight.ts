@@ -33,7 +33,7 @@ export interface Tools {
   conmon: string;
 }
 
-/** SPEC: a runtime that does not validate is a startup error. */
+/** SPEC "Bare backend": a runtime that does not validate is a startup error. */
 export async function validateBareRuntime(
   { runtime, systemdCgroup }: { runtime: string; systemdCgroup: boolean },
   place: ProofPlace,

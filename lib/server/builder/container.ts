@@ -1,4 +1,7 @@
-/** The builder's container: made on the first build, adopted by later servers (SPEC rules 5 and 6). */
+/**
+ * The builder's container: made on the first build, adopted by later servers
+ * (SPEC "Builder delegation behaviour" 5 and 6).
+ */
 import { SvcError } from "../../base/errors.ts";
 import { sha256 } from "../../base/hash.ts";
 import { type Lazy, lazy } from "../../base/lazy.ts";
@@ -11,7 +14,7 @@ import type { BuilderContainer, BuilderPlace } from "../delegation.ts";
 import { listenerOwner } from "./listener_owner.ts";
 import { lastWords } from "./last_words.ts";
 
-/** SPEC rule 5. */
+/** SPEC "Builder delegation behaviour" 5. */
 export const CONTAINER = BUILDER;
 export const VOLUME = `${BUILDER}-cache`;
 
@@ -35,7 +38,7 @@ const POLL_MS = 50;
 /** Containers that are made before the start is given up: each has another port. */
 const TRIES = 3;
 
-/** The registry mode of the server, which the builder has, too (SPEC rule 6). */
+/** The registry mode of the server, which the builder has, too (SPEC "Builder delegation behaviour" 6). */
 export type BuilderMode =
   /** The builder has a storage of its own, and pushes. */
   | { kind: "storage" }

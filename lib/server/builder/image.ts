@@ -1,4 +1,7 @@
-/** The builder's image, made by the container engine from this server's own executable (SPEC rule 4). */
+/**
+ * The builder's image, made by the container engine from this server's own executable
+ * (SPEC "Builder delegation behaviour" 4).
+ */
 import { basename } from "node:path";
 import { stripVTControlCharacters } from "node:util";
 import { SvcError } from "../../base/errors.ts";

@@ -25,7 +25,7 @@ export interface OpenBuilderOptions {
   settings: SettingsOf<typeof AUTO_BUILDER_READS>;
   env: Environment;
   dataDir: string;
-  /** What this server's registry shows; the builder's shows the same (SPEC rule 6). */
+  /** What this server's registry shows; the builder's shows the same (SPEC "Builder delegation behaviour" 6). */
   registry: { mode: RegistryMode; host: () => string };
   /** The deploy backend, where this build has it. */
   backend: { name: string; module?: BackendModule };
