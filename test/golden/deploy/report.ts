@@ -57,6 +57,8 @@ function devices(rows: string[]): Report {
         .exec(row);
     if (!match) continue;
     const [, mode, uid, gid, size, path, link] = match;
+    // The device mapper's, which the host has from its first use on.
+    if (path === "mapper") continue;
     const detail = /^[bc]/.test(mode) ? ` ${size.replaceAll(/\s/g, "")}` : link ? ` ${link}` : "";
     report[`dev.${path}`] = `${mode} ${uid}:${gid}${detail}`;
   }
