@@ -61,7 +61,7 @@ function told(error: unknown, noFolder: "not_found" | "conflict"): unknown {
 }
 
 /** What a second name of a file gets from the first. */
-type Owner = Pick<TarHeader, "mode" | "uid" | "gid">;
+type First = Pick<TarHeader, "mode" | "uid" | "gid" | "mtime" | "mtimeNs">;
 
 /** Files of one archive, whose names are kept until its end: some 100 MB of memory. */
 const MOST_NAMES = 500_000;
@@ -73,18 +73,15 @@ async function* checked(
 ): AsyncGenerator<Uint8Array, void, void> {
   const writer = new TarWriter();
   const links = new Set<string>();
-  const files = new Map<string, Owner>();
-  const owners = new Map<string, Owner>();
+  const files = new Map<string, First>();
   for await (const { header, parts } of readTar(tar)) {
     const member = safeMember(header, path, { links, files });
     if (!member) continue;
     if (member.type === "symlink") links.add(member.path);
     else links.delete(member.path);
     if (member.type !== "directory") {
-      const { mode, uid, gid } = member;
-      const owner = `${mode} ${uid} ${gid}`;
-      if (!owners.has(owner)) owners.set(owner, { mode, uid, gid });
-      files.set(member.path, owners.get(owner)!);
+      const { mode, uid, gid, mtime, mtimeNs } = member;
+      files.set(member.path, { mode, uid, gid, mtime, mtimeNs });
     }
     if (links.size + files.size > MOST_NAMES) {
       throw new SvcError("too_large", `Cannot copy to ${path}: the archive has too many files`);
@@ -111,7 +108,7 @@ function* written(writer: TarWriter, bytes: Uint8Array): Generator<Uint8Array> {
 function safeMember(
   header: TarHeader,
   folder: string,
-  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, Owner> },
+  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, First> },
 ): TarHeader | undefined {
   const attempted = `Cannot copy ${JSON.stringify(header.path)} to ${folder}`;
   const below = (path: string) => {
@@ -135,7 +132,7 @@ function safeMember(
   if (header.type !== "hardlink") return { ...header, path };
   const linkpath = below(header.linkpath);
   const file = files.get(linkpath);
-  // The engine gives the file the owner and the mode that its other name comes with.
+  // The engine gives the file the owner, the mode and the time that its other name comes with.
   if (file) return { ...header, ...file, path, linkpath };
   throw archiveError(
     `hard link ${JSON.stringify(header.path)} to ${header.linkpath} names no file of the archive`,
