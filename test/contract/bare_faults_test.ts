@@ -48,7 +48,7 @@ exec ${path}
       if (name === "bridge") await Deno.writeTextFile(join(plugins, name), half, { mode: 0o755 });
       else await Deno.symlink(path, join(plugins, name));
     }
-    const backend: DeployBackend = await openBare(fixture, { cniBinDir: plugins });
+    const backend: DeployBackend = await openBare(fixture, { cniBinDir: plugins, startMs: 60_000 });
     try {
       await t.step("a plugin that fails half way leaves nothing", async () => {
         await Deno.writeTextFile(failing, "");

@@ -1,6 +1,7 @@
 /** Containers by an OCI runtime's command line, with one conmon each: no daemon. */
 import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
+import { Semaphore } from "../../../lib/base/mutex.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import { ensureDir } from "../../../lib/base/fs.ts";
 import type {
@@ -30,6 +31,9 @@ import { exitCommand } from "./shim.ts";
 import { runtimeUsage, statsSourceOf } from "./usage.ts";
 import { identify, isAlive } from "../../../lib/deploy/host/process.ts";
 
+/** Containers that the runtime makes at the same time. Making one runs nothing of its image. */
+const MADE_AT_ONCE = 16;
+
 export interface BareEngineOptions {
   paths: Pick<HostPaths, "instances" | "logs" | "exits" | "shim">;
   config: Pick<BareConfig, "runtime" | "systemdCgroup" | "statsSource" | "startMs" | "shim">;
@@ -52,6 +56,7 @@ export class BareEngine implements ContainerEngine {
   #options: BareEngineOptions;
   #found: Promise<Tools> | undefined;
   #held = new DisposableStack();
+  #making = new Semaphore(MADE_AT_ONCE);
 
   constructor(options: BareEngineOptions) {
     this.#options = options;
@@ -94,7 +99,10 @@ export class BareEngine implements ContainerEngine {
     const log = this.logs.path(key);
     const atEnd = config.shim && exitCommand(shim, { bundle, command: config.shim, key });
     const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen, atEnd };
-    const process = await identify(await createContainer(await this.#tools(), monitor));
+    const tools = await this.#tools();
+    // What waits here does not use up the time that it has to begin.
+    const pid = await this.#making.run(() => createContainer(tools, monitor));
+    const process = await identify(pid);
     if (process) return process;
     throw new SvcError("deploy_failed", `Cannot start container ${key}: it ended before its start`);
   }
