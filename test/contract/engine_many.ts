@@ -57,7 +57,6 @@ export function engineMany(
     }
     assert.deepEqual(await containers(), []);
     assert.deepEqual(await backend().list(), []);
-    assert.deepEqual(await lines("network", "ls", "-q"), before);
     // Addresses and ports are free again.
     try {
       await backend().apply(spec(names[0], 3));
@@ -66,5 +65,7 @@ export function engineMany(
       await backend().delete(names[0]);
       for (const name of names) await backend().caps.volumes!.remove(name);
     }
+    // The last one's end takes the network with it, also where the engine kept it busy before.
+    assert.deepEqual(await lines("network", "ls", "-q"), before);
   });
 }
