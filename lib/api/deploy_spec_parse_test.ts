@@ -148,3 +148,27 @@ Deno.test("exposed ports: numbers, ranges and protocols, and none of the host's"
     /^expose\[0\]\.container: expected 1\.\.65535/,
   );
 });
+
+Deno.test("addresses of a network lie in its subnet", () => {
+  const network = (more: Record<string, string>) => ({ networks: [{ name: "front", ...more }] });
+  const subnet = "10.9.8.0/24";
+  const good: Record<string, string>[] = [
+    { ip: "10.9.8.7" },
+    { subnet, ip: "10.9.8.7", gateway: "10.9.8.254", ipRange: "10.9.8.128/25" },
+    { subnet, ipRange: subnet },
+    { subnet: "fd00:1::/64", gateway: "fd00:1::1", ipRange: "fd00:1::/80" },
+  ];
+  for (const one of good) validateDeploySpec({ ...base, ...network(one) });
+  const bad: [Record<string, string>, RegExp][] = [
+    [{ gateway: "10.9.8.1" }, /^networks\[0\]\.gateway: it needs subnet/],
+    [{ ipRange: "10.9.8.0/25" }, /^networks\[0\]\.ipRange: it needs subnet/],
+    [{ subnet, gateway: "10.9.9.1" }, /^networks\[0\]\.gateway: expected it to lie in/],
+    [{ subnet, gateway: "fd00::1" }, /^networks\[0\]\.gateway/],
+    [{ subnet, ip: "10.9.7.255" }, /^networks\[0\]\.ip: /],
+    [{ subnet, ipRange: "10.9.0.0/16" }, /^networks\[0\]\.ipRange/],
+    [{ subnet, ipRange: "10.9.9.0/25" }, /^networks\[0\]\.ipRange/],
+    [{ subnet, ipRange: "10.9.8.0/99" }, /^networks\[0\]\.ipRange/],
+    [{ subnet: "anything", gateway: "10.9.8.1" }, /^networks\[0\]\.gateway/],
+  ];
+  for (const [one, words] of bad) assert.match(refusal(network(one)), words);
+});

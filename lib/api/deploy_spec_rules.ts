@@ -1,4 +1,5 @@
 /** Rules between several fields of a deployment spec. */
+import { BlockList, isIP } from "node:net";
 import { posix } from "node:path";
 import type { DeploySpec } from "./deploy_spec.ts";
 
@@ -49,10 +50,33 @@ function checkMemory({ resources }: DeploySpec, report: Report): void {
   report(["resources", "reservedMemory"], `expected at most the limit of ${memoryLimit}`);
 }
 
+/** Whether the range or the address lies in the subnet; both are texts of a caller's. */
+function liesIn(subnet: string, inner: string): boolean {
+  const [[from, size], [address, bits]] = [subnet, inner].map((text) => {
+    const [, address = "", bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+    return [address, bits === undefined ? undefined : Number(bits)] as const;
+  });
+  const most = isIP(from) === 6 ? 128 : 32;
+  if (isIP(from) === 0 || isIP(from) !== isIP(address) || size === undefined) return false;
+  if (size > most || (bits ?? most) > most || (bits ?? most) < size) return false;
+  const family = most === 128 ? "ipv6" : "ipv4";
+  const range = new BlockList();
+  range.addSubnet(from, size, family);
+  return range.check(address, family);
+}
+
 function checkNetworks({ networks }: DeploySpec, report: Report): void {
-  for (const [i, { name }] of networks.entries()) {
+  for (const [i, { name, subnet, ip, gateway, ipRange }] of networks.entries()) {
     if (networks.findIndex((other) => other.name === name) < i) {
       report(["networks", i, "name"], "it is attached already");
+    }
+    // An address alone is on the network as it is.
+    for (const [field, value] of Object.entries({ gateway, ipRange, ...(subnet && { ip }) })) {
+      if (!value) continue;
+      if (!subnet) report(["networks", i, field], "it needs subnet");
+      else if (!liesIn(subnet, value)) {
+        report(["networks", i, field], `expected it to lie in the subnet ${subnet}`);
+      }
     }
   }
 }

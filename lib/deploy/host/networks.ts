@@ -46,7 +46,8 @@ export class NetworkTable {
     if (name === DEFAULT_NETWORK) return Promise.resolve(0);
     return this.#lock.run(async () => {
       const table = await readJson<Record<string, number>>(this.path) ?? {};
-      if (table[name] !== undefined) return table[name];
+      // Names are callers': "constructor" is one too.
+      if (Object.hasOwn(table, name)) return table[name];
       const used = new Set(Object.values(table));
       const routes = await hostRoutes();
       const isFree = (index: number) =>
