@@ -58,6 +58,12 @@ async function* piecesOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
   if (bytes > 0) yield Buffer.concat(held);
 }
 
+/**
+ * For all messages before the commit. containerd would else take content of that digest from another namespace, and
+ * the caller need not have the bytes.
+ */
+const unnamed = (head: WriteHead): WriteHead => ({ ...head, expected: "" });
+
 /** Stops waiting when the signal aborts. */
 async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return await work;
@@ -163,9 +169,13 @@ export class ContainerdContent {
     { labels = {}, ...options }: WriteOptions,
   ): Promise<void> {
     const attempted = `Cannot write ${digest} to containerd`;
+    const { lease, signal } = options;
+    const there = lease === undefined
+      ? await this.info(digest, { signal })
+      : await this.hold(digest, { lease, signal });
+    if (there) return;
     const head = { ref: `${this.#refs}${digest}`, total: size, expected: digest };
-    const begun = await beginWrite(this.#client, head, attempted, options);
-    if (!begun) return;
+    const begun = await beginWrite(this.#client, unnamed(head), attempted, options);
     using call = begun.call;
     try {
       const at = begun.offset === size || source.ranges ? begun.offset : 0;
@@ -187,7 +197,7 @@ export class ContainerdContent {
     let offset = at;
     for await (const data of piecesOf(await source.open(at))) {
       if (offset + data.length > size) throw wrong(head, `it is longer than ${size} bytes`);
-      await call.send({ ...head, action: WRITE, offset, data });
+      await call.send({ ...unnamed(head), action: WRITE, offset, data });
       if (await call.receive() === undefined) throw ended(attempted);
       offset += data.length;
     }

@@ -24,6 +24,12 @@ export const REGISTRY_OWNER = "svc/registry";
 export const isBuilt = (labels: Readonly<Record<string, string>>): boolean =>
   labels[OWNER] !== undefined && labels[REGISTRY_OWNER] === undefined;
 
+/** containerd's filters, one of which holds where {@linkcode isBuilt} does not. */
+export const NOT_BUILT: readonly string[] = [
+  `labels.${JSON.stringify(OWNER)}~="^$"`,
+  `labels.${JSON.stringify(REGISTRY_OWNER)}`,
+];
+
 /** Label of an image whose manifest names a subject: the subject's digest. */
 export const SUBJECT = "svc/subject";
 

@@ -56,16 +56,13 @@ export const ended = (attempted: string): SvcError =>
 export const wrong = ({ expected }: WriteHead, why: string, cause?: unknown): SvcError =>
   new SvcError("digest_invalid", `Cannot store blob ${expected}: ${why}`, { cause });
 
-/**
- * Begins or goes on with the write of `head.ref`; the answer tells how much of it is held. Undefined where
- * `head.expected` exists already.
- */
+/** Begins or goes on with the write of `head.ref`; the answer tells how much of it is held. */
 export async function beginWrite(
   client: ContainerdClient,
   head: WriteHead,
   attempted: string,
   options: CallOptions,
-): Promise<{ call: Writing; offset: number } | undefined> {
+): Promise<{ call: Writing; offset: number }> {
   const until = performance.now() + LOCKED_MS;
   for (;;) {
     const call = await client.open(Content.write, attempted, options);
@@ -75,7 +72,6 @@ export async function beginWrite(
       return { call, offset: answer?.offset ?? 0 };
     } catch (error) {
       call[Symbol.dispose]();
-      if (isCode(error, "conflict")) return undefined;
       if (!isCode(error, "unavailable") || performance.now() > until) throw error;
     }
     await sleep(LOCKED_EVERY_MS);

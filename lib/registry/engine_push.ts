@@ -1,6 +1,7 @@
 /** Pushes to a registry whose images are a container engine's (SPEC "Registry view rules" 2). */
 import { SvcError } from "../base/errors.ts";
 import type { ImageSink, ReadOptions } from "../oci/image.ts";
+import { isTag } from "../oci/reference.ts";
 import type { Digest } from "../oci/types.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import { type EngineView, registryIn, short } from "./engine_view.ts";
@@ -53,7 +54,8 @@ export function enginePush(
     async deleteManifest(repository, reference, options) {
       const engine = await writer();
       let gone = false;
-      for (const { name, pushed } of await view.named(repository, options)) {
+      const tag = isTag(reference) ? reference : undefined;
+      for (const { name, pushed } of await view.named(repository, options, tag)) {
         // Where it was pushed here, another program's image of the same name may show from now on.
         if (gone && !pushed) break;
         gone = await engine.deleteManifest(name, reference, options) || gone;

@@ -10,7 +10,7 @@
 import { SvcError } from "../base/errors.ts";
 import { isDigest } from "../oci/digest.ts";
 import type { ImageSource, ReadOptions } from "../oci/image.ts";
-import { isRepositoryName, parseReference } from "../oci/reference.ts";
+import { isRepositoryName, isTag, parseReference } from "../oci/reference.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import type { LookOptions, RegistryReader } from "./view.ts";
@@ -66,7 +66,8 @@ export class EngineView implements RegistryReader {
       const found = await reader.resolve(repository, reference, options);
       if (found || isDigest(reference)) return found;
     }
-    for (const name of await this.#names(repository, options)) {
+    const tag = isTag(reference) ? reference : undefined;
+    for (const name of await this.#names(repository, options, tag)) {
       if (!writer && name === repository) continue;
       const found = await reader.resolve(name, reference, options);
       if (!found) continue;
@@ -119,14 +120,14 @@ export class EngineView implements RegistryReader {
 
   async *repositories({ after, signal }: { after?: string; signal?: AbortSignal } = {}) {
     const names = new Set<string>();
-    for (const { shown } of await this.#all({ signal })) if (shown) names.add(shown);
+    for (const { shown } of await this.#all({}, { signal })) if (shown) names.add(shown);
     for (const name of [...names].sort()) if (after === undefined || name > after) yield name;
   }
 
   /** The name by which the engine has an image, without reading it. */
   async locate(repository: string, tag: string, options?: ReadOptions) {
     const { reader } = await this.#options.images();
-    for (const name of await this.#names(repository, options)) {
+    for (const name of await this.#names(repository, options, tag)) {
       for await (const one of reader.tags(name, options)) if (one === tag) return `${name}:${tag}`;
     }
     return undefined;
@@ -136,7 +137,7 @@ export class EngineView implements RegistryReader {
   async aliases(repository: string, tag: string, options?: ReadOptions): Promise<string[]> {
     const { reader } = await this.#options.images();
     const found: string[] = [];
-    for (const name of await this.#names(repository, options)) {
+    for (const name of await this.#names(repository, options, tag)) {
       const { registry } = parseReference(name);
       if (registry === undefined || !this.#options.isOwn(registry)) continue;
       for await (const one of reader.tags(name, options)) {
@@ -146,15 +147,17 @@ export class EngineView implements RegistryReader {
     return found;
   }
 
-  async #names(repository: string, options?: ReadOptions): Promise<string[]> {
-    return (await this.named(repository, options)).map(({ name }) => name);
+  async #names(repository: string, options?: ReadOptions, tag?: string): Promise<string[]> {
+    return (await this.named(repository, options, tag)).map(({ name }) => name);
   }
 
-  /** The engine's names that are shown as this repository, the one that counts first. */
-  async named(repository: string, options?: ReadOptions): Promise<Shown[]> {
+  /** The engine's names that are shown as this repository, the one that counts first. `tag`: those that have it. */
+  async named(repository: string, options?: ReadOptions, tag?: string): Promise<Shown[]> {
     const wanted = short(repository);
     const foreign = registryIn(repository) !== undefined;
-    const found = (await this.#all(options)).filter(({ name, shown, pushed }) =>
+    const found = (await this.#all({ repository: wanted, tag }, options)).filter((
+      { name, shown, pushed },
+    ) =>
       // Another registry's image is that registry's, whatever is pushed here.
       foreign ? shown === wanted && !pushed || name === repository : shown === wanted
     );
@@ -163,14 +166,16 @@ export class EngineView implements RegistryReader {
     return found.sort((a, b) => rank(a) - rank(b));
   }
 
-  async #all({ signal }: ReadOptions = {}): Promise<Shown[]> {
+  /** `only`: names that cannot mean it may be left out, as no caller may make the others' answers fail. */
+  async #all(
+    only: { repository?: string; tag?: string },
+    { signal }: ReadOptions = {},
+  ): Promise<Shown[]> {
     const { repositories, writer } = await this.#options.images();
-    const names = await Array.fromAsync(repositories({ signal }));
-    const all = await writer?.pushed({ signal });
-    return names.map((name) => {
-      const pushed = all?.has(name) ?? false;
-      return { name, shown: this.#shown(name, pushed), pushed };
-    });
+    const names = writer
+      ? await writer.names({ ...only, signal })
+      : (await Array.fromAsync(repositories({ signal }))).map((name) => ({ name, pushed: false }));
+    return names.map((one) => ({ ...one, shown: this.#shown(one.name, one.pushed) }));
   }
 
   /** Undefined: no client could ask for it. `pushed`: the address in it is, or was, this server's. */

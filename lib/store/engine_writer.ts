@@ -30,6 +30,11 @@ export interface EngineWriter
    * `registry_read_only` for an image that was not pushed here, `blob_in_use` for a part of an index.
    */
   deleteManifest(name: string, reference: string, options?: CallOptions): Promise<boolean>;
-  /** The engine's names, without tags, of images that were pushed here. */
-  pushed(options?: CallOptions): Promise<ReadonlySet<string>>;
+  /**
+   * The engine's names, without tags, and which were pushed here. `repository`: only those that may mean it, with
+   * or without a registry; `tag`: only those that have it.
+   */
+  names(
+    options?: CallOptions & { repository?: string; tag?: string },
+  ): Promise<{ name: string; pushed: boolean }[]>;
 }

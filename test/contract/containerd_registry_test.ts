@@ -57,8 +57,8 @@ Deno.test.afterAll(async () => {
 });
 
 /** One server's registry in a namespace. */
-function server(client: ContainerdClient, owner = "me", host = HOST) {
-  const opened = openContainerdRegistry({ client, owner, log: silent });
+function server(client: ContainerdClient, owner = "me", host = HOST, maxNames?: number) {
+  const opened = openContainerdRegistry({ client, owner, log: silent, maxNames });
   const { images } = opened;
   const view = new EngineView({
     images: () => Promise.resolve(images),
@@ -314,6 +314,98 @@ registryTest("an index keeps its parts, which lose their own names to it", async
   const part = `/v2/app/manifests/${digest(parts[1])}`;
   assert.equal(await (await at.send("GET", part)).text(), parts[1]);
   assert.equal(await failure(await at.send("DELETE", part)), "405 DENIED");
+});
+
+const indexOf = (parts: readonly { digest: string; size: number }[], mediaType: string) =>
+  JSON.stringify({
+    schemaVersion: 2,
+    mediaType: MEDIA.index,
+    manifests: parts.map(({ digest, size }) => ({ mediaType, digest, size })),
+  });
+
+registryTest("indexes that would make every look long are refused", async (at) => {
+  const put = async (text: string) => {
+    const headers = { "content-type": MEDIA.index };
+    const path = `/v2/app/manifests/${digest(text)}`;
+    return await at.send("PUT", path, { body: text, headers });
+  };
+  const wide = Array.from({ length: 1001 }, (_, i) => ({ digest: digest(`${i}`), size: 1 }));
+  const answer = await put(indexOf(wide, MEDIA.manifest));
+  assert.equal(answer.status, 400);
+  assert.match((await answer.json()).errors[0].message, /names 1001 manifests, the limit is 1000/);
+  const image = await push(at, "app", "v1", "one");
+  let mediaType: string = MEDIA.manifest;
+  let text = image;
+  for (let depth = 1; depth <= 8; depth++) {
+    text = indexOf([{ digest: digest(text), size: text.length }], mediaType);
+    mediaType = MEDIA.index;
+    const stored = await put(text);
+    assert.equal(stored.status, 201, await stored.text());
+  }
+  const below = `/v2/app/manifests/${digest(image)}`;
+  assert.equal(await status(at, "DELETE", "/v2/app/manifests/v1"), 202);
+  assert.equal(await status(at, "GET", below), 200);
+  const deep = await put(indexOf([{ digest: digest(text), size: text.length }], MEDIA.index));
+  assert.equal(await failure(deep), "400 MANIFEST_INVALID");
+  // What other programs made is looked through to the same depth.
+  await using sink = await new ContainerdImages({
+    ...at,
+    owner: "theirs",
+    garbage: new GarbageCollection(at.client, silent),
+  }).open();
+  for (let depth = 9; depth <= 30; depth++) {
+    text = indexOf([{ digest: digest(text), size: text.length }], MEDIA.index);
+    await sink.putManifest("", MEDIA.index, bytesOf(text), []);
+  }
+  const target = { mediaType: MEDIA.index, digest: digest(text), size: text.length };
+  const name = "ghcr.io/org/deep:1";
+  await at.client.call(Images.create, { image: { name, labels: {}, target } }, "Cannot name");
+  assert.equal(await status(at, "GET", `/v2/ghcr.io/org/deep/manifests/${digest(image)}`), 404);
+  assert.equal(await status(at, "GET", `/v2/ghcr.io/org/deep/manifests/1`), 200);
+});
+
+registryTest("no repository's names are in the way of another's", async (at) => {
+  const asked: string[][] = [];
+  const call = at.client.call.bind(at.client);
+  at.client.call = (method, input, ...rest) => {
+    if (method.path === Images.list.path) asked.push((input as { filters: string[] }).filters);
+    return call(method, input, ...rest);
+  };
+  await using few = server(at.client, "me", HOST, 3);
+  const text = await push(few, "app", "v1", "one");
+  await push(few, "app", "v2", "one");
+  for (const reference of ["v1", digest(text), "none", digest("none")]) {
+    await status(few, "GET", `/v2/app/manifests/${reference}`);
+  }
+  assert.equal(await few.view.locate("docker.io/library/app", "v1"), undefined);
+  const more = await few.pushManifest("app", "v3", text, "?tag=v4");
+  assert.equal(more.status, 409);
+  assert.match((await more.json()).errors[0].message, /4 tags and digests, the limit is 3/);
+  await push(few, "app", "v3", "three");
+  await push(few, "app", "v1", "moved");
+  await push(few, "other", "v1", "other");
+  assert.equal(await status(few, "DELETE", "/v2/app/manifests/v2"), 202);
+  assert.equal(await status(few, "DELETE", `/v2/app/blobs/${digest("layer moved")}`), 405);
+  assert.equal(await status(few, "GET", "/v2/app/tags/list"), 200);
+  assert.ok(asked.length > 0);
+  for (const filter of asked.flat()) assert.match(filter, /^name~=".*(app|other)/);
+  assert.deepEqual(asked.filter((filters) => filters.length === 0), []);
+});
+
+registryTest("content of another namespace is not given for its digest", async (at) => {
+  await using client = new ContainerdClient({ ...at.client, namespace: `other-${namespaces++}` });
+  await using other = server(client);
+  await other.pushBlob("app", "theirs");
+  const blob = { digest: digest("theirs"), size: 6 };
+  const written = (body: string) =>
+    at.content.write(blob, {
+      open: () => Promise.resolve(new Blob([body]).stream()),
+      ranges: false,
+    });
+  await assert.rejects(written("guess!"), { code: "digest_invalid" });
+  assert.equal(await at.has("theirs"), false);
+  await written("theirs");
+  assert.equal(await at.has("theirs"), true);
 });
 
 registryTest("referrers outlive their tags", async (at) => {

@@ -85,7 +85,6 @@ class Ingest implements UploadFile {
   async begin(): Promise<void> {
     const { client, under } = this.options;
     const begun = await under((lease) => beginWrite(client, this.#head(), ATTEMPTED, { lease }));
-    if (!begun) throw ended(ATTEMPTED);
     this.#call = begun.call;
     this.#offset = begun.offset;
   }

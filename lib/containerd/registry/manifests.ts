@@ -2,14 +2,25 @@
 import { MAX_MANIFEST_BYTES, type ParsedManifest, parseManifest } from "../../oci/manifest.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { ResolvedManifest } from "../../oci/image.ts";
-import type { Descriptor, Digest } from "../../oci/types.ts";
+import { type Descriptor, type Digest, MEDIA } from "../../oci/types.ts";
 import { Lru } from "../../store/lru.ts";
 import type { ContainerdContent } from "../content.ts";
 
 /** Bytes of manifests that are remembered: what a digest names never changes. */
 const CACHED_BYTES = 16 * 1024 * 1024;
 
+/** Of indexes in one another. */
+const MAX_DEPTH = 8;
+/** Manifests that one index may name where it is pushed. */
+const MAX_CHILDREN = 1000;
+/** Manifests that one look for a digest reads. */
+const MAX_READ = 10_000;
+
 export type Target = Pick<Descriptor, "digest"> & { mediaType?: string };
+
+/** What is declared an image has nothing below it, whatever it says. */
+const mayBeIndex = ({ mediaType }: Target) =>
+  mediaType !== MEDIA.manifest && mediaType !== MEDIA.dockerManifest;
 
 export class StoredManifests {
   readonly #content: ContainerdContent;
@@ -53,17 +64,43 @@ export class StoredManifests {
     return { descriptor: { mediaType, digest: target.digest, size: bytes.length }, bytes };
   }
 
-  /** The manifest and all below it; each once, with what it names. Those that are missing are left out. */
-  async *below(
-    target: Target,
+  /**
+   * The indexes among the manifests and below them, level by level; each once. Those that are missing are left out,
+   * and so is what is deeper than {@linkcode MAX_DEPTH} or comes after {@linkcode MAX_READ} manifests.
+   */
+  async *indexes(
+    targets: readonly Target[],
     signal?: AbortSignal,
-    seen: Set<Digest> = new Set(),
-  ): AsyncGenerator<{ target: Target; manifest: ParsedManifest }> {
-    if (seen.has(target.digest)) return;
-    seen.add(target.digest);
-    const found = await this.parsed(target, signal);
-    if (!found) return;
-    yield { target, manifest: found.manifest };
-    for (const child of found.manifest.manifests) yield* this.below(child, signal, seen);
+  ): AsyncGenerator<{ manifest: ParsedManifest; depth: number }> {
+    const seen = new Set<Digest>();
+    let level = targets;
+    for (let depth = 1; level.length > 0 && depth <= MAX_DEPTH; depth++) {
+      const next: Target[] = [];
+      for (const target of level) {
+        if (seen.has(target.digest) || !mayBeIndex(target)) continue;
+        if (seen.size >= MAX_READ) return;
+        seen.add(target.digest);
+        const found = await this.parsed(target, signal);
+        if (found?.manifest.kind !== "index") continue;
+        yield { manifest: found.manifest, depth };
+        for (const child of found.manifest.manifests) {
+          if (next.length < MAX_READ && mayBeIndex(child)) next.push(child);
+        }
+      }
+      level = next;
+    }
+  }
+
+  /** Throws `manifest_invalid` for an index that would make every look for a manifest in its repository long. */
+  async checkIndex({ manifests }: ParsedManifest, signal?: AbortSignal): Promise<void> {
+    const refuse = (why: string) => {
+      throw new SvcError("manifest_invalid", `Cannot accept the manifest: ${why}`);
+    };
+    if (manifests.length > MAX_CHILDREN) {
+      refuse(`it names ${manifests.length} manifests, the limit is ${MAX_CHILDREN}`);
+    }
+    for await (const { depth } of this.indexes(manifests, signal)) {
+      if (depth === MAX_DEPTH) refuse(`more than ${MAX_DEPTH} indexes are in one another`);
+    }
   }
 }

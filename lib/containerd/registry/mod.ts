@@ -17,6 +17,8 @@ export interface ContainerdRegistryOptions {
   /** Marks this server's images, leases and writes. `[a-z0-9]`; another server of the namespace has another. */
   owner: string;
   log: Logger;
+  /** Tags and digests that one repository may have. */
+  maxNames?: number;
 }
 
 export interface ContainerdRegistry extends AsyncDisposable {
@@ -30,14 +32,14 @@ export interface ContainerdRegistry extends AsyncDisposable {
 
 /** Nothing is asked of containerd yet. Dispose of it before the client. */
 export function openContainerdRegistry(
-  { client, owner, log }: ContainerdRegistryOptions,
+  { client, owner, log, maxNames }: ContainerdRegistryOptions,
 ): ContainerdRegistry {
   const content = new ContainerdContent(client, owner);
   const garbage = new GarbageCollection(client, log);
   const manifests = new StoredManifests(content);
   const leases = new PushLeases({ client, content, owner });
   const reader = new ImageReader({ client, content, manifests });
-  const parts = { client, content, manifests, reader, leases, garbage, owner, log };
+  const parts = { client, content, manifests, reader, leases, garbage, owner, log, maxNames };
   const writer = new ImageWriter(parts);
   return {
     images: {

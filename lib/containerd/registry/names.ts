@@ -27,8 +27,15 @@ export function placeOf(name: string): ImagePlace | undefined {
   }
 }
 
+const literal = (text: string) => text.replace(/[^A-Za-z0-9/_-]/g, "\\$&");
+
 /** containerd's filter for the images of a repository, with or without a tag. */
 export function inRepository(repository: string): string {
-  const literal = repository.replace(/[^A-Za-z0-9/_-]/g, "\\$&");
-  return `name~=${JSON.stringify(`^${literal}[:@]`)}`;
+  return `name~=${JSON.stringify(`^${literal(repository)}[:@]`)}`;
+}
+
+/** containerd's filter for the images of a repository, or of its tag, below whatever registry. */
+export function inAnyRegistry(repository: string, tag?: string): string {
+  const end = tag === undefined ? "[:@]" : `:${literal(tag)}$`;
+  return `name~=${JSON.stringify(`^([^/]+/)?(library/)?${literal(repository)}${end}`)}`;
 }

@@ -6,7 +6,7 @@ import type { Descriptor, Digest } from "../../oci/types.ts";
 import type { ContainerdClient } from "../client.ts";
 import type { ContainerdContent } from "../content.ts";
 import { type ImageMessage, Images } from "../image_api.ts";
-import { isBuilt, SUBJECT } from "../labels.ts";
+import { isBuilt, NOT_BUILT, SUBJECT } from "../labels.ts";
 import { orMissing } from "../writing.ts";
 import type { StoredManifests, Target } from "./manifests.ts";
 import { inRepository, placeOf } from "./names.ts";
@@ -28,8 +28,10 @@ export class ImageReader implements ImageSource {
   }
 
   /** Without those that builds left: who may build may neither push nor say what a name means. */
-  async list(filters: string[] = [], signal?: AbortSignal): Promise<ImageMessage[]> {
+  async list(filter?: string, signal?: AbortSignal): Promise<ImageMessage[]> {
     const { client } = this.#options;
+    // containerd leaves them out, too: whatever number of them there is, its answer keeps below its limit.
+    const filters = NOT_BUILT.map((one) => filter === undefined ? one : `${filter},${one}`);
     const attempted = "Cannot list containerd's images";
     const { images } = await client.call(Images.list, { filters }, attempted, { signal });
     return images.filter(({ labels }) => !isBuilt(labels));
@@ -37,7 +39,7 @@ export class ImageReader implements ImageSource {
 
   /** The images of a repository. */
   async under(repository: string, signal?: AbortSignal): Promise<ImageMessage[]> {
-    const images = await this.list([inRepository(repository)], signal);
+    const images = await this.list(inRepository(repository), signal);
     return images.filter(({ name }) => placeOf(name)?.repository === repository);
   }
 
@@ -93,7 +95,7 @@ export class ImageReader implements ImageSource {
   }
 
   async *repositories({ signal }: { signal?: AbortSignal } = {}) {
-    yield* repositoriesOf(await this.list([], signal));
+    yield* repositoriesOf(await this.list(undefined, signal));
   }
 
   /** A name of the repository leads to the manifest, by itself or by an index. */
@@ -105,12 +107,9 @@ export class ImageReader implements ImageSource {
     const targets = (await this.under(repository, signal)).map(({ target }) => target);
     const direct = targets.find((target) => target.digest === digest);
     if (direct) return direct;
-    const seen = new Set<Digest>();
-    for (const root of targets) {
-      for await (const { manifest } of this.#options.manifests.below(root, signal, seen)) {
-        const child = manifest.manifests.find((child) => child.digest === digest);
-        if (child) return child;
-      }
+    for await (const { manifest } of this.#options.manifests.indexes(targets, signal)) {
+      const child = manifest.manifests.find((child) => child.digest === digest);
+      if (child) return child;
     }
     return undefined;
   }

@@ -17,11 +17,11 @@ import type { ContainerdContent } from "../content.ts";
 import type { GarbageCollection } from "../garbage.ts";
 import { type ImageMessage, Images } from "../image_api.ts";
 import { nameImage, storeManifest } from "../images.ts";
-import { labelled, REGISTRY_OWNER, SUBJECT } from "../labels.ts";
+import { REGISTRY_OWNER, SUBJECT } from "../labels.ts";
 import { orMissing } from "../writing.ts";
 import { Ingests } from "./ingests.ts";
 import type { StoredManifests } from "./manifests.ts";
-import { placeOf } from "./names.ts";
+import { inAnyRegistry, placeOf } from "./names.ts";
 import type { PushLeases } from "./push_leases.ts";
 import { type ImageReader, repositoriesOf } from "./reader.ts";
 
@@ -35,7 +35,12 @@ export interface ImageWriterOptions {
   /** Marks this server's images. */
   owner: string;
   log: Logger;
+  /** Tags and digests of one repository; {@linkcode MAX_NAMES} where absent. */
+  maxNames?: number;
 }
+
+/** Of one repository: with the longest names that is half of what containerd lists at once (16 MiB). */
+const MAX_NAMES = 10_000;
 
 type PublishInto = PublishOptions & { name: string };
 
@@ -152,24 +157,26 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
     if (parseDigest(digest).algorithm !== "sha256") return false;
     return await this.#gate.exclusive(async () => {
       if (!await content.info(digest, { signal })) return false;
-      const user = await this.#userOf(digest, signal);
-      if (user === undefined) {
-        await this.#releasing;
-        await leases.end(digest);
-        garbage.collect();
-        await garbage.settled();
-        if (!await content.info(digest)) return true;
-      }
-      const why = user === undefined
-        ? "another program of this host keeps it, or another server"
-        : `image ${user} uses it`;
-      throw new SvcError("blob_in_use", `Cannot delete blob ${digest}: ${why}`);
+      await this.#releasing;
+      await leases.end(digest);
+      // containerd knows what an image uses; nobody else has to look through them all.
+      garbage.collect();
+      await garbage.settled();
+      if (!await content.info(digest)) return true;
+      throw new SvcError(
+        "blob_in_use",
+        `Cannot delete blob ${digest}: an image uses it, another program of this host, or another server`,
+      );
     });
   }
 
-  async pushed({ signal }: CallOptions = {}): Promise<ReadonlySet<string>> {
-    const { reader, owner } = this.#options;
-    return new Set(repositoriesOf(await reader.list([labelled(REGISTRY_OWNER, owner)], signal)));
+  async names(
+    { repository, tag, signal }: CallOptions & { repository?: string; tag?: string } = {},
+  ) {
+    const filter = repository === undefined ? undefined : inAnyRegistry(repository, tag);
+    const images = await this.#options.reader.list(filter, signal);
+    const pushed = new Set(repositoriesOf(images.filter((image) => this.#isOwn(image))));
+    return repositoriesOf(images).map((name) => ({ name, pushed: pushed.has(name) }));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -223,9 +230,14 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
     { manifest, bytes, digest, descriptor }: Publication,
     { name, tags = [], sparse, signal }: PublishInto,
   ): Promise<void> {
-    const { client, content, leases, owner } = this.#options;
+    const { client, content, leases, manifests, owner } = this.#options;
     const lookup = async (wanted: Digest) =>
       parseDigest(wanted).algorithm === "sha256" ? await leases.keep(wanted, signal) : undefined;
+    const names = tags.map((tag) => `${name}:${tag}`);
+    // A referrer stays one when its tag moves on.
+    if (tags.length === 0 || manifest.subject) names.push(`${name}@${digest}`);
+    await this.#checkRoom(name, names, signal);
+    await manifests.checkIndex(manifest, signal);
     await checkReferences(manifest, { blob: lookup, manifest: lookup, sparse });
     await leases.keep(digest, signal);
     await leases.under((lease) =>
@@ -234,13 +246,24 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
     await content.sync();
     const { subject } = manifest;
     const labels = { [REGISTRY_OWNER]: owner, [SUBJECT]: subject?.digest ?? "" };
-    const names = tags.map((tag) => `${name}:${tag}`);
-    // A referrer stays one when its tag moves on.
-    if (tags.length === 0 || subject) names.push(`${name}@${digest}`);
     for (const name of names) {
       await nameImage(client, { name, labels, target: descriptor }, { signal });
     }
     await this.#dropParts(name, manifest.manifests.map((child) => child.digest), signal);
+  }
+
+  /** containerd lists a repository in one message, which has a limit. */
+  async #checkRoom(name: string, names: readonly string[], signal?: AbortSignal): Promise<void> {
+    const { reader, maxNames = MAX_NAMES } = this.#options;
+    const all = new Set((await reader.under(name, signal)).map((image) => image.name));
+    const before = all.size;
+    for (const one of names) all.add(one);
+    if (all.size === before || all.size <= maxNames) return;
+    throw new SvcError(
+      "conflict",
+      `Cannot name the manifest: ${name} would have ${all.size} tags and digests, the limit is ${maxNames}`,
+      { help: "delete some, or push to another repository" },
+    );
   }
 
   /** Manifests that were pushed for an index need no names any more, once the index has one. */
@@ -270,19 +293,5 @@ export class ImageWriter implements EngineWriter, AsyncDisposable {
       `Cannot delete ${name}: it was not pushed here, another program gave it to containerd`,
       { help: `remove it there: ctr -n ${namespace} images rm ${name}` },
     );
-  }
-
-  /** The name of an image that has the blob, or is it. */
-  async #userOf(digest: Digest, signal?: AbortSignal): Promise<string | undefined> {
-    const { reader, manifests } = this.#options;
-    const seen = new Set<Digest>();
-    for (const { name, target } of await reader.list([], signal)) {
-      if (target.digest === digest) return name;
-      for await (const { manifest } of manifests.below(target, signal, seen)) {
-        const parts = [...manifest.blobs, ...manifest.manifests];
-        if (parts.some((part) => part.digest === digest)) return name;
-      }
-    }
-    return undefined;
   }
 }
