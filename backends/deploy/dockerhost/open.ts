@@ -65,6 +65,7 @@ export function dockerhostModule(settings: DockerhostSettings): BackendModule {
           allowBindSources: settings.allowBindSources,
           hostPathMap: settings.hostPathMap,
           allowPrivileged: settings.allowPrivileged,
+          maxUnpackedBytes: settings.maxBuildUnpackedBytes,
           pidsLimit: settings.workloadPidsLimit,
         },
       }),

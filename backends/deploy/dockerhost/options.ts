@@ -1,5 +1,6 @@
 /** SPEC "Deploy backend (common)", and the variables of docker's own client. */
 import { absentTable, off } from "../../../lib/config/absent.ts";
+import { BUILD } from "../../../lib/config/server/build.ts";
 import { CONTAINED } from "../../../lib/config/server/general.ts";
 import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
 import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
@@ -36,6 +37,6 @@ export const DOCKERHOST_ABSENT = absentTable(section, "the companion of dockerho
 ]);
 
 /** The options that the backend reads. */
-export const DOCKERHOST_READS = [DOCKERHOST, WORKLOADS, CONTAINED] as const;
+export const DOCKERHOST_READS = [DOCKERHOST, BUILD, WORKLOADS, CONTAINED] as const;
 
 export type DockerhostSettings = SettingsOf<typeof DOCKERHOST_READS>;

@@ -74,6 +74,7 @@ export function podmanModule(settings: PodmanSettings): BackendModule {
         config: {
           allowBindSources: settings.allowBindSources,
           allowPrivileged: settings.allowPrivileged,
+          maxUnpackedBytes: settings.maxBuildUnpackedBytes,
           pidsLimit: settings.workloadPidsLimit,
         },
       }),

@@ -1,5 +1,6 @@
 /** SPEC "Deploy backend (common)". */
 import { absentTable, off } from "../../../lib/config/absent.ts";
+import { BUILD } from "../../../lib/config/server/build.ts";
 import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
 import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
 
@@ -32,6 +33,6 @@ export const PODMAN_ABSENT = absentTable(section, "the remote companion", [
 ]);
 
 /** The options that the backend reads. */
-export const PODMAN_READS = [PODMAN, WORKLOADS] as const;
+export const PODMAN_READS = [PODMAN, BUILD, WORKLOADS] as const;
 
 export type PodmanSettings = SettingsOf<typeof PODMAN_READS>;

@@ -31,7 +31,11 @@ function image(layers: Uint8Array[], packed = layers) {
       source: { get } as ImageSource,
       descriptor,
       manifest: {
-        layers: packed.map((bytes) => ({ mediaType: "", digest: digestOf(bytes), size: 0 })),
+        layers: packed.map((bytes) => ({
+          mediaType: "",
+          digest: digestOf(bytes),
+          size: bytes.length,
+        })),
       },
       config: { rootfs: { type: "layers", diff_ids: layers.map((bytes) => digestOf(bytes)) } },
       apart: true,
@@ -79,4 +83,63 @@ Deno.test("layers: their ids alone prove nothing", async () => {
   lying.blobs.set(upper, LAYERS[1]);
   await proofs.require(lying.image);
   assert.ok(lying.reads.includes(lower));
+});
+
+Deno.test("layers: reading ends where the manifest's size, the server's limit or the caller ends it", async () => {
+  const zeros = new Uint8Array(8 << 20);
+  const bomb = () => image([zeros, LAYERS[0]], [Uint8Array.from(gzipSync(zeros)), LAYERS[0]]);
+  const few = new LayerProofs({ maxUnpackedBytes: zeros.length - 1 });
+  await assert.rejects(few.require(bomb().image), {
+    code: "too_large",
+    message: /more than 8.0 MiB unpacked/,
+  });
+  // The limit is for all layers together.
+  const both = zeros.length + LAYERS[0].length;
+  const almost = new LayerProofs({ maxUnpackedBytes: both - 1 });
+  await assert.rejects(almost.require(bomb().image), { code: "too_large" });
+  await new LayerProofs({ maxUnpackedBytes: both }).require(bomb().image);
+
+  // A source that never ends.
+  const endless = image([LAYERS[0]]);
+  let given = 0;
+  endless.image.source.get = () => {
+    const chunks = async function* () {
+      for (; given < 1000; given++) yield LAYERS[0];
+    };
+    return Promise.resolve({ size: 1, stream: () => ReadableStream.from(chunks()) });
+  };
+  await assert.rejects(new LayerProofs().require(endless.image), {
+    code: "digest_invalid",
+    message: /layer 1 is longer than/,
+  });
+  assert.ok(given < 10);
+});
+
+Deno.test("layers: two images are read at once; who waits can leave", async () => {
+  const proofs = new LayerProofs();
+  const open = Promise.withResolvers<void>();
+  const slow = (name: string) => {
+    const one = { ...image(LAYERS), name };
+    const { get } = one.image.source;
+    one.image.source.get = async (...asked) => {
+      const found = await get(...asked);
+      await open.promise;
+      return found;
+    };
+    return { ...one, image: { ...one.image, name } };
+  };
+  const images = ["a", "b", "c", "d"].map(slow);
+  const leaving = new AbortController();
+  const work = images.map((one, at) =>
+    proofs.require(one.image, at === 2 ? leaving.signal : undefined)
+  );
+  leaving.abort(new Error("gone"));
+  await assert.rejects(work[2], /gone/);
+  assert.deepEqual(images.map(({ reads }) => reads.length), [1, 1, 0, 0]);
+  open.resolve();
+  await Promise.all([work[0], work[1], work[3]]);
+  assert.deepEqual(images.map(({ reads }) => reads.length), [2, 2, 0, 2]);
+  // Between the chunks of what is being read, too.
+  const ended = AbortSignal.abort(new Error("gone"));
+  await assert.rejects(proofs.require({ ...image(LAYERS).image, name: "e" }, ended), /gone/);
 });

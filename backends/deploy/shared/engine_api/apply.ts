@@ -32,6 +32,8 @@ export interface EngineConfig {
   hostPathMap?: readonly string[];
   /** Kinds of lib/deploy/privileges.ts. */
   allowPrivileged: readonly string[];
+  /** SVC_MAX_BUILD_UNPACKED_BYTES; absent or 0: no limit. */
+  maxUnpackedBytes?: number;
   /** SVC_WORKLOAD_PIDS_LIMIT; 0: no limit. */
   pidsLimit: number;
 }
@@ -67,7 +69,7 @@ export class Applier {
 
   constructor(parts: ApplierParts) {
     this.#parts = parts;
-    this.#images = new DeployImages(parts.client);
+    this.#images = new DeployImages(parts.client, parts.config.maxUnpackedBytes);
     this.#place = lazy(() => serverPlace(parts.client, parts.config));
     this.binds = new Binds({
       specs: parts.specs,

@@ -39,10 +39,12 @@ const known = (found: InspectedImage, name: string, digest = found.Id): EngineIm
 export class DeployImages {
   readonly #client: DockerClient;
   readonly #loader: ImageLoader;
-  readonly #proofs = new LayerProofs();
+  readonly #proofs: LayerProofs;
 
-  constructor(client: DockerClient) {
+  /** `maxUnpackedBytes`: of an image whose layers are read before it is given to the engine; 0: no limit. */
+  constructor(client: DockerClient, maxUnpackedBytes?: number) {
     this.#client = client;
+    this.#proofs = new LayerProofs({ maxUnpackedBytes });
     this.#loader = new ImageLoader(engineApi(client));
   }
 
