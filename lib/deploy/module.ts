@@ -5,11 +5,15 @@ import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { DeployBackend } from "./backend.ts";
 
-/** What the composition root hands to a backend. */
-export interface BackendParts {
+/** Where a server keeps its files. */
+export interface ServerFolders {
   dataDir: string;
-  /** Folder that a reboot empties. */
+  /** A reboot empties it. */
   runDir: string;
+}
+
+/** What the composition root hands to a backend. */
+export interface BackendParts extends ServerFolders {
   /** Opened on first use: it may need privileges that other work does not. */
   snapshotter: () => Promise<Snapshotter>;
   images: ImageResolver;
@@ -24,8 +28,10 @@ export interface BackendParts {
 
 /** A container engine with the Docker Engine API, whose socket a builder in a container can be given. */
 export interface SharedEngine {
+  /** The engine's name in errors. */
+  product: string;
   /** Throws `config_invalid`. */
-  endpoint(): DockerEndpoint;
+  endpoint(folders: ServerFolders): DockerEndpoint;
   /** The variables by which a server uses the engine whose socket it sees at `socket`. */
   variables(socket: string): Readonly<Record<string, string>>;
 }
@@ -34,7 +40,7 @@ export interface SharedEngine {
 export interface BackendModule {
   open: (parts: BackendParts) => Promise<DeployBackend>;
   /** Checks that end the server's start, instead of failing the first deploy. */
-  validate?: (log: Logger, place: { dataDir: string; runDir: string }) => Promise<void>;
+  validate?: (log: Logger, place: ServerFolders) => Promise<void>;
   /** True where workloads outlive the server: the backend is opened at the start to take them over. */
   takesOver: boolean;
   /** Absent: the backend's engine has no such API. */

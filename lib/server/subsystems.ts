@@ -193,7 +193,7 @@ const delegation = subsystem({
         (await import("./builder/open.ts")).openEngineBuilder({
           settings: settings.of(DELEGATION, CONTAINED),
           env,
-          dataDir: host.dataDir,
+          folders: host,
           registry: {
             mode: registry.mode,
             host: () => registryHost(settings.of(ADVERTISED).advertiseRegistry, address),

@@ -108,7 +108,10 @@ export function deployAttach(test: Test, under: DeployBackendUnderTest): void {
     },
   );
 
-  withName("attach: a detached session ends nothing", "left", ["spec.stdinOpen"], async (name) => {
+  withName("attach: a detached session ends nothing", "left", [
+    "attach.stays",
+    "spec.stdinOpen",
+  ], async (name) => {
     const command = shell("while read line; do echo got $line; done; echo end; exec sleep 1000");
     await backend().apply(quickSpec(name, image, { command, stdinOpen: true }));
     const [first, second] = await Promise.all([attach(name), attach(name)]);
@@ -158,7 +161,7 @@ export function deployAttach(test: Test, under: DeployBackendUnderTest): void {
   withName(
     "attach: the end of the input is passed on, once for all",
     "ended",
-    ["attach.end", "spec.stdinOpen", "spec.restart"],
+    ["attach.end", "attach.stays", "spec.stdinOpen", "spec.restart"],
     async (name) => {
       const spec = quickSpec(name, image, {
         command: ["wc", "-c"],

@@ -28,7 +28,28 @@ const DOCKER: Engine = {
   },
 };
 
-const LATER = "the backend does not do it yet";
+const PODMAN = {
+  fields: PODMAN_FIELDS,
+  lacks: {
+    "attach.stays": "podman ends the input with the first who was attached and leaves",
+    "exec.groups": "podman gives the groups to the main process alone",
+    "files.holes": "podman's archives have zeros for holes, and so have the files that it unpacks",
+    "files.linked": "podman gives the owner once more with each further name",
+    "files.links": "podman copies what a link leads to",
+    "files.owners": "podman's archives give everything to the container's user",
+    "files.whole": "podman removes a file before it writes the one that takes its place",
+    oom:
+      "podman has no event for it, and 4.3 does not know it on control groups of the first version",
+  },
+};
+
+const ROOTLESS = {
+  ...PODMAN,
+  lacks: {
+    ...PODMAN.lacks,
+    dial: "addresses of rootless podman's containers lead nowhere from the host",
+  },
+};
 
 const CONTAINERD: Engine = {
   fields: CONTAINERD_FIELDS,
@@ -51,17 +72,10 @@ export const ENGINES = {
   "dockerhost, Docker 20.10, graph store": DOCKER,
   "dockerhost, Docker 28, graph store": DOCKER,
   "dockerhost, Docker 28, containerd store": DOCKER,
-  "podman 4.3": {
-    fields: PODMAN_FIELDS,
-    lacks: {
-      attach: LATER,
-      files: LATER,
-      top: "podman 4.3 gives each line of ps as one column",
-      "exec.groups": "podman gives the groups to the main process alone",
-      oom:
-        "podman has no event for it, and 4.3 does not know it on control groups of the first version",
-    },
-  },
+  "podman 4.3": PODMAN,
+  "podman 5": PODMAN,
+  "podman 4.3, rootless": ROOTLESS,
+  "podman 5, rootless": ROOTLESS,
 } as const satisfies Record<string, Engine>;
 
 export type EngineName = keyof typeof ENGINES;

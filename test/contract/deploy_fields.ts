@@ -108,7 +108,7 @@ export function deployFields(test: Test, under: DeployBackendUnderTest): void {
 
   test(
     "the example of the reference page runs, and asks for nothing that is not done",
-    [],
+    ["groups"],
     async () => {
       const file = new URL("../../examples/app.yaml", import.meta.url);
       const ours = { image, name: "fields", ports: [8080], stopSignal: "SIGKILL" };

@@ -68,21 +68,12 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
 
   withName("files: what is at a path", "looked", [], async (name) => {
     await running(name);
-    await see(
-      name,
-      "mkdir /a; printf 12345 > /a/file; chmod 4750 /a/file; ln -s /a/file /a/link; ln -s /a /to",
-    );
+    await see(name, "mkdir /a; printf 12345 > /a/file; chmod 4750 /a/file; ln -s /a /to");
     const stat = (path: string) => files().stat(name, path);
     const file = (await stat("/a/file"))!;
     assert.deepEqual([file.name, file.size, file.mode & 0o7777], ["file", 5, 0o4750]);
     assert.equal(file.mode & TYPE, 0o100000);
     assert.ok(!Number.isNaN(Date.parse(file.modified)));
-    const link = (await stat("/a/link"))!;
-    assert.deepEqual([link.name, link.linkTarget, link.mode & TYPE], [
-      "link",
-      "/a/file",
-      0o120000,
-    ]);
     for (const path of ["/a", "/a/", "/a/.", "/to/", "/to/../a"]) {
       const { mode, linkTarget } = (await stat(path)) as FileStat;
       assert.deepEqual([mode & TYPE, linkTarget], [0o040000, undefined], path);
@@ -98,8 +89,33 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
     await assert.rejects(files().stat(name, "/", { instance: "9" }), { code: "not_found" });
   });
 
+  withName("files: out with owners, and in again", "owned", ["files.owners"], async (name) => {
+    await running(name);
+    await see(name, "mkdir -p /d/sub /to; echo a > /d/a; chown 1234:4321 /d/a; chown 7:8 /d/sub");
+    const { tar } = await files().read(name, "/d");
+    // Whole first: an engine may do one at a time.
+    const bytes = await new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>).bytes();
+    await files().write(name, "/to", ReadableStream.from([bytes]));
+    const script = "cd /to/d; stat -c '%n %u:%g' . a sub";
+    assert.equal(await see(name, script), ". 0:0\na 1234:4321\nsub 7:8");
+  });
+
+  withName("files: a link, and not what it leads to", "linking", ["files.links"], async (name) => {
+    await running(name);
+    await see(name, "ln -s ../etc/passwd /out; ln -s /etc/passwd /link; ln -s /loop /loop");
+    const link = (await files().stat(name, "/link"))!;
+    assert.deepEqual([link.name, link.linkTarget, link.mode & TYPE], [
+      "link",
+      "/etc/passwd",
+      0o120000,
+    ]);
+    const { header } = (await get(name, "/out")).all.get("out")!;
+    assert.deepEqual([header.type, header.linkpath], ["symlink", "../etc/passwd"]);
+    await assert.rejects(files().stat(name, "/loop/x"), { code: "argument_invalid" });
+  });
+
   withName(
-    "files: out with modes, owners, times, links, holes and empty folders",
+    "files: out with modes, times, links, holes and empty folders",
     "out",
     [],
     async (name) => {
@@ -108,7 +124,7 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
         name,
         "mkdir -p /d/sub/empty; printf one > /d/a; ln /d/a /d/b; ln -s ../etc/passwd /d/out; " +
           "busybox mkfifo /d/pipe; printf x | dd of=/d/holes bs=1 seek=30000000 2>/dev/null; " +
-          "chown 1234:4321 /d/a /d/sub; chmod 2751 /d/sub; chmod 4711 /d/a; touch -d @1000000000 /d/a; " +
+          "chmod 2751 /d/sub; chmod 4711 /d/a; touch -d @1000000000 /d/a; " +
           "printf '' > '/d/ö and space'",
       );
       const { stat, all } = await get(name, "/d");
@@ -117,24 +133,15 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
       assert.deepEqual([...all.keys()].sort(), ["d", ...names.map((one) => `d/${one}`)].sort());
       const of = (path: string) => all.get(path)!.header;
       const a = of("d/a");
-      assert.deepEqual([a.type, a.mode, a.uid, a.gid, a.mtime], [
-        "file",
-        0o4711,
-        1234,
-        4321,
-        1_000_000_000,
-      ]);
+      assert.deepEqual([a.type, a.mode, a.mtime], ["file", 0o4711, 1_000_000_000]);
       assert.equal(all.get("d/a")!.content, "one");
       assert.deepEqual([of("d/b").type, of("d/b").linkpath], ["hardlink", "d/a"]);
       assert.deepEqual([of("d/out").type, of("d/out").linkpath], ["symlink", "../etc/passwd"]);
       assert.equal(of("d/pipe").type, "fifo");
-      assert.deepEqual([of("d/sub").mode, of("d/sub").uid], [0o2751, 1234]);
+      assert.equal(of("d/sub").mode, 0o2751);
       const holes = all.get("d/holes")!;
       assert.equal(holes.header.size, 30_000_001);
       assert.ok(holes.content.endsWith("\0x") && holes.content.length === 30_000_001);
-      // The link itself, not what it leads to.
-      const link = await get(name, "/d/out");
-      assert.deepEqual([...link.all.keys()], ["out"]);
       assert.equal((await get(name, "/d/a")).all.get("a")!.content, "one");
     },
   );
@@ -204,15 +211,15 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
     await see(
       name,
       "mkdir -p /from/x /to; seq 200000 > /from/x/numbers; ln /from/x/numbers /from/x/same; " +
-        "printf end | dd of=/from/x/holes bs=1 seek=3000000 2>/dev/null; chown -R 7:8 /from",
+        "printf end | dd of=/from/x/holes bs=1 seek=3000000 2>/dev/null",
     );
     const { tar } = await files().read(name, "/from");
     // Whole first: an engine may do one at a time.
     const bytes = await new Response(tar as ReadableStream<Uint8Array<ArrayBuffer>>).bytes();
     await files().write(name, "/to", ReadableStream.from([bytes]));
     const script = "cd /to/from; (cd /from; find . -type f | sort | xargs sha256sum) | " +
-      "sha256sum -c >/dev/null && stat -c '%u:%g %h %s' x/same x/holes";
-    assert.equal(await see(name, script), "7:8 2 1288895\n7:8 1 3000003");
+      "sha256sum -c >/dev/null && stat -c '%h %s' x/same x/holes";
+    assert.equal(await see(name, script), "2 1288895\n1 3000003");
   });
 
   withName(
@@ -250,7 +257,7 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
       await see(
         name,
         `echo ${own} > /etc/svc-test; mkdir -p /d/in /other; ln -s /etc/svc-test /d/file; ln -s /etc /d/etc; ` +
-          "ln -s ../../../../../../../.. /d/up; ln -s /d/loop /d/loop; ln -s /other /d/other",
+          "ln -s ../../../../../../../.. /d/up; ln -s /other /d/other",
       );
       assert.equal((await get(name, "/d/etc/svc-test")).all.get("svc-test")!.content, `${own}\n`);
       assert.equal(
@@ -261,7 +268,6 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
         (await get(name, "/../../d/../../etc/svc-test")).all.get("svc-test")!.content,
         `${own}\n`,
       );
-      await assert.rejects(files().stat(name, "/d/loop/x"), { code: "argument_invalid" });
       const file = (path: string): Member => ({ path, type: "file", body: text("out") });
       const refused = async (list: Member[], code: string) => {
         await assert.rejects(put(name, "/d/in", list), { code }, JSON.stringify(list));

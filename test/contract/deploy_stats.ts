@@ -28,7 +28,7 @@ export function deployStats(test: Test, under: DeployBackendUnderTest): void {
   withName(
     "stats: CPU, memory, processes and network of an instance",
     "used",
-    ["stats", "exec"],
+    ["stats", "exec", "groups"],
     async (name) => {
       await backend().apply(quickSpec(name, image, { resources: { memoryLimit: 64 * MIB } }));
       const before = await one(name);

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
-import { type Sshd, startSshd } from "../peers/sshd.ts";
+import { type Sshd, startSshd, useSsh } from "../peers/sshd.ts";
 import { deployBackendContract } from "./deploy_backend.ts";
 import { deployEvents } from "./deploy_events.ts";
 import { deployExec } from "./deploy_exec.ts";
@@ -96,30 +96,16 @@ interface SshFixture extends DockerhostFixture {
   known: string;
 }
 
-/** The server's ssh reads its user's configuration, as docker's client does. */
 async function sshFixture(): Promise<SshFixture> {
   let path = "";
   const fixture = await dockerhostFixture({}, () => ({ host: `ssh://peer${path}` }));
   path = new URL(fixture.daemon.host).pathname;
   const sshd = await startSshd();
-  const known = join(sshd.folder, "known");
-  await Deno.writeTextFile(known, await sshd.knownHosts());
-  const config = join(sshd.folder, "ssh_config");
-  await Deno.writeTextFile(
-    config,
-    `Host peer\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  User root\n` +
-      `  IdentityFile ${sshd.user}\n  UserKnownHostsFile ${known}\n`,
-  );
-  const bin = join(sshd.folder, "bin");
-  await Deno.mkdir(bin);
-  const programs = Deno.env.get("PATH")!;
-  const script = `#!/bin/sh\nPATH=${programs} exec ssh -F ${config} "$@"\n`;
-  await Deno.writeTextFile(join(bin, "ssh"), script, { mode: 0o755 });
-  Deno.env.set("PATH", `${bin}:${programs}`);
+  const ssh = await useSsh(sshd);
   return {
-    ...{ ...fixture, sshd, known },
+    ...{ ...fixture, sshd, known: ssh.known },
     async [Symbol.asyncDispose]() {
-      Deno.env.set("PATH", programs);
+      ssh[Symbol.dispose]();
       await sshd[Symbol.asyncDispose]();
       await fixture[Symbol.asyncDispose]();
     },

@@ -3,18 +3,29 @@ import { join } from "node:path";
 import { createPodmanBackend } from "../../backends/deploy/podman/open.ts";
 import { podmanEndpoint } from "../../backends/deploy/podman/endpoint.ts";
 import { silent } from "../../lib/base/log.ts";
-import { writeBaseLayout } from "../peers/base_image.ts";
+import { busyboxArchive, writeBaseLayout } from "../peers/base_image.ts";
 import { layoutImages } from "../peers/layout_images.ts";
 import { type PodmanOptions, type PodmanPeer, startPodman } from "../peers/podman.ts";
-import type { DeployFixture } from "./deploy_suite.ts";
+import { startSshd, useSsh } from "../peers/sshd.ts";
+import type { EngineFixture } from "./engine_backend.ts";
 
-export interface PodmanFixture extends DeployFixture {
+export interface PodmanFixtureOptions extends PodmanOptions {
+  /** How the backend reaches podman; default its unix socket. */
+  by?: "unix" | "tcp" | "ssh";
+}
+
+export interface PodmanFixture extends EngineFixture {
   peer: PodmanPeer;
 }
 
 /** The test is in podman's network until the fixture is disposed of. */
-export async function podmanFixture(options: PodmanOptions = {}): Promise<PodmanFixture> {
+export async function podmanFixture(
+  { by = "unix", ...options }: PodmanFixtureOptions = {},
+): Promise<PodmanFixture> {
+  await using made = new AsyncDisposableStack();
   const folder = await Deno.makeTempDir({ prefix: "svc-podman-" });
+  made.defer(() => Deno.remove(folder, { recursive: true }));
+  await Deno.chmod(folder, 0o755);
   const [layout, dataDir, allowed] = ["layout", "data", "allowed"].map((name) =>
     join(folder, name)
   );
@@ -23,29 +34,43 @@ export async function podmanFixture(options: PodmanOptions = {}): Promise<Podman
     layers: [{ "var/state/seed": "from the image" }],
     volumes: ["/var/state"],
   });
-  const peer = await startPodman(options);
-  const network = peer.enter();
+  const peer = made.use(await startPodman({ ...options, tcp: by === "tcp" }));
+  made.use(peer.enter());
+  let socket = by === "tcp" ? peer.tcp : peer.socket;
+  if (by === "ssh") {
+    made.use(await useSsh(made.use(await startSshd())));
+    socket = `ssh://peer${peer.socket}`;
+  }
+  const open = (dataDir: string, permitted: readonly string[]) =>
+    createPodmanBackend({
+      dataDir,
+      runDir: join(folder, "run"),
+      endpoint: podmanEndpoint({ socket, service: false }),
+      images: layoutImages(layout),
+      config: {
+        allowBindSources: [allowed],
+        allowPrivileged: permitted,
+        // Hosts with both versions of control groups have no such limit in the second.
+        pidsLimit: options.version === "5" || options.rootless ? 0 : 99,
+      },
+      log: silent,
+    });
+  const archive = join(folder, "root.tar");
+  await busyboxArchive(archive);
+  await Deno.chmod(archive, 0o644);
+  await peer.podman("import", archive, "base:taken");
+  const stack = made.move();
   return {
-    peer,
+    ...{ peer, allowed },
     image: "base",
-    open: (permitted) =>
-      createPodmanBackend({
-        dataDir,
-        runDir: join(folder, "run"),
-        endpoint: podmanEndpoint({ socket: peer.socket, service: false }),
-        images: layoutImages(layout),
-        config: {
-          allowBindSources: [allowed],
-          allowPrivileged: permitted,
-          // Hosts with both versions of control groups have no such limit in the second.
-          pidsLimit: options.version === "5" || options.rootless ? 0 : 99,
-        },
-        log: silent,
-      }),
-    async [Symbol.asyncDispose]() {
-      network[Symbol.dispose]();
-      await peer[Symbol.asyncDispose]();
-      await Deno.remove(folder, { recursive: true });
+    open: (permitted) => open(dataDir, permitted),
+    other: () => open(join(folder, "other"), []),
+    engine: peer.podman,
+    stopsUntold: true,
+    async restart() {
+      await peer.kill9();
+      await peer.start();
     },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

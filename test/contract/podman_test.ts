@@ -1,13 +1,79 @@
-/** The contract of deploy backends, by podman 4.3 as root. */
+/**
+ * The contract of deploy backends, by podman: the whole of it with 4.3 as root. With the others those parts that
+ * podman's version, its user or the way to it could change; what svc decides by itself is the same with each.
+ */
 import { requireTools } from "../e2e/harness.ts";
+import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
-import { deployContract } from "./deploy_suite.ts";
+import { deployAttach } from "./deploy_attach.ts";
+import { deployBackendContract } from "./deploy_backend.ts";
+import { deployDetails } from "./deploy_details.ts";
+import { deployEvents } from "./deploy_events.ts";
+import { deployExec } from "./deploy_exec.ts";
+import { deployFiles } from "./deploy_files.ts";
+import { deploySignals } from "./deploy_signals.ts";
+import { deployImages } from "./deploy_images.ts";
+import { deployContract, type DeploySuite } from "./deploy_suite.ts";
+import { deployVolumes } from "./deploy_volumes.ts";
+import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
-import { podmanFixture } from "./podman_fixture.ts";
+import { podmanFiles } from "./podman_files.ts";
+import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
 
-deployContract({
-  name: "podman 4.3",
-  ...requireTools({ root: true, commands: PODMAN_COMMANDS, files: PODMAN_FILES }),
-  open: podmanFixture,
-  own: (test, under, { peer }) => engineMany(test, under, peer.podman),
-});
+/** Podman 5 and users have control groups of the second version alone. */
+const controllers = ["", "/unified"].map((folder) => {
+  try {
+    return Deno.readTextFileSync(`/sys/fs/cgroup${folder}/cgroup.controllers`);
+  } catch {
+    return ""; // no control groups of the second version there
+  }
+}).join(" ").split(/\s+/);
+const FEW = "this host has memory, pids or cpu in the first version of control groups alone";
+const few = !["memory", "pids", "cpu"].every((name) => controllers.includes(name));
+const LIMITS = few ? { groups: FEW } : {};
+
+interface Podman extends Pick<DeploySuite<PodmanFixture>, "name" | "way" | "parts" | "lacks"> {
+  options: PodmanFixtureOptions;
+}
+
+/** What processes, streams and times are like. */
+const RUNS = [deployBackendContract, deployExec, deployDetails];
+
+const PODMANS: Podman[] = [
+  { name: "podman 4.3", options: {} },
+  {
+    name: "podman 5",
+    way: "by tcp",
+    lacks: LIMITS,
+    parts: [...RUNS, deployEvents, deployAttach, deployFiles, deploySignals, deployImages],
+    options: { version: "5", by: "tcp" },
+  },
+  {
+    name: "podman 4.3, rootless",
+    way: "by ssh",
+    lacks: LIMITS,
+    parts: [...RUNS, deployAttach, deployVolumes],
+    options: { rootless: true, by: "ssh" },
+  },
+  {
+    name: "podman 5, rootless",
+    lacks: few ? { ...LIMITS, pause: `pauses need control groups of the user's, and ${FEW}` } : {},
+    parts: [...RUNS, deployEvents, deployFiles, deploySignals],
+    options: { version: "5", rootless: true },
+  },
+];
+
+for (const [at, { options, ...suite }] of PODMANS.entries()) {
+  const commands = [...PODMAN_COMMANDS, ...options.by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : []];
+  const files = options.version === "5" ? [UNSTABLE_READY] : PODMAN_FILES;
+  deployContract({
+    ...suite,
+    ...requireTools({ root: true, commands, files }),
+    open: () => podmanFixture(options),
+    own: at > 0 ? undefined : (test, under, fixture) => {
+      engineBackend(test, under, fixture);
+      engineMany(test, under, fixture.engine);
+      podmanFiles(test, under, fixture);
+    },
+  });
+}

@@ -1,18 +1,26 @@
 /** Builds of a server that cannot mount, where its registry shows the engine's images: a builder loads them there. */
 import assert from "node:assert/strict";
-import { BASE, type Engine, NEEDS, startEngine, startFront } from "./builder_engine.ts";
-import type { DockerdOptions } from "../peers/dockerd.ts";
+import {
+  type AnyEngine,
+  BASE,
+  NEEDS,
+  startEngine,
+  startFront,
+  startPodmanEngine,
+} from "./builder_engine.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
 import { tar } from "../../scripts/build/tar.ts";
 import { e2eTest, type Server } from "./harness.ts";
 
 const DOCKERFILE = `FROM ${BASE}\nCOPY file /file\nRUN cat /file; id -u\n`;
 
 interface Stage {
-  engine: Engine;
+  engine: AnyEngine;
   front: Server;
   context: string;
-  version: string;
+  /** How the server tells of it. */
+  called: string;
 }
 
 async function withContext(fn: (folder: string) => Promise<void>): Promise<void> {
@@ -26,19 +34,18 @@ async function withContext(fn: (folder: string) => Promise<void>): Promise<void>
   }
 }
 
-const builderId = async ({ daemon }: Engine) =>
-  (await daemon.docker("inspect", "-f", "{{.Id}}", "svc-builder")).stdout.trim();
+const builderId = async ({ run }: AnyEngine) =>
+  (await run("inspect", "-f", "{{.Id}}", "svc-builder")).stdout.trim();
 
-async function loadsImages({ engine, front, context, version }: Stage): Promise<void> {
-  const { docker } = engine.daemon;
+async function loadsImages({ engine, front, context, called }: Stage): Promise<void> {
   const info = await (await fetch(`${front.url}/.svc/v1/info`)).json();
   assert.deepEqual([info.registryMode, info.build.at], ["host-native", "container"]);
-  assert(info.deploy.engine.includes(`Docker daemon ${version}`), info.deploy.engine);
+  assert(info.deploy.engine.includes(called), info.deploy.engine);
   const names = ["app:v1", `localhost:${front.port}/app:v2`, `127.0.0.1:${front.port}/app:v3`];
   for (const name of names) {
     const built = await front.svc(["build", "-t", name, "--progress", "plain", context]);
     assert.equal(built.code, 0, `${built.stderr}\n${front.log()}`);
-    const { stdout } = await docker("run", "--rm", "--network", "none", name, "cat", "/file");
+    const { stdout } = await engine.run("run", "--rm", "--network", "none", name, "cat", "/file");
     assert.equal(stdout, "of the caller\n", name);
   }
   const archive = tar([
@@ -48,18 +55,26 @@ async function loadsImages({ engine, front, context, version }: Stage): Promise<
   const url = `${front.url}/.svc/v1/build?t=posted:v1`;
   const posted = await fetch(url, { method: "POST", body: archive });
   assert.match(await posted.text(), /"type":"result"/);
-  const { stdout } = await docker("run", "--rm", "--network", "none", "posted:v1", "cat", "/file");
+  const { stdout } = await engine.run(
+    "run",
+    "--rm",
+    "--network",
+    "none",
+    "posted:v1",
+    "cat",
+    "/file",
+  );
   assert.equal(stdout, "of the archive\n");
 }
 
 async function sharesTheEngine({ engine }: Stage): Promise<void> {
-  const mounts = await engine.daemon.docker("inspect", "-f", "{{json .Mounts}}", "svc-builder");
+  const mounts = await engine.run("inspect", "-f", "{{json .Mounts}}", "svc-builder");
   const found: { Type: string; Source: string; Destination: string }[] = JSON.parse(mounts.stdout);
   assert.deepEqual(
     found.map(({ Type, Destination }) => [Type, Destination]).sort(),
     [["bind", "/var/run/docker.sock"], ["volume", "/var/lib/svc"]],
   );
-  assert(found.some(({ Source }) => Source === engine.daemon.host.slice("unix://".length)));
+  assert(found.some(({ Source }) => Source === engine.socket));
 }
 
 async function deploys({ engine, front }: Stage): Promise<void> {
@@ -84,17 +99,20 @@ async function changesItsMode({ engine, context }: Stage): Promise<void> {
   const manifest = await fetch(`${front.url}/v2/app/manifests/v4`);
   await manifest.body?.cancel();
   assert.equal(manifest.status, 200);
-  const { stdout } = await engine.daemon.docker("images", "-q", "app:v4");
+  const { stdout } = await engine.run("images", "-q", "app:v4");
   assert.equal(stdout, "", "it was not loaded into the engine");
 }
 
-async function nativeBuilder(t: Deno.TestContext, options: DockerdOptions): Promise<void> {
-  await using engine = await startEngine(options);
-  const { version = "20.10" } = options;
+async function nativeBuilder(
+  t: Deno.TestContext,
+  called: string,
+  started: Promise<AnyEngine>,
+): Promise<void> {
+  await using engine = await started;
   await withContext(async (context) => {
     {
       await using front = await startFront(engine, "native", {}, { storage: false });
-      const stage = { engine, front, context, version };
+      const stage = { engine, front, context, called };
       await t.step("a build is loaded into the engine, by whatever name", () => loadsImages(stage));
       await t.step("the builder has the engine's socket", () => sharesTheEngine(stage));
       await t.step("the image runs at once", () => deploys(stage));
@@ -104,10 +122,23 @@ async function nativeBuilder(t: Deno.TestContext, options: DockerdOptions): Prom
   });
 }
 
-const NAME = "a server that shows its engine's images has them built and loaded there: Docker";
-e2eTest(`${NAME} 20.10`, NEEDS, (t) => nativeBuilder(t, {}));
+const NAME = "a server that shows its engine's images has them built and loaded there:";
 e2eTest(
-  `${NAME} 28 with containerd's image store`,
+  `${NAME} Docker 20.10`,
+  NEEDS,
+  (t) => nativeBuilder(t, "Docker daemon 20.10", startEngine()),
+);
+e2eTest(
+  `${NAME} Docker 28 with containerd's image store`,
   { ...NEEDS, files: [...NEEDS.files, UNSTABLE_READY] },
-  (t) => nativeBuilder(t, { version: "28", store: "containerd" }),
+  (t) => nativeBuilder(t, "Docker daemon 28", startEngine({ version: "28", store: "containerd" })),
+);
+e2eTest(
+  `${NAME} podman 4.3`,
+  {
+    root: true,
+    commands: [...NEEDS.commands, ...PODMAN_COMMANDS],
+    files: [...NEEDS.files, ...PODMAN_FILES],
+  },
+  (t) => nativeBuilder(t, "podman 4.3", startPodmanEngine()),
 );

@@ -3,8 +3,46 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
-import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
-import { e2eTest, freePort, runTool, startServer, svc } from "./harness.ts";
+import { startDockerd } from "../peers/dockerd.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES, startPodman, writePodman } from "../peers/podman.ts";
+import { e2eTest, freePort, runTool, type Server, startServer, svc } from "./harness.ts";
+
+async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
+  for (const until = Date.now() + 60_000; !await holds().catch(() => false);) {
+    if (Date.now() > until) throw new Error(`did not happen: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** By engines that do not have it. */
+async function pulledByOthers(server: Server, folder: string): Promise<void> {
+  const name = `${server.host}/base:1`;
+  const places = ["--root", join(folder, "podman"), "--runroot", join(folder, "podman-run")];
+  const podman = ["--storage-driver", "vfs", ...places];
+  await runTool("podman", [...podman, "pull", "--tls-verify=false", name]);
+  await runTool("podman", [...podman, "rmi", name]);
+  await using other = await startDockerd(join(folder, "other"));
+  await other.docker("pull", name);
+}
+
+/** A server with a storage of its own besides. */
+async function union(socket: string, folder: string, theirs: string | null): Promise<void> {
+  await using server = await startServer({
+    args: ["--storage", join(folder, "storage")],
+    env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: socket },
+  });
+  await runTool("skopeo", [
+    ...["--insecure-policy", "copy", "-q", "--dest-tls-verify=false", `dir:${folder}/pulled`],
+    `docker://${server.host}/pushed:1`,
+  ]);
+  const catalog = await (await fetch(`${server.url}/v2/_catalog`)).json();
+  assert.deepEqual(catalog.repositories, ["base", "made", "pushed"]);
+  for (const name of ["base", "pushed"]) {
+    const answer = await fetch(`${server.url}/v2/${name}/manifests/1`, { method: "HEAD" });
+    assert.equal(answer.headers.get("docker-content-digest"), theirs, name);
+  }
+  assert.match((await server.svc(["info"])).stdout, /Registry mode: union/);
+}
 
 e2eTest(
   "podman: a server with neither a socket nor a service, or with both, does not start",
@@ -42,7 +80,11 @@ e2eTest(
 
 for (const version of ["4.3", "5"] as const) {
   const files = version === "5" ? [UNSTABLE_READY] : PODMAN_FILES;
-  const needs = { root: true, commands: [...PODMAN_COMMANDS, "skopeo"], files };
+  const needs = {
+    root: true,
+    commands: [...PODMAN_COMMANDS, "skopeo", "dockerd", "docker"],
+    files,
+  };
   e2eTest(
     `podman ${version}: its images are pulled, pushes are refused, builds are loaded`,
     needs,
@@ -88,9 +130,63 @@ for (const version of ["4.3", "5"] as const) {
           "/made",
         );
         assert.match(stdout, /^FROM base:1/);
+        if (version === "4.3") {
+          await pulledByOthers(server, folder);
+          await union(peer.socket, folder, first);
+        }
       } finally {
         await Deno.remove(folder, { recursive: true });
       }
     },
   );
 }
+
+e2eTest(
+  "podman: the server's own service is started, started again, and ended; what is deployed outlives it",
+  { root: true, commands: PODMAN_COMMANDS, files: PODMAN_FILES },
+  async () => {
+    const folder = await Deno.makeTempDir({ prefix: "svc-ps-" });
+    const { bin, podman, servicePid } = await writePodman(folder);
+    try {
+      await busyboxArchive(join(folder, "root.tar"));
+      await podman("import", join(folder, "root.tar"), "docker.io/library/base:1");
+      const PATH = `${bin}:${Deno.env.get("PATH")}`;
+      await using server = await startServer({
+        env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SERVICE: "1", PATH },
+      });
+      const isThere = (pid: number) => Deno.stat(`/proc/${pid}`).then(() => true, () => false);
+      const instance = async () => {
+        const answer = await fetch(`${server.url}/.svc/v1/deployments/web`);
+        const { instances: [{ state, startedAt, pid }] } = await answer.json();
+        return { state, startedAt, pid };
+      };
+      const command = ["/bin/busybox", "sleep", "100000"];
+      const spec = { name: "web", image: "base:1", networks: ["none"], stopSignal: "SIGKILL" };
+      const stdin = JSON.stringify({ ...spec, command });
+      const deployed = await server.svc(["deploy", "-f", "-"], { stdin });
+      assert.equal(deployed.code, 0, deployed.stderr);
+      const before = await instance();
+      assert.equal(before.state, "running");
+      const works = async () =>
+        (await server.svc(["exec", "web", "/bin/busybox", "true"])).code === 0;
+      assert.ok(await works());
+      const first = await servicePid();
+      Deno.kill(first, "SIGKILL");
+      await eventually("another service", async () => await servicePid() !== first);
+      await eventually("its answer", works);
+      assert.deepEqual(await instance(), before);
+      await server.stop();
+      assert.equal(await isThere(await servicePid()), false, "the service ends with the server");
+      assert.equal(await isThere(before.pid), true, "what is deployed does not");
+      await server.restart();
+      await eventually("its answer", works);
+      assert.deepEqual(await instance(), before);
+      const removed = await server.svc(["rm", "web"]);
+      assert.equal(removed.code, 0, removed.stderr);
+      assert.equal(await isThere(before.pid), false);
+    } finally {
+      await podman("rm", "-af", "-t", "0");
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);

@@ -10,6 +10,8 @@ export interface PodmanOptions {
   rootless?: boolean;
   /** A second service listens on the loopback interface of its network. */
   tcp?: boolean;
+  /** Path of the OCI runtime; default runc, or crun where there is one version of control groups. */
+  runtime?: string;
 }
 
 export interface PodmanPeer extends AsyncDisposable {
@@ -46,15 +48,16 @@ const RUNTIME_DIR = `/run/user/${USER}`;
  * Works without CAP_SYS_RESOURCE and on hosts with both versions of control groups, where the defaults do
  * not: podman 5 knows the second version only, and gets that alone.
  */
-const engineConf = (folder: string, version: string, groups: string) =>
+const engineConf = (folder: string, version: string, groups: string, runtime?: string) =>
   `[containers]
 default_ulimits = ["nofile=20000:20000", "nproc=4096:4096"]
 ${groups === "v2" ? "pids_limit = 0" : ""}
 [engine]
 ${version === "5" ? "" : 'init_path = "/usr/bin/tini-static"'}
-runtime = "${groups === "v2" ? "crun" : "runc"}"
+runtime = "${runtime ? "test" : groups === "v2" ? "crun" : "runc"}"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+${runtime ? `[engine.runtimes]\ntest = ["${runtime}"]` : ""}
 [network]
 network_backend = "netavark"
 network_config_dir = "${folder}/networks"
@@ -73,6 +76,10 @@ const setupOf = (groups: string, rootless: boolean) =>
     groups === "v2"
       ? "mount -t tmpfs tmpfs /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
       : "",
+    // Its locks are in it, and a podman that finds no state of its own there frees those of all.
+    "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
+    // Nobody out there answers, and who asks for a name would wait for that.
+    'echo "nameserver 127.0.0.1" >"$1/resolv.conf" && mount --bind "$1/resolv.conf" /etc/resolv.conf',
     // An address to go out by, or a rootless network has nothing to take after.
     "ip link add out type veth peer name far && ip addr add 198.18.0.1/24 dev out",
     "ip link set out up && ip link set far up",
@@ -106,7 +113,10 @@ export async function startPodman(options: PodmanOptions = {}): Promise<PodmanPe
   const folder = await Deno.makeTempDir({ prefix: "svc-podman-" });
   await Deno.chmod(folder, 0o755);
   for (const name of ["home", "networks"]) await Deno.mkdir(join(folder, name));
-  await Deno.writeTextFile(join(folder, "containers.conf"), engineConf(folder, version, groups));
+  await Deno.writeTextFile(
+    join(folder, "containers.conf"),
+    engineConf(folder, version, groups, options.runtime),
+  );
   await Deno.writeTextFile(join(folder, "storage.conf"), storageConf(folder, rootless));
   const namespace = await startNamespace(folder, {
     unstable: version === "5",
@@ -178,6 +188,44 @@ export async function startPodman(options: PodmanOptions = {}): Promise<PodmanPe
     kill9: () => end("SIGKILL"),
     enter: namespace.enter,
     [Symbol.asyncDispose]: dispose,
+  };
+}
+
+/** A podman in the host's own namespaces. */
+export interface HostPodman {
+  /** Path of the folder that it is in, for PATH. */
+  bin: string;
+  /** Throws where it fails. */
+  podman(...args: string[]): Promise<RunOutput>;
+  /** The process of the API service that was started last. */
+  servicePid(): Promise<number>;
+}
+
+/** Writes a podman with all its files in the folder, whose path is short; its containers may have no network. */
+export async function writePodman(folder: string): Promise<HostPodman> {
+  const bin = join(folder, "bin");
+  await Deno.mkdir(bin);
+  const [engine, storage, pid] = ["containers.conf", "storage.conf", "pid"].map((name) =>
+    join(folder, name)
+  );
+  const conf = engineConf(folder, "4.3", "the host's");
+  // Locks in memory are shared by all podmans of the host.
+  await Deno.writeTextFile(engine, conf.replace("[engine]", '[engine]\nlock_type = "file"'));
+  await Deno.writeTextFile(
+    storage,
+    `[storage]\ndriver = "vfs"\ngraphroot = "${folder}/storage"\nrunroot = "${folder}/run"\n`,
+  );
+  await Deno.writeTextFile(
+    join(bin, "podman"),
+    `#!/bin/sh\n[ "$1" != system ] || echo $$ >"${pid}"\nPATH="${Deno.env.get("PATH")}"\n` +
+      `export PATH CONTAINERS_CONF="${engine}" CONTAINERS_STORAGE_CONF="${storage}"\n` +
+      `exec podman --tmpdir "${folder}/tmp" "$@"\n`,
+    { mode: 0o755 },
+  );
+  return {
+    bin,
+    podman: (...args) => runTool(join(bin, "podman"), args),
+    servicePid: async () => Number(await Deno.readTextFile(pid)),
   };
 }
 

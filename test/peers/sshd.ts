@@ -125,6 +125,34 @@ export async function startSshd(): Promise<Sshd> {
   };
 }
 
+/** Until it is disposed of, the `ssh` of this process logs in to the server as root, by the name `peer`. */
+export interface OwnSsh extends Disposable {
+  /** Path of the known_hosts file that it reads. */
+  readonly known: string;
+}
+
+export async function useSsh(sshd: Sshd): Promise<OwnSsh> {
+  const known = join(sshd.folder, "known");
+  await Deno.writeTextFile(known, await sshd.knownHosts());
+  const config = join(sshd.folder, "ssh_config");
+  await Deno.writeTextFile(
+    config,
+    `Host peer\n  HostName 127.0.0.1\n  Port ${sshd.port}\n  User root\n` +
+      `  IdentityFile ${sshd.user}\n  UserKnownHostsFile ${known}\n`,
+  );
+  // A server's ssh reads its user's configuration, as docker's client does.
+  const bin = join(sshd.folder, "bin");
+  await Deno.mkdir(bin);
+  const path = Deno.env.get("PATH")!;
+  await Deno.writeTextFile(
+    join(bin, "ssh"),
+    `#!/bin/sh\nPATH=${path} exec ssh -F ${config} "$@"\n`,
+    { mode: 0o755 },
+  );
+  Deno.env.set("PATH", `${bin}:${path}`);
+  return { known, [Symbol.dispose]: () => Deno.env.set("PATH", path) };
+}
+
 export interface Agent extends AsyncDisposable {
   readonly socket: string;
   add(key: string, env?: Record<string, string>): Promise<void>;

@@ -16,8 +16,6 @@ export const DOCKER: EngineBehaviour = {
   name: "dockerhost",
   product: "the Docker daemon",
   // json-file keeps text, and replaces bytes that are not UTF-8. What its operator chose otherwise stays.
-  attaches: true,
-  archives: true,
   logDriver: (ofEngine) => ofEngine === "json-file" ? "local" : undefined,
   // It answers a removal before it tells it.
   lateEvents: true,
@@ -55,7 +53,11 @@ export function dockerhostModule(settings: DockerhostSettings): BackendModule {
   const endpoint = () => dockerEndpoint({ host, tls: dockerTlsVerify !== "", certPath });
   return {
     takesOver: true,
-    engine: { endpoint, variables: (socket) => ({ DOCKER_HOST: `unix://${socket}` }) },
+    engine: {
+      product: DOCKER.product,
+      endpoint,
+      variables: (socket) => ({ DOCKER_HOST: `unix://${socket}` }),
+    },
     validate: () => Promise.resolve(void endpoint()),
     open: (parts) =>
       createDockerhostBackend({

@@ -27,12 +27,14 @@ function isDue({ State, HostConfig, RestartCount }: Inspected): boolean {
  * Podman has no state for a container that it is about to start again; an `Error` that is about calls, not about
  * the container; and an empty health for one without a check.
  */
-function inspected(found: Inspected, settled: boolean): Inspected {
+function inspected(found: Inspected, settled: boolean, before?: Inspected): Inspected {
   const { Health, ...State } = found.State;
   const { FinishedAt } = State;
   const ended = State.Status === "stopped" || State.Status === "exited";
+  const over = settled ||
+    before?.State.Status === "exited" && before.State.FinishedAt === FinishedAt;
   const fresh = Date.now() - Date.parse(FinishedAt) < RESTART_MS;
-  const due = ended && !settled && fresh && isDue(found);
+  const due = ended && !over && fresh && isDue(found);
   return {
     ...found,
     State: {
@@ -98,8 +100,19 @@ export const PODMAN_ENGINE: EngineBehaviour = {
   // The default may be the journal, which needs systemd, or nothing.
   logDriver: () => "k8s-file",
   ownTail: true,
-  // 4.3 runs ps in the container, and gives each of its lines as one column.
-  untoldProcesses: true,
+  // By Docker's call 4.3 runs ps in the container, and gives each of its lines as one column.
+  processes: (path) => ({ path: `${LIBPOD}${path}`, unversioned: true }),
+  initialise: async (client, container, signal) => {
+    await client.run({
+      method: "POST",
+      path: `${LIBPOD}/containers/${container}/init`,
+      unversioned: true,
+      attempted: "Cannot prepare a container",
+      signal,
+    });
+  },
+  endsInput: true,
+  looseArchives: true,
   // Podman 4 filters by its own name of a death, and tells Docker's.
   actions: { destroy: "remove", die: "died" },
   reasonsUntold: true,
@@ -117,6 +130,12 @@ export const PODMAN_ENGINE: EngineBehaviour = {
       signal,
     });
   },
+  // Docker's call gives it the time of a stop.
+  removal: (id) => ({
+    path: `${LIBPOD}/containers/${id}`,
+    query: { force: true, volumes: true, timeout: 0 },
+    unversioned: true,
+  }),
   // Docker's call disconnects whoever uses the network.
   networkRemoval: (id) => ({ path: `${LIBPOD}/networks/${id}`, unversioned: true }),
   execRefusal: /OCI (runtime attempted to invoke a command that was not found|permission denied)/,

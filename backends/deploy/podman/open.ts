@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import type { DeployBackend } from "../../../lib/deploy/backend.ts";
-import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
+import type { BackendModule, BackendParts, ServerFolders } from "../../../lib/deploy/module.ts";
 import { DockerClient } from "../../../lib/docker/client.ts";
 import type { DockerEndpoint } from "../../../lib/docker/endpoint.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
@@ -12,7 +12,7 @@ import { PODMAN_ENGINE } from "./behaviour.ts";
 import { podmanEndpoint } from "./endpoint.ts";
 import { PODMAN_FIELDS } from "./fields.ts";
 import type { PodmanSettings } from "./options.ts";
-import { PodmanService } from "./service.ts";
+import { PodmanService, serviceEndpoint } from "./service.ts";
 
 export interface PodmanOptions extends Pick<BackendParts, "dataDir" | "runDir" | "images" | "log"> {
   /** Absent: the backend runs the service itself. */
@@ -25,13 +25,10 @@ export async function createPodmanBackend(
   { dataDir, runDir, images, log, endpoint, config }: PodmanOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, PODMAN_ENGINE.name);
-  const service = endpoint ? undefined : await PodmanService.start({
-    folder: join(runDir, ownName(dataDir), "podman"),
-    log,
-  });
-  const address = service?.socket ?? "";
+  const own = serviceFolder({ dataDir, runDir });
+  const service = endpoint ? undefined : await PodmanService.start({ folder: own, log });
   const client = new DockerClient({
-    endpoint: endpoint ?? { kind: "unix", address, path: address },
+    endpoint: endpoint ?? serviceEndpoint(own),
     product: PODMAN_ENGINE.product,
     help: service
       ? "the server starts podman's service again by itself; see its log"
@@ -58,13 +55,20 @@ export async function createPodmanBackend(
 }
 
 /** Two servers of one host share the run folder. */
-const ownName = (dataDir: string) =>
-  createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+function serviceFolder({ dataDir, runDir }: ServerFolders): string {
+  const own = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  return join(runDir, own, "podman");
+}
 
 export function podmanModule(settings: PodmanSettings): BackendModule {
   const place = { socket: settings.podmanSocket ?? "", service: settings.podmanService };
   return {
     takesOver: true,
+    engine: {
+      product: PODMAN_ENGINE.product,
+      endpoint: (folders) => podmanEndpoint(place) ?? serviceEndpoint(serviceFolder(folders)),
+      variables: (socket) => ({ SVC_PODMAN_SOCKET: socket }),
+    },
     /** SPEC "Errors": neither or both end the server's start. */
     validate: () => Promise.resolve(void podmanEndpoint(place)),
     open: (parts) =>
@@ -73,6 +77,7 @@ export function podmanModule(settings: PodmanSettings): BackendModule {
         endpoint: podmanEndpoint(place),
         config: {
           allowBindSources: settings.allowBindSources,
+          hostPathMap: settings.hostPathMap,
           allowPrivileged: settings.allowPrivileged,
           maxUnpackedBytes: settings.maxBuildUnpackedBytes,
           pidsLimit: settings.workloadPidsLimit,

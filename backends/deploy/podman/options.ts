@@ -2,6 +2,7 @@
 import { absentTable, off } from "../../../lib/config/absent.ts";
 import { BUILD } from "../../../lib/config/server/build.ts";
 import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
+import { CONTAINED } from "../../../lib/config/server/general.ts";
 import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
 
 const section = "Podman backend";
@@ -33,6 +34,6 @@ export const PODMAN_ABSENT = absentTable(section, "the remote companion", [
 ]);
 
 /** The options that the backend reads. */
-export const PODMAN_READS = [PODMAN, BUILD, WORKLOADS] as const;
+export const PODMAN_READS = [PODMAN, BUILD, WORKLOADS, CONTAINED] as const;
 
 export type PodmanSettings = SettingsOf<typeof PODMAN_READS>;

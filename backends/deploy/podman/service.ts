@@ -7,6 +7,7 @@ import { SvcError } from "../../../lib/base/errors.ts";
 import type { Logger } from "../../../lib/base/log.ts";
 import { startProgram } from "../../../lib/base/process.ts";
 import { sleep } from "../../../lib/base/sleep.ts";
+import type { DockerEndpoint } from "../../../lib/docker/endpoint.ts";
 
 /**
  * Seconds after which a service that nobody is connected to ends by itself: one whose server was killed. The
@@ -35,6 +36,12 @@ export interface PodmanServiceOptions {
   program?: string;
 }
 
+/** Where the service with this folder listens. */
+export function serviceEndpoint(folder: string): DockerEndpoint & { kind: "unix" } {
+  const path = join(folder, "api.sock");
+  return { kind: "unix", address: path, path };
+}
+
 export class PodmanService implements AsyncDisposable {
   /** Path of the socket. It may be missing while the service is started again. */
   readonly socket: string;
@@ -44,7 +51,7 @@ export class PodmanService implements AsyncDisposable {
 
   private constructor(options: PodmanServiceOptions) {
     this.#options = options;
-    this.socket = join(options.folder, "api.sock");
+    this.socket = serviceEndpoint(options.folder).path;
   }
 
   /**

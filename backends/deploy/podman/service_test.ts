@@ -3,23 +3,8 @@ import { join } from "node:path";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { silent } from "../../../lib/base/log.ts";
 import { requireTools } from "../../../test/e2e/harness.ts";
+import { writePodman } from "../../../test/peers/podman.ts";
 import { PodmanService } from "./service.ts";
-
-/** A podman whose storage is the test's own; it has one process, and writes its number to `pid`. */
-async function ownPodman(folder: string): Promise<string> {
-  const program = join(folder, "program");
-  await Deno.writeTextFile(
-    join(folder, "storage.conf"),
-    `[storage]\ndriver = "vfs"\ngraphroot = "${folder}/storage"\nrunroot = "${folder}/run"\n`,
-  );
-  await Deno.writeTextFile(
-    program,
-    `#!/bin/sh\necho $$ >"${folder}/pid"\nexport CONTAINERS_STORAGE_CONF="${folder}/storage.conf"\n` +
-      `exec podman --tmpdir "${folder}/tmp" "$@"\n`,
-    { mode: 0o755 },
-  );
-  return program;
-}
 
 async function answers(path: string): Promise<boolean> {
   using client = Deno.createHttpClient({ proxy: { transport: "unix", path } });
@@ -53,12 +38,12 @@ Deno.test({
   ignore: requireTools({ root: true, commands: ["podman"] }).ignore,
   fn: () =>
     inFolder(async (folder) => {
+      const { bin, servicePid: pid } = await writePodman(folder);
       const options = {
         folder: join(folder, "socket"),
         log: silent,
-        program: await ownPodman(folder),
+        program: join(bin, "podman"),
       };
-      const pid = async () => Number(await Deno.readTextFile(join(folder, "pid")));
       const service = await PodmanService.start(options);
       const first = await pid();
       try {

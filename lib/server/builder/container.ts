@@ -43,10 +43,11 @@ export type BuilderMode =
   /** The builder has a storage of its own, and pushes. */
   | { kind: "storage" }
   /**
-   * The builder loads its images into this server's container engine. `socket` is the engine's on its own host;
-   * `env` makes the builder use the one that {@linkcode SOCKET} is.
+   * The builder loads its images into this server's container engine. `socket` is the engine's on its own host,
+   * and `made` another text for each that is there after another; `env` makes the builder use the one that
+   * {@linkcode SOCKET} is.
    */
-  | { kind: "engine"; socket: string; env: Readonly<Record<string, string>> };
+  | { kind: "engine"; socket: string; made: string; env: Readonly<Record<string, string>> };
 
 export interface EngineBuilderOptions {
   engine: DockerClient;

@@ -8,7 +8,7 @@ import { DELEGATION } from "../../config/server/delegation.ts";
 import { CONTAINED } from "../../config/server/general.ts";
 import { type RegistryMode, REMOTES } from "../../config/server/registry.ts";
 import type { OptionTable, SettingsOf } from "../../config/table.ts";
-import type { BackendModule } from "../../deploy/module.ts";
+import type { BackendModule, ServerFolders } from "../../deploy/module.ts";
 import { DockerClient } from "../../docker/client.ts";
 import { type DockerEndpoint, dockerEndpoint } from "../../docker/endpoint.ts";
 import { type ServerPlace, serverPlace } from "../../docker/own_container.ts";
@@ -24,7 +24,7 @@ export const AUTO_BUILDER_READS = [DELEGATION, CONTAINED] as const;
 export interface OpenBuilderOptions {
   settings: SettingsOf<typeof AUTO_BUILDER_READS>;
   env: Environment;
-  dataDir: string;
+  folders: ServerFolders;
   /** What this server's registry shows; the builder's shows the same (SPEC "Builder delegation behaviour" 6). */
   registry: { mode: RegistryMode; host: () => string };
   /** The deploy backend, where this build has it. */
@@ -66,8 +66,8 @@ function networkOf({ hostNetwork, container }: ServerPlace): string {
 type LocalEndpoint = DockerEndpoint & { kind: "unix" };
 
 /** The engine that the builder runs in: the backend's, or else Docker's. */
-function engineOf({ backend, env }: OpenBuilderOptions): LocalEndpoint {
-  const endpoint = backend.module?.engine?.endpoint() ?? dockerEndpoint({
+function engineOf({ backend, env, folders }: OpenBuilderOptions): LocalEndpoint {
+  const endpoint = backend.module?.engine?.endpoint(folders) ?? dockerEndpoint({
     host: env.DOCKER_HOST,
     tls: Boolean(env.DOCKER_TLS_VERIFY),
     certPath: env.DOCKER_CERT_PATH,
@@ -80,12 +80,18 @@ function engineOf({ backend, env }: OpenBuilderOptions): LocalEndpoint {
   );
 }
 
+/** Another text for each socket that takes the path: a container has the one that was there when it was made. */
+async function madeAt(path: string): Promise<string> {
+  const found = await Deno.stat(path).catch(() => undefined);
+  return `${found?.ino} ${found?.mtime?.getTime()}`;
+}
+
 /** The builder's registry mode: this server's. */
 function modeOf(
   { registry, backend: { name, module } }: OpenBuilderOptions,
   { path }: LocalEndpoint,
-): (place: ServerPlace) => BuilderMode {
-  if (registry.mode !== "host-native") return () => ({ kind: "storage" });
+): (place: ServerPlace) => Promise<BuilderMode> {
+  if (registry.mode !== "host-native") return () => Promise.resolve({ kind: "storage" });
   const engine = module?.engine;
   if (!engine) {
     throw new SvcError(
@@ -99,9 +105,10 @@ function modeOf(
       },
     );
   }
-  return ({ paths }) => ({
+  return async ({ paths }) => ({
     kind: "engine",
     socket: paths.toHost(path),
+    made: await madeAt(path),
     env: {
       ...engine.variables(SOCKET),
       SVC_DEPLOY_BACKEND: name,
@@ -116,10 +123,10 @@ function modeOf(
  * `unsupported` where the builder could not have the server's registry mode.
  */
 export function openEngineBuilder(options: OpenBuilderOptions): BuilderContainer {
-  const { settings, env, dataDir, log } = options;
+  const { settings, env, folders, backend, log } = options;
   const endpoint = engineOf(options);
   const mode = modeOf(options, endpoint);
-  const engine = new DockerClient({ endpoint });
+  const engine = new DockerClient({ endpoint, product: backend.module?.engine?.product });
   const { executable } = buildInfo();
   return new EngineBuilder({
     engine,
@@ -129,13 +136,13 @@ export function openEngineBuilder(options: OpenBuilderOptions): BuilderContainer
         executable: executable && resolve(executable),
         image: settings.builderImage,
         base: settings.builderBaseImage,
-        record: join(dataDir, "builder-image.json"),
+        record: join(folders.dataDir, "builder-image.json"),
         proxies: pick(env, PROXIES),
         log: (message, fields) => log.info(message, fields),
       }),
     async place() {
       const place = await serverPlace(engine, settings);
-      return { network: networkOf(place), mode: mode(place) };
+      return { network: networkOf(place), mode: await mode(place) };
     },
     env: pick(env, [...SHARED, ...PROXIES]),
     log,

@@ -13,6 +13,7 @@ const backend = (engine?: string): BackendModule => ({
   open: () => assert.fail("opened"),
   ...engine !== undefined && {
     engine: {
+      product: "the engine",
       endpoint: () => dockerEndpoint({ host: engine }),
       variables: (socket) => ({ ENGINE: socket }),
     },
@@ -23,7 +24,7 @@ const open = (options: Partial<OpenBuilderOptions>) =>
   openEngineBuilder({
     settings: { builderAuto: true } as OpenBuilderOptions["settings"],
     env: {},
-    dataDir: "/nowhere",
+    folders: { dataDir: "/nowhere", runDir: "/nowhere" },
     registry: { mode: "store", host: () => "localhost:5000" },
     backend: { name: "engine" },
     log,

@@ -18,8 +18,6 @@ import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
-import { attachAbility } from "./abilities/attach.ts";
-import { filesAbility } from "./abilities/files.ts";
 import { engineAbilities } from "./abilities/mod.ts";
 import type { AbilityParts } from "./abilities/parts.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
@@ -98,14 +96,16 @@ class EngineBackend implements DeployBackend {
     });
     this.#dialer = new Dialer(client, behaviour);
     const parts: AbilityParts = {
-      ...{ client, server, watch: this.#watch, networks: this.#networks },
+      ...{ client, behaviour, server, watch: this.#watch, networks: this.#networks },
       require: (name) => this.#require(name),
       deployments: () => this.#deployments.values(),
+      requireStill: ({ record, instances }) => {
+        const containers = instances.flatMap(({ found }) => found ?? []);
+        return this.#applier.binds.requireStill(record.spec, containers);
+      },
     };
-    const { top, ...abilities } = engineAbilities(parts);
     this.caps = {
-      ...abilities,
-      ...(!behaviour.untoldProcesses && { top }),
+      ...engineAbilities(parts),
       images: this.#images.images,
       load: this.#images.load,
       exec: async (name, request, { signal } = {}) => {
@@ -115,8 +115,6 @@ class EngineBackend implements DeployBackend {
         const place = { client, container, instance, refusal, forgotten };
         return await execIn(place, request, signal);
       },
-      ...(behaviour.attaches && { attach: attachAbility(parts) }),
-      ...(behaviour.archives && { files: filesAbility(parts) }),
     };
   }
 

@@ -15,12 +15,20 @@ export interface EngineBehaviour {
    * that keeps bytes as they were printed.
    */
   logDriver(ofEngine: string): string | undefined;
-  /** The engine's lists of processes cannot be read: the ability is left out. */
-  untoldProcesses?: true;
-  /** svc can attach to the main process. */
-  attaches?: true;
-  /** svc can copy files in and out. */
-  archives?: true;
+  /** The call that lists processes in columns; `path`: Docker's. */
+  processes?(path: string): Pick<CallOptions, "path" | "unversioned">;
+  /**
+   * Makes a container that does not run ready to be attached to. It is done just before a start alone, as it
+   * changes what the engine says of the container.
+   */
+  initialise?(client: DockerClient, container: string, signal: AbortSignal): Promise<void>;
+  /** The end of what one client types is the end of the input, and so is the end of any client's connection. */
+  endsInput?: true;
+  /**
+   * The engine copies what a link leads to, takes some characters of a path for patterns, and writes to what is
+   * mounted read-only while the container does not run.
+   */
+  looseArchives?: true;
   /** The engine miscounts the last lines of a log where one has no end. */
   ownTail?: true;
   /** The engine's names of actions in events and their filters, by Docker's. */
@@ -34,9 +42,9 @@ export interface EngineBehaviour {
   lateEvents?: true;
   /**
    * Brings the description of a container into Docker's form. `settled`: the engine has done with its end, and
-   * does not start it again.
+   * does not start it again. `before`: the last one.
    */
-  inspected?(found: Inspected, settled: boolean): Inspected;
+  inspected?(found: Inspected, settled: boolean, before?: Inspected): Inspected;
   /** The engine cannot change a restart policy: containers have theirs from the start, on trial too. */
   fixedRestarts?: true;
   /**
@@ -44,6 +52,8 @@ export interface EngineBehaviour {
    * times to others. Throws `conflict` where the container does not run.
    */
   probe?(client: DockerClient, container: string, signal: AbortSignal): Promise<void>;
+  /** The call that removes a container and its anonymous volumes, running or not, at once. */
+  removal?(id: string): Pick<CallOptions, "path" | "query" | "unversioned">;
   /** The call that removes a network only where nobody uses it. */
   networkRemoval?(id: string): Pick<CallOptions, "path" | "unversioned">;
   /** Matches what the engine prints for a command that could not start: one that ran may end with 127 too. */

@@ -3,6 +3,7 @@ import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { daemonStatus, isGone } from "../../../../lib/docker/errors.ts";
+import type { EngineBehaviour } from "./behaviour.ts";
 import {
   containerBody,
   type ContainerRequest,
@@ -35,13 +36,21 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
   );
 }
 
+export interface ContainersParts {
+  client: DockerClient;
+  watch: EngineWatch;
+  behaviour: EngineBehaviour;
+}
+
 export class Containers {
   readonly #client: DockerClient;
   readonly #watch: EngineWatch;
+  readonly #removal: EngineBehaviour["removal"];
 
-  constructor(client: DockerClient, watch: EngineWatch) {
+  constructor({ client, watch, behaviour }: ContainersParts) {
     this.#client = client;
     this.#watch = watch;
+    this.#removal = behaviour.removal;
   }
 
   /** Makes a container, attached to its networks, not started. Nothing is left where that fails. */
@@ -87,6 +96,7 @@ export class Containers {
 
   /** Idempotent. */
   async start(container: string, signal?: AbortSignal): Promise<void> {
+    await this.#watch.starts.about(container);
     const told = this.#watch.expect(container, "start");
     await this.#client.run({
       method: "POST",
@@ -134,6 +144,7 @@ export class Containers {
           method: "DELETE",
           path: `/containers/${container}`,
           query: { force: true, v: true },
+          ...this.#removal?.(container),
           attempted: "Cannot remove a container",
         }).catch(unlessGone);
         return await told();

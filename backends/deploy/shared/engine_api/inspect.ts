@@ -43,8 +43,9 @@ export interface Inspected {
     LogConfig?: { Type: string };
     /** As they were asked for. Podman does not tell them. */
     Mounts?: { Type: string; Source?: string; ReadOnly?: boolean }[] | null;
+    ReadonlyRootfs?: boolean;
   };
-  Mounts?: { Type: string; Source?: string; RW?: boolean }[] | null;
+  Mounts?: { Type: string; Source?: string; Destination?: string; RW?: boolean }[] | null;
   NetworkSettings: {
     Ports?: Record<string, { HostIp: string; HostPort: string }[] | null> | null;
     Networks?: Record<string, AttachedNetwork> | null;

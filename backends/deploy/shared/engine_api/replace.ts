@@ -54,7 +54,7 @@ export class Replacer {
 
   constructor(parts: ReplacerParts) {
     this.#parts = parts;
-    this.containers = new Containers(parts.client, parts.watch);
+    this.containers = new Containers(parts);
   }
 
   /** Replaces one batch. Where the new containers do not come up they go, and the old ones are as before. */

@@ -15,6 +15,8 @@ import type { Inspected } from "./inspect.ts";
 import { DEPLOYMENT, REHEARSAL, REPLICA, serverLabel } from "./labels.ts";
 import { Probes } from "./probes.ts";
 import { instanceId } from "./record.ts";
+import { Starts } from "./starts.ts";
+import { Turns } from "./turns.ts";
 
 /** Milliseconds until a lost engine is tried again. */
 const PAUSE_MS = 1000;
@@ -42,8 +44,10 @@ export interface WatchOptions {
 
 export class EngineWatch {
   readonly events = new InstanceEvents();
+  readonly starts = new Starts();
   readonly #options: WatchOptions;
   readonly #known = new Map<string, Inspected>();
+  readonly #turns = new Turns();
   /** Containers whose stop is not told: it belongs to a replacement, a removal or a restart. */
   readonly #quiet = new Set<string>();
   /** Containers whose death was not told since their start. */
@@ -118,24 +122,38 @@ export class EngineWatch {
   }
 
   /** Asks the engine. Undefined: there is no such container. */
-  async look(
+  look(
     container: string,
     signal?: AbortSignal,
     settled = false,
   ): Promise<Inspected | undefined> {
+    return this.#slots.run(() => this.#look(container, settled, signal), signal);
+  }
+
+  async #look(
+    container: string,
+    settled: boolean,
+    signal?: AbortSignal,
+  ): Promise<Inspected | undefined> {
+    const { client, behaviour: { inspected } } = this.#options;
+    using turn = this.#turns.begin(container);
     try {
-      const raw = await this.#slots.run(() =>
-        this.#options.client.json<Inspected>({
-          path: `/containers/${container}/json`,
-          attempted: "Cannot look at a container",
-          signal,
-        }), signal);
-      const found = this.#options.behaviour.inspected?.(raw, settled) ?? raw;
+      const raw = await client.json<Inspected>({
+        path: `/containers/${container}/json`,
+        attempted: "Cannot look at a container",
+        signal,
+      });
+      if (turn.old) {
+        return settled ? await this.#look(container, settled, signal) : this.#known.get(container);
+      }
+      turn.take();
+      const found = inspected?.(raw, settled, this.#known.get(container)) ?? raw;
       this.#known.set(container, found);
       this.#probes?.see(found);
       return found;
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+      this.#turns.end(container);
       this.#known.delete(container);
       return undefined;
     }
@@ -298,6 +316,7 @@ export class EngineWatch {
   }
 
   #forget(container: string): void {
+    this.#turns.end(container);
     this.#known.delete(container);
     this.#exits.delete(container);
     this.#failed.delete(container);

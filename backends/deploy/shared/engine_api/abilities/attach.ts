@@ -18,7 +18,7 @@ const MOST_ATTACHED = 64;
 /** The engine would detach at keys that somebody types; none that anybody does, and the first one is rare. */
 const NO_KEYS = "ctrl-^,ctrl-],ctrl-^,ctrl-],ctrl-^";
 
-type AttachParts = Pick<AbilityParts, "client" | "watch" | "require">;
+type AttachParts = Pick<AbilityParts, "client" | "watch" | "require" | "behaviour">;
 
 interface Place {
   id: string;
@@ -59,26 +59,33 @@ function outlet(): Outlet {
   };
 }
 
-/** The connection to an instance that runs, or is stopped; undefined: the engine is about to start it again. */
-async function connect(
-  { client, watch }: AttachParts,
+function upgrade(
+  { client }: AttachParts,
   { id, container, stdinOpen }: Place,
   signal: AbortSignal,
+): Promise<Duplex> {
+  return client.upgrade({
+    path: `/containers/${container}/attach`,
+    // Podman takes an absent one for true.
+    query: { stream: 1, stdout: 1, stderr: 1, stdin: stdinOpen ? 1 : 0, detachKeys: NO_KEYS },
+    attempted: `Cannot attach to ${id}`,
+    signal,
+  });
+}
+
+/** The connection to an instance that runs, or is stopped; undefined: the engine is about to start it again. */
+async function connect(
+  parts: AttachParts,
+  place: Place,
+  signal: AbortSignal,
 ): Promise<Duplex | undefined> {
-  const found = watch.state(container);
+  const { watch } = parts;
+  const found = watch.state(place.container);
   if (!found || isActive(found) && !runs(found)) return undefined;
   try {
-    return await client.upgrade({
-      path: `/containers/${container}/attach`,
-      query: {
-        ...{ stream: true, stdout: true, stderr: true, stdin: stdinOpen },
-        detachKeys: NO_KEYS,
-      },
-      attempted: `Cannot attach to ${id}`,
-      signal,
-    });
+    return await upgrade(parts, place, signal);
   } catch (error) {
-    const now = await watch.look(container, signal);
+    const now = await watch.look(place.container, signal);
     if (!now || now.State.Restarting) return undefined;
     throw error;
   }
@@ -91,6 +98,30 @@ function place({ require }: AttachParts, name: string, id?: string): Place {
   return { id: instanceId(name, replica), container, tty, stdinOpen };
 }
 
+/** The exit code of the run that began at this time; undefined: nobody waits for it any more, or it was removed. */
+async function ended(
+  { watch }: AttachParts,
+  container: string,
+  startedAt: string,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  // Events come late, and some engines tell whole seconds.
+  const began = Math.floor(Date.parse(startedAt) / 1000) * 1000;
+  for await (const event of watch.events.watch(signal)) {
+    if (event.container !== container) continue;
+    if (event.type === "removed") return undefined;
+    if (event.type === "died" && !(Date.parse(event.time) < began)) return event.exitCode;
+  }
+}
+
+interface Attachment {
+  at: Place;
+  connection: Duplex;
+  exit: Promise<number | undefined>;
+  /** Aborting it ends the wait for the exit. */
+  detached: AbortController;
+}
+
 /**
  * Waits for the instance to run. The connection is there before its start: nothing that it prints is missed.
  * Throws `not_found`, also where the deployment is removed meanwhile.
@@ -100,13 +131,24 @@ async function whenRunning(
   name: string,
   id: string | undefined,
   signal: AbortSignal,
-): Promise<{ at: Place; connection: Duplex }> {
-  const { watch } = parts;
+): Promise<Attachment> {
+  const { client, watch, behaviour: { initialise } } = parts;
   const waiting = new AbortController();
   const changes = watch.events.watch(AbortSignal.any([signal, waiting.signal]))
     [Symbol.asyncIterator]();
   let at: Place | undefined;
   let connection: Duplex | undefined;
+  let hook: Disposable | undefined;
+  const beforeStart = async (place: Place) => {
+    await initialise!(client, place.container, signal);
+    const made = await upgrade(parts, place, signal);
+    if (waiting.signal.aborted || connection) made.reset();
+    else connection = made;
+  };
+  const isRunning = () => {
+    const found = at && watch.state(at.container);
+    return found && runs(found) ? found : undefined;
+  };
   try {
     for (;;) {
       const now = place(parts, name, id);
@@ -114,12 +156,16 @@ async function whenRunning(
       if (now.container !== at?.container) {
         connection?.reset();
         connection = undefined;
+        hook?.[Symbol.dispose]();
+        hook = initialise && watch.starts.before(now.container, () => beforeStart(now));
       }
       at = now;
-      connection ??= await connect(parts, at, signal);
-      const found = watch.state(at.container);
-      if (connection && found && runs(found)) {
-        const made = { at, connection };
+      if (!initialise || isRunning()) connection ??= await connect(parts, at, signal);
+      const found = isRunning();
+      if (connection && found) {
+        const detached = new AbortController();
+        const exit = ended(parts, at.container, found.State.StartedAt, detached.signal);
+        const made = { at, connection, detached, exit };
         connection = undefined;
         return made;
       }
@@ -128,6 +174,7 @@ async function whenRunning(
     }
   } finally {
     waiting.abort();
+    hook?.[Symbol.dispose]();
     connection?.reset();
   }
 }
@@ -155,15 +202,12 @@ async function relay(
 }
 
 function session(
-  { client }: AttachParts,
-  at: Place,
-  connection: Duplex,
+  { client, behaviour }: AttachParts,
+  { at, connection, exit, detached }: Attachment,
   ending: AbortSignal,
   release: () => void,
-) {
+): AttachSession {
   const { id, container, tty, stdinOpen } = at;
-  const detached = new AbortController();
-  const { signal } = detached;
   const outlets = { stdout: outlet(), stderr: outlet() };
   const close = (failure?: unknown) => {
     release();
@@ -172,25 +216,14 @@ function session(
     connection.reset();
   };
   const detach = () => {
-    if (signal.aborted) return;
+    if (detached.signal.aborted) return;
     detached.abort();
     ending.removeEventListener("abort", detach);
     close();
   };
   ending.addEventListener("abort", detach, { once: true });
-  const waited = client.json<{ StatusCode: number }>({
-    method: "POST",
-    path: `/containers/${container}/wait`,
-    query: { condition: "not-running" },
-    attempted: `Cannot wait for ${id}`,
-    signal,
-    headMs: Infinity,
-  });
-  const exit = waited.then(({ StatusCode }) => StatusCode, (error) => {
-    if (signal.aborted) return undefined;
-    throw error;
-  }).finally(() => ending.removeEventListener("abort", detach));
-  exit.catch(() => {/* told to who waits for it */});
+  exit.catch(() => {/* told to who waits for it */})
+    .finally(() => ending.removeEventListener("abort", detach));
   if (tty) outlets.stderr.end();
   relay(at, connection, outlets).then(() => close(), close);
   const made: AttachSession = {
@@ -199,7 +232,7 @@ function session(
     exit,
     detach,
   };
-  if (stdinOpen) made.stdin = inputOf(at, connection);
+  if (stdinOpen) made.stdin = inputOf(at, connection, behaviour.endsInput);
   if (tty) {
     made.resize = ({ columns, rows }: TerminalSize) => {
       client.run({
@@ -214,12 +247,17 @@ function session(
   return made;
 }
 
-function inputOf({ id, tty }: Place, connection: Duplex): WritableStream<Uint8Array> {
+function inputOf(
+  { id, tty }: Place,
+  connection: Duplex,
+  ends?: boolean,
+): WritableStream<Uint8Array> {
   return new WritableStream({
     write: (bytes) => connection.write(bytes),
-    close: () => {
+    close: async () => {
       // On a terminal the end of what somebody types is not the end of the terminal.
       if (tty) return;
+      if (ends) return await connection.closeWrite();
       // Its one switch for this ends the input with whoever detaches, and with this server.
       throw new SvcError("unsupported", `Cannot end the input of ${id}: the engine keeps it open`, {
         help: "svc exec ends the input of what it runs; or deploy with tty, and type ^D",
@@ -260,8 +298,7 @@ export function attachAbility(parts: AttachParts): NonNullable<DeployCaps["attac
     ending.throwIfAborted();
     const release = attached.add(place(parts, name, instance).id);
     try {
-      const { at, connection } = await whenRunning(parts, name, instance, ending);
-      return session(parts, at, connection, ending, release);
+      return session(parts, await whenRunning(parts, name, instance, ending), ending, release);
     } catch (error) {
       release();
       throw error;

@@ -9,6 +9,7 @@ function waiting() {
   const events = new InstanceEvents();
   const parts = {
     client: {},
+    behaviour: {},
     watch: {
       events,
       closing: new AbortController().signal,

@@ -11,7 +11,7 @@ const isSettled = (error: unknown) => daemonStatus(error) === 409;
 export function controlAbilities(
   parts: AbilityParts,
 ): Required<Pick<DeployCaps, "signal" | "pause" | "top">> {
-  const { client, watch } = parts;
+  const { client, watch, behaviour } = parts;
 
   async function signal(name: string, text: string, options: InstanceOptions = {}): Promise<void> {
     const number = signalNumber(text);
@@ -61,15 +61,16 @@ export function controlAbilities(
   async function top(name: string, options: InstanceOptions = {}): Promise<ProcessList[]> {
     return await Promise.all(
       requireRunning(parts, name, options.instance).map(async ({ id, container }) => {
-        const { Titles, Processes } = await client.json<{
-          Titles: string[];
-          Processes: string[][] | null;
-        }>({
-          path: `/containers/${container}/top`,
-          attempted: `Cannot list the processes of ${id}`,
-          signal: options.signal,
-        });
-        return { instance: id, titles: Titles, processes: Processes ?? [] };
+        const attempted = `Cannot list the processes of ${id}`;
+        const path = `/containers/${container}/top`;
+        const list = await client.json<
+          { Titles: string[]; Processes: string[][] | null } | undefined
+        >({ ...(behaviour.processes?.(path) ?? { path }), attempted, signal: options.signal });
+        if (!list) throw new SvcError("conflict", `${attempted}: it is not running`);
+        const last = list.Titles.length - 1;
+        // What a process calls itself may have what the engine parts columns by.
+        const row = (all: string[]) => [...all.slice(0, last), all.slice(last).join("\t")];
+        return { instance: id, titles: list.Titles, processes: (list.Processes ?? []).map(row) };
       }),
     );
   }

@@ -2,6 +2,7 @@
  * Files of containers, in and out. The engine resolves paths in the container's root. An archive on its way in is
  * read and written anew: what svc refuses never reaches the engine.
  */
+import { posix } from "node:path";
 import { SvcError } from "../../../../../lib/base/errors.ts";
 import type { FileAbility, FileStat, InstanceOptions } from "../../../../../lib/deploy/caps.ts";
 import { daemonStatus } from "../../../../../lib/docker/errors.ts";
@@ -9,9 +10,13 @@ import type { Answer } from "../../../../../lib/docker/exchange.ts";
 import { archiveError, type TarHeader } from "../../../../../lib/oci/tar.ts";
 import { readTar } from "../../../../../lib/oci/tar_read.ts";
 import { TarWriter } from "../../../../../lib/oci/tar_write.ts";
+import { type Inspected, runs } from "../inspect.ts";
 import type { AbilityParts } from "./parts.ts";
 
-type FilesParts = Pick<AbilityParts, "client" | "watch" | "require">;
+type FilesParts = Pick<
+  AbilityParts,
+  "client" | "watch" | "require" | "behaviour" | "requireStill"
+>;
 
 /** Go's bits of a file mode, and what they are in st_mode. A device of characters has two of them. */
 const MODE_BITS: readonly (readonly [bit: number, mode: number])[] = [
@@ -26,6 +31,8 @@ const MODE_BITS: readonly (readonly [bit: number, mode: number])[] = [
 ];
 const CHARACTERS = 21;
 const TYPE = 0o170000;
+const FOLDER = 0o040000;
+const LINK = 0o120000;
 const ZEROS = new Uint8Array(64 * 1024);
 
 function systemMode(mode: number): number {
@@ -40,7 +47,37 @@ function statOf({ headers }: Answer): FileStat {
   const { name, size, mode, mtime, linkTarget } = JSON.parse(
     new TextDecoder().decode(Uint8Array.from(text, (char) => char.charCodeAt(0))),
   ) as { name: string; size: number; mode: number; mtime: string; linkTarget?: string };
-  return { name, size, mode: systemMode(mode), modified: mtime, ...(linkTarget && { linkTarget }) };
+  const stat = { name, size, mode: systemMode(mode), modified: mtime };
+  // Podman tells one of whatever it is.
+  return (stat.mode & TYPE) === LINK && linkTarget ? { ...stat, linkTarget } : stat;
+}
+
+/** What {@linkcode EngineBehaviour.looseArchives} takes for a pattern, or for the end of one. */
+const PATTERN = /[*?[\\]/;
+
+function requirePlain(path: string): void {
+  if (!PATTERN.test(path)) return;
+  throw new SvcError(
+    "unsupported",
+    `Cannot use path ${path}: the engine takes *, ?, [ and \\ for patterns of names`,
+    { help: "copy the folder that it is in, or use svc exec with tar" },
+  );
+}
+
+const isRunning = (found: Inspected) => runs(found) && !found.State.Paused;
+
+/** Throws `conflict` where the workload itself could not write: the engine does, while it does not run. */
+function requireWritable(found: Inspected, path: string): void {
+  const { Mounts, HostConfig } = found;
+  const at = posix.normalize(path);
+  const mount = (Mounts ?? [])
+    .map(({ Destination = "", RW }) => ({ on: posix.join(Destination, "/"), writable: RW }))
+    .filter(({ on }) => posix.join(at, "/").startsWith(on))
+    .sort((a, b) => b.on.length - a.on.length)[0];
+  // While it runs, its own mounts decide, and there are more than are told.
+  const writable = mount ? mount.writable : isRunning(found) || !HostConfig.ReadonlyRootfs;
+  if (writable) return;
+  throw new SvcError("conflict", `Cannot copy to ${path}: it is read-only there`);
 }
 
 /** The engine has one status for most of these. */
@@ -139,25 +176,33 @@ function safeMember(
   );
 }
 
-export function filesAbility({ client, watch, require }: FilesParts): FileAbility {
-  function call(
+export function filesAbility(
+  { client, watch, require, requireStill, behaviour: { looseArchives: loose } }: FilesParts,
+): FileAbility {
+  async function call(
     method: "HEAD" | "GET" | "PUT",
     name: string,
     path: string,
     { instance, signal }: InstanceOptions = {},
-    body?: ReadableStream<Uint8Array>,
+    body?: () => ReadableStream<Uint8Array>,
   ): Promise<Answer> {
     if (!path.startsWith("/")) {
       throw new SvcError("argument_invalid", `Cannot use path ${path}: it has to begin with /`);
     }
-    const { container } = require(name).pick(instance);
+    if (loose) requirePlain(path);
+    const deployment = require(name);
+    const { container } = deployment.pick(instance);
     watch.requireLive();
-    return client.call({
+    const found = watch.state(container);
+    // The engine looks up what it mounts, as it does for a start.
+    if (!found || !isRunning(found)) await requireStill(deployment);
+    if (loose && method === "PUT" && found) requireWritable(found, path);
+    return await client.call({
       method,
       path: `/containers/${container}/archive`,
       query: { path, noOverwriteDirNonDir: method === "PUT" },
       attempted: method === "PUT" ? `Cannot copy to ${path}` : `Cannot copy ${path}`,
-      body,
+      body: body?.(),
       signal,
       ...(body && { headMs: Infinity }),
     });
@@ -185,11 +230,23 @@ export function filesAbility({ client, watch, require }: FilesParts): FileAbilit
     return statOf(answer);
   }
 
+  /** What an archive of it will be: an engine that follows links tells where one leads in the end. */
+  async function archived(
+    name: string,
+    path: string,
+    stat: FileStat,
+    options?: InstanceOptions,
+  ): Promise<FileStat> {
+    if (!loose || stat.linkTarget === undefined) return stat;
+    const { linkTarget: _, ...found } = await look(name, stat.linkTarget, options);
+    return { ...found, name: posix.basename(path) };
+  }
+
   return {
     async stat(name, path, options) {
       require(name).pick(options?.instance);
       try {
-        return await look(name, path, options);
+        return await archived(name, path, await look(name, path, options), options);
       } catch (error) {
         if (error instanceof SvcError && error.code === "not_found") return undefined;
         throw error;
@@ -198,7 +255,12 @@ export function filesAbility({ client, watch, require }: FilesParts): FileAbilit
     async read(name, path, options) {
       try {
         const answer = await call("GET", name, path, options);
-        return { stat: statOf(answer), tar: answer.body };
+        try {
+          return { stat: await archived(name, path, statOf(answer), options), tar: answer.body };
+        } catch (error) {
+          await answer.body.cancel();
+          throw error;
+        }
       } catch (error) {
         throw told(error, "not_found");
       }
@@ -209,7 +271,10 @@ export function filesAbility({ client, watch, require }: FilesParts): FileAbilit
       let broken: { error: unknown } | undefined;
       try {
         // Before the archive: an engine that refuses the folder may not wait for its end.
-        await look(name, `${path.replace(/\/+$/, "")}/.`, options);
+        const folder = await look(name, `${path.replace(/\/+$/, "")}/.`, options);
+        if (((await archived(name, path, folder, options)).mode & TYPE) !== FOLDER) {
+          throw new SvcError("argument_invalid", `Cannot copy to ${path}: it is no folder`);
+        }
         const source = tar.pipeThrough(new TransformStream(), {
           signal: AbortSignal.any([signal, over.signal]),
         });
@@ -221,7 +286,8 @@ export function filesAbility({ client, watch, require }: FilesParts): FileAbilit
             throw error;
           }
         };
-        const { body: rest } = await call("PUT", name, path, options, ReadableStream.from(body()));
+        const stream = () => ReadableStream.from(body());
+        const { body: rest } = await call("PUT", name, path, options, stream);
         await rest.cancel();
       } catch (error) {
         signal.throwIfAborted();

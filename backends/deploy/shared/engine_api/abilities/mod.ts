@@ -1,6 +1,8 @@
 /** The abilities of engines that speak the Docker Engine API, besides exec and images. */
 import type { DeployCaps } from "../../../../../lib/deploy/caps.ts";
+import { attachAbility } from "./attach.ts";
 import { controlAbilities } from "./control.ts";
+import { filesAbility } from "./files.ts";
 import { networksAbility, volumesAbility } from "./managed.ts";
 import type { AbilityParts } from "./parts.ts";
 import { statsAbility } from "./stats.ts";
@@ -8,6 +10,8 @@ import { statsAbility } from "./stats.ts";
 export function engineAbilities(parts: AbilityParts): DeployCaps {
   return {
     ...controlAbilities(parts),
+    attach: attachAbility(parts),
+    files: filesAbility(parts),
     stats: statsAbility(parts),
     volumes: volumesAbility(parts),
     networks: networksAbility(parts),

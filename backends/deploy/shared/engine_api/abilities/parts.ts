@@ -1,6 +1,7 @@
 /** What the abilities work on. */
 import { SvcError } from "../../../../../lib/base/errors.ts";
 import type { DockerClient } from "../../../../../lib/docker/client.ts";
+import type { EngineBehaviour } from "../behaviour.ts";
 import type { Deployment } from "../deployment.ts";
 import { type Inspected, runs } from "../inspect.ts";
 import type { EngineNetworks } from "../networks.ts";
@@ -9,6 +10,7 @@ import type { EngineWatch } from "../watch.ts";
 
 export interface AbilityParts {
   client: DockerClient;
+  behaviour: EngineBehaviour;
   watch: EngineWatch;
   networks: EngineNetworks;
   /** Identity of the server. */
@@ -16,6 +18,8 @@ export interface AbilityParts {
   /** Throws `not_found`. */
   require: (name: string) => Deployment;
   deployments: () => Iterable<Deployment>;
+  /** Throws where the deployment may no longer mount the folders that it mounts. */
+  requireStill: (deployment: Deployment) => Promise<void>;
 }
 
 /** An instance whose main process runs. */
