@@ -64,7 +64,7 @@ export function deployStats(test: Test, under: DeployBackendUnderTest): void {
   withName(
     "stats: of each instance, again and again, until the reader leaves or none runs",
     "repeated",
-    ["stats", "spec.replicas"],
+    ["stats", "spec.replicas", "groups"],
     async (name) => {
       await backend().apply(quickSpec(name, image, { replicas: 2 }));
       const both = [`${name}-0`, `${name}-1`];
@@ -96,7 +96,7 @@ export function deployStats(test: Test, under: DeployBackendUnderTest): void {
   withName(
     "stats: nothing is told of the host's network",
     "hostly",
-    ["stats", "spec.networks.name"],
+    ["stats", "spec.networks.name", "groups"],
     async (name) => {
       try {
         await under.reopen(undefined, ["networks"]);
