@@ -436,10 +436,13 @@ export function deployFiles(test: Test, under: DeployBackendUnderTest): void {
       await put(name, "/", [{ path: "mine", type: "file", body: text("1") }], { instance });
       assert.equal((await files().stat(name, "/mine", { instance: "1" }))?.size, 1);
       assert.equal(await files().stat(name, "/mine"), undefined);
-      if (!backend().caps.pause) return;
-      // Also while it is paused.
-      await backend().caps.pause!.pause(name);
-      assert.equal((await get(name, "/mine", { instance })).all.get("mine")!.content, "1");
     },
   );
+
+  withName("files: while it is paused", "still", ["pause"], async (name) => {
+    await running(name);
+    await see(name, "echo mine > /mine");
+    await backend().caps.pause!.pause(name);
+    assert.equal((await get(name, "/mine")).all.get("mine")!.content, "mine\n");
+  });
 }

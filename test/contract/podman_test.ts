@@ -64,7 +64,10 @@ const PODMANS: Podman[] = [
 ];
 
 for (const [at, { options, ...suite }] of PODMANS.entries()) {
-  const commands = [...PODMAN_COMMANDS, ...options.by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : []];
+  const commands = [
+    ...PODMAN_COMMANDS,
+    ...options.by === "ssh" ? ["ssh", "sshd", "ssh-keygen"] : [],
+  ];
   const files = options.version === "5" ? [UNSTABLE_READY] : PODMAN_FILES;
   deployContract({
     ...suite,
