@@ -3,7 +3,6 @@
  * streams make, who is refused, and what needs the daemon's host.
  */
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools } from "../e2e/harness.ts";
 import { type Sshd, startSshd, useSsh } from "../peers/sshd.ts";
