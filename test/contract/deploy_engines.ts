@@ -75,6 +75,7 @@ export const ENGINES = {
   "podman 4.3": PODMAN,
   "podman 5": PODMAN,
   "podman 4.3, rootless": ROOTLESS,
+  "podman 5, rootless": ROOTLESS,
 } as const satisfies Record<string, Engine>;
 
 export type EngineName = keyof typeof ENGINES;

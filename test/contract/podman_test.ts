@@ -55,6 +55,12 @@ const PODMANS: Podman[] = [
     parts: [...RUNS, deployAttach, deployVolumes],
     options: { rootless: true, by: "ssh" },
   },
+  {
+    name: "podman 5, rootless",
+    lacks: few ? { ...LIMITS, pause: `pauses need control groups of the user's, and ${FEW}` } : {},
+    parts: [...RUNS, deployEvents, deployFiles, deploySignals],
+    options: { version: "5", rootless: true },
+  },
 ];
 
 for (const [at, { options, ...suite }] of PODMANS.entries()) {

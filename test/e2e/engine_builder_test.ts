@@ -1,7 +1,15 @@
 /** Builds of a server that cannot mount, where its registry shows the engine's images: a builder loads them there. */
 import assert from "node:assert/strict";
-import { type AnyEngine, BASE, NEEDS, startEngine, startFront } from "./builder_engine.ts";
+import {
+  type AnyEngine,
+  BASE,
+  NEEDS,
+  startEngine,
+  startFront,
+  startPodmanEngine,
+} from "./builder_engine.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
 import { tar } from "../../scripts/build/tar.ts";
 import { e2eTest, type Server } from "./harness.ts";
 
@@ -124,4 +132,13 @@ e2eTest(
   `${NAME} Docker 28 with containerd's image store`,
   { ...NEEDS, files: [...NEEDS.files, UNSTABLE_READY] },
   (t) => nativeBuilder(t, "Docker daemon 28", startEngine({ version: "28", store: "containerd" })),
+);
+e2eTest(
+  `${NAME} podman 4.3`,
+  {
+    root: true,
+    commands: [...NEEDS.commands, ...PODMAN_COMMANDS],
+    files: [...NEEDS.files, ...PODMAN_FILES],
+  },
+  (t) => nativeBuilder(t, "podman 4.3", startPodmanEngine()),
 );

@@ -64,6 +64,11 @@ export function podmanModule(settings: PodmanSettings): BackendModule {
   const place = { socket: settings.podmanSocket ?? "", service: settings.podmanService };
   return {
     takesOver: true,
+    engine: {
+      product: PODMAN_ENGINE.product,
+      endpoint: (folders) => podmanEndpoint(place) ?? serviceEndpoint(serviceFolder(folders)),
+      variables: (socket) => ({ SVC_PODMAN_SOCKET: socket }),
+    },
     /** SPEC "Errors": neither or both end the server's start. */
     validate: () => Promise.resolve(void podmanEndpoint(place)),
     open: (parts) =>
