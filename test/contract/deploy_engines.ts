@@ -33,6 +33,8 @@ const PODMAN = {
   lacks: {
     "attach.stays": "podman ends the input with the first who was attached and leaves",
     "exec.groups": "podman gives the groups to the main process alone",
+    "files.beside":
+      "podman follows links to what is read-only while the container does not run: nothing is written then",
     "files.holes": "podman's archives have zeros for holes, and so have the files that it unpacks",
     "files.linked": "podman gives the owner once more with each further name",
     "files.links": "podman copies what a link leads to",

@@ -42,6 +42,7 @@ const USUAL = {
   oom: "a death for want of memory is told",
   "attach.end": "the end of what one client types is the end of the input",
   "attach.stays": "the input stays when somebody who was attached leaves",
+  "files.beside": "files go to what is writable beside what is read-only, of a stopped container",
   "files.holes": "holes of copied files stay holes",
   "files.linked": "a copied file with several names keeps setuid and setgid",
   "files.links": "a link itself is told and copied",

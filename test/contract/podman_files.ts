@@ -72,6 +72,22 @@ export function podmanFiles(
     assert.deepEqual([...Deno.readDirSync(`${allowed}/fixed`)].map(({ name }) => name), ["inner"]);
   });
 
+  withName("files: no link leads into what is read-only", "linked", async (name) => {
+    await Deno.mkdir(`${allowed}/linked`);
+    await backend().apply(quickSpec(name, image, { mounts: [`${allowed}/linked:/linked:ro`] }));
+    const command = shell("mkdir -p /tmp/d; ln -s /linked /tmp/l; ln -s / /tmp/d/root");
+    await execute(backend(), name, { command });
+    await put(name, "/tmp/d");
+    for (const power of ["", "pause", "stop"]) {
+      if (power === "pause") await backend().caps.pause!.pause(name);
+      if (power === "stop") await backend().power(name, "stop");
+      for (const path of ["/tmp/l", "/tmp/l/", "/tmp/d/root/linked"]) {
+        await assert.rejects(put(name, path), { code: "conflict" }, `${path} ${power}`);
+      }
+    }
+    assert.deepEqual([...Deno.readDirSync(`${allowed}/linked`)], []);
+  });
+
   withName(
     "files: of a stopped container no folder that was put elsewhere",
     "put",

@@ -14,7 +14,6 @@ import { deployFiles } from "./deploy_files.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployContract, type DeploySuite } from "./deploy_suite.ts";
-import { deployVolumes } from "./deploy_volumes.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
@@ -52,7 +51,7 @@ const PODMANS: Podman[] = [
     name: "podman 4.3, rootless",
     way: "by ssh",
     lacks: LIMITS,
-    parts: [...RUNS, deployAttach, deployVolumes],
+    parts: RUNS,
     options: { rootless: true, by: "ssh" },
   },
   {

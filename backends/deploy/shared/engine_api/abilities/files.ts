@@ -66,17 +66,27 @@ function requirePlain(path: string): void {
 
 const isRunning = (found: Inspected) => runs(found) && !found.State.Paused;
 
-/** Throws `conflict` where the workload itself could not write: the engine does, while it does not run. */
+/**
+ * Throws `conflict` where the workload itself could not write: the engine does, while it does not run. It follows
+ * links before it looks for mounts, and the workload may have left any: then no path tells where it would write.
+ */
 function requireWritable(found: Inspected, path: string): void {
   const { Mounts, HostConfig } = found;
+  const fixed = HostConfig.ReadonlyRootfs || (Mounts ?? []).some(({ RW }) => !RW);
+  if (fixed && !isRunning(found)) {
+    throw new SvcError(
+      "conflict",
+      `Cannot copy to ${path}: a part of the container is read-only, and it does not run`,
+      { help: "start or resume it first" },
+    );
+  }
   const at = posix.normalize(path);
   const mount = (Mounts ?? [])
     .map(({ Destination = "", RW }) => ({ on: posix.join(Destination, "/"), writable: RW }))
     .filter(({ on }) => posix.join(at, "/").startsWith(on))
     .sort((a, b) => b.on.length - a.on.length)[0];
-  // While it runs, its own mounts decide, and there are more than are told.
-  const writable = mount ? mount.writable : isRunning(found) || !HostConfig.ReadonlyRootfs;
-  if (writable) return;
+  // Elsewhere the mounts of what runs decide, and there are more than are told.
+  if (!mount || mount.writable) return;
   throw new SvcError("conflict", `Cannot copy to ${path}: it is read-only there`);
 }
 
@@ -193,10 +203,12 @@ export function filesAbility(
     const deployment = require(name);
     const { container } = deployment.pick(instance);
     watch.requireLive();
-    const found = watch.state(container);
+    const checks = loose && method === "PUT";
+    // What is told may be late, and the workload ends when it likes.
+    const found = checks ? await watch.look(container, signal) : watch.state(container);
     // The engine looks up what it mounts, as it does for a start.
     if (!found || !isRunning(found)) await requireStill(deployment);
-    if (loose && method === "PUT" && found) requireWritable(found, path);
+    if (checks && found) requireWritable(found, path);
     return await client.call({
       method,
       path: `/containers/${container}/archive`,
