@@ -10,7 +10,7 @@ import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { DOCKERHOST_FIELDS } from "./fields.ts";
 import type { DockerhostSettings } from "./options.ts";
-import { requireReachable } from "./reach.ts";
+import { requireReachable, seesRoutes } from "./reach.ts";
 
 export const DOCKER: EngineBehaviour = {
   name: "dockerhost",
@@ -20,6 +20,7 @@ export const DOCKER: EngineBehaviour = {
   // It answers a removal before it tells it.
   lateEvents: true,
   requireReachable,
+  seesRoutes,
 };
 
 export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {

@@ -29,6 +29,23 @@ function isHere(containers: readonly Inspected[]): boolean {
   );
 }
 
+/**
+ * True where this server sees the routes of the daemon's host: a link of one of the daemon's networks is here. A
+ * server in a container has routes of its own.
+ */
+export async function seesRoutes(client: DockerClient, attempted: string): Promise<boolean> {
+  const links = new Set(Deno.networkInterfaces().map(({ name }) => name));
+  const networks = await client.json<{ Id: string; Options?: Record<string, string> | null }[]>({
+    path: "/networks",
+    attempted,
+  });
+  return networks.some(({ Id, Options }) =>
+    links.has(`br-${Id.slice(0, 12)}`) ||
+    // The default bridge has the same name on every host.
+    client.local && links.has(Options?.["com.docker.network.bridge.name"] ?? "")
+  );
+}
+
 /** Throws `unsupported`, at once, where a connection would not come to these containers. */
 export async function requireReachable(
   client: DockerClient,

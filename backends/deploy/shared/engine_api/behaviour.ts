@@ -60,6 +60,11 @@ export interface EngineBehaviour {
   execRefusal?: RegExp;
   /** The exit code of a command that the engine forgot, as it does with the container's next start. */
   forgottenExec?(client: DockerClient, container: string, exec: string): Promise<number>;
+  /**
+   * True where this server sees the routes of the engine's host. Absent: the engine itself takes no subnet that its
+   * host uses.
+   */
+  seesRoutes?(client: DockerClient, attempted: string): Promise<boolean>;
   /** Throws where the containers' addresses lead nowhere, or to others, from this server. */
   requireReachable?(
     client: DockerClient,

@@ -3,6 +3,7 @@ import type { DeploySpec, NetworkSpec } from "../../../../lib/api/deploy_spec.ts
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { Mutex } from "../../../../lib/base/mutex.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { foreignRoute, type HostRoute, hostRoutes } from "../../../../lib/runtime/subnets.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { foreignLabels, SERVER, serverLabel } from "./labels.ts";
 
@@ -32,9 +33,16 @@ export class EngineNetworks {
   readonly #client: DockerClient;
   readonly #server: string;
   readonly #behaviour: EngineBehaviour;
+  readonly #routes: () => Promise<HostRoute[]>;
   readonly #lock = new Mutex();
 
-  constructor(client: DockerClient, server: string, behaviour: EngineBehaviour) {
+  constructor(
+    client: DockerClient,
+    server: string,
+    behaviour: EngineBehaviour,
+    routes: () => Promise<HostRoute[]> = hostRoutes,
+  ) {
+    this.#routes = routes;
     this.#client = client;
     this.#server = server;
     this.#behaviour = behaviour;
@@ -118,7 +126,10 @@ export class EngineNetworks {
   async #one(spec: NetworkSpec): Promise<string> {
     const name = this.#named(spec.name);
     const found = await this.#find(name);
-    if (!found) return await this.#make(name, spec);
+    if (!found) {
+      await this.#requireUnrouted(name, spec);
+      return await this.#make(name, spec);
+    }
     if (found.Labels?.[SERVER] !== this.#server) {
       throw new SvcError("conflict", `${attempted(name)}: it is there, and not of this server`, {
         help: "name another network; who has it could be reached on it",
@@ -136,6 +147,20 @@ export class EngineNetworks {
     if (differs === undefined) return found.Id;
     throw new SvcError("conflict", `${attempted(name)}: ${differs} for the deployments on it`, {
       help: "leave the field out to take the network as it is, or name another network",
+    });
+  }
+
+  /**
+   * Docker compares a subnet with its own networks alone: the bridge would take over what the host leads elsewhere.
+   * Throws `conflict`, which names the route.
+   */
+  async #requireUnrouted(name: string, { subnet }: NetworkSpec): Promise<void> {
+    const what = attempted(name);
+    if (!subnet || !await this.#behaviour.seesRoutes?.(this.#client, what)) return;
+    const route = foreignRoute(await this.#routes(), { subnet, bridge: "" });
+    if (!route) return;
+    throw new SvcError("conflict", `${what}: the host has a route into ${subnet}: ${route.text}`, {
+      help: "name another subnet, or leave it out",
     });
   }
 

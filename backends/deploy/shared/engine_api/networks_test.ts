@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
 import { networksAbility } from "./abilities/managed.ts";
 import type { AbilityParts } from "./abilities/parts.ts";
+import { parseRoutes } from "../../../../lib/runtime/subnets.ts";
 import { SERVER } from "./labels.ts";
 import { EngineNetworks } from "./networks.ts";
 
@@ -34,4 +35,26 @@ Deno.test("a network that goes while it is to be removed was none", async () => 
   const parts = { networks, deployments: () => [] } as unknown as AbilityParts;
   assert.equal(await networksAbility(parts).remove("front"), false);
   assert.equal(asked, 2);
+});
+
+Deno.test("no network is made over a route of the engine's host", async () => {
+  const routes = parseRoutes("10.0.5.0/24 dev eth1 scope link\n127.0.0.0/8 dev lo");
+  await using daemon = await scriptedDaemon((call) =>
+    call.json(call.line.startsWith("GET") ? [] : { Id: "a".repeat(64) })
+  );
+  const ensure = (subnet: string, seen = true) =>
+    new EngineNetworks(
+      daemon.client,
+      server,
+      { ...behaviour, seesRoutes: () => Promise.resolve(seen) },
+      () => Promise.resolve(routes),
+    ).ensure({ networks: [{ name: "x", subnet }] });
+  for (const subnet of ["10.0.5.4/30", "10.0.0.0/8"]) {
+    await assert.rejects(ensure(subnet), {
+      code: "conflict",
+      message: /the host has a route into .*: 10\.0\.5\.0\/24 dev eth1/,
+    });
+    await ensure(subnet, false);
+  }
+  await ensure("10.0.6.0/24");
 });
