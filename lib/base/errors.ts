@@ -25,6 +25,7 @@ export const CATALOGUE = {
   argument_invalid: entry(400, 2, "correct the argument"),
   spec_invalid: entry(400, 2, "correct the named field of the deployment spec"),
   reference_invalid: entry(400, 2, "write it as [host[:port]/]name[:tag][@digest]", "NAME_INVALID"),
+  compose_invalid: entry(400, 1, "correct the named line of the Compose file"),
   dockerfile_invalid: entry(400, 1, "correct the named line of the Dockerfile"),
   context_invalid: entry(400, 1, "send the build context as a tar archive"),
   archive_invalid: entry(400, 1, "send a whole, undamaged archive"),

@@ -4,10 +4,13 @@
  */
 export {
   Document,
+  isAlias,
   isMap,
   isScalar,
+  isSeq,
   LineCounter,
   parse,
+  parseAllDocuments,
   parseDocument,
   stringify,
   visit,
