@@ -4,6 +4,7 @@ import type { DockerEndpoint } from "../docker/endpoint.ts";
 import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { DeployBackend } from "./backend.ts";
+import type { WorkloadNamespaces } from "./namespaces.ts";
 
 /** Where a server keeps its files. */
 export interface ServerFolders {
@@ -23,6 +24,8 @@ export interface BackendParts extends ServerFolders {
     image: ResolvedImage,
     options: { onProgress?: () => void; signal?: AbortSignal },
   ) => Promise<string>;
+  /** What svc runs beside workloads; absent: nothing, as in tests. */
+  namespaces?: WorkloadNamespaces;
   log: Logger;
 }
 

@@ -15,6 +15,7 @@ import { RUNTIME } from "../config/server/runtime.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
 import type { Deployments } from "../deploy/deployments.ts";
+import type { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import type { BackendModule } from "../deploy/module.ts";
 import type { ImageResolver } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
@@ -52,6 +53,8 @@ export interface EngineParts {
   host: ServerHost;
   snapshotter: () => Promise<Snapshotter>;
   images: () => Promise<ImageResolver>;
+  /** What svc runs beside workloads. */
+  namespaces?: WorkloadNamespaces;
   log: Logger;
 }
 
@@ -125,8 +128,9 @@ export async function openBackend(
     selected.load(),
     import("../snapshot/unpack.ts"),
   ]);
-  const { host, snapshotter, images, log } = parts;
+  const { host, snapshotter, images, namespaces, log } = parts;
   return await open({
+    namespaces,
     dataDir: host.dataDir,
     runDir: host.runDir,
     snapshotter,

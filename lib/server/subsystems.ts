@@ -13,6 +13,7 @@ import { REGISTRY, sparseManifests } from "../config/server/registry.ts";
 import { RUNTIME } from "../config/server/runtime.ts";
 import { SESSIONS } from "../config/server/workloads.ts";
 import { type Deployments, openDeployments } from "../deploy/deployments.ts";
+import { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { createBuildCacheUpkeep } from "./build_cache.ts";
 import { openDataDir } from "./data_dir.ts";
@@ -125,12 +126,15 @@ const deployments = subsystem({
   name: "deployments",
   needs: { settings, chosen, host, snapshots, registry, images, log },
   open({ settings, chosen, host, snapshots, registry, images, log }) {
+    const namespaces = new WorkloadNamespaces(({ instance }, error) =>
+      log.error("nothing runs beside an instance that should have it", { instance, error })
+    );
     const ingress = new ServerIngress({
       config: settings.of(INGRESS),
       backend: () => backend.get(),
       log,
     });
-    const parts = { host, snapshotter: snapshots.get, images: images.get, log };
+    const parts = { host, snapshotter: snapshots.get, images: images.get, namespaces, log };
     const backend: Lazy<Deployments> = lazy(async () =>
       await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
     );

@@ -68,6 +68,10 @@ const SYMBOLS = {
   send: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   recv: { parameters: ["i32", "buffer", "usize", "i32"], result: "i32" },
   shutdown: { parameters: ["i32", "i32"], result: "i32" },
+  connect: { parameters: ["i32", "buffer", "u32"], result: "i32" },
+  getsockopt: { parameters: ["i32", "i32", "i32", "buffer", "buffer"], result: "i32" },
+  dup: { parameters: ["i32"], result: "i32" },
+  setns: { parameters: ["i32", "i32"], result: "i32" },
   sendfile: {
     parameters: ["i32", "i32", "pointer", "usize"],
     result: "i32",

@@ -19,7 +19,7 @@ export interface BareOptions extends BackendParts {
 
 /** All files are below `bare` in the data directory. */
 export async function createBareBackend(
-  { dataDir, runDir, config, images, log, snapshotter, unpack }: BareOptions,
+  { dataDir, runDir, config, images, log, namespaces, snapshotter, unpack }: BareOptions,
 ): Promise<DeployBackend> {
   const paths = hostPaths("bare", dataDir, runDir);
   const engine = makeEngine({ paths, config, dataDir, runDir, snapshotter, unpack });
@@ -27,7 +27,7 @@ export async function createBareBackend(
   taking.use(await takeOver(paths.shim, config.shim && { dataDir, runDir, config }));
   const fields = BARE_FIELDS;
   const backend = await openHostBackend({
-    ...{ name: "bare", paths, config, engine, images, fields, log },
+    ...{ name: "bare", paths, config, engine, images, fields, namespaces, log },
   });
   engine.holds(taking.move());
   return backend;

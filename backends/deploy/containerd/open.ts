@@ -59,7 +59,7 @@ async function serve(path: string): Promise<Disposable> {
 
 /** All files are below `containerd` in the data directory. */
 export async function createContainerdBackend(
-  { dataDir, runDir, config, images, log, unpack }: ContainerdOptions,
+  { dataDir, runDir, config, images, log, namespaces, unpack }: ContainerdOptions,
 ): Promise<DeployBackend> {
   const { address, namespace, startMs } = config;
   const paths = hostPaths("containerd", dataDir, runDir);
@@ -126,6 +126,7 @@ export async function createContainerdBackend(
       images,
       shown: registry.images,
       fields,
+      namespaces,
       log,
     });
   } catch (error) {

@@ -183,6 +183,7 @@ export class Instance {
         this.exists = true;
         this.#hooks.tell({ type: "created" });
         await this.#hooks.moved();
+        await this.#enter();
         await this.#begin(process);
       } finally {
         // All steps have to end before anything can be removed.
@@ -214,7 +215,18 @@ export class Instance {
       await this.#connect();
       await this.#hooks.moved();
     }
-    await this.#begin(await this.#createContainer());
+    const process = await this.#createContainer();
+    await this.#enter();
+    await this.#begin(process);
+  }
+
+  /** What svc runs beside the workload is there before the workload's process. */
+  async #enter(): Promise<void> {
+    const { deployment, spec, id: instance, made } = this;
+    if (made.choice.kind !== "bridges") return;
+    const { attachments, namespaces } = this.#parts;
+    const path = attachments.path(made);
+    await namespaces.opened({ deployment, spec, instance, key: made.key, path });
   }
 
   async #connect(ready = () => {}, signal?: AbortSignal): Promise<void> {
@@ -223,6 +235,7 @@ export class Instance {
 
   async #disconnect(): Promise<void> {
     await this.unmap();
+    await this.#parts.namespaces.closed(this.made.key);
     await this.#parts.attachments.remove(this.made, this.#networks);
     this.#networks = [];
   }
@@ -394,6 +407,7 @@ export class Instance {
       const { process, startedAt, paused } = this.#known;
       const state = await this.#parts.engine.state(this.made.key, process);
       if (state?.is === "running") {
+        await this.#enter();
         await this.#attend(state.process, startedAt ?? new Date().toISOString());
         if (paused) this.#life.froze(true);
         return true;

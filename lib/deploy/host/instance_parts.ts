@@ -2,6 +2,7 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { InstanceChange } from "../../api/deployment.ts";
 import type { Logger } from "../../base/log.ts";
+import type { WorkloadNamespaces } from "../namespaces.ts";
 import type { Attachments } from "./attachments.ts";
 import type { BindMounts } from "./binds.ts";
 import type { Bundles } from "./bundle.ts";
@@ -13,6 +14,7 @@ export interface InstanceParts {
   attachments: Attachments;
   bundles: Bundles;
   binds: BindMounts;
+  namespaces: WorkloadNamespaces;
   /** Kinds of lib/deploy/privileges.ts. */
   allowPrivileged: readonly string[];
   log: Logger;

@@ -6,6 +6,7 @@ import { Attachments } from "./attachments.ts";
 import { BindMounts } from "./binds.ts";
 import { Bundles } from "./bundle.ts";
 import type { HostConfig } from "./config.ts";
+import { WorkloadNamespaces } from "../namespaces.ts";
 import type { ContainerEngine } from "./engine.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import type { NamedInstance } from "./names.ts";
@@ -17,12 +18,14 @@ export interface HostParts {
   engine: ContainerEngine;
   paths: HostPaths;
   config: HostConfig;
+  /** What svc runs beside workloads; absent: nothing. */
+  namespaces?: WorkloadNamespaces;
   log: Logger;
 }
 
 /** `instances`: all of the host, for their names. */
 export function hostParts(
-  { engine, paths, config, log }: HostParts,
+  { engine, paths, config, namespaces = new WorkloadNamespaces(() => {}), log }: HostParts,
   instances: () => readonly NamedInstance[],
 ): InstanceParts & { bridges: BridgeDriver; resolvers: Resolvers; volumes: NamedVolumes } {
   const { dns, pidsLimit, allowPrivileged } = config;
@@ -34,5 +37,8 @@ export function hostParts(
   const folder = paths.instances;
   const bundles = new Bundles({ engine, folder, binds, volumes, resolvers, pidsLimit });
   const attachments = new Attachments(bridges, paths);
-  return { engine, attachments, bundles, binds, allowPrivileged, log, bridges, resolvers, volumes };
+  return {
+    ...{ engine, attachments, bundles, binds, namespaces, allowPrivileged, log },
+    ...{ bridges, resolvers, volumes },
+  };
 }
