@@ -5,8 +5,8 @@ import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts"
 import { DockerClient } from "../../../lib/docker/client.ts";
 import { type DockerEndpoint, dockerEndpoint } from "../../../lib/docker/endpoint.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
-import { openEngineBackend } from "../shared/engine_api/backend.ts";
 import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
+import { openDockerBackend } from "../shared/engine_api/docker_engine.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { DOCKERHOST_FIELDS } from "./fields.ts";
 import type { DockerhostSettings } from "./options.ts";
@@ -33,7 +33,7 @@ export async function createDockerhostBackend(
   { dataDir, images, log, endpoint, config }: DockerhostOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, DOCKER.name);
-  return await openEngineBackend({
+  return await openDockerBackend({
     client: new DockerClient({
       endpoint,
       product: DOCKER.product,

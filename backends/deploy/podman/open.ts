@@ -6,7 +6,7 @@ import type { BackendModule, BackendParts, ServerFolders } from "../../../lib/de
 import { DockerClient } from "../../../lib/docker/client.ts";
 import type { DockerEndpoint } from "../../../lib/docker/endpoint.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
-import { openEngineBackend } from "../shared/engine_api/backend.ts";
+import { openDockerBackend } from "../shared/engine_api/docker_engine.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { PODMAN_ENGINE } from "./behaviour.ts";
 import { podmanEndpoint } from "./endpoint.ts";
@@ -36,7 +36,7 @@ export async function createPodmanBackend(
   });
   const release = async () => await service?.[Symbol.asyncDispose]();
   try {
-    return await openEngineBackend({
+    return await openDockerBackend({
       client,
       behaviour: PODMAN_ENGINE,
       server: await serverIdentity(folder),

@@ -10,7 +10,7 @@ import { requirePermitted } from "../privileges.ts";
 import { allOrFirstError, batchesOf, checkTimes, stoppedHalfway } from "../roll_out.ts";
 import { specHash } from "../spec_hash.ts";
 import type { BindMounts } from "./binds.ts";
-import { type ContainerPlan, containerPlan, imageWarnings } from "./container_config.ts";
+import { type ContainerPlan, containerPlan, imageWarnings } from "../container_config.ts";
 import type { Deployment } from "./deployment.ts";
 import type { Deployments } from "./deployments.ts";
 import type { ContainerEngine } from "./engine.ts";

@@ -9,9 +9,9 @@ import { modeInRunning } from "../../sys/rooted_elsewhere.ts";
 import { decodeDocument } from "../../runtime/document.ts";
 import { type ProcessSpec, processUser, type RuntimeSpec } from "../../runtime/spec.ts";
 import { resolveUser } from "../../runtime/user.ts";
-import type { ProbeResult } from "./health.ts";
+import type { ProbeResult } from "../health.ts";
 import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
-import type { ContainerPlan } from "./container_config.ts";
+import type { ContainerPlan } from "../container_config.ts";
 
 const NOT_FOUND = 127;
 const NOT_EXECUTABLE = 126;

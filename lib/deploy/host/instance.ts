@@ -8,7 +8,7 @@ import { requirePermitted } from "../privileges.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
 import { type ExecTarget, runProbe } from "./exec.ts";
 import { entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
-import { HealthMonitor } from "./health.ts";
+import { HealthMonitor } from "../health.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
 import { Life } from "./life.ts";
 import type { ReadLogOptions } from "./log_file.ts";

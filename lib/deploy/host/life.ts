@@ -1,15 +1,9 @@
 /** The state of an instance: one value, and its transitions. */
-import type { RestartPolicy } from "../../api/deploy_spec.ts";
 import type { InstanceChange } from "../../api/deployment.ts";
+import { LONGEST_DELAY, type RestartRule, Restarts } from "../restarts.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
-import type { HealthMonitor } from "./health.ts";
+import type { HealthMonitor } from "../health.ts";
 import type { InstanceRecord } from "./record.ts";
-
-/** Milliseconds before the first restart, and the most before a later one. */
-const FIRST_DELAY = 100;
-const LONGEST_DELAY = 60_000;
-/** A run of this many milliseconds counts as recovered: the restart delay begins anew. */
-const HEALTHY_RUN = 10_000;
 
 /** The exit code that stands for a restart that failed to start. */
 const FAILED_START = 125;
@@ -49,10 +43,7 @@ export type LifeState =
   /** Stopped on purpose. */
   | { is: "stopped"; end?: End };
 
-export interface LifeOptions {
-  policy: RestartPolicy;
-  /** The limit of the policy `on-failure`; absent: no limit. */
-  maxAttempts?: number;
+export interface LifeOptions extends RestartRule {
   /** Starts the instance again; an error counts as another failed run. */
   restart: () => Promise<void>;
   /** Called with each change of state. */
@@ -81,16 +72,15 @@ export class Life {
   #state: LifeState;
   /** Restarts since the instance was made. */
   #restarts: number;
-  /** Attempts of the restart policy since the last run that counts as recovered. */
-  #attempts: number;
+  readonly #policy: Restarts;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #restarted: Promise<void> = Promise.resolve();
 
   /** Takes the recorded state. Whether the instance still runs is told by {@linkcode began} or {@linkcode ended}. */
   constructor(options: LifeOptions, record: LifeRecord) {
     this.#options = options;
+    this.#policy = new Restarts(options, record.attempts);
     this.#restarts = record.restarts;
-    this.#attempts = record.attempts ?? 0;
     const { exitCode: code, startedAt, finishedAt = new Date().toISOString(), message, due } =
       record;
     if (code === undefined) this.#state = { is: "made" };
@@ -124,7 +114,7 @@ export class Life {
     const { run, end, state } = this;
     return {
       restarts: this.#restarts,
-      ...(this.#attempts > 0 && { attempts: this.#attempts }),
+      ...(this.#policy.attempts > 0 && { attempts: this.#policy.attempts }),
       ...(state.is === "waiting" && { due: state.due }),
       ...(run && { process: run.process, startedAt: run.startedAt }),
       ...(run?.paused && { paused: true }),
@@ -183,7 +173,7 @@ export class Life {
 
   /** No restart follows any more. A restart that is already under way may still begin a run. */
   halt(): void {
-    this.#attempts = 0;
+    this.#policy.reset();
     const state = this.#state;
     this.run?.health?.stop();
     if (state.is === "running") this.#become({ ...state, mode: "stopping" });
@@ -197,7 +187,7 @@ export class Life {
   }
 
   #follow(end: End, run: { code: number; ran: number }): void {
-    const delay = this.#delay(run);
+    const delay = this.#policy.next(run);
     if (delay === undefined) return this.#become({ is: "ended", mode: "over", end });
     this.#wait({ is: "waiting", due: Date.now() + delay, end });
   }
@@ -220,17 +210,5 @@ export class Life {
         if (over) this.#options.tell({ type: "died", exitCode: FAILED_START });
       }).finally(resolve);
     }, left);
-  }
-
-  /** Milliseconds until the next start after this run; undefined: no restart. Counts the attempt. */
-  #delay({ code, ran }: { code: number; ran: number }): number | undefined {
-    if (ran >= HEALTHY_RUN) this.#attempts = 0;
-    const { policy, maxAttempts } = this.#options;
-    if (policy === "no") return undefined;
-    if (policy === "on-failure") {
-      if (code === 0) return undefined;
-      if (maxAttempts !== undefined && this.#attempts >= maxAttempts) return undefined;
-    }
-    return Math.min(LONGEST_DELAY, FIRST_DELAY * 2 ** Math.min(this.#attempts++, 20));
   }
 }

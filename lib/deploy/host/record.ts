@@ -2,7 +2,7 @@
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { PublishedPort } from "../../api/deployment.ts";
 import { JsonRecords } from "../json_records.ts";
-import type { ContainerPlan } from "./container_config.ts";
+import type { ContainerPlan } from "../container_config.ts";
 import type { CniResult } from "../../runtime/cni.ts";
 import type { Addresses, BridgeNetwork } from "../../runtime/network.ts";
 import type { ProcessIdentity } from "./engine.ts";

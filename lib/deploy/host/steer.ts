@@ -3,7 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { ContainerPlan } from "./container_config.ts";
+import type { ContainerPlan } from "../container_config.ts";
 import type { ContainerEngine } from "./engine.ts";
 import type { Life } from "./life.ts";
 import { within } from "./within.ts";

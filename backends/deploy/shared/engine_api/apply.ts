@@ -9,21 +9,13 @@ import { type FieldRules, fieldWarnings, refuseIfStrict } from "../../../../lib/
 import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
 import { batchesOf, checkTimes, stoppedHalfway } from "../../../../lib/deploy/roll_out.ts";
 import { specHash } from "../../../../lib/deploy/spec_hash.ts";
-import { type Lazy, lazy } from "../../../../lib/base/lazy.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
-import { type ServerPlace, serverPlace } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
-import { type BindPolicy, Binds, requirePlainMounts } from "./binds.ts";
-import { knowsStartInterval } from "./container.ts";
+import { Binds, requirePlainMounts } from "./binds.ts";
 import type { Deployment } from "./deployment.ts";
-import { DeployImages, type EngineImage } from "./images.ts";
+import type { DeployEngine } from "./engine.ts";
 import { runs } from "./inspect.ts";
-import type { EngineNetworks } from "./networks.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
-import { type Member, type Plan, type ReplaceContext, Replacer } from "./replace.ts";
-import { ensureVolume } from "./volumes.ts";
-import type { EngineWatch } from "./watch.ts";
+import { type Member, type Plan, type Reached, type ReplaceContext, Replacer } from "./replace.ts";
 
 export interface EngineConfig {
   /** SVC_ALLOW_BIND_SOURCES. */
@@ -39,14 +31,11 @@ export interface EngineConfig {
 }
 
 export interface ApplierParts {
-  client: DockerClient;
-  behaviour: EngineBehaviour;
+  engine: DeployEngine;
   /** Identity of the server's data directory. */
   server: string;
   config: EngineConfig;
   fields: FieldRules;
-  networks: EngineNetworks;
-  watch: EngineWatch;
   /** Specs of all deployments. */
   specs: () => readonly DeploySpec[];
 }
@@ -64,27 +53,19 @@ export class Applier {
   readonly binds: Binds;
   readonly replacer: Replacer;
   readonly #parts: ApplierParts;
-  readonly #images: DeployImages;
-  readonly #place: Lazy<ServerPlace>;
 
   constructor(parts: ApplierParts) {
     this.#parts = parts;
-    this.#images = new DeployImages(parts.client, parts.config.maxUnpackedBytes);
-    this.#place = lazy(() => serverPlace(parts.client, parts.config));
+    const { engine, config: { allowBindSources: allowed } } = parts;
     this.binds = new Binds({
       specs: parts.specs,
       containers: () => {
-        parts.watch.requireLive();
-        return parts.watch.all;
+        engine.watch.requireLive();
+        return engine.watch.all;
       },
-      policy: () => this.#bindPolicy(),
+      policy: async () => ({ allowed, paths: await engine.hostPaths() }),
     });
-    this.replacer = new Replacer({ ...parts, binds: this.binds });
-  }
-
-  async #bindPolicy(): Promise<BindPolicy> {
-    const { client, config: { allowBindSources: allowed } } = this.#parts;
-    return { allowed, paths: client.local ? (await this.#place.get()).paths : undefined };
+    this.replacer = new Replacer({ engine, binds: this.binds });
   }
 
   /** The caller holds the deployment's lock. */
@@ -97,15 +78,12 @@ export class Applier {
     using held = await this.binds.hold(spec);
     const { sources } = held;
     requirePlainMounts(spec, sources);
-    const { client, behaviour, config } = this.#parts;
-    const { api } = await client.daemon();
-    if (spec.healthcheck?.startInterval && !behaviour.probe && !knowsStartInterval(api)) {
-      warnings.push("healthcheck.startInterval: this engine has none; Docker 25 and later have");
-      refuseIfStrict(spec, warnings);
-    }
+    const { engine, server, config } = this.#parts;
+    warnings.push(...await engine.told(spec));
+    refuseIfStrict(spec, warnings);
     const { images, mayPull, env, onProgress, signal } = context;
     deployment.transient = deployment.made ? "pulling" : "pending";
-    const image = await this.#images.find(spec.image, images, { mayPull, onProgress, signal });
+    const image = await engine.findImage(spec.image, images, { mayPull, onProgress, signal });
     const hash = specHash(spec, image.digest, env);
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
@@ -120,16 +98,12 @@ export class Applier {
     deployment.transient = "creating";
     const fresh = !deployment.made;
     const plan: Plan = {
-      ...{ spec, hash, env, sources, api, fresh, image: image.id },
+      ...{ spec, server, hash, env, sources, fresh, image, pidsLimit: config.pidsLimit },
       emptied: config.allowPrivileged.includes("labels") ? [] : image.labels.filter(isActedOn),
       attachments: await this.#prepare(spec),
-      server: this.#parts.server,
-      logDriver: behaviour.logDriver(await this.#logDriver(signal)),
-      fixedRestarts: behaviour.fixedRestarts,
-      probed: behaviour.probe !== undefined,
-      pidsLimit: config.pidsLimit,
+      fixedRestarts: engine.fixedRestarts,
     };
-    await this.#rollOut(deployment, there, plan, context, { image, warnings });
+    await this.#rollOut(deployment, there, plan, context, { warnings });
     return fresh ? "created" : "replaced";
   }
 
@@ -154,7 +128,7 @@ export class Applier {
     there: readonly Member[],
     plan: Plan,
     context: ApplyContext,
-    reached: { image: EngineImage; warnings: string[] },
+    reached: Reached,
   ): Promise<void> {
     const { spec, hash, fresh } = plan;
     const kept = there.filter((one) =>
@@ -189,19 +163,10 @@ export class Applier {
   }
 
   async #prepare(spec: DeploySpec) {
-    const { client, server, networks } = this.#parts;
-    const attachments = await networks.ensure(spec);
-    for (const volume of spec.volumes) await ensureVolume(client, server, volume);
+    const { engine } = this.#parts;
+    const attachments = await engine.networks.ensure(spec);
+    for (const volume of spec.volumes) await engine.ensureVolume(volume);
     return attachments;
-  }
-
-  async #logDriver(signal?: AbortSignal): Promise<string> {
-    const { LoggingDriver } = await this.#parts.client.json<{ LoggingDriver?: string }>({
-      path: "/info",
-      attempted: "Cannot ask the engine for its log driver",
-      signal,
-    });
-    return LoggingDriver ?? "";
   }
 }
 

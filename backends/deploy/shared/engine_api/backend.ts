@@ -1,4 +1,4 @@
-/** A deploy backend on an engine that speaks the Docker Engine API. The engine supervises the containers. */
+/** A deploy backend on an engine that others use too, and that keeps the containers. */
 import { join } from "node:path";
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus } from "../../../../lib/api/deployment.ts";
@@ -15,28 +15,19 @@ import type { FieldRules } from "../../../../lib/deploy/fields.ts";
 import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
 import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
-import { type ImageAbilities, imageAbilities } from "../../../../lib/docker/images/abilities.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
-import { engineAbilities } from "./abilities/mod.ts";
-import type { AbilityParts } from "./abilities/parts.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
 import { stopSeconds } from "./container.ts";
 import { Deployment } from "./deployment.ts";
 import { Dialer } from "./dial.ts";
-import { execIn } from "./exec.ts";
-import { runs } from "./inspect.ts";
-import { readLogs } from "./logs.ts";
-import { EngineNetworks } from "./networks.ts";
-import { type EngineRecord, instanceId, type InstanceRecord } from "./record.ts";
+import type { DeployEngine } from "./engine.ts";
+import { type EngineRecord, instanceId } from "./record.ts";
 import type { Replacer } from "./replace.ts";
 import { Upkeep } from "./upkeep.ts";
-import { EngineWatch } from "./watch.ts";
+import type { EngineWatch } from "./watch.ts";
 
 export interface EngineBackendOptions {
-  client: DockerClient;
-  behaviour: EngineBehaviour;
+  engine: DeployEngine;
   /** Identity of the server's data directory: what carries it is this server's. */
   server: string;
   /** Folder of the backend's files. */
@@ -45,8 +36,6 @@ export interface EngineBackendOptions {
   fields: FieldRules;
   images: ImageResolver;
   log: Logger;
-  /** Ends what was started for the backend; called when nothing uses the client any more. */
-  release?: () => Promise<void>;
 }
 
 /** Opens the backend. An engine that is not there is found when it is. */
@@ -63,59 +52,41 @@ class EngineBackend implements DeployBackend {
   readonly #records: JsonRecords<EngineRecord>;
   readonly #deployments = new Map<string, Deployment>();
   readonly #locks = new KeyedMutex();
-  readonly #networks: EngineNetworks;
+  readonly #engine: DeployEngine;
   readonly #watch: EngineWatch;
   readonly #applier: Applier;
   readonly #replacer: Replacer;
-  readonly #images: ImageAbilities;
   readonly #upkeep: Upkeep;
   readonly #dialer: Dialer;
 
   constructor(options: EngineBackendOptions) {
-    const { client, server, folder, log, behaviour, config, fields } = options;
-    this.name = behaviour.name;
+    const { engine, server, folder, log, config, fields } = options;
+    const { networks, watch } = engine;
+    this.name = engine.name;
     this.#options = options;
+    this.#engine = engine;
+    this.#watch = watch;
     this.#records = new JsonRecords(join(folder, "deployments"));
-    this.#images = imageAbilities(client, { folder: join(folder, "exports"), log });
-    this.#networks = new EngineNetworks(client, server, behaviour);
-    this.#watch = new EngineWatch({
-      ...{ client, server, behaviour, log },
-      connected: () => this.#upkeep.lookAfter(),
-    });
     this.#applier = new Applier({
-      ...{ client, behaviour, server, config, fields },
-      networks: this.#networks,
-      watch: this.#watch,
+      ...{ engine, server, config, fields },
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
     this.#replacer = this.#applier.replacer;
     this.#upkeep = new Upkeep({
-      ...{ behaviour, networks: this.#networks, watch: this.#watch, applier: this.#applier, log },
+      ...{ engine, applier: this.#applier, log },
       deployments: this.#deployments,
       locks: this.#locks,
     });
-    this.#dialer = new Dialer(client, behaviour);
-    const parts: AbilityParts = {
-      ...{ client, behaviour, server, watch: this.#watch, networks: this.#networks },
+    this.#dialer = new Dialer(engine);
+    this.caps = engine.abilities({
+      ...{ server, watch, networks },
       require: (name) => this.#require(name),
       deployments: () => this.#deployments.values(),
       requireStill: ({ record, instances }) => {
         const containers = instances.flatMap(({ found }) => found ?? []);
         return this.#applier.binds.requireStill(record.spec, containers);
       },
-    };
-    this.caps = {
-      ...engineAbilities(parts),
-      images: this.#images.images,
-      load: this.#images.load,
-      exec: async (name, request, { signal } = {}) => {
-        const { container, replica } = this.#running(name, request.instance);
-        const instance = instanceId(name, replica);
-        const { execRefusal: refusal, forgottenExec: forgotten } = behaviour;
-        const place = { client, container, instance, refusal, forgotten };
-        return await execIn(place, request, signal);
-      },
-    };
+    });
   }
 
   get #parts() {
@@ -126,17 +97,15 @@ class EngineBackend implements DeployBackend {
     for (const record of await this.#records.load()) {
       this.#deployments.set(record.name, new Deployment(this.#parts, record));
     }
-    await this.#watch.open();
+    await this.#watch.open(() => this.#upkeep.lookAfter());
   }
 
-  async ready(): Promise<void> {
-    await this.#options.client.daemon();
+  ready(): Promise<void> {
+    return this.#engine.ready();
   }
 
-  async about(): Promise<string> {
-    const { client } = this.#options;
-    const { product, address } = client.words;
-    return `${product} ${(await client.daemon()).version} at ${address}`;
+  about(): Promise<string> {
+    return this.#engine.about();
   }
 
   /** Throws `not_found`. */
@@ -144,19 +113,6 @@ class EngineBackend implements DeployBackend {
     const deployment = this.#deployments.get(name);
     if (deployment && !deployment.gone) return deployment;
     throw new SvcError("not_found", `Cannot find deployment ${name}: there is none of that name`);
-  }
-
-  /** Throws `not_found`, or `conflict` where it does not run. */
-  #running(name: string, id?: string): InstanceRecord {
-    const instance = this.#require(name).pick(id);
-    this.#watch.requireLive();
-    const found = this.#watch.state(instance.container);
-    if (found && runs(found)) return instance;
-    throw new SvcError(
-      "conflict",
-      `Cannot use instance ${instanceId(name, instance.replica)}: it is not running`,
-      { help: "start the deployment first" },
-    );
   }
 
   apply(
@@ -169,7 +125,7 @@ class EngineBackend implements DeployBackend {
       const deployment = known ?? Deployment.fresh(this.#parts, spec);
       const { images: all } = this.#options;
       const images = all.forCaller?.({ mayPull, logins }) ?? all;
-      deployment.joining = this.#networks.namesOf(spec);
+      deployment.joining = this.#engine.networks.namesOf(spec);
       this.#deployments.set(spec.name, deployment);
       try {
         const others = [...this.#deployments.values()].map(({ record }) => record.spec);
@@ -283,13 +239,8 @@ class EngineBackend implements DeployBackend {
     const chosen = instance === undefined
       ? deployment.instances.map((one) => one.instance)
       : [deployment.pick(instance)];
-    const { client, behaviour: { ownTail } } = this.#options;
     const logs = chosen.map(({ container, replica }) =>
-      readLogs({
-        ...{ client, container, ownTail },
-        instance: instanceId(name, replica),
-        look: () => this.#watch.look(container),
-      }, options)
+      this.#engine.readLogs(container, instanceId(name, replica), options)
     );
     yield* mergeLogs(logs, follow);
   }
@@ -307,8 +258,6 @@ class EngineBackend implements DeployBackend {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#watch.close();
-    await this.#images[Symbol.asyncDispose]();
-    await this.#options.client[Symbol.asyncDispose]();
-    await this.#options.release?.();
+    await this.#engine[Symbol.asyncDispose]();
   }
 }

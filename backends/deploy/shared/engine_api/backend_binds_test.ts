@@ -6,7 +6,7 @@ import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { DOCKERHOST_FIELDS } from "../../dockerhost/fields.ts";
 import { DOCKER } from "../../dockerhost/open.ts";
-import { openEngineBackend } from "./backend.ts";
+import { openDockerBackend } from "./docker_engine.ts";
 
 const mounting = (source: string) =>
   validateDeploySpec({ name: "app", image: "i:1", mounts: [{ source, target: "/mnt" }] });
@@ -16,7 +16,7 @@ async function withDeployment(
   allowed: (folder: string) => string[],
   run: (
     parts: {
-      backend: Awaited<ReturnType<typeof openEngineBackend>>;
+      backend: Awaited<ReturnType<typeof openDockerBackend>>;
       held: string;
       lines: string[];
     },
@@ -58,7 +58,7 @@ async function withDeployment(
       else if (/\/networks/.test(call.line)) await call.json([]);
       else await call.json({ message: "no such thing" }, 404);
     });
-    await using backend = await openEngineBackend({
+    await using backend = await openDockerBackend({
       ...{ client: daemon.client, behaviour: DOCKER, server: "s", folder: root },
       config: { allowBindSources: allowed(held), allowPrivileged: [], pidsLimit: 0 },
       fields: DOCKERHOST_FIELDS,

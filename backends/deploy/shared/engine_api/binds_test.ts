@@ -8,9 +8,8 @@ import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier } from "./apply.ts";
 import type { Deployment } from "./deployment.ts";
+import { dockerEngine } from "./docker_engine.ts";
 import { engineFields } from "./fields.ts";
-import { EngineNetworks } from "./networks.ts";
-import { EngineWatch } from "./watch.ts";
 import { type BindPolicy, Binds, requirePlainMounts } from "./binds.ts";
 import type { Inspected } from "./inspect.ts";
 
@@ -143,12 +142,10 @@ Deno.test("an apply refuses such a path before it asks the engine for anything",
   const { client } = daemon;
   const behaviour = { name: "engine", product: "the engine", logDriver: () => undefined };
   const server = "0123456789abcdef";
-  const log = silent;
+  const config = { allowBindSources: [], allowPrivileged: [], pidsLimit: 0 };
   const applier = new Applier({
-    ...{ client, behaviour, server, fields: engineFields("engine"), specs: () => [] },
-    config: { allowBindSources: [], allowPrivileged: [], pidsLimit: 0 },
-    networks: new EngineNetworks(client, server, behaviour),
-    watch: new EngineWatch({ client, behaviour, server, log, connected: async () => {} }),
+    ...{ server, config, fields: engineFields("engine"), specs: () => [] },
+    engine: dockerEngine({ client, behaviour, server, config, folder: "/nowhere", log: silent }),
   });
   const spec = validateDeploySpec({
     name: "app",

@@ -3,35 +3,18 @@ import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spe
 import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { containerLabels } from "./labels.ts";
-import type { Attachments } from "./networks.ts";
+import type { ContainerRequest } from "./engine.ts";
 import { probeTimes } from "./probes.ts";
 import { instanceId } from "./record.ts";
 
-export interface ContainerRequest {
-  spec: DeploySpec;
-  server: string;
-  replica: number;
-  /** What the engine is to run: an image's id. */
-  image: string;
-  /** Labels of the image that other programs would act on, and may not. */
-  emptied: readonly string[];
-  /** The attachments' environment. */
-  env: Readonly<Record<string, string>>;
-  attachments: Attachments;
-  /** Real paths of the spec's mounts, in their order. */
-  sources: readonly string[];
+/** A request to an engine with the Docker Engine API. */
+export interface DockerRequest extends ContainerRequest {
   /** The negotiated version of the API. */
   api: string;
   /** Undefined: the engine's own. */
   logDriver?: string;
-  /** 0: no limit. */
-  pidsLimit: number;
-  /** The engine starts it again from its start on, as the spec says. */
-  fixedRestarts?: boolean;
   /** svc runs the health check; see {@linkcode EngineBehaviour.probe}. */
   probed?: boolean;
-  /** Without host ports and fixed addresses: it only shows whether it would come up. */
-  rehearsal?: boolean;
 }
 
 const NANOSECONDS = 1e6;
@@ -42,7 +25,7 @@ const nanos = (time: string | undefined) =>
 /** Nanoseconds in a year: the engine's own timer, where it has one, keeps out of the way. */
 const NEVER = 365 * 24 * 3600e9;
 
-function health(check: HealthcheckSpec | undefined, { api, probed }: ContainerRequest) {
+function health(check: HealthcheckSpec | undefined, { api, probed }: DockerRequest) {
   if (!check) return undefined;
   return {
     Test: check.test,
@@ -94,7 +77,7 @@ function portBindings({ ports }: DeploySpec) {
 const securityOption = (option: string) =>
   option.replace(/^no-new-privileges=/, "no-new-privileges:");
 
-function mounts({ spec, sources }: ContainerRequest) {
+function mounts({ spec, sources }: DockerRequest) {
   return [
     ...spec.mounts.map(({ target, readOnly }, index) => ({
       Type: "bind",
@@ -118,7 +101,7 @@ function tmpfs({ tmpfs = [] }: DeploySpec): Record<string, string> {
   }));
 }
 
-function hostConfig(request: ContainerRequest) {
+function hostConfig(request: DockerRequest) {
   const { spec, replica, attachments, logDriver, pidsLimit, rehearsal } = request;
   const { resources = {} } = spec;
   // A host port leads to one container: replica 0's.
@@ -158,7 +141,7 @@ function hostConfig(request: ContainerRequest) {
 
 /** How the container is attached to one of its networks. */
 export function endpointConfig(
-  { spec: { name }, replica, rehearsal }: ContainerRequest,
+  { spec: { name }, replica, rehearsal }: DockerRequest,
   { aliases = [], ip, ipv6, mac }: DeploySpec["networks"][number],
 ) {
   const fixed = !rehearsal && (ip || ipv6);
@@ -171,13 +154,13 @@ export function endpointConfig(
 }
 
 /** The body of `/containers/create`. Networks after the first are connected before the start. */
-export function containerBody(request: ContainerRequest): Record<string, unknown> {
+export function containerBody(request: DockerRequest): Record<string, unknown> {
   const { spec, replica, image, env, attachments, api, server, rehearsal } = request;
   const first = attachments.kind === "networks" ? attachments.networks[0] : undefined;
   const all = { ...env, ...spec.env };
   const exposed = [...spec.ports, ...spec.expose ?? []];
   return {
-    Image: image,
+    Image: image.id,
     Cmd: spec.command,
     // An empty list resets the image's.
     Entrypoint: spec.entrypoint?.length === 0 ? [""] : spec.entrypoint,

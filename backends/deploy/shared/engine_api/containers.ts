@@ -1,4 +1,4 @@
-/** The calls that make, start, stop and remove the containers of instances. */
+/** The containers of instances, by the Docker Engine API. */
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
@@ -6,10 +6,11 @@ import { daemonStatus, isGone } from "../../../../lib/docker/errors.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import {
   containerBody,
-  type ContainerRequest,
+  type DockerRequest,
   endpointConfig,
   type RestartPolicy,
 } from "./container.ts";
+import type { ContainerCalls, ContainerRequest } from "./engine.ts";
 import { instanceId } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
 
@@ -36,27 +37,32 @@ function refused(error: unknown, { spec: { name }, replica }: ContainerRequest):
   );
 }
 
-export interface ContainersParts {
-  client: DockerClient;
-  watch: EngineWatch;
-  behaviour: EngineBehaviour;
-}
-
-export class Containers {
+export class Containers implements ContainerCalls {
   readonly #client: DockerClient;
   readonly #watch: EngineWatch;
-  readonly #removal: EngineBehaviour["removal"];
+  readonly #behaviour: EngineBehaviour;
 
-  constructor({ client, watch, behaviour }: ContainersParts) {
+  constructor(client: DockerClient, watch: EngineWatch, behaviour: EngineBehaviour) {
     this.#client = client;
     this.#watch = watch;
-    this.#removal = behaviour.removal;
+    this.#behaviour = behaviour;
   }
 
-  /** Makes a container, attached to its networks, not started. Nothing is left where that fails. */
-  async create(request: ContainerRequest, key: string, signal?: AbortSignal): Promise<string> {
-    const { attachments, spec: { name } } = request;
+  async #complete(asked: ContainerRequest, signal?: AbortSignal): Promise<DockerRequest> {
+    const { api } = await this.#client.daemon();
+    const { LoggingDriver = "" } = await this.#client.json<{ LoggingDriver?: string }>({
+      path: "/info",
+      attempted: "Cannot ask the engine for its log driver",
+      signal,
+    });
+    const logDriver = this.#behaviour.logDriver(LoggingDriver);
+    return { ...asked, api, logDriver, probed: this.#behaviour.probe !== undefined };
+  }
+
+  async create(asked: ContainerRequest, key: string, signal?: AbortSignal): Promise<string> {
+    const { attachments, spec: { name } } = asked;
     const attempted = `Cannot deploy ${name}`;
+    const request = await this.#complete(asked, signal);
     try {
       const { Id } = await this.#client.json<{ Id: string }>({
         path: "/containers/create",
@@ -85,7 +91,6 @@ export class Containers {
     }
   }
 
-  /** Starts a container for the first time. Throws `deploy_failed` or `port_in_use` with the engine's words. */
   async begin(container: string, request: ContainerRequest, signal?: AbortSignal): Promise<void> {
     try {
       await this.start(container, signal);
@@ -94,7 +99,6 @@ export class Containers {
     }
   }
 
-  /** Idempotent. */
   async start(container: string, signal?: AbortSignal): Promise<void> {
     await this.#watch.starts.about(container);
     const told = this.#watch.expect(container, "start");
@@ -107,7 +111,6 @@ export class Containers {
     await told();
   }
 
-  /** Idempotent, of one that is gone too. Waits `seconds` before it kills. */
   async stop(container: string, seconds: number): Promise<void> {
     // Docker thaws it itself, podman refuses.
     if (this.#watch.state(container)?.State.Paused) await this.#thaw(container);
@@ -135,7 +138,6 @@ export class Containers {
     });
   }
 
-  /** Removes it with its anonymous volumes, running or not. Idempotent. */
   async remove(container: string): Promise<void> {
     const told = this.#watch.expect(container, "destroy");
     for (;;) {
@@ -144,7 +146,7 @@ export class Containers {
           method: "DELETE",
           path: `/containers/${container}`,
           query: { force: true, v: true },
-          ...this.#removal?.(container),
+          ...this.#behaviour.removal?.(container),
           attempted: "Cannot remove a container",
         }).catch(unlessGone);
         return await told();
@@ -165,7 +167,6 @@ export class Containers {
     }).catch(unlessGone);
   }
 
-  /** How many times, and when, the engine starts it again from now on. */
   async supervise(
     container: string,
     policy: RestartPolicy,

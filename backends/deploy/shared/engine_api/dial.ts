@@ -1,21 +1,18 @@
 /** Connections to a deployment's containers. */
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { dialInTurn } from "../../../../lib/deploy/host/dial.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
 import type { Duplex } from "../../../../lib/wire/duplex.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
 import type { Deployment } from "./deployment.ts";
-import { addressOf, type Inspected, isActive, runs } from "./inspect.ts";
+import type { DeployEngine } from "./engine.ts";
+import { addressOf, isActive, isReady, runs } from "./inspect.ts";
 
 export class Dialer {
-  readonly #client: DockerClient;
-  readonly #behaviour: EngineBehaviour;
+  readonly #engine: Pick<DeployEngine, "requireReachable">;
   /** Counts the connections, so that replicas take turns. */
   #turn = 0;
 
-  constructor(client: DockerClient, behaviour: EngineBehaviour) {
-    this.#client = client;
-    this.#behaviour = behaviour;
+  constructor(engine: Pick<DeployEngine, "requireReachable">) {
+    this.#engine = engine;
   }
 
   /** See {@linkcode DeployBackend.dial}. */
@@ -27,7 +24,7 @@ export class Dialer {
   ): Promise<Duplex> {
     const attempted = `Cannot connect to deployment ${name}`;
     const found = instances.flatMap((one) => one.found ?? []).filter(runs);
-    await this.#behaviour.requireReachable?.(this.#client, attempted, found, signal);
+    await this.#engine.requireReachable?.(attempted, found, signal);
     if (found.length === 0) {
       const why = instances.some((one) => one.found && isActive(one.found))
         ? "it is about to be restarted"
@@ -45,10 +42,4 @@ export class Dialer {
     }
     return await dialInTurn(addresses, this.#turn++, port, protocol, signal);
   }
-}
-
-/** Healthy, where there is a health check. */
-function isReady({ State }: Inspected): boolean {
-  const health = State.Health?.Status ?? "none";
-  return health === "none" || health === "healthy";
 }

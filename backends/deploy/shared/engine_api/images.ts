@@ -6,6 +6,7 @@ import { engineApi } from "../../../../lib/docker/images/engine.ts";
 import { ImageLoader } from "../../../../lib/docker/images/load.ts";
 import { LayerProofs } from "../../../../lib/docker/images/layer_proofs.ts";
 import type { ImageResolver, ResolvedImage } from "../../../../lib/oci/resolver.ts";
+import type { ContainerConfig } from "../../../../lib/oci/types.ts";
 
 export interface EngineImage {
   /** What the engine runs. */
@@ -16,6 +17,8 @@ export interface EngineImage {
   digest: string;
   /** Names of its labels. */
   labels: readonly string[];
+  /** Where the engine does not apply it by itself. */
+  config?: ContainerConfig;
 }
 
 interface InspectedImage {

@@ -61,6 +61,12 @@ export const runs = ({ State }: Inspected) => State.Running && !State.Restarting
 /** Running or about to run again. */
 export const isActive = ({ State }: Inspected) => State.Running || State.Restarting;
 
+/** Healthy, where there is a health check. */
+export function isReady({ State }: Inspected): boolean {
+  const health = State.Health?.Status ?? "none";
+  return health === "none" || health === "healthy";
+}
+
 export function addressOf({ NetworkSettings }: Inspected): string | undefined {
   const networks = Object.values(NetworkSettings.Networks ?? {});
   return networks.map(({ IPAddress, GlobalIPv6Address }) => IPAddress || GlobalIPv6Address)

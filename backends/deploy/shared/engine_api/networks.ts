@@ -1,11 +1,9 @@
-/** Networks of the engine that svc makes for deployments, and removes with the last of them. */
+/** Networks that svc makes for deployments in an engine, and removes with the last of them. */
 import type { DeploySpec, NetworkSpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { Mutex } from "../../../../lib/base/mutex.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { foreignRoute, type HostRoute, hostRoutes } from "../../../../lib/runtime/subnets.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
-import { foreignLabels, SERVER, serverLabel } from "./labels.ts";
+import { SERVER } from "./labels.ts";
 
 interface Ipam {
   Subnet?: string;
@@ -27,25 +25,36 @@ export type Attachments =
   | { kind: "host" | "none" }
   | { kind: "networks"; networks: { id: string; spec: NetworkSpec }[] };
 
+/** The engine's calls. */
+export interface NetworkCalls {
+  /** The networks of this server. */
+  list(signal?: AbortSignal): Promise<InspectedNetwork[]>;
+  /** Whosever it is. */
+  find(name: string): Promise<InspectedNetwork | undefined>;
+  /** Gives its id. */
+  create(name: string, spec: NetworkSpec): Promise<string>;
+  /** Throws `not_found`, and `conflict` or `denied` where a container is on it. */
+  remove(network: InspectedNetwork, attempted: string, signal?: AbortSignal): Promise<void>;
+  /** See {@linkcode EngineBehaviour.seesRoutes}. */
+  seesRoutes?(attempted: string): Promise<boolean>;
+}
+
 const attempted = (name: string) => `Cannot use network ${name}`;
 
 export class EngineNetworks {
-  readonly #client: DockerClient;
+  readonly #calls: NetworkCalls;
   readonly #server: string;
-  readonly #behaviour: EngineBehaviour;
   readonly #routes: () => Promise<HostRoute[]>;
   readonly #lock = new Mutex();
 
   constructor(
-    client: DockerClient,
+    calls: NetworkCalls,
     server: string,
-    behaviour: EngineBehaviour,
     routes: () => Promise<HostRoute[]> = hostRoutes,
   ) {
     this.#routes = routes;
-    this.#client = client;
+    this.#calls = calls;
     this.#server = server;
-    this.#behaviour = behaviour;
   }
 
   /** The network of deployments that name none. Two servers of one engine have one each. */
@@ -66,12 +75,7 @@ export class EngineNetworks {
 
   /** The networks of this server. */
   list(signal?: AbortSignal): Promise<InspectedNetwork[]> {
-    return this.#client.json<InspectedNetwork[]>({
-      path: "/networks",
-      query: { filters: { label: [serverLabel(this.#server)] } },
-      attempted: "Cannot list the networks",
-      signal,
-    });
+    return this.#calls.list(signal);
   }
 
   /** Removes the network of this server that specs call so. Throws `not_found`, or `conflict` where a container is on it. */
@@ -82,9 +86,7 @@ export class EngineNetworks {
     return this.#lock.run(async () => {
       const found = (await this.list(signal)).find(({ Name }) => Name === this.#named(name));
       if (!found) throw new SvcError("not_found", `${attempted}: there is none of that name`);
-      // By its id: the engine could take a name for the id of somebody else's network.
-      const path = `/networks/${found.Id}`;
-      await this.#client.run({ method: "DELETE", path, attempted, signal });
+      await this.#calls.remove(found, attempted, signal);
     });
   }
 
@@ -114,21 +116,12 @@ export class EngineNetworks {
     }));
   }
 
-  async #find(name: string): Promise<InspectedNetwork | undefined> {
-    const list = await this.#client.json<InspectedNetwork[]>({
-      path: "/networks",
-      query: { filters: { name: [name] } },
-      attempted: attempted(name),
-    });
-    return list.find(({ Name }) => Name === name);
-  }
-
   async #one(spec: NetworkSpec): Promise<string> {
     const name = this.#named(spec.name);
-    const found = await this.#find(name);
+    const found = await this.#calls.find(name);
     if (!found) {
       await this.#requireUnrouted(name, spec);
-      return await this.#make(name, spec);
+      return await this.#calls.create(name, spec);
     }
     if (found.Labels?.[SERVER] !== this.#server) {
       throw new SvcError("conflict", `${attempted(name)}: it is there, and not of this server`, {
@@ -151,12 +144,12 @@ export class EngineNetworks {
   }
 
   /**
-   * Docker compares a subnet with its own networks alone: the bridge would take over what the host leads elsewhere.
-   * Throws `conflict`, which names the route.
+   * The engine may compare a subnet with its own networks alone: the bridge would take over what the host leads
+   * elsewhere. Throws `conflict`, which names the route.
    */
   async #requireUnrouted(name: string, { subnet }: NetworkSpec): Promise<void> {
     const what = attempted(name);
-    if (!subnet || !await this.#behaviour.seesRoutes?.(this.#client, what)) return;
+    if (!subnet || !await this.#calls.seesRoutes?.(what)) return;
     const route = foreignRoute(await this.#routes(), { subnet, bridge: "" });
     if (!route) return;
     throw new SvcError("conflict", `${what}: the host has a route into ${subnet}: ${route.text}`, {
@@ -164,40 +157,15 @@ export class EngineNetworks {
     });
   }
 
-  async #make(name: string, spec: NetworkSpec): Promise<string> {
-    const { driver, driverOpts, subnet, gateway, ipRange, internal, enableIPv6 } = spec;
-    const { Id } = await this.#client.json<{ Id: string }>({
-      path: "/networks/create",
-      json: {
-        Name: name,
-        CheckDuplicate: true,
-        Driver: driver && driver !== "default" ? driver : "bridge",
-        Options: driverOpts ?? {},
-        Internal: internal ?? false,
-        Attachable: spec.attachable ?? true,
-        EnableIPv6: enableIPv6 ?? false,
-        ...(subnet && {
-          IPAM: { Config: [{ Subnet: subnet, Gateway: gateway, IPRange: ipRange }] },
-        }),
-        Labels: { ...foreignLabels(spec.labels), [SERVER]: this.#server },
-      },
-      attempted: `Cannot make network ${name}`,
-    });
-    return Id;
-  }
-
   /** Removes the networks of this server that are not among `used`. One that is in use by others stays. */
   prune(used: () => ReadonlySet<string>): Promise<void> {
     return this.#lock.run(async () => {
       const list = await this.list();
       const names = used();
-      for (const { Id, Name } of list) {
-        if (names.has(Name)) continue;
-        await this.#client.run({
-          method: "DELETE",
-          ...this.#behaviour.networkRemoval?.(Id) ?? { path: `/networks/${Id}` },
-          attempted: `Cannot remove network ${Name}`,
-        }).catch((error) => {
+      for (const network of list) {
+        if (names.has(network.Name)) continue;
+        const attempted = `Cannot remove network ${network.Name}`;
+        await this.#calls.remove(network, attempted).catch((error) => {
           // Somebody else has attached a container; or it is gone.
           const known = ["denied", "not_found", "conflict"];
           if (!(error instanceof SvcError) || !known.includes(error.code)) throw error;

@@ -3,6 +3,7 @@ import { scriptedDaemon } from "../../../../lib/docker/testing.ts";
 import { networksAbility } from "./abilities/managed.ts";
 import type { AbilityParts } from "./abilities/parts.ts";
 import { parseRoutes } from "../../../../lib/runtime/subnets.ts";
+import { dockerNetworks } from "./docker_networks.ts";
 import { SERVER } from "./labels.ts";
 import { EngineNetworks } from "./networks.ts";
 
@@ -17,7 +18,7 @@ Deno.test("a network is removed by its id: its name may be the id of somebody el
       ? call.json([{ Id: own, Name: other, Driver: "bridge", Labels: { [SERVER]: server } }])
       : call.json({})
   );
-  const networks = new EngineNetworks(daemon.client, server, behaviour);
+  const networks = new EngineNetworks(dockerNetworks(daemon.client, server, behaviour), server);
   await networks.remove(other, { attempted: "Cannot remove it" });
   assert.deepEqual(daemon.lines.filter((line) => line.startsWith("DELETE")), [
     `DELETE /v1.41/networks/${own}`,
@@ -31,7 +32,7 @@ Deno.test("a network that goes while it is to be removed was none", async () => 
   let asked = 0;
   const network = { Id: "a".repeat(64), Name: "front", Driver: "bridge" };
   await using daemon = await scriptedDaemon((call) => call.json(asked++ === 0 ? [network] : []));
-  const networks = new EngineNetworks(daemon.client, server, behaviour);
+  const networks = new EngineNetworks(dockerNetworks(daemon.client, server, behaviour), server);
   const parts = { networks, deployments: () => [] } as unknown as AbilityParts;
   assert.equal(await networksAbility(parts).remove("front"), false);
   assert.equal(asked, 2);
@@ -44,9 +45,11 @@ Deno.test("no network is made over a route of the engine's host", async () => {
   );
   const ensure = (subnet: string, seen = true) =>
     new EngineNetworks(
-      daemon.client,
+      dockerNetworks(daemon.client, server, {
+        ...behaviour,
+        seesRoutes: () => Promise.resolve(seen),
+      }),
       server,
-      { ...behaviour, seesRoutes: () => Promise.resolve(seen) },
       () => Promise.resolve(routes),
     ).ensure({ networks: [{ name: "x", subnet }] });
   for (const subnet of ["10.0.5.4/30", "10.0.0.0/8"]) {

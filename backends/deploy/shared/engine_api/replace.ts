@@ -5,17 +5,13 @@
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
 import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
 import type { Binds } from "./binds.ts";
-import { type ContainerRequest, restartPolicy, stopSeconds } from "./container.ts";
-import { Containers } from "./containers.ts";
+import { restartPolicy, stopSeconds } from "./container.ts";
 import type { Deployment } from "./deployment.ts";
-import type { EngineImage } from "./images.ts";
+import type { ContainerCalls, ContainerRequest, DeployEngine } from "./engine.ts";
 import { type Inspected, isActive, runs } from "./inspect.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import { FIRST_WINDOW, REPLACE_WINDOW, settled } from "./trial.ts";
-import type { EngineWatch } from "./watch.ts";
 
 /** What all containers of one roll-out have in common. */
 export type Plan = Omit<ContainerRequest, "replica" | "rehearsal"> & {
@@ -36,25 +32,22 @@ export interface ReplaceContext {
 
 /** What the record says once the last batch is there. */
 export interface Reached {
-  image: EngineImage;
   warnings: string[];
 }
 
 export interface ReplacerParts {
-  client: DockerClient;
-  behaviour: EngineBehaviour;
-  watch: EngineWatch;
+  engine: Pick<DeployEngine, "containers" | "watch" | "readLogs">;
   binds: Binds;
 }
 
 /** Callers hold the deployment's lock. */
 export class Replacer {
-  readonly containers: Containers;
+  readonly containers: ContainerCalls;
   readonly #parts: ReplacerParts;
 
   constructor(parts: ReplacerParts) {
     this.#parts = parts;
-    this.containers = new Containers(parts);
+    this.containers = parts.engine.containers;
   }
 
   /** Replaces one batch. Where the new containers do not come up they go, and the old ones are as before. */
@@ -93,7 +86,7 @@ export class Replacer {
   async #record(
     deployment: Deployment,
     { made, old }: Batch<Member>,
-    { spec, hash }: Plan,
+    { spec, hash, image: { name: image, digest: imageDigest } }: Plan,
     reached?: Reached,
   ): Promise<void> {
     const { record } = deployment;
@@ -102,10 +95,10 @@ export class Replacer {
         !old.some(({ container }) => container === one.container)
       ),
       ...made.map(({ found: _, ...instance }) => instance),
-    ].filter((one) => this.#parts.watch.state(one.container) !== undefined);
+    ].filter((one) => this.#parts.engine.watch.state(one.container) !== undefined);
     record.stopped = false;
     if (reached) {
-      const { image: { name: image, digest: imageDigest }, warnings } = reached;
+      const { warnings } = reached;
       const updatedAt = new Date().toISOString();
       Object.assign(record, { spec, hash, warnings, image, imageDigest, updatedAt });
       delete record.error;
@@ -125,7 +118,7 @@ export class Replacer {
     await allOrFirstError(made.map(async (one) => {
       const request = { ...plan, replica: one.replica, rehearsal };
       one.container = await this.containers.create(request, one.key, signal);
-      if (plan.fixedRestarts) this.#parts.watch.onTrial(one.container, true);
+      if (plan.fixedRestarts) this.#parts.engine.watch.onTrial(one.container, true);
     }));
   }
 
@@ -145,14 +138,14 @@ export class Replacer {
     await allOrFirstError(
       made.map((one) => this.#settled(deployment, one, plan, window, signal)),
     );
-    for (const { container } of made) this.#parts.watch.onTrial(container, false);
+    for (const { container } of made) this.#parts.engine.watch.onTrial(container, false);
   }
 
   /** Hands a container over to the engine's supervision. */
   async #supervise({ container }: Member, spec: DeploySpec, signal?: AbortSignal): Promise<void> {
     if (spec.restart === "no") return;
     await this.containers.supervise(container, restartPolicy(spec), signal);
-    const found = await this.#parts.watch.look(container, signal);
+    const found = await this.#parts.engine.watch.look(container, signal);
     if (!found || isActive(found)) return;
     // It ended before the engine knew that it is to be started again.
     if (spec.restart === "on-failure" && found.State.ExitCode === 0) return;
@@ -166,11 +159,13 @@ export class Replacer {
     window: number,
     signal?: AbortSignal,
   ): Promise<void> {
-    const { client, watch, behaviour: { ownTail } } = this.#parts;
+    const { engine } = this.#parts;
+    const { watch } = engine;
+    const instance = instanceId(deployment.name, replica);
     await settled({
-      ...{ client, container, ownTail, window, signal },
+      ...{ instance, window, signal },
       deployment: deployment.name,
-      instance: instanceId(deployment.name, replica),
+      readLogs: (options) => engine.readLogs(container, instance, options),
       mayEnd: restart === "no" || restart === "on-failure",
       look: () => watch.look(container, signal),
       ...(fixedRestarts && { lastExit: () => watch.lastExit(container) }),
@@ -199,7 +194,7 @@ export class Replacer {
     }
     await deployment.save();
     // Stopped for others: told as a death, not as a stop that somebody asked for.
-    this.#parts.watch.quiet(old.map(({ container }) => container));
+    this.#parts.engine.watch.quiet(old.map(({ container }) => container));
     const seconds = stopSeconds(deployment.record.spec);
     await Promise.all(old.map(({ container }) => this.containers.stop(container, seconds)));
   }
@@ -221,7 +216,7 @@ export class Replacer {
 
   /** Stops containers in good order and removes them. */
   async retire(containers: readonly string[], seconds: number): Promise<void> {
-    this.#parts.watch.quiet(containers);
+    this.#parts.engine.watch.quiet(containers);
     await allOrFirstError(containers.map(async (container) => {
       await this.containers.stop(container, seconds);
       await this.containers.remove(container);

@@ -2,7 +2,8 @@
 import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import { type Inspected, lastProbe, runs } from "./inspect.ts";
-import { type LogSource, readLogs } from "./logs.ts";
+import type { LogFrame } from "../../../../lib/api/deployment.ts";
+import type { LogOptions } from "../../../../lib/deploy/backend.ts";
 
 /** Milliseconds that a container without a health check has to run: a first one, and one that replaces another. */
 export const FIRST_WINDOW = 100;
@@ -12,8 +13,12 @@ const SOON = 20;
 const SELDOM = 250;
 const LAST_LINES = 20;
 
-export interface TrialOptions extends LogSource {
+export interface TrialOptions {
   deployment: string;
+  instance: string;
+  /** What the container is now; undefined: it is gone. */
+  look: () => Promise<Inspected | undefined>;
+  readLogs: (options: LogOptions) => AsyncGenerator<LogFrame>;
   /** A task that ends with 0 has done its work. */
   mayEnd: boolean;
   window: number;
@@ -27,10 +32,10 @@ export interface TrialOptions extends LogSource {
 
 /** A `deploy_failed`. `what` follows the instance's name: "exited with code 3". */
 export async function failure(
-  { deployment, instance, ...source }: TrialOptions,
+  { deployment, instance, readLogs }: TrialOptions,
   what: string,
 ): Promise<SvcError> {
-  const frames = await Array.fromAsync(readLogs({ instance, ...source }, { tail: LAST_LINES }));
+  const frames = await Array.fromAsync(readLogs({ tail: LAST_LINES }));
   const lines = frames.map(({ line }) => line.replace(/\r$/, ""));
   const log = lines.length > 0
     ? `; its last log lines:\n${lines.map((line) => `  ${line}`).join("\n")}`

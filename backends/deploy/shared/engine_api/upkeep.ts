@@ -6,18 +6,14 @@ import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import type { KeyedMutex } from "../../../../lib/base/mutex.ts";
 import type { Applier } from "./apply.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
 import { restartPolicy, stopSeconds } from "./container.ts";
 import type { Deployment } from "./deployment.ts";
 import { isActive } from "./inspect.ts";
 import { DEPLOYMENT } from "./labels.ts";
-import type { EngineNetworks } from "./networks.ts";
-import type { EngineWatch } from "./watch.ts";
+import type { DeployEngine } from "./engine.ts";
 
 export interface UpkeepParts {
-  behaviour: EngineBehaviour;
-  watch: EngineWatch;
-  networks: EngineNetworks;
+  engine: DeployEngine;
   applier: Applier;
   /** All deployments, by name. */
   deployments: Map<string, Deployment>;
@@ -38,7 +34,7 @@ export class Upkeep {
    * what was stopped for a successor that never came.
    */
   async lookAfter(): Promise<void> {
-    const { watch, deployments, locks } = this.#parts;
+    const { engine: { watch }, deployments, locks } = this.#parts;
     const labelled = watch.all.map(({ Config }) => Config.Labels?.[DEPLOYMENT] ?? "");
     const names = new Set([...deployments.keys(), ...labelled].filter(Boolean));
     await Promise.all([...names].map((name) => locks.run(name, () => this.#lookAfter(name))));
@@ -65,7 +61,7 @@ export class Upkeep {
    * again, neither after its end nor after a restart of the host. Where it is permitted again, so is that.
    */
   async #heedPolicy(deployment: Deployment): Promise<boolean> {
-    const { applier, behaviour: { fixedRestarts, product }, log } = this.#parts;
+    const { applier, engine: { fixedRestarts, product }, log } = this.#parts;
     const { name, record: { spec, hash }, instances } = deployment;
     const refusal = await applier.requireStill(deployment).then(() => undefined, (error) => error);
     const refused = refusal instanceof SvcError && refusal.code === "denied";
@@ -93,7 +89,7 @@ export class Upkeep {
 
   /** Removes containers of the deployment that its record does not name. */
   async #sweep(name: string): Promise<void> {
-    const { watch, deployments, applier: { replacer: { containers } } } = this.#parts;
+    const { engine: { watch }, deployments, applier: { replacer: { containers } } } = this.#parts;
     const known = deployments.get(name)?.record.instances ?? [];
     const left = watch.all.filter(({ Id, Config }) =>
       Config.Labels?.[DEPLOYMENT] === name && !known.some(({ container }) => container === Id)
@@ -103,7 +99,7 @@ export class Upkeep {
 
   /** Removes the networks that no deployment is on. */
   async prune(): Promise<void> {
-    const { networks, deployments, log } = this.#parts;
+    const { engine: { networks }, deployments, log } = this.#parts;
     try {
       await networks.prune(() =>
         new Set([...deployments.values()].flatMap(({ record, made, joining }) => [

@@ -8,12 +8,8 @@ import type { Logger } from "../../../../lib/base/log.ts";
 import { Semaphore } from "../../../../lib/base/mutex.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import { InstanceEvents } from "../../../../lib/deploy/instance_events.ts";
-import type { DockerClient } from "../../../../lib/docker/client.ts";
-import { type DockerEvent, watchEvents } from "../../../../lib/docker/events.ts";
-import type { EngineBehaviour } from "./behaviour.ts";
 import type { Inspected } from "./inspect.ts";
-import { DEPLOYMENT, REHEARSAL, REPLICA, serverLabel } from "./labels.ts";
-import { Probes } from "./probes.ts";
+import { DEPLOYMENT, REHEARSAL, REPLICA } from "./labels.ts";
 import { instanceId } from "./record.ts";
 import { Starts } from "./starts.ts";
 import { Turns } from "./turns.ts";
@@ -26,26 +22,49 @@ const FIRST_MS = 10_000;
 const LATE_MS = 5000;
 /** Containers asked for at once. */
 const AT_ONCE = 8;
-const EVENTS = [
-  ...["create", "start", "die", "oom", "stop", "destroy", "health_status", "pause", "unpause"],
-  ...["update", "rename"],
-];
 /** Of an engine that has it: the end of a container is dealt with, and it is not started again. */
-const SETTLED = "cleanup";
+export const SETTLED = "cleanup";
+
+/** What happened to a container, in Docker's words. */
+export interface EngineEvent {
+  /** "create", "start", "die", "oom", "stop", "destroy", "health_status: healthy". */
+  Action: string;
+  /** The attributes are the container's labels, and `exitCode` for a death. */
+  Actor: { ID: string; Attributes: Record<string, string> };
+  /** Seconds since 1970. */
+  time: number;
+  /** Nanoseconds since 1970, more than a number holds exactly. */
+  timeNano?: number;
+}
+
+/** The engine's containers of this server. */
+export interface WatchSource {
+  /** What errors call the engine. */
+  product: string;
+  /** See {@linkcode EngineBehaviour}. */
+  reasonsUntold?: true;
+  lateEvents?: true;
+  /** Resolves once the engine watches; the events end with the signal, and throw where it goes away. */
+  events(signal: AbortSignal): Promise<AsyncIterable<EngineEvent>>;
+  list(signal: AbortSignal): Promise<string[]>;
+  /** Throws `not_found`. */
+  inspect(container: string, signal?: AbortSignal): Promise<Inspected>;
+  /** See {@linkcode EngineBehaviour.inspected}. */
+  inspected?(found: Inspected, settled: boolean, before?: Inspected): Inspected;
+  /** Called with each container as it is now. */
+  seen?(found: Inspected): void;
+}
 
 export interface WatchOptions {
-  client: DockerClient;
-  behaviour: EngineBehaviour;
-  server: string;
-  /** Called each time the engine is there, once the states are known. */
-  connected: () => Promise<void>;
+  /** `state` and the signal are the watch's. */
+  source: (watch: Pick<EngineWatch, "state" | "closing">) => WatchSource;
   log: Logger;
 }
 
 export class EngineWatch {
   readonly events = new InstanceEvents();
   readonly starts = new Starts();
-  readonly #options: WatchOptions;
+  readonly #log: Logger;
   readonly #known = new Map<string, Inspected>();
   readonly #turns = new Turns();
   /** Containers whose stop is not told: it belongs to a replacement, a removal or a restart. */
@@ -70,21 +89,20 @@ export class EngineWatch {
   #first = Promise.withResolvers<void>();
   #loop: Promise<void> | undefined;
   readonly #slots = new Semaphore(AT_ONCE);
-  readonly #probes: Probes | undefined;
+  readonly #source: WatchSource;
+  #connected: () => Promise<void> = () => Promise.resolve();
 
-  constructor(options: WatchOptions) {
-    this.#options = options;
-    const { behaviour: { probe }, client, log } = options;
-    this.#probes = probe && new Probes({
-      probe: (container, signal) => probe(client, container, signal),
-      state: (container) => this.state(container),
-      signal: this.#closed.signal,
-      log,
-    });
+  constructor({ source, log }: WatchOptions) {
+    this.#log = log;
+    this.#source = source(this);
   }
 
-  /** Resolves when the engine was found, or was not. */
-  async open(): Promise<void> {
+  /**
+   * Resolves when the engine was found, or was not. `connected` is called each time the engine is there, once the
+   * states are known.
+   */
+  async open(connected: () => Promise<void>): Promise<void> {
+    this.#connected = connected;
     this.#loop = this.#run();
     const late = AbortSignal.any([AbortSignal.timeout(FIRST_MS), this.#closed.signal]);
     await Promise.race([this.#first.promise, sleep(2 * FIRST_MS, late).catch(() => {})]);
@@ -107,7 +125,7 @@ export class EngineWatch {
     throw this.#failure ??
       new SvcError(
         "unavailable",
-        `Cannot use ${this.#options.client.words.product}: no answer yet`,
+        `Cannot use ${this.#source.product}: no answer yet`,
       );
   }
 
@@ -135,21 +153,16 @@ export class EngineWatch {
     settled: boolean,
     signal?: AbortSignal,
   ): Promise<Inspected | undefined> {
-    const { client, behaviour: { inspected } } = this.#options;
     using turn = this.#turns.begin(container);
     try {
-      const raw = await client.json<Inspected>({
-        path: `/containers/${container}/json`,
-        attempted: "Cannot look at a container",
-        signal,
-      });
+      const raw = await this.#source.inspect(container, signal);
       if (turn.old) {
         return settled ? await this.#look(container, settled, signal) : this.#known.get(container);
       }
       turn.take();
-      const found = inspected?.(raw, settled, this.#known.get(container)) ?? raw;
+      const found = this.#source.inspected?.(raw, settled, this.#known.get(container)) ?? raw;
       this.#known.set(container, found);
-      this.#probes?.see(found);
+      this.#source.seen?.(found);
       return found;
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
@@ -175,7 +188,7 @@ export class EngineWatch {
 
   /** Somebody has asked for the stop of these containers. */
   stopping(containers: readonly string[]): void {
-    if (!this.#options.behaviour.reasonsUntold) return;
+    if (!this.#source.reasonsUntold) return;
     for (const container of containers) {
       if (this.#known.get(container)?.State.Running) this.#stopping.add(container);
     }
@@ -192,7 +205,7 @@ export class EngineWatch {
       : action === "die"
       ? found && found.State.Running && !found.State.Restarting
       : !found?.State.Running;
-    if (!this.#options.behaviour.lateEvents || !comes || !this.#live) return async () => {};
+    if (!this.#source.lateEvents || !comes || !this.#live) return async () => {};
     const key = `${action} ${container}`;
     const told = this.#expected.get(key) ?? Promise.withResolvers<void>();
     this.#expected.set(key, told);
@@ -225,13 +238,13 @@ export class EngineWatch {
   }
 
   async #run(): Promise<void> {
-    const { log, client } = this.#options;
+    const log = this.#log;
     const { signal } = this.#closed;
     let told = false;
     while (!signal.aborted) {
       try {
         await this.#follow(() => {
-          if (told) log.info(`${client.words.product} is back`);
+          if (told) log.info(`${this.#source.product} is back`);
           told = false;
         });
       } catch (error) {
@@ -252,37 +265,26 @@ export class EngineWatch {
   }
 
   async #follow(found: () => void): Promise<void> {
-    const { client, server, connected, log, behaviour: { actions = {} } } = this.#options;
     const { signal } = this.#closed;
-    const label = [serverLabel(server)];
-    const event = [...EVENTS, SETTLED, ...Object.values(actions)];
-    const filters = { type: ["container"], label, event };
-    const events = await watchEvents(client, { filters, signal });
-    const list = await client.json<{ Id: string }[]>({
-      path: "/containers/json",
-      query: { all: true, filters: { label } },
-      attempted: "Cannot list the containers",
-      signal,
-    });
+    const events = await this.#source.events(signal);
+    const list = await this.#source.list(signal);
     this.#known.clear();
-    await Promise.all(list.map(({ Id }) => this.look(Id, signal)));
+    await Promise.all(list.map((id) => this.look(id, signal)));
     this.#alive.clear();
     for (const [id, { State }] of this.#known) if (State.Running) this.#alive.add(id);
     this.#live = true;
     this.#first.resolve();
     found();
-    connected().catch((error) => {
-      if (!signal.aborted) log.warn("deployments were not looked after", { error });
+    this.#connected().catch((error) => {
+      if (!signal.aborted) this.#log.warn("deployments were not looked after", { error });
     });
-    const names = new Map(Object.entries(actions).map(([name, theirs]) => [theirs, name]));
     for await (const event of events) {
-      const Action = names.get(event.Action) ?? event.Action;
-      await this.#take({ ...event, Action });
-      this.#expected.get(`${Action} ${event.Actor.ID}`)?.resolve();
+      await this.#take(event);
+      this.#expected.get(`${event.Action} ${event.Actor.ID}`)?.resolve();
     }
   }
 
-  async #take(event: DockerEvent): Promise<void> {
+  async #take(event: EngineEvent): Promise<void> {
     const { Actor: { ID: container, Attributes } } = event;
     const deployment = Attributes[DEPLOYMENT];
     const replica = Attributes[REPLICA];
@@ -327,7 +329,7 @@ export class EngineWatch {
     }
   }
 
-  async #update({ Action, time, Actor }: DockerEvent): Promise<void> {
+  async #update({ Action, time, Actor }: EngineEvent): Promise<void> {
     if (Action === "die" && Actor.Attributes.exitCode !== undefined) {
       this.#exits.set(Actor.ID, Number(Actor.Attributes.exitCode));
     }
@@ -345,7 +347,7 @@ export class EngineWatch {
     this.#alive.delete(container);
     const told = this.#stopped.delete(container);
     const asked = this.#stopping.delete(container) && !this.#quiet.has(container);
-    const lacked = this.#options.behaviour.reasonsUntold &&
+    const lacked = this.#source.reasonsUntold &&
       this.#known.get(container)?.State.OOMKilled;
     return [
       ...(lacked ? [{ type: "oom" } as const] : []),
@@ -354,7 +356,7 @@ export class EngineWatch {
     ];
   }
 
-  #changes({ Action, Actor: { ID, Attributes } }: DockerEvent): InstanceChange[] {
+  #changes({ Action, Actor: { ID, Attributes } }: EngineEvent): InstanceChange[] {
     switch (Action) {
       case "create":
         return [{ type: "created" }];
@@ -368,7 +370,7 @@ export class EngineWatch {
         return this.#death(ID, Number(Attributes.exitCode));
       case "stop":
         // An engine that does not tell all of them may tell some.
-        if (this.#quiet.has(ID) || this.#options.behaviour.reasonsUntold) return [];
+        if (this.#quiet.has(ID) || this.#source.reasonsUntold) return [];
         if (!this.#alive.has(ID)) return [{ type: "stopped" }];
         this.#stopped.add(ID);
         return [];

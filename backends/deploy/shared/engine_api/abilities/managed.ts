@@ -8,7 +8,7 @@ import type {
 } from "../../../../../lib/deploy/caps.ts";
 import type { DeploySpec } from "../../../../../lib/api/deploy_spec.ts";
 import { foreignLabels, serverLabel } from "../labels.ts";
-import type { AbilityParts } from "./parts.ts";
+import type { AbilityParts, DeployedParts } from "./parts.ts";
 
 interface ListedVolume {
   Name: string;
@@ -18,13 +18,16 @@ interface ListedVolume {
 }
 
 /** Names of the deployments whose specs use it, in order. */
-function usersOf({ deployments }: AbilityParts, uses: (spec: DeploySpec) => boolean): string[] {
+export function usersOf(
+  { deployments }: Pick<DeployedParts, "deployments">,
+  uses: (spec: DeploySpec) => boolean,
+): string[] {
   return [...deployments()].filter(({ record }) => uses(record.spec)).map(({ name }) => name)
     .sort();
 }
 
 /** `drop` removes by the engine's name; the listing alone decides what is there to be removed. */
-function ability<Status extends { name: string; usedBy: string[] }>(
+export function managed<Status extends { name: string; usedBy: string[] }>(
   word: string,
   all: (options?: CallOptions) => Promise<Status[]>,
   drop: (name: string, options: CallOptions & { attempted: string }) => Promise<void>,
@@ -58,7 +61,7 @@ function ability<Status extends { name: string; usedBy: string[] }>(
 
 export function volumesAbility(parts: AbilityParts): ManagedAbility<VolumeStatus> {
   const { client, server } = parts;
-  return ability("volume", async ({ signal } = {}) => {
+  return managed("volume", async ({ signal } = {}) => {
     const { Volumes } = await client.json<{ Volumes: ListedVolume[] | null }>({
       path: "/volumes",
       query: { filters: { label: [serverLabel(server)] } },
@@ -81,9 +84,11 @@ export function volumesAbility(parts: AbilityParts): ManagedAbility<VolumeStatus
     }));
 }
 
-export function networksAbility(parts: AbilityParts): ManagedAbility<NetworkStatus> {
+export function networksAbility(
+  parts: Pick<DeployedParts, "networks" | "deployments">,
+): ManagedAbility<NetworkStatus> {
   const { networks } = parts;
-  return ability(
+  return managed(
     "network",
     async ({ signal } = {}) =>
       (await networks.list(signal)).map(({ Name, Driver, IPAM, Internal, Labels }) => {

@@ -8,9 +8,8 @@ import type { EngineNetworks } from "../networks.ts";
 import { instanceId } from "../record.ts";
 import type { EngineWatch } from "../watch.ts";
 
-export interface AbilityParts {
-  client: DockerClient;
-  behaviour: EngineBehaviour;
+/** What the abilities of every engine work on. */
+export interface DeployedParts {
   watch: EngineWatch;
   networks: EngineNetworks;
   /** Identity of the server. */
@@ -22,6 +21,11 @@ export interface AbilityParts {
   requireStill: (deployment: Deployment) => Promise<void>;
 }
 
+export interface AbilityParts extends DeployedParts {
+  client: DockerClient;
+  behaviour: EngineBehaviour;
+}
+
 /** An instance whose main process runs. */
 export interface RunningInstance {
   id: string;
@@ -31,7 +35,7 @@ export interface RunningInstance {
 
 /** The running instances, or the named one. Throws `not_found`, and `conflict` where the named one does not run. */
 export function runningOnes(
-  { require, watch }: Pick<AbilityParts, "require" | "watch">,
+  { require, watch }: Pick<DeployedParts, "require" | "watch">,
   name: string,
   id?: string,
 ): RunningInstance[] {
@@ -50,13 +54,29 @@ export function runningOnes(
 
 /** {@linkcode runningOnes}, of which there is one at least. Throws `conflict` where none runs. */
 export function requireRunning(
-  parts: Pick<AbilityParts, "require" | "watch">,
+  parts: Pick<DeployedParts, "require" | "watch">,
   name: string,
   id?: string,
 ): RunningInstance[] {
   const found = runningOnes(parts, name, id);
   if (found.length > 0) return found;
   throw new SvcError("conflict", `Cannot use deployment ${name}: no instance runs`, {
+    help: "start the deployment first",
+  });
+}
+
+/** The named instance; absent: the first that runs. Throws `not_found`, and `conflict` where it does not run. */
+export function runningOne(
+  { require, watch }: Pick<DeployedParts, "require" | "watch">,
+  name: string,
+  instance?: string,
+): RunningInstance {
+  const { container, replica } = require(name).pick(instance);
+  watch.requireLive();
+  const found = watch.state(container);
+  const id = instanceId(name, replica);
+  if (found && runs(found)) return { id, container, found };
+  throw new SvcError("conflict", `Cannot use instance ${id}: it is not running`, {
     help: "start the deployment first",
   });
 }

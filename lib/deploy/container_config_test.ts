@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { DeploySpec } from "../../api/deploy_spec.ts";
+import type { DeploySpec } from "../api/deploy_spec.ts";
 import { containerPlan, imageWarnings } from "./container_config.ts";
 
 const spec = (more: Partial<DeploySpec> = {}): DeploySpec => ({

@@ -1,10 +1,10 @@
 /** A container's process: the image's config overridden by the spec, by docker's rules. */
 import { posix } from "node:path";
-import { SvcError } from "../../base/errors.ts";
-import type { DeploySpec } from "../../api/deploy_spec.ts";
-import { parseDuration } from "../../base/duration.ts";
-import { signalNumber, SIGTERM } from "../../base/signals.ts";
-import type { ContainerConfig } from "../../oci/types.ts";
+import { SvcError } from "../base/errors.ts";
+import type { DeploySpec } from "../api/deploy_spec.ts";
+import { parseDuration } from "../base/duration.ts";
+import { signalNumber, SIGTERM } from "../base/signals.ts";
+import type { ContainerConfig } from "../oci/types.ts";
 
 const DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

@@ -1,5 +1,5 @@
 /** Health checks: probes on a schedule, and the state they give. */
-import type { HealthProbe, InstanceHealth } from "../../api/deployment.ts";
+import type { HealthProbe, InstanceHealth } from "../api/deployment.ts";
 import type { HealthPlan } from "./container_config.ts";
 
 export type Health = InstanceHealth["state"];
