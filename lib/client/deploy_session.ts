@@ -2,7 +2,7 @@
 import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
 import { SESSION_PATH, type SessionEvent, type SessionRequest } from "../api/session.ts";
 import { SvcError } from "../base/errors.ts";
-import { isLost, lost } from "../wire/attached/session.ts";
+import { type AttachedOptions, isLost, lost } from "../wire/attached/session.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { YamuxStream } from "../wire/yamux/stream.ts";
 import { ResumingSession } from "./attached/resuming.ts";
@@ -19,6 +19,8 @@ export interface SessionWatcher {
   onResumed?(): void;
   /** Milliseconds that a server which is away is waited for, beyond its grace period. */
   restartMs?: number;
+  /** What the server may ask of this caller: kinds of streams that it may open, with the handler of each. */
+  takes?: AttachedOptions["takes"];
 }
 
 export interface DeploySession {
@@ -55,7 +57,7 @@ class Session implements DeploySession {
     this.#connections = new ResumingSession(client, {
       path: SESSION_PATH,
       attempt: "open a session",
-      ...{ signal, onLost: watcher.onLost, restartMs: watcher.restartMs },
+      ...{ signal, onLost: watcher.onLost, restartMs: watcher.restartMs, takes: watcher.takes },
     });
     this.closed = this.#run(request);
     this.closed.catch(this.#applied.reject);

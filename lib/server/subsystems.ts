@@ -37,6 +37,7 @@ import { managementRoutes } from "./routes.ts";
 import { openApiRoute } from "./routes/openapi.ts";
 import { address, images, mirror, mode, outside, registry, storage } from "./registry_parts.ts";
 import { startServer, stopServer } from "./run.ts";
+import { LateCallers } from "./sessions/late_callers.ts";
 import { DeploySessions } from "./sessions/sessions.ts";
 import { type Subsystem, subsystem } from "./subsystem.ts";
 
@@ -129,6 +130,7 @@ const deployments = subsystem({
     const namespaces = new WorkloadNamespaces(({ instance }, error) =>
       log.error("nothing runs beside an instance that should have it", { instance, error })
     );
+    const callers = new LateCallers();
     const ingress = new ServerIngress({
       config: settings.of(INGRESS),
       backend: () => backend.get(),
@@ -139,7 +141,7 @@ const deployments = subsystem({
       await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
     );
     registry.connect(backend.get);
-    return { backend, ingress };
+    return { backend, ingress, callers };
   },
   async close({ backend, ingress }) {
     ingress[Symbol.dispose]();
@@ -160,6 +162,7 @@ const sessions = subsystem({
     });
     // Before the first request: a caller that resumes its session at once must find it.
     await sessions.takeOver();
+    deployments.callers.connect(sessions);
     return sessions;
   },
 });

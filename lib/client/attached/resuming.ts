@@ -4,7 +4,7 @@ import { SvcError } from "../../base/errors.ts";
 import { sleep } from "../../base/sleep.ts";
 import type { Resume } from "../../wire/attached/hello.ts";
 import type { SurvivingKind } from "../../wire/attached/kinds.ts";
-import { type Attached, isLost } from "../../wire/attached/session.ts";
+import { type Attached, type AttachedOptions, isLost } from "../../wire/attached/session.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import type { Client } from "../client.ts";
 import { attach } from "./attach.ts";
@@ -23,6 +23,8 @@ export interface ResumingOptions {
   /** For errors: "deploy in a session". */
   attempt: string;
   signal: AbortSignal;
+  /** Kinds of streams that the server may open on each connection, with the handler of each. */
+  takes?: AttachedOptions["takes"];
   /** Milliseconds that a server which is away is waited for, beyond its grace period. */
   restartMs?: number;
   /** Called when the connection is lost. */
@@ -81,8 +83,8 @@ export class ResumingSession {
   }
 
   #attach(resume?: Resume): Promise<Attached> {
-    const { path, attempt, signal } = this.#options;
-    return attach(this.#client, path, { attempt, signal, resume });
+    const { path, attempt, signal, takes } = this.#options;
+    return attach(this.#client, path, { attempt, signal, takes, resume });
   }
 
   async #reopen({ by, graceMs }: { by: Resume; graceMs: number }): Promise<Attached> {

@@ -5,7 +5,8 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { toProblem } from "../../api/problem.ts";
 import { type SessionEnd, type SessionEvent, type SessionRequest } from "../../api/session.ts";
 import { SvcError } from "../../base/errors.ts";
-import { type Attached, isLost } from "../../wire/attached/session.ts";
+import type { Kind } from "../../wire/attached/kinds.ts";
+import { type Attached, type Fields, isLost } from "../../wire/attached/session.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import { acceptSpec, checkSpec, MAX_SPEC, parseSpecText } from "../accept_spec.ts";
@@ -75,6 +76,10 @@ class Caller implements SessionLink {
       this.#waiting--;
     });
     this.#sending.catch(() => {/* the connection is lost, which its end tells */});
+  }
+
+  open(kind: Kind, fields?: Fields): YamuxStream {
+    return this.#attached.open(kind, fields);
   }
 
   finish(): void {

@@ -17,15 +17,17 @@ import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
 import type { Login } from "../../oci/resolver.ts";
+import type { SessionCaller } from "../../wire/attached/callers.ts";
 import { isToken, Lasting, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
+import { CallerStreams, type StreamOpener } from "./caller_streams.ts";
 import type { SessionRecord, SessionRecords } from "./records.ts";
 
 /** Milliseconds until a removal that failed is tried again. */
 export const RETRY_MS = 10_000;
 
 /** The connection of a session's caller. */
-export interface SessionLink {
+export interface SessionLink extends StreamOpener {
   /** Sends the event. Never throws; events for a connection that is lost go nowhere. */
   tell(event: SessionEvent): void;
   /** The part of a thrown value that the caller may see. */
@@ -74,6 +76,7 @@ export class DeploySession {
   readonly record: SessionRecord;
   readonly #parts: SessionParts;
   readonly #caller: Lasting<SessionLink>;
+  readonly #streams: CallerStreams;
   /** Aborts the apply. */
   readonly #abort = new AbortController();
   #applying: Promise<void> | undefined;
@@ -98,11 +101,17 @@ export class DeploySession {
     this.record = record;
     this.#parts = parts;
     this.#caller = new Lasting(parts.after);
+    this.#streams = new CallerStreams(record.name);
     this.#secrets = secrets;
   }
 
   get name(): string {
     return this.record.name;
+  }
+
+  /** For what the server asks of the caller. */
+  get caller(): SessionCaller {
+    return this.#streams;
   }
 
   get connected(): boolean {
@@ -124,6 +133,7 @@ export class DeploySession {
   attach(link: SessionLink, token: string): void {
     this.#caller.connect(link);
     if (this.#stopped) return;
+    this.#streams.connection = link;
     const { name } = this;
     link.tell({ type: "session", name, token, graceMs: this.#parts.graceMs });
     if (this.#ending) return;
@@ -140,7 +150,9 @@ export class DeploySession {
 
   /** The connection is lost: the grace period begins. */
   detach(link: SessionLink): void {
-    if (this.#caller.disconnect(link)) this.wait();
+    if (!this.#caller.disconnect(link)) return;
+    this.#streams.connection = undefined;
+    this.wait();
   }
 
   /** Begins the grace period. The deployment is removed unless the session is resumed before its end. */
@@ -172,6 +184,7 @@ export class DeploySession {
   stop(): void {
     this.#stopped = true;
     this.#caller.stop();
+    this.#streams.connection = undefined;
     if (!this.#ending) this.#link?.drop("the server is shutting down");
   }
 
@@ -283,6 +296,7 @@ export class DeploySession {
       await (await backend()).delete(this.name);
       await records.remove(this.name);
       forget(this);
+      this.#streams.end();
     } catch (error) {
       log.warn("a session's deployment was not removed; svc tries again", {
         deployment: this.name,
@@ -295,6 +309,7 @@ export class DeploySession {
     link?.tell(told);
     link?.finish();
     if (link) this.#caller.disconnect(link);
+    this.#streams.connection = undefined;
     // The removal failed, and nothing else would repeat it.
     if (!this.#ending) this.#endAfter(RETRY_MS, () => {});
   }

@@ -12,6 +12,7 @@ import { requireAbilities } from "../../deploy/services.ts";
 import { watchDeployments } from "../../deploy/watch.ts";
 import { newToken, systemTimer, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
+import type { SessionCaller, SessionCallers } from "../../wire/attached/callers.ts";
 import type { Resume } from "../../wire/attached/hello.ts";
 import { type SessionRecord, SessionRecords } from "./records.ts";
 import {
@@ -40,7 +41,7 @@ export interface Holder {
   mayPull?: false;
 }
 
-export class DeploySessions {
+export class DeploySessions implements SessionCallers {
   readonly #records: SessionRecords;
   readonly #parts: SessionParts;
   readonly #sessions = new Map<string, DeploySession>();
@@ -74,6 +75,10 @@ export class DeploySessions {
       this.#sessions.set(record.name, session);
       session.wait();
     }
+  }
+
+  of(deployment: string): SessionCaller | undefined {
+    return this.#sessions.get(deployment)?.caller;
   }
 
   /** Follows the backend's events. Begins with the first session, so that a server without sessions opens no backend. */

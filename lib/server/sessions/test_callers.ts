@@ -4,6 +4,7 @@ import { SESSION_PATH, type SessionEvent } from "../../api/session.ts";
 import { attach } from "../../client/attached/attach.ts";
 import type { Client } from "../../client/client.ts";
 import type { Resume } from "../../wire/attached/hello.ts";
+import type { AttachedOptions } from "../../wire/attached/session.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { type FakeDeployments, startSessionServer } from "./testing.ts";
 
@@ -25,8 +26,12 @@ export async function withServer(
 }
 
 /** A caller who speaks by hand; `resume`: on a later connection of its session. */
-export async function caller(server: { client: Client }, resume?: Resume) {
-  const attached = await attach(server.client, SESSION_PATH, { attempt: "test", resume });
+export async function caller(
+  server: { client: Client },
+  resume?: Resume,
+  takes?: AttachedOptions["takes"],
+) {
+  const attached = await attach(server.client, SESSION_PATH, { attempt: "test", resume, takes });
   const stream = attached.open("deploy");
   const lines = new LineReader(stream);
   const say = (value: unknown) => writeLine(stream, value);
@@ -59,8 +64,8 @@ export async function until<T extends SessionEvent["type"]>(
 
 export const open = { type: "open", spec: SPEC };
 
-export async function opened(server: Server) {
-  const one = await caller(server);
+export async function opened(server: Server, takes?: AttachedOptions["takes"]) {
+  const one = await caller(server, undefined, takes);
   await one.say(open);
   const { token } = await until(one, "session");
   await until(one, "result");

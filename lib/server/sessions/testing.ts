@@ -196,6 +196,7 @@ export async function startSessionServer(dataDir: string, deployments = new Fake
     timers,
     lifecycle,
     deployments,
+    sessions,
     async [Symbol.asyncDispose]() {
       lifecycle.drain();
       await lifecycle.idle(60_000);
