@@ -35,7 +35,10 @@ export class CallerStreams implements SessionCaller {
   /** The session has ended: no stream is opened any more. */
   end(): void {
     this.#ended.abort(
-      new SvcError("unavailable", `Cannot ask the caller of ${this.#deployment}: its session ended`),
+      new SvcError(
+        "unavailable",
+        `Cannot ask the caller of ${this.#deployment}: its session ended`,
+      ),
     );
   }
 

@@ -57,6 +57,7 @@ Deno.test("caller streams: a caller that does not take the kind is told to updat
 Deno.test("caller streams: they end with the session", () =>
   withServer(async (server) => {
     const { one } = await opened(server, takes);
+    using _ = one;
     const session = server.sessions.of("web")!;
     const ended = new Promise((resolve) => session.ended.addEventListener("abort", resolve));
     await one.say({ type: "end" });
