@@ -91,6 +91,15 @@ export interface DeploymentStatus {
   error?: string;
 }
 
+/**
+ * How far an apply goes before it answers. "ready", the default: every instance runs, and is healthy where it has
+ * a health check; else the deployment stays, or becomes again, what it was. "started": every instance was
+ * started, whatever becomes of it then; nothing is taken back. "created": the instances are made and wait for a
+ * start, which the deployment's `stopped` tells.
+ */
+export const APPLY_UNTIL = ["ready", "started", "created"] as const;
+export type ApplyUntil = typeof APPLY_UNTIL[number];
+
 /** The result of an apply. */
 export type ApplyAction = "created" | "replaced" | "unchanged";
 

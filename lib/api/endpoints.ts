@@ -17,12 +17,13 @@ import type {
 } from "./auth.ts";
 import type { BuildEvent } from "./build.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
-import type {
-  ApplyEvent,
-  ApplyResult,
-  DeploymentStatus,
-  InstanceEvent,
-  LogFrame,
+import {
+  APPLY_UNTIL,
+  type ApplyEvent,
+  type ApplyResult,
+  type DeploymentStatus,
+  type InstanceEvent,
+  type LogFrame,
 } from "./deployment.ts";
 import type { ServerInfo, WellKnown } from "./info.ts";
 import { CERTIFIED_TYPE, type CertifiedDeployment } from "./ingress_certificates.ts";
@@ -152,6 +153,7 @@ const applies = {
     201: json("ApplyResult"),
   },
 } as const;
+const applyQuery = { until: APPLY_UNTIL, recreate: "bool" } as const;
 const changesInstances = { query: { instance: "text" }, answers: { 204: nothing } } as const;
 const changesPower = { query: {}, answers: { 200: json("DeploymentStatus") } } as const;
 
@@ -192,9 +194,9 @@ export const ENDPOINTS = {
   "POST /build/inputs": { body: archive, answers: { 201: json("StoredArchive") } },
   "GET /build/outputs/{id}": { answers: { 200: archive } },
   "GET /deployments": { query: {}, answers: { 200: json("Deployments") } },
-  "POST /deployments": { query: { source: "text" }, ...applies },
+  "POST /deployments": { query: { source: "text", ...applyQuery }, ...applies },
   "GET /deployments/{name}": { query: {}, answers: { 200: json("DeploymentStatus") } },
-  "PUT /deployments/{name}": { query: {}, ...applies },
+  "PUT /deployments/{name}": { query: applyQuery, ...applies },
   "GET /deployments/{name}/spec": { query: {}, answers: { 200: json("DeploySpec") } },
   "DELETE /deployments/{name}": {
     query: { wait: "bool" },

@@ -2,7 +2,13 @@
 import { type Logins, LOGINS_HEADER, loginsHeader } from "../api/build_logins.ts";
 import type { CallOf } from "../api/endpoints.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
-import type { ApplyEvent, ApplyResult, DeploymentStatus, LogFrame } from "../api/deployment.ts";
+import type {
+  ApplyEvent,
+  ApplyResult,
+  ApplyUntil,
+  DeploymentStatus,
+  LogFrame,
+} from "../api/deployment.ts";
 import {
   CERTIFIED_TYPE,
   type CertifiedDeployment,
@@ -65,25 +71,34 @@ function specCall(
   return { params, body: JSON.stringify(certified), contentType: CERTIFIED_TYPE };
 }
 
+export interface ApplySettings {
+  /** How far the apply goes before it answers; absent: "ready". */
+  until?: ApplyUntil;
+  /** True: the instances are replaced even where nothing has changed. */
+  recreate?: boolean;
+}
+
 /**
- * Applies a spec and waits until it runs. The server validates. Throws what the server reported, or
+ * Applies a spec and waits until it runs, or as far as `until` says. The server validates. Throws what the server reported, or
  * `upstream_failed` where the connection ended before the outcome was known.
  */
 export async function applyDeployment(
   client: Client,
   body: SpecBody,
   onProgress: (message: string) => void | Promise<void>,
+  { until, recreate }: ApplySettings = {},
 ): Promise<ApplyResult> {
   const { logins } = body;
+  const settings = { until, recreate: recreate ? "true" : undefined };
   const sent = logins && { headers: { [LOGINS_HEADER]: loginsHeader(logins) } };
   const events: AsyncIterable<ApplyEvent | ApplyResult> = "text" in body
     ? client.events("POST /deployments", {
-      query: { source: body.source },
+      query: { source: body.source, ...settings },
       body: body.text,
       contentType: "application/yaml",
       ...sent,
     })
-    : client.events("PUT /deployments/{name}", { ...specCall(body), ...sent });
+    : client.events("PUT /deployments/{name}", { ...specCall(body), query: settings, ...sent });
   for await (const event of events) {
     if (!("type" in event)) return event; // a server that sends no progress answers with the result
     if (event.type === "progress") await onProgress(event.message);

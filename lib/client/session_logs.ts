@@ -24,15 +24,21 @@ const passes = (error: unknown) => error instanceof SvcError && PASSING.includes
 export async function* sessionLogs(
   client: Client,
   name: string,
-  { over, signal }: { over: AbortSignal; signal: AbortSignal },
+  { over, signal, ...from }: {
+    over: AbortSignal;
+    signal: AbortSignal;
+    /** Where to begin; absent: at the beginning. */
+    since?: Date;
+    tail?: number;
+  },
 ): AsyncGenerator<LogFrame> {
   const shown = new Resumption();
-  let since: Date | undefined;
+  let { since, tail } = from;
   while (!signal.aborted) {
     // Read before the stream is opened: all that was written until then is in that stream.
     const last = over.aborted;
     try {
-      for await (const frame of readLogs(client, name, { follow: true, since })) {
+      for await (const frame of readLogs(client, name, { follow: true, since, tail })) {
         if (shown.take(frame)) yield frame;
       }
     } catch (error) {
@@ -42,6 +48,8 @@ export async function* sessionLogs(
     if (last || signal.aborted) return;
     const wake = AbortSignal.any([over, signal]);
     await sleep(PAUSE_MS, wake).catch(() => {/* asked for above */});
-    since = shown.begin();
+    // Nothing was shown yet: it begins where it was to begin.
+    const again = shown.begin();
+    if (again) [since, tail] = [again, undefined];
   }
 }

@@ -3,7 +3,13 @@
  * deployment run one after the other. Abilities that not every engine has are in `caps` (caps.ts). The contract
  * suite is `test/contract/deploy_suite.ts`.
  */
-import type { ApplyResult, DeploymentStatus, InstanceEvent, LogFrame } from "../api/deployment.ts";
+import type {
+  ApplyResult,
+  ApplyUntil,
+  DeploymentStatus,
+  InstanceEvent,
+  LogFrame,
+} from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
 import type { Login } from "../oci/resolver.ts";
@@ -59,6 +65,10 @@ export interface ApplyOptions {
   signal?: AbortSignal;
   /** False: the image must not come from this server's registry. */
   mayPull?: boolean;
+  /** Absent: "ready". */
+  until?: ApplyUntil;
+  /** True: the instances are replaced even where nothing has changed. */
+  recreate?: boolean;
   /** The caller's logins at registries, by host; for other hosts the server's own apply. */
   logins?: ReadonlyMap<string, Login>;
 }
@@ -71,7 +81,8 @@ export interface DeployBackend extends AsyncDisposable {
   /** The engine and where it is, for people: "Docker 28.2 at unix:///var/run/docker.sock". */
   about?(): Promise<string>;
   /**
-   * Applies the spec; resolves when every instance runs (and is healthy where a healthcheck is set).
+   * Applies the spec; resolves when every instance runs (and is healthy where a healthcheck is set), or as
+   * `until` says.
    * Idempotent: an unchanged spec and image change nothing. Where a replacement does not come up, the old
    * instances keep running, and `deploy_failed` is thrown with the last 20 log lines.
    */

@@ -2,7 +2,10 @@
 import { createHash } from "node:crypto";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 
-/** A hash that is equal for equal specs, environments and images, whatever the order of members. */
+/**
+ * A hash that is equal for equal specs, environments and images, whatever the order of members and however many
+ * replicas: an instance is the same beside fewer or more of its kind.
+ */
 export function specHash(
   spec: DeploySpec,
   imageDigest: string,
@@ -16,8 +19,9 @@ export function specHash(
         Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([k, v]) => [k, canonical(v)]),
       )
       : value;
-  // The origin of the spec does not affect the instances.
-  const { origin: _origin, ...rest } = spec;
+  // The origin of the spec does not affect the instances. One replica: hashes in records of older versions stay
+  // valid.
+  const { origin: _origin, ...rest } = { ...spec, replicas: 1 };
   const parts: unknown[] = [canonical(rest), imageDigest];
   // Added only where there is such an environment: hashes in records of older versions stay valid.
   if (Object.keys(env).length > 0) parts.push(canonical(env));

@@ -40,6 +40,14 @@ export class Query {
     throw invalid(name, text, "true or false");
   }
 
+  /** One of some words. */
+  choice<const T extends string>(name: string, words: readonly T[]): T | undefined {
+    const text = this.text(name);
+    const found = words.find((word) => word === text);
+    if (text === undefined || found !== undefined) return found;
+    throw invalid(name, text, words.join(" or "));
+  }
+
   /** A whole number of at least 0. */
   count(name: string): number | undefined {
     const text = this.text(name);

@@ -15,6 +15,7 @@ import { deployFields } from "./deploy_fields.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployStats } from "./deploy_stats.ts";
+import { deployUntil } from "./deploy_until.ts";
 import { deployVolumes } from "./deploy_volumes.ts";
 import { deployFiles } from "./deploy_files.ts";
 import { deployPrivileges } from "./deploy_privileges.ts";
@@ -94,6 +95,7 @@ const PARTS = [
   deployPrivileges,
   deployDetails,
   deployFields,
+  deployUntil,
 ];
 
 /** The number of the contract's tests, and the titles of those that are left out on an engine, by reason. */

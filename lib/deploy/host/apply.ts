@@ -1,6 +1,6 @@
 /** Applies a spec on the host: creates, leaves unchanged or replaces a deployment. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import type { ApplyAction } from "../../api/deployment.ts";
+import type { ApplyAction, ApplyUntil } from "../../api/deployment.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
@@ -49,6 +49,10 @@ export interface ApplyOptions {
   env: Readonly<Record<string, string>>;
   onProgress: ApplyProgress;
   signal?: AbortSignal;
+  /** "ready" waits until the instances can be relied on. */
+  until: ApplyUntil;
+  /** True: the instances are replaced even where nothing has changed. */
+  recreate: boolean;
 }
 
 /** Instances that take the place of others. */
@@ -101,7 +105,11 @@ export class Applier {
   }
 
   /** Starts the stopped instances of a deployment that is otherwise unchanged. */
-  async ensureRunning(deployment: Deployment, signal?: AbortSignal): Promise<void> {
+  async ensureRunning(
+    deployment: Deployment,
+    signal?: AbortSignal,
+    until: ApplyUntil = "ready",
+  ): Promise<void> {
     const idle = deployment.ready.filter((instance) => !instance.running);
     await this.#options.deployments.reserve(deployment.name, async (taken) => {
       if (deployment.record.stopped) await requireFree(deployment.ports, taken);
@@ -111,6 +119,7 @@ export class Applier {
     try {
       await allOrFirstError(idle.map(async (instance) => {
         await instance.start();
+        if (until !== "ready") return;
         await settled(instance, { window: FIRST_WINDOW, orListening: true, signal });
       }));
       await deployment.moved();
@@ -170,7 +179,9 @@ export class Applier {
     { deployment, made, old, spec, config, reach }: Replacing,
   ): Promise<void> {
     const ports = made.flatMap((instance) => instance.made.ports);
-    const takesOver = await portsToTakeOver(old, { spec, ports, image: config });
+    const takesOver = rollOut.until === "ready"
+      ? await portsToTakeOver(old, { spec, ports, image: config })
+      : [];
     const limit = this.#options.takeOverMs ?? TAKE_OVER_MS;
     const { parallelism, order } = spec.updateConfig ?? {};
     const stopFirst = order === "stop-first";
@@ -193,7 +204,7 @@ export class Applier {
     deployment: Deployment,
     fresh: boolean,
     spec: DeploySpec,
-    { images, env, onProgress, signal }: ApplyOptions,
+    { images, env, onProgress, signal, until, recreate }: ApplyOptions,
   ): Promise<ApplyAction> {
     const { engine, bridges, binds, spares, allowPrivileged } = this.#options;
     requirePermitted(spec, allowPrivileged);
@@ -211,10 +222,11 @@ export class Applier {
     warnings.push(...imageWarnings(spec, config));
     await removeLeft(deployment);
     const hash = specHash(spec, image.descriptor.digest, env);
-    const isSo = (instance: Instance) => instance.hash === hash;
-    if (!fresh && deployment.record.hash === hash && deployment.ready.every(isSo)) {
+    const isSo = (instance: Instance) => instance.hash === hash && !recreate;
+    const complete = deployment.ready.length === spec.replicas && deployment.ready.every(isSo);
+    if (!fresh && deployment.record.hash === hash && complete) {
       deployment.comesFrom(spec.origin);
-      await this.ensureRunning(deployment, signal);
+      if (until !== "created") await this.ensureRunning(deployment, signal, until);
       return "unchanged";
     }
     // Instances of the same revision, from an earlier roll-out that stopped halfway.
@@ -224,10 +236,11 @@ export class Applier {
     const old = deployment.ready.filter((one) => !kept.includes(one));
     const plan = containerPlan(spec, config, env);
     const made = await this.#reserve(deployment, { spec, hash }, plan, kept, warnings);
-    const rollOut = new RollOut(deployment, { onProgress, signal, warnings });
+    const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {
       const { name, descriptor: { digest: imageDigest } } = image;
       deployment.reach({ spec, hash, warnings, image: name, imageDigest });
+      if (until === "created") deployment.want(false);
     };
     try {
       deployment.transient = "pulling";

@@ -190,14 +190,16 @@ class HostBackend implements DeployBackend {
   apply(
     spec: DeploySpec,
     { env = {} }: Attachments = {},
-    { onProgress = () => {}, mayPull, logins, signal }: ApplyOptions = {},
+    options: ApplyOptions = {},
   ): Promise<ApplyResult> {
+    const { onProgress = () => {}, mayPull, logins, signal } = options;
+    const { until = "ready", recreate = false } = options;
     return this.#locks.run(spec.name, async () => {
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? this.#deployment(emptyRecord(spec));
       const { images: all } = this.#options;
       const images = all.forCaller?.({ mayPull, logins }) ?? all;
-      const context = { images, env, onProgress, signal };
+      const context = { images, env, onProgress, signal, until, recreate };
       deployment.transient = known ? undefined : "pending";
       deployment.joining = spec.networks.map((network) => network.name);
       this.#deployments.set(deployment);

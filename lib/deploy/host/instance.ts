@@ -150,10 +150,13 @@ export class Instance {
   }
 
   /**
-   * Makes and starts the container: the network is set up while the root is prepared and the engine creates the
-   * container. On failure the caller removes the instance. Returns warnings.
+   * Makes the container, and starts it where `start` says so: the network is set up while the root is prepared and
+   * the engine creates the container. On failure the caller removes the instance. Returns warnings.
    */
-  create(image: string, signal?: AbortSignal): Promise<string[]> {
+  create(
+    image: string,
+    { signal, start }: { signal?: AbortSignal; start: boolean },
+  ): Promise<string[]> {
     return this.#lock.run(async () => {
       const { made, spec } = this;
       const { attachments, bundles } = this.#parts;
@@ -174,7 +177,7 @@ export class Instance {
         // A failed network setup never makes its namespace.
         await Promise.race([namespace.promise, network]);
         signal?.throwIfAborted();
-        return { warnings, process: await this.#createContainer() };
+        return { warnings, process: start ? await this.#createContainer() : undefined };
       })();
       try {
         await Promise.allSettled([network, container]);
@@ -183,8 +186,10 @@ export class Instance {
         this.exists = true;
         this.#hooks.tell({ type: "created" });
         await this.#hooks.moved();
-        await this.#enter();
-        await this.#begin(process);
+        if (process) {
+          await this.#enter();
+          await this.#begin(process);
+        }
       } finally {
         // All steps have to end before anything can be removed.
         await Promise.allSettled(outside);
@@ -414,6 +419,8 @@ export class Instance {
       }
       const exit = state?.is === "ended" ? state.exit : undefined;
       const { end } = this.#life;
+      // It was made, and has never run.
+      if (!end && !process && !state) return false;
       // Where the exit code is unknown, the recorded end stays; so does the one that is told again.
       if (!end || exit && exit.at.toISOString() !== end.finishedAt) {
         this.#life.ended(exit ?? { code: 255, at: new Date() }, startedAt);

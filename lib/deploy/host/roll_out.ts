@@ -1,11 +1,12 @@
 /** Replaces old instances by new ones, a batch at a time, without losing requests. */
 import type { SocketPort } from "../../runtime/listening.ts";
+import type { ApplyUntil } from "../../api/deployment.ts";
 import type { ApplyProgress } from "../backend.ts";
 import { refuseIfStrict } from "../fields.ts";
 import { allOrFirstError, type Batch } from "../roll_out.ts";
 import type { Deployment } from "./deployment.ts";
 import type { Instance } from "./instance.ts";
-import { drained, FIRST_WINDOW, settled } from "./trial.ts";
+import { drained, FIRST_WINDOW, settled, type Trial } from "./trial.ts";
 
 /** Milliseconds that a replacement without a health check has to run. */
 const REPLACE_WINDOW = 1000;
@@ -15,6 +16,8 @@ export interface RollOutOptions {
   /** Receives warnings for requests that could not be granted. */
   warnings: string[];
   signal?: AbortSignal;
+  /** "ready": new instances are on trial until they can be relied on; else they count at once. */
+  until: ApplyUntil;
 }
 
 export interface ReplaceOptions {
@@ -38,13 +41,21 @@ export class RollOut {
     this.#options = options;
   }
 
+  get until(): ApplyUntil {
+    return this.#options.until;
+  }
+
   /** Creates the first instances of a deployment. */
   async begin(made: readonly Instance[], image: string): Promise<void> {
-    const { signal } = this.#options;
     await this.#make(made, image);
-    const trial = { window: FIRST_WINDOW, orListening: true, signal };
-    await allOrFirstError(made.map((one) => settled(one, trial)));
+    await this.#settle(made, { window: FIRST_WINDOW, orListening: true });
     for (const one of made) one.join();
+  }
+
+  async #settle(made: readonly Instance[], trial: Omit<Trial, "signal">): Promise<void> {
+    const { signal, until } = this.#options;
+    if (until !== "ready") return;
+    await allOrFirstError(made.map((one) => settled(one, { ...trial, signal })));
   }
 
   /** Replaces one batch. Where the new instances do not come up, they are removed and the old ones go on. */
@@ -55,14 +66,13 @@ export class RollOut {
   ): Promise<void> {
     const { takesOver, limit, inherits, taken } = options;
     const stopFirst = options.stopFirst || inherits;
-    const { signal, onProgress } = this.#options;
+    const { onProgress } = this.#options;
     const running = old.filter((one) => one.running);
     try {
       if (stopFirst) await this.#stop(old);
       if (inherits) await Promise.all(old.map((one) => one.vacate()));
       await this.#make(made, image);
-      const trial = { window: REPLACE_WINDOW, takesOver, limit, signal };
-      await allOrFirstError(made.map((one) => settled(one, trial)));
+      await this.#settle(made, { window: REPLACE_WINDOW, takesOver, limit });
       for (const one of made) one.join();
       for (const one of old) one.leave();
       // Rules and names change in one step: every request finds an instance.
@@ -84,12 +94,16 @@ export class RollOut {
   }
 
   async #make(made: readonly Instance[], image: string): Promise<void> {
-    const { onProgress, warnings, signal } = this.#options;
-    onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
-    const reports = await allOrFirstError(made.map((one) => one.create(image, signal)));
+    const { onProgress, warnings, signal, until } = this.#options;
+    const start = until !== "created";
+    const count = `${made.length} instance${made.length === 1 ? "" : "s"}`;
+    onProgress(`${start ? "starting" : "making"} ${count}`);
+    const reports = await allOrFirstError(made.map((one) => one.create(image, { signal, start })));
     for (const warning of reports.flat()) if (!warnings.includes(warning)) warnings.push(warning);
     for (const { spec } of made.slice(0, 1)) refuseIfStrict(spec, warnings);
-    if (made.some((one) => one.made.plan.health)) onProgress("waiting until healthy");
+    if (until === "ready" && made.some((one) => one.made.plan.health)) {
+      onProgress("waiting until healthy");
+    }
   }
 
   /** Stops the old instances after they have answered their requests; they get no new ones. */

@@ -1,7 +1,12 @@
 /** The deployment routes: list, status, apply, delete, power. */
 import { SvcError } from "../../base/errors.ts";
 import { LOGINS_HEADER, readLogins } from "../../api/build_logins.ts";
-import type { ApplyEvent, ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
+import {
+  APPLY_UNTIL,
+  type ApplyEvent,
+  type ApplyResult,
+  type DeploymentStatus,
+} from "../../api/deployment.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { type DeployRequest, requireAbilities } from "../../deploy/services.ts";
@@ -63,7 +68,9 @@ async function spec(
 
 async function apply(deps: ManagementDeps, context: Context): Promise<Response> {
   const { request, url, identity, signal, params: { name } } = context;
-  const source = new Query(url).text("source");
+  const query = new Query(url);
+  const source = query.text("source");
+  const asked = { until: query.choice("until", APPLY_UNTIL), recreate: query.bool("recreate") };
   const { spec, ...beside } = await readWanted(request, source);
   if (name !== undefined && spec.name !== name) {
     throw new SvcError(
@@ -82,7 +89,10 @@ async function apply(deps: ManagementDeps, context: Context): Promise<Response> 
     // Reserves the name: a session's deployment is changed by its session alone.
     using _claim = deps.sessions?.claim(accepted.name);
     const mayPull = deps.access.allows(identity, "pull");
-    return await engine.apply(accepted, beside, { onProgress, signal, mayPull, logins });
+    return await engine.apply(accepted, beside, {
+      ...{ onProgress, signal, mayPull, logins },
+      ...asked,
+    });
   };
   if (!(request.headers.get("accept") ?? "").includes(NDJSON_TYPE)) {
     const result = await run();

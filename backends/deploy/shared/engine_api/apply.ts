@@ -45,6 +45,8 @@ export interface ApplyContext extends ReplaceContext {
   mayPull?: boolean;
   /** The attachments' environment. */
   env: Readonly<Record<string, string>>;
+  /** True: the instances are replaced even where nothing has changed. */
+  recreate: boolean;
 }
 
 const replicaOf = ({ replica }: InstanceRecord) => replica;
@@ -88,11 +90,12 @@ export class Applier {
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
       .map(({ instance, found }): Member => ({ ...instance, found }));
-    const same = deployment.made && deployment.record.hash === hash &&
+    const same = deployment.made && deployment.record.hash === hash && !context.recreate &&
       there.length === spec.replicas && there.every((one) => one.hash === hash);
     if (same) {
       deployment.record.spec.origin = spec.origin;
-      await this.replacer.ensureRunning(deployment, signal);
+      const { until } = context;
+      if (until !== "created") await this.replacer.ensureRunning(deployment, signal, until);
       return "unchanged";
     }
     deployment.transient = "creating";
@@ -131,9 +134,11 @@ export class Applier {
     reached: Reached,
   ): Promise<void> {
     const { spec, hash, fresh } = plan;
-    const kept = there.filter((one) =>
-      one.hash === hash && one.replica < spec.replicas && one.found && runs(one.found)
-    );
+    const kept = context.recreate
+      ? []
+      : there.filter((one) =>
+        one.hash === hash && one.replica < spec.replicas && one.found && runs(one.found)
+      );
     const old = there.filter((one) => !kept.includes(one));
     const made = Array.from({ length: spec.replicas }, (_, replica) => replica)
       .filter((replica) => !kept.some((one) => one.replica === replica))

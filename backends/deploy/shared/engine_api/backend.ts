@@ -118,8 +118,10 @@ class EngineBackend implements DeployBackend {
   apply(
     spec: DeploySpec,
     { env = {} }: Attachments = {},
-    { onProgress = () => {}, mayPull, logins, signal }: ApplyOptions = {},
+    options: ApplyOptions = {},
   ): Promise<ApplyResult> {
+    const { onProgress = () => {}, mayPull, logins, signal } = options;
+    const { until = "ready", recreate = false } = options;
     return this.#locks.run(spec.name, async () => {
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? Deployment.fresh(this.#parts, spec);
@@ -130,7 +132,7 @@ class EngineBackend implements DeployBackend {
       try {
         const others = [...this.#deployments.values()].map(({ record }) => record.spec);
         requireFreeAliases(spec, others);
-        const context = { images, mayPull, env, onProgress, signal };
+        const context = { images, mayPull, env, onProgress, signal, until, recreate };
         const action = await this.#applier.apply(deployment, spec, context);
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };

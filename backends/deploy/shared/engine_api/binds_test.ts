@@ -153,7 +153,9 @@ Deno.test("an apply refuses such a path before it asks the engine for anything",
     volumes: [{ name: "v", target: "/v,type=bind,source=/etc" }],
   });
   const images = {} as ImageResolver;
-  const applying = applier.apply({} as Deployment, spec, { images, env: {}, onProgress: () => {} });
+  const applying = applier.apply({} as Deployment, spec, {
+    ...{ images, env: {}, onProgress: () => {}, until: "ready", recreate: false } as const,
+  });
   await assert.rejects(applying, { code: "spec_invalid" });
   assert.deepEqual(daemon.lines, []);
 });

@@ -3,6 +3,7 @@
  * them in the old ones' place, and the old ones go.
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import type { ApplyUntil } from "../../../../lib/api/deployment.ts";
 import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
 import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts";
 import type { Binds } from "./binds.ts";
@@ -28,6 +29,8 @@ export interface Member extends InstanceRecord {
 export interface ReplaceContext {
   onProgress: ApplyProgress;
   signal?: AbortSignal;
+  /** "ready": new containers are on trial until they can be relied on; else they count at once. */
+  until: ApplyUntil;
 }
 
 /** What the record says once the last batch is there. */
@@ -63,12 +66,14 @@ export class Replacer {
     const running = old.filter(({ found }) => found && isActive(found));
     const exclusive = running.length > 0 && holdsAlone(plan.spec, made);
     try {
-      if (exclusive && !stopFirst) await this.#rehearse(deployment, made, plan, context);
+      const trial = context.until === "ready";
+      if (trial && exclusive && !stopFirst) await this.#rehearse(deployment, made, plan, context);
       // Made before the old ones stop: nobody answers meanwhile.
       await this.#make(made, plan, context);
       if (exclusive || stopFirst) await this.#yield(deployment, running);
       await this.#begin(deployment, made, plan, context);
-      if (!plan.fixedRestarts) {
+      if (context.until === "created") await this.#agreeOnRestarts(made, plan, context.signal);
+      else if (!plan.fixedRestarts) {
         await allOrFirstError(made.map((one) => this.#supervise(one, plan.spec, context.signal)));
       }
     } catch (error) {
@@ -76,7 +81,7 @@ export class Replacer {
       if (exclusive || stopFirst) await this.#resume(deployment, running);
       throw error;
     }
-    await this.#record(deployment, batch, plan, reached);
+    await this.#record(deployment, batch, plan, context, reached);
     if (old.length === 0) return;
     context.onProgress("removing the old instances");
     await this.retire(old.map(({ container }) => container), stopSeconds(deployment.record.spec));
@@ -87,6 +92,7 @@ export class Replacer {
     deployment: Deployment,
     { made, old }: Batch<Member>,
     { spec, hash, image: { name: image, digest: imageDigest } }: Plan,
+    { until }: ReplaceContext,
     reached?: Reached,
   ): Promise<void> {
     const { record } = deployment;
@@ -96,7 +102,7 @@ export class Replacer {
       ),
       ...made.map(({ found: _, ...instance }) => instance),
     ].filter((one) => this.#parts.engine.watch.state(one.container) !== undefined);
-    record.stopped = false;
+    record.stopped = until === "created";
     if (reached) {
       const { warnings } = reached;
       const updatedAt = new Date().toISOString();
@@ -122,22 +128,39 @@ export class Replacer {
     }));
   }
 
+  /** Has the engine start containers again as the spec says, once they have been started. */
+  async #agreeOnRestarts(
+    made: readonly Member[],
+    { spec, fixedRestarts }: Plan,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    for (const { container } of made) this.#parts.engine.watch.onTrial(container, false);
+    if (spec.restart === "no" || fixedRestarts) return;
+    const policy = restartPolicy(spec);
+    await allOrFirstError(
+      made.map(({ container }) => this.containers.supervise(container, policy, signal)),
+    );
+  }
+
   /** Starts new containers, and waits until they can be relied on. */
   async #begin(
     deployment: Deployment,
     made: readonly Member[],
     plan: Plan,
-    { onProgress, signal }: ReplaceContext,
+    { onProgress, signal, until }: ReplaceContext,
   ): Promise<void> {
+    if (until === "created") return;
     onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
     await allOrFirstError(
       made.map((one) => this.containers.begin(one.container, { ...plan, ...one }, signal)),
     );
-    if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
-    const window = plan.fresh ? FIRST_WINDOW : REPLACE_WINDOW;
-    await allOrFirstError(
-      made.map((one) => this.#settled(deployment, one, plan, window, signal)),
-    );
+    if (until === "ready") {
+      if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
+      const window = plan.fresh ? FIRST_WINDOW : REPLACE_WINDOW;
+      await allOrFirstError(
+        made.map((one) => this.#settled(deployment, one, plan, window, signal)),
+      );
+    }
     for (const { container } of made) this.#parts.engine.watch.onTrial(container, false);
   }
 
@@ -224,7 +247,11 @@ export class Replacer {
   }
 
   /** Starts the stopped instances of a deployment that is otherwise unchanged. */
-  async ensureRunning(deployment: Deployment, signal?: AbortSignal): Promise<void> {
+  async ensureRunning(
+    deployment: Deployment,
+    signal?: AbortSignal,
+    until: ApplyUntil = "ready",
+  ): Promise<void> {
     const { record } = deployment;
     await deployment.look();
     const idle = deployment.instances.filter(({ found }) => found && !runs(found));
@@ -234,6 +261,7 @@ export class Replacer {
     try {
       await allOrFirstError(idle.map(async ({ instance }) => {
         await this.containers.start(instance.container, signal);
+        if (until !== "ready") return;
         await this.#settled(deployment, instance, record, FIRST_WINDOW, signal);
       }));
     } catch (error) {
