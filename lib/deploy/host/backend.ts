@@ -15,7 +15,7 @@ import { Applier } from "./apply.ts";
 import { ContainerFiles } from "./container_files.ts";
 import { Deployment } from "./deployment.ts";
 import { Deployments } from "./deployments.ts";
-import { dialInTurn } from "./dial.ts";
+import { dialInTurn } from "../../wire/dial.ts";
 import { sweepRoots } from "./files/instance_root.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import { Leftovers } from "./leftovers.ts";

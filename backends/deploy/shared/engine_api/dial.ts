@@ -1,6 +1,6 @@
 /** Connections to a deployment's containers. */
 import { SvcError } from "../../../../lib/base/errors.ts";
-import { dialInTurn } from "../../../../lib/deploy/host/dial.ts";
+import { dialInTurn } from "../../../../lib/wire/dial.ts";
 import type { Duplex } from "../../../../lib/wire/duplex.ts";
 import type { Deployment } from "./deployment.ts";
 import type { DeployEngine } from "./engine.ts";

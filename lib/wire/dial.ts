@@ -1,10 +1,10 @@
-/** Connections into an instance's network. */
+/** Connections to instances, by TCP and UDP. Unlike those of Deno they can be reset. */
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";
-import { asSvcError, SvcError, systemCode } from "../../base/errors.ts";
-import { DatagramQueue } from "../../wire/datagram_queue.ts";
-import type { Duplex } from "../../wire/duplex.ts";
-import { socketDuplex } from "../../wire/socket_duplex.ts";
+import { asSvcError, SvcError, systemCode } from "../base/errors.ts";
+import { DatagramQueue } from "./datagram_queue.ts";
+import type { Duplex } from "./duplex.ts";
+import { socketDuplex } from "./socket_duplex.ts";
 
 const CONNECT_MS = 10_000;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { createServer, type Socket } from "node:net";
-import { pattern, readAll } from "../../wire/testing.ts";
+import { pattern, readAll } from "./testing.ts";
 import { dialTcp, dialUdp } from "./dial.ts";
 
 const bytes = (words: string) => new TextEncoder().encode(words);
