@@ -196,6 +196,19 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/storage.ts"),
   }),
   command({
+    name: "caretaker",
+    usage: "[check]",
+    summary: "Run beside a workload what its server asks for; check tells whether it does.",
+    description:
+      "Reads the roles from SVC_CARETAKER_CONFIG (JSON) and attaches to the server with " +
+      "SVC_CARETAKER_TOKEN. A server with one of the SVC_..._REMOTE variables starts it as a companion of " +
+      "each instance. A role that cannot start ends it; check ends with 0 once all roles serve.",
+    options: options.NO_OPTIONS,
+    positionals: { min: 0, max: 1, names: "check" },
+    examples: ["svc caretaker", "svc caretaker check"],
+    run: () => import("./lib/commands/caretaker.ts"),
+  }),
+  command({
     name: "setup",
     usage: "[OPTIONS]",
     summary: "Set up the connection to a server by questions, and test it.",

@@ -107,7 +107,6 @@ Deno.test("server options: an option whose subsystem is absent is refused by nam
       list: "a=b,c=d",
     }[absent.kind];
     const choice: Record<string, string> = {
-      SVC_ADVERTISE_URL: "http://server:5000",
       SVC_BARE_STATS_SOURCE: "cgroup",
       SVC_K8S_NET_DRIVER: "cilium",
     };

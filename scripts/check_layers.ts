@@ -38,7 +38,7 @@ const MAY: Record<string, readonly string[]> = {
   observe: ["api", "wire", "auth", "base"],
   client: ["api", "ingress", "wire", "config", ...OCI],
   compose: ["client", "api", "base"],
-  commands: ["client", "compose", "build", "remote", "config", "api", ...OCI],
+  commands: ["client", "caretaker", "compose", "build", "remote", "config", "api", ...OCI],
 };
 const ANY_LIB = ["server"];
 

@@ -230,6 +230,7 @@ export const ENDPOINTS = {
       columns: "count",
       rows: "count",
       shell: "texts",
+      agent: "bool",
     },
     answers: { 101: nothing },
   },
@@ -276,6 +277,7 @@ export const ENDPOINTS = {
     query: { hostMode: HOST_MODES, host: "text" },
     answers: { 101: nothing },
   },
+  "GET /caretaker/attach": { query: { instance: "text" }, answers: { 101: nothing } },
   "GET /tunnels": { query: {}, answers: { 200: json("Tunnels") } },
   "POST /tunnels": {
     query: {},

@@ -44,6 +44,8 @@ export interface ExecQuery {
   size?: TerminalSize;
   /** False: the command's standard input is at its end from the start. */
   stdin?: boolean;
+  /** The command gets a socket that leads to the caller's SSH agent, which is the client's stream `ssh`. */
+  agent?: boolean;
 }
 
 export function encodeExecQuery(query: ExecQuery): URLSearchParams {
@@ -57,6 +59,7 @@ export function encodeExecQuery(query: ExecQuery): URLSearchParams {
   if (query.tty) params.set("tty", "1");
   setSize(params, query.size);
   if (query.stdin) params.set("stdin", "1");
+  if (query.agent) params.set("agent", "1");
   return params;
 }
 
@@ -109,5 +112,6 @@ export function decodeExecQuery(params: URLSearchParams): ExecQuery {
     instance: params.get("instance") ?? undefined,
     tty,
     stdin: params.get("stdin") === "1",
+    agent: params.get("agent") === "1",
   };
 }

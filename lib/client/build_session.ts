@@ -20,9 +20,9 @@ import { attach } from "./attached/attach.ts";
 import { sendFiles } from "./build_files.ts";
 import { changedLines, listingLines, type SomeLines } from "./build_listing.ts";
 import type { Client } from "./client.ts";
+import { type ConnectAgent, serveAgent } from "./ssh/serve_agent.ts";
 
-/** A connection to an SSH agent. */
-export type ConnectAgent = () => Promise<Duplex>;
+export type { ConnectAgent };
 
 /** All that the server may read on this machine for the build. */
 export interface BuildInputs {
@@ -74,7 +74,7 @@ class Answers {
     }),
     tar: this.#ending((stream) => this.#archive(stream)),
     secret: this.#ending((stream, { id }) => this.#secret(id, stream)),
-    ssh: this.#ending((stream, { id }) => this.#agent(id, stream)),
+    ssh: this.#ending((stream, { id }) => serveAgent(stream, id, this.#inputs.agents.get(id))),
   };
 
   /** Resets the stream when its answer throws; the end of the build reports the reason. */
@@ -136,30 +136,6 @@ class Answers {
     await writeLine(stream, { found: true } satisfies Found);
     await stream.write(bytes);
   }
-
-  async #agent(id: string, stream: Duplex): Promise<void> {
-    const connect = this.#inputs.agents.get(id);
-    if (!connect) return await writeLine(stream, { found: false } satisfies Found);
-    let agent: Duplex;
-    try {
-      agent = await connect();
-    } catch (error) {
-      const problem = toProblem(asSvcError(error, `Cannot reach SSH agent ${id}`));
-      return await writeLine(stream, { found: false, error: problem } satisfies Found);
-    }
-    try {
-      await writeLine(stream, { found: true } satisfies Found);
-      const incoming = pump(stream, agent).finally(() => agent.closeWrite());
-      // When one side ends, both end: the agent protocol has no half-close.
-      await Promise.race([incoming, pump(agent, stream)]);
-    } finally {
-      agent.reset();
-    }
-  }
-}
-
-async function pump(from: Pick<Duplex, "read">, to: Pick<Duplex, "write">): Promise<void> {
-  for (let chunk = await from.read(); chunk; chunk = await from.read()) await to.write(chunk);
 }
 
 /** A connection on which one build can be requested. */

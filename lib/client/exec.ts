@@ -8,6 +8,7 @@ import { LineReader, writeLine } from "../wire/lines.ts";
 import type { YamuxStream } from "../wire/yamux/stream.ts";
 import { attach } from "./attached/attach.ts";
 import type { Client } from "./client.ts";
+import { type ConnectAgent, serveAgent } from "./ssh/serve_agent.ts";
 
 export interface ProcessStreams {
   /** Awaited in order. */
@@ -29,6 +30,8 @@ export interface Part {
 export interface ExecStreams extends ProcessStreams, Part {
   /** Called once the server has taken the command; awaited before its output. */
   onStart?: () => void | Promise<void>;
+  /** The SSH agent that the command may use while it runs. */
+  agent?: ConnectAgent;
 }
 
 export interface AttachStreams extends ProcessStreams {
@@ -90,6 +93,7 @@ interface Opening {
   /** The size that the query has. */
   told?: TerminalSize;
   lost: () => SvcError;
+  agent?: ConnectAgent;
   /** Awaited before the output; `fields`: what the server says of the process. */
   begun: (fields: Record<string, unknown>) => Part | Promise<Part>;
 }
@@ -100,7 +104,7 @@ interface Opening {
  */
 async function runProcess<End>(
   client: Client,
-  { path, attempt, query, told, lost, begun }: Opening,
+  { path, attempt, query, told, lost, agent, begun }: Opening,
   { onOutput, signal }: ProcessStreams,
 ): Promise<End | undefined> {
   const opened = {
@@ -115,6 +119,12 @@ async function runProcess<End>(
     takes: {
       command: (stream, fields) => command.resolve([stream, fields]),
       ...{ stdio: stdio.resolve, stderr: stderr.resolve },
+      ...agent && {
+        ssh: async (stream: YamuxStream) => {
+          await serveAgent(stream, "default", agent);
+          await stream.closeWrite();
+        },
+      },
     },
   });
   const [[control, fields], io, errors] = await streams;
@@ -196,13 +206,19 @@ export async function exec(
   client: Client,
   name: string,
   query: ExecQuery,
-  { stdin, onStart, terminal, ...streams }: ExecStreams,
+  { stdin, onStart, terminal, agent, ...streams }: ExecStreams,
 ): Promise<number> {
   const size = terminal?.size();
   const end = await runProcess<ExecEnd>(client, {
     path: `/deployments/${encodeURIComponent(name)}/exec`,
     attempt: `exec in ${name}`,
-    query: encodeExecQuery({ ...query, ...(size && { size }), stdin: stdin !== undefined }),
+    query: encodeExecQuery({
+      ...query,
+      ...(size && { size }),
+      stdin: stdin !== undefined,
+      agent: agent !== undefined,
+    }),
+    ...agent && { agent },
     ...size && { told: size },
     lost: () => cutOff(name),
     begun: async () => {

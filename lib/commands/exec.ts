@@ -2,6 +2,7 @@
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { BrokenPipe } from "../base/terminal.ts";
 import { exec } from "../client/exec.ts";
+import type { ConnectAgent } from "../client/ssh/serve_agent.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
@@ -38,10 +39,26 @@ function environment({ values, env }: ExecInvocation): string[] {
   return [...kind, ...own].map(([key, value]) => `${key}=${value}`);
 }
 
+/** Throws `prerequisite_missing` where there is no agent to forward. */
+async function agentOf({ values, env }: ExecInvocation): Promise<ConnectAgent | undefined> {
+  if (!values.forwardAgent) return undefined;
+  if (!env.SSH_AUTH_SOCK) {
+    throw new SvcError(
+      "prerequisite_missing",
+      "Cannot forward the SSH agent: SSH_AUTH_SOCK is not set",
+      {
+        help: "start ssh-agent and add a key, or leave out --forward-agent",
+      },
+    );
+  }
+  return (await import("../client/ssh/key_agent.ts")).socketAgent(env.SSH_AUTH_SOCK);
+}
+
 export async function run(invocation: ExecInvocation): Promise<number> {
   const { io, values, positionals: [name, ...command] } = invocation;
   checkWords(invocation);
   const env = environment(invocation);
+  const agent = await agentOf(invocation);
   let started = false;
   const attempt = async () => {
     using raw = new RawInput(io.stdin);
@@ -62,6 +79,7 @@ export async function run(invocation: ExecInvocation): Promise<number> {
         if (isTyped(values)) await raw.start();
       },
       signal: io.signal,
+      ...agent && { agent },
       ...(values.tty && { terminal: terminalOf(io) }),
     });
   };

@@ -350,6 +350,14 @@ export const EXEC_OPTIONS = [
     help: "Instance to run the command in.",
     section,
   },
+  {
+    key: "forwardAgent",
+    kind: "bool",
+    flag: "forward-agent",
+    short: "A",
+    help: "Let the command use the SSH agent of SSH_AUTH_SOCK, through a socket that ends with it.",
+    section,
+  },
 ] as const satisfies readonly AnyOption[];
 
 export const REMOVE_OPTIONS = [

@@ -7,7 +7,7 @@ import { BUILD } from "./server/build.ts";
 import { CONTAINERD } from "./server/containerd.ts";
 import { DELEGATION } from "./server/delegation.ts";
 import { GC } from "./server/gc.ts";
-import { ADVERTISED, CONTAINED, LISTENER, PROCESS } from "./server/general.ts";
+import { ADVERTISED, COMPANIONS, CONTAINED, LISTENER, PROCESS } from "./server/general.ts";
 import { INGRESS } from "./server/ingress.ts";
 import { NETWORKS } from "./server/networks.ts";
 import { REGISTRY, REMOTES } from "./server/registry.ts";
@@ -21,6 +21,7 @@ const BEFORE_BACKENDS: readonly OptionTable[] = [
   PROCESS,
   DELEGATION,
   ADVERTISED,
+  COMPANIONS,
   CONTAINED,
   TLS,
   AUTH,

@@ -13,6 +13,7 @@ import type {
   ProcessList,
   VolumeStatus,
 } from "../api/workload.ts";
+import type { AgentOptions, ForwardedAgent } from "./caretakers.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import type { TerminalSize } from "../base/terminal.ts";
 
@@ -107,6 +108,10 @@ export interface DeployCaps {
   /** Runs a command beside the main process. */
   exec?(name: string, request: ExecRequest, options?: CallOptions): Promise<ExecSession>;
   /**
+   * Makes a socket in the instance that leads to somebody's SSH agent. Present where each instance has a companion.
+   */
+  agent?(name: string, options: AgentOptions): Promise<ForwardedAgent & { instance: string }>;
+  /**
    * Attaches to the main process. Several sessions may be attached, and each gets all output. Before the
    * instance's start the call waits.
    */
@@ -152,6 +157,8 @@ export interface DeployCaps {
   mounts?: true;
   /** `apply` accepts `companion`. */
   companion?: true;
+  /** The variable by which each instance gets a companion: told where something needs one. */
+  companionVariable?: string;
   /**
    * The ingress is the cluster's: `apply` accepts `certificates` and keeps them with the deployment as managed
    * Secrets. It replaces changed certificates and removes those that are no longer given.

@@ -4,6 +4,7 @@ import type { DockerEndpoint } from "../docker/endpoint.ts";
 import type { ImageResolver, ResolvedImage } from "../oci/resolver.ts";
 import type { Snapshotter } from "../snapshot/snapshotter.ts";
 import type { DeployBackend } from "./backend.ts";
+import type { Caretakers } from "./caretakers.ts";
 import type { WorkloadNamespaces } from "./namespaces.ts";
 
 /** Where a server keeps its files. */
@@ -26,6 +27,8 @@ export interface BackendParts extends ServerFolders {
   ) => Promise<string>;
   /** What svc runs beside workloads; absent: nothing, as in tests. */
   namespaces?: WorkloadNamespaces;
+  /** The server's side of companions. Absent: there can be none, as in tests of other things. */
+  caretakers?: Caretakers;
   log: Logger;
 }
 

@@ -6,6 +6,7 @@ import type { RegistryMode } from "../config/server/registry.ts";
 import type { Delegation } from "./delegation.ts";
 import type { DeployChoice } from "./deploy_facts.ts";
 import type { Access } from "./access.ts";
+import type { ServerCaretakers } from "./caretakers/caretakers.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
 import type { Upkeep } from "../store/upkeep.ts";
@@ -39,6 +40,8 @@ export interface ManagementDeps {
   ingress?: ServerIngress;
   /** Absent: there are no sessions, as in tests of other routes. */
   sessions?: DeploySessions;
+  /** Absent: there are no companions, as in tests of other routes. */
+  caretakers?: ServerCaretakers;
   /** Absent: there are no tunnels, as in tests of other routes. */
   tunnels?: Tunnels;
   /** Absent: the route's defaults. */

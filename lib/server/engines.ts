@@ -14,6 +14,7 @@ import { NETWORKS } from "../config/server/networks.ts";
 import { RUNTIME } from "../config/server/runtime.ts";
 import type { SettingsOf } from "../config/table.ts";
 import type { DeployBackend } from "../deploy/backend.ts";
+import type { Caretakers } from "../deploy/caretakers.ts";
 import type { Deployments } from "../deploy/deployments.ts";
 import type { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import type { BackendModule } from "../deploy/module.ts";
@@ -122,13 +123,13 @@ export const stepNamespaces = (buildState: string): string => `${buildState}.net
 
 export async function openBackend(
   selected: ChosenBackend,
-  parts: EngineParts,
+  parts: EngineParts & { caretakers: Caretakers },
 ): Promise<DeployBackend> {
   const [{ open }, { unpackImage }] = await Promise.all([
     selected.load(),
     import("../snapshot/unpack.ts"),
   ]);
-  const { host, snapshotter, images, namespaces, log } = parts;
+  const { host, snapshotter, images, namespaces, caretakers, log } = parts;
   return await open({
     namespaces,
     dataDir: host.dataDir,
@@ -137,6 +138,7 @@ export async function openBackend(
     images: await images(),
     unpack: (target, image, { onProgress, signal }) =>
       unpackImage(target, image, { onProgress: onProgress && (() => onProgress()), signal }),
+    caretakers,
     log,
   });
 }

@@ -3,6 +3,7 @@ import type { ManagementDeps } from "./deps.ts";
 import type { Route } from "./route.ts";
 import { archiveRoutes } from "./routes/archive.ts";
 import { attachRoutes } from "./routes/attach.ts";
+import { caretakerRoutes } from "./routes/caretaker.ts";
 import { buildRoutes } from "./routes/build.ts";
 import { deploymentRoutes } from "./routes/deployments.ts";
 import { execRoutes } from "./routes/exec.ts";
@@ -34,6 +35,7 @@ export function managementRoutes(deps: ManagementDeps): Route[] {
     ...managedRoutes(deps),
     ...deps.sessions ? sessionRoutes(deps, deps.sessions) : [],
     ...deps.ingress ? ingressTunnelRoutes(deps, deps.ingress) : [],
+    ...deps.caretakers ? caretakerRoutes(deps, deps.caretakers) : [],
     ...deps.tunnels ? tunnelRoutes(deps, deps.tunnels) : [],
     ...storageRoutes(deps),
   ];

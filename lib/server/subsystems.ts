@@ -16,6 +16,7 @@ import { type Deployments, openDeployments } from "../deploy/deployments.ts";
 import { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { createBuildCacheUpkeep } from "./build_cache.ts";
+import { CARETAKER_READS, openCaretakers } from "./caretakers/open.ts";
 import { openDataDir } from "./data_dir.ts";
 import { serverDelegation } from "./delegation.ts";
 import { EDGE_READS, openEdge } from "./edge.ts";
@@ -123,10 +124,17 @@ const builder = subsystem({
   close: closeMade,
 });
 
+const caretakers = subsystem({
+  name: "caretakers",
+  needs: { settings, host, dataDir },
+  open: ({ settings, host }) =>
+    openCaretakers({ config: settings.of(...CARETAKER_READS), dataDir: host.dataDir }),
+});
+
 const deployments = subsystem({
   name: "deployments",
-  needs: { settings, chosen, host, snapshots, registry, images, log },
-  open({ settings, chosen, host, snapshots, registry, images, log }) {
+  needs: { settings, chosen, host, snapshots, registry, images, caretakers, log },
+  open({ settings, chosen, host, snapshots, registry, images, caretakers, log }) {
     const namespaces = new WorkloadNamespaces(({ instance }, error) =>
       log.error("nothing runs beside an instance that should have it", { instance, error })
     );
@@ -136,7 +144,8 @@ const deployments = subsystem({
       backend: () => backend.get(),
       log,
     });
-    const parts = { host, snapshotter: snapshots.get, images: images.get, namespaces, log };
+    const common = { host, snapshotter: snapshots.get, images: images.get, log };
+    const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>
       await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
     );
@@ -227,6 +236,7 @@ const listener = subsystem({
     edge,
     builder,
     delegation,
+    caretakers,
     deployments,
     sessions,
     tunnels,
@@ -243,6 +253,7 @@ const listener = subsystem({
         lifecycle,
         ingress: deployments.ingress,
         sessions: parts.sessions,
+        caretakers: parts.caretakers,
         tunnels: parts.tunnels,
         access: edge.access,
         internal: edge.internal,
@@ -339,6 +350,7 @@ export const SUBSYSTEMS = [
   worker,
   builder,
   delegation,
+  caretakers,
   deployments,
   sessions,
   upkeep,

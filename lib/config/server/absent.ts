@@ -3,10 +3,10 @@ import { absentTable, off } from "../absent.ts";
 import type { OptionTable } from "../table.ts";
 
 export const ABSENT: readonly OptionTable[] = [
-  absentTable("Authentication", "the caretaker", [
+  absentTable("Authentication", "a cluster's caretaker", [
     ["SVC_CLIENT_TOKEN", "string", "Token of the caretaker's Docker-API proxy."],
     ["SVC_CLIENT_TOKEN_SECRET", "string", "Cluster Secret that holds the client token."],
-    ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks."],
+    ["SVC_CARETAKER_TOKEN", "string", "Token of caretaker callbacks; companions have one each."],
     ["SVC_CARETAKER_TOKEN_SECRET", "string", "Cluster Secret that holds the caretaker token."],
     ["SVC_CARETAKER_TLS_SECRET", "string", "Cluster Secret with the caretaker's TLS material."],
   ]),
@@ -28,8 +28,7 @@ export const ABSENT: readonly OptionTable[] = [
     ["SVC_EGRESS_POLICY", "string", "Which egress gateway routes are permitted."],
     ["SVC_EGRESS_GATEWAY", "bool", "Marks this server as an egress gateway.", off],
     ["SVC_CREDENTIALS_URL", "string", "Endpoint of generic credential delivery."],
-    ["SVC_CARETAKER_CONFIG", "string", "Roles of a caretaker, as JSON."],
-    ["SVC_AGENT_IMAGE", "string", "Image of sidecars and companions."],
+    ["SVC_CARETAKER_CONFIG", "string", "Roles of a caretaker, as JSON; svc caretaker reads it."],
   ]),
   absentTable("Hub", "the hub", [
     ["SVC_HUB_STORE", "string", "Catalog store; kube for the cluster's."],

@@ -74,7 +74,6 @@ export const ADVERTISED = optionTable([
     section,
     help: "Server URL that a mount-agent or caretaker sidecar dials back to.",
     check: urlOf("http", "https", "ws", "wss"),
-    absent: "the caretaker sidecar",
   },
   {
     key: "advertiseRegistry",
@@ -85,6 +84,17 @@ export const ADVERTISED = optionTable([
     help: "host[:port], with a scheme where needed, told to clients as the registry that deploy " +
       "targets can pull from.",
     check: registryHost,
+  },
+]);
+
+/** The companions of instances. */
+export const COMPANIONS = optionTable([
+  {
+    key: "agentImage",
+    kind: "string",
+    env: ["SVC_AGENT_IMAGE"],
+    section: "Companions and egress",
+    help: "Image of companions, as svc image agent makes it.",
   },
 ]);
 

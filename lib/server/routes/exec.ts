@@ -5,6 +5,7 @@ import { decodeExecQuery, type ExecEnd, type ExecQuery } from "../../api/exec.ts
 import type { DeployBackend, ExecRequest, ExecSession } from "../../deploy/backend.ts";
 import { shellCandidates } from "../../deploy/shells.ts";
 import type { Attached } from "../../wire/attached/session.ts";
+import { agentOf } from "../attached/agent.ts";
 import { accept } from "../attached/accept.ts";
 import { serveProcess } from "../attached/process.ts";
 import type { ManagementDeps } from "../deps.ts";
@@ -26,6 +27,41 @@ function execRequest(query: ExecQuery): ExecRequest {
   }
   const { command, user, workingDir, instance, tty, size } = query;
   return { command, env, user, workingDir, instance, tty, ...(size && { size }) };
+}
+
+/** Throws `unsupported` where the backend forwards no agent: before anything is done. */
+function requireAgent({ name: backend, caps }: DeployBackend, name: string): void {
+  if (caps.agent) return;
+  const { companionVariable } = caps;
+  throw new SvcError(
+    "unsupported",
+    `Cannot exec in ${name} with the SSH agent: ${
+      companionVariable
+        ? `the server's instances have no companions, as ${companionVariable} is off`
+        : `the ${backend} backend has no companions`
+    }`,
+    {
+      help: companionVariable
+        ? `start the server with ${companionVariable}=1, or leave out --forward-agent`
+        : "leave out --forward-agent",
+    },
+  );
+}
+
+/** Adds the socket of the caller's agent to what is run; `use` is disposed of when the command has ended. */
+async function withAgent(
+  backend: DeployBackend,
+  name: string,
+  query: ExecQuery,
+  { session, signal, use }: { session: Attached; signal: AbortSignal; use: AsyncDisposableStack },
+): Promise<ExecQuery> {
+  const connect = agentOf(session);
+  const { instance } = query;
+  const forwarded = await backend.caps.agent!(name, { instance, connect, signal });
+  use.use(forwarded);
+  // A variable of the caller's own wins over an earlier one, but not over the socket that was asked for.
+  const env = [...query.env ?? [], `SSH_AUTH_SOCK=${forwarded.path}`];
+  return { ...query, env, instance: forwarded.instance };
 }
 
 /** Starts the command, or the first shell that exists where no command is named. */
@@ -79,6 +115,7 @@ export function execRoutes(deps: ManagementDeps): Route[] {
     if (!backend.caps.exec) {
       throw new SvcError("unsupported", `Cannot exec in ${name}: ${backend.name} cannot do it`);
     }
+    if (query.agent) requireAgent(backend, name);
     if (!await backend.status(name)) throw unknownDeployment("exec in", name);
     const stopped = new SvcError(
       "unavailable",
@@ -92,9 +129,15 @@ export function execRoutes(deps: ManagementDeps): Route[] {
     const gone = new AbortController();
     void session.closed.then((reason) => gone.abort(reason));
     // WebSocket clients cannot read the body of a refused upgrade: the reason is sent as the session's error.
-    open(backend, name, query, gone.signal)
-      .then((command) => serve(session, command, query.stdin === true))
-      .catch((error) => session.fail(describeError(error, context)))
+    const run = async () => {
+      await using use = new AsyncDisposableStack();
+      const wanted = query.agent
+        ? await withAgent(backend, name, query, { session, signal: gone.signal, use })
+        : query;
+      const command = await open(backend, name, wanted, gone.signal);
+      await serve(session, command, query.stdin === true);
+    };
+    run().catch((error) => session.fail(describeError(error, context)))
       .finally(deps.lifecycle.begin());
     return response;
   }

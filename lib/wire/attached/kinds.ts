@@ -11,12 +11,15 @@
  * | `9p` | server | 9P2000.L, whose server is the caller |
  * | `tar` | server | the archive that is the build context; nothing |
  * | `secret` | server | whether there is such a secret, its bytes; nothing |
- * | `ssh` | server | whether there is such an agent, and its protocol |
+ * | `ssh` | server, caretaker | whether there is such an agent, and its protocol |
  * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts, attach.ts) |
  * | `stdio` | server | standard input; standard output |
  * | `stderr` | server | nothing; standard error |
  * | `port` | server | a connection to a port of a workload |
  * | `ingress` | caller | a connection to the ingress (HTTP/1.1) |
+ * | `caretaker` | caretaker | lines of JSON: how its roles do; nothing (lib/api/caretaker.ts) |
+ * | `dial` | server | whether the port beside the caretaker answers, and the connection |
+ * | `agent` | server | where the caretaker has made a socket for an agent; nothing: its end ends the socket |
  */
 interface Row {
   /**
@@ -33,7 +36,7 @@ export const KINDS = {
   deploy: { survives: true },
   ...{ build: ends, list: ends, changes: ends, files: ends, "9p": ends, tar: ends },
   ...{ secret: ends, ssh: ends, command: ends, stdio: ends, stderr: ends, port: ends },
-  ingress: ends,
+  ...{ ingress: ends, caretaker: ends, dial: ends, agent: ends },
 } as const satisfies Record<string, Row>;
 
 export type Kind = keyof typeof KINDS;
