@@ -152,7 +152,12 @@ e2eTest("serve: what cannot be read or is not in this build", {}, () =>
     await refused([], { SVC_DEPLOY_BACKEND: "bar" }, 2, /"bar"; did you mean bare\?/);
     await refused([], { SVC_HOST_NETWORK: "yes" }, 2, /SVC_HOST_NETWORK/);
     await refused([], { SVC_GC_INTERVAL: "0s" }, 2, /SVC_GC_INTERVAL/);
-    await refused([], { SVC_CARETAKER_TOKEN: "t" }, 2, /a cluster.s caretaker is not in this build yet/);
+    await refused(
+      [],
+      { SVC_CARETAKER_TOKEN: "t" },
+      2,
+      /a cluster.s caretaker is not in this build yet/,
+    );
     await refused(["--tls-cert", "x.pem"], {}, 2, /--tls-key is not set/);
     await refused(["--storage", "s3://b"], {}, 2, /not a bucket's name/);
     await refused(["--storage", "gs://b"], {}, 2, /cloudblob/);
