@@ -15,6 +15,7 @@ import { deploySignals } from "./deploy_signals.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployContract, type DeploySuite } from "./deploy_suite.ts";
 import { engineBackend } from "./engine_backend.ts";
+import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
 import { type PodmanFixture, podmanFixture, type PodmanFixtureOptions } from "./podman_fixture.ts";
 
@@ -71,10 +72,9 @@ for (const [at, { options, ...suite }] of PODMANS.entries()) {
     ...suite,
     ...requireTools({ root: true, commands, files }),
     open: () => podmanFixture(options),
-    // Without engine_many.ts: in one run of ten the removal of one that failed beside others is refused, and the
-    // container goes with the server's next start (CHANGELOG).
     own: at > 0 ? undefined : (test, under, fixture) => {
       engineBackend(test, under, fixture);
+      engineMany(test, under, fixture.engine);
       podmanFiles(test, under, fixture);
     },
   });

@@ -1,38 +1,34 @@
 /** Instances that an apply could not remove, as its engine was away: removed once the engine is there. */
+import { Later } from "../later.ts";
 import type { Deployment } from "./deployment.ts";
 
-/** Milliseconds between two tries. */
-const AGAIN = 2000;
-
 export class Leftovers {
-  #timers = new Map<Deployment, ReturnType<typeof setTimeout>>();
-  #locked: (deployment: Deployment, work: () => Promise<void>) => Promise<void>;
+  readonly #later = new Later<Deployment>();
+  readonly #locked: (deployment: Deployment, work: () => Promise<boolean>) => Promise<boolean>;
 
   /** `locked`: runs the work with the deployment's lock. */
-  constructor(locked: (deployment: Deployment, work: () => Promise<void>) => Promise<void>) {
+  constructor(
+    locked: (deployment: Deployment, work: () => Promise<boolean>) => Promise<boolean>,
+  ) {
     this.#locked = locked;
   }
 
   /** `done`: called, with the lock, when none is left. */
   take(deployment: Deployment, done: () => Promise<void>): void {
     if (leftOf(deployment).length === 0) return;
-    clearTimeout(this.#timers.get(deployment));
-    const timer = setTimeout(() => {
+    this.#later.take(deployment, (isLatest) =>
       this.#locked(deployment, async () => {
         // A later apply may have taken its turn, and left others.
-        if (this.#timers.get(deployment) !== timer) return;
-        this.#timers.delete(deployment);
+        if (!isLatest()) return true;
         await removeLeft(deployment);
-        if (leftOf(deployment).length > 0) return this.take(deployment, done);
+        if (leftOf(deployment).length > 0) return false;
         await done();
-      }).catch(() => this.take(deployment, done));
-    }, AGAIN);
-    this.#timers.set(deployment, timer);
+        return true;
+      }));
   }
 
   stop(): void {
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
+    this.#later.stop();
   }
 }
 

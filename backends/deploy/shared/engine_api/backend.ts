@@ -123,8 +123,12 @@ class EngineBackend implements DeployBackend {
     const { onProgress = () => {}, mayPull, logins, signal } = options;
     const { until = "ready", recreate = false } = options;
     return this.#locks.run(spec.name, async () => {
+      const before = this.#deployments.get(spec.name);
+      // Else its removal would be ended with what is made now.
+      if (before?.record.deleting) await this.#upkeep.remove(before);
       const known = this.#deployments.get(spec.name);
       const deployment = known ?? Deployment.fresh(this.#parts, spec);
+      let failed = false;
       const { images: all } = this.#options;
       const images = all.forCaller?.({ mayPull, logins }) ?? all;
       deployment.joining = this.#engine.networks.namesOf(spec);
@@ -137,11 +141,13 @@ class EngineBackend implements DeployBackend {
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };
       } catch (error) {
+        failed = true;
         if (!deployment.made) this.#deployments.delete(spec.name);
         throw error;
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];
+        this.#upkeep.followUp(spec.name, failed);
         if (known || !deployment.made) await this.#upkeep.prune();
       }
     });
@@ -189,7 +195,11 @@ class EngineBackend implements DeployBackend {
           },
         )
       );
-      await this.#upkeep.remove(deployment);
+      try {
+        await this.#upkeep.remove(deployment);
+      } finally {
+        this.#upkeep.followUp(name, false);
+      }
       await this.#upkeep.prune();
       return true;
     });
@@ -259,6 +269,7 @@ class EngineBackend implements DeployBackend {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#upkeep.stop();
     await this.#watch.close();
     await this.#engine[Symbol.asyncDispose]();
   }

@@ -17,6 +17,8 @@ import type { EngineWatch } from "./watch.ts";
 /** Milliseconds beyond the grace period that a stop may take. */
 const STOP_SLACK_MS = 120_000;
 
+/** Attempts to remove a container that the engine is busy with. */
+const REMOVALS = 10;
 /** Attempts to set the policy of a container that is about to end, and milliseconds between them. */
 const ATTEMPTS = 50;
 const PAUSE_MS = 100;
@@ -140,7 +142,7 @@ export class Containers implements ContainerCalls {
 
   async remove(container: string): Promise<void> {
     const told = this.#watch.expect(container, "destroy");
-    for (;;) {
+    for (let refusals = 0;;) {
       try {
         await this.#client.run({
           method: "DELETE",
@@ -151,9 +153,14 @@ export class Containers implements ContainerCalls {
         }).catch(unlessGone);
         return await told();
       } catch (error) {
-        // Somebody else removes it at this moment: it is gone once they are done.
-        if (daemonStatus(error) !== 409 || !/in progress/.test(String(error))) throw error;
-        await this.#gone(container);
+        if (daemonStatus(error) === 409 && /in progress/.test(String(error))) {
+          // Somebody else removes it at this moment: it is gone once they are done.
+          await this.#gone(container);
+          continue;
+        }
+        // An engine that starts, ends or cleans it up at this moment.
+        if (daemonStatus(error) === undefined || ++refusals === REMOVALS) throw error;
+        await sleep(PAUSE_MS);
       }
     }
   }

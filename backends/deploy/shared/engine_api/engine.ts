@@ -44,7 +44,10 @@ export interface ContainerCalls {
   start(container: string, signal?: AbortSignal): Promise<void>;
   /** Idempotent, of one that is gone too. Waits `seconds` before it kills. */
   stop(container: string, seconds: number): Promise<void>;
-  /** Removes it with its anonymous volumes, running or not. Idempotent. */
+  /**
+   * Removes it with its anonymous volumes, running or not. Idempotent. Rejects where the engine refuses it for longer
+   * than a moment.
+   */
   remove(container: string): Promise<void>;
   /** How many times, and when, it is started again from now on. */
   supervise(container: string, policy: RestartPolicy, signal?: AbortSignal): Promise<void>;

@@ -157,20 +157,25 @@ export class EngineNetworks {
     });
   }
 
-  /** Removes the networks of this server that are not among `used`. One that is in use by others stays. */
-  prune(used: () => ReadonlySet<string>): Promise<void> {
+  /**
+   * Removes the networks of this server that are not among `used`. Gives the names of those that stay: somebody else
+   * is on them, or the engine has not done with a container that was.
+   */
+  prune(used: () => ReadonlySet<string>): Promise<string[]> {
     return this.#lock.run(async () => {
       const list = await this.list();
       const names = used();
+      const busy: string[] = [];
       for (const network of list) {
         if (names.has(network.Name)) continue;
         const attempted = `Cannot remove network ${network.Name}`;
         await this.#calls.remove(network, attempted).catch((error) => {
-          // Somebody else has attached a container; or it is gone.
           const known = ["denied", "not_found", "conflict"];
           if (!(error instanceof SvcError) || !known.includes(error.code)) throw error;
+          if (error.code !== "not_found") busy.push(network.Name);
         });
       }
+      return busy;
     });
   }
 }

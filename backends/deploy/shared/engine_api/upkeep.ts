@@ -5,10 +5,12 @@
 import { SvcError } from "../../../../lib/base/errors.ts";
 import type { Logger } from "../../../../lib/base/log.ts";
 import type { KeyedMutex } from "../../../../lib/base/mutex.ts";
+import { Later } from "../../../../lib/deploy/later.ts";
+import { allOrFirstError } from "../../../../lib/deploy/roll_out.ts";
 import type { Applier } from "./apply.ts";
 import { restartPolicy, stopSeconds } from "./container.ts";
 import type { Deployment } from "./deployment.ts";
-import { isActive } from "./inspect.ts";
+import { type Inspected, isActive } from "./inspect.ts";
 import { DEPLOYMENT } from "./labels.ts";
 import type { DeployEngine } from "./engine.ts";
 
@@ -24,6 +26,9 @@ export interface UpkeepParts {
 
 export class Upkeep {
   readonly #parts: UpkeepParts;
+  /** By the deployment's name. */
+  readonly #leftovers = new Later<string>();
+  readonly #networks = new Later<"busy">();
 
   constructor(parts: UpkeepParts) {
     this.#parts = parts;
@@ -34,11 +39,49 @@ export class Upkeep {
    * what was stopped for a successor that never came.
    */
   async lookAfter(): Promise<void> {
-    const { engine: { watch }, deployments, locks } = this.#parts;
+    const { engine: { watch }, deployments, locks, log } = this.#parts;
     const labelled = watch.all.map(({ Config }) => Config.Labels?.[DEPLOYMENT] ?? "");
     const names = new Set([...deployments.keys(), ...labelled].filter(Boolean));
-    await Promise.all([...names].map((name) => locks.run(name, () => this.#lookAfter(name))));
+    await Promise.all([...names].map(async (name) => {
+      try {
+        await locks.run(name, () => this.#lookAfter(name));
+      } catch (error) {
+        log.warn("a deployment was not looked after; that is tried again", {
+          deployment: name,
+          error,
+        });
+        this.followUp(name, true);
+      }
+    }));
     await this.prune();
+  }
+
+  /**
+   * After a change of the deployment: what of it is left, as the engine refused its removal or tells it late, goes
+   * soon. `failed`: the engine may not have told everything yet.
+   */
+  followUp(name: string, failed: boolean): void {
+    const { locks, log } = this.#parts;
+    if (!failed && !this.#isUnfinished(name)) return;
+    this.#leftovers.take(name, () =>
+      locks.run(name, async () => {
+        if (!this.#isUnfinished(name)) return true;
+        await this.#lookAfter(name);
+        log.info("finished an earlier change of a deployment", { deployment: name });
+        await this.prune();
+        return true;
+      }));
+  }
+
+  #isUnfinished(name: string): boolean {
+    const record = this.#parts.deployments.get(name)?.record;
+    return record?.deleting || record?.instances.some(({ yielding }) => yielding) ||
+      this.#left(name).length > 0;
+  }
+
+  stop(): void {
+    this.#leftovers.stop();
+    this.#networks.stop();
   }
 
   async #lookAfter(name: string): Promise<void> {
@@ -87,28 +130,41 @@ export class Upkeep {
     return !refused;
   }
 
-  /** Removes containers of the deployment that its record does not name. */
-  async #sweep(name: string): Promise<void> {
-    const { engine: { watch }, deployments, applier: { replacer: { containers } } } = this.#parts;
+  /** Containers of the deployment that its record does not name. */
+  #left(name: string): Inspected[] {
+    const { engine: { watch }, deployments } = this.#parts;
     const known = deployments.get(name)?.record.instances ?? [];
-    const left = watch.all.filter(({ Id, Config }) =>
+    return watch.all.filter(({ Id, Config }) =>
       Config.Labels?.[DEPLOYMENT] === name && !known.some(({ container }) => container === Id)
     );
-    await Promise.all(left.map(({ Id }) => containers.remove(Id)));
   }
 
-  /** Removes the networks that no deployment is on. */
+  async #sweep(name: string): Promise<void> {
+    const { containers } = this.#parts.applier.replacer;
+    await allOrFirstError(this.#left(name).map(({ Id }) => containers.remove(Id)));
+  }
+
+  /** Removes the networks that no deployment is on; later those that are busy for now. */
   async prune(): Promise<void> {
+    if (await this.#prune()) return;
+    this.#networks.take("busy", () => this.#prune());
+  }
+
+  /** False where one is busy. */
+  async #prune(): Promise<boolean> {
     const { engine: { networks }, deployments, log } = this.#parts;
     try {
-      await networks.prune(() =>
+      const busy = await networks.prune(() =>
         new Set([...deployments.values()].flatMap(({ record, made, joining }) => [
           ...joining,
           ...(made ? networks.namesOf(record.spec) : []),
         ]))
       );
+      return busy.length === 0;
     } catch (error) {
       log.warn("an unused network was not removed", { error });
+      // An engine that is away is looked after when it is back.
+      return error instanceof SvcError && error.code === "unavailable";
     }
   }
 
