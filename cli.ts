@@ -209,6 +209,19 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/caretaker.ts"),
   }),
   command({
+    name: "image",
+    usage: "[OPTIONS] agent [DEST]",
+    summary: "Make the image of companions from this executable, and put it somewhere.",
+    description:
+      "The image holds the running executable and the libraries that it uses, and nothing else. DEST is a " +
+      "place as of svc push; without one it is svc-agent, tagged with the version, in the server's registry. " +
+      "Servers take it from SVC_AGENT_IMAGE.",
+    options: PUSH_OPTIONS,
+    positionals: { min: 1, max: 2, names: "agent" },
+    examples: ["svc image agent", "svc image agent registry.example.com/svc-agent:1"],
+    run: () => import("./lib/commands/image.ts"),
+  }),
+  command({
     name: "setup",
     usage: "[OPTIONS]",
     summary: "Set up the connection to a server by questions, and test it.",
