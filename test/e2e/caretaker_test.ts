@@ -91,3 +91,40 @@ e2eTest("svc caretaker: what it cannot do is refused by name, with an exit code"
   const server = { url: `http://127.0.0.1:${freePort()}`, instance: "a" };
   await refused(document({ server }), 2, /SVC_CARETAKER_TOKEN is not set/);
 });
+
+e2eTest("svc image agent: the executable and its libraries alone, which run with nothing else", {
+  files: [EXECUTABLE],
+  commands: ["tar", "chroot"],
+  root: true,
+}, async () => {
+  const folder = await Deno.makeTempDir({ prefix: "svc-agent-image-" });
+  try {
+    const made = await svc(["image", "agent", `oci:${folder}/image:1`]);
+    assert.equal(made.code, 0, made.stderr);
+    const json = async (digest?: string) =>
+      JSON.parse(
+        await Deno.readTextFile(
+          `${folder}/image/${digest ? `blobs/${digest.replace(":", "/")}` : "index.json"}`,
+        ),
+      );
+    const manifest = await json((await json()).manifests[0].digest);
+    const { config } = await json(manifest.config.digest);
+    assert.deepEqual(config.Cmd, ["caretaker"]);
+    const root = `${folder}/root`;
+    await Deno.mkdir(root);
+    const layer = `${folder}/image/blobs/${manifest.layers[0].digest.replace(":", "/")}`;
+    const run = (command: string, args: string[]) =>
+      new Deno.Command(command, { args, env: { DENO_DIR: "/tmp/deno" } }).output();
+    assert.ok((await run("tar", ["-xzf", layer, "-C", root])).success);
+    const { stdout, stderr } = await run("chroot", [root, ...config.Entrypoint, "version"]);
+    assert.match(new TextDecoder().decode(stdout), /^svc \d/, new TextDecoder().decode(stderr));
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+});
+
+e2eTest("svc image: what it does not make is refused", { files: [EXECUTABLE] }, async () => {
+  const { code, stderr } = await svc(["image", "server"]);
+  assert.equal(code, 2);
+  assert.match(stderr, /unknown image "server"/);
+});
