@@ -94,7 +94,7 @@ e2eTest("svc caretaker: what it cannot do is refused by name, with an exit code"
 
 e2eTest("svc image agent: the executable and its libraries alone, which run with nothing else", {
   files: [EXECUTABLE],
-  commands: ["tar", "chroot"],
+  commands: ["tar", "chroot", "unshare"],
   root: true,
 }, async () => {
   const folder = await Deno.makeTempDir({ prefix: "svc-agent-image-" });
@@ -116,7 +116,10 @@ e2eTest("svc image agent: the executable and its libraries alone, which run with
     const run = (command: string, args: string[]) =>
       new Deno.Command(command, { args, env: { DENO_DIR: "/tmp/deno" } }).output();
     assert.ok((await run("tar", ["-xzf", layer, "-C", root])).success);
-    const { stdout, stderr } = await run("chroot", [root, ...config.Entrypoint, "version"]);
+    await Deno.mkdir(`${root}/proc`);
+    const inside = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"';
+    const words = ["-m", "sh", "-c", inside, root, ...config.Entrypoint, "version"];
+    const { stdout, stderr } = await run("unshare", words);
     assert.match(new TextDecoder().decode(stdout), /^svc \d/, new TextDecoder().decode(stderr));
   } finally {
     await Deno.remove(folder, { recursive: true });

@@ -35,11 +35,11 @@ function folders(entries: readonly Entry[]): string[] {
 
 async function* fileContent(path: string, size: number): AsyncGenerator<Uint8Array> {
   using file = await Deno.open(path);
-  let sent = 0;
-  for (let count; sent < size; sent += count) {
-    const buffer = new Uint8Array(Math.min(256 * 1024, size - sent));
-    count = await file.read(buffer) ?? 0;
-    if (count === 0) throw new Error(`${path} became shorter while it was read`);
+  for (let left = size; left > 0;) {
+    const buffer = new Uint8Array(Math.min(256 * 1024, left));
+    const count = await file.read(buffer);
+    if (count === null) throw new Error(`${path} became shorter while it was read`);
+    left -= count;
     yield buffer.subarray(0, count);
   }
   yield new Uint8Array(padding(size));
