@@ -5,6 +5,7 @@ import type { DeploySpec } from "../api/deploy_spec.ts";
 import { parseDuration } from "../base/duration.ts";
 import { signalNumber, SIGTERM } from "../base/signals.ts";
 import type { ContainerConfig } from "../oci/types.ts";
+import type { AttachedMount, Attachments } from "./backend.ts";
 
 const DEFAULT_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -32,6 +33,8 @@ export interface ContainerPlan {
   health?: HealthPlan;
   /** Folders that the image declares as volumes; absent in records of older versions. */
   volumes?: string[];
+  /** Folders and files of the server that svc adds; absent: none. */
+  mounts?: readonly AttachedMount[];
 }
 
 /** Later lists win by name; names keep the order of their first appearance. */
@@ -74,13 +77,13 @@ const stopSignal = (spec: DeploySpec, { StopSignal }: ContainerConfig) =>
   String(signalNumber(spec.stopSignal || StopSignal || "") ?? SIGTERM);
 
 /**
- * `added` is environment that svc adds: it overrides the image's, and the spec's overrides both. Throws
+ * `added` is what svc adds. Its environment overrides the image's, and the spec's overrides both. Throws
  * `spec_invalid` where neither the image nor the spec names a command.
  */
 export function containerPlan(
   spec: DeploySpec,
   image: ContainerConfig,
-  added: Readonly<Record<string, string>> = {},
+  { env: added = {}, mounts = [] }: Pick<Attachments, "env" | "mounts"> = {},
 ): ContainerPlan {
   const entrypoint = spec.entrypoint ?? image.Entrypoint ?? [];
   // An entrypoint in the spec discards the image's command.
@@ -104,5 +107,6 @@ export function containerPlan(
     health: healthPlan(spec, image),
     volumes: Object.keys(image.Volumes ?? {}).map((path) => posix.resolve("/", path))
       .filter((path) => path !== "/"),
+    ...(mounts.length > 0 && { mounts }),
   };
 }

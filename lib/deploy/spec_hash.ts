@@ -1,15 +1,16 @@
 /** Whether an apply changes anything. */
 import { createHash } from "node:crypto";
 import type { DeploySpec } from "../api/deploy_spec.ts";
+import type { Attachments } from "./backend.ts";
 
 /**
- * A hash that is equal for equal specs, environments and images, whatever the order of members and however many
+ * A hash that is equal for equal specs, attachments and images, whatever the order of members and however many
  * replicas: an instance is the same beside fewer or more of its kind.
  */
 export function specHash(
   spec: DeploySpec,
   imageDigest: string,
-  env: Readonly<Record<string, string>>,
+  { env = {}, mounts = [] }: Pick<Attachments, "env" | "mounts">,
 ): string {
   const canonical = (value: unknown): unknown =>
     Array.isArray(value)
@@ -23,7 +24,8 @@ export function specHash(
   // valid.
   const { origin: _origin, ...rest } = { ...spec, replicas: 1 };
   const parts: unknown[] = [canonical(rest), imageDigest];
-  // Added only where there is such an environment: hashes in records of older versions stay valid.
+  // Added only where there is something: hashes in records of older versions stay valid.
   if (Object.keys(env).length > 0) parts.push(canonical(env));
+  if (mounts.length > 0) parts.push(canonical({ mounts }));
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }

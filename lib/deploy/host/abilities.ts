@@ -68,5 +68,6 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
     files: instanceFiles({ ...parts, ...parts.roots }),
     volumes: managedVolumes(parts),
     networks: managedNetworks(parts),
+    mounts: true,
   };
 }

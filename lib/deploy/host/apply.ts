@@ -4,7 +4,7 @@ import type { ApplyAction, ApplyUntil } from "../../api/deployment.ts";
 import type { ContainerConfig } from "../../oci/types.ts";
 import type { ImageResolver } from "../../oci/resolver.ts";
 import type { BridgeDriver } from "../../runtime/network.ts";
-import type { ApplyProgress } from "../backend.ts";
+import type { ApplyProgress, Attachments } from "../backend.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../fields.ts";
 import { requirePermitted } from "../privileges.ts";
 import { allOrFirstError, batchesOf, checkTimes, stoppedHalfway } from "../roll_out.ts";
@@ -45,8 +45,8 @@ export interface ApplierOptions {
 
 export interface ApplyOptions {
   images: ImageResolver;
-  /** The attachments' environment. */
-  env: Readonly<Record<string, string>>;
+  /** Of which this engine knows the environment and the mounts. */
+  attachments: Attachments;
   onProgress: ApplyProgress;
   signal?: AbortSignal;
   /** "ready" waits until the instances can be relied on. */
@@ -204,7 +204,7 @@ export class Applier {
     deployment: Deployment,
     fresh: boolean,
     spec: DeploySpec,
-    { images, env, onProgress, signal, until, recreate }: ApplyOptions,
+    { images, attachments, onProgress, signal, until, recreate }: ApplyOptions,
   ): Promise<ApplyAction> {
     const { engine, bridges, binds, spares, allowPrivileged } = this.#options;
     requirePermitted(spec, allowPrivileged);
@@ -221,7 +221,7 @@ export class Applier {
     const config = image.config.config ?? {};
     warnings.push(...imageWarnings(spec, config));
     await removeLeft(deployment);
-    const hash = specHash(spec, image.descriptor.digest, env);
+    const hash = specHash(spec, image.descriptor.digest, attachments);
     const isSo = (instance: Instance) => instance.hash === hash && !recreate;
     const complete = deployment.ready.length === spec.replicas && deployment.ready.every(isSo);
     if (!fresh && deployment.record.hash === hash && complete) {
@@ -234,7 +234,7 @@ export class Applier {
       isSo(one) && one.running && one.made.replica < spec.replicas
     );
     const old = deployment.ready.filter((one) => !kept.includes(one));
-    const plan = containerPlan(spec, config, env);
+    const plan = containerPlan(spec, config, attachments);
     const made = await this.#reserve(deployment, { spec, hash }, plan, kept, warnings);
     const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {

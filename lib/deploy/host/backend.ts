@@ -189,7 +189,7 @@ class HostBackend implements DeployBackend {
 
   apply(
     spec: DeploySpec,
-    { env = {} }: Attachments = {},
+    attachments: Attachments = {},
     options: ApplyOptions = {},
   ): Promise<ApplyResult> {
     const { onProgress = () => {}, mayPull, logins, signal } = options;
@@ -199,7 +199,7 @@ class HostBackend implements DeployBackend {
       const deployment = known ?? this.#deployment(emptyRecord(spec));
       const { images: all } = this.#options;
       const images = all.forCaller?.({ mayPull, logins }) ?? all;
-      const context = { images, env, onProgress, signal, until, recreate };
+      const context = { images, attachments, onProgress, signal, until, recreate };
       deployment.transient = known ? undefined : "pending";
       deployment.joining = spec.networks.map((network) => network.name);
       this.#deployments.set(deployment);

@@ -67,6 +67,7 @@ export class Bundles {
     const mounts: SpecMount[] = [
       ...binds.mounts(made.key, spec),
       ...(spec.tmpfs ?? []).map(tmpfsMount),
+      ...(made.plan.mounts ?? []).map((mount) => ({ type: "bind" as const, ...mount })),
     ];
     for (const volume of spec.volumes) {
       const seed = locate(rootfs, volume.target).host;

@@ -86,7 +86,7 @@ export class Applier {
     const { images, mayPull, env, onProgress, signal } = context;
     deployment.transient = deployment.made ? "pulling" : "pending";
     const image = await engine.findImage(spec.image, images, { mayPull, onProgress, signal });
-    const hash = specHash(spec, image.digest, env);
+    const hash = specHash(spec, image.digest, { env });
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
       .map(({ instance, found }): Member => ({ ...instance, found }));

@@ -58,7 +58,7 @@ async function stoppedRoot(
   instance: Instance,
   { engine, folder, binds, allowBindSources }: InstanceRootOptions,
 ): Promise<OpenRoot> {
-  const { bundle, made: { key }, spec } = instance;
+  const { bundle, made: { key, plan }, spec } = instance;
   // Our own: the bundle's document.
   const text = await Deno.readTextFile(join(bundle, "config.json"));
   const document = decodeDocument<Document>(text);
@@ -75,6 +75,8 @@ async function stoppedRoot(
     mount("none", place, "", MS.PRIVATE);
     for (const { type, source, destination, options } of document.mounts) {
       if (type !== "bind") continue;
+      // May be served by way of this process, which would wait for itself.
+      if (plan.mounts?.some(({ target }) => target === destination)) continue;
       const readOnly = options.includes("ro");
       const index = spec.mounts.findIndex(({ target }) => target === destination);
       if (index >= 0 && source.startsWith(`${binds}/`)) {
