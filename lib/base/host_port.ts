@@ -29,3 +29,12 @@ export function splitLogin(text: string): HostPort & { user?: string } | undefin
 export function joinHostPort(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
+
+/** True for localhost, *.localhost, 127.0.0.0/8 and ::1, with or without a port. */
+export function isLoopbackHost(host: string): boolean {
+  const name = host.startsWith("[")
+    ? host.slice(1, host.indexOf("]"))
+    : host.replace(/:\d+$/, "").toLowerCase();
+  return name === "localhost" || name.endsWith(".localhost") || name === "::1" ||
+    /^127(\.\d{1,3}){3}$/.test(name);
+}

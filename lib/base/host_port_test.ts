@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { joinHostPort, splitHostPort } from "./host_port.ts";
+import { isLoopbackHost, joinHostPort, splitHostPort } from "./host_port.ts";
 
 Deno.test("host[:port]: names, addresses and ports, and nothing else", () => {
   const good: [string, ReturnType<typeof splitHostPort>][] = [
@@ -16,4 +16,13 @@ Deno.test("host[:port]: names, addresses and ports, and nothing else", () => {
   }
   assert.equal(joinHostPort("::1", 22), "[::1]:22");
   assert.equal(joinHostPort("h", 22), "h:22");
+});
+
+Deno.test("host_port: which hosts are the loopback interface", () => {
+  for (const host of ["localhost", "localhost:5000", "127.0.0.1:1", "127.9.9.9", "[::1]:5000"]) {
+    assert.ok(isLoopbackHost(host), host);
+  }
+  for (const host of ["example.com", "127.0.0.1.example.com", "10.0.0.1:5000", "[::2]:1"]) {
+    assert.ok(!isLoopbackHost(host), host);
+  }
 });

@@ -13,7 +13,6 @@ import { asSvcError, SvcError } from "../base/errors.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import { LineReader, writeLine } from "../wire/lines.ts";
 import type { ConfinedFolder } from "../wire/files/folder.ts";
-import { serveNinep } from "../wire/ninep/server.ts";
 import { type Attached, type Fields, type Handler } from "../wire/attached/session.ts";
 import type { Kind } from "../wire/attached/kinds.ts";
 import { attach } from "./attached/attach.ts";
@@ -64,8 +63,10 @@ class Answers {
       sendFiles(this.#folder(name).folder, new LineReader(stream), stream)
     ),
     "9p": this.#ending(async (stream) => {
+      const { serveNinep } = await import("../wire/ninep/server.ts");
+      const { folderNode } = await import("../wire/files/folder_node.ts");
       const folders = [...this.#inputs.folders];
-      const roots = new Map(folders.map(([name, { folder }]) => [name, folder.node()]));
+      const roots = new Map(folders.map(([name, { folder }]) => [name, folderNode(folder)]));
       try {
         await serveNinep(stream, roots);
       } finally {
@@ -160,6 +161,7 @@ export async function openBuildSession(client: Client, inputs: BuildInputs): Pro
     attempt: "build",
     takes,
     maxStreams: MAX_STREAMS,
+    early: true,
     lost: () =>
       new SvcError(
         "upstream_failed",

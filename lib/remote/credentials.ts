@@ -3,6 +3,7 @@
  * caller names the file.
  */
 import { SvcError } from "../base/errors.ts";
+import { join } from "../base/path.ts";
 import { run } from "../base/process.ts";
 import type { Credentials } from "./auth.ts";
 
@@ -16,6 +17,20 @@ interface ConfigFile {
   }>;
   credHelpers?: Record<string, string>;
   credsStore?: string;
+}
+
+/** Login files of docker, podman and skopeo, in the order in which they are read. */
+export function loginFiles(env: Readonly<Record<string, string | undefined>>): string[] {
+  const home = env.HOME ?? env.USERPROFILE;
+  return [
+    ...(env.REGISTRY_AUTH_FILE ? [env.REGISTRY_AUTH_FILE] : []),
+    ...(env.XDG_RUNTIME_DIR ? [join(env.XDG_RUNTIME_DIR, "containers", "auth.json")] : []),
+    ...(env.DOCKER_CONFIG
+      ? [join(env.DOCKER_CONFIG, "config.json")]
+      : home
+      ? [join(home, ".docker", "config.json")]
+      : []),
+  ];
 }
 
 /** The keys under which a host's login may be stored. docker.io has the key of docker's first protocol. */

@@ -1,5 +1,6 @@
 /** Another registry as an image source and sink (OCI Distribution Specification 1.1, client side). */
 import { SvcError } from "../base/errors.ts";
+import { isLoopbackHost } from "../base/host_port.ts";
 import type { Logger } from "../base/log.ts";
 import { digestOf, isDigest, parseDigest, verified } from "../oci/digest.ts";
 import type {
@@ -65,15 +66,6 @@ function descriptorsOf(value: unknown): Descriptor[] {
     typeof item?.digest === "string" && isDigest(item.digest) &&
     typeof item.mediaType === "string" && typeof item.size === "number"
   );
-}
-
-/** True for localhost, *.localhost, 127.0.0.0/8 and ::1, with or without a port. */
-export function isLoopbackHost(host: string): boolean {
-  const name = host.startsWith("[")
-    ? host.slice(1, host.indexOf("]"))
-    : host.replace(/:\d+$/, "").toLowerCase();
-  return name === "localhost" || name.endsWith(".localhost") || name === "::1" ||
-    /^127(\.\d{1,3}){3}$/.test(name);
 }
 
 function mediaTypeOf(response: Response, bytes: Uint8Array): string {

@@ -1,7 +1,8 @@
 /** `svc serve` on containerd: a daemon that comes late, a server that is killed, a daemon that is killed. */
 import assert from "node:assert/strict";
 import { startContainerd } from "../peers/containerd.ts";
-import { baseImage, e2eTest, freePort, runTool, type Server, startServer } from "./harness.ts";
+import { baseImage, e2eTest, freePort, runTool, startServer } from "./harness.ts";
+import { eventually, ok } from "./waits.ts";
 
 const NEEDS = {
   root: true,
@@ -17,19 +18,6 @@ const NEEDS = {
     "skopeo",
   ],
 };
-
-async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (const until = Date.now() + 120_000; !await holds().catch(() => false);) {
-    if (Date.now() > until) throw new Error(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-async function ok(server: Server, args: string[], stdin?: string): Promise<string> {
-  const { code, stdout, stderr } = await server.svc(args, { stdin });
-  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}`);
-  return stdout;
-}
 
 e2eTest(
   "containerd: it comes late; the server is killed, the daemon is killed",

@@ -3,25 +3,13 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
-import { e2eTest, freePort, type Server, startServer } from "./harness.ts";
+import { e2eTest, freePort, startServer } from "./harness.ts";
+import { eventually, ok } from "./waits.ts";
 
 const NEEDS = {
   root: true,
   commands: ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables", "runc"],
 };
-
-async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (const until = Date.now() + 120_000; !await holds().catch(() => false);) {
-    if (Date.now() > until) throw new Error(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-async function ok(server: Server, args: string[], stdin?: string): Promise<string> {
-  const { code, stdout, stderr } = await server.svc(args, { stdin });
-  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}`);
-  return stdout;
-}
 
 e2eTest(
   "a Docker daemon: found when it is there; build, deploy, a server that is killed",

@@ -5,6 +5,7 @@ import { ERRNO, FileError, OPEN } from "../../lib/wire/files/node.ts";
 import { mountFuse } from "../../lib/wire/fuse/mount.ts";
 import { NinepClient } from "../../lib/wire/ninep/client.ts";
 import { ConfinedFolder } from "../../lib/wire/files/folder.ts";
+import { folderNode } from "../../lib/wire/files/folder_node.ts";
 import { remoteRoot } from "../../lib/wire/ninep/remote_node.ts";
 import { serveNinep } from "../../lib/wire/ninep/server.ts";
 import { pattern } from "../../lib/wire/testing.ts";
@@ -27,7 +28,7 @@ e2eTest("diodls and diodcat read what our 9P server shows", {
   await using files = await folderOfFiles();
   await Deno.writeTextFile(`${files.path}/hidden`, "");
   using folder = new ConfinedFolder(files.path, { visible: (path) => path !== "hidden" });
-  const node = folder.node();
+  const node = folderNode(folder);
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const sessions: Promise<void>[] = [];
   const accepting = (async () => {

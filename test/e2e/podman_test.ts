@@ -6,13 +6,7 @@ import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman, writePodman } from "../peers/podman.ts";
 import { e2eTest, freePort, runTool, type Server, startServer, svc } from "./harness.ts";
-
-async function eventually(what: string, holds: () => Promise<boolean>): Promise<void> {
-  for (const until = Date.now() + 60_000; !await holds().catch(() => false);) {
-    if (Date.now() > until) throw new Error(`did not happen: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
+import { eventually } from "./waits.ts";
 
 /** By engines that do not have it. */
 async function pulledByOthers(server: Server, folder: string): Promise<void> {

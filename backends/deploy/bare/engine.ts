@@ -1,5 +1,6 @@
 /** Containers by an OCI runtime's command line, with one conmon each: no daemon. */
 import { join } from "node:path";
+import { type Lazy, lazy } from "../../../lib/base/lazy.ts";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { Semaphore } from "../../../lib/base/mutex.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
@@ -54,16 +55,18 @@ export class BareEngine implements ContainerEngine {
   );
   readonly usage?: ContainerEngine["usage"];
   #options: BareEngineOptions;
-  #found: Promise<Tools> | undefined;
+  /** Searched once; a failed search is repeated. */
+  #tools: Lazy<Tools>;
   #held = new DisposableStack();
   #making = new Semaphore(MADE_AT_ONCE);
 
   constructor(options: BareEngineOptions) {
     this.#options = options;
+    this.#tools = lazy(options.findTools);
     this.roots = options.roots;
     const { paths: { exits, instances }, config: { runtime, statsSource } } = options;
     if ((statsSource ?? statsSourceOf(runtime)) === "runtime") {
-      this.usage = async (key) => await runtimeUsage((await this.#tools()).runtime, key);
+      this.usage = async (key) => await runtimeUsage((await this.#tools.get()).runtime, key);
     }
     this.logs = new LogFiles(options.paths.logs);
     this.#ended = new ExitFiles({ exits, instances });
@@ -76,16 +79,8 @@ export class BareEngine implements ContainerEngine {
     return join(this.#options.paths.instances, key);
   }
 
-  /** Searched once; a failed search is repeated. */
-  #tools(): Promise<Tools> {
-    return this.#found ??= this.#options.findTools().catch((error) => {
-      this.#found = undefined;
-      throw error;
-    });
-  }
-
   async ready(): Promise<void> {
-    await this.#tools();
+    await this.#tools.get();
   }
 
   cgroupPath(key: string): string {
@@ -99,7 +94,7 @@ export class BareEngine implements ContainerEngine {
     const log = this.logs.path(key);
     const atEnd = config.shim && exitCommand(shim, { bundle, command: config.shim, key });
     const monitor = { key, bundle, log, exits, systemdCgroup, startMs, tty, stdinOpen, atEnd };
-    const tools = await this.#tools();
+    const tools = await this.#tools.get();
     // What waits here does not use up the time that it has to begin.
     const pid = await this.#making.run(() => createContainer(tools, monitor));
     const process = await identify(pid);
@@ -109,7 +104,7 @@ export class BareEngine implements ContainerEngine {
 
   /** Has a time limit: the runtime first reads the container's passwd and group, which may block for ever. */
   async start(key: string): Promise<void> {
-    const { runtime } = await this.#tools();
+    const { runtime } = await this.#tools.get();
     using limit = startLimit(`container ${key}`, this.#options.config.startMs);
     try {
       await runtime.start(key, limit.signal);
@@ -120,7 +115,7 @@ export class BareEngine implements ContainerEngine {
   }
 
   async signal(key: string, signal: number, options?: { all?: boolean }): Promise<void> {
-    await (await this.#tools()).runtime.kill(key, signal, options);
+    await (await this.#tools.get()).runtime.kill(key, signal, options);
   }
 
   input(key: string, options: { tty: boolean }): Promise<ContainerInput> {
@@ -132,12 +127,12 @@ export class BareEngine implements ContainerEngine {
   }
 
   async freeze(key: string, frozen: boolean): Promise<void> {
-    await (await this.#tools()).runtime.freeze(key, frozen);
+    await (await this.#tools.get()).runtime.freeze(key, frozen);
   }
 
   async delete(key: string): Promise<void> {
     this.exits.unwatch(key);
-    await (await this.#tools()).runtime.delete(key, { force: true });
+    await (await this.#tools.get()).runtime.delete(key, { force: true });
     await this.#inputs.end(key);
     await monitorEnded(this.#bundle(key), key, join(this.#options.paths.exits, key));
     await this.#ended.forget(key);
@@ -146,7 +141,7 @@ export class BareEngine implements ContainerEngine {
   async state(key: string, known?: ProcessIdentity): Promise<ContainerState | undefined> {
     if (known && await isAlive(known)) return { is: "running", process: known };
     // The server may have ended after the start and before it recorded the process.
-    const state = await (await this.#tools()).runtime.state(key);
+    const state = await (await this.#tools.get()).runtime.state(key);
     const process = state?.status === "running" ? await identify(state.pid) : undefined;
     if (process) return { is: "running", process };
     const exit: ContainerExit | undefined = await this.#ended.read(key);
@@ -155,7 +150,7 @@ export class BareEngine implements ContainerEngine {
   }
 
   async exec(key: string, process: ProcessSpec, options: ExecOptions) {
-    const { runtime } = await this.#tools();
+    const { runtime } = await this.#tools.get();
     const { startMs } = this.#options.config;
     const place = { runtime, key, bundle: this.#bundle(key), startMs };
     return await execIn(place, process, options);

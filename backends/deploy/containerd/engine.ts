@@ -4,6 +4,7 @@
  * health checks go on while containerd is restarted.
  */
 import { join } from "node:path";
+import { type Lazy, lazy } from "../../../lib/base/lazy.ts";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { ensureDir } from "../../../lib/base/fs.ts";
 import { KeyedMutex } from "../../../lib/base/mutex.ts";
@@ -99,11 +100,13 @@ export class ContainerdEngine implements ContainerEngine {
   readonly #locks = new KeyedMutex();
   /** Processes that wait for their start, by container. */
   readonly #waiting = new Map<string, ProcessIdentity>();
-  #found: Promise<Tools> | undefined;
+  /** Searched once; a failed search is repeated. */
+  #tools: Lazy<Tools>;
 
   constructor(options: ContainerdEngineOptions) {
     const { client, paths, roots } = this.#options = options;
     this.#client = client;
+    this.#tools = lazy(options.findTools);
     this.roots = roots;
     this.logs = new LogFiles(paths.logs, LOG_MARKS);
     this.#restarts = new RestartLabels(client);
@@ -118,16 +121,8 @@ export class ContainerdEngine implements ContainerEngine {
     return join(this.#options.paths.instances, key);
   }
 
-  /** Searched once; a failed search is repeated. */
-  #tools(): Promise<Tools> {
-    return this.#found ??= this.#options.findTools().catch((error) => {
-      this.#found = undefined;
-      throw error;
-    });
-  }
-
   async ready(): Promise<void> {
-    await this.#tools();
+    await this.#tools.get();
     await this.#client.call(Version, {}, "Cannot use containerd");
   }
 
@@ -138,7 +133,7 @@ export class ContainerdEngine implements ContainerEngine {
   async create(container: NewContainer): Promise<ProcessIdentity> {
     const { key, bundle, stdinOpen } = container;
     const { paths, startMs } = this.#options;
-    const { programs } = await this.#tools();
+    const { programs } = await this.#tools.get();
     await Promise.all([paths.exits, paths.logs].map((path) => ensureDir(path, 0o700)));
     if (stdinOpen) await openInput(bundle);
     using limit = startLimit(`container ${key}`, startMs);
@@ -234,7 +229,7 @@ export class ContainerdEngine implements ContainerEngine {
 
   async supervise(key: string, restart: EngineRestart | undefined): Promise<void> {
     if (!restart) return await this.#restarts.disarm(key);
-    const { programs } = await this.#tools();
+    const { programs } = await this.#tools.get();
     const logURI = programs.logURI(this.logs.path(key), { monitor: true });
     await this.#restarts.arm(key, restart, logURI);
   }
@@ -341,7 +336,7 @@ export class ContainerdEngine implements ContainerEngine {
   }
 
   async exec(key: string, process: ProcessSpec, options: ExecOptions) {
-    const { runtime } = await this.#tools();
+    const { runtime } = await this.#tools.get();
     const place = { runtime, key, bundle: this.#bundle(key), startMs: this.#options.startMs };
     return await execIn(place, process, options);
   }

@@ -1,5 +1,6 @@
 /** The caller's end of an attached session (lib/wire/attached/session.ts). */
 import type { SocketPath } from "../../api/endpoints.ts";
+import { breathe } from "../../base/beat.ts";
 import { HELLO_HEADER, type Resume } from "../../wire/attached/hello.ts";
 import { Attached, type AttachedOptions, lost } from "../../wire/attached/session.ts";
 import type { Client } from "../client.ts";
@@ -12,6 +13,8 @@ export interface AttachOptions extends Omit<AttachedOptions, "role" | "hello"> {
   signal?: AbortSignal;
   /** Settles when the server has opened the streams that it opens first; `attach` waits for it too. */
   begun?: Promise<unknown>;
+  /** Does not wait for the server's hello; an error in its place is thrown by the first stream's reader. */
+  early?: boolean;
 }
 
 /**
@@ -22,7 +25,7 @@ export interface AttachOptions extends Omit<AttachedOptions, "role" | "hello"> {
 export async function attach(
   client: Client,
   path: SocketPath,
-  { query, resume, signal, begun, ...options }: AttachOptions,
+  { query, resume, signal, begun, early, ...options }: AttachOptions,
 ): Promise<Attached> {
   signal?.throwIfAborted();
   const session = new Attached({ ...options, role: "caller" });
@@ -30,7 +33,7 @@ export async function attach(
   signal?.addEventListener("abort", abort, { once: true });
   const ended = session.closed.then(async (reason) => {
     // Messages that arrived before the end are handled first: they may complete the opening.
-    await new Promise((resolve) => setTimeout(resolve));
+    await breathe();
     throw reason ?? lost("the server ended it");
   });
   ended.catch(() => {/* told, or nobody waits for it */});
@@ -40,7 +43,7 @@ export async function attach(
     onClose: (event) => session.closedBy(event),
   }).then(async (socket) => {
     session.opened(socket);
-    await session.ready;
+    if (!early) await session.ready;
     await begun;
   });
   opening.catch(() => {/* told, or nobody waits for it */});

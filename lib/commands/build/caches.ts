@@ -13,8 +13,7 @@ import { SvcError } from "../../base/errors.ts";
 import { exists, removeTree, temporaryName } from "../../base/fs.ts";
 import type { Io } from "../../base/terminal.ts";
 import type { Client } from "../../client/client.ts";
-import { type TarFields, writeTar } from "../../oci/tar_write.ts";
-import { extractArchive } from "./extract.ts";
+import type { TarFields } from "../../oci/tar_write.ts";
 import { writing } from "./outputs.ts";
 
 interface CacheValues {
@@ -75,6 +74,7 @@ export async function addCaches(
       await io.stderr.write(`WARNING: no cache in ${spec.src}\n`);
       continue;
     }
+    const { writeTar } = await import("../../oci/tar_write.ts");
     const { id } = await client.json("POST /build/inputs", {
       body: writeTar(layoutEntries(spec.src)),
       contentType: "application/x-tar",
@@ -97,6 +97,7 @@ async function store(stream: ReadableStream<Uint8Array>, folder: string): Promis
   }
   const partial = temporaryName(folder);
   try {
+    const { extractArchive } = await import("./extract.ts");
     await extractArchive(stream, partial);
     await removeTree(folder);
     await Deno.rename(partial, folder);

@@ -1,12 +1,11 @@
 /** This machine's registry logins that a build may need: only those of registries that the build names. */
 import type { Logins } from "../../api/build_logins.ts";
 import { SvcError } from "../../base/errors.ts";
+import { isLoopbackHost } from "../../base/host_port.ts";
 import type { Io } from "../../base/terminal.ts";
 import { parseReference } from "../../oci/reference.ts";
-import { readDockerCredentials } from "../../remote/credentials.ts";
-import { isLoopbackHost } from "../../remote/registry.ts";
+import { loginFiles, readDockerCredentials } from "../../remote/credentials.ts";
 import type { Environment } from "../command.ts";
-import { loginFiles } from "../transfer/registries.ts";
 
 export interface LoginsInput {
   /** The server that runs the build. */

@@ -2,30 +2,13 @@
 import { join } from "../../base/path.ts";
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
+import { isLoopbackHost } from "../../base/host_port.ts";
 import { silent } from "../../base/log.ts";
 import { parseServer } from "../../client/client.ts";
 import type { Credentials } from "../../remote/auth.ts";
-import { readDockerCredentials } from "../../remote/credentials.ts";
-import {
-  createRemoteRegistry,
-  isLoopbackHost,
-  type RemoteRegistry,
-} from "../../remote/registry.ts";
+import { loginFiles, readDockerCredentials } from "../../remote/credentials.ts";
+import { createRemoteRegistry, type RemoteRegistry } from "../../remote/registry.ts";
 import type { Environment } from "../command.ts";
-
-/** Login files of docker, podman and skopeo, in the order in which they are read. */
-export function loginFiles(env: Environment): string[] {
-  const home = env.HOME ?? env.USERPROFILE;
-  return [
-    ...(env.REGISTRY_AUTH_FILE ? [env.REGISTRY_AUTH_FILE] : []),
-    ...(env.XDG_RUNTIME_DIR ? [join(env.XDG_RUNTIME_DIR, "containers", "auth.json")] : []),
-    ...(env.DOCKER_CONFIG
-      ? [join(env.DOCKER_CONFIG, "config.json")]
-      : home
-      ? [join(home, ".docker", "config.json")]
-      : []),
-  ];
-}
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 

@@ -7,13 +7,14 @@ import type { InstanceStatus, LogFrame } from "../../api/deployment.ts";
 import { requirePermitted } from "../privileges.ts";
 import type { ContainerExit, ProcessIdentity } from "./engine.ts";
 import { type ExecTarget, runProbe } from "./exec.ts";
-import { entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
+import { createContainer, entrust, freeze, type Steered, stopRun, thaw } from "./steer.ts";
 import { HealthMonitor } from "../health.ts";
 import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts";
 import { Life } from "./life.ts";
 import type { ReadLogOptions } from "./log_file.ts";
+import { OwnAttachments } from "./own_attachments.ts";
 import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
-import type { Standing } from "./standing.ts";
+import { type Standing, standingOf } from "./standing.ts";
 import { statusOf } from "./status.ts";
 import { within } from "./within.ts";
 
@@ -33,8 +34,7 @@ export class Instance {
   #parts: InstanceParts;
   #hooks: InstanceHooks;
   #phase: InstanceRecord["phase"];
-  #networks: NetworkAttachment[];
-  #mapped: boolean;
+  #attached: OwnAttachments;
   #life: Life;
   /** The run that is on record, until its outcome is known. */
   #known: Pick<InstanceRecord, "process" | "startedAt" | "paused">;
@@ -55,10 +55,8 @@ export class Instance {
     this.#parts = parts;
     this.#hooks = hooks;
     this.#phase = record.phase === "yielding" ? "ready" : record.phase;
-    this.#networks = record.networks;
-    this.#mapped = record.published === true;
-    const { process, startedAt, paused } = record;
-    this.#known = { process, startedAt, paused };
+    this.#attached = new OwnAttachments(parts, this.made, record, spec);
+    this.#known = { process: record.process, startedAt: record.startedAt, paused: record.paused };
     this.#life = new Life({
       policy: spec.restart,
       maxAttempts: spec.restartMaxAttempts,
@@ -76,7 +74,7 @@ export class Instance {
   }
 
   get networks(): readonly NetworkAttachment[] {
-    return this.#networks;
+    return this.#attached.networks;
   }
 
   /** The record as it is written to disk. */
@@ -84,8 +82,7 @@ export class Instance {
     return {
       ...this.made,
       phase: this.#phase,
-      networks: this.#networks,
-      ...(this.#mapped && { published: true }),
+      ...this.#attached.record,
       ...(this.#life.state.is === "made" && this.#known),
       ...this.#life.record,
     };
@@ -102,13 +99,7 @@ export class Instance {
 
   /** How suitable the instance is for names and connections; undefined: not at all. */
   get standing(): Standing | undefined {
-    const { run, state } = this.#life;
-    if (this.#phase === "creating") {
-      return run ? "trial" : state.is === "made" ? "coming" : undefined;
-    }
-    if (!run || this.#phase !== "ready") return undefined;
-    if (run.paused) return "running";
-    return (run.health?.state ?? "healthy") === "healthy" ? "ready" : "running";
+    return standingOf(this.#phase, this.#life);
   }
 
   get running(): boolean {
@@ -127,10 +118,9 @@ export class Instance {
 
   /** Resolves when the instance ends or its health changes, or at once where it does not run. */
   changed(): Promise<unknown> {
-    const health = new Promise<void>((resolve) => {
-      this.#healthChanged = resolve;
-    });
-    return Promise.race([this.#life.run?.ended.promise, health]);
+    const health = Promise.withResolvers<void>();
+    this.#healthChanged = health.resolve;
+    return Promise.race([this.#life.run?.ended.promise, health.promise]);
   }
 
   /** Its output, oldest first. */
@@ -139,7 +129,7 @@ export class Instance {
   }
 
   status(): InstanceStatus {
-    return statusOf(this.id, this.#life, this.#networks[0]?.ip);
+    return statusOf(this.id, this.#life, this.networks[0]?.ip);
   }
 
   /** The target of commands in this instance. */
@@ -161,12 +151,12 @@ export class Instance {
       const { made, spec } = this;
       const { attachments, bundles } = this.#parts;
       const namespace = Promise.withResolvers<void>();
-      const ahead = this.#networks.length > 0;
+      const ahead = this.networks.length > 0;
       const network = ahead
         ? Promise.resolve(namespace.resolve())
-        : this.#connect(namespace.resolve, signal);
+        : this.#attached.connect(namespace.resolve, signal);
       const outside = [
-        ahead ? attachments.admit(made, this.#networks, signal) : undefined,
+        ahead ? attachments.admit(made, this.networks, signal) : undefined,
         network.then(() => this.#hooks.attached()),
       ];
       // Waited for at the end: until then a failure must not count as one that nobody handles.
@@ -177,7 +167,7 @@ export class Instance {
         // A failed network setup never makes its namespace.
         await Promise.race([namespace.promise, network]);
         signal?.throwIfAborted();
-        return { warnings, process: start ? await this.#createContainer() : undefined };
+        return { warnings, process: start ? await createContainer(this.#parts, this) : undefined };
       })();
       try {
         await Promise.allSettled([network, container]);
@@ -187,7 +177,7 @@ export class Instance {
         this.#hooks.tell({ type: "created" });
         await this.#hooks.moved();
         if (process) {
-          await this.#enter();
+          await this.#attached.enter();
           await this.#begin(process);
         }
       } finally {
@@ -216,55 +206,18 @@ export class Instance {
     await engine.delete(key);
     await engine.roots.mount(key);
     if (!await attachments.exists(this.made)) {
-      await this.#disconnect();
-      await this.#connect();
+      await this.#attached.disconnect();
+      await this.#attached.connect();
       await this.#hooks.moved();
     }
-    const process = await this.#createContainer();
-    await this.#enter();
+    const process = await createContainer(this.#parts, this);
+    await this.#attached.enter();
     await this.#begin(process);
   }
 
-  /** What svc runs beside the workload is there before the workload's process. */
-  async #enter(): Promise<void> {
-    const { deployment, spec, id: instance, made } = this;
-    if (made.choice.kind !== "bridges") return;
-    const { attachments, namespaces } = this.#parts;
-    const path = attachments.path(made);
-    await namespaces.opened({ deployment, spec, instance, key: made.key, path });
-  }
-
-  async #connect(ready = () => {}, signal?: AbortSignal): Promise<void> {
-    this.#networks = await this.#parts.attachments.make(this.made, ready, signal);
-  }
-
-  async #disconnect(): Promise<void> {
-    await this.unmap();
-    await this.#parts.namespaces.closed(this.made.key);
-    await this.#parts.attachments.remove(this.made, this.#networks);
-    this.#networks = [];
-  }
-
-  /** Removes the portmap plugin's rules, which the server's own rules replace. True where there were any. */
-  async unmap(): Promise<boolean> {
-    if (!this.#mapped) return false;
-    await this.#parts.attachments.unmap(this.made, this.#networks);
-    this.#mapped = false;
-    return true;
-  }
-
-  async #createContainer(): Promise<ProcessIdentity> {
-    const { bundle, deployment, made: { key, replica } } = this;
-    const { image, tty, stdinOpen, labels: ofSpec } = this.spec;
-    const { binds, engine } = this.#parts;
-    const sources = await binds.place(key, this.spec, bundle);
-    const labels = { deployment, replica, ofSpec };
-    try {
-      return await engine.create({ key, bundle, tty, stdinOpen, image, labels });
-    } finally {
-      // An engine that starts it again by itself needs them again.
-      if (!engine.supervise) await sources[Symbol.asyncDispose]();
-    }
+  /** Removes the portmap plugin's rules. True where there were any. */
+  unmap(): Promise<boolean> {
+    return this.#attached.unmap();
   }
 
   async #begin(process: ProcessIdentity): Promise<void> {
@@ -372,7 +325,7 @@ export class Instance {
 
   /** Gives the addresses of a stopped instance to its successor; its next start attaches it again. */
   vacate(): Promise<void> {
-    return this.#lock.run(() => this.#disconnect());
+    return this.#lock.run(() => this.#attached.disconnect());
   }
 
   /** Stops the container as far as possible, then removes it, which kills the remaining processes. */
@@ -396,7 +349,10 @@ export class Instance {
       await step(() => engine.delete(key));
       await step(() => this.#parts.binds.remove(key));
       if (this.running) this.#life.ended({ code: KILLED, at: new Date() });
-      await Promise.all([step(() => this.#disconnect()), step(() => engine.roots.remove(key))]);
+      await Promise.all([
+        step(() => this.#attached.disconnect()),
+        step(() => engine.roots.remove(key)),
+      ]);
       if (errors.length > 0) throw errors[0];
       await Promise.all([removeTree(this.bundle), engine.logs.remove(key)]);
     });
@@ -412,7 +368,7 @@ export class Instance {
       const { process, startedAt, paused } = this.#known;
       const state = await this.#parts.engine.state(this.made.key, process);
       if (state?.is === "running") {
-        await this.#enter();
+        await this.#attached.enter();
         await this.#attend(state.process, startedAt ?? new Date().toISOString());
         if (paused) this.#life.froze(true);
         return true;

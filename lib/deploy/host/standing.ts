@@ -1,4 +1,6 @@
 /** Which instances of several get the traffic: for names, published ports, and connections through the server. */
+import type { Life } from "./life.ts";
+import type { InstanceRecord } from "./record.ts";
 
 /**
  * Best first. `ready`: it runs, and is healthy where it has a health check. `running`: its health check has not
@@ -6,6 +8,17 @@
  */
 const ORDER = ["ready", "running", "trial", "coming"] as const;
 export type Standing = typeof ORDER[number];
+
+/** The standing of an instance in this phase; undefined: it gets no traffic. */
+export function standingOf(
+  phase: InstanceRecord["phase"],
+  { run, state }: Pick<Life, "run" | "state">,
+): Standing | undefined {
+  if (phase === "creating") return run ? "trial" : state.is === "made" ? "coming" : undefined;
+  if (!run || phase !== "ready") return undefined;
+  if (run.paused) return "running";
+  return (run.health?.state ?? "healthy") === "healthy" ? "ready" : "running";
+}
 
 /** The instances of the best standing; none where no instance has a standing. */
 export function best<T extends { standing: Standing | undefined }>(all: readonly T[]): T[] {

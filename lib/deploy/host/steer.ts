@@ -1,11 +1,13 @@
-/** Freezes, thaws and stops the run of an instance, and tells the engine whether it goes on without a server. */
+/** Creates, freezes, thaws and stops the container of an instance, and tells the engine whether it goes on without a server. */
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { SIGKILL, signalNumber, SIGTERM } from "../../base/signals.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ContainerPlan } from "../container_config.ts";
-import type { ContainerEngine } from "./engine.ts";
+import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
+import type { InstanceParts } from "./instance_parts.ts";
 import type { Life } from "./life.ts";
+import type { MadeRecord } from "./record.ts";
 import { within } from "./within.ts";
 
 /** Milliseconds that a killed container may take to end. */
@@ -23,6 +25,27 @@ export interface Steered {
   /** Writes the instance's record. */
   save: () => Promise<void>;
   log: Logger;
+}
+
+/** Creates the container from its bundle; the binds of the spec are checked and placed at each time. */
+export async function createContainer(
+  { binds, engine }: Pick<InstanceParts, "binds" | "engine">,
+  { bundle, deployment, made: { key, replica }, spec }: {
+    bundle: string;
+    deployment: string;
+    made: Pick<MadeRecord, "key" | "replica">;
+    spec: DeploySpec;
+  },
+): Promise<ProcessIdentity> {
+  const { image, tty, stdinOpen, labels: ofSpec } = spec;
+  const sources = await binds.place(key, spec, bundle);
+  const labels = { deployment, replica, ofSpec };
+  try {
+    return await engine.create({ key, bundle, tty, stdinOpen, image, labels });
+  } finally {
+    // An engine that starts it again by itself needs them again.
+    if (!engine.supervise) await sources[Symbol.asyncDispose]();
+  }
 }
 
 /** Idempotent. Throws `conflict` where the instance does not run. */

@@ -4,8 +4,8 @@
  * attached-session.md).
  *
  * - Hello: the caller's travels in the request's header `svc-attached`, the server's is the first message, a
- *   text. Each says which versions it speaks and which kinds of streams it takes (hello.ts). The caller sends
- *   nothing before it has read the server's.
+ *   text. Each says which versions it speaks and which kinds of streams it takes (hello.ts). A caller may send
+ *   before the server's has arrived: a server that does not know the caller's version refuses the request.
  * - Streams: all binary messages are yamux. Either end opens streams; each begins with one line of JSON whose
  *   `kind` says what follows (kinds.ts). A stream of a kind that was not offered is reset.
  * - Flow: a stream's window limits how much a sender may be ahead of its reader, and so the memory of the
@@ -72,9 +72,10 @@ export class Attached implements Disposable {
   readonly #options: AttachedOptions;
   readonly #yamux: YamuxSession;
   readonly #takes: Partial<Record<Kind, Handler>>;
+  /** Resolves when the socket is open. */
+  readonly #opened = Promise.withResolvers<void>();
   /** Resolves when the socket is open and the other side's hello has arrived. */
   readonly #ready = Promise.withResolvers<void>();
-  #isReady = false;
   #socket: WebSocket | undefined;
   #theirs: Hello | undefined;
   #burst = 0;
@@ -90,7 +91,9 @@ export class Attached implements Disposable {
     this.#options = options;
     this.#takes = options.takes ?? {};
     this.#theirs = options.hello;
-    this.#ready.promise.catch(() => {/* `closed` tells it */});
+    for (const { promise } of [this.#opened, this.#ready]) {
+      promise.catch(() => {/* `closed` tells it */});
+    }
     const { role, beatMs } = options;
     const link: Link = {
       send: (head, data) => this.#send(head, data),
@@ -112,7 +115,7 @@ export class Attached implements Disposable {
     return writeHello(Object.keys(takes).filter(isKind), resume);
   }
 
-  /** Resolves when streams can be opened. Rejects if the session ends before that. */
+  /** Resolves when the other side is known to take streams. Rejects if the session ends before that. */
   get ready(): Promise<void> {
     return this.#ready.promise;
   }
@@ -178,13 +181,13 @@ export class Attached implements Disposable {
     if (this.#options.role === "server") socket.send(Attached.hello(this.#options));
     if (this.#end) return this.#hangUp(this.#end.reason);
     this.#stopWaiting = every(PATIENCE_MS, () => this.drop("the server does not say hello"));
+    this.#opened.resolve();
     this.#settle();
   }
 
   #settle(): void {
     if (!this.#socket || !this.#theirs) return;
     this.#stopWaiting();
-    this.#isReady = true;
     this.#ready.resolve();
   }
 
@@ -222,7 +225,7 @@ export class Attached implements Disposable {
   }
 
   async #send(head: Uint8Array<ArrayBuffer>, data?: Uint8Array): Promise<void> {
-    if (!this.#isReady) await this.#ready.promise;
+    if (!this.#socket) await this.#opened.promise;
     if (!this.#isOpen) throw (this.#options.lost ?? lost)();
     const socket = this.#socket!;
     if (!data) socket.send(head);
@@ -254,7 +257,7 @@ export class Attached implements Disposable {
   #hangUp(reason: Error | undefined): void {
     this.#end = { reason };
     this.#stopWaiting();
-    this.#ready.reject(reason ?? lost("it has ended"));
+    for (const { reject } of [this.#opened, this.#ready]) reject(reason ?? lost("it has ended"));
     const socket = this.#socket;
     if (!socket || socket.readyState > WebSocket.OPEN) return;
     if (!reason) return socket.close(CLOSE.DONE);
@@ -269,7 +272,8 @@ export class Attached implements Disposable {
       ? setTimeout(() => stream.reset(), PATIENCE_MS)
       : undefined;
     try {
-      const { kind, ...fields } = await readHead(stream).finally(() => clearTimeout(late));
+      // At the caller not even clearTimeout is used: the first use loads node's timers (lib/base/beat.ts).
+      const { kind, ...fields } = await readHead(stream).finally(() => late && clearTimeout(late));
       const handler = isKind(kind) ? this.#takes[kind] : undefined;
       if (!handler) return stream.reset();
       await handler(stream, fields);

@@ -6,10 +6,8 @@
 import { join } from "../../base/path.ts";
 import { permissionsOf } from "../../base/fs.ts";
 import type { Entry, EntryStat } from "../../sys/entry_stat.ts";
-import { hasSystemCalls, hostFiles } from "./host_files.ts";
-import { hostFolder } from "./host_node.ts";
-import { asFileError, ERRNO, FileError, type FileNode, kindOf, TYPE_BITS } from "./node.ts";
-import { PathNode } from "./path_node.ts";
+import { hostFiles } from "./host_files.ts";
+import { asFileError, ERRNO, FileError, kindOf, TYPE_BITS } from "./node.ts";
 
 /** Other kinds of files are not shown. */
 export type ShownKind = "file" | "directory" | "symlink";
@@ -70,16 +68,16 @@ function timesOf({ mtime }: Deno.FileInfo): Pick<FolderStat, "mtime" | "mtimeNs"
 }
 
 export class ConfinedFolder implements Disposable {
-  #root: string;
+  readonly root: string;
   /** Kept open, so that the root stays the same folder. */
   #fd: number | undefined;
-  #visible: (path: string, directory: boolean) => boolean;
+  readonly visible: (path: string, directory: boolean) => boolean;
 
   /** Throws the system's error where `root` is not a folder. */
   constructor(root: string, options: FolderOptions = {}) {
-    this.#root = Deno.realPathSync(root);
-    this.#visible = options.visible ?? (() => true);
-    if (LINUX) this.#fd = hostFiles().folder(this.#root);
+    this.root = Deno.realPathSync(root);
+    this.visible = options.visible ?? (() => true);
+    if (LINUX) this.#fd = hostFiles().folder(this.root);
   }
 
   [Symbol.dispose](): void {
@@ -125,12 +123,6 @@ export class ConfinedFolder implements Disposable {
       }
       return entries.sort((a, b) => a.name < b.name ? -1 : 1);
     }, true);
-  }
-
-  /** The folder and everything below it as nodes, for 9P; the caller closes the node. */
-  node(): FileNode {
-    if (hasSystemCalls()) return hostFolder(this.#root, { visible: this.#visible });
-    return new PathNode(this, []);
   }
 
   readlink(path: readonly string[]): string {
@@ -192,7 +184,7 @@ export class ConfinedFolder implements Disposable {
   ): void {
     const real = Deno.realPathSync(host);
     const now = Deno.lstatSync(host);
-    if (real !== join(this.#root, ...path) || now.ino !== opened.ino || now.dev !== opened.dev) {
+    if (real !== join(this.root, ...path) || now.ino !== opened.ino || now.dev !== opened.dev) {
       throw new FileError(ERRNO.ELOOP, "it leads elsewhere");
     }
   }
@@ -201,7 +193,7 @@ export class ConfinedFolder implements Disposable {
   #entry(found: EntryStat, path: string): FolderStat | undefined {
     const { mode, size, mtime, mtimeNs, ctime, ctimeNs, nlink, ino, dev } = found;
     const kind = kindOf(mode);
-    if (kind === "special" || !this.#visible(path, kind === "directory")) return undefined;
+    if (kind === "special" || !this.visible(path, kind === "directory")) return undefined;
     return {
       kind,
       mode,
@@ -225,7 +217,7 @@ export class ConfinedFolder implements Disposable {
       ? "file"
       : undefined;
     if (!kind) throw missing(path);
-    if (path.length > 0 && !this.#visible(path.join("/"), kind === "directory")) {
+    if (path.length > 0 && !this.visible(path.join("/"), kind === "directory")) {
       throw missing(path);
     }
     return {
@@ -261,7 +253,7 @@ export class ConfinedFolder implements Disposable {
         if (fd !== this.#fd) hostFiles().close(fd);
         fd = next;
         const inside = through.slice(0, index + 1).join("/");
-        if (!this.#visible(inside, true)) throw missing(parts);
+        if (!this.visible(inside, true)) throw missing(parts);
       }
       return use(`/proc/self/fd/${fd}/${within ? "." : parts.at(-1) ?? "."}`);
     } finally {
@@ -272,14 +264,14 @@ export class ConfinedFolder implements Disposable {
   #portable<R>(parts: readonly string[], use: (host: string) => R, within: boolean): R {
     const through = within ? parts : parts.slice(0, -1);
     for (let depth = 1; depth <= through.length; depth++) {
-      const host = join(this.#root, ...through.slice(0, depth));
+      const host = join(this.root, ...through.slice(0, depth));
       if (!Deno.lstatSync(host).isDirectory) {
         throw new FileError(ERRNO.ENOTDIR, "it is not a folder");
       }
-      if (!this.#visible(through.slice(0, depth).join("/"), true)) throw missing(parts);
+      if (!this.visible(through.slice(0, depth).join("/"), true)) throw missing(parts);
     }
-    const folder = join(this.#root, ...through);
-    const result = use(join(this.#root, ...parts));
+    const folder = join(this.root, ...through);
+    const result = use(join(this.root, ...parts));
     // The folder was exchanged for a link meanwhile: the result is dropped.
     if (Deno.realPathSync(folder) !== folder) {
       if (typeof (result as { fd?: number })?.fd === "number") {

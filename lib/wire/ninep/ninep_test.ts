@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { SvcError } from "../../base/errors.ts";
 import { duplexPair, pattern, readAll, RUNS, SEED } from "../testing.ts";
 import { ConfinedFolder } from "../files/folder.ts";
+import { folderNode } from "../files/folder_node.ts";
 import { ERRNO, FileError } from "../files/node.ts";
 import { PathNode } from "../files/path_node.ts";
 import { NinepClient } from "./client.ts";
@@ -36,7 +37,7 @@ async function served(
   await Deno.writeTextFile(`${root}/empty`, "");
   const folder = new ConfinedFolder(root, { visible });
   const [here, there] = duplexPair();
-  const node = byPath ? new PathNode(folder, []) : folder.node();
+  const node = byPath ? new PathNode(folder, []) : folderNode(folder);
   const serving = serveNinep(there, new Map([["context", node]]));
   const client = await NinepClient.connect(here);
   return {
@@ -213,7 +214,7 @@ async function raw(): Promise<
   const root = await Deno.makeTempDir({ prefix: "svc-9p-" });
   await Deno.writeTextFile(`${root}/file`, "text");
   const folder = new ConfinedFolder(root);
-  const node = folder.node();
+  const node = folderNode(folder);
   const [here, there] = duplexPair();
   const ended = serveNinep(there, new Map([["", node]])).then(() => "ended", (error) => error);
   const replies = new MessageReader(here, 1 << 20);
@@ -281,7 +282,7 @@ Deno.test("9p: a server takes no rubbish, and lets go of its files", async () =>
   const root = await Deno.makeTempDir({ prefix: "svc-9p-" });
   await Deno.writeTextFile(`${root}/file`, "text");
   using folder = new ConfinedFolder(root);
-  const node = folder.node();
+  const node = folderNode(folder);
   const exports = new Map([["", node]]);
   await fc.assert(
     fc.asyncProperty(messages, async (list) => {
