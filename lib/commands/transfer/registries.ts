@@ -1,5 +1,4 @@
 /** Registries that one command uses: the server's own and others, with one client for each. */
-import { join } from "../../base/path.ts";
 import { buildInfo } from "../../base/build_info.ts";
 import { SvcError } from "../../base/errors.ts";
 import { isLoopbackHost } from "../../base/host_port.ts";
