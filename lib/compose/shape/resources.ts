@@ -1,0 +1,106 @@
+/** The top level of a Compose file, and what stands there besides services. */
+import { SERVICES } from "./service.ts";
+import {
+  count,
+  flag,
+  list,
+  map,
+  options,
+  pairs,
+  type Shape,
+  strings,
+  struct,
+  text,
+  textOrSet,
+} from "./shape.ts";
+
+const external: Shape = {
+  takes: ["boolean", "text", "mapping"],
+  fields: { name: text() },
+  result: "flag",
+};
+
+const nothingOr = { takes: ["mapping", "nothing"], form: "external" } as const;
+const driverOptions = options(["text", "number"]);
+/** Lists of labels are appended, and the later of two with one name counts. */
+const labels = pairs("labels");
+const plainLabels = pairs("labels", { merge: undefined, identity: undefined });
+
+const NETWORK = struct({
+  name: text(),
+  driver: text(),
+  driver_opts: driverOptions,
+  ipam: struct({
+    driver: text(),
+    config: list(
+      struct({
+        subnet: text(),
+        gateway: text(),
+        ip_range: text(),
+        aux_addresses: options(["text"]),
+      }),
+      { merge: "ipam" },
+    ),
+    options: options(["text"], { result: "raw" }),
+  }, { inline: true, always: "struct" }),
+  external,
+  internal: flag(),
+  attachable: flag(),
+  labels,
+  enable_ipv4: flag({ result: "switch" }),
+  enable_ipv6: flag({ result: "switch" }),
+}, nothingOr);
+
+const VOLUME = struct({
+  name: text(),
+  driver: text(),
+  driver_opts: driverOptions,
+  external,
+  labels,
+}, { ...nothingOr, path: "driver" });
+
+const SECRET = struct({
+  name: text(),
+  file: text({ path: "unix" }),
+  environment: text(),
+  external,
+  labels: plainLabels,
+  driver: text(),
+  driver_opts: driverOptions,
+  template_driver: text(),
+}, { form: "external" });
+
+const CONFIG = struct({
+  name: text(),
+  file: text({ path: "unix" }),
+  environment: text(),
+  content: text(),
+  external,
+  labels: plainLabels,
+  template_driver: text(),
+}, { form: "external" });
+
+const MODEL = struct({
+  name: text(),
+  model: text(),
+  context_size: count({ takes: ["integer"] }),
+  runtime_flags: strings(),
+}, { required: ["model"] });
+
+const INCLUDE = struct({
+  path: textOrSet(),
+  env_file: textOrSet(),
+  project_directory: text(),
+}, { takes: ["mapping", "text"], extensible: false, form: "include" });
+
+export const FILE: Shape = struct({
+  version: text({ result: "raw" }),
+  name: text(),
+  include: list(INCLUDE, { result: "raw" }),
+  services: { ...SERVICES, kept: true },
+  networks: map(NETWORK),
+  volumes: map(VOLUME),
+  secrets: map(SECRET),
+  configs: map(CONFIG),
+  models: map(MODEL),
+});
