@@ -130,7 +130,13 @@ function struct(value: Value, shape: Shape, path: Path): Plain {
 
 /** What a field that is always printed has where it was not written. */
 function zero({ result }: Shape): Plain {
-  const zeros: Partial<Record<Result, Plain>> = { flag: false, count: 0, text: "", size: "0", map: {} };
+  const zeros: Partial<Record<Result, Plain>> = {
+    flag: false,
+    count: 0,
+    text: "",
+    size: "0",
+    map: {},
+  };
   return zeros[result];
 }
 
@@ -146,7 +152,9 @@ const DECODE: Record<Result, Decode> = {
   single: (value, shape, path) => unlessZero(shortest(numberOf(value, path), true), shape),
   size: (value, shape, path) =>
     unlessZero(
-      value instanceof Float ? "0" : parsed(path, () => memorySize(short(value, path), typeof value === "string")),
+      value instanceof Float
+        ? "0"
+        : parsed(path, () => memorySize(short(value, path), typeof value === "string")),
       shape,
     ),
   duration: (value, _shape, path) => parsed(path, () => goDuration(short(value, path))),
@@ -180,10 +188,12 @@ const DECODE: Record<Result, Decode> = {
     const keys = Object.entries(pairs(value, undefined, path)) as [string, string | undefined][];
     const ids = isMapping(value) ? [...value.keys()] : keys.map(([id]) => id);
     const found = new Map(keys);
-    return orNothing(ids.sort().map((id) => {
-      const file = found.get(id);
-      return file === undefined ? { id } : { id, path: file };
-    }));
+    return orNothing(
+      ids.sort().map((id) => {
+        const file = found.get(id);
+        return file === undefined ? { id } : { id, path: file };
+      }),
+    );
   },
   struct,
   map(value, shape, path) {

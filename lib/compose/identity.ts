@@ -17,7 +17,9 @@ const below = (folder: string): Rule => (item, path) => {
   if (typeof item === "string") return `${folder}/${item}`;
   if (!isMapping(item)) throw new Problem(path, "expected text or a mapping");
   const target = item.get("target");
-  return typeof target === "string" ? target : `${folder}/${textOf(item.get("source") as Scalar ?? null)}`;
+  return typeof target === "string"
+    ? target
+    : `${folder}/${textOf(item.get("source") as Scalar ?? null)}`;
 };
 
 function port(item: Value, path: Path): string {

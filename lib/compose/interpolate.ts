@@ -56,7 +56,9 @@ function parseUse(text: string, start: number): Use | undefined {
   const after = start + 2 + (name?.length ?? 0);
   if (name !== undefined && text[after] === "}") return { name, end: after + 1 };
   OPERATOR.lastIndex = after;
-  const operator = name === undefined ? undefined : OPERATOR.exec(text)?.[0] as Operator | undefined;
+  const operator = name === undefined
+    ? undefined
+    : OPERATOR.exec(text)?.[0] as Operator | undefined;
   const close = operator === undefined ? -1 : closing(text, start + 1);
   if (name === undefined || operator === undefined || close < after + operator.length) {
     throw new TemplateError(
@@ -103,7 +105,9 @@ export class Interpolator {
       parts.push(use ? this.#value(use, depth) : "$");
       at = use?.end ?? dollar + 1;
       this.#bound.left -= parts.at(-1)!.length;
-      if (this.#bound.left < 0) throw new TemplateError(`variables give more than ${MOST_TEXT} characters`);
+      if (this.#bound.left < 0) {
+        throw new TemplateError(`variables give more than ${MOST_TEXT} characters`);
+      }
     }
     parts.push(text.slice(at));
     return parts.join("");

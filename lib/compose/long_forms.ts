@@ -78,7 +78,8 @@ function expandPorts(value: Value, path: Path, { lenient }: Mode): Value {
   try {
     return expandItems(
       value,
-      (item, index) => isMapping(item) ? [item] : parsePorts(textOf(item as Scalar), [...path, String(index)]),
+      (item, index) =>
+        isMapping(item) ? [item] : parsePorts(textOf(item as Scalar), [...path, String(index)]),
     );
   } catch (error) {
     if (lenient && error instanceof Problem) return value;
@@ -155,7 +156,12 @@ const FORMS: Record<LongForm, Form> = {
 };
 
 /** May change the tree itself. Throws {@linkcode Problem}. */
-export function writeOut(value: Value, shape: Shape | undefined, mode: Mode, path: Path = []): Value {
+export function writeOut(
+  value: Value,
+  shape: Shape | undefined,
+  mode: Mode,
+  path: Path = [],
+): Value {
   if (!shape) return value;
   const long = shape.form && value !== null ? FORMS[shape.form](value, path, mode) : value;
   if (isMapping(long)) {
@@ -173,7 +179,11 @@ export function writeOut(value: Value, shape: Shape | undefined, mode: Mode, pat
 
 function each(value: Value | undefined, act: (child: Value, key: string) => void): void {
   if (isMapping(value)) { for (const [key, child] of value) act(child, key); }
-  else if (isList(value)) { for (const [index, child] of value.entries()) act(child, String(index)); }
+  else if (isList(value)) {
+    for (const [index, child] of value.entries()) {
+      act(child, String(index));
+    }
+  }
 }
 
 function at(value: Value | undefined, ...path: string[]): Value | undefined {
@@ -187,7 +197,11 @@ export function setDefaults(root: Mapping): void {
     if (isMapping(build)) setDefault(build, "context", ".");
     each(at(service, "secrets"), (secret) => {
       if (!isMapping(secret)) return;
-      setDefault(secret, "target", `/run/secrets/${textOf(secret.get("source") as Scalar ?? null)}`);
+      setDefault(
+        secret,
+        "target",
+        `/run/secrets/${textOf(secret.get("source") as Scalar ?? null)}`,
+      );
     });
     each(at(service, "ports"), (port) => {
       if (!isMapping(port)) return;

@@ -108,7 +108,12 @@ function mergePools(base: Value, over: Value, shape: Shape, path: Path): Value {
   return pools;
 }
 
-function mergeMappings(base: Mapping, over: Mapping, shape: Shape | undefined, path: Path): Mapping {
+function mergeMappings(
+  base: Mapping,
+  over: Mapping,
+  shape: Shape | undefined,
+  path: Path,
+): Mapping {
   for (const [key, value] of over) {
     const before = base.get(key);
     const next = childShape(shape, key);
@@ -128,7 +133,9 @@ export function mergeTree(
   if (shape?.merge) return RULES[shape.merge](base, over, shape, path);
   if (over === null) return base;
   if (isMapping(base)) {
-    if (!isMapping(over)) throw new Problem(path, "a mapping cannot be overridden with another kind");
+    if (!isMapping(over)) {
+      throw new Problem(path, "a mapping cannot be overridden with another kind");
+    }
     return mergeMappings(base, over, shape, path);
   }
   if (isList(base)) {

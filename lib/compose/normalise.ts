@@ -71,7 +71,9 @@ function attachNetworks(root: Mapping): void {
 
 function completeBuild(build: Mapping, lookup: Lookup): void {
   if ((build.get("context") ?? null) === null) build.set("context", ".");
-  if ((build.get("dockerfile") ?? null) === null && (build.get("dockerfile_inline") ?? null) === null) {
+  if (
+    (build.get("dockerfile") ?? null) === null && (build.get("dockerfile_inline") ?? null) === null
+  ) {
     build.set("dockerfile", "Dockerfile");
   }
   const args = build.get("args");
@@ -107,7 +109,9 @@ function completeService(service: Mapping, lookup: Lookup): void {
   const build = service.get("build");
   if (isMapping(build)) completeBuild(build, lookup);
   const environment = service.get("environment");
-  if (environment !== undefined) service.set("environment", resolveEntries(environment, lookup, true));
+  if (environment !== undefined) {
+    service.set("environment", resolveEntries(environment, lookup, true));
+  }
   implyDependencies(service);
   for (const volume of listOf(service.get("volumes"))) {
     if (!isMapping(volume)) continue;

@@ -22,7 +22,9 @@ function expandHome(path: string, home: string | undefined): string {
 /** A path below the directory, unless it is absolute, on this system or on Windows. */
 export function absolute(path: string, { directory, home }: PathContext): string {
   const expanded = expandHome(path, home);
-  if (expanded === "" || posix.isAbsolute(expanded) || WINDOWS_ABSOLUTE.test(expanded)) return expanded;
+  if (expanded === "" || posix.isAbsolute(expanded) || WINDOWS_ABSOLUTE.test(expanded)) {
+    return expanded;
+  }
   return trimmed(join(directory, expanded));
 }
 

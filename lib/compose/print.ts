@@ -39,14 +39,21 @@ function emptyStruct(shape: Shape): Mapping {
   return result;
 }
 
-function structTree(value: Record<string, unknown>, shape: Shape, format: Format, top: boolean): Mapping {
+function structTree(
+  value: Record<string, unknown>,
+  shape: Shape,
+  format: Format,
+  top: boolean,
+): Mapping {
   const result: Mapping = new Map();
   const json = format === "json";
   for (const [key, field] of Object.entries(shape.fields!)) {
     const name = json ? field.jsonName ?? key : key;
     const child = value[key];
     if (child !== undefined && child !== null) result.set(name, tree(child, field, format));
-    else if (json && field.always) result.set(name, field.always === "null" ? null : emptyStruct(field));
+    else if (json && field.always) {
+      result.set(name, field.always === "null" ? null : emptyStruct(field));
+    }
   }
   // In JSON docker compose leaves out keys of a user's own but for those of the top level.
   if (json && !top) return result;
@@ -93,7 +100,9 @@ function jsonScalar(value: Value): string {
 /** JSON with the keys in the tree's order; without an indentation on one line. */
 export function writeJson(value: Value, indent = "", step = "  "): string {
   const inner = indent + step;
-  const [open, between, close] = step === "" ? ["", ",", ""] : [`\n${inner}`, `,\n${inner}`, `\n${indent}`];
+  const [open, between, close] = step === ""
+    ? ["", ",", ""]
+    : [`\n${inner}`, `,\n${inner}`, `\n${indent}`];
   const colon = step === "" ? ":" : ": ";
   if (isList(value)) {
     if (value.length === 0) return "[]";
@@ -136,8 +145,14 @@ export function printModel(root: Mapping, format: Format): string {
 
 /** The text over which docker compose computes the hash of a service. */
 export function serviceJson(service: Service): string {
-  const { build: _build, pull_policy: _policy, scale: _scale, depends_on: _on, profiles: _profiles, ...rest } =
-    service;
+  const {
+    build: _build,
+    pull_policy: _policy,
+    scale: _scale,
+    depends_on: _on,
+    profiles: _profiles,
+    ...rest
+  } = service;
   const { replicas: _replicas, ...deploy } = rest.deploy ?? {};
   const own = rest.deploy ? { ...rest, deploy } : rest;
   return writeJson(tree(own, SERVICE, "json"), "", "");

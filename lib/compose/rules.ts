@@ -44,7 +44,9 @@ function checkService(service: Mapping, path: Path): void {
   const develop = service.get("develop");
   const watch = isMapping(develop) ? develop.get("watch") : undefined;
   for (const [rule, at] of children(watch, [...path, "develop", "watch"])) {
-    if (isMapping(rule) && rule.get("path") === "") throw new Problem([...at, "path"], "it is empty");
+    if (isMapping(rule) && rule.get("path") === "") {
+      throw new Problem([...at, "path"], "it is empty");
+    }
   }
   for (const [request, at] of children(service.get("gpus"), [...path, "gpus"])) {
     checkRequest(request, at);
@@ -59,7 +61,9 @@ function checkService(service: Mapping, path: Path): void {
 
 /** Throws {@linkcode Problem}. */
 export function checkRules(root: Mapping): void {
-  for (const [volume, path] of children(root.get("volumes"), ["volumes"])) checkVolume(volume, path);
+  for (const [volume, path] of children(root.get("volumes"), ["volumes"])) {
+    checkVolume(volume, path);
+  }
   for (const [object, path] of children(root.get("configs"), ["configs"])) {
     checkContent(object, ["file", "environment", "content"], path);
   }

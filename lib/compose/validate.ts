@@ -2,7 +2,15 @@
 import { nearest } from "../base/nearest.ts";
 import { Problem } from "./problem.ts";
 import { childShape, isExtension, type Kind, type Path, type Shape } from "./shape/shape.ts";
-import { Float, isList, isMapping, kindOf, type List, type Mapping, type Value } from "./yaml/tree.ts";
+import {
+  Float,
+  isList,
+  isMapping,
+  kindOf,
+  type List,
+  type Mapping,
+  type Value,
+} from "./yaml/tree.ts";
 
 const KIND_NAMES: Record<Kind, string> = {
   text: "text",
@@ -81,8 +89,11 @@ function checkMapping(value: Mapping, shape: Shape, path: Path): void {
       throw unknownKey(key, Object.keys(shape.fields), path);
     }
     if (shape.keys && !shape.keys.test(key)) {
-      throw new Problem([...path, key], `the name ${JSON.stringify(key)} has characters beside ` +
-        "letters, digits, points, dashes and underscores");
+      throw new Problem(
+        [...path, key],
+        `the name ${JSON.stringify(key)} has characters beside ` +
+          "letters, digits, points, dashes and underscores",
+      );
     }
     validateTree(child, next, [...path, key]);
   }
@@ -94,7 +105,9 @@ function checkMapping(value: Mapping, shape: Shape, path: Path): void {
 function checkList(value: List, shape: Shape, path: Path): void {
   const items = shape.items;
   if (items) {
-    for (const [index, item] of value.entries()) validateTree(item, items, [...path, String(index)]);
+    for (const [index, item] of value.entries()) {
+      validateTree(item, items, [...path, String(index)]);
+    }
   }
   if (!shape.distinct) return;
   const seen = new Map<string, number>();
@@ -111,9 +124,11 @@ function checkList(value: List, shape: Shape, path: Path): void {
 /** Text that is the same for values that say the same. */
 function canonicalText(value: Value): string {
   if (isMapping(value)) {
-    return `{${[...value.keys()].sort().map((key) =>
-      `${JSON.stringify(key)}:${canonicalText(value.get(key)!)}`
-    ).join()}}`;
+    return `{${
+      [...value.keys()].sort().map((key) =>
+        `${JSON.stringify(key)}:${canonicalText(value.get(key)!)}`
+      ).join()
+    }}`;
   }
   if (isList(value)) return `[${value.map(canonicalText).join()}]`;
   if (typeof value === "string" || value === null) return JSON.stringify(value);

@@ -16,7 +16,10 @@ function range(text: string, what: string, path: Path): Range {
   const match = /^(\d+)(?:-(\d+))?$/.exec(text);
   const [first, last] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
   if (!match || first > 65535 || last > 65535 || last < first) {
-    throw new Problem(path, `${JSON.stringify(text)} is no ${what} (0 to 65535, or a range of them)`);
+    throw new Problem(
+      path,
+      `${JSON.stringify(text)} is no ${what} (0 to 65535, or a range of them)`,
+    );
   }
   return { first, last };
 }
@@ -49,9 +52,10 @@ export function parsePorts(spec: string, path: Path): Mapping[] {
   }
   const list: Mapping[] = [];
   for (let index = 0; index <= width; index++) {
-    const published = outside && (width === 0 && outside.last > outside.first
-      ? `${outside.first}-${outside.last}`
-      : String(outside.first + index));
+    const published = outside &&
+      (width === 0 && outside.last > outside.first
+        ? `${outside.first}-${outside.last}`
+        : String(outside.first + index));
     list.push(mapping({
       mode: "ingress",
       host_ip: ip || undefined,

@@ -36,7 +36,10 @@ function nanoseconds(text: string): bigint {
 
 /** A number of nanoseconds in a larger unit, without zeros at its end. */
 function decimal(value: bigint, unit: bigint): string {
-  const fraction = (value % unit).toString().padStart(unit.toString().length - 1, "0").replace(/0+$/, "");
+  const fraction = (value % unit).toString().padStart(unit.toString().length - 1, "0").replace(
+    /0+$/,
+    "",
+  );
   return `${value / unit}${fraction && `.${fraction}`}`;
 }
 

@@ -353,13 +353,16 @@ export const SERVICE: Shape = struct({
   memswap_limit: size(),
   mem_swappiness: size({ takes: ["integer", "text"] }),
   mac_address: text(),
-  models: map(struct({ endpoint_var: text(), model_var: text() }, { takes: ["mapping", "nothing"] }), {
-    takes: ["mapping", "list"],
-    items: text(),
-    distinct: true,
-    merge: "keyed",
-    form: "names",
-  }),
+  models: map(
+    struct({ endpoint_var: text(), model_var: text() }, { takes: ["mapping", "nothing"] }),
+    {
+      takes: ["mapping", "list"],
+      items: text(),
+      distinct: true,
+      merge: "keyed",
+      form: "names",
+    },
+  ),
   network_mode: text(),
   networks: map(network, {
     takes: ["mapping", "list"],
@@ -376,7 +379,8 @@ export const SERVICE: Shape = struct({
   ports: list(port, { distinct: true, identity: "port", form: "ports" }),
   privileged: flag(),
   pull_policy: text({
-    pattern: /always|never|build|if_not_present|missing|refresh|daily|weekly|every_([0-9]+[wdhms])+/,
+    pattern:
+      /always|never|build|if_not_present|missing|refresh|daily|weekly|every_([0-9]+[wdhms])+/,
   }),
   pull_refresh_after: text({ result: "raw" }),
   read_only: flag(),

@@ -127,18 +127,24 @@ class Reader {
     }
     // What the mapping itself says comes before what it merges.
     for (const source of merged) {
-      for (const [key, value] of source) if (!lines.has(key) && !result.has(key)) result.set(key, value);
+      for (const [key, value] of source) {
+        if (!lines.has(key) && !result.has(key)) result.set(key, value);
+      }
     }
     return result;
   }
 
   #key(node: Node, path: string[], place: Place): string {
-    const value = this.yaml.isAlias(node) ? this.#alias(node.source, path, place) : node && this.#scalar(node, place);
+    const value = this.yaml.isAlias(node)
+      ? this.#alias(node.source, path, place)
+      : node && this.#scalar(node, place);
     if (typeof value === "string") return value;
     const within = path.length > 0 ? path.join(".") : "the top level";
     throw invalid(
       place,
-      `a key of ${within} is not text: ${JSON.stringify((node as { source?: string })?.source ?? "")}`,
+      `a key of ${within} is not text: ${
+        JSON.stringify((node as { source?: string })?.source ?? "")
+      }`,
       "put it in quotes",
     );
   }
@@ -181,6 +187,10 @@ export async function readYaml(text: string, file: string): Promise<Document[]> 
     const reader = new Reader(yaml, file, (offset) => lines.linePos(offset).line);
     const top = { file, line: 1 };
     const root = reader.value(document.contents as Node | null, [], top) ?? null;
-    return { root, place: reader.place(document.contents as Node | null, top), cleared: reader.cleared };
+    return {
+      root,
+      place: reader.place(document.contents as Node | null, top),
+      cleared: reader.cleared,
+    };
   });
 }

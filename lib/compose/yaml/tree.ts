@@ -74,11 +74,8 @@ export function clone(value: Value): Value {
   }
   if (!isList(value)) return value;
   const copy = pick(value, [...value.keys()]);
-  return copy.map((item, index) => {
-    const cloned = clone(item);
-    copy[index] = cloned;
-    return cloned;
-  }) && copy;
+  for (const [index, item] of copy.entries()) copy[index] = clone(item);
+  return copy;
 }
 
 /** Whether two values say the same, wherever they stand. */

@@ -26,7 +26,8 @@ interface Allowed {
 function analyse(text: string): Allowed {
   const multiline = LINE_BREAK.test(text);
   if (text === "") return { plain: true, single: true, block: false, multiline };
-  const indicator = /^(---|\.\.\.|[#,[\]{}&*!|>'"%@`]|[-?:](?=[ \t\r\n\x85\u2028\u2029]|$))/.test(text) ||
+  const indicator =
+    /^(---|\.\.\.|[#,[\]{}&*!|>'"%@`]|[-?:](?=[ \t\r\n\x85\u2028\u2029]|$))/.test(text) ||
     /:(?=[ \t\r\n\x85\u2028\u2029]|$)/.test(text) || /[ \t\r\n\x85\u2028\u2029]#/.test(text);
   const edges = /^[ \r\n\x85\u2028\u2029]|[ \r\n\x85\u2028\u2029]$/.test(text);
   const breakSpace = /[\r\n\x85\u2028\u2029] /.test(text);
@@ -118,7 +119,9 @@ function mappingLines(value: Mapping, indent: string): string {
   return Array.from(value, ([key, child]) => {
     const name = scalar(key, undefined);
     const rest = lines(child, `${indent}  `, "key");
-    if (new TextEncoder().encode(key).length <= LONGEST_SIMPLE_KEY) return `${indent}${name}:${rest}`;
+    if (new TextEncoder().encode(key).length <= LONGEST_SIMPLE_KEY) {
+      return `${indent}${name}:${rest}`;
+    }
     return `${indent}? ${name}\n${indent}:${rest}`;
   }).join("\n");
 }
