@@ -17,12 +17,17 @@ export class Files {
 
   constructor(readonly stdin?: () => Promise<string>) {}
 
+  /** Counts one more use of a file, read again or not. Throws `compose_invalid` where there are too many. */
+  count(file: string): void {
+    if (--this.#left < 0) throw invalid(file, `the project reads more than ${MOST_FILES} files`);
+  }
+
   /**
    * The text of a file. `named`: by the caller, who may name a pipe; what a Compose file names has to be a
    * regular file. Throws `compose_invalid`.
    */
   async text(file: string, { named = false } = {}): Promise<string> {
-    if (--this.#left < 0) throw invalid(file, `the project reads more than ${MOST_FILES} files`);
+    this.count(file);
     if (file === "-" && named) {
       if (!this.stdin) throw invalid("standard input", "there is none here");
       return await this.stdin();

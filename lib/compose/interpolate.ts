@@ -34,17 +34,19 @@ interface Use {
 
 /** The index of the brace that closes the one at `open`; the last one of the line where none does. */
 function closing(text: string, open: number): number {
-  const newline = text.indexOf("\n", open);
-  const limit = newline < 0 ? text.length : newline;
   let depth = 0;
-  for (let at = open; at < limit; at++) {
-    if (text[at] === "}" && --depth === 0) return at;
+  let last = -1;
+  for (let at = open; at < text.length && text[at] !== "\n"; at++) {
+    if (text[at] === "}") {
+      last = at;
+      if (--depth === 0) return at;
+    }
     if (text[at] === "{") {
       depth++;
       at++;
     }
   }
-  return text.lastIndexOf("}", limit - 1);
+  return last;
 }
 
 /** The variable that begins at the dollar sign at `start`; undefined: the dollar sign is itself. */

@@ -59,7 +59,8 @@ export interface Reading {
 /** The documents of a file; each call gives trees of its own. */
 async function documentsOf(file: string, session: Session, named: boolean): Promise<Document[]> {
   let documents = session.documents.get(file);
-  if (!documents) {
+  if (documents) session.files.count(file);
+  else {
     documents = await readYaml(await session.files.text(file, { named }), file);
     session.documents.set(file, documents);
   }

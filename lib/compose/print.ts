@@ -39,6 +39,9 @@ function emptyStruct(shape: Shape): Mapping {
   return result;
 }
 
+const isEmpty = (value: unknown) =>
+  typeof value === "object" && value !== null && Object.keys(value).length === 0;
+
 function structTree(
   value: Record<string, unknown>,
   shape: Shape,
@@ -50,6 +53,7 @@ function structTree(
   for (const [key, field] of Object.entries(shape.fields!)) {
     const name = json ? field.jsonName ?? key : key;
     const child = value[key];
+    if (top && !field.kept && isEmpty(child)) continue;
     if (child !== undefined && child !== null) result.set(name, tree(child, field, format));
     else if (json && field.always) {
       result.set(name, field.always === "null" ? null : emptyStruct(field));

@@ -180,6 +180,7 @@ export async function readYaml(text: string, file: string): Promise<Document[]> 
   if (!Array.isArray(documents)) return [];
   return documents.map((document): Document => {
     const [error] = document.errors;
+    if (error && /call stack/.test(error.message)) throw invalid(file, "it is nested too deeply");
     if (error) {
       const line = lines.linePos(error.pos[0]).line;
       throw invalid({ file, line }, error.message.toLowerCase().replace(/\.$/, ""));

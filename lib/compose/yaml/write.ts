@@ -9,7 +9,6 @@ import { Float, isList, isMapping, type Mapping, type Scalar, type Value } from 
 const BASE_60 = /^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$/;
 /** Words that older readers take for booleans. */
 const OLD_BOOLEAN = /^(y|Y|yes|Yes|YES|on|On|ON|n|N|no|No|NO|off|Off|OFF)$/;
-// deno-lint-ignore no-control-regex -- the characters themselves
 const UNPRINTABLE = /[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]/u;
 const LINE_BREAK = /[\r\n\x85\u2028\u2029]/;
 /** A key that is longer stands on a line of its own, after "? ". */
