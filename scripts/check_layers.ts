@@ -38,7 +38,17 @@ const MAY: Record<string, readonly string[]> = {
   observe: ["api", "wire", "auth", "base"],
   client: ["api", "ingress", "wire", "config", ...OCI],
   compose: ["client", "api", "base"],
-  commands: ["client", "caretaker", "compose", "build", "remote", "config", "api", ...OCI],
+  commands: [
+    "client",
+    "caretaker",
+    "compose",
+    "egress",
+    "build",
+    "remote",
+    "config",
+    "api",
+    ...OCI,
+  ],
 };
 const ANY_LIB = ["server"];
 

@@ -5,6 +5,8 @@
  * Durations are Go duration texts ("1m30s"), sizes are bytes: the JSON of a spec is again a valid spec.
  */
 
+import type { EgressMode, EgressRoute } from "./egress.ts";
+
 export type RestartPolicy = "no" | "on-failure" | "always" | "unless-stopped";
 
 export interface PortSpec {
@@ -122,11 +124,11 @@ export interface OriginSpec {
 }
 
 export interface EgressSpec {
-  mode?: string;
+  mode?: EgressMode;
   proxies?: Record<string, string>;
-  rules?: { pattern: string; route: string }[];
+  rules?: { pattern: string; route: EgressRoute }[];
   script?: string;
-  default?: string;
+  default?: EgressRoute;
   listenPort?: number;
 }
 

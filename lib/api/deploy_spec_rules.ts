@@ -2,6 +2,8 @@
 import { BlockList, isIP } from "node:net";
 import { posix } from "node:path";
 import type { DeploySpec } from "./deploy_spec.ts";
+import { DEFAULT_EGRESS_PORT, isRelayed } from "./egress.ts";
+import { checkEgress } from "./egress_pattern.ts";
 
 type Report = (path: (string | number)[], message: string) => void;
 
@@ -81,9 +83,26 @@ function checkNetworks({ networks }: DeploySpec, report: Report): void {
   }
 }
 
+/** What a relay beside the workload takes for itself: its port, and the workload's networks. */
+function checkRelay({ egress, networks, ports, expose = [] }: DeploySpec, report: Report): void {
+  if (!egress) return;
+  checkEgress(egress, (path, message) => report(["egress", ...path], message));
+  if (!isRelayed(egress)) return;
+  if (networks.length > 0) {
+    report(["networks"], "a workload whose egress is relayed is on a network of its own");
+  }
+  const listens = egress.listenPort ?? DEFAULT_EGRESS_PORT;
+  for (const [field, all] of Object.entries({ ports, expose })) {
+    const at = all.findIndex(({ container }) => container === listens);
+    if (at >= 0) report([field, at], `egress.listenPort is ${listens} too`);
+  }
+}
+
 /** Calls `report` for each rule that the spec breaks. */
 export function checkRules(spec: DeploySpec, report: Report): void {
-  for (const check of [checkName, checkTargets, checkLimits, checkMemory, checkNetworks]) {
+  for (
+    const check of [checkName, checkTargets, checkLimits, checkMemory, checkNetworks, checkRelay]
+  ) {
     check(spec, report);
   }
 }

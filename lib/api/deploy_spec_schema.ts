@@ -31,6 +31,7 @@ import {
   tmpfs,
   words,
 } from "./deploy_spec_parts.ts";
+import { EGRESS_MODES, EGRESS_ROUTES } from "./egress.ts";
 import { checkRules } from "./deploy_spec_rules.ts";
 import {
   expandExposed,
@@ -50,6 +51,8 @@ import {
   SEARCH_DOMAIN,
   SYSCTL,
 } from "./deploy_spec_text.ts";
+
+const egressRoute = z.enum(EGRESS_ROUTES, `expected ${EGRESS_ROUTES.join(", ")}`);
 
 const portSpec = record({
   host: int(0, 65535).optional(),
@@ -278,12 +281,12 @@ export const deploySpecSchema = z.preprocess(
     pidMode: text.optional(),
     ipcMode: text.optional(),
     egress: record({
-      mode: text.optional(),
+      mode: z.enum(EGRESS_MODES, `expected ${EGRESS_MODES.join(", ")}`).optional(),
       proxies: map.optional(),
-      rules: z.array(record({ pattern: nonEmpty, route: nonEmpty }), "expected a list of rules")
+      rules: z.array(record({ pattern: nonEmpty, route: egressRoute }), "expected a list of rules")
         .optional(),
       script: prose.optional(),
-      default: text.optional(),
+      default: egressRoute.optional(),
       listenPort: port.optional(),
     }).optional(),
     ingress: record({

@@ -37,6 +37,9 @@ export interface DeploySession {
   end(): void;
 }
 
+/** A workload's connections through this machine are streams, too. */
+const MAX_STREAMS = 1024;
+
 class Session implements DeploySession {
   readonly #client: Client;
   readonly #watcher: SessionWatcher;
@@ -58,6 +61,7 @@ class Session implements DeploySession {
       path: SESSION_PATH,
       attempt: "open a session",
       ...{ signal, onLost: watcher.onLost, restartMs: watcher.restartMs, takes: watcher.takes },
+      maxStreams: MAX_STREAMS,
     });
     this.closed = this.#run(request);
     this.closed.catch(this.#applied.reject);

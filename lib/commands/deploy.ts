@@ -1,4 +1,5 @@
 /** `svc deploy`: a spec, an image, or both, made to run. */
+import type { EgressSpec } from "../api/deploy_spec.ts";
 import { expandPort } from "../api/deploy_spec_shorthand.ts";
 import type { ApplyResult } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
@@ -8,6 +9,7 @@ import { formatReference, parseReference } from "../oci/reference.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection, target } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
+import { egressFlags, laidOver } from "./deploy_egress.ts";
 import { withLogins } from "./deploy_logins.ts";
 import { readInput } from "./input.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
@@ -51,10 +53,13 @@ interface Changes {
   env: Record<string, string>;
   /** Registry for image names that have none. */
   host?: string;
+  egress?: EgressSpec;
+  /** The caller's environment. */
+  own: Invocation["env"];
 }
 
 /** Applies the changes to an unchecked document; anything but a mapping is left for the check. */
-function overlay(document: unknown, { values, env, host }: Changes): unknown {
+function overlay(document: unknown, { values, env, host, ...rest }: Changes): unknown {
   if (typeof document !== "object" || document === null || Array.isArray(document)) return document;
   const spec: Json = { ...document };
   if (values.name !== undefined) spec.name = values.name;
@@ -62,6 +67,8 @@ function overlay(document: unknown, { values, env, host }: Changes): unknown {
   if (spec.image !== undefined) spec.image = located(spec.image, host);
   const ports = publishedPorts(values.publish);
   if (ports.length > 0) spec.ports = [...Array.isArray(spec.ports) ? spec.ports : [], ...ports];
+  const egress = laidOver(spec.egress, rest.egress, rest.own);
+  if (egress !== undefined) spec.egress = egress;
   const pairs = Object.entries(env);
   if (pairs.length > 0) {
     spec.env = Array.isArray(spec.env)
@@ -87,15 +94,19 @@ async function readSpec(
     });
   }
   const env = parsePairs(values.env, "--env", invocation.env);
+  const egress = await egressFlags(values, io);
+  const changes = { env, host, egress, own: invocation.env };
   if (file !== undefined) {
     const text = await readInput(file, "deployment spec", io);
     const source = file === "-" ? "standard input" : file;
     const { name, publish = [] } = values;
     const changed = name !== undefined || values.image !== undefined || publish.length > 0 ||
-      Object.keys(env).length > 0 || host !== undefined;
+      Object.keys(env).length > 0 || host !== undefined || egress !== undefined ||
+      // It may be for this machine to complete and to decide: its proxies, its part in the routes.
+      text.includes("egress");
     if (!changed) return { text, source };
     const { parseDeploySpec } = await import("../api/deploy_spec_parse.ts");
-    const amend = (document: unknown) => overlay(document, { values, env, host });
+    const amend = (document: unknown) => overlay(document, { values, ...changes });
     const spec = parseDeploySpec(text, { file: source, amend });
     return { name: spec.name, spec };
   }
@@ -105,7 +116,7 @@ async function readSpec(
     });
   }
   const name = values.name ?? nameOfImage(image);
-  return { name, spec: overlay({ name, image }, { values: { ...values, image }, env, host }) };
+  return { name, spec: overlay({ name, image }, { values: { ...values, image }, ...changes }) };
 }
 
 const DONE = { created: "is deployed", replaced: "is replaced", unchanged: "is unchanged" };

@@ -14,6 +14,7 @@ import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
 import { withLogins } from "./deploy_logins.ts";
+import { egressTakes } from "./egress_takes.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
 
@@ -195,6 +196,7 @@ export async function runSession(
     onProgress: (message) => view.tell("stderr", { type: "progress", message }, message),
     onLost: () => view.notice(`the connection to ${client.server} is lost; trying to resume it`),
     onResumed: () => view.notice("the session is resumed"),
+    takes: await egressTakes(complete, invocation.env),
   });
   const interrupt = () => {
     // The server has not accepted the session yet: there is no deployment to wait for.

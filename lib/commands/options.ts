@@ -1,6 +1,7 @@
 /** Option tables of the commands: data only, so that reading a command line loads nothing else. */
 import type { AnyOption } from "../config/load.ts";
 import { INPUT_OPTIONS, RESULT_OPTIONS } from "./build/options.ts";
+import { DEPLOY_EGRESS_OPTIONS } from "./deploy_egress_options.ts";
 import { CONDUIT_OPTIONS } from "./session_options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
@@ -222,6 +223,7 @@ export const DEPLOY_OPTIONS = [
     help: "Variable of the workload; K alone takes it from the environment. May be repeated.",
     section,
   },
+  ...DEPLOY_EGRESS_OPTIONS,
   {
     key: "session",
     kind: "bool",

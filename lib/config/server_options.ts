@@ -6,6 +6,7 @@ import { ACTIVITY, AUTH, TLS } from "./server/auth.ts";
 import { BUILD } from "./server/build.ts";
 import { CONTAINERD } from "./server/containerd.ts";
 import { DELEGATION } from "./server/delegation.ts";
+import { EGRESS } from "./server/egress.ts";
 import { GC } from "./server/gc.ts";
 import { ADVERTISED, COMPANIONS, CONTAINED, LISTENER, PROCESS } from "./server/general.ts";
 import { INGRESS } from "./server/ingress.ts";
@@ -36,6 +37,7 @@ const BEFORE_BACKENDS: readonly OptionTable[] = [
   WORKLOADS,
   SESSIONS,
   INGRESS,
+  EGRESS,
 ];
 const AFTER_BACKENDS: readonly OptionTable[] = ABSENT;
 

@@ -12,6 +12,7 @@ import type {
 } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
+import type { EgressMode } from "../api/egress.ts";
 import type { Login } from "../oci/resolver.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { DeployCaps } from "./caps.ts";
@@ -41,6 +42,8 @@ export interface Attachments {
   mounts?: readonly AttachedMount[];
   /** Only for a backend with the ability `companion`. */
   companion?: CompanionPlan;
+  /** Only for a backend with the ability `egress`, whose modes name this one. */
+  egress?: { mode: EgressMode };
   /** Only for a backend with the ability `ingressCertificates`. */
   certificates?: readonly HostCertificate[];
 }

@@ -14,6 +14,8 @@ import type {
   VolumeStatus,
 } from "../api/workload.ts";
 import type { AgentOptions, ForwardedAgent } from "./caretakers.ts";
+import type { EgressMode } from "../api/egress.ts";
+import type { Duplex } from "../wire/duplex.ts";
 import type { EngineWriter } from "../store/engine_writer.ts";
 import type { TerminalSize } from "../base/terminal.ts";
 
@@ -104,6 +106,16 @@ export interface ManagedAbility<Status> {
   remove(name: string, options?: CallOptions): Promise<boolean>;
 }
 
+/** Relays beside workloads: the engine tells their namespaces before their processes start, and walls them in. */
+export interface EgressAbility {
+  readonly modes: readonly EgressMode[];
+  /**
+   * A TCP connection as a workload on the default network makes it, with what the host's rules let such a
+   * workload reach. `address`: IPv4. Throws `upstream_failed`, `timeout`.
+   */
+  dialOut(address: string, port: number, signal: AbortSignal): Promise<Duplex>;
+}
+
 export interface DeployCaps {
   /** Runs a command beside the main process. */
   exec?(name: string, request: ExecRequest, options?: CallOptions): Promise<ExecSession>;
@@ -155,6 +167,8 @@ export interface DeployCaps {
   load?(image: ImageToLoad, options?: CallOptions): Promise<void>;
   /** `apply` accepts `mounts`: the engine sees the server's folders. */
   mounts?: true;
+  /** `apply` accepts `egress`. */
+  egress?: EgressAbility;
   /** `apply` accepts `companion`. */
   companion?: true;
   /** The variable by which each instance gets a companion: told where something needs one. */

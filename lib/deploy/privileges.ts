@@ -105,11 +105,14 @@ export type PrivilegedKind = keyof typeof KINDS;
 /** Every kind that SVC_ALLOW_PRIVILEGED may name. */
 export const PRIVILEGED_KINDS = Object.keys(KINDS) as readonly PrivilegedKind[];
 
+/** What the spec asks for of those kinds; kinds without a request are left out. */
+export const privilegesOf = (spec: DeploySpec, kinds = PRIVILEGED_KINDS) =>
+  kinds.map((kind) => ({ kind, values: KINDS[kind](spec) }))
+    .filter(({ values }) => values.length > 0);
+
 /** Throws `denied`, naming each kind that is requested and not permitted. */
 export function requirePermitted(spec: DeploySpec, permitted: readonly string[]): void {
-  const asked = PRIVILEGED_KINDS.filter((kind) => !permitted.includes(kind))
-    .map((kind) => ({ kind, values: KINDS[kind](spec) }))
-    .filter(({ values }) => values.length > 0);
+  const asked = privilegesOf(spec, PRIVILEGED_KINDS.filter((kind) => !permitted.includes(kind)));
   if (asked.length === 0) return;
   const kinds = asked.map(({ kind }) => kind);
   const words = asked.map(({ kind, values }) => `${kind} (${values.join(", ")})`).join(", ");

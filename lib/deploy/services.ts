@@ -44,7 +44,7 @@ type Engine = Pick<DeployBackend, "name" | "caps">;
 
 /** Throws `unsupported` for a part whose ability the backend lacks. */
 export function requireAbilities({ name, caps }: Engine, attachments: Attachments): void {
-  const { mounts, companion, certificates } = attachments;
+  const { mounts, companion, egress, certificates } = attachments;
   const refuse = (what: string, why: string, help: string) => {
     throw new SvcError("unsupported", `Cannot deploy with ${what}: ${why}`, { help });
   };
@@ -54,6 +54,14 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
   if (companion && !caps.companion) {
     const roles = Object.keys(companion.roles).join(", ");
     refuse(roles, `the ${name} backend cannot run a companion`, "leave it out");
+  }
+  if (egress && !caps.egress?.modes.includes(egress.mode)) {
+    const { modes = [] } = caps.egress ?? {};
+    refuse(
+      `egress mode ${egress.mode}`,
+      `the ${name} backend cannot lead a workload's connections through a relay that way`,
+      `use egress mode ${["env", ...modes].join(" or ")}`,
+    );
   }
   if (certificates && !caps.ingressCertificates) {
     refuse(
@@ -71,6 +79,7 @@ class Parts {
   readonly #mounts: NonNullable<Attachments["mounts"]>[number][] = [];
   readonly #roles: Record<string, unknown> = {};
   #certificates: Attachments["certificates"];
+  #egress: Attachments["egress"];
   /** Which service contributed each part. */
   readonly #by = new Map<string, string>();
 
@@ -79,7 +88,8 @@ class Parts {
   }
 
   /** Throws `conflict` where two services contribute the same part. */
-  add(service: string, { env = {}, mounts = [], companion, certificates }: Attachments): void {
+  add(service: string, { env = {}, mounts = [], ...parts }: Attachments): void {
+    const { companion, certificates, egress } = parts;
     for (const name of Object.keys(env)) this.#own(service, `the variable ${name}`);
     for (const { target } of mounts) this.#own(service, `a mount at ${target}`);
     for (const role of Object.keys(companion?.roles ?? {})) this.#own(service, `the role ${role}`);
@@ -88,6 +98,7 @@ class Parts {
     this.#mounts.push(...mounts);
     Object.assign(this.#roles, companion?.roles);
     this.#certificates ??= certificates;
+    this.#egress ??= egress;
   }
 
   #own(service: string, what: string): void {
@@ -107,6 +118,7 @@ class Parts {
       ...(Object.keys(this.#env).length > 0 && { env: this.#env }),
       ...(this.#mounts.length > 0 && { mounts: this.#mounts }),
       ...(Object.keys(this.#roles).length > 0 && { companion: { roles: this.#roles } }),
+      ...(this.#egress && { egress: this.#egress }),
       ...(this.#certificates && { certificates: this.#certificates }),
     };
   }

@@ -28,7 +28,7 @@ const mark = (bridge: string, purpose: string) => `svc:${bridge}:${purpose}`;
 export const gatewayOf = ({ subnet }: BridgeNetwork): string => subnet.replace(/0\/24$/, "1");
 
 function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
-  const { bridge, subnet, internal, apart } = network;
+  const { bridge, subnet, internal, walled, apart } = network;
   const rule = (table: Rule["table"], purpose: string, text: string): Rule => ({
     table,
     mark: mark(bridge, purpose),
@@ -43,9 +43,11 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
     first: true,
   });
   const drop = (purpose: string, match: string) => rule("mangle", purpose, `${match} -j DROP`);
+  const unasked = "-m conntrack ! --ctstate RELATED,ESTABLISHED";
+  const asks = resolver && !walled;
   const out = `POSTROUTING -s ${subnet} ! -o ${bridge} ! -d 224.0.0.0/4 -j MASQUERADE`;
   return [
-    ...(internal ? [] : [rule("nat", "out", out)]),
+    ...(internal || walled ? [] : [rule("nat", "out", out)]),
     // For a published port at 127.0.0.1: the answer has to return through the host.
     rule("nat", "loopback", `POSTROUTING -s 127.0.0.0/8 -d ${subnet} -j MASQUERADE`),
     // Likewise where a container asks for a port that its own network publishes.
@@ -69,11 +71,17 @@ function rulesOf(network: BridgeNetwork, resolver: boolean): Rule[] {
         drop("into", `FORWARD ! -i ${bridge} -o ${bridge}`),
         // Answers to the host pass, and so do queries to the resolver, which knows that the network is
         // internal.
-        drop("host", `INPUT -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED`),
+        drop("host", `INPUT -i ${bridge} ${unasked}`),
         ...(resolver ? [ask("mangle", "udp"), ask("mangle", "tcp")] : []),
       ]
       : []),
-    ...(resolver ? [ask("filter", "udp"), ask("filter", "tcp")] : []),
+    ...(walled
+      ? [
+        drop("wall-out", `FORWARD -i ${bridge} ! -o ${bridge} ${unasked}`),
+        drop("wall-host", `INPUT -i ${bridge} ${unasked}`),
+      ]
+      : []),
+    ...(asks ? [ask("filter", "udp"), ask("filter", "tcp")] : []),
   ];
 }
 
@@ -126,8 +134,8 @@ export function staleRules(tables: Map<string, string[]>, network: BridgeNetwork
 
 /** Input for iptables-restore that removes all rules of a network. */
 export function presentRules(tables: Map<string, string[]>, network: BridgeNetwork): string {
-  const all = [true, false].flatMap((internal) =>
-    rulesOf({ ...network, internal, apart: true }, true)
+  const all = [{ internal: true }, { internal: false }, { walled: true }].flatMap((kind) =>
+    rulesOf({ ...network, ...kind, apart: true }, true)
   );
   return removal(tables, all.map(({ mark }) => mark));
 }

@@ -17,6 +17,11 @@ export interface BridgeNetwork {
   subnet: string;
   /** The network reaches nothing beyond its bridge, not even the host; the host reaches the network. */
   internal?: boolean;
+  /**
+   * Nothing on the network opens a connection beyond the bridge, not even to the host; connections from outside
+   * come in, and are answered.
+   */
+  walled?: boolean;
   /** Containers on the bridge cannot reach each other. */
   apart?: boolean;
   /** The container's default route is on another of its networks. */

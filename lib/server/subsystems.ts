@@ -6,6 +6,7 @@ import { type Lazy, lazy } from "../base/lazy.ts";
 import { closeIdleWorkers } from "../base/worker_pool.ts";
 import { BUILD, buildLimits } from "../config/server/build.ts";
 import { DELEGATION } from "../config/server/delegation.ts";
+import { EGRESS } from "../config/server/egress.ts";
 import { GC, untaggedRetention } from "../config/server/gc.ts";
 import { ADVERTISED, CONTAINED } from "../config/server/general.ts";
 import { INGRESS } from "../config/server/ingress.ts";
@@ -20,6 +21,7 @@ import { CARETAKER_READS, openCaretakers } from "./caretakers/open.ts";
 import { openDataDir } from "./data_dir.ts";
 import { serverDelegation } from "./delegation.ts";
 import { EDGE_READS, openEdge } from "./edge.ts";
+import { ServerEgress } from "./egress/egress.ts";
 import {
   BUILDER_READS,
   openBackend,
@@ -139,6 +141,13 @@ const deployments = subsystem({
       log.error("nothing runs beside an instance that should have it", { instance, error })
     );
     const callers = new LateCallers();
+    const egress = new ServerEgress({
+      config: settings.of(EGRESS),
+      namespaces,
+      ability: async () => (await backend.get()).caps.egress,
+      callers,
+      log,
+    });
     const ingress = new ServerIngress({
       config: settings.of(INGRESS),
       backend: () => backend.get(),
@@ -147,13 +156,14 @@ const deployments = subsystem({
     const common = { host, snapshotter: snapshots.get, images: images.get, log };
     const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>
-      await openDeployments(await openBackend(chosen.deploy, parts), [ingress], log)
+      await openDeployments(await openBackend(chosen.deploy, parts), [ingress, egress], log)
     );
     registry.connect(backend.get);
-    return { backend, ingress, callers };
+    return { backend, ingress, egress, callers };
   },
-  async close({ backend, ingress }) {
+  async close({ backend, ingress, egress }) {
     ingress[Symbol.dispose]();
+    await egress[Symbol.asyncDispose]();
     await closeMade(backend);
   },
 });

@@ -47,6 +47,21 @@ export function writableOf(stream: Duplex): WritableStream<Uint8Array> {
   });
 }
 
+/** The stream with reads that were begun, or whose bytes are here already, before its own. */
+export function ahead(
+  stream: Duplex,
+  ...reads: (Uint8Array | Promise<Uint8Array | undefined>)[]
+): Duplex {
+  const first = reads.filter((read) => !(read instanceof Uint8Array) || read.length > 0);
+  return {
+    read: () => first.length > 0 ? Promise.resolve(first.shift()) : stream.read(),
+    write: (bytes) => stream.write(bytes),
+    closeWrite: () => stream.closeWrite(),
+    reset: (why) => stream.reset(why),
+    closed: stream.closed,
+  };
+}
+
 const READ_SIZE = 64 * 1024;
 
 /**

@@ -309,7 +309,7 @@ e2eTest("bad input: clear words, right exit codes, nothing half-made", NEEDS, as
       );
       await refused({ ...base, mounts: ["/etc:/mnt"] }, 1, /not allowed.*|SVC_ALLOW_BIND_SOURCES/s);
       await refused({ ...base, privileged: true }, 1, /privileged.*SVC_ALLOW_PRIVILEGED/s);
-      await refused({ ...base, egress: { mode: "x" }, strict: true }, 1, /egress/);
+      await refused({ ...base, knative: { enabled: true }, strict: true }, 1, /knative/);
       await refused({ ...base, command: ["/no/such"] }, 1, /no\/such/);
       await refused({ ...base, user: "nobody-here" }, 2, /nobody-here/);
       await refused({ ...base, capAdd: ["FLY"] }, 2, /FLY/);
@@ -330,9 +330,9 @@ e2eTest("bad input: clear words, right exit codes, nothing half-made", NEEDS, as
       assert.deepEqual(left, []);
     });
     await t.step("fields that are not honoured are warned of", async () => {
-      const output = await deploy(server, { ...base, egress: { mode: "x" } });
+      const output = await deploy(server, { ...base, knative: { enabled: true } });
       ok(output);
-      assert.match(output.stderr, /egress: not honoured by the bare backend/);
+      assert.match(output.stderr, /knative: it is for a cluster with Knative/);
     });
   } finally {
     await Deno.remove(work, { recursive: true });

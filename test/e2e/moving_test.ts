@@ -71,7 +71,7 @@ shmSize: 32Mi
 shells: [/bin/sh]
 knative: {enabled: true, minScale: 1}
 telemetry: {attributes: {team: shop}}
-egress: {mode: proxy, rules: [{pattern: "*.internal", route: client}]}
+egress: {mode: env, proxies: {HTTPS_PROXY: "http://proxy.example:3128"}}
 `;
 
 const MANY = `

@@ -2,6 +2,7 @@
  * What every engine that runs containers on one host does with the fields of a deployment spec. Each engine's own
  * list adds the fields in which engines differ: the type checker refuses one that lacks any.
  */
+import type { EgressMode } from "../../../lib/api/egress.ts";
 import type { Checked, FieldRules, Told } from "../../../lib/deploy/fields.ts";
 
 export const told = (reason: string): Told => ({ told: reason });
@@ -41,8 +42,15 @@ type Differing = "ports" | "volumes" | "networks" | "hostname" | "healthcheck" |
 export const honoured = <const Names extends readonly string[]>(...names: Names) =>
   Object.fromEntries(names.map((name) => [name, "honoured"])) as Record<Names[number], "honoured">;
 
-/** `backend`: its name in reasons; `folders`: whose folders mounts are of, "the host". */
-export const hostFields = (backend: string, folders: string) => {
+/**
+ * `backend`: its name in reasons; `folders`: whose folders mounts are of, "the host"; `relays`: modes of egress
+ * besides env.
+ */
+export const hostFields = (
+  backend: string,
+  folders: string,
+  relays: readonly EgressMode[] = [],
+) => {
   const uncached = told(
     `folders of ${folders} are mounted themselves; there is no cache in between`,
   );
@@ -85,9 +93,13 @@ export const hostFields = (backend: string, folders: string) => {
       annotations: told(`they are for ${CLUSTER_INGRESS}`),
       tls: told("this server serves plain HTTP; HTTPS is for a proxy or a tunnel in front of it"),
     },
-    egress: told(
-      `not honoured by the ${backend} backend; networks[].internal keeps a workload from leaving`,
-    ),
+    egress: {
+      ...honoured("proxies", "default", "listenPort"),
+      // A mode that the backend lacks is refused before that (lib/deploy/services.ts).
+      mode: among(backend, "env", ...relays),
+      rules: honoured("pattern", "route"),
+      script: told("this build evaluates no script; use rules"),
+    },
     proxy: told("this build runs no proxy beside a workload"),
     dns: told("this build keeps no records for a workload; use extraHosts, or networks[].aliases"),
     hub: told("this build has no hub"),

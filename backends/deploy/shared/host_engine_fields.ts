@@ -8,7 +8,7 @@ const IPV4 = told(
 
 /** `backend`: its name in reasons. */
 export const hostEngineFields = (backend: string): FieldRules => ({
-  ...hostFields(backend, "the host"),
+  ...hostFields(backend, "the host", ["proxy"]),
   ports: {
     ...honoured("host", "container", "protocol", "hostIP"),
     "": {

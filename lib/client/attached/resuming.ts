@@ -25,6 +25,8 @@ export interface ResumingOptions {
   signal: AbortSignal;
   /** Kinds of streams that the server may open on each connection, with the handler of each. */
   takes?: AttachedOptions["takes"];
+  /** Streams that the server may have open at once. */
+  maxStreams?: number;
   /** Milliseconds that a server which is away is waited for, beyond its grace period. */
   restartMs?: number;
   /** Called when the connection is lost. */
@@ -83,8 +85,8 @@ export class ResumingSession {
   }
 
   #attach(resume?: Resume): Promise<Attached> {
-    const { path, attempt, signal, takes } = this.#options;
-    return attach(this.#client, path, { attempt, signal, takes, resume });
+    const { path, attempt, signal, takes, maxStreams } = this.#options;
+    return attach(this.#client, path, { attempt, signal, takes, maxStreams, resume });
   }
 
   async #reopen({ by, graceMs }: { by: Resume; graceMs: number }): Promise<Attached> {

@@ -5,7 +5,7 @@ import type { Endpoint } from "./conduit.ts";
 import type { Ingress, IngressPorts } from "./ingress.ts";
 import { LOOPBACK } from "./ingress_listen.ts";
 import type { Route } from "./socks5.ts";
-import { dialDirect } from "./socks5_direct.ts";
+import { dialDirect } from "../../wire/socks5/direct.ts";
 
 /** The ports that browsers use by default. */
 export const INGRESS_PORTS: IngressPorts = { http: 80, https: 443 };

@@ -6,13 +6,13 @@ import { createServer, type Server, type Socket } from "node:net";
 import { isAbort, SvcError, systemCode } from "../../base/errors.ts";
 import { openFileLimit } from "../../base/open_files.ts";
 import { formatAddress, type ListenAddress, parseAddress } from "../../config/address.ts";
-import type { Duplex } from "../../wire/duplex.ts";
+import { ahead as readAhead, type Duplex } from "../../wire/duplex.ts";
 import { relay } from "../../wire/relay.ts";
 import { socketDuplex } from "../../wire/socket_duplex.ts";
 import { LiveNames } from "./live_names.ts";
 import type { Services } from "./services.ts";
-import { dialDirect, replyOf } from "./socks5_direct.ts";
-import { handshake, REPLY, replyBytes } from "./socks5_protocol.ts";
+import { dialDirect, replyOf } from "../../wire/socks5/direct.ts";
+import { handshake, REPLY, replyBytes } from "../../wire/socks5/protocol.ts";
 import { canonicalHost, Resolver } from "./socks5_resolve.ts";
 import { type ResolveRule, ResolveRules } from "./socks5_rules.ts";
 import { sparingly } from "./told.ts";
@@ -265,7 +265,7 @@ class Socks5Proxy implements Socks5 {
     }
     try {
       await stream.write(replyBytes(REPLY.succeeded));
-      await relay(opened(stream, ahead, next), remote);
+      await relay(readAhead(stream, ahead, next), remote);
     } finally {
       remote.reset();
     }
@@ -317,22 +317,6 @@ class Socks5Proxy implements Socks5 {
   [Symbol.asyncDispose](): Promise<void> {
     return this.#end();
   }
-}
-
-/** The client's stream after its request: the bytes that came with the request, then the read under way. */
-function opened(
-  stream: Duplex,
-  ahead: Uint8Array,
-  next: Promise<Uint8Array | undefined>,
-): Duplex {
-  const first = [...(ahead.length > 0 ? [Promise.resolve(ahead)] : []), next];
-  return {
-    read: () => first.shift() ?? stream.read(),
-    write: (bytes) => stream.write(bytes),
-    closeWrite: () => stream.closeWrite(),
-    reset: () => stream.reset(),
-    closed: stream.closed,
-  };
 }
 
 /** Throws `config_invalid` for an invalid address, suffix or rule, `address_in_use`. */

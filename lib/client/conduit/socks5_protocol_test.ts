@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { duplexPair } from "../../wire/testing.ts";
 import { runs } from "../../../test/fixtures/property.ts";
-import { type Handshake, handshake } from "./socks5_protocol.ts";
+import { type Handshake, handshake } from "../../wire/socks5/protocol.ts";
 import { HELLO, request } from "./socks5_testing.ts";
 
 interface Outcome {

@@ -24,9 +24,7 @@ export const ABSENT: readonly OptionTable[] = [
     ["SVC_BLOCK_COHERENCE", "string", "Options of writable mounts: subhash, defer, subfill."],
     ["SVC_BLOCK_READAHEAD", "bytes", "Byte cap of adaptive prefetch."],
   ]),
-  absentTable("Companions and egress", "egress and companions", [
-    ["SVC_EGRESS_POLICY", "string", "Which egress gateway routes are permitted."],
-    ["SVC_EGRESS_GATEWAY", "bool", "Marks this server as an egress gateway.", off],
+  absentTable("Companions", "companions", [
     ["SVC_CREDENTIALS_URL", "string", "Endpoint of generic credential delivery."],
     ["SVC_CARETAKER_CONFIG", "string", "Roles of a caretaker, as JSON; svc caretaker reads it."],
   ]),

@@ -45,7 +45,7 @@ export interface ApplierOptions {
 
 export interface ApplyOptions {
   images: ImageResolver;
-  /** Of which this engine knows the environment and the mounts. */
+  /** Of which this engine knows the environment, the mounts and the egress. */
   attachments: Attachments;
   onProgress: ApplyProgress;
   signal?: AbortSignal;
@@ -137,8 +137,7 @@ export class Applier {
     deployment: Deployment,
     revision: Revision,
     plan: ContainerPlan,
-    kept: readonly Instance[],
-    warnings: string[],
+    { kept, walled, warnings }: { kept: readonly Instance[]; walled: boolean; warnings: string[] },
   ): Promise<Instance[]> {
     const { deployments, networks, spares } = this.#options;
     const { spec } = revision;
@@ -149,6 +148,7 @@ export class Applier {
         : spec.networks.map(({ ip: _ip, mac: _mac, ...network }) => network);
       const choice = await networks.choose(wanted, {
         ...deployments.choices(spec.name),
+        ...(walled && { walled: spec.name }),
         warn: (text) => warnings.push(text),
       });
       refuseIfStrict(spec, warnings);
@@ -235,7 +235,9 @@ export class Applier {
     );
     const old = deployment.ready.filter((one) => !kept.includes(one));
     const plan = containerPlan(spec, config, attachments);
-    const made = await this.#reserve(deployment, { spec, hash }, plan, kept, warnings);
+    const made = await this.#reserve(deployment, { spec, hash }, plan, {
+      ...{ kept, walled: attachments.egress !== undefined, warnings },
+    });
     const rollOut = new RollOut(deployment, { onProgress, signal, warnings, until });
     const reach = () => {
       const { name, descriptor: { digest: imageDigest } } = image;

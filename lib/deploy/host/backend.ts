@@ -4,6 +4,7 @@ import { KeyedMutex } from "../../base/mutex.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { ApplyResult, DeploymentStatus, InstanceEvent } from "../../api/deployment.ts";
 import type { ApplyOptions, Attachments, DeployBackend, LogOptions } from "../backend.ts";
+import type { EgressAbility } from "../caps.ts";
 import { InstanceEvents } from "../instance_events.ts";
 import { mergeLogs } from "./log_file.ts";
 import type { FieldRules } from "../fields.ts";
@@ -28,6 +29,7 @@ import { reconcile } from "./reconcile.ts";
 import { type DeploymentRecord, emptyRecord, RecordStore } from "./record.ts";
 import type { Resolvers } from "./resolvers.ts";
 import { Spares } from "./spares.ts";
+import { WayOut } from "./way_out.ts";
 import { best } from "./standing.ts";
 
 export interface HostBackendOptions extends HostParts {
@@ -60,6 +62,7 @@ class HostBackend implements DeployBackend {
   #bridges: BridgeDriver;
   #resolvers: Resolvers;
   #spares: Spares;
+  #wayOut: WayOut;
   #files: ContainerFiles;
   #ports: PublishedPorts;
   #parts: InstanceParts;
@@ -83,6 +86,7 @@ class HostBackend implements DeployBackend {
     this.#bridges = bridges;
     this.#resolvers = resolvers;
     this.#spares = new Spares({ bridges, folder: paths.spares, subnetBase, log });
+    this.#wayOut = new WayOut({ bridges, folder: paths.spares, subnetBase });
     this.#files = new ContainerFiles(resolvers, log);
     this.#ports = new PublishedPorts(paths.portChain, instances, log);
     this.#parts = parts;
@@ -111,7 +115,15 @@ class HostBackend implements DeployBackend {
       closing: this.#closing.signal,
       pruneNetworks: (options) => this.#pruneNetworks(options),
     });
-    this.caps = { ...abilities, ...(shown && { images: shown }) };
+    const egress: EgressAbility = {
+      modes: ["proxy"],
+      dialOut: (address, port, signal) => this.#wayOut.dial(address, port, signal),
+    };
+    this.caps = {
+      ...abilities,
+      ...(shown && { images: shown }),
+      ...(options.namespaces && { egress }),
+    };
   }
 
   async ready(): Promise<void> {
@@ -351,6 +363,7 @@ class HostBackend implements DeployBackend {
     this.#events.end();
     this.#options.engine.close();
     await this.#spares.stop();
+    await this.#wayOut.stop();
     await this.#resolvers.stop();
     await this.#pruneNetworks({ atEnd: true });
   }

@@ -107,6 +107,12 @@ export class NetworkTable {
     });
   }
 
+  /** A network of the deployment's own: two deployments on one network would reach each other. */
+  async #wall(deployment: string): Promise<NetworkChoice> {
+    const network = bridgeNetwork(this.base, await this.index(wallName(deployment)));
+    return { kind: "bridges", networks: [{ network: { ...network, walled: true }, aliases: [] }] };
+  }
+
   /**
    * Resolves a spec's `networks`, those of a higher priority first. The default route is on the network marked
    * default, else on the first, unless that is internal. All users of a network must agree on its properties:
@@ -114,12 +120,15 @@ export class NetworkTable {
    */
   async choose(
     specs: readonly NetworkSpec[],
-    { users, others, warn }: {
+    { users, others, walled, warn }: {
       users: readonly NetworkChoice[];
       others: readonly NetworkChoice[];
+      /** The deployment whose egress is relayed: it is alone behind a wall. Absent: it is as others are. */
+      walled?: string;
       warn: (text: string) => void;
     },
   ): Promise<NetworkChoice> {
+    if (walled !== undefined) return await this.#wall(walled);
     const special = specs.find((spec) => spec.name === "host" || spec.name === "none");
     if (special && specs.length > 1) {
       throw new SvcError(
@@ -155,6 +164,9 @@ export class NetworkTable {
     };
   }
 }
+
+/** A name that no spec can have. */
+const wallName = (deployment: string) => `egress:${deployment}`;
 
 const OWN_SUBNETS = "subnets are the /24s of SVC_CNI_SUBNET_BASE";
 

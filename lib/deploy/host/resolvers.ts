@@ -21,6 +21,7 @@ import { type NamedInstance, namesOn } from "./names.ts";
 import type { NetworkChoice } from "./record.ts";
 
 const PORT = 53;
+const LOOPBACK = "127.0.0.1";
 
 export interface ResolversOptions {
   /** SVC_BARE_DNS. */
@@ -37,8 +38,10 @@ export function resolvText(
   hostConf: string,
 ): string {
   const networks = choice.kind === "bridges" ? choice.networks.map(({ network }) => network) : [];
+  // Nothing behind a wall reaches a resolver: a query is refused at once, in place of waiting for an answer.
+  const walled = networks.some(({ walled }) => walled);
   return resolvConf(hostConf, {
-    servers: spec.dnsServers,
+    servers: walled ? [LOOPBACK] : spec.dnsServers,
     search: spec.dnsSearch,
     options: spec.dnsOptions,
     hostNetwork: choice.kind === "host",

@@ -31,8 +31,8 @@ interface Spare {
 const sameNetwork = (a: BridgeNetwork, b: BridgeNetwork) =>
   a.bridge === b.bridge && a.subnet === b.subnet && a.internal === b.internal && a.mtu === b.mtu;
 
-/** "spare-<index of the network>-<random>": the name tells what to remove, without a record. */
-function nameFor(network: BridgeNetwork): string {
+/** Of a namespace in the folder of spares: "spare-<index of the network>-<random>": the name tells what to remove, without a record. */
+export function nameFor(network: BridgeNetwork): string {
   return `spare-${network.subnet.split(".")[2]}-${crypto.randomUUID().slice(0, 6)}`;
 }
 

@@ -16,6 +16,7 @@
  * | `stdio` | server | standard input; standard output |
  * | `stderr` | server | nothing; standard error |
  * | `port` | server | a connection to a port of a workload |
+ * | `egress` | server | a connection that the caller dials (lib/egress/stream.ts) |
  * | `ingress` | caller | a connection to the ingress (HTTP/1.1) |
  * | `caretaker` | caretaker | lines of JSON: how its roles do; nothing (lib/api/caretaker.ts) |
  * | `dial` | server | whether the port beside the caretaker answers, and the connection |
@@ -36,7 +37,7 @@ export const KINDS = {
   deploy: { survives: true },
   ...{ build: ends, list: ends, changes: ends, files: ends, "9p": ends, tar: ends },
   ...{ secret: ends, ssh: ends, command: ends, stdio: ends, stderr: ends, port: ends },
-  ...{ ingress: ends, caretaker: ends, dial: ends, agent: ends },
+  ...{ ingress: ends, egress: ends, caretaker: ends, dial: ends, agent: ends },
 } as const satisfies Record<string, Row>;
 
 export type Kind = keyof typeof KINDS;

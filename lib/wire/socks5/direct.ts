@@ -2,8 +2,8 @@
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { type ErrorCode, SvcError, systemCode } from "../../base/errors.ts";
-import { connDuplex, type Duplex } from "../../wire/duplex.ts";
-import { REPLY, type Reply } from "./socks5_protocol.ts";
+import { connDuplex, type Duplex } from "../duplex.ts";
+import { REPLY, type Reply } from "./protocol.ts";
 
 interface Reason {
   code: ErrorCode;

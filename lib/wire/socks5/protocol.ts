@@ -1,5 +1,5 @@
 /** The SOCKS5 handshake on the server's side, before bytes are forwarded (RFC 1928). */
-import type { Duplex } from "../../wire/duplex.ts";
+import type { Duplex } from "../duplex.ts";
 
 /** RFC 1928, section 6. */
 export const REPLY = {

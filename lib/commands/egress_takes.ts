@@ -1,0 +1,31 @@
+/** The part of `svc deploy --session` in a workload's egress: this machine dials for the route client. */
+import type { EgressSpec } from "../api/deploy_spec.ts";
+import { isRelayed, routesOf } from "../api/egress.ts";
+import { SvcError } from "../base/errors.ts";
+import type { SpecBody } from "../client/deployments.ts";
+import { callersProxies } from "../egress/variables.ts";
+import type { SessionWatcher } from "../client/deploy_session.ts";
+
+/** Streams that the server may open for a spec of this caller's; none where no route leads here. */
+export async function egressTakes(
+  body: SpecBody,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<NonNullable<SessionWatcher["takes"]>> {
+  const egress = "spec" in body ? (body.spec as { egress?: EgressSpec }).egress : undefined;
+  if (!egress || !isRelayed(egress) || !routesOf(egress).includes("client")) return {};
+  const [{ egressPolicy }, { callersDial }, { serveEgressStream }] = await Promise.all([
+    import("../egress/policy.ts"),
+    import("../egress/caller.ts"),
+    import("../egress/stream.ts"),
+  ]);
+  let policy;
+  try {
+    policy = egressPolicy(egress);
+  } catch (cause) {
+    throw new SvcError("spec_invalid", `Cannot read egress.rules: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+  const dial = callersDial({ policy, proxies: callersProxies(env) });
+  return { egress: (stream, fields) => serveEgressStream(stream, fields, dial) };
+}

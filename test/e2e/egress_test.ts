@@ -1,0 +1,286 @@
+/** Egress of workloads on the bare backend: what a workload reaches by each route, and that nothing else leads out. */
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { answering, get, outside } from "../peers/outside.ts";
+import {
+  baseImage,
+  e2eTest,
+  freeSubnetBase,
+  type RunOutput,
+  type Server,
+  startServer,
+  svc,
+} from "./harness.ts";
+import { Client } from "./session_client.ts";
+
+const NEEDS = {
+  root: true,
+  commands: ["runc", "conmon", "iptables", "busybox", "skopeo", "ip"],
+};
+
+const PROXY = 3128;
+
+async function file(server: Server, spec: Record<string, unknown>): Promise<string> {
+  const path = join(server.dataDir, `${crypto.randomUUID()}.json`);
+  await Deno.writeTextFile(path, JSON.stringify({ image: `${server.host}/base:1`, ...spec }));
+  return path;
+}
+
+async function deploy(
+  server: Server,
+  spec: Record<string, unknown>,
+  ...flags: string[]
+): Promise<RunOutput> {
+  return await server.svc(["deploy", "-f", await file(server, spec), ...flags]);
+}
+
+async function deployed(...args: Parameters<typeof deploy>): Promise<void> {
+  const { code, stderr } = await deploy(...args);
+  assert.equal(code, 0, stderr);
+}
+
+async function exec(server: Server, name: string, script: string): Promise<RunOutput> {
+  return await server.svc(["exec", name, "--", "sh", "-c", script]);
+}
+
+/** A request through the workload's proxy, as a program sends it. */
+const proxied = (host: string, port: number) =>
+  `{ printf 'GET http://${host}:${port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'; sleep 1; } | ` +
+  `nc -w 5 127.0.0.1 ${PROXY}`;
+
+const tunnelled = (host: string, port: number) =>
+  `{ printf 'CONNECT ${host}:${port} HTTP/1.1\\r\\n\\r\\n'; sleep 1; printf ` +
+  `'GET / HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n'; sleep 1; } | ` +
+  `nc -w 5 127.0.0.1 ${PROXY}`;
+
+/** SOCKS5: greeting, then CONNECT to a name (type 3), in one go. */
+function socks(host: string, port: number): string {
+  const octal = (byte: number) => `\\${byte.toString(8).padStart(3, "0")}`;
+  const head = [5, 1, 0, 5, 1, 0, 3, host.length].map(octal).join("");
+  const tail = [port >> 8, port & 255].map(octal).join("");
+  return `{ printf '${head}${host}${tail}'; sleep 1; printf 'GET / HTTP/1.0\\r\\n\\r\\n'; sleep 1; } | ` +
+    `nc -w 5 127.0.0.1 ${PROXY}`;
+}
+
+/** Every way out that a workload could try by itself; each prints something only where it was answered. */
+const waysOut = (base: string, other: { address: string; port: number }, gateway: string) => ({
+  "tcp to another machine": get(other.address, other.port),
+  "icmp to another machine, by a raw socket": `busybox ping -c 1 -W 2 ${other.address}`,
+  "icmp to the host": `busybox ping -c 1 -W 2 ${gateway}`,
+  "dns of the host": `busybox timeout 4 busybox nslookup example.com ${gateway} | grep -i 'name:'`,
+  "the host's own services": get(gateway, 22),
+  "a workload of another network": get(`${base}.0.2`, 8080),
+  // The group of all nodes on the link: only this one is to answer.
+  "ipv6": `own=$(ip -6 -o addr show eth0 | grep -o 'fe80[0-9a-f:]*'); ` +
+    `busybox ping6 -c 2 -W 1 ff02::1%eth0 | grep 'from fe80' | grep -v "$own"`,
+});
+
+e2eTest(
+  "egress: env tells variables; modes and routes that cannot be are refused by name",
+  NEEDS,
+  async (t) => {
+    await using server = await startServer();
+    await baseImage(server, "base:1");
+    await t.step("the caller's proxy variables, in both spellings", async () => {
+      const path = await file(server, { name: "told" });
+      const { code, stderr } = await server.svc(["deploy", "-f", path, "--egress", "env"], {
+        env: { https_proxy: "http://proxy.test:3128", NO_PROXY: "localhost" },
+      });
+      assert.equal(code, 0, stderr);
+      const { stdout } = await exec(server, "told", "env");
+      assert.match(stdout, /^HTTPS_PROXY=http:\/\/proxy\.test:3128$/m);
+      assert.match(stdout, /^https_proxy=http:\/\/proxy\.test:3128$/m);
+      assert.match(stdout, /^no_proxy=localhost$/m);
+    });
+    const refused = async (spec: Record<string, unknown>, why: RegExp) => {
+      const { code, stderr } = await deploy(server, { name: "no", ...spec });
+      assert.notEqual(code, 0);
+      assert.match(stderr, why);
+      assert.match((await server.svc(["status", "no"])).stderr, /there is none|not found|Cannot/i);
+    };
+    const proxy = { mode: "proxy", default: "deny" };
+    await t.step(
+      "client without a session",
+      () => refused({ egress: { ...proxy, default: "client" } }, /needs the session of a caller/),
+    );
+    await t.step(
+      "gateway on a server that is none",
+      () => refused({ egress: { ...proxy, default: "gateway" } }, /SVC_EGRESS_GATEWAY/),
+    );
+    await t.step("transparent, which this backend cannot", () =>
+      refused(
+        { egress: { mode: "transparent" } },
+        /the bare backend cannot lead .* egress mode env or proxy/s,
+      ));
+    await t.step("a script", () =>
+      refused(
+        { egress: { mode: "proxy", script: "function FindProxyForURL() {}" } },
+        /evaluates no script/,
+      ));
+    await t.step(
+      "a network of the spec's",
+      () => refused({ egress: proxy, networks: ["front"] }, /on a network of its own/),
+    );
+    await t.step("a rule that cannot be read", () =>
+      refused(
+        { egress: { ...proxy, rules: [{ pattern: "10.0.0/8", route: "deny" }] } },
+        /rules\[0\]\.pattern/,
+      ));
+    await t.step(
+      "the proxy's port for the workload too",
+      () => refused({ egress: proxy, expose: [{ container: PROXY }] }, /listenPort/),
+    );
+    await t.step("an unknown route by a flag", async () => {
+      const { code, stderr } = await deploy(server, { name: "no" }, "--egress-default", "clinet");
+      assert.equal(code, 2);
+      assert.match(stderr, /did you mean client/i);
+    });
+  },
+);
+
+e2eTest("egress: what does not go through the proxy goes nowhere", NEEDS, async (t) => {
+  const base = freeSubnetBase();
+  await using other = await outside();
+  await using loopback = answering("127.0.0.1");
+  await using server = await startServer({
+    env: {
+      SVC_CNI_SUBNET_BASE: base,
+      SVC_EGRESS_GATEWAY: "1",
+      SVC_EGRESS_POLICY: `!127.0.0.0/8,${other.address}/32`,
+    },
+  });
+  await baseImage(server, "base:1");
+  await deployed(server, { name: "free" });
+  const rule = (pattern: string, route: string) => ({ pattern, route });
+  await deployed(server, {
+    name: "walled",
+    ports: [{ container: 8080, hostIP: "127.0.0.1" }],
+    egress: { mode: "proxy", default: "deny" },
+  });
+  const { stdout: addresses } = await exec(server, "walled", "ip -4 -o addr show eth0");
+  const gateway = /inet (\d+\.\d+\.\d+)\./.exec(addresses)![1] + ".1";
+
+  await t.step(
+    "a workload without egress reaches the other machine: the trial is one",
+    async () => {
+      assert.match(
+        (await exec(server, "free", get(other.address, other.port))).stdout,
+        /from outside/,
+      );
+    },
+  );
+  await t.step("no way out of its own", async () => {
+    const ways = Object.entries(waysOut(base, other, gateway));
+    const answers = await Promise.all(ways.map(([, script]) => exec(server, "walled", script)));
+    const open = ways.filter((_, at) => answers[at].code === 0).map(([name]) => name);
+    assert.deepEqual(open, []);
+    const { stdout } = await exec(server, "walled", "ls /sys/class/net; cat /etc/resolv.conf");
+    assert.deepEqual(stdout.match(/^(eth\d+|lo|nameserver .*)$/gm), [
+      "eth0",
+      "lo",
+      "nameserver 127.0.0.1",
+    ]);
+  });
+  await t.step("denied by the proxy, in each protocol", async () => {
+    const http = await exec(server, "walled", proxied(other.address, other.port));
+    assert.match(http.stdout, /^HTTP\/1\.1 403 [\s\S]*the egress rules deny it/);
+    const connect = await exec(server, "walled", tunnelled(other.address, other.port));
+    assert.match(connect.stdout, /^HTTP\/1\.1 403 /);
+    const { stdout } = await exec(
+      server,
+      "walled",
+      `${socks(other.address, other.port)} | od -An -tx1`,
+    );
+    assert.match(stdout, /05 00 05 02 00 01/, "reply 2: not allowed by ruleset");
+  });
+  await t.step("its published port answers all the same", async () => {
+    const status = JSON.parse((await server.svc(["status", "walled", "--output", "json"])).stdout);
+    const answer = await fetch(`http://127.0.0.1:${status.ports[0].host}/`);
+    assert.match(await answer.text(), /hello from busybox/);
+  });
+  await t.step("cluster: straight out, and not to the host's loopback", async () => {
+    await deployed(server, {
+      name: "out",
+      egress: {
+        mode: "proxy",
+        rules: [rule("127.0.0.0/8", "cluster"), rule(`${other.address}:${other.port}`, "cluster")],
+        default: "deny",
+      },
+    });
+    await Promise.all([proxied, tunnelled, socks].map(async (ask) => {
+      const { stdout } = await exec(server, "out", ask(other.address, other.port));
+      assert.match(stdout, /from outside/, ask.name);
+    }));
+    const { stdout } = await exec(server, "out", "env | grep -i ^https_proxy");
+    assert.match(stdout, /^https_proxy=http:\/\/127\.0\.0\.1:3128$/m);
+    assert.match(
+      (await exec(server, "out", proxied("127.0.0.1", loopback.port))).stdout,
+      /^HTTP\/1\.1 50/,
+    );
+    assert.equal((await exec(server, "out", get(other.address, other.port))).code, 1, "by itself");
+    assert.deepEqual(loopback.paths, []);
+  });
+  await t.step("gateway: as far as SVC_EGRESS_POLICY permits", async () => {
+    await deployed(server, { name: "far", egress: { mode: "proxy", default: "gateway" } });
+    const { stdout } = await exec(server, "far", proxied(other.address, other.port));
+    assert.match(stdout, /from outside/);
+    await Promise.all(["127.0.0.1", "localhost", gateway, "192.0.2.1"].map(async (host) => {
+      const { stdout } = await exec(server, "far", proxied(host, loopback.port));
+      assert.match(stdout, /^HTTP\/1\.1 403 /, host);
+    }));
+    assert.deepEqual(loopback.paths, []);
+  });
+  await t.step("while no server runs nothing leads out; the next one plays on", async () => {
+    await server.restart();
+    const { stdout } = await exec(server, "out", proxied(other.address, other.port));
+    assert.match(stdout, /from outside/);
+    assert.equal((await exec(server, "walled", get(other.address, other.port))).code, 1);
+  });
+  await t.step("a changed rule holds for the replaced instance", async () => {
+    await deployed(server, { name: "out", egress: { mode: "proxy", default: "deny" } });
+    assert.match(
+      (await exec(server, "out", proxied(other.address, other.port))).stdout,
+      /^HTTP\/1\.1 403 /,
+    );
+  });
+});
+
+e2eTest("egress: the caller of a session dials what his own rules name", NEEDS, async (t) => {
+  await using server = await startServer();
+  await using local = answering("127.0.0.1");
+  await baseImage(server, "base:1");
+  const path = await file(server, {
+    name: "near",
+    egress: {
+      mode: "proxy",
+      rules: [{ pattern: `127.0.0.1:${local.port}`, route: "client" }],
+      default: "deny",
+    },
+  });
+  await using client = new Client(server, ["-f", path]);
+  await client.wrote(/near is deployed/);
+  await t.step("his own machine, where a rule names it", async () => {
+    const { stdout } = await exec(server, "near", proxied("127.0.0.1", local.port));
+    assert.match(stdout, /from the host/);
+  });
+  await t.step("everything else is denied", async () => {
+    const { stdout } = await exec(server, "near", proxied("127.0.0.1", server.port));
+    assert.match(stdout, /^HTTP\/1\.1 403 /);
+  });
+  await t.step("a rule for everything does not mean his own machine", async () => {
+    const all = await file(server, { name: "all", egress: { mode: "proxy", default: "client" } });
+    await using other = new Client(server, ["-f", all]);
+    await other.wrote(/all is deployed/);
+    for (const host of ["127.0.0.1", "localhost"]) {
+      const { stdout } = await exec(server, "all", proxied(host, local.port));
+      assert.match(stdout, /^HTTP\/1\.1 403 [\s\S]*from the caller's machine/, host);
+    }
+  });
+  await t.step("detached it is refused", async () => {
+    const { code, stderr } = await svc(["deploy", "-f", path, "--name", "far"], {
+      env: { SVC_SERVER: server.url },
+    });
+    assert.notEqual(code, 0);
+    assert.match(stderr, /needs the session of a caller/);
+  });
+});
