@@ -72,6 +72,8 @@ export class Spares {
     if (choice.kind !== "bridges" || choice.networks.length !== 1 || this.#stopped) return;
     clearTimeout(this.#timer);
     const [{ network }] = choice.networks;
+    // Nobody but the deployment's own instances is on such a network.
+    if (network.walled) return;
     this.#wanted = network;
     this.#timer = setTimeout(() => {
       this.#lock.run(() => this.#fill(network)).catch((error) =>
