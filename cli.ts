@@ -11,6 +11,8 @@ import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
 import { INGRESS_TUNNEL_OPTIONS, TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
+import { COMPOSE_COMMANDS } from "./lib/commands/compose/commands.ts";
+import { PROJECT_OPTIONS } from "./lib/commands/compose/options.ts";
 import { WORKLOAD_COMMANDS } from "./lib/commands/workload_commands.ts";
 
 /** Of `svc push` and `svc pull`. */
@@ -98,6 +100,22 @@ export const COMMANDS: readonly Command[] = [
     run: () => import("./lib/commands/deploy.ts"),
   }),
   ...WORKLOAD_COMMANDS,
+  {
+    name: "compose",
+    usage: "[OPTIONS] COMMAND",
+    summary: "Run the services of Compose files, as docker compose does.",
+    description:
+      "The files and commands are docker compose's; the services run on the server. docs/compose.md " +
+      "tells the differences.",
+    options: PROJECT_OPTIONS,
+    children: COMPOSE_COMMANDS,
+    examples: [
+      "svc compose up -d",
+      "svc compose -f compose.yaml -f compose.prod.yaml -p shop up --build",
+      "svc compose logs -f web",
+      "svc compose down -v",
+    ],
+  },
   command({
     name: "port-forward",
     usage: "[OPTIONS] NAME [[[ADDRESS:]LOCAL:]REMOTE[/udp]...]",

@@ -1,6 +1,7 @@
 /** The row of the command table, and the values that its code gets. */
 import type { Io } from "../base/terminal.ts";
 import type { AnyOption, Values } from "../config/load.ts";
+import type { Connection } from "./connect.ts";
 import type { GLOBAL_OPTIONS } from "./options.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -30,6 +31,8 @@ export interface Invocation<T extends readonly AnyOption[] = readonly []> {
   io: Io;
   /** Disposed of when the command ends: tunnels, sockets, helper processes. */
   cleanup?: AsyncDisposableStack;
+  /** Open already, where one command runs another. */
+  connection?: Connection;
   /** The command table; absent in tests of single commands. */
   commands?: readonly Command[];
   /** Absent in tests of other commands. */
@@ -54,7 +57,12 @@ export interface Command {
   positionals?: { min: number; max: number; names: string };
   /** After this many words the rest is a command line of the user's. */
   passThroughAfter?: number;
-  /** Absent for `serve`, which the composition root runs. */
+  /**
+   * Commands of its own: `svc NAME [OPTIONS] CHILD …`. Its options stand before the child's name, and their values
+   * are the child's too; where a child has an option of the same key, the child's own value counts.
+   */
+  children?: readonly Command[];
+  /** Absent for `serve`, which the composition root runs, and for a command with `children`. */
   load?: () => Promise<CommandModule<readonly AnyOption[]>>;
 }
 

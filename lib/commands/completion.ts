@@ -130,7 +130,7 @@ export async function candidates(
   const options = [...command?.options ?? [], ...GLOBAL_OPTIONS] as AnyOption[];
   if (last.startsWith("-")) return matching(flagsOf(options));
   if (!command) return given.length > 0 ? [] : matching([...table.map(({ name }) => name), "help"]);
-  const verbs = VERBS[command.name];
+  const verbs = command.children?.map(({ name }) => name) ?? VERBS[command.name];
   if (verbs && given.length === 0) return matching(verbs);
   if (command.name === "config" && given.length === 1 && NAMES_CONTEXT.has(given[0])) {
     return matching(await contexts(env));

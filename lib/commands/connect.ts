@@ -10,7 +10,7 @@ import { terminalPrompt } from "./prompt.ts";
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
-export type Connecting = Pick<Invocation, "io" | "env" | "sources" | "cleanup"> & {
+export type Connecting = Pick<Invocation, "io" | "env" | "sources" | "cleanup" | "connection"> & {
   values: Invocation["values"] & SessionValues;
 };
 
@@ -54,7 +54,8 @@ export interface Connection {
  * was resolved before.
  */
 export async function openConnection(invocation: Connecting, known?: Target): Promise<Connection> {
-  const { io, env, values, cleanup } = invocation;
+  const { io, env, values, cleanup, connection } = invocation;
+  if (connection) return connection;
   const found = known ?? await target(invocation);
   const prompt = terminalPrompt(io, env);
   const signal = io.signal;

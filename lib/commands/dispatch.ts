@@ -55,6 +55,13 @@ function find(table: readonly Command[], name: string): Command {
   );
 }
 
+/** The commands of a group, for its help. */
+function listOf(children: readonly Command[]): string {
+  const width = Math.max(...children.map((row) => row.name.length)) + 3;
+  const rows = children.map((row) => `  ${row.name.padEnd(width)}${row.summary}\n`).join("");
+  return `\nCommands:\n${rows}`;
+}
+
 async function help(row: Command, io: Io): Promise<number> {
   const { renderHelp } = await import("../config/help.ts");
   await io.stdout.write(renderHelp(
@@ -67,6 +74,7 @@ async function help(row: Command, io: Io): Promise<number> {
     },
     Math.min(io.stdout.size()?.columns ?? 100, 100),
   ));
+  if (row.children) await io.stdout.write(listOf(row.children));
   return 0;
 }
 
@@ -79,12 +87,68 @@ function checkCount(row: Command, words: readonly string[]): void {
   });
 }
 
-async function runCommand(
+/** Values of a group's options, for the command in it. */
+interface Outer {
+  values: Record<string, unknown>;
+  sources: Partial<Record<string, string>>;
+}
+
+/** The row of the command in a group, under its whole name: "compose up". */
+function childOf({ name, children = [] }: Command, word: string): Command {
+  const row = children.find((child) => child.name === word);
+  if (row) return { ...row, name: `${name} ${row.name}` };
+  throw new SvcError(
+    "usage",
+    `Cannot run ${name} ${word}: unknown command${
+      suggestion(word, children.map((child) => child.name))
+    }`,
+    { help: `see \`svc ${name} --help\`` },
+  );
+}
+
+async function runGroup(
   row: Command,
   rest: string[],
   context: CliContext,
   commands: readonly Command[],
 ): Promise<number> {
+  const { values, positionals: [word, ...words], sources } = loadOptions(
+    [...row.options, ...GLOBAL_OPTIONS],
+    {
+      args: rest,
+      env: context.env,
+      allowPositionals: true,
+      passThroughAfter: 1,
+      command: `svc ${row.name}`,
+    },
+  );
+  const asked = (values as { help?: boolean }).help || word === undefined || word === "help";
+  if (asked && (word !== "help" || words.length === 0)) return await help(row, context.io);
+  if (word === "help") {
+    return await runCommand(childOf(row, words[0]), ["--help"], context, commands);
+  }
+  return await runCommand(childOf(row, word), words, context, commands, { values, sources });
+}
+
+/** Adds the group's values; a flag or variable of the command itself goes before one of the group. */
+function merged(outer: Outer | undefined, { values, sources }: Outer): Outer {
+  if (!outer) return { values, sources };
+  const all = { ...outer.values, ...values };
+  for (const [key, source] of Object.entries(outer.sources)) {
+    const nearer = sources[key]?.startsWith("-") || !source?.startsWith("-") && key in values;
+    if (!nearer) all[key] = outer.values[key];
+  }
+  return { values: all, sources: { ...outer.sources, ...sources } };
+}
+
+async function runCommand(
+  row: Command,
+  rest: string[],
+  context: CliContext,
+  commands: readonly Command[],
+  outer?: Outer,
+): Promise<number> {
+  if (row.children) return await runGroup(row, rest, context, commands);
   const load = row.load;
   if (!load) return await context.serve(rest);
   const { values, positionals, sources } = loadOptions([...row.options, ...GLOBAL_OPTIONS], {
@@ -100,11 +164,10 @@ async function runCommand(
   await using cleanup = new AsyncDisposableStack();
   return await run(
     {
-      values,
+      ...merged(outer, { values, sources }),
       cleanup,
       commands,
       positionals,
-      sources,
       env: context.env,
       io: context.io,
       hooks: context.hooks,

@@ -32,17 +32,26 @@ function section(command: Command): string {
   return text;
 }
 
+/** The commands, each group followed by its own. */
+const ALL = COMMANDS.flatMap((command): Command[] => [
+  command,
+  ...(command.children ?? []).map((child) => ({
+    ...child,
+    name: `${command.name} ${child.name}`,
+  })),
+]);
+
 export function commandsPage(): string {
   return "# Commands\n\n" +
     table(
       ["command", "what"],
-      COMMANDS.map((
+      ALL.map((
         { name, summary },
-      ) => [`[${code(`svc ${name}`)}](#svc-${name})`, cell(summary)]),
+      ) => [`[${code(`svc ${name}`)}](#svc-${name.replaceAll(" ", "-")})`, cell(summary)]),
     ) +
     "\nResults go to standard output, progress and notices to standard error. Exit codes: 0 done, " +
     "1 failed, 2 usage, 125 svc failed around a command that ran, 130 interrupted, else the remote " +
     "command's own.\n" +
     `\n## Options of every command\n\n${options(GLOBAL_OPTIONS)}` +
-    COMMANDS.map(section).join("");
+    ALL.map(section).join("");
 }

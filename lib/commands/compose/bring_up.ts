@@ -1,0 +1,156 @@
+/** What `up`, `create`, `run` and `scale` have in common: services made to run as the files say. */
+import { SvcError } from "../../base/errors.ts";
+import { applyDeployment, listDeployments } from "../../client/deployments.ts";
+import { LABELS } from "../../compose/names.ts";
+import { remove } from "../../compose/down.ts";
+import { selected } from "../../compose/order.ts";
+import type { LoadedProject } from "../../compose/project.ts";
+import { containersOf } from "../../compose/state.ts";
+import type { Report } from "../../compose/steps.ts";
+import { requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
+import { Watch } from "../../compose/watch.ts";
+import { isLoopbackHost } from "../../base/host_port.ts";
+import { withLogins } from "../deploy_logins.ts";
+import { prepareImages } from "./images.ts";
+import type { ProjectInvocation } from "./open_project.ts";
+import { orphansOf, type Session } from "./session.ts";
+
+/** Values that all of them have. */
+export interface BringUpValues {
+  build?: boolean;
+  noBuild?: boolean;
+  forceRecreate?: boolean;
+  noRecreate?: boolean;
+  alwaysRecreateDeps?: boolean;
+  noDeps?: boolean;
+  removeOrphans?: boolean;
+  quietPull?: boolean;
+  pullPolicy?: string;
+  scale?: readonly string[];
+}
+
+/** `SERVICE=N` of --scale. Throws `usage`. */
+export function scaleOf(
+  texts: readonly string[] = [],
+  loaded: LoadedProject,
+): Map<string, number> {
+  return new Map(texts.map((text) => {
+    const [, name, number] = /^(.+)=(\d+)$/.exec(text) ?? [];
+    if (name !== undefined && loaded.project.services[name]) return [name, Number(number)];
+    const why = name === undefined ? "expected SERVICE=NUMBER" : `there is no service ${name}`;
+    throw new SvcError("usage", `Cannot read --scale ${JSON.stringify(text)}: ${why}`);
+  }));
+}
+
+export function requireLoaded({ loaded, name }: Session): LoadedProject {
+  if (loaded) return loaded;
+  throw new SvcError("not_found", `Cannot find the files of the project ${name}`, {
+    help: "name them with -f, or change to their folder",
+  });
+}
+
+/** True where the server mounts folders of this machine: it is on it, and no tunnel leads elsewhere. */
+function isLocal({ connection: { client, way } }: Session): boolean {
+  const { host, port } = new URL(client.server);
+  const direct = way.base === client.server || new URL(way.base).port === port;
+  return isLoopbackHost(host) && direct && !way.resumes;
+}
+
+/** Folders that a short form of a bind mount asks to be made, as docker makes them. */
+async function makeFolders({ project }: LoadedProject, services: readonly string[]): Promise<void> {
+  for (const name of services) {
+    for (const { type, source, bind } of project.services[name].volumes ?? []) {
+      if (type !== "bind" || !source || !bind?.create_host_path) continue;
+      await Deno.mkdir(source, { recursive: true }).catch((error) => {
+        // A file is there, or another user's folder: the server says what it may mount.
+        if (
+          !(error instanceof Deno.errors.AlreadyExists ||
+            error instanceof Deno.errors.NotADirectory)
+        ) {
+          throw error;
+        }
+      });
+    }
+  }
+}
+
+async function heedOrphans(
+  { io }: ProjectInvocation,
+  session: Session,
+  { report, removes }: { report: Report; removes: boolean },
+): Promise<void> {
+  const orphans = orphansOf(session);
+  if (orphans.length === 0) return;
+  if (removes) return await remove(orphans, { client: session.client, report });
+  const names = orphans.flatMap(containersOf).map(({ name }) => name).join(" ");
+  await io.stderr.write(
+    `svc: warning: Found orphan containers ([${names}]) for this project. If you removed or renamed ` +
+      "this service in your compose file, you can run this command with the --remove-orphans flag to " +
+      "clean it up.\n",
+  );
+}
+
+export interface BringUp {
+  session: Session;
+  /** Those that are named; none: all. */
+  names: readonly string[];
+  values: BringUpValues;
+  until: UpOptions["until"];
+  report: Report;
+  watch: Watch;
+  /** Ends waiting, and begins no further service. */
+  signal: AbortSignal;
+  onUp?: UpOptions["onUp"];
+}
+
+/** Returns the services that were brought up. */
+export async function bringUp(
+  invocation: ProjectInvocation,
+  { session, names, values, until, report, watch, signal, onUp }: BringUp,
+): Promise<string[]> {
+  const { io, env } = invocation;
+  const { client, connection } = session;
+  const loaded = requireLoaded(session);
+  const { forceRecreate = false, noRecreate = false } = values;
+  if (forceRecreate && noRecreate) {
+    throw new SvcError("usage", "Cannot use --force-recreate together with --no-recreate");
+  }
+  const services = selected(loaded, names, values.noDeps);
+  if (services.length === 0) {
+    throw new SvcError("argument_invalid", "Cannot run the project: no service selected", {
+      help: "the files have none, or all are of inactive profiles",
+    });
+  }
+  const warnings: Promise<void>[] = [];
+  const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
+  const scale = scaleOf(values.scale, loaded);
+  const surroundings = { localFolders: isLocal(session) };
+  const specs = specsOf({ loaded, services, scale, surroundings, warn });
+  const all = await listDeployments(client);
+  requireOwn(
+    loaded.project.name,
+    specs,
+    all.map(({ name, labels }) => ({ name, project: labels?.[LABELS.project] })),
+  );
+  await makeFolders(loaded, services);
+  await prepareImages(invocation, connection, {
+    ...{ loaded, names: services, build: values.build ?? false, noBuild: values.noBuild ?? false },
+    ...{ pull: values.pullPolicy, quiet: values.quietPull },
+  });
+  await heedOrphans(invocation, session, { report, removes: values.removeOrphans ?? false });
+  const named = names.length === 0 ? services : names;
+  await up({
+    ...{ loaded, services, scale, surroundings, warn, until, client, watch, signal, report, onUp },
+    recreate: noRecreate ? "never" : forceRecreate ? "always" : "changed",
+    settled: new Set(
+      values.alwaysRecreateDeps ? [] : services.filter((name) => !named.includes(name)),
+    ),
+    there: session.states,
+    apply: async (spec, settings, onProgress) => {
+      const body = await withLogins({ name: spec.name, spec }, { client, env, io });
+      return await applyDeployment(client, body, onProgress, settings);
+    },
+  }, specs);
+  await Promise.all(warnings);
+  return services;
+}

@@ -1,0 +1,163 @@
+/** Commands on one container of a service: `svc compose exec|attach|cp|port`, and `top`, `stats`. */
+import { SvcError } from "../../base/errors.ts";
+import { renderTable } from "../../base/table.ts";
+import { listProcesses } from "../../client/workloads.ts";
+import { isUp, nameOf } from "../../compose/state.ts";
+import type { Invocation } from "../command.ts";
+import { EXEC_OPTIONS as EXEC, type NO_OPTIONS } from "../options.ts";
+import {
+  ATTACH_OPTIONS as ATTACH,
+  CP_OPTIONS as CP,
+  STATS_OPTIONS as STATS,
+} from "../workload_options.ts";
+import { delegate } from "./delegate.ts";
+import type { ProjectInvocation } from "./open_project.ts";
+import type {
+  ATTACH_OPTIONS,
+  CP_OPTIONS,
+  EXEC_OPTIONS,
+  PORT_OPTIONS,
+  STATS_OPTIONS,
+} from "./options.ts";
+import { chosen, containerOf, openSession } from "./session.ts";
+
+export const exec = {
+  async run(call: ProjectInvocation & Invocation<typeof EXEC_OPTIONS>): Promise<number> {
+    const { values, positionals: [service, ...command], io } = call;
+    for (const [asked, flag] of [[values.privileged, "privileged"], [values.detach, "detach"]]) {
+      if (asked) {
+        throw new SvcError("unsupported", `Cannot use --${flag}: svc runs no such commands`, {
+          help: "leave it out",
+        });
+      }
+    }
+    const session = await openSession(call);
+    const { state, instance } = containerOf(session, service, values.index);
+    const terminal = !values.noTty && io.stdin.isTerminal && io.stdout.isTerminal;
+    return await delegate(call, {
+      module: await import("../exec.ts"),
+      options: EXEC,
+      passThroughAfter: 1,
+      connection: session.connection,
+      args: [
+        // As docker has it, input is passed on; with a terminal where there is one.
+        "--interactive",
+        ...(terminal ? ["--tty"] : []),
+        ...(values.env ?? []).flatMap((pair) => ["--env", pair]),
+        ...(values.user === undefined ? [] : ["--user", values.user]),
+        ...(values.workdir === undefined ? [] : ["--workdir", values.workdir]),
+        ...["--instance", instance.id, state.status.name, "--", ...command],
+      ],
+    });
+  },
+};
+
+export const attach = {
+  async run(call: ProjectInvocation & Invocation<typeof ATTACH_OPTIONS>): Promise<number> {
+    const { values, positionals: [service] } = call;
+    const session = await openSession(call);
+    const { state, instance } = containerOf(session, service, values.index);
+    return await delegate(call, {
+      module: await import("../attach.ts"),
+      options: ATTACH,
+      connection: session.connection,
+      args: [
+        ...(values.noStdin ? ["--no-stdin"] : []),
+        ...(values.detachKeys === undefined ? [] : [`--detach-keys=${values.detachKeys}`]),
+        ...(values.sigProxy ? [] : ["--no-sig-proxy"]),
+        ...["--instance", instance.id, state.status.name],
+      ],
+    });
+  },
+};
+
+/** "web:/path" → service and path; undefined: a path of this machine. */
+function remotePlace(text: string): { service: string; path: string } | undefined {
+  const [, service, path] = /^([a-zA-Z0-9][\w.-]*):(.*)$/.exec(text) ?? [];
+  if (service === undefined || Deno.build.os === "windows" && service.length === 1) {
+    return undefined;
+  }
+  return { service, path };
+}
+
+export const cp = {
+  async run(call: ProjectInvocation & Invocation<typeof CP_OPTIONS>): Promise<number> {
+    const { values, positionals } = call;
+    const session = await openSession(call);
+    const places = positionals.map((text) => {
+      const place = remotePlace(text);
+      // A path of this machine that looks like a name must not be taken for one.
+      if (!place) return /^[./~-]|^[A-Za-z]:[\\/]/.test(text) ? text : `./${text}`;
+      const { state, instance } = containerOf(session, place.service, values.index);
+      return `${state.status.name}/${instance.id}:${place.path}`;
+    });
+    return await delegate(call, {
+      module: await import("../cp.ts"),
+      options: CP,
+      connection: session.connection,
+      args: [
+        ...(values.archive ? ["--archive"] : []),
+        ...(values.followLink ? ["--follow-link"] : []),
+        ...["--", ...places],
+      ],
+    });
+  },
+};
+
+export const port = {
+  async run(call: ProjectInvocation & Invocation<typeof PORT_OPTIONS>): Promise<number> {
+    const { values, positionals: [service, text], io } = call;
+    const [wanted, protocol = values.protocol] = text.split("/");
+    const { state: { status } } = containerOf(await openSession(call), service, values.index);
+    const found = status.ports.find((one) =>
+      one.container === Number(wanted) && one.protocol === protocol
+    );
+    if (!found) {
+      throw new SvcError(
+        "not_found",
+        `Cannot find the port: no port ${wanted}/${protocol} of ${service} is published`,
+        { help: "`svc compose ps` shows the published ones" },
+      );
+    }
+    const host = found.hostIP.includes(":") ? `[${found.hostIP}]` : found.hostIP || "0.0.0.0";
+    await io.stdout.write(`${host}:${found.host}\n`);
+    return 0;
+  },
+};
+
+export const top = {
+  async run(call: ProjectInvocation & Invocation<typeof NO_OPTIONS>): Promise<number> {
+    const { io, positionals } = call;
+    const session = await openSession(call);
+    const states = chosen(session, positionals).filter(({ status }) => status.instances.some(isUp));
+    for (const state of states) {
+      for (const list of await listProcesses(session.client, state.status.name)) {
+        const rows = list.processes.map((row) => list.titles.map((_, at) => row[at] ?? ""));
+        await io.stdout.write(
+          `${nameOf(state, list.instance)}\n${renderTable(list.titles, rows)}\n`,
+        );
+      }
+    }
+    return 0;
+  },
+};
+
+export const stats = {
+  async run(call: ProjectInvocation & Invocation<typeof STATS_OPTIONS>): Promise<number> {
+    const { values, positionals } = call;
+    const session = await openSession(call);
+    const states = chosen(session, positionals).filter(({ status }) => status.instances.some(isUp));
+    // Without names all deployments of the server would be shown.
+    if (states.length === 0) return 0;
+    const shown = values.format === "json" ? "json" as const : values.output;
+    return await delegate({ ...call, values: { ...values, output: shown } }, {
+      module: await import("../stats.ts"),
+      options: STATS,
+      connection: session.connection,
+      args: [
+        ...(values.noStream ? ["--no-stream"] : []),
+        ...states.map(({ status }) => status.name),
+      ],
+    });
+  },
+};

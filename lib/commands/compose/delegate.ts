@@ -1,0 +1,39 @@
+/** One command of svc run by another: with words of its own, on the connection that is open. */
+import { type AnyOption, loadOptions } from "../../config/load.ts";
+import type { Invocation } from "../command.ts";
+import type { Connection } from "../connect.ts";
+import type { ProjectInvocation } from "./open_project.ts";
+
+export interface Delegated<T extends readonly AnyOption[]> {
+  module: { run(invocation: Invocation<T>): Promise<number> };
+  options: T;
+  /** Flags and words, as a person writes them. */
+  args: readonly string[];
+  connection: Connection;
+  /** As in the command's row. */
+  passThroughAfter?: number;
+  /** Replaces the caller's. */
+  io?: Invocation["io"];
+}
+
+export async function delegate<const T extends readonly AnyOption[]>(
+  invocation: ProjectInvocation,
+  { module, options, args, connection, passThroughAfter, io = invocation.io }: Delegated<T>,
+): Promise<number> {
+  const { values, positionals, sources } = loadOptions(options, {
+    args,
+    env: invocation.env,
+    allowPositionals: true,
+    passThroughAfter,
+  });
+  return await module.run(
+    {
+      ...invocation,
+      io,
+      connection,
+      positionals,
+      values: { ...invocation.values, ...values },
+      sources: { ...invocation.sources, ...sources },
+    } as Invocation<T>,
+  );
+}

@@ -1,0 +1,51 @@
+/** `svc compose down [SERVICE…]`. */
+import { remove } from "../../compose/down.ts";
+import { volumeName } from "../../compose/service_storage.ts";
+import { present, removeResources } from "../../compose/resources.ts";
+import type { Invocation } from "../command.ts";
+import type { ProjectInvocation } from "./open_project.ts";
+import type { DOWN_OPTIONS } from "./options.ts";
+import { openProgress } from "./progress.ts";
+import { chosen, openSession, orphansOf, secondsOf, type Session } from "./session.ts";
+
+type Call = ProjectInvocation & Invocation<typeof DOWN_OPTIONS>;
+
+/** Names that the project gives its networks or volumes; of others only those without files. */
+function isOwn({ name: project, loaded }: Session, kind: "networks" | "volumes") {
+  if (!loaded) return (name: string) => name.startsWith(`${project}_`);
+  const all = loaded.project[kind];
+  const names = new Set(
+    Object.keys(all).filter((key) => !all[key].external).map((key) =>
+      kind === "volumes" ? volumeName(loaded.project, key) : all[key].name
+    ),
+  );
+  if (kind === "networks") names.add(`${project}_default`);
+  return (name: string) =>
+    names.has(name) || kind === "volumes" && name.startsWith(`${project}_anonymous_`);
+}
+
+export async function run(call: Call): Promise<number> {
+  const { values, positionals: names, io } = call;
+  const session = await openSession(call);
+  const { client } = session;
+  const orphans = new Set(values.removeOrphans ? [] : orphansOf(session));
+  const states = chosen(session, names, { oneOff: names.length === 0 })
+    .filter((state) => !orphans.has(state));
+  await using progress = openProgress(call);
+  const report = progress.step.bind(progress);
+  const whole = names.length === 0;
+  const networks = whole ? await present(client, "networks", isOwn(session, "networks")) : [];
+  await remove(states, { client, report, timeoutMs: secondsOf(values.timeout, "--timeout") });
+  if (!whole) return 0;
+  if (states.length === 0 && networks.length === 0 && !values.volumes) {
+    await io.stderr.write(
+      `svc: warning: No resource found to remove for project "${session.name}"\n`,
+    );
+  }
+  await removeResources(client, "networks", networks, report);
+  if (values.volumes) {
+    const volumes = await present(client, "volumes", isOwn(session, "volumes"));
+    await removeResources(client, "volumes", volumes, report);
+  }
+  return 0;
+}

@@ -1,0 +1,129 @@
+/** `svc compose build|pull|push [SERVICE…]`. */
+import { asSvcError } from "../../base/errors.ts";
+import { requireServices, selected } from "../../compose/order.ts";
+import { imageOf } from "../../compose/subject.ts";
+import type { LoadedProject } from "../../compose/project.ts";
+import { parseReference } from "../../oci/reference.ts";
+import type { Invocation } from "../command.ts";
+import { type Connection, openConnection } from "../connect.ts";
+import { errorLines } from "../dispatch.ts";
+import { PUSH_OPTIONS as PUSH } from "../transfer/options.ts";
+import { delegate } from "./delegate.ts";
+import { buildImages, policyOf, pullImage } from "./images.ts";
+import { openProject, type ProjectInvocation } from "./open_project.ts";
+import type { BUILD_OPTIONS, PULL_OPTIONS, PUSH_OPTIONS } from "./options.ts";
+import { openProgress } from "./progress.ts";
+
+/** The named services, with what they depend on where that is asked for; without names all. */
+function servicesOf(loaded: LoadedProject, names: readonly string[], dependencies = false) {
+  requireServices(loaded, names);
+  return selected(loaded, names, !dependencies);
+}
+
+export const build = {
+  async run(call: ProjectInvocation & Invocation<typeof BUILD_OPTIONS>): Promise<number> {
+    const { values, positionals, io } = call;
+    const loaded = await openProject(call);
+    const names = servicesOf(loaded, positionals, values.withDependencies)
+      .filter((name) => loaded.project.services[name].build);
+    if (names.length === 0) {
+      await io.stderr.write("No services to build\n");
+      return 0;
+    }
+    await buildImages(call, await openConnection(call), {
+      ...{ loaded, names },
+      flags: {
+        ...{ noCache: values.noCache, pull: values.pull, quiet: values.quiet },
+        ...{ buildArgs: values.buildArgs, ssh: values.ssh },
+      },
+    });
+    return 0;
+  },
+};
+
+/** Does the work for each service's image. A failure is told at once, and counts unless it may be ignored. */
+async function eachImage(
+  call: ProjectInvocation,
+  { services, ignores, word: [begin, end], quiet }: {
+    services: readonly string[];
+    ignores: boolean;
+    word: readonly [string, string];
+    quiet: boolean;
+  },
+  work: (name: string) => Promise<void>,
+): Promise<number> {
+  let code = 0;
+  await using progress = openProgress(
+    quiet ? { ...call, values: { ...call.values, composeProgress: "quiet" } } : call,
+    begin,
+  );
+  for (const name of services) {
+    progress.step({ id: name, status: begin });
+    try {
+      await work(name);
+      progress.step({ id: name, status: end, end: "done" });
+    } catch (error) {
+      call.io.signal.throwIfAborted();
+      const known = asSvcError(error);
+      progress.step({ id: name, status: "Error", end: "error" });
+      await call.io.stderr.write(errorLines(known));
+      if (!ignores) code ||= known.exit;
+    }
+  }
+  return code;
+}
+
+export const pull = {
+  async run(call: ProjectInvocation & Invocation<typeof PULL_OPTIONS>): Promise<number> {
+    const { values, positionals } = call;
+    const loaded = await openProject(call);
+    const { services } = loaded.project;
+    const names = servicesOf(loaded, positionals, values.includeDeps).filter((name) => {
+      const { image, build } = services[name];
+      const policy = policyOf(values.policy, services[name]);
+      return image && policy !== "never" && policy !== "build" &&
+        !(build && values.ignoreBuildable);
+    });
+    const connection = await openConnection(call);
+    const quiet = values.quiet ?? false;
+    return await eachImage(call, {
+      ...{ services: names, quiet, ignores: values.ignoreFailures ?? false },
+      word: ["Pulling", "Pulled"],
+    }, (name) => pullImage(call, connection, services[name].image!, true));
+  },
+};
+
+async function pushImage(
+  call: ProjectInvocation,
+  connection: Connection,
+  image: string,
+): Promise<void> {
+  const { registry, repository, tag } = parseReference(image);
+  // What has no registry in its name is in the server's, where it was built.
+  if (registry === undefined) return;
+  const own = `${repository}${tag ? `:${tag}` : ""}`;
+  const silent = { ...call.io.stderr, write: () => Promise.resolve() };
+  await delegate(call, {
+    module: await import("../push.ts"),
+    options: PUSH,
+    args: ["--quiet", "--", own, image],
+    connection,
+    io: { ...call.io, stdout: silent },
+  });
+}
+
+export const push = {
+  async run(call: ProjectInvocation & Invocation<typeof PUSH_OPTIONS>): Promise<number> {
+    const { values, positionals } = call;
+    const loaded = await openProject(call);
+    const { services } = loaded.project;
+    const names = servicesOf(loaded, positionals, values.includeDeps)
+      .filter((name) => services[name].build && services[name].image);
+    const connection = await openConnection(call);
+    return await eachImage(call, {
+      ...{ services: names, quiet: values.quiet ?? false },
+      ignores: values.ignoreFailures ?? false,
+      word: ["Pushing", "Pushed"],
+    }, (name) => pushImage(call, connection, imageOf(loaded.project, name, services[name])));
+  },
+};

@@ -1,0 +1,46 @@
+/** The project that a command line means. */
+import { SvcError } from "../../base/errors.ts";
+import type { LoadedProject } from "../../compose/project.ts";
+import type { Invocation } from "../command.ts";
+import type { PROJECT_OPTIONS } from "./options.ts";
+
+/** What every command of `svc compose` has. */
+export type ProjectInvocation = Invocation<typeof PROJECT_OPTIONS>;
+
+/** Loads the project; warnings go to standard error. */
+export async function openProject(invocation: ProjectInvocation): Promise<LoadedProject> {
+  const { values, env, io } = invocation;
+  const { loadProject } = await import("../../compose/load.ts");
+  const loaded = await loadProject({
+    files: values.composeFiles ?? [],
+    projectDirectory: values.projectDirectory,
+    projectName: values.projectName,
+    profiles: values.profiles ?? [],
+    env,
+    envFiles: values.envFiles ?? [],
+    cwd: Deno.cwd(),
+    stdin: () => new Response(io.stdin.readable as BodyInit).text(),
+  });
+  for (const warning of loaded.warnings) await io.stderr.write(`svc: warning: ${warning}\n`);
+  return loaded;
+}
+
+/** A project by its files, or by its name alone where there are none. */
+export interface NamedProject {
+  name: string;
+  loaded?: LoadedProject;
+}
+
+/** For commands on what runs: they need no files where the name is given. */
+export async function nameProject(invocation: ProjectInvocation): Promise<NamedProject> {
+  const { values, env } = invocation;
+  const name = values.projectName ?? env.COMPOSE_PROJECT_NAME;
+  try {
+    const loaded = await openProject(invocation);
+    return { name: loaded.project.name, loaded };
+  } catch (error) {
+    const missing = error instanceof SvcError && error.code === "not_found";
+    if (!missing || !name || values.composeFiles?.length) throw error;
+    return { name };
+  }
+}

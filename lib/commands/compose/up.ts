@@ -1,0 +1,172 @@
+/** `svc compose up [SERVICE…]`. */
+import { SvcError } from "../../base/errors.ts";
+import { stop } from "../../compose/down.ts";
+import { deploymentName } from "../../compose/names.ts";
+import { isUp, projectStates, type ServiceState } from "../../compose/state.ts";
+import { awaitCondition } from "../../compose/up.ts";
+import { Watch } from "../../compose/watch.ts";
+import type { Invocation } from "../command.ts";
+import { AttachedRun } from "./attached.ts";
+import { bringUp, requireLoaded } from "./bring_up.ts";
+import { LogView } from "./log_view.ts";
+import type { ProjectInvocation } from "./open_project.ts";
+import type { UP_OPTIONS } from "./options.ts";
+import { isLively, openProgress } from "./progress.ts";
+import { openSession, secondsOf, type Session } from "./session.ts";
+
+type Call = ProjectInvocation & Invocation<typeof UP_OPTIONS>;
+
+/** Throws `usage` for flags that contradict each other, as docker compose has it. */
+function checkFlags({ values, positionals }: Call): void {
+  const aborts = values.abortOnExit || values.abortOnFailure || values.exitCodeFrom !== undefined;
+  const refuse = (one: string, other: string) => {
+    throw new SvcError("usage", `Cannot use ${one} together with ${other}`);
+  };
+  if (values.detach && (aborts || values.attachDependencies || values.attach?.length)) {
+    refuse("--detach", aborts ? "an abort on exit" : "--attach");
+  }
+  if (values.wait && aborts) refuse("--wait", "an abort on exit");
+  if (values.build && values.noBuild) refuse("--build", "--no-build");
+  if (values.noStart && values.wait) refuse("--no-start", "--wait");
+  const service = values.exitCodeFrom;
+  if (service !== undefined && positionals.length > 0 && !positionals.includes(service)) {
+    throw new SvcError("usage", `Cannot use --exit-code-from ${service}: it is not brought up`);
+  }
+}
+
+/** Waits until every service runs, or is healthy. */
+export async function awaitServices(
+  session: Session,
+  names: readonly string[],
+  options: Parameters<typeof awaitCondition>[0] & { timeoutMs?: number },
+): Promise<void> {
+  const { timeoutMs, signal, ...rest } = options;
+  const late = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+  const both = late ? AbortSignal.any([signal, late]) : signal;
+  try {
+    await Promise.all(names.map((name) =>
+      awaitCondition(
+        { ...rest, signal: both },
+        deploymentName(session.name, name),
+        "running_or_healthy",
+      )
+    ));
+  } catch (error) {
+    if (!late?.aborted) throw error;
+    throw new SvcError("timeout", "Cannot go on: the services were not ready in time", {
+      cause: error,
+      help: "see `svc compose ps`; what runs is left running",
+    });
+  }
+}
+
+/** The services whose logs are shown. */
+function shownOf({ values, positionals }: Call, session: Session, services: readonly string[]) {
+  const { project } = requireLoaded(session);
+  const none = new Set(values.noAttach ?? []);
+  const named = values.attach?.length
+    ? values.attach
+    : positionals.length > 0 && !values.attachDependencies
+    ? positionals
+    : services;
+  return new Set(
+    named.filter((name) => !none.has(name) && project.services[name]?.attach !== false),
+  );
+}
+
+async function detached(call: Call, session: Session): Promise<number> {
+  const { io, values, positionals: names } = call;
+  await using progress = openProgress(call);
+  using watch = new Watch(session.client);
+  const report = progress.step.bind(progress);
+  const { signal } = io;
+  const until = values.noStart ? "created" : "started";
+  const services = await bringUp(call, { session, names, values, until, report, watch, signal });
+  if (values.wait) {
+    const timeoutMs = secondsOf(values.waitTimeout, "--wait-timeout");
+    await awaitServices(session, services, { watch, report, signal, timeoutMs });
+  }
+  return 0;
+}
+
+/** Stops what was begun when an interrupt came while services were brought up. */
+async function undo(call: Call, session: Session): Promise<number> {
+  const { io, values } = call;
+  await io.stderr.write("Gracefully stopping... (press Ctrl+C again to force)\n");
+  await using progress = openProgress(call, "Stopping");
+  const states = (await projectStates(session.client, session.name)).filter(({ status, oneOff }) =>
+    !oneOff && status.instances.some(isUp)
+  );
+  const timeoutMs = io.hurry?.aborted ? 0 : secondsOf(values.timeout, "--timeout");
+  await stop(states, {
+    client: session.client,
+    report: progress.step.bind(progress),
+    timeoutMs,
+  });
+  return (io.signal.reason as { exitCode?: number } | undefined)?.exitCode ?? 130;
+}
+
+/** Where the lines begin that an unchanged service has not printed before the command. */
+function logStart({ states }: Session, { status: { name } }: ServiceState) {
+  const before = states.find(({ status }) => status.name === name)?.status.instances ?? [];
+  if (before.some(isUp)) return { tail: 0 };
+  const ends = before.flatMap(({ finishedAt }) => finishedAt ? Date.parse(finishedAt) + 1 : []);
+  return ends.length > 0 ? { since: new Date(Math.max(...ends)) } : {};
+}
+
+async function attached(call: Call, session: Session): Promise<number> {
+  const { io, values, positionals: names } = call;
+  const colours = !values.noColor && !call.env.NO_COLOR && isLively(values, io.stdout.isTerminal);
+  const prefix = !values.noLogPrefix;
+  const view = new LogView({ io, colours, prefix, timestamps: values.timestamps ?? false });
+  const loaded = requireLoaded(session);
+  const shown = shownOf(call, session, Object.keys(loaded.project.services));
+  const following = new AttachedRun({
+    ...{ project: session.name, client: session.client, io, view, shown },
+    abort: values.abortOnExit || values.exitCodeFrom !== undefined
+      ? "exit"
+      : values.abortOnFailure
+      ? "failure"
+      : "never",
+    exitCodeFrom: values.exitCodeFrom,
+    timeoutMs: secondsOf(values.timeout, "--timeout"),
+  });
+  const begun: (() => void)[] = [];
+  let services: string[];
+  try {
+    await using progress = openProgress(call);
+    using watch = new Watch(session.client);
+    services = await bringUp(call, {
+      ...{ session, names, values, until: "started", watch, signal: io.signal },
+      report: progress.step.bind(progress),
+      onUp: (state, result) =>
+        begun.push(() =>
+          following.follow(state, result?.action === "unchanged" ? logStart(session, state) : {})
+        ),
+    });
+  } catch (error) {
+    if (io.signal.aborted) return await undo(call, session);
+    throw error;
+  }
+  const list = services.filter((name) => shown.has(name)).join(", ");
+  if (list) view.notice(`Attaching to ${list}`);
+  for (const follow of begun) follow();
+  await using progress = openProgress(call, "Stopping");
+  return await following.run({ services, report: progress.step.bind(progress) });
+}
+
+export async function run(call: Call): Promise<number> {
+  checkFlags(call);
+  const { values, io } = call;
+  if (values.detach || values.wait || values.noStart) {
+    return await detached(call, await openSession(call));
+  }
+  // The first interrupt stops services by the same connection.
+  const leaving = new AbortController();
+  const session = await openSession({ ...call, io: { ...io, signal: leaving.signal } });
+  try {
+    return await attached(call, session);
+  } finally {
+    leaving.abort(new DOMException("the command is over", "AbortError"));
+  }
+}
