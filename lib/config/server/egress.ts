@@ -17,7 +17,6 @@ export const EGRESS = optionTable([
     key: "egressPolicy",
     kind: "list",
     env: ["SVC_EGRESS_POLICY"],
-    default: [],
     defaultText: "deny",
     placeholder: "[!]PATTERN,…",
     section: "Egress",

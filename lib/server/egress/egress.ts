@@ -23,7 +23,7 @@ import { dialDirect } from "../../wire/socks5/direct.ts";
 import { ownAddresses } from "./own_addresses.ts";
 
 export interface ServerEgressOptions {
-  config: { egressGateway: boolean; egressPolicy: readonly string[] };
+  config: { egressGateway: boolean; egressPolicy?: readonly string[] };
   namespaces: WorkloadNamespaces;
   /** The engine's, for connections straight out; known once a workload runs. */
   ability: () => Promise<EgressAbility | undefined>;
@@ -48,13 +48,14 @@ export class ServerEgress implements DeployService, AsyncDisposable {
   constructor(options: ServerEgressOptions) {
     const { config, namespaces, log } = options;
     this.#options = options;
-    const policy = gatewayPolicy(config.egressPolicy, ownAddresses);
+    const { egressPolicy: permitted = [] } = config;
+    const policy = gatewayPolicy(permitted, ownAddresses);
     if (config.egressGateway) {
       this.#gateway = policy;
-      if (config.egressPolicy.length === 0) {
+      if (permitted.length === 0) {
         log.warn("SVC_EGRESS_GATEWAY dials nothing: SVC_EGRESS_POLICY permits nothing");
       }
-    } else if (config.egressPolicy.length > 0) {
+    } else if (permitted.length > 0) {
       log.warn("SVC_EGRESS_POLICY changes nothing without SVC_EGRESS_GATEWAY");
     }
     this.#attending = namespaces.attendAll((namespace) => this.#enter(namespace));
