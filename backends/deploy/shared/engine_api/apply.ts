@@ -4,6 +4,7 @@
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { ApplyAction } from "../../../../lib/api/deployment.ts";
+import type { AttachedMount } from "../../../../lib/deploy/backend.ts";
 import { isActedOn } from "../../../../lib/deploy/acted_on_labels.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../../../../lib/deploy/fields.ts";
 import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
@@ -43,8 +44,9 @@ export interface ApplierParts {
 export interface ApplyContext extends ReplaceContext {
   images: ImageResolver;
   mayPull?: boolean;
-  /** The attachments' environment. */
+  /** The attachments' environment and mounts. */
   env: Readonly<Record<string, string>>;
+  attached: readonly AttachedMount[];
   /** True: the instances are replaced even where nothing has changed. */
   recreate: boolean;
 }
@@ -83,10 +85,10 @@ export class Applier {
     const { engine, server, config } = this.#parts;
     warnings.push(...await engine.told(spec));
     refuseIfStrict(spec, warnings);
-    const { images, mayPull, env, onProgress, signal } = context;
+    const { images, mayPull, env, attached, onProgress, signal } = context;
     deployment.transient = deployment.made ? "pulling" : "pending";
     const image = await engine.findImage(spec.image, images, { mayPull, onProgress, signal });
-    const hash = specHash(spec, image.digest, { env });
+    const hash = specHash(spec, image.digest, { env, mounts: attached });
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
       .map(({ instance, found }): Member => ({ ...instance, found }));
@@ -101,7 +103,7 @@ export class Applier {
     deployment.transient = "creating";
     const fresh = !deployment.made;
     const plan: Plan = {
-      ...{ spec, server, hash, env, sources, fresh, image, pidsLimit: config.pidsLimit },
+      ...{ spec, server, hash, env, attached, sources, fresh, image, pidsLimit: config.pidsLimit },
       emptied: config.allowPrivileged.includes("labels") ? [] : image.labels.filter(isActedOn),
       attachments: await this.#prepare(spec),
       fixedRestarts: engine.fixedRestarts,

@@ -117,7 +117,7 @@ class EngineBackend implements DeployBackend {
 
   apply(
     spec: DeploySpec,
-    { env = {} }: Attachments = {},
+    { env = {}, mounts: attached = [] }: Attachments = {},
     options: ApplyOptions = {},
   ): Promise<ApplyResult> {
     const { onProgress = () => {}, mayPull, logins, signal } = options;
@@ -136,7 +136,7 @@ class EngineBackend implements DeployBackend {
       try {
         const others = [...this.#deployments.values()].map(({ record }) => record.spec);
         requireFreeAliases(spec, others);
-        const context = { images, mayPull, env, onProgress, signal, until, recreate };
+        const context = { images, mayPull, env, attached, onProgress, signal, until, recreate };
         const action = await this.#applier.apply(deployment, spec, context);
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };

@@ -77,8 +77,14 @@ function portBindings({ ports }: DeploySpec) {
 const securityOption = (option: string) =>
   option.replace(/^no-new-privileges=/, "no-new-privileges:");
 
-function mounts({ spec, sources }: DockerRequest) {
+function mounts({ spec, sources, attached }: DockerRequest) {
   return [
+    ...attached.map(({ source, target, readOnly }) => ({
+      Type: "bind",
+      Source: source,
+      Target: target,
+      ReadOnly: readOnly ?? false,
+    })),
     ...spec.mounts.map(({ target, readOnly }, index) => ({
       Type: "bind",
       Source: sources[index],

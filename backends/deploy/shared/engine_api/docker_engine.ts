@@ -138,6 +138,8 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
         ...engineAbilities(parts),
         images: store.images,
         load: store.load,
+        // An engine elsewhere has other folders.
+        ...(client.local && { mounts: true as const }),
         exec: async (name, request, { signal } = {}) => {
           const { container, id: instance } = runningOne(parts, name, request.instance);
           return await execIn({ client, container, instance, refusal, forgotten }, request, signal);

@@ -4,7 +4,7 @@
  */
 import type { DeploySpec, VolumeSpec } from "../../../../lib/api/deploy_spec.ts";
 import type { LogFrame } from "../../../../lib/api/deployment.ts";
-import type { DeployCaps, LogOptions } from "../../../../lib/deploy/backend.ts";
+import type { AttachedMount, DeployCaps, LogOptions } from "../../../../lib/deploy/backend.ts";
 import type { HostPaths } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { DeployedParts } from "./abilities/parts.ts";
@@ -23,6 +23,8 @@ export interface ContainerRequest {
   emptied: readonly string[];
   /** The attachments' environment. */
   env: Readonly<Record<string, string>>;
+  /** The attachments' mounts; none where the engine lacks the ability `mounts`. */
+  attached: readonly AttachedMount[];
   attachments: Attachments;
   /** Real paths of the spec's mounts, in their order. */
   sources: readonly string[];
