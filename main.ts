@@ -150,6 +150,11 @@ export async function main(): Promise<void> {
     console.log(await keep(Deno.args.slice(1)));
     Deno.exit(0);
   }
+  if (Deno.args[0] === "mount-files") {
+    // Started by a server, for the mounts of one session; see lib/deploy/mounts/serve.ts.
+    const { serveMounts } = await import("./lib/deploy/mounts/serve.ts");
+    Deno.exit(await serveMounts(Deno.args[1] ?? ""));
+  }
   const env = Deno.env.toObject();
   const signals = new Signals();
   const io = systemIo({

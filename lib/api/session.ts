@@ -13,6 +13,7 @@
  * resume it: the same identity, with the token.
  */
 import type { Logins } from "./build_logins.ts";
+import type { CallerMount } from "./caller_mounts.ts";
 import type { ApplyResult, DeploymentStatus } from "./deployment.ts";
 import type { HostCertificate } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
@@ -23,6 +24,8 @@ interface Open {
   type: "open";
   /** The caller's, for the registry of the spec's image. */
   logins?: Logins;
+  /** Of the caller's own files: the server opens the stream `mount` for them. */
+  mounts?: CallerMount[];
 }
 
 export type SessionRequest =

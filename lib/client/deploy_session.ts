@@ -199,8 +199,12 @@ export function openDeploySession(
   body: SpecBody,
   options: SessionWatcher & { signal: AbortSignal },
 ): DeploySession {
-  const { logins } = body;
-  const open = { type: "open", ...(logins && { logins }) } as const;
+  const { logins, mounts } = body;
+  const open = {
+    type: "open",
+    ...(logins && { logins }),
+    ...(mounts?.length && { mounts }),
+  } as const;
   const request = "text" in body
     ? { ...open, text: body.text, source: body.source }
     : { ...open, spec: body.spec, ...(body.certificates && { certificates: body.certificates }) };

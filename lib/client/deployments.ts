@@ -1,5 +1,6 @@
 /** Typed calls of the deployment routes. */
 import { type Logins, LOGINS_HEADER, loginsHeader } from "../api/build_logins.ts";
+import type { CallerMount } from "../api/caller_mounts.ts";
 import type { CallOf } from "../api/endpoints.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type {
@@ -53,6 +54,8 @@ export type SpecBody =
   & {
     /** The caller's, for the registry of the spec's image. */
     logins?: Logins;
+    /** Of this machine's files; only for sessions, which also take the stream `mount`. */
+    mounts?: CallerMount[];
   }
   & (
     | { name: string; spec: unknown; certificates?: HostCertificate[] }

@@ -132,7 +132,10 @@ async function report(io: Io, { action, deployment }: ApplyResult): Promise<void
 
 /** Throws for flags that need a session where none is opened. */
 function requireSession({ values, sources }: Invocation<typeof DEPLOY_OPTIONS>): void {
-  const flags = [sources?.conduit, sources?.viaServer, values.quiet ? "--quiet" : undefined];
+  const flags = [
+    ...[sources?.conduit, sources?.viaServer],
+    ...[values.quiet ? "--quiet" : undefined, values.mount?.length ? "--mount" : undefined],
+  ];
   const flag = flags.find((source) => source?.startsWith("-"));
   if (flag === undefined) return;
   throw new SvcError("usage", `Cannot use ${flag}: it is for sessions`, {

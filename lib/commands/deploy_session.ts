@@ -14,6 +14,7 @@ import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
 import { withLogins } from "./deploy_logins.ts";
+import { offerMounts } from "./deploy_mounts.ts";
 import { egressTakes } from "./egress_takes.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
@@ -182,12 +183,13 @@ export async function runSession(
   let open: string | undefined;
   const { client } = await openConnection({ ...invocation, io: { ...io, signal } }, found);
   const warn = (text: string) => view.notice(`warning: ${text}`);
+  using offered = await offerMounts(values.mount);
   await using ingress = await prepareSessionIngress(invocation, {
     ...{ target: found, client, warn, signal },
   });
   const certified = await withCertificates(body, { target: found, client, warn });
   const complete = await withLogins(certified, { client, env: invocation.env, io });
-  const session = openDeploySession(client, complete, {
+  const session = openDeploySession(client, { ...complete, mounts: offered?.mounts }, {
     signal,
     onOpen: (name, graceMs) => {
       open = name;
@@ -196,7 +198,7 @@ export async function runSession(
     onProgress: (message) => view.tell("stderr", { type: "progress", message }, message),
     onLost: () => view.notice(`the connection to ${client.server} is lost; trying to resume it`),
     onResumed: () => view.notice("the session is resumed"),
-    takes: await egressTakes(complete, invocation.env),
+    takes: { ...offered?.takes, ...await egressTakes(complete, invocation.env) },
   });
   const interrupt = () => {
     // The server has not accepted the session yet: there is no deployment to wait for.

@@ -240,6 +240,17 @@ export const DEPLOY_OPTIONS = [
     help: "Do not show the deployment's logs.",
     section: "Sessions",
   },
+  {
+    key: "mount",
+    kind: "list",
+    flag: "mount",
+    verbatim: true,
+    placeholder: "SOURCE:TARGET[:ro]",
+    help:
+      "File or folder of this machine that the workload reads and writes in place, while the session lives. " +
+      "May be repeated.",
+    section: "Sessions",
+  },
   ...CONDUIT_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 

@@ -167,6 +167,8 @@ export interface DeployCaps {
   load?(image: ImageToLoad, options?: CallOptions): Promise<void>;
   /** `apply` accepts `mounts`: the engine sees the server's folders. */
   mounts?: true;
+  /** Why the callers' own files cannot be mounted although `mounts` is there, and what to do. */
+  noCallerMounts?: { why: string; help: string };
   /** `apply` accepts `egress`. */
   egress?: EgressAbility;
   /** `apply` accepts `companion`. */

@@ -4,6 +4,7 @@
  */
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { DeploymentStatus } from "../api/deployment.ts";
+import type { CallerMount } from "../api/caller_mounts.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -12,6 +13,8 @@ import type { Attachments, DeployBackend } from "./backend.ts";
 /** The parts of a request besides the spec. */
 export interface DeployRequest {
   certificates?: readonly HostCertificate[];
+  /** Of the caller's own files; only in a session. */
+  callerMounts?: readonly CallerMount[];
 }
 
 export interface DeployService {
@@ -70,6 +73,16 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
       "deploy without them: conduits and tunnels end TLS on their own",
     );
   }
+}
+
+/** Throws `unsupported` where the backend cannot mount the callers' own files. */
+export function requireCallerMounts({ name, caps }: Engine): void {
+  if (caps.mounts && !caps.noCallerMounts) return;
+  const { why, help } = caps.noCallerMounts ?? {
+    why: `the ${name} backend cannot mount folders of the server`,
+    help: "leave out --mount, or deploy on another backend",
+  };
+  throw new SvcError("unsupported", `Cannot mount the caller's files: ${why}`, { help });
 }
 
 /** The attachments of several services, merged. */

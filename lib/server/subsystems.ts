@@ -18,6 +18,7 @@ import { WorkloadNamespaces } from "../deploy/namespaces.ts";
 import { createRegistry } from "../registry/registry.ts";
 import { createBuildCacheUpkeep } from "./build_cache.ts";
 import { CARETAKER_READS, openCaretakers } from "./caretakers/open.ts";
+import { CallerMountService } from "../deploy/mounts/service.ts";
 import { openDataDir } from "./data_dir.ts";
 import { serverDelegation } from "./delegation.ts";
 import { EDGE_READS, openEdge } from "./edge.ts";
@@ -136,7 +137,7 @@ const caretakers = subsystem({
 const deployments = subsystem({
   name: "deployments",
   needs: { settings, chosen, host, snapshots, registry, images, caretakers, log },
-  open({ settings, chosen, host, snapshots, registry, images, caretakers, log }) {
+  async open({ settings, chosen, host, snapshots, registry, images, caretakers, log }) {
     const namespaces = new WorkloadNamespaces(({ instance }, error) =>
       log.error("nothing runs beside an instance that should have it", { instance, error })
     );
@@ -153,10 +154,17 @@ const deployments = subsystem({
       backend: () => backend.get(),
       log,
     });
+    const mounts = new CallerMountService({
+      folder: join(host.dataDir, "mounts"),
+      callers,
+      graceMs: settings.of(SESSIONS).sessionGrace,
+      log,
+    });
+    await mounts.sweep();
     const common = { host, snapshotter: snapshots.get, images: images.get, log };
     const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>
-      await openDeployments(await openBackend(chosen.deploy, parts), [ingress, egress], log)
+      await openDeployments(await openBackend(chosen.deploy, parts), [ingress, egress, mounts], log)
     );
     registry.connect(backend.get);
     return { backend, ingress, egress, callers };
@@ -305,11 +313,12 @@ const listener = subsystem({
 /** What an earlier server left: its workloads and sessions go on, its unfinished builds are ended. */
 const takenOver = subsystem({
   name: "takenOver",
-  needs: { chosen, host, stop, listener, deployments, builder, delegation, log },
-  async open({ chosen, host, stop, deployments, builder, delegation, log }) {
+  needs: { chosen, host, stop, listener, deployments, sessions, builder, delegation, log },
+  async open({ chosen, host, stop, deployments, sessions, builder, delegation, log }) {
     // A server that is told to stop while it starts does not take over workloads.
     const { first } = stop;
     if (!first.aborted) await takeOver(chosen.deploy, deployments.backend.get, { host, log });
+    if (!first.aborted) sessions.endUnmounted();
     tellOfBuilds(delegation, log).catch((error) => log.warn("cannot build yet", { error }));
     // Opening the builder ends build steps that a crashed server left running, and their networks, now and not
     // at the next build.

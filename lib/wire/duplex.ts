@@ -64,11 +64,14 @@ export function ahead(
 
 const READ_SIZE = 64 * 1024;
 
+/** What a stream needs of a connection. */
+export type ByteConn = Pick<Deno.Conn, "read" | "write" | "closeWrite" | "close">;
+
 /**
  * A stream on a connection of the operating system. `conn.readable` and `conn.writable` are not used: closing
  * one of them closes the connection in both directions.
  */
-export function connDuplex(conn: Deno.Conn): Duplex {
+export function connDuplex(conn: ByteConn): Duplex {
   let buffer = new Uint8Array(READ_SIZE);
   let last: Promise<void> = Promise.resolve();
   let ended = false;

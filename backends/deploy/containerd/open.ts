@@ -125,6 +125,11 @@ export async function createContainerdBackend(
       engine,
       images,
       shown: registry.images,
+      // docs/spec: only by a companion, which this version does not make yet.
+      noCallerMounts: {
+        why: "on containerd they need the companion that SVC_CONTAINERD_REMOTE asks for",
+        help: "leave out --mount: this version makes no companions yet",
+      },
       fields,
       namespaces,
       log,

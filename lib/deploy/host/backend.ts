@@ -39,6 +39,7 @@ export interface HostBackendOptions extends HostParts {
   shown?: DeployBackend["caps"]["images"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
+  noCallerMounts?: DeployBackend["caps"]["noCallerMounts"];
 }
 
 /**
@@ -74,7 +75,7 @@ class HostBackend implements DeployBackend {
   #turn = 0;
 
   constructor(options: HostBackendOptions) {
-    const { name, paths, config, engine, shown, fields, log } = options;
+    const { name, paths, config, engine, shown, fields, noCallerMounts, log } = options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
     const { bridges, resolvers, volumes, ...parts } = hostParts(options, instances);
@@ -122,6 +123,7 @@ class HostBackend implements DeployBackend {
     this.caps = {
       ...abilities,
       ...(shown && { images: shown }),
+      ...(noCallerMounts && { noCallerMounts }),
       ...(options.namespaces && { egress }),
     };
   }

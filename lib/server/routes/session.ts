@@ -1,5 +1,6 @@
 /** `GET /.svc/v1/session`: a deployment that ends with its caller (lib/api/session.ts). */
 import { checkLogins } from "../../api/build_logins.ts";
+import { checkCallerMounts } from "../../api/caller_mounts.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { toProblem } from "../../api/problem.ts";
@@ -149,7 +150,8 @@ class Caller implements SessionLink {
     const mayPull = this.#access.allows(identity, "pull");
     const holder = { subject: identity.subject, from, ...(!mayPull && { mayPull }) };
     const logins = checkLogins(request.logins);
-    return await this.#sessions.open(spec, holder, this, { certificates, logins });
+    const mounts = checkCallerMounts(request.mounts);
+    return await this.#sessions.open(spec, holder, this, { certificates, logins, mounts });
   }
 }
 

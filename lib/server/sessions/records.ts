@@ -24,6 +24,8 @@ export interface SessionRecord {
   spec?: DeploySpec;
   /** The spec came with certificates. Their keys are not on disk: after a restart the spec cannot be applied. */
   certified?: true;
+  /** The workload has mounts of its caller's files, which end with this server. */
+  mounted?: true;
 }
 
 /** Bytes of a record that are read, at most: a spec of the largest size, with JSON's escapes. */

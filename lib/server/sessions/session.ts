@@ -10,9 +10,10 @@
  * - stopped: the server shuts down. Deployment and record stay for the next server.
  */
 import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
+import type { CallerMount } from "../../api/caller_mounts.ts";
 import type { SessionEvent } from "../../api/session.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
-import type { Problem } from "../../api/problem.ts";
+import { type Problem, toProblem } from "../../api/problem.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
@@ -44,6 +45,8 @@ export interface SessionSecrets {
   certificates?: readonly HostCertificate[];
   /** At registries, by host. */
   logins?: ReadonlyMap<string, Login>;
+  /** Of the caller's own files. */
+  mounts?: readonly CallerMount[];
 }
 
 export interface SessionParts {
@@ -72,6 +75,14 @@ function withoutCertificates(name: string): SvcError {
   );
 }
 
+function mountsEnded(name: string): SvcError {
+  return new SvcError(
+    "unavailable",
+    `Cannot continue the session of ${name}: the server was restarted, and its mounts ended with it`,
+    { help: "deploy again" },
+  );
+}
+
 export class DeploySession {
   readonly record: SessionRecord;
   readonly #parts: SessionParts;
@@ -82,6 +93,7 @@ export class DeploySession {
   #applying: Promise<void> | undefined;
   /** Of the record's spec, until it is applied. They are kept in memory alone. */
   #secrets: SessionSecrets;
+  readonly #mounted: boolean;
   #result: ApplyResult | undefined;
   /** Why the apply failed while the caller was away. The caller is told when it resumes the session. */
   #failure: Problem | undefined;
@@ -103,6 +115,7 @@ export class DeploySession {
     this.#caller = new Lasting(parts.after);
     this.#streams = new CallerStreams(record.name);
     this.#secrets = secrets;
+    this.#mounted = secrets.mounts !== undefined;
   }
 
   get name(): string {
@@ -164,6 +177,24 @@ export class DeploySession {
     });
   }
 
+  /** A record of the server before, whose mounts have ended with it. */
+  get #unmounted(): boolean {
+    return this.record.mounted === true && !this.#mounted;
+  }
+
+  /** Where the workload's mounts have ended with the server before, the deployment is removed at once. */
+  endUnmounted(): void {
+    const { name } = this;
+    if (!this.#unmounted) return;
+    this.#parts.log.warn(
+      "a session's mounts ended with the last server: its deployment is removed",
+      {
+        deployment: name,
+      },
+    );
+    this.#end({ type: "error", error: toProblem(mountsEnded(name)) });
+  }
+
   #endAfter(ms: number, before: () => void): void {
     if (this.#ending) return;
     this.#caller.countDown(ms, () => {
@@ -191,14 +222,18 @@ export class DeploySession {
   #apply(): void {
     const { backend, lifecycle, records, log } = this.#parts;
     const { spec, certified, ...applied } = this.record;
-    const { certificates, logins } = this.#secrets;
+    const { certificates, logins, mounts } = this.#secrets;
     const { signal } = this.#abort;
     const onProgress = (message: string) => this.#link?.tell({ type: "progress", message });
     const done = lifecycle.begin();
     const work = async () => {
+      if (this.#unmounted) throw mountsEnded(this.name);
       if (certified && !certificates) throw withoutCertificates(this.name);
       const { mayPull } = this.record;
-      const beside = { ...(certificates && { certificates }) };
+      const beside = {
+        ...(certificates && { certificates }),
+        ...(mounts && { callerMounts: mounts }),
+      };
       const engine = await backend();
       const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull, logins });
       this.#secrets = {};

@@ -8,7 +8,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
-import { requireAbilities } from "../../deploy/services.ts";
+import { requireAbilities, requireCallerMounts } from "../../deploy/services.ts";
 import { watchDeployments } from "../../deploy/watch.ts";
 import { newToken, systemTimer, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
@@ -81,6 +81,14 @@ export class DeploySessions implements SessionCallers {
     return this.#sessions.get(deployment)?.caller;
   }
 
+  /**
+   * Ends the sessions whose mounts ended with the server before. Called once the backend can be opened; a caller
+   * may have resumed by then, and is told.
+   */
+  endUnmounted(): void {
+    for (const session of this.#sessions.values()) session.endUnmounted();
+  }
+
   /** Follows the backend's events. Begins with the first session, so that a server without sessions opens no backend. */
   #watch(): void {
     if (this.#watching) return;
@@ -117,8 +125,8 @@ export class DeploySessions implements SessionCallers {
 
   /**
    * Opens a session for a spec that was checked. When this resolves, the record is on disk and the apply has
-   * begun. Throws `conflict` where the name is in use, and `unsupported` for certificates that the backend cannot
-   * use.
+   * begun. Throws `conflict` where the name is in use, and `unsupported` for certificates and mounts that the backend
+   * cannot use.
    */
   async open(
     spec: DeploySpec,
@@ -140,6 +148,7 @@ export class DeploySessions implements SessionCallers {
       createdAt: new Date().toISOString(),
       spec,
       ...(secrets.certificates && { certified: true as const }),
+      ...(secrets.mounts?.length && { mounted: true as const }),
     };
     const session = new DeploySession(record, this.#parts, secrets);
     // Checked again: another session may have taken the name while the token was hashed.
@@ -148,7 +157,8 @@ export class DeploySessions implements SessionCallers {
     this.#sessions.set(name, session);
     try {
       const backend = await this.#parts.backend();
-      requireAbilities(backend, secrets);
+      requireAbilities(backend, { certificates: secrets.certificates });
+      if (secrets.mounts?.length) requireCallerMounts(backend);
       if (await backend.status(name)) throw existing(attempt, name);
       await this.#records.save(record);
     } catch (error) {

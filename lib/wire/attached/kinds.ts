@@ -9,6 +9,7 @@
  * | `changes` | server | the listing without unchanged parts; a line of the parts that the server knows |
  * | `files` | server | contents of files; lines of wanted ones |
  * | `9p` | server | 9P2000.L, whose server is the caller |
+ * | `mount` | server | 9P2000.L on a lasting stream (lib/wire/lasting/stream.ts), whose server is the caller |
  * | `tar` | server | the archive that is the build context; nothing |
  * | `secret` | server | whether there is such a secret, its bytes; nothing |
  * | `ssh` | server, caretaker | whether there is such an agent, and its protocol |
@@ -25,7 +26,7 @@
 interface Row {
   /**
    * True: the stream outlives its connection. Its opener opens it again on the session's next connection, and
-   * both ends continue from what they know. Messages in transit are lost: it must be safe to send them again.
+   * both ends continue from what they know. Messages in transit are lost, and sent again.
    * Streams of other kinds end with the connection.
    */
   survives: boolean;
@@ -35,6 +36,7 @@ const ends = { survives: false } as const;
 
 export const KINDS = {
   deploy: { survives: true },
+  mount: { survives: true },
   ...{ build: ends, list: ends, changes: ends, files: ends, "9p": ends, tar: ends },
   ...{ secret: ends, ssh: ends, command: ends, stdio: ends, stderr: ends, port: ends },
   ...{ ingress: ends, egress: ends, caretaker: ends, dial: ends, agent: ends },

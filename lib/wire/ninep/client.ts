@@ -47,6 +47,7 @@ export class NinepClient {
   #msize = MAX_MESSAGE;
   #outgoing: Uint8Array[] = [];
   #wait: Wait;
+  #closed = Promise.withResolvers<unknown>();
 
   private constructor(stream: Duplex, { patienceMs, pace }: NinepClientOptions) {
     this.#stream = stream;
@@ -74,6 +75,11 @@ export class NinepClient {
     }
     client.#msize = msize;
     return client;
+  }
+
+  /** Resolves when the connection has ended, with the error that later calls throw. */
+  get closed(): Promise<unknown> {
+    return this.#closed.promise;
   }
 
   /** Bytes of one read, at most. */
@@ -360,6 +366,7 @@ export class NinepClient {
     for (const { reject } of this.#pending.values()) reject(this.#failure.error);
     this.#pending.clear();
     this.#wait.end();
+    this.#closed.resolve(this.#failure.error);
   }
 }
 

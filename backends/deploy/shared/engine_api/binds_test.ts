@@ -154,7 +154,14 @@ Deno.test("an apply refuses such a path before it asks the engine for anything",
   });
   const images = {} as ImageResolver;
   const applying = applier.apply({} as Deployment, spec, {
-    ...{ images, env: {}, attached: [], onProgress: () => {}, until: "ready", recreate: false } as const,
+    ...{
+      images,
+      env: {},
+      attached: [],
+      onProgress: () => {},
+      until: "ready",
+      recreate: false,
+    } as const,
   });
   await assert.rejects(applying, { code: "spec_invalid" });
   assert.deepEqual(daemon.lines, []);

@@ -1,0 +1,115 @@
+/**
+ * Files and folders of this machine that a deploy session offers to its server, by 9P on a stream that outlives
+ * its connections. The server reaches what is below an opened folder, or one file, and nothing else.
+ */
+import { type CallerMount, exportOf, FILE_NAME, MAX_MOUNTS } from "../../api/caller_mounts.ts";
+import { SvcError } from "../../base/errors.ts";
+import { ConfinedFolder } from "../../wire/files/folder.ts";
+import { hasSystemCalls } from "../../wire/files/host_files.ts";
+import { hostFolder } from "../../wire/files/host_node.ts";
+import { hostSingleFile } from "../../wire/files/host_single_file.ts";
+import type { FileNode } from "../../wire/files/node.ts";
+import type { AttachedOptions, Fields } from "../../wire/attached/session.ts";
+import { LastingStream } from "../../wire/lasting/stream.ts";
+import { serveNinep } from "../../wire/ninep/server.ts";
+import type { YamuxStream } from "../../wire/yamux/stream.ts";
+import type { MountSource } from "./source.ts";
+
+interface Exported {
+  mount: CallerMount;
+  node: FileNode;
+}
+
+export class OfferedMounts implements Disposable {
+  readonly #exported: readonly Exported[];
+  /** The stream of the server's current mounts, and the server's name for it. */
+  #served: { id: string; stream: LastingStream } | undefined;
+  #over = false;
+
+  constructor(exported: readonly Exported[]) {
+    this.#exported = exported;
+  }
+
+  /** For the session's request. */
+  get mounts(): CallerMount[] {
+    return this.#exported.map(({ mount }) => mount);
+  }
+
+  /** For the session: what the server may open. */
+  get takes(): AttachedOptions["takes"] {
+    if (this.#exported.length === 0) return {};
+    return { mount: (stream, fields) => this.#carry(stream, fields) };
+  }
+
+  async #carry(connection: YamuxStream, { id }: Fields): Promise<void> {
+    if (typeof id !== "string" || this.#over) return connection.reset();
+    if (this.#served?.id !== id) {
+      this.#served?.stream.reset();
+      this.#served = { id, stream: new LastingStream() };
+      this.#serve(this.#served.stream);
+    }
+    await this.#served.stream.carry(connection);
+  }
+
+  #serve(stream: LastingStream): void {
+    const exports = new Map(this.#exported.map(({ node }, index) => [exportOf(index), node]));
+    // What breaks 9P ends the stream, and with it the server's mounts.
+    serveNinep(stream, exports).catch((error) => stream.reset(error));
+  }
+
+  [Symbol.dispose](): void {
+    this.#over = true;
+    this.#served?.stream.reset();
+    for (const { node } of this.#exported) node.close();
+  }
+}
+
+/** Files show the caller's user as their owner, whoever it is. */
+const owner = () => ({ uid: Deno.uid() ?? 0, gid: Deno.gid() ?? 0 });
+
+function exported({ source, target, readOnly }: MountSource): Exported {
+  const attempt = `Cannot mount ${source} at ${target}`;
+  let info: Deno.FileInfo;
+  try {
+    info = Deno.statSync(source);
+  } catch (cause) {
+    throw new SvcError("not_found", `${attempt}: it cannot be read: ${(cause as Error).message}`, {
+      cause,
+      help: "name a file or folder of this machine",
+    });
+  }
+  if (!info.isDirectory && !info.isFile) {
+    throw new SvcError("argument_invalid", `${attempt}: it is neither a file nor a folder`);
+  }
+  const kind = info.isDirectory ? "folder" : "file";
+  const mount: CallerMount = { target, kind, ...(readOnly && { readOnly }) };
+  if (hasSystemCalls()) {
+    const options = { writable: !readOnly, owner: owner() };
+    const node = kind === "folder"
+      ? hostFolder(source, options)
+      : hostSingleFile(source, FILE_NAME, options);
+    return { mount, node };
+  }
+  if (readOnly && kind === "folder") return { mount, node: new ConfinedFolder(source).node() };
+  throw new SvcError("unsupported", `${attempt}: this system can offer folders, and only :ro`, {
+    help: "use a Linux machine, or mount a folder with :ro",
+  });
+}
+
+/** Opens all sources. Throws what stands in the way of one of them. The caller disposes of the result. */
+export function openMounts(sources: readonly MountSource[]): OfferedMounts {
+  if (sources.length > MAX_MOUNTS) {
+    throw new SvcError(
+      "argument_invalid",
+      `Cannot mount more than ${MAX_MOUNTS} files and folders`,
+    );
+  }
+  const all: Exported[] = [];
+  try {
+    for (const source of sources) all.push(exported(source));
+    return new OfferedMounts(all);
+  } catch (error) {
+    for (const { node } of all) node.close();
+    throw error;
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * The process that serves a session's mounts: a 9P client of the caller on its standard input and output, and FUSE
+ * mounts of the caller's exports. It is a process of its own, since whoever serves a mount must never wait for it.
+ * When its input ends, the session or its server is gone: every call that waits fails with EIO, the mounts are
+ * removed, and the process ends.
+ */
+import { hasFuse } from "../../sys/fuse.ts";
+import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
+import { NinepClient } from "../../wire/ninep/client.ts";
+import { type RemoteNode, remoteRoot } from "../../wire/ninep/remote_node.ts";
+import { ownStdio } from "../../wire/stdio_duplex.ts";
+import type { MountLine, ServedMount } from "./plan.ts";
+
+/** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
+const KEEP_MS = 50;
+
+function say(line: MountLine): void {
+  Deno.stderr.writeSync(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
+}
+
+async function mountAll(
+  client: NinepClient,
+  mounts: readonly ServedMount[],
+  mounted: MountedFuse[],
+): Promise<void> {
+  for (const { name, at, writable } of mounts) {
+    const root: RemoteNode = await remoteRoot(client, name, { writable });
+    mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS }));
+  }
+}
+
+/**
+ * Resolves to the exit code, with which the process has to end: only its end cuts off a workload that still lives.
+ * `plan`: the mounts as JSON.
+ */
+export async function serveMounts(plan: string): Promise<number> {
+  // A signal to the server's whole group is the server's to handle.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    Deno.addSignalListener(signal, () => {});
+  }
+  const mounted: MountedFuse[] = [];
+  try {
+    if (!hasFuse()) throw new Error("this machine has no /dev/fuse");
+    const client = await NinepClient.connect(ownStdio());
+    await mountAll(client, JSON.parse(plan) as ServedMount[], mounted);
+    say({ ready: true });
+    await client.closed;
+    return 0;
+  } catch (error) {
+    say({ failed: error instanceof Error ? error.message : String(error) });
+    return 1;
+  } finally {
+    for (const mount of mounted) mount.detach();
+  }
+}

@@ -1,0 +1,135 @@
+/** The mounts of one session: their folders, the process that serves them, and its stream to the caller. */
+import { join } from "node:path";
+import { type CallerMount, exportOf, FILE_NAME } from "../../api/caller_mounts.ts";
+import { ensureDir } from "../../base/fs.ts";
+import type { Logger } from "../../base/log.ts";
+import { sleep } from "../../base/sleep.ts";
+import { unmount } from "../../sys/mount.ts";
+import { mountsUnder } from "../../sys/mountinfo.ts";
+import type { SessionCaller } from "../../wire/attached/callers.ts";
+import { LastingStream } from "../../wire/lasting/stream.ts";
+import { relay } from "../../wire/relay.ts";
+import type { AttachedMount } from "../backend.ts";
+import { mountFailure, MountProcess } from "./process.ts";
+
+/** Milliseconds for all to be mounted: several round trips to the caller. */
+const READY_MS = 60_000;
+/** Milliseconds between two attempts to connect, and after which a connection counts as one that works. */
+const PAUSE_MS = 100;
+const WORKS_MS = 1000;
+
+export interface SessionMountsOptions {
+  /** The session's own folder. */
+  folder: string;
+  mounts: readonly CallerMount[];
+  caller: SessionCaller;
+  /** Milliseconds that calls wait for a lost connection. */
+  graceMs: number;
+  log: Logger;
+}
+
+/** Unmounts what is below a folder, and removes the folders. Never looks into a mount. Missing is fine. */
+export async function sweepMounts(folder: string): Promise<void> {
+  for (const { target } of await mountsUnder(folder)) unmount(target, { detach: true });
+  const remove = async (path: string, depth: number) => {
+    const entries = await Array.fromAsync(Deno.readDir(path)).catch(() => []);
+    if (depth > 0) { for (const { name } of entries) await remove(join(path, name), depth - 1); }
+    // Not recursive: the folder is empty, or something is still mounted there.
+    await Deno.remove(path).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  };
+  await remove(folder, 2);
+}
+
+export class SessionMounts {
+  readonly #options: SessionMountsOptions;
+  readonly #stream = new LastingStream();
+  #process: MountProcess | undefined;
+  #ending = false;
+
+  constructor(options: SessionMountsOptions) {
+    this.#options = options;
+  }
+
+  #place(index: number): string {
+    return join(this.#options.folder, String(index));
+  }
+
+  /** What the workload gets. */
+  get attached(): AttachedMount[] {
+    return this.#options.mounts.map(({ target, kind, readOnly }, index) => ({
+      source: kind === "file" ? join(this.#place(index), FILE_NAME) : this.#place(index),
+      target,
+      readOnly,
+    }));
+  }
+
+  /** Resolves when all is mounted. Throws what stands in the way; the caller then calls {@linkcode end}. */
+  async start(): Promise<void> {
+    const { folder, mounts, log } = this.#options;
+    await sweepMounts(folder);
+    await ensureDir(folder, 0o700);
+    const served = await Promise.all(mounts.map(async ({ readOnly }, index) => {
+      const at = this.#place(index);
+      await Deno.mkdir(at, { mode: 0o700 });
+      return { name: exportOf(index), at, writable: !readOnly };
+    }));
+    const serving = this.#process = await MountProcess.start(served, log);
+    // The end of either one ends the other.
+    relay(this.#stream, serving.stream).catch(() => {/* told by `ready`, or by the log */});
+    void this.#connect();
+    void serving.ended.then(() => this.#processEnded());
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(
+      () => late.reject(mountFailure("the caller does not answer")),
+      READY_MS,
+    );
+    try {
+      await Promise.race([serving.ready, late.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #processEnded(): void {
+    const { folder, log } = this.#options;
+    this.#stream.reset();
+    if (!this.#ending) log.warn("a session's mounts have ended before it", { folder });
+  }
+
+  /** Connects the stream to the caller, again whenever the connection is lost, until the grace is over. */
+  async #connect(): Promise<void> {
+    const { caller, graceMs } = this.#options;
+    const id = crypto.randomUUID();
+    const over = new AbortController();
+    void this.#stream.closed.then((error) => over.abort(error));
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const tooLate = () => this.#stream.reset(mountFailure("the connection to the caller is lost"));
+    try {
+      while (!over.signal.aborted) {
+        timer ??= setTimeout(tooLate, graceMs);
+        const connection = await caller.open("mount", { id }, { signal: over.signal });
+        const works = setTimeout(() => {
+          clearTimeout(timer);
+          timer = undefined;
+        }, Math.min(WORKS_MS, graceMs / 2));
+        await this.#stream.carry(connection).catch(() => {/* the connection is lost */});
+        clearTimeout(works);
+        await sleep(PAUSE_MS, over.signal);
+      }
+    } catch (error) {
+      this.#stream.reset(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Removes the mounts; the workload is gone by now. Idempotent. */
+  async end(): Promise<void> {
+    this.#ending = true;
+    this.#stream.reset(mountFailure("the session has ended"));
+    await this.#process?.end();
+    await sweepMounts(this.#options.folder);
+  }
+}
