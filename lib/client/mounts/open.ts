@@ -5,6 +5,7 @@
 import { type CallerMount, exportOf, FILE_NAME, MAX_MOUNTS } from "../../api/caller_mounts.ts";
 import { SvcError } from "../../base/errors.ts";
 import { ConfinedFolder } from "../../wire/files/folder.ts";
+import { folderNode } from "../../wire/files/folder_node.ts";
 import { hasSystemCalls } from "../../wire/files/host_files.ts";
 import { hostFolder } from "../../wire/files/host_node.ts";
 import { hostSingleFile } from "../../wire/files/host_single_file.ts";
@@ -90,7 +91,7 @@ function exported({ source, target, readOnly }: MountSource): Exported {
       : hostSingleFile(source, FILE_NAME, options);
     return { mount, node };
   }
-  if (readOnly && kind === "folder") return { mount, node: new ConfinedFolder(source).node() };
+  if (readOnly && kind === "folder") return { mount, node: folderNode(new ConfinedFolder(source)) };
   throw new SvcError("unsupported", `${attempt}: this system can offer folders, and only :ro`, {
     help: "use a Linux machine, or mount a folder with :ro",
   });
