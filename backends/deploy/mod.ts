@@ -6,7 +6,7 @@ import type { FieldRules } from "../../lib/deploy/fields.ts";
 import type { BackendModule } from "../../lib/deploy/module.ts";
 import { BARE, BARE_READS } from "./bare/options.ts";
 import { CONTAINERD, CONTAINERD_READS } from "./containerd/options.ts";
-import { DOCKERHOST, DOCKERHOST_ABSENT, DOCKERHOST_READS } from "./dockerhost/options.ts";
+import { DOCKERHOST, DOCKERHOST_READS } from "./dockerhost/options.ts";
 import { INCUS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
 import { PODMAN, PODMAN_ABSENT, PODMAN_READS } from "./podman/options.ts";
@@ -38,7 +38,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   dockerhost: {
     help: "a Docker Engine, by DOCKER_HOST",
     aliases: [],
-    options: [DOCKERHOST, DOCKERHOST_ABSENT],
+    options: [DOCKERHOST],
     hasImages: true,
     load: reading(
       DOCKERHOST_READS,

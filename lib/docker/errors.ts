@@ -141,3 +141,9 @@ export function silent(
     { help: "look at the daemon's log, and try again", detail: { daemon: "silent" } },
   );
 }
+
+/** For `catch`: a thing that is gone is no failure. */
+export function ignoringMissing(error: unknown): undefined {
+  if (daemonStatus(error) !== 404) throw error;
+  return undefined;
+}

@@ -196,6 +196,8 @@ export interface ServerOptions {
   env?: Record<string, string>;
   /** The address it listens on; default 127.0.0.1. */
   listen?: string;
+  /** Default: one that is free. */
+  port?: number;
   /** A directory that outlives this server; absent: a temporary one, removed with the server. */
   dataDir?: string;
   /** Another build than the one under test. */
@@ -268,7 +270,7 @@ async function deleteDeployments(url: string): Promise<void> {
  * ready. Dispose of it to take away its workloads, its mounts and its temporary data.
  */
 export async function startServer(options: ServerOptions = {}): Promise<Server> {
-  const port = freePort();
+  const port = options.port ?? freePort();
   const dataDir = options.dataDir ?? await Deno.makeTempDir({ prefix: "svc-e2e-" });
   const { authority, certificate } = options.tls ?? {};
   const url = `${certificate ? "https" : "http"}://127.0.0.1:${port}`;

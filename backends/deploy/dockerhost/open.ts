@@ -5,6 +5,7 @@ import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts"
 import { DockerClient } from "../../../lib/docker/client.ts";
 import { type DockerEndpoint, dockerEndpoint } from "../../../lib/docker/endpoint.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
+import type { CompanionOptions } from "../shared/engine_api/companions.ts";
 import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
 import { openDockerBackend } from "../shared/engine_api/docker_engine.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
@@ -26,11 +27,12 @@ export const DOCKER: EngineBehaviour = {
 export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {
   endpoint: DockerEndpoint;
   config: EngineConfig;
+  companions?: CompanionOptions;
 }
 
 /** All files are below `dockerhost` in the data directory. */
 export async function createDockerhostBackend(
-  { dataDir, images, log, endpoint, config }: DockerhostOptions,
+  { dataDir, images, log, endpoint, config, companions }: DockerhostOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, DOCKER.name);
   return await openDockerBackend({
@@ -45,6 +47,7 @@ export async function createDockerhostBackend(
     config,
     fields: DOCKERHOST_FIELDS,
     images,
+    companions,
     log,
   });
 }
@@ -64,6 +67,13 @@ export function dockerhostModule(settings: DockerhostSettings): BackendModule {
       createDockerhostBackend({
         ...parts,
         endpoint: endpoint(),
+        ...parts.caretakers && {
+          companions: {
+            caretakers: parts.caretakers,
+            variable: "SVC_DOCKER_REMOTE",
+            always: settings.dockerRemote,
+          },
+        },
         config: {
           allowBindSources: settings.allowBindSources,
           hostPathMap: settings.hostPathMap,

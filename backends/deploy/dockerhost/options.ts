@@ -1,5 +1,4 @@
 /** SPEC "Deploy backend (common)", and the variables of docker's own client. */
-import { absentTable, off } from "../../../lib/config/absent.ts";
 import { BUILD } from "../../../lib/config/server/build.ts";
 import { CONTAINED } from "../../../lib/config/server/general.ts";
 import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
@@ -30,10 +29,16 @@ export const DOCKERHOST = optionTable([
     section,
     help: "Folder with ca.pem, cert.pem and key.pem, for TLS.",
   },
-]);
-
-export const DOCKERHOST_ABSENT = absentTable(section, "the companion of dockerhost", [
-  ["SVC_DOCKER_REMOTE", "bool", "Companion for a daemon on another host.", off],
+  {
+    key: "dockerRemote",
+    kind: "bool",
+    env: ["SVC_DOCKER_REMOTE"],
+    default: false,
+    section,
+    help:
+      "A companion beside each instance, for a daemon on another host: svc port-forward, tunnels and " +
+      "svc exec --forward-agent go through it. Needs SVC_AGENT_IMAGE and SVC_ADVERTISE_URL.",
+  },
 ]);
 
 /** The options that the backend reads. */

@@ -62,7 +62,8 @@ export async function requireReachable(
     ]
     : ["lead nowhere from the host of a rootless daemon", "use the daemon of root"];
   throw new SvcError("unsupported", `${attempted}: its containers' addresses ${why}`, {
-    help: `publish the port (ports in the spec), or ${instead}; SVC_DOCKER_REMOTE, which would ` +
-      "reach it, is not in this build",
+    help:
+      `publish the port (ports in the spec), or ${instead}; or set SVC_DOCKER_REMOTE, for a companion ` +
+      "that reaches it",
   });
 }

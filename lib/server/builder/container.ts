@@ -12,7 +12,7 @@ import type { DockerClient } from "../../docker/client.ts";
 import { daemonStatus } from "../../docker/errors.ts";
 import type { BuilderContainer, BuilderPlace } from "../delegation.ts";
 import { listenerOwner } from "./listener_owner.ts";
-import { lastWords } from "./last_words.ts";
+import { lastWords } from "../../docker/last_words.ts";
 
 /** SPEC "Builder delegation behaviour" 5. */
 export const CONTAINER = BUILDER;

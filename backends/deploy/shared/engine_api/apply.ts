@@ -3,8 +3,9 @@
  * ends anywhere leaves the old or the new whole: what the record does not name is removed by the next one.
  */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
+import type { Roles } from "../../../../lib/deploy/caretakers.ts";
 import type { ApplyAction } from "../../../../lib/api/deployment.ts";
-import type { AttachedMount } from "../../../../lib/deploy/backend.ts";
+import type { AttachedMount, CompanionPlan } from "../../../../lib/deploy/backend.ts";
 import { isActedOn } from "../../../../lib/deploy/acted_on_labels.ts";
 import { type FieldRules, fieldWarnings, refuseIfStrict } from "../../../../lib/deploy/fields.ts";
 import { requirePermitted } from "../../../../lib/deploy/privileges.ts";
@@ -12,6 +13,7 @@ import { batchesOf, checkTimes, stoppedHalfway } from "../../../../lib/deploy/ro
 import { specHash } from "../../../../lib/deploy/spec_hash.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Binds, requirePlainMounts } from "./binds.ts";
+import type { Companions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import type { DeployEngine } from "./engine.ts";
 import { runs } from "./inspect.ts";
@@ -33,6 +35,7 @@ export interface EngineConfig {
 
 export interface ApplierParts {
   engine: DeployEngine;
+  companions?: Companions;
   /** Identity of the server's data directory. */
   server: string;
   config: EngineConfig;
@@ -47,6 +50,7 @@ export interface ApplyContext extends ReplaceContext {
   /** The attachments' environment and mounts. */
   env: Readonly<Record<string, string>>;
   attached: readonly AttachedMount[];
+  companion?: CompanionPlan;
   /** True: the instances are replaced even where nothing has changed. */
   recreate: boolean;
 }
@@ -69,7 +73,11 @@ export class Applier {
       },
       policy: async () => ({ allowed, paths: await engine.hostPaths() }),
     });
-    this.replacer = new Replacer({ engine, binds: this.binds });
+    this.replacer = new Replacer({
+      engine,
+      binds: this.binds,
+      companions: parts.companions,
+    });
   }
 
   /** The caller holds the deployment's lock. */
@@ -79,6 +87,7 @@ export class Applier {
     context: ApplyContext,
   ): Promise<ApplyAction> {
     const warnings = this.#check(spec);
+    const roles = this.#parts.companions?.rolesOf(spec.name, context.companion);
     using held = await this.binds.hold(spec);
     const { sources } = held;
     requirePlainMounts(spec, sources);
@@ -88,7 +97,9 @@ export class Applier {
     const { images, mayPull, env, attached, onProgress, signal } = context;
     deployment.transient = deployment.made ? "pulling" : "pending";
     const image = await engine.findImage(spec.image, images, { mayPull, onProgress, signal });
-    const hash = specHash(spec, image.digest, { env, mounts: attached });
+    // An instance that is to have another companion is another one.
+    const beside = roles ? { ...env, "svc.companion": JSON.stringify(roles) } : env;
+    const hash = specHash(spec, image.digest, { env: beside, mounts: attached });
     await deployment.look();
     const there = deployment.instances.filter(({ found }) => found)
       .map(({ instance, found }): Member => ({ ...instance, found }));
@@ -108,7 +119,7 @@ export class Applier {
       attachments: await this.#prepare(spec),
       fixedRestarts: engine.fixedRestarts,
     };
-    await this.#rollOut(deployment, there, plan, context, { warnings });
+    await this.#rollOut(deployment, there, { ...plan, roles }, context, { warnings });
     return fresh ? "created" : "replaced";
   }
 
@@ -131,7 +142,7 @@ export class Applier {
   async #rollOut(
     deployment: Deployment,
     there: readonly Member[],
-    plan: Plan,
+    { roles, ...plan }: Plan & { roles?: Roles },
     context: ApplyContext,
     reached: Reached,
   ): Promise<void> {
@@ -149,6 +160,7 @@ export class Applier {
         key: keyOf(spec.name, replica),
         replica,
         hash,
+        ...roles && { roles },
       }));
     const batches = fresh
       ? [{ made, old }]

@@ -9,6 +9,7 @@ import type {
   ApplyOptions,
   Attachments,
   DeployBackend,
+  DeployCaps,
   LogOptions,
 } from "../../../../lib/deploy/backend.ts";
 import type { FieldRules } from "../../../../lib/deploy/fields.ts";
@@ -18,6 +19,7 @@ import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import { stopSeconds } from "./container.ts";
+import { type CompanionOptions, Companions } from "./companions.ts";
 import { Deployment } from "./deployment.ts";
 import { Dialer } from "./dial.ts";
 import type { DeployEngine } from "./engine.ts";
@@ -35,6 +37,8 @@ export interface EngineBackendOptions {
   config: EngineConfig;
   fields: FieldRules;
   images: ImageResolver;
+  /** Absent: instances have no companions. */
+  companions?: CompanionOptions;
   log: Logger;
 }
 
@@ -58,6 +62,7 @@ class EngineBackend implements DeployBackend {
   readonly #replacer: Replacer;
   readonly #upkeep: Upkeep;
   readonly #dialer: Dialer;
+  readonly #companions: Companions | undefined;
 
   constructor(options: EngineBackendOptions) {
     const { engine, server, folder, log, config, fields } = options;
@@ -67,18 +72,20 @@ class EngineBackend implements DeployBackend {
     this.#engine = engine;
     this.#watch = watch;
     this.#records = new JsonRecords(join(folder, "deployments"));
+    this.#companions = this.#openCompanions(options);
+    const companions = this.#companions;
     this.#applier = new Applier({
-      ...{ engine, server, config, fields },
+      ...{ engine, server, config, fields, companions },
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
     this.#replacer = this.#applier.replacer;
     this.#upkeep = new Upkeep({
-      ...{ engine, applier: this.#applier, log },
+      ...{ engine, applier: this.#applier, companions, log },
       deployments: this.#deployments,
       locks: this.#locks,
     });
     this.#dialer = new Dialer(engine);
-    this.caps = engine.abilities({
+    const abilities = engine.abilities({
       ...{ server, watch, networks },
       require: (name) => this.#require(name),
       deployments: () => this.#deployments.values(),
@@ -87,6 +94,31 @@ class EngineBackend implements DeployBackend {
         return this.#applier.binds.requireStill(record.spec, containers);
       },
     });
+    this.caps = { ...abilities, ...this.#companionAbilities() };
+  }
+
+  #openCompanions(
+    { engine, images, companions: options, log }: EngineBackendOptions,
+  ): Companions | undefined {
+    const { companions: calls, watch } = engine;
+    if (!options || !calls) return undefined;
+    const findImage = async (name: string) =>
+      (await engine.findImage(name, images, { onProgress: () => {} })).id;
+    return new Companions({ ...options, calls, watch, findImage, log });
+  }
+
+  #companionAbilities(): Pick<DeployCaps, "agent" | "companion" | "companionVariable"> {
+    const { companions: options } = this.#options;
+    const companions = this.#companions;
+    if (!options || !companions) return {};
+    return {
+      companion: true,
+      companionVariable: options.variable,
+      ...companions.always && {
+        agent: (name, { instance, ...options }) =>
+          companions.agent(name, this.#require(name).pick(instance), options),
+      },
+    };
   }
 
   get #parts() {
@@ -97,7 +129,11 @@ class EngineBackend implements DeployBackend {
     for (const record of await this.#records.load()) {
       this.#deployments.set(record.name, new Deployment(this.#parts, record));
     }
+    for (const one of this.#deployments.values()) this.#companions?.expect(one);
     await this.#watch.open(() => this.#upkeep.lookAfter());
+    void this.#companions?.watch((name, container) =>
+      this.#deployments.get(name)?.record.instances.find((one) => one.container === container)
+    );
   }
 
   ready(): Promise<void> {
@@ -117,7 +153,7 @@ class EngineBackend implements DeployBackend {
 
   apply(
     spec: DeploySpec,
-    { env = {}, mounts: attached = [] }: Attachments = {},
+    { env = {}, mounts: attached = [], companion }: Attachments = {},
     options: ApplyOptions = {},
   ): Promise<ApplyResult> {
     const { onProgress = () => {}, mayPull, logins, signal } = options;
@@ -136,7 +172,8 @@ class EngineBackend implements DeployBackend {
       try {
         const others = [...this.#deployments.values()].map(({ record }) => record.spec);
         requireFreeAliases(spec, others);
-        const context = { images, mayPull, env, attached, onProgress, signal, until, recreate };
+        const beside = { env, attached, companion };
+        const context = { images, mayPull, ...beside, onProgress, signal, until, recreate };
         const action = await this.#applier.apply(deployment, spec, context);
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };
@@ -147,6 +184,7 @@ class EngineBackend implements DeployBackend {
       } finally {
         deployment.transient = undefined;
         deployment.joining = [];
+        await this.#companions?.settle(spec.name, deployment.record.instances);
         this.#upkeep.followUp(spec.name, failed);
         if (known || !deployment.made) await this.#upkeep.prune();
       }
@@ -265,6 +303,9 @@ class EngineBackend implements DeployBackend {
   ) {
     const deployment = this.#require(name);
     this.#watch.requireLive();
+    if (this.#companions?.always) {
+      return await this.#companions.dial(deployment, port, protocol, signal);
+    }
     return await this.#dialer.dial(deployment, port, protocol, signal);
   }
 

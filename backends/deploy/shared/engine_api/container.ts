@@ -2,6 +2,7 @@
 import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spec.ts";
 import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
+import { SHARED } from "./companions.ts";
 import { containerLabels } from "./labels.ts";
 import type { ContainerRequest } from "./engine.ts";
 import { probeTimes } from "./probes.ts";
@@ -77,7 +78,7 @@ function portBindings({ ports }: DeploySpec) {
 const securityOption = (option: string) =>
   option.replace(/^no-new-privileges=/, "no-new-privileges:");
 
-function mounts({ spec, sources, attached }: DockerRequest) {
+function mounts({ spec, sources, attached, shared }: DockerRequest) {
   return [
     ...attached.map(({ source, target, readOnly }) => ({
       Type: "bind",
@@ -97,6 +98,9 @@ function mounts({ spec, sources, attached }: DockerRequest) {
       Target: target,
       ReadOnly: readOnly ?? false,
     })),
+    ...shared === undefined
+      ? []
+      : [{ Type: "volume", Source: shared, Target: SHARED, ReadOnly: true }],
   ];
 }
 

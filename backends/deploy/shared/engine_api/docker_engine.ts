@@ -14,6 +14,7 @@ import { type EngineBackendOptions, openEngineBackend } from "./backend.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
 import { knowsStartInterval } from "./container.ts";
 import { Containers } from "./containers.ts";
+import { dockerCompanions } from "./docker_companions.ts";
 import { dockerNetworks } from "./docker_networks.ts";
 import type { DeployEngine } from "./engine.ts";
 import { execIn } from "./exec.ts";
@@ -92,7 +93,7 @@ function watchSource(
 
 /** Opens a backend on the engine. One that is not there is found when it is. */
 export const openDockerBackend = (
-  options: DockerEngineOptions & Pick<EngineBackendOptions, "fields" | "images">,
+  options: DockerEngineOptions & Pick<EngineBackendOptions, "fields" | "images" | "companions">,
 ): Promise<DeployBackend> => openEngineBackend({ ...options, engine: dockerEngine(options) });
 
 export function dockerEngine(options: DockerEngineOptions): DeployEngine {
@@ -108,6 +109,7 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
     watch,
     networks: new EngineNetworks(dockerNetworks(client, server, behaviour), server),
     containers: new Containers(client, watch, behaviour),
+    companions: dockerCompanions(client, server),
     fixedRestarts: behaviour.fixedRestarts,
     ready: async () => void await client.daemon(),
     async about() {

@@ -5,6 +5,7 @@
 import type { DeploySpec, VolumeSpec } from "../../../../lib/api/deploy_spec.ts";
 import type { LogFrame } from "../../../../lib/api/deployment.ts";
 import type { AttachedMount, DeployCaps, LogOptions } from "../../../../lib/deploy/backend.ts";
+import type { CaredFor } from "../../../../lib/deploy/caretakers.ts";
 import type { HostPaths } from "../../../../lib/docker/own_container.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import type { DeployedParts } from "./abilities/parts.ts";
@@ -34,6 +35,43 @@ export interface ContainerRequest {
   fixedRestarts?: boolean;
   /** Without host ports and fixed addresses: it only shows whether it would come up. */
   rehearsal?: boolean;
+  /** The volume that the instance shares with its companion, read-only here. */
+  shared?: string;
+}
+
+/** A companion as the engine has it. */
+export interface CompanionState {
+  running: boolean;
+  /** RFC 3339. */
+  startedAt: string;
+  /** How often the engine started it again by itself. */
+  restarts: number;
+  /** As {@linkcode CompanionCalls.create} was told. */
+  config: string;
+}
+
+/** The calls that make companions. `key`: of the instance. */
+export interface CompanionCalls {
+  /** Makes the volume that the instance and its companion share, and gives its name. Idempotent. */
+  prepare(of: CaredFor): Promise<string>;
+  /** Makes a companion in the network namespace of the instance's container; it is not started. */
+  create(request: {
+    of: CaredFor;
+    container: string;
+    image: string;
+    env: Readonly<Record<string, string>>;
+    config: string;
+  }): Promise<void>;
+  look(key: string): Promise<CompanionState | undefined>;
+  /** Starts it in the namespace that its instance has now. */
+  restart(key: string): Promise<void>;
+  stop(key: string): Promise<void>;
+  /** Idempotent. `withVolume`: nothing uses it any more. */
+  remove(key: string, withVolume?: boolean): Promise<void>;
+  /** Keys of the deployment's companions and volumes. */
+  list(deployment: string): Promise<string[]>;
+  /** The end of what it printed. */
+  lastWords(key: string): Promise<string>;
 }
 
 /** The calls that make, start, stop and remove the containers of instances. */
@@ -63,6 +101,8 @@ export interface DeployEngine extends AsyncDisposable {
   readonly watch: EngineWatch;
   readonly networks: EngineNetworks;
   readonly containers: ContainerCalls;
+  /** Absent: the engine can have no companions. */
+  readonly companions?: CompanionCalls;
   /** See {@linkcode EngineBehaviour.fixedRestarts}. */
   readonly fixedRestarts?: true;
   /** Throws the reason why nothing can be deployed. */

@@ -13,6 +13,13 @@ export const PROBES = `${PREFIX}probes`;
 /** A container that only shows whether the real one would come up: its events are not told. Empty: it is none. */
 export const REHEARSAL = `${PREFIX}rehearsal`;
 
+/** Of companions and what they share with their instances; instances have none of these. */
+export const COMPANION_SERVER = `${PREFIX}companion.server`;
+export const COMPANION_DEPLOYMENT = `${PREFIX}companion.deployment`;
+export const COMPANION_KEY = `${PREFIX}companion.of`;
+/** Hash of what a companion was made of. */
+export const COMPANION_CONFIG = `${PREFIX}companion.config`;
+
 export const serverLabel = (server: string) => `${SERVER}=${server}`;
 
 function originLabels({ origin }: DeploySpec): Record<string, string> {
@@ -53,5 +60,7 @@ export function containerLabels(
     [REPLICA]: String(replica),
     [REHEARSAL]: rehearsal ? "1" : "",
     [PROBES]: probes ?? "",
+    // An image's would make the instance pass for a companion.
+    [COMPANION_SERVER]: "",
   };
 }

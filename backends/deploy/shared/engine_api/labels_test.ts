@@ -2,13 +2,21 @@ import assert from "node:assert/strict";
 import { validateDeploySpec } from "../../../../lib/api/deploy_spec_parse.ts";
 import { silent } from "../../../../lib/base/log.ts";
 import type { Inspected } from "./inspect.ts";
-import { containerLabels, DEPLOYMENT, PROBES, REHEARSAL, REPLICA, SERVER } from "./labels.ts";
+import {
+  COMPANION_SERVER,
+  containerLabels,
+  DEPLOYMENT,
+  PROBES,
+  REHEARSAL,
+  REPLICA,
+  SERVER,
+} from "./labels.ts";
 import { Probes } from "./probes.ts";
 
 const spec = validateDeploySpec({
   name: "web",
   image: "app",
-  labels: { a: "b", [PROBES]: "x", [REHEARSAL]: "1" },
+  labels: { a: "b", [PROBES]: "x", [REHEARSAL]: "1", [COMPANION_SERVER]: "s" },
 });
 
 Deno.test("each label that svc reads is set, so that the image's never counts", () => {
@@ -18,6 +26,7 @@ Deno.test("each label that svc reads is set, so that the image's never counts", 
     [DEPLOYMENT]: "web",
     [REPLICA]: "0",
     [REHEARSAL]: "",
+    [COMPANION_SERVER]: "",
     [PROBES]: "",
   });
   const labels = containerLabels(spec, { server: "s", replica: 1, rehearsal: true, probes: "{}" });

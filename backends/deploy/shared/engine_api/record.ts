@@ -1,6 +1,7 @@
 /** What the server remembers of a deployment; the engine knows the rest. */
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import type { PublishedPort } from "../../../../lib/api/deployment.ts";
+import type { Roles } from "../../../../lib/deploy/caretakers.ts";
 
 export interface InstanceRecord {
   /** The engine's id of the container. */
@@ -12,6 +13,8 @@ export interface InstanceRecord {
   hash: string;
   /** Stopped for one that is to replace it: started again where that never came. */
   yielding?: true;
+  /** Of its companion; absent: it has none. */
+  roles?: Roles;
 }
 
 export interface EngineRecord {

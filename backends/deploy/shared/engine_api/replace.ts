@@ -8,6 +8,7 @@ import type { ApplyProgress } from "../../../../lib/deploy/backend.ts";
 import { allOrFirstError, type Batch } from "../../../../lib/deploy/roll_out.ts";
 import type { Binds } from "./binds.ts";
 import { restartPolicy, stopSeconds } from "./container.ts";
+import type { Companions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import type { ContainerCalls, ContainerRequest, DeployEngine } from "./engine.ts";
 import { type Inspected, isActive, runs } from "./inspect.ts";
@@ -41,6 +42,7 @@ export interface Reached {
 export interface ReplacerParts {
   engine: Pick<DeployEngine, "containers" | "watch" | "readLogs">;
   binds: Binds;
+  companions?: Companions;
 }
 
 /** Callers hold the deployment's lock. */
@@ -122,7 +124,8 @@ export class Replacer {
     // A pull and the batches before have taken their time.
     await this.#parts.binds.recheck(plan.spec, plan.sources);
     await allOrFirstError(made.map(async (one) => {
-      const request = { ...plan, replica: one.replica, rehearsal };
+      const shared = one.roles && await this.#parts.companions?.prepare(plan.spec.name, one);
+      const request = { ...plan, replica: one.replica, rehearsal, shared };
       one.container = await this.containers.create(request, one.key, signal);
       if (plan.fixedRestarts) this.#parts.engine.watch.onTrial(one.container, true);
     }));
@@ -162,6 +165,18 @@ export class Replacer {
       );
     }
     for (const { container } of made) this.#parts.engine.watch.onTrial(container, false);
+    await this.#accompany(deployment, made, signal);
+  }
+
+  /** Resolves when the companions serve that these instances have. */
+  async #accompany(
+    { name }: Deployment,
+    instances: readonly InstanceRecord[],
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { companions } = this.#parts;
+    if (!companions) return;
+    await allOrFirstError(instances.map((one) => companions.begin(name, one, signal)));
   }
 
   /** Hands a container over to the engine's supervision. */
@@ -202,7 +217,7 @@ export class Replacer {
     plan: Plan,
     context: ReplaceContext,
   ): Promise<void> {
-    const tried = made.map((one) => ({ ...one, key: `${one.key}-trial` }));
+    const tried = made.map((one) => ({ ...one, key: `${one.key}-trial`, roles: undefined }));
     try {
       await this.#make(tried, plan, context, true);
       await this.#begin(deployment, tried, plan, context);
@@ -263,6 +278,7 @@ export class Replacer {
         await this.containers.start(instance.container, signal);
         if (until !== "ready") return;
         await this.#settled(deployment, instance, record, FIRST_WINDOW, signal);
+        await this.#accompany(deployment, [instance], signal);
       }));
     } catch (error) {
       record.error = (error as Error).message;

@@ -9,6 +9,7 @@ import { Later } from "../../../../lib/deploy/later.ts";
 import { allOrFirstError } from "../../../../lib/deploy/roll_out.ts";
 import type { Applier } from "./apply.ts";
 import { restartPolicy, stopSeconds } from "./container.ts";
+import type { Companions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import { type Inspected, isActive } from "./inspect.ts";
 import { DEPLOYMENT } from "./labels.ts";
@@ -17,6 +18,7 @@ import type { DeployEngine } from "./engine.ts";
 export interface UpkeepParts {
   engine: DeployEngine;
   applier: Applier;
+  companions?: Companions;
   /** All deployments, by name. */
   deployments: Map<string, Deployment>;
   /** By the deployment's name. */
@@ -89,6 +91,7 @@ export class Upkeep {
     const deployment = deployments.get(name);
     if (deployment?.record.deleting) return await this.remove(deployment);
     await this.#sweep(name);
+    await this.#parts.companions?.settle(name, deployment?.record.instances ?? []);
     if (!deployment || !await this.#heedPolicy(deployment)) return;
     const waiting = deployment.record.instances.filter(({ yielding }) => yielding);
     if (waiting.length === 0) return;
@@ -174,6 +177,7 @@ export class Upkeep {
     const containers = record.instances.map(({ container }) => container);
     await this.#parts.applier.replacer.retire(containers, stopSeconds(record.spec));
     await this.#sweep(name);
+    await this.#parts.companions?.settle(name, []);
     this.#parts.deployments.delete(name);
     await deployment.forget();
   }

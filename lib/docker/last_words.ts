@@ -1,6 +1,6 @@
 /** The end of what a container printed. */
-import type { DockerClient } from "../../docker/client.ts";
-import { readFrames } from "../../docker/frames.ts";
+import type { DockerClient } from "./client.ts";
+import { readFrames } from "./frames.ts";
 
 /** Lines and characters that an error quotes. */
 const LINES = 5;

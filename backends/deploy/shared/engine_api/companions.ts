@@ -1,0 +1,277 @@
+/**
+ * The companions of instances: a caretaker in a container of its own, in the network namespace of its instance. It is
+ * made with the instance, follows it through every restart, and goes with it.
+ */
+import { SvcError } from "../../../../lib/base/errors.ts";
+import { sha256 } from "../../../../lib/base/hash.ts";
+import { type Lazy, lazy } from "../../../../lib/base/lazy.ts";
+import type { Logger } from "../../../../lib/base/log.ts";
+import { KeyedMutex } from "../../../../lib/base/mutex.ts";
+import { sleep } from "../../../../lib/base/sleep.ts";
+import type { CompanionPlan } from "../../../../lib/deploy/backend.ts";
+import type { CaredFor, Caretakers, Roles } from "../../../../lib/deploy/caretakers.ts";
+import type { Duplex } from "../../../../lib/wire/duplex.ts";
+import type { Deployment } from "./deployment.ts";
+import type { CompanionCalls, CompanionState } from "./engine.ts";
+import { type Inspected, isActive, isReady, runs } from "./inspect.ts";
+import { instanceId, type InstanceRecord } from "./record.ts";
+import type { EngineWatch } from "./watch.ts";
+
+/** The folder that an instance shares with its companion, in both. */
+export const SHARED = "/run/svc/agents";
+
+/** The roles of every companion where each instance has one. */
+const ALWAYS: Roles = { portForward: {}, agentRelay: { folder: SHARED } };
+
+/** Milliseconds until a companion has to be attached. */
+const ATTACH_MS = 60_000;
+/** Milliseconds between two looks at a companion that is not attached yet. */
+const LOOK_MS = 500;
+/** Milliseconds until events are listened to again, after the engine was lost. */
+const PAUSE_MS = 1000;
+
+/** How a backend is given companions. */
+export interface CompanionOptions {
+  caretakers: Caretakers;
+  /** The variable by which every instance gets a companion. */
+  variable: string;
+  /** True where that is set. */
+  always: boolean;
+}
+
+export interface CompanionsParts extends CompanionOptions {
+  calls: CompanionCalls;
+  watch: EngineWatch;
+  /** The engine's id of an image, by its name. */
+  findImage: (name: string) => Promise<string>;
+  log: Logger;
+}
+
+/** What a companion is made of. */
+interface Wanted {
+  image: string;
+  env: Record<string, string>;
+  config: string;
+}
+
+const ofInstance = (deployment: string, { key, replica }: InstanceRecord): CaredFor => ({
+  ...{ key, deployment },
+  instance: instanceId(deployment, replica),
+});
+
+export class Companions {
+  readonly #parts: CompanionsParts;
+  readonly #locks = new KeyedMutex();
+  #image: Lazy<string>;
+  /** Counts the connections, so that replicas take turns. */
+  #turn = 0;
+
+  constructor(parts: CompanionsParts) {
+    this.#parts = parts;
+    this.#image = lazy(() => parts.findImage(parts.caretakers.requireImage("make a companion")));
+  }
+
+  get always(): boolean {
+    return this.#parts.always;
+  }
+
+  /**
+   * The roles of a deployment's companions; undefined: it has none. Throws `prerequisite_missing` before anything is
+   * made.
+   */
+  rolesOf(deployment: string, plan?: CompanionPlan): Roles | undefined {
+    const { always, caretakers } = this.#parts;
+    const roles = { ...always && ALWAYS, ...plan?.roles as Roles | undefined };
+    if (Object.keys(roles).length === 0) return undefined;
+    caretakers.requireImage(`deploy ${deployment}`);
+    return roles;
+  }
+
+  /** The caretakers of these instances may attach: for those of an earlier server. */
+  expect({ name, record }: Deployment): void {
+    for (const one of record.instances) {
+      if (one.roles) this.#parts.caretakers.expect(ofInstance(name, one));
+    }
+  }
+
+  /** Before the instance's container is made; gives the volume that it shares. */
+  async prepare(deployment: string, instance: InstanceRecord): Promise<string> {
+    const of = ofInstance(deployment, instance);
+    this.#parts.caretakers.expect(of);
+    return await this.#parts.calls.prepare(of);
+  }
+
+  /**
+   * Once the instance runs: resolves when its companion serves. Throws `deploy_failed` with the role that did not start,
+   * or with what the companion said last.
+   */
+  async begin(deployment: string, instance: InstanceRecord, signal?: AbortSignal): Promise<void> {
+    if (!instance.roles || !await this.#follow(deployment, instance)) return;
+    const { caretakers } = this.#parts;
+    const { key } = instance;
+    const over = new AbortController();
+    const both = signal ? AbortSignal.any([signal, over.signal]) : over.signal;
+    try {
+      await Promise.race([
+        caretakers.started(key, both),
+        this.#fails(deployment, instance, both),
+      ]);
+    } finally {
+      over.abort();
+    }
+  }
+
+  /** Throws `deploy_failed` when the companion has ended, or has not attached in time. */
+  async #fails(deployment: string, instance: InstanceRecord, signal: AbortSignal): Promise<void> {
+    const { calls } = this.#parts;
+    const { key } = instance;
+    for (const until = Date.now() + ATTACH_MS; Date.now() < until;) {
+      await sleep(LOOK_MS, signal);
+      const found = await calls.look(key);
+      if (!found?.running || found.restarts > 0) break;
+    }
+    // A report of its own says more than its end.
+    await sleep(LOOK_MS, signal);
+    const words = await calls.lastWords(key).catch(() => "");
+    signal.throwIfAborted();
+    const { instance: id } = ofInstance(deployment, instance);
+    throw new SvcError(
+      "deploy_failed",
+      `Cannot deploy ${deployment}: the companion of ${id} does not attach to this server${
+        words && `: ${words}`
+      }`,
+      {
+        help: "check that workloads reach SVC_ADVERTISE_URL, and that SVC_AGENT_IMAGE is of this " +
+          "server's version (svc image agent)",
+      },
+    );
+  }
+
+  async #wanted(of: CaredFor, roles: Roles): Promise<Wanted> {
+    const image = await this.#image.get().catch((error) => {
+      this.#image = lazy(() =>
+        this.#parts.findImage(this.#parts.caretakers.requireImage("make a companion"))
+      );
+      throw error;
+    });
+    const env = this.#parts.caretakers.environment(of, roles);
+    return { image, env, config: await sha256(JSON.stringify([image, env])) };
+  }
+
+  /** Brings the companion to where its instance is. False: the instance does not run. */
+  #follow(deployment: string, instance: InstanceRecord): Promise<boolean> {
+    const { key, container, roles } = instance;
+    return this.#locks.run(key, async () => {
+      const { calls, watch } = this.#parts;
+      const [found, there] = await Promise.all([watch.look(container), calls.look(key)]);
+      if (!found || !runs(found)) {
+        if (there?.running) await calls.stop(key);
+        return false;
+      }
+      const of = ofInstance(deployment, instance);
+      const wanted = await this.#wanted(of, roles!);
+      if (there?.config !== wanted.config) {
+        if (there) await calls.remove(key);
+        await calls.create({ of, container, ...wanted });
+      }
+      if (there?.config !== wanted.config || isBehind(there, found)) await calls.restart(key);
+      return true;
+    });
+  }
+
+  /**
+   * Removes the companions of instances that are gone, and brings the others to where their instances are. The caller
+   * holds the deployment's lock.
+   */
+  async settle(name: string, instances: readonly InstanceRecord[]): Promise<void> {
+    const { calls, caretakers, log } = this.#parts;
+    try {
+      const cared = instances.filter(({ roles }) => roles);
+      for (const key of await calls.list(name)) {
+        if (cared.some((one) => one.key === key)) continue;
+        caretakers.forget(key);
+        await calls.remove(key, true);
+      }
+      await Promise.all(cared.map((one) => this.#follow(name, one)));
+    } catch (error) {
+      log.warn("the companions of a deployment were not looked after", { deployment: name, error });
+    }
+  }
+
+  /** Has companions follow the restarts that the engine, or somebody else, makes. Ends with the watch. */
+  async watch(instanceOf: (deployment: string, container: string) => InstanceRecord | undefined) {
+    const { watch, log } = this.#parts;
+    const { closing } = watch;
+    while (!closing.aborted) {
+      try {
+        for await (const { type, deployment, container } of watch.watch(closing)) {
+          if (type !== "started" && type !== "died") continue;
+          const instance = instanceOf(deployment, container);
+          if (!instance?.roles) continue;
+          this.#follow(deployment, instance).catch((error) =>
+            log.warn("a companion did not follow its instance", { deployment, error })
+          );
+        }
+      } catch {
+        // The engine is lost: once it is back, everything is settled.
+      }
+      await sleep(PAUSE_MS, closing).catch(() => {/* the backend closes */});
+    }
+  }
+
+  serves(key: string): boolean {
+    return this.#parts.caretakers.serves(key);
+  }
+
+  /** The instance's companion. Throws `conflict` where there is none. */
+  #of({ key, roles, replica }: InstanceRecord, deployment: string, role: string): string {
+    if (roles && role in roles) return key;
+    throw new SvcError(
+      "conflict",
+      `Cannot reach ${instanceId(deployment, replica)}: it was deployed without a companion`,
+      { help: "deploy it again" },
+    );
+  }
+
+  /** See {@linkcode DeployBackend.dial}. */
+  async dial(
+    { name, instances }: Deployment,
+    port: number,
+    protocol: "tcp" | "udp",
+    signal?: AbortSignal,
+  ): Promise<Duplex> {
+    const running = instances.filter(({ found }) => found && runs(found));
+    if (running.length === 0) {
+      const soon = instances.some(({ found }) => found && isActive(found));
+      const why = soon ? "it is about to be restarted" : "no instance runs";
+      throw new SvcError("conflict", `Cannot connect to deployment ${name}: ${why}`, {
+        help: "start the deployment first",
+      });
+    }
+    const ready = running.filter(({ found }) => isReady(found!));
+    const chosen = ready.length > 0 ? ready : running;
+    const { instance } = chosen[this.#turn++ % chosen.length];
+    const key = this.#of(instance, name, "portForward");
+    return await this.#parts.caretakers.dial(key, port, protocol, signal);
+  }
+
+  /** See the ability `agent`. */
+  async agent(deployment: string, instance: InstanceRecord, options: {
+    connect: Parameters<Caretakers["forwardAgent"]>[1];
+    signal?: AbortSignal;
+  }) {
+    const key = this.#of(instance, deployment, "agentRelay");
+    const { caretakers } = this.#parts;
+    const forwarded = await caretakers.forwardAgent(key, options.connect, options.signal);
+    return {
+      path: forwarded.path,
+      instance: instanceId(deployment, instance.replica),
+      [Symbol.asyncDispose]: () => forwarded[Symbol.asyncDispose](),
+    };
+  }
+}
+
+/** True where the companion does not run, or is in the namespace of an earlier run of its instance. */
+function isBehind(there: CompanionState, { State }: Inspected): boolean {
+  return !there.running || Date.parse(there.startedAt) < Date.parse(State.StartedAt);
+}

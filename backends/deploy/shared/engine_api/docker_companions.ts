@@ -1,0 +1,113 @@
+/** Companions as containers of an engine with the Docker Engine API. */
+import { ignoringMissing } from "../../../../lib/docker/errors.ts";
+import type { DockerClient } from "../../../../lib/docker/client.ts";
+import { lastWords } from "../../../../lib/docker/last_words.ts";
+import { SHARED } from "./companions.ts";
+import type { CompanionCalls } from "./engine.ts";
+import type { Inspected } from "./inspect.ts";
+import {
+  COMPANION_CONFIG,
+  COMPANION_DEPLOYMENT,
+  COMPANION_KEY,
+  COMPANION_SERVER,
+} from "./labels.ts";
+
+/** Processes and threads that a companion may have. */
+const PIDS = 256;
+
+const containerOf = (key: string) => `${key}-companion`;
+const volumeOf = (key: string) => `${key}-agents`;
+
+/** `server`: identity of the server's data directory. */
+export function dockerCompanions(client: DockerClient, server: string): CompanionCalls {
+  const labelled = (deployment: string, key: string) => ({
+    [COMPANION_SERVER]: server,
+    [COMPANION_DEPLOYMENT]: deployment,
+    [COMPANION_KEY]: key,
+  });
+  const act = (key: string, action: "restart" | "stop") =>
+    client.run({
+      method: "POST",
+      path: `/containers/${containerOf(key)}/${action}`,
+      // It has nothing to end in good order: what it served is gone with its instance.
+      query: { t: 0 },
+      attempted: `Cannot ${action} a companion`,
+    });
+  const drop = (path: string, query: Record<string, boolean>) =>
+    client.run({ method: "DELETE", path, query, attempted: "Cannot remove a companion" })
+      .catch(ignoringMissing);
+  return {
+    async prepare({ key, deployment }) {
+      await client.run({
+        path: "/volumes/create",
+        json: { Name: volumeOf(key), Driver: "local", Labels: labelled(deployment, key) },
+        attempted: "Cannot make the volume of a companion",
+      });
+      return volumeOf(key);
+    },
+    async create({ of: { key, deployment }, container, image, env, config }) {
+      await client.run({
+        path: "/containers/create",
+        query: { name: containerOf(key) },
+        attempted: `Cannot make the companion of ${deployment}`,
+        json: {
+          Image: image,
+          Cmd: ["caretaker"],
+          Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
+          Labels: { ...labelled(deployment, key), [COMPANION_CONFIG]: config },
+          HostConfig: {
+            NetworkMode: `container:${container}`,
+            Mounts: [{ Type: "volume", Source: volumeOf(key), Target: SHARED }],
+            // A stop by the server lasts; what ends by itself comes back.
+            RestartPolicy: { Name: "unless-stopped" },
+            ReadonlyRootfs: true,
+            Tmpfs: { "/tmp": "" },
+            CapDrop: ["ALL"],
+            SecurityOpt: ["no-new-privileges"],
+            PidsLimit: PIDS,
+          },
+        },
+      });
+    },
+    async look(key) {
+      const found = await client.json<Inspected>({
+        path: `/containers/${containerOf(key)}/json`,
+        attempted: "Cannot look at a companion",
+      }).catch(ignoringMissing);
+      // One of that name that somebody else made is not looked at: making it then fails with the engine's words.
+      if (!found || found.Config.Labels?.[COMPANION_SERVER] !== server) return undefined;
+      const { State: { Running, StartedAt }, RestartCount, Config: { Labels } } = found;
+      return {
+        running: Running,
+        startedAt: StartedAt,
+        restarts: RestartCount,
+        config: Labels?.[COMPANION_CONFIG] ?? "",
+      };
+    },
+    restart: (key) => act(key, "restart"),
+    stop: (key) => act(key, "stop"),
+    async remove(key, withVolume) {
+      await drop(`/containers/${containerOf(key)}`, { force: true, v: true });
+      if (withVolume) await drop(`/volumes/${volumeOf(key)}`, { force: false });
+    },
+    async list(deployment) {
+      const label = [`${COMPANION_SERVER}=${server}`, `${COMPANION_DEPLOYMENT}=${deployment}`];
+      const attempted = "Cannot list the companions";
+      const [containers, { Volumes }] = await Promise.all([
+        client.json<{ Labels: Record<string, string> }[]>({
+          path: "/containers/json",
+          query: { all: true, filters: { label } },
+          attempted,
+        }),
+        client.json<{ Volumes?: { Labels?: Record<string, string> | null }[] | null }>({
+          path: "/volumes",
+          query: { filters: { label } },
+          attempted,
+        }),
+      ]);
+      const labels = [...containers, ...Volumes ?? []].map(({ Labels }) => Labels?.[COMPANION_KEY]);
+      return [...new Set(labels.filter((key) => key !== undefined))];
+    },
+    lastWords: (key) => lastWords(client, containerOf(key)),
+  };
+}
