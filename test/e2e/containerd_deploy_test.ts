@@ -1,5 +1,6 @@
 /** `svc serve` on containerd: a daemon that comes late, a server that is killed, a daemon that is killed. */
 import assert from "node:assert/strict";
+import { get, outside, proxied } from "../peers/outside.ts";
 import { startContainerd } from "../peers/containerd.ts";
 import { baseImage, e2eTest, freePort, runTool, startServer } from "./harness.ts";
 import { eventually, ok } from "./waits.ts";
@@ -13,6 +14,7 @@ const NEEDS = {
     "perl",
     "flock",
     "iptables",
+    "ip",
     "busybox",
     "umoci",
     "skopeo",
@@ -73,6 +75,19 @@ e2eTest(
       await ok(server, ["deploy", "-f", "-"], spec("9"));
       await eventually("the last answer", async () => await answer() === "9");
       assert.equal(await ok(server, ["exec", "web", "sh", "-c", "echo $VERSION"]), "9\n");
+      await using other = await outside();
+      const egress = {
+        mode: "proxy",
+        rules: [{ pattern: `${other.address}:${other.port}`, route: "cluster" }],
+        default: "deny",
+      };
+      const walled = JSON.stringify({ name: "walled", image, egress, stopSignal: "SIGKILL" });
+      await ok(server, ["deploy", "-f", "-"], walled);
+      const inside = (script: string) => server.svc(["exec", "walled", "sh", "-c", script]);
+      assert.match((await inside(proxied(other.address, other.port))).stdout, /from outside/);
+      assert.match((await inside(proxied("192.0.2.1", 80))).stdout, /^HTTP\/1\.1 403 /);
+      assert.notEqual((await inside(get(other.address, other.port))).code, 0);
+      await ok(server, ["rm", "walled"]);
       await ok(server, ["rm", "web"]);
       assert.deepEqual(await containers(), [""]);
     } finally {

@@ -1,7 +1,7 @@
 /** Egress of workloads on the bare backend: what a workload reaches by each route, and that nothing else leads out. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { answering, get, outside } from "../peers/outside.ts";
+import { answering, EGRESS_PROXY as PROXY, get, outside, proxied } from "../peers/outside.ts";
 import {
   baseImage,
   e2eTest,
@@ -17,8 +17,6 @@ const NEEDS = {
   root: true,
   commands: ["runc", "conmon", "iptables", "busybox", "skopeo", "ip"],
 };
-
-const PROXY = 3128;
 
 async function file(server: Server, spec: Record<string, unknown>): Promise<string> {
   const path = join(server.dataDir, `${crypto.randomUUID()}.json`);
@@ -42,11 +40,6 @@ async function deployed(...args: Parameters<typeof deploy>): Promise<void> {
 async function exec(server: Server, name: string, script: string): Promise<RunOutput> {
   return await server.svc(["exec", name, "--", "sh", "-c", script]);
 }
-
-/** A request through the workload's proxy, as a program sends it. */
-const proxied = (host: string, port: number) =>
-  `{ printf 'GET http://${host}:${port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'; sleep 1; } | ` +
-  `nc -w 5 127.0.0.1 ${PROXY}`;
 
 const tunnelled = (host: string, port: number) =>
   `{ printf 'CONNECT ${host}:${port} HTTP/1.1\\r\\n\\r\\n'; sleep 1; printf ` +

@@ -13,6 +13,14 @@ export const ask = (line: string, host: string, port: number, body = "") =>
   `Content-Length: ${body.length}\\r\\n\\r\\n"; printf %s '${body}'; sleep 1; } | ` +
   `nc -w 3 ${host} ${port} | grep . ; }`;
 
+/** Port of the proxy beside a workload whose egress is relayed. */
+export const EGRESS_PROXY = 3128;
+
+/** A request through the workload's proxy, as a program sends it. */
+export const proxied = (host: string, port: number) =>
+  `{ printf 'GET http://${host}:${port}/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n'; sleep 1; } | ` +
+  `nc -w 5 127.0.0.1 ${EGRESS_PROXY}`;
+
 /** What answers on the host: on its loopback only, or on every address. */
 export function answering(hostname: string) {
   const paths: string[] = [];

@@ -368,7 +368,7 @@ export class Instance {
       const { process, startedAt, paused } = this.#known;
       const state = await this.#parts.engine.state(this.made.key, process);
       if (state?.is === "running") {
-        await this.#attached.enter();
+        await this.#attached.enterLate();
         await this.#attend(state.process, startedAt ?? new Date().toISOString());
         if (paused) this.#life.froze(true);
         return true;

@@ -3,7 +3,7 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { InstanceParts } from "./instance_parts.ts";
 import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
 
-type Parts = Pick<InstanceParts, "attachments" | "namespaces">;
+type Parts = Pick<InstanceParts, "attachments" | "namespaces" | "log">;
 
 /** Calls come one after the other. */
 export class OwnAttachments {
@@ -49,6 +49,19 @@ export class OwnAttachments {
     const instance = `${deployment}-${replica}`;
     const path = attachments.path(this.#made);
     await namespaces.opened({ deployment, spec: this.#spec, instance, key, path });
+  }
+
+  /**
+   * As {@linkcode enter}, beside a workload that runs, which may have taken the port meanwhile: it goes on
+   * without what should run beside it.
+   */
+  async enterLate(): Promise<void> {
+    try {
+      await this.enter();
+    } catch (error) {
+      const { key } = this.#made;
+      this.#parts.log.error("nothing runs beside an instance that should have it", { key, error });
+    }
   }
 
   /** Removes them and the namespace. Idempotent. */
