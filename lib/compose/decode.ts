@@ -223,7 +223,8 @@ const DECODE: Record<Result, Decode> = {
     }
     return numberOf(value, path) || undefined;
   },
-  raw: (value: Scalar | Value) => plain(value),
+  raw: (value) => plain(value),
+  none: () => undefined,
 };
 
 /** The value of a project for `value`. Throws {@linkcode Problem}. */

@@ -63,14 +63,16 @@ export async function loadModel(options: LoadOptions, steps: LoadSteps = {}): Pr
   const files = new Files(options.stdin);
   const cwd = options.cwd ?? Deno.cwd();
   const located = await locate({ options, cwd, reader: files, warn });
-  const { environment, directory } = located;
+  const { directory } = located;
+  // As docker compose has it: where variables stay as they are written, none has a value.
+  const environment = steps.interpolate === false ? new Map<string, string>() : located.environment;
   const interpolator = new Interpolator((name) => environment.get(name), unsetWarning(warn));
   const session: Session = {
     files,
     warn,
     interpolate: steps.interpolate ?? true,
     resolvePaths: steps.resolvePaths ?? true,
-    ...(environment.has("HOME") && { home: environment.get("HOME") }),
+    ...(located.environment.has("HOME") && { home: located.environment.get("HOME") }),
     documents: new Map(),
     bases: new Map(),
   };

@@ -122,7 +122,9 @@ function checked(name: string, source: string): string {
   if (name === projectNameOf(name)) return name;
   throw new SvcError(
     "argument_invalid",
-    `Cannot use ${JSON.stringify(name)} as the project's name (${source})`,
+    `Cannot name the project ${
+      JSON.stringify(name)
+    } (${source}): it has other characters than a name may have`,
     {
       help:
         "it has small letters, digits, dashes and underscores, and begins with a letter or a digit",

@@ -1,10 +1,10 @@
 /** Prints a loaded project as docker compose prints it: fields in its order, keys of the user's own sorted. */
-import type { LoadedProject, Service } from "./project.ts";
+import type { EnvFile, LoadedProject, Service } from "./project.ts";
 import { FILE } from "./shape/resources.ts";
 import { SERVICE } from "./shape/service.ts";
 import { isExtension, type Shape } from "./shape/shape.ts";
 import { formatFloat } from "./yaml/scalar.ts";
-import { Float, isList, isMapping, type Mapping, type Value } from "./yaml/tree.ts";
+import { Float, isList, isMapping, type Mapping, mapping, type Value } from "./yaml/tree.ts";
 import { compareKeys, writeYaml } from "./yaml/write.ts";
 
 export type Format = "yaml" | "json";
@@ -28,6 +28,12 @@ function rawTree(value: unknown, format: Format): Value {
 function sshTree(keys: { id: string; path?: string }[], format: Format): Value {
   const separator = format === "yaml" ? ": " : "=";
   return keys.map(({ id, path }) => path === undefined ? id : `${id}${separator}${path}`);
+}
+
+/** The short form, where that says all. */
+function envFileTree({ path, required, format: parser }: EnvFile, format: Format): Value {
+  if (required) return path;
+  return mapping({ path, required, format: format === "json" ? parser : undefined });
 }
 
 /** A struct that JSON has even where the project does not. */
@@ -54,6 +60,9 @@ function structTree(
     const name = json ? field.jsonName ?? key : key;
     const child = value[key];
     if (top && !field.kept && isEmpty(child)) continue;
+    // What a variable says is not printed, but the variable is.
+    if (key === "content" && value.environment !== undefined) continue;
+    if (json && shape.result === "ulimit" && child === 0) continue;
     if (child !== undefined && child !== null) result.set(name, tree(child, field, format));
     else if (json && field.always) {
       result.set(name, field.always === "null" ? null : emptyStruct(field));
@@ -70,6 +79,9 @@ function structTree(
 function tree(value: unknown, shape: Shape, format: Format, top = false): Value {
   if (value === null) return null;
   if (shape.result === "ssh") return sshTree(value as { id: string; path?: string }[], format);
+  if (shape.form === "envFiles") {
+    return (value as EnvFile[]).map((file) => envFileTree(file, format));
+  }
   if (shape.fields && typeof value === "object" && !Array.isArray(value)) {
     return structTree(value as Record<string, unknown>, shape, format, top);
   }

@@ -15,9 +15,9 @@ export function placeText(place: Place | undefined, otherwise: string): string {
   return place ? `${place.file === "-" ? "standard input" : place.file}:${place.line}` : otherwise;
 }
 
-/** The error of a file (or of a whole project) for a problem with one of its values. */
-export function located(problem: Problem, root: Value, file: string): SvcError {
-  const where = placeText(placeAt(root, problem.path), file);
+/** The error of a file (or of a whole project) for a problem with the value at `place`. */
+export function problemAt(problem: Problem, place: Place | undefined, file: string): SvcError {
+  const where = placeText(place, file);
   const path = problem.path.length > 0 ? `${problem.path.join(".")}: ` : "";
   return new SvcError("compose_invalid", `Cannot read ${where}: ${path}${problem.what}`, {
     cause: problem,
@@ -30,6 +30,7 @@ export function withPlaces<T>(root: Value, file: string, pass: () => T): T {
   try {
     return pass();
   } catch (error) {
-    throw error instanceof Problem ? located(error, root, file) : error;
+    if (!(error instanceof Problem)) throw error;
+    throw problemAt(error, placeAt(root, error.path), file);
   }
 }

@@ -50,6 +50,11 @@ export const PROJECT_OPTIONS = [
   list("profiles", "profile", "NAME", "Profile whose services take part; * is all."),
   list("envFiles", "env-file", "PATH", "File of variables."),
   text("projectDirectory", "project-directory", "DIR", "Where relative paths begin."),
+  flag(
+    "allResources",
+    "all-resources",
+    "Take networks, volumes… that no service uses into account.",
+  ),
   {
     ...text("composeProgress", "progress", "MODE", "How progress is shown, on standard error."),
     env: ["COMPOSE_PROGRESS"],

@@ -41,7 +41,7 @@ const NETWORK = struct({
       }),
       { merge: "ipam" },
     ),
-    options: options(["text"], { result: "raw" }),
+    options: options(["text"], { result: "none" }),
   }, { inline: true, always: "struct" }),
   external,
   internal: flag(),

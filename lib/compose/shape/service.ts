@@ -229,8 +229,8 @@ const watch = struct({
   action: text({ kept: true, words: ["rebuild", "sync", "restart", "sync+restart", "sync+exec"] }),
   target: text(),
   exec: { ...hook, inline: true, always: "struct" },
-  include: textOrSet(),
-  ignore: textOrSet(),
+  include: textOrSet({ form: "strings" }),
+  ignore: textOrSet({ form: "strings" }),
   initial_sync: flag({ takes: ["boolean"] }),
 }, { required: ["path", "action"] });
 

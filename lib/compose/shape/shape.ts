@@ -14,6 +14,7 @@ export type Kind = "text" | "number" | "integer" | "boolean" | "nothing" | "list
  *   single (a 32 bit float), size (text of bytes), duration and delay (0 is left out), mode (octal text)
  * - strings (a list of text), command, test, hosts
  * - environment (null: no value), labels (text), options (text), lists (each a list of text), ssh
+ * - none (nothing)
  * - struct (fields of its own), map (free keys), items (a list of shapes), ulimit, raw (as written)
  */
 export type Result =
@@ -41,7 +42,8 @@ export type Result =
   | "items"
   | "ulimit"
   | "devices"
-  | "raw";
+  | "raw"
+  | "none";
 
 /** How the value of a later file meets that of an earlier one; default: mappings merge, lists append. */
 export type MergeRule =

@@ -73,7 +73,7 @@ const quoted = (text: string) => `"${Array.from(text, escaped).join("")}"`;
 
 /** Whether the text, without quotes, would be read as the same text. */
 const readsAsText = (text: string) =>
-  typeof resolveScalar(text) === "string" && !isTimestamp(text) && text !== "<<" &&
+  typeof resolveScalar(text) === "string" && !isTimestamp(text) &&
   !BASE_60.test(text) && !OLD_BOOLEAN.test(text);
 
 function block(text: string, indent: string): string {

@@ -23,6 +23,9 @@ export interface Outcome {
   text: string;
 }
 
+/** In the place of a hash that depends on where the project is. */
+export const ELSEWHERE = "(depends on the directory)";
+
 const FORMS = [
   ["config"],
   ["config", "--format", "json"],
@@ -45,7 +48,12 @@ export async function readCase(name: string): Promise<Case> {
     [...head.matchAll(/^# env: ([^=]*)=(.*)$/gm)].map(([, key, value]) => [key, value]),
   );
   const runs = args.includes("config") ? [args] : FORMS.map((form) => [...args, ...form]);
-  return { name, files: Object.fromEntries(sections(text)), env: { HOME: "/home/someone", ...env }, runs };
+  return {
+    name,
+    files: Object.fromEntries(sections(text)),
+    env: { HOME: "/home/someone", ...env },
+    runs,
+  };
 }
 
 export async function caseNames(): Promise<string[]> {
@@ -66,7 +74,9 @@ export async function writeFiles({ files }: Case, directory: string): Promise<vo
 }
 
 export const formatOutcomes = (outcomes: readonly Outcome[]): string =>
-  outcomes.map(({ args, exit, text }) => `=== ${exit} ${args}\n${text}${text.endsWith("\n") ? "" : "\n"}`)
+  outcomes.map(({ args, exit, text }) =>
+    `=== ${exit} ${args}\n${text}${text.endsWith("\n") ? "" : "\n"}`
+  )
     .join("");
 
 export async function readOutcomes(name: string): Promise<Outcome[]> {
@@ -75,4 +85,15 @@ export async function readOutcomes(name: string): Promise<Outcome[]> {
     const [, exit, args] = /^(\d+) (.*)$/.exec(head)!;
     return { args, exit: Number(exit), text: body };
   });
+}
+
+/** Lines of tables whose order docker compose leaves to chance. */
+const UNORDERED = ["--volumes", "--networks", "--images", "--models", "--variables", "--services"];
+
+/** Output with the lines sorted whose order says nothing. */
+export function stable(args: readonly string[], text: string): string {
+  if (args.includes("--format") || !UNORDERED.some((flag) => args.includes(flag))) return text;
+  const lines = text.replace(/\n+$/, "").split("\n");
+  const head = args.includes("--variables") ? lines.splice(0, 1) : [];
+  return [...head, ...lines.sort()].join("\n") + "\n";
 }
