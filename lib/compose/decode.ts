@@ -3,7 +3,7 @@ import { Problem } from "./problem.ts";
 import { goDuration, memorySize, shellWords } from "./forms/text.ts";
 import { isExtension, type Path, type Result, type Shape } from "./shape/shape.ts";
 import { shortest, textOf } from "./yaml/scalar.ts";
-import { Float, isList, isMapping, kindOf, type Scalar, type Value } from "./yaml/tree.ts";
+import { Float, isList, isMapping, kindOf, type Value } from "./yaml/tree.ts";
 
 /** A value of a loaded project; undefined is left out. */
 type Plain = unknown;

@@ -13,7 +13,6 @@ import {
   mapping,
   pick,
   placeIn,
-  same,
   type Scalar,
   setPlace,
   type Value,
@@ -163,5 +162,3 @@ export function dropRedefined(value: Value, shape: Shape | undefined, path: Path
   // A map keeps the seat of a key's first item.
   return pick(value, [...seats.values()]);
 }
-
-export { same };

@@ -10,7 +10,7 @@ import { setDefaults, writeOut } from "./long_forms.ts";
 import { dropRedefined, mergeTree } from "./merge.ts";
 import { resolveVariables } from "./normalise.ts";
 import { resolvePaths } from "./paths.ts";
-import { Problem, withPlaces } from "./problem.ts";
+import { withPlaces } from "./problem.ts";
 import { checkRules } from "./rules.ts";
 import { interpolateTree } from "./scalars.ts";
 import { FILE } from "./shape/resources.ts";
@@ -166,5 +166,3 @@ export async function loadUnit(
   resolveVariables(root, (name) => unit.environment.get(name));
   return root;
 }
-
-export { Problem };

@@ -3,7 +3,6 @@ import type { EnvFile, LoadedProject, Service } from "./project.ts";
 import { FILE } from "./shape/resources.ts";
 import { SERVICE } from "./shape/service.ts";
 import { isExtension, type Shape } from "./shape/shape.ts";
-import { formatFloat } from "./yaml/scalar.ts";
 import { Float, isList, isMapping, type Mapping, mapping, type Value } from "./yaml/tree.ts";
 import { compareKeys, writeYaml } from "./yaml/write.ts";
 
@@ -104,7 +103,6 @@ const GO_ESCAPES: Record<string, string> = {
   "&": "\\u0026",
   "\u2028": "\\u2028",
   "\u2029": "\\u2029",
-  "\x7f": "\x7f",
 };
 
 function jsonScalar(value: Value): string {
@@ -173,5 +171,3 @@ export function serviceJson(service: Service): string {
   const own = rest.deploy ? { ...rest, deploy } : rest;
   return writeJson(tree(own, SERVICE, "json"), "", "");
 }
-
-export { formatFloat };
