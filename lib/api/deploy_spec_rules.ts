@@ -1,6 +1,7 @@
 /** Rules between several fields of a deployment spec. */
 import { BlockList, isIP } from "node:net";
 import { posix } from "node:path";
+import { checkCredentials } from "./credentials.ts";
 import type { DeploySpec } from "./deploy_spec.ts";
 import { DEFAULT_EGRESS_PORT, isRelayed } from "./egress.ts";
 import { checkEgress } from "./egress_pattern.ts";
@@ -22,7 +23,10 @@ function checkName({ name, replicas }: DeploySpec, report: Report): void {
   );
 }
 
-function checkTargets({ mounts, volumes, tmpfs = [] }: DeploySpec, report: Report): void {
+function checkTargets(
+  { mounts, volumes, tmpfs = [], credentials }: DeploySpec,
+  report: Report,
+): void {
   const seen = new Map<string, string>();
   const look = (target: string, path: (string | number)[]) => {
     const normal = posix.normalize(`${target}/`);
@@ -35,6 +39,11 @@ function checkTargets({ mounts, volumes, tmpfs = [] }: DeploySpec, report: Repor
   for (const [i, { target }] of mounts.entries()) look(target, ["mounts", i, "target"]);
   for (const [i, { target }] of volumes.entries()) look(target, ["volumes", i, "target"]);
   for (const [i, text] of tmpfs.entries()) look(text.split(":", 1)[0], ["tmpfs", i]);
+  for (const [i, { deliver = [] }] of (credentials?.sources ?? []).entries()) {
+    for (const [j, { kind, path }] of deliver.entries()) {
+      if (kind === "file" && path) look(path, ["credentials", "sources", i, "deliver", j, "path"]);
+    }
+  }
 }
 
 function checkLimits({ ulimits = [] }: DeploySpec, report: Report): void {
@@ -100,9 +109,8 @@ function checkRelay({ egress, networks, ports, expose = [] }: DeploySpec, report
 
 /** Calls `report` for each rule that the spec breaks. */
 export function checkRules(spec: DeploySpec, report: Report): void {
-  for (
-    const check of [checkName, checkTargets, checkLimits, checkMemory, checkNetworks, checkRelay]
-  ) {
+  const checks = [checkName, checkTargets, checkLimits, checkMemory, checkNetworks, checkRelay];
+  for (const check of [...checks, checkCredentials]) {
     check(spec, report);
   }
 }

@@ -9,6 +9,7 @@ import { formatReference, parseReference } from "../oci/reference.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection, target } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
+import { withCredentials } from "./deploy_credentials.ts";
 import { egressFlags, laidOver } from "./deploy_egress.ts";
 import { withLogins } from "./deploy_logins.ts";
 import { readInput } from "./input.ts";
@@ -159,7 +160,11 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
   }
   const { client } = await openConnection(invocation, found);
   const warnings: Promise<void>[] = [];
-  const certified = await withCertificates(spec, {
+  const { body: kept } = await withCredentials(spec, {
+    ...{ flags: values.credential ?? [], session: false, env: invocation.env },
+    ...{ notice: () => {}, signal: io.signal },
+  });
+  const certified = await withCertificates(kept, {
     ...{ target: found, client },
     warn: (text) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`)),
   });

@@ -13,6 +13,7 @@ import { sessionLogs } from "../client/session_logs.ts";
 import type { Invocation } from "./command.ts";
 import { openConnection } from "./connect.ts";
 import { withCertificates } from "./deploy_certificates.ts";
+import { withCredentials } from "./deploy_credentials.ts";
 import { withLogins } from "./deploy_logins.ts";
 import { offerMounts } from "./deploy_mounts.ts";
 import { egressTakes } from "./egress_takes.ts";
@@ -187,7 +188,11 @@ export async function runSession(
   await using ingress = await prepareSessionIngress(invocation, {
     ...{ target: found, client, warn, signal },
   });
-  const certified = await withCertificates(body, { target: found, client, warn });
+  const prepared = await withCredentials(body, {
+    ...{ flags: values.credential ?? [], session: true, env: invocation.env, signal },
+    ...{ ghBin: values.ghBin, notice: warn },
+  });
+  const certified = await withCertificates(prepared.body, { target: found, client, warn });
   const complete = await withLogins(certified, { client, env: invocation.env, io });
   const session = openDeploySession(client, { ...complete, mounts: offered?.mounts }, {
     signal,
@@ -198,7 +203,11 @@ export async function runSession(
     onProgress: (message) => view.tell("stderr", { type: "progress", message }, message),
     onLost: () => view.notice(`the connection to ${client.server} is lost; trying to resume it`),
     onResumed: () => view.notice("the session is resumed"),
-    takes: { ...offered?.takes, ...await egressTakes(complete, invocation.env) },
+    takes: {
+      ...offered?.takes,
+      ...await egressTakes(complete, invocation.env),
+      ...prepared.takes,
+    },
   });
   const interrupt = () => {
     // The server has not accepted the session yet: there is no deployment to wait for.

@@ -2,7 +2,7 @@
 import type { AnyOption } from "../config/load.ts";
 import { INPUT_OPTIONS, RESULT_OPTIONS } from "./build/options.ts";
 import { DEPLOY_EGRESS_OPTIONS } from "./deploy_egress_options.ts";
-import { CONDUIT_OPTIONS } from "./session_options.ts";
+import { SESSION_OPTIONS } from "./session_options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
@@ -233,6 +233,16 @@ export const DEPLOY_OPTIONS = [
     section: "Sessions",
   },
   {
+    key: "credential",
+    kind: "list",
+    flag: "credential",
+    verbatim: true,
+    placeholder: "name=NAME,backend=KIND,…",
+    help: "Credential that is made here and delivered to the workload while the session lives; " +
+      "docs/credentials.md. May be repeated.",
+    section: "Sessions",
+  },
+  {
     key: "quiet",
     kind: "bool",
     flag: "quiet",
@@ -251,7 +261,7 @@ export const DEPLOY_OPTIONS = [
       "May be repeated.",
     section: "Sessions",
   },
-  ...CONDUIT_OPTIONS,
+  ...SESSION_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 
 export const LOGS_OPTIONS = [

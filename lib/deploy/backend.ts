@@ -44,6 +44,8 @@ export interface Attachments {
   companion?: CompanionPlan;
   /** Only for a backend with the ability `egress`, whose modes name this one. */
   egress?: { mode: EgressMode };
+  /** What the server runs in the instances' network namespaces, in words. Only with the ability `namespaces`. */
+  beside?: string;
   /** Only for a backend with the ability `ingressCertificates`. */
   certificates?: readonly HostCertificate[];
 }

@@ -171,6 +171,8 @@ export interface DeployCaps {
   noCallerMounts?: { why: string; help: string };
   /** `apply` accepts `egress`. */
   egress?: EgressAbility;
+  /** The engine tells `BackendParts.namespaces` of each instance: `apply` accepts `beside`. */
+  namespaces?: true;
   /** `apply` accepts `companion`. */
   companion?: true;
   /** The variable by which each instance gets a companion: told where something needs one. */

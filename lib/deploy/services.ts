@@ -47,7 +47,7 @@ type Engine = Pick<DeployBackend, "name" | "caps">;
 
 /** Throws `unsupported` for a part whose ability the backend lacks. */
 export function requireAbilities({ name, caps }: Engine, attachments: Attachments): void {
-  const { mounts, companion, egress, certificates } = attachments;
+  const { mounts, companion, egress, beside, certificates } = attachments;
   const refuse = (what: string, why: string, help: string) => {
     throw new SvcError("unsupported", `Cannot deploy with ${what}: ${why}`, { help });
   };
@@ -65,6 +65,9 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
       `the ${name} backend cannot lead a workload's connections through a relay that way`,
       `use egress mode ${["env", ...modes].join(" or ")}`,
     );
+  }
+  if (beside !== undefined && !caps.namespaces) {
+    refuse(beside, `the ${name} backend lets nothing of svc run beside a workload`, "leave it out");
   }
   if (certificates && !caps.ingressCertificates) {
     refuse(
@@ -91,6 +94,7 @@ class Parts {
   readonly #env: Record<string, string> = {};
   readonly #mounts: NonNullable<Attachments["mounts"]>[number][] = [];
   readonly #roles: Record<string, unknown> = {};
+  readonly #beside: string[] = [];
   #certificates: Attachments["certificates"];
   #egress: Attachments["egress"];
   /** Which service contributed each part. */
@@ -102,7 +106,7 @@ class Parts {
 
   /** Throws `conflict` where two services contribute the same part. */
   add(service: string, { env = {}, mounts = [], ...parts }: Attachments): void {
-    const { companion, certificates, egress } = parts;
+    const { companion, egress, beside, certificates } = parts;
     for (const name of Object.keys(env)) this.#own(service, `the variable ${name}`);
     for (const { target } of mounts) this.#own(service, `a mount at ${target}`);
     for (const role of Object.keys(companion?.roles ?? {})) this.#own(service, `the role ${role}`);
@@ -110,6 +114,7 @@ class Parts {
     Object.assign(this.#env, env);
     this.#mounts.push(...mounts);
     Object.assign(this.#roles, companion?.roles);
+    if (beside !== undefined) this.#beside.push(beside);
     this.#certificates ??= certificates;
     this.#egress ??= egress;
   }
@@ -132,6 +137,7 @@ class Parts {
       ...(this.#mounts.length > 0 && { mounts: this.#mounts }),
       ...(Object.keys(this.#roles).length > 0 && { companion: { roles: this.#roles } }),
       ...(this.#egress && { egress: this.#egress }),
+      ...(this.#beside.length > 0 && { beside: this.#beside.join(", ") }),
       ...(this.#certificates && { certificates: this.#certificates }),
     };
   }

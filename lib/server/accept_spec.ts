@@ -33,7 +33,26 @@ export async function parseSpecJson(text: string): Promise<DeploySpec> {
   return await checkSpec(value);
 }
 
-/** The spec as the backend gets it. The server sets the subject; a subject that the caller wrote is replaced. */
+/**
+ * Throws `spec_invalid` where the spec says how a credential is made, before anything of it is written down: the
+ * values of a static source are in there.
+ */
+function refuseSources({ name, credentials }: DeploySpec): void {
+  const index = credentials?.sources.findIndex(({ backend, config }) => backend ?? config) ?? -1;
+  if (index < 0) return;
+  throw new SvcError(
+    "spec_invalid",
+    `Cannot deploy ${name}: credentials.sources[${index}] says how it is made, which is for the ` +
+      "caller alone to know",
+    { help: "use `svc deploy --session`, which keeps that to itself" },
+  );
+}
+
+/**
+ * The spec as the backend gets it. The server sets the subject; a subject that the caller wrote is replaced. Throws
+ * `spec_invalid` for what must stay with the caller.
+ */
 export function acceptSpec(spec: DeploySpec, { subject }: Identity): DeploySpec {
+  refuseSources(spec);
   return { ...spec, origin: { ...spec.origin, subject } };
 }

@@ -20,6 +20,8 @@ import { createBuildCacheUpkeep } from "./build_cache.ts";
 import { CARETAKER_READS, openCaretakers } from "./caretakers/open.ts";
 import { CallerMountService } from "../deploy/mounts/service.ts";
 import { openDataDir } from "./data_dir.ts";
+import { CredentialFiles, credentialFolder } from "./credentials/files.ts";
+import { CredentialService } from "./credentials/service.ts";
 import { serverDelegation } from "./delegation.ts";
 import { EDGE_READS, openEdge } from "./edge.ts";
 import { ServerEgress } from "./egress/egress.ts";
@@ -161,17 +163,26 @@ const deployments = subsystem({
       log,
     });
     await mounts.sweep();
+    const credentials = new CredentialService({
+      files: new CredentialFiles(credentialFolder(host)),
+      ...{ callers, namespaces, log },
+    });
     const common = { host, snapshotter: snapshots.get, images: images.get, log };
     const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>
-      await openDeployments(await openBackend(chosen.deploy, parts), [ingress, egress, mounts], log)
+      await openDeployments(
+        await openBackend(chosen.deploy, parts),
+        [ingress, egress, mounts, credentials],
+        log,
+      )
     );
     registry.connect(backend.get);
-    return { backend, ingress, egress, callers };
+    return { backend, ingress, egress, credentials, callers };
   },
-  async close({ backend, ingress, egress }) {
+  async close({ backend, ingress, egress, credentials }) {
     ingress[Symbol.dispose]();
     await egress[Symbol.asyncDispose]();
+    await credentials[Symbol.asyncDispose]();
     await closeMade(backend);
   },
 });
@@ -190,6 +201,7 @@ const sessions = subsystem({
     // Before the first request: a caller that resumes its session at once must find it.
     await sessions.takeOver();
     deployments.callers.connect(sessions);
+    await deployments.credentials.sweep();
     return sessions;
   },
 });

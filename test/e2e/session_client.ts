@@ -16,9 +16,10 @@ export class Client implements AsyncDisposable {
   #text = { stdout: "", stderr: "" };
   #changed = Promise.withResolvers<void>();
 
-  constructor(server: Server, args: string[], env: Record<string, string> = {}) {
+  constructor(server: Server, args: string[], env: Record<string, string> = {}, cwd?: string) {
     this.#child = new Deno.Command(EXECUTABLE, {
       args: ["deploy", "--session", ...args],
+      cwd,
       clearEnv: true,
       env: { ...OWN_ENV, SVC_CONFIG: "/nonexistent", SVC_SERVER: server.url, ...env },
       stdin: "null",

@@ -36,6 +36,18 @@ export const matching = (backend: string, only: string, pattern: RegExp): Checke
 export const networkApart = ({ networks }: { networks: readonly { name: string }[] }) =>
   networks.find(({ name }) => name === "host" || name === "none")?.name;
 
+/** `kinds`: of the deliveries that the backend takes. */
+export const credentialFields = (backend: string, ...kinds: string[]) => ({
+  sources: {
+    ...honoured("name", "backend", "config", "ttl"),
+    deliver: {
+      ...honoured("provider", "wellKnown", "path", "format", "envVar", "valueKey"),
+      kind: among(backend, ...kinds),
+      upstream: told("this build has no proxy that adds credentials"),
+    },
+  },
+});
+
 /** Networks have more differences between engines than likenesses. */
 type Differing = "ports" | "volumes" | "networks" | "hostname" | "healthcheck" | "securityOpt";
 
@@ -104,7 +116,7 @@ export const hostFields = (
     dns: told("this build keeps no records for a workload; use extraHosts, or networks[].aliases"),
     hub: told("this build has no hub"),
     docker: told("this build gives workloads no Docker API"),
-    credentials: told("this build delivers no credentials; use env, or a folder of the host"),
+    credentials: credentialFields(backend, "file"),
     knative: told("it is for a cluster with Knative"),
     agentForward: told("this build forwards no SSH agent to a workload"),
     telemetry: told("this build collects no telemetry; svc logs shows what a workload prints"),

@@ -1,6 +1,15 @@
 /** What backends over the host engine (lib/deploy/host) do with each field of a deployment spec. */
 import type { FieldRules } from "../../../lib/deploy/fields.ts";
-import { among, honoured, hostFields, matching, networkApart, single, told } from "./fields.ts";
+import {
+  among,
+  credentialFields,
+  honoured,
+  hostFields,
+  matching,
+  networkApart,
+  single,
+  told,
+} from "./fields.ts";
 
 const IPV4 = told(
   "networks of this host have IPv4 alone: with IPv6 the whole host would forward it",
@@ -54,6 +63,7 @@ export const hostEngineFields = (backend: string): FieldRules => ({
     mac: single(),
   },
   healthcheck: honoured("test", "interval", "timeout", "startPeriod", "startInterval", "retries"),
+  credentials: credentialFields(backend, "file", "endpoint"),
   hostname: "honoured",
   securityOpt: matching(
     backend,

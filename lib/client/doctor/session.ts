@@ -1,6 +1,6 @@
 /** How sessions reach workloads, and which tools they would run: shown before a session is opened. */
 import type { Target } from "../resolve.ts";
-import { ghCommand } from "../credentials/gh.ts";
+import { ghCommand } from "../../credentials/gh.ts";
 import type { Check } from "./way.ts";
 
 function streams({ transport, viaServer: { value, source } }: Target): Check | undefined {
@@ -45,7 +45,7 @@ async function gh(
   if (ghBin === undefined) return undefined;
   const { found } = await ghCommand({ ghBin, env });
   const name = "gh credential source";
-  const later = "credential sources, which would run it, are not in this build yet";
+  const later = "sessions run it for credentials with backend: gh";
   return found ? { name, outcome: "ok", detail: `${found} (SVC_GH_BIN); ${later}` } : {
     name,
     outcome: "warning",

@@ -69,5 +69,7 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
     volumes: managedVolumes(parts),
     networks: managedNetworks(parts),
     mounts: true,
+    namespaces: true,
+    mounts: true,
   };
 }

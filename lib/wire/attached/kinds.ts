@@ -16,6 +16,7 @@
  * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts, attach.ts) |
  * | `stdio` | server | standard input; standard output |
  * | `stderr` | server | nothing; standard error |
+ * | `credential` | server | nothing; the values of the one that is named (lib/api/credentials.ts) |
  * | `port` | server | a connection to a port of a workload |
  * | `egress` | server | a connection that the caller dials (lib/egress/stream.ts) |
  * | `ingress` | caller | a connection to the ingress (HTTP/1.1) |
@@ -40,6 +41,7 @@ export const KINDS = {
   ...{ build: ends, list: ends, changes: ends, files: ends, "9p": ends, tar: ends },
   ...{ secret: ends, ssh: ends, command: ends, stdio: ends, stderr: ends, port: ends },
   ...{ ingress: ends, egress: ends, caretaker: ends, dial: ends, agent: ends },
+  credential: ends,
 } as const satisfies Record<string, Row>;
 
 export type Kind = keyof typeof KINDS;

@@ -35,25 +35,26 @@ export const DOCKER: FieldTable["docker"] = [
 ];
 
 export const CREDENTIALS: FieldTable["credentials"] = [
-  "Credentials that are made for the workload and renewed while it runs.",
+  "Credentials that the caller of a session makes for the workload, renewed while it runs (credentials.md).",
   { sources: [{ name: "github", backend: "gh" }] },
   {
     sources: ["Where they come from.", [{ name: "github", backend: "gh" }], {
       name: ["The source's name.", "github"],
       backend: [
-        "What makes the credential: `static`, `env`, `exec`, `file`, `aws-sts` or `gh`.",
+        "What makes it at the caller: `static`, `env`, `exec`, `file`, `aws-sts`, `gh`, `claude`, `codex` or " +
+        "`gemini`; default the name.",
         "gh",
       ],
       config: ["The backend's own settings.", { host: "github.com" }],
       ttl: ["How long one is used.", "1h"],
-      deliver: ["How it comes to the workload.", [{ kind: "env", envVar: "GITHUB_TOKEN" }], {
-        kind: ["`endpoint`, `file` or `env`.", "env"],
+      deliver: ["How it comes to the workload.", [{ kind: "file", path: "/run/secrets/token" }], {
+        kind: ["`endpoint`, `file` or `env`.", "file"],
         provider: ["Shape of the endpoint's answers.", "aws-imds"],
         wellKnown: ["Address where programs look for such an endpoint.", "169.254.169.254"],
         upstream: ["API whose requests get it on the way.", "https://api.github.com"],
         path: ["File it is written to.", "/run/secrets/token"],
         format: ["Of the file: `json`, `env`, `raw` or `aws-credentials`.", "raw"],
-        envVar: ["Variable it stands in.", "GITHUB_TOKEN"],
+        envVar: ["Variable with its path, or its URL.", "GITHUB_TOKEN_FILE"],
         valueKey: ["The part of it that is delivered.", "token"],
       }],
     }],
