@@ -165,8 +165,8 @@ e2eTest(
         assert.equal(await inside(server, "stat -c %a /run/c/json"), "444\n");
         assert.match(await inside(server, "echo x 2>&1 > /run/c/json || true"), /Read-only/);
         // Where the last step looks for what is left.
-      assert.ok((await mounted()).length > 0);
-      assert.ok((await marked("/run/svc")).length > 0);
+        assert.ok((await mounted()).length > 0);
+        assert.ok((await marked("/run/svc")).length > 0);
       });
 
       await t.step("endpoints, of the workload alone", async () => {
