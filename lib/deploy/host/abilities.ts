@@ -70,6 +70,5 @@ export function hostAbilities(parts: AbilityParts): DeployCaps {
     networks: managedNetworks(parts),
     mounts: true,
     namespaces: true,
-    mounts: true,
   };
 }
