@@ -2,8 +2,8 @@
 import type { CredentialSource, DeploySpec } from "../api/deploy_spec.ts";
 import { parseFields } from "../base/csv_fields.ts";
 import { SvcError } from "../base/errors.ts";
+import type { SessionWatcher } from "../client/deploy_session.ts";
 import type { SpecBody } from "../client/deployments.ts";
-import type { AttachedOptions } from "../wire/attached/session.ts";
 import type { Environment } from "./command.ts";
 
 export interface CredentialOptions {
@@ -82,7 +82,7 @@ async function specOf(body: SpecBody, added: CredentialSource[]): Promise<Deploy
 
 export interface Prepared {
   body: SpecBody;
-  takes?: AttachedOptions["takes"];
+  takes?: SessionWatcher["takes"];
 }
 
 /** Takes the sources out of what is sent. Throws `usage` where credentials are asked for without a session. */
