@@ -4,7 +4,7 @@ import type { DeploymentStatus } from "../api/deployment.ts";
 import { createLogger, silent } from "../base/log.ts";
 import type { Attachments, DeployBackend, DeployCaps } from "./backend.ts";
 import { openDeployments } from "./deployments.ts";
-import type { DeployService } from "./services.ts";
+import { type DeployService, requireCallerMounts } from "./services.ts";
 
 const SPEC = validateDeploySpec({ name: "web", image: "app" });
 const spec = (name: string) => ({ ...SPEC, name });
@@ -193,4 +193,18 @@ Deno.test("services: they add to every status, and learn of removals and of what
   scene.failing.add("delete");
   await assert.rejects(deployments.delete("web"), { message: "no delete" });
   assert.deepEqual(scene.steps, ["delete"], "what is still there keeps what it has");
+});
+
+Deno.test("services: the callers' own files are mounted only where the engine can", () => {
+  requireCallerMounts({ name: "one", caps: { mounts: true } });
+  const refused = { code: "unsupported" };
+  assert.throws(() => requireCallerMounts({ name: "two", caps: {} }), {
+    ...refused,
+    message: /the two backend cannot mount folders of the server/,
+  });
+  const noCallerMounts = { why: "they need SVC_SOME_REMOTE", help: "set it" };
+  assert.throws(
+    () => requireCallerMounts({ name: "three", caps: { mounts: true, noCallerMounts } }),
+    { ...refused, message: /they need SVC_SOME_REMOTE/, help: "set it" },
+  );
 });
