@@ -76,9 +76,31 @@ export function imageWarnings(spec: DeploySpec, { StopSignal }: ContainerConfig)
 const stopSignal = (spec: DeploySpec, { StopSignal }: ContainerConfig) =>
   String(signalNumber(spec.stopSignal || StopSignal || "") ?? SIGTERM);
 
+/** Engines write these into files of lines, some of which are their own configuration. */
+const LINE = /^\P{Cc}*$/u;
+
+/** A spec's own words are checked where it is read; an image may hold anything. */
+function requireLines(image: string, { args, env, workingDir, user }: ContainerPlan): void {
+  const refuse = (what: string) => {
+    throw new SvcError("spec_invalid", `Cannot run ${image}: ${what} holds control characters`, {
+      help: "build the image anew without them, or override it in the spec",
+    });
+  };
+  if (!LINE.test(workingDir)) refuse("its working directory");
+  if (!LINE.test(user)) refuse("its user");
+  if (args.some((word) => word.includes("\0"))) refuse("its command");
+  for (const entry of env) {
+    const [name] = entry.split("=", 1);
+    if (!LINE.test(name) || entry.includes("\0")) {
+      refuse(`its environment variable ${JSON.stringify(name)}`);
+    }
+  }
+}
+
 /**
  * `added` is what svc adds. Its environment overrides the image's, and the spec's overrides both. Throws
- * `spec_invalid` where neither the image nor the spec names a command.
+ * `spec_invalid` where neither the image nor the spec names a command, and where the image's words hold control
+ * characters that would reach an engine's configuration.
  */
 export function containerPlan(
   spec: DeploySpec,
@@ -97,7 +119,7 @@ export function containerPlan(
   const lines = (env: Readonly<Record<string, string>>) =>
     Object.entries(env).map(([name, value]) => `${name}=${value}`);
   const terminal = spec.tty ? ["TERM=xterm"] : [];
-  return {
+  const plan: ContainerPlan = {
     args,
     env: mergeEnv([DEFAULT_PATH, ...terminal], image.Env ?? [], lines(added), lines(spec.env)),
     workingDir: spec.workingDir ?? (image.WorkingDir || "/"),
@@ -109,4 +131,6 @@ export function containerPlan(
       .filter((path) => path !== "/"),
     ...(mounts.length > 0 && { mounts }),
   };
+  requireLines(spec.image, plan);
+  return plan;
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { DeploySpec } from "../api/deploy_spec.ts";
+import type { ContainerConfig } from "../oci/types.ts";
 import { containerPlan, imageWarnings } from "./container_config.ts";
 
 const spec = (more: Partial<DeploySpec> = {}): DeploySpec => ({
@@ -59,6 +60,22 @@ Deno.test("an image's unknown stop signal is told, and SIGTERM sent", () => {
 Deno.test("volumes of the image, by their whole paths", () => {
   const image = { Cmd: ["c"], Volumes: { "/data": {}, "/a/../b/": {}, "c": {}, "/": {} } };
   assert.deepEqual(containerPlan(spec(), image).volumes, ["/data", "/b", "/c"]);
+});
+
+Deno.test("an image's words that would end a line of an engine's configuration are refused", () => {
+  const refused = (image: ContainerConfig, message: RegExp) =>
+    assert.throws(() => containerPlan(spec(), { Cmd: ["c"], ...image }), {
+      code: "spec_invalid",
+      message,
+    });
+  refused({ WorkingDir: "/a\nlxc.hook.pre-start = /bin/evil" }, /its working directory/);
+  refused({ User: "root\r" }, /its user/);
+  refused({ Cmd: ["a\0b"] }, /its command/);
+  refused({ Env: ["A\nB=1"] }, /its environment variable "A\\nB"/);
+  refused({ Env: ["A=1\0"] }, /its environment variable "A"/);
+  // Values have lines of their own, and commands scripts; the spec's words replace the image's.
+  const fine = { Cmd: ["sh", "-c", "a\nb"], Env: ["A=1\n2"], WorkingDir: "/\n" };
+  assert.equal(containerPlan(spec({ workingDir: "/w" }), fine).workingDir, "/w");
 });
 
 Deno.test("health checks: spec over image, shell form, NONE", () => {
