@@ -11,7 +11,7 @@ const HOST = ["backends/build/", "lib/runtime/", "lib/snapshot/", "lib/sys/", "l
 
 /** The suites of engines, which start daemons and containers for minutes: only `scripts/test` runs them. */
 const ENGINES =
-  /^test\/contract\/(deploy_backend|bare\w*|containerd\w*|docker\w*|podman\w*)_test\.ts$/;
+  /^test\/contract\/(deploy_backend|bare\w*|containerd\w*|docker\w*|incus\w*|podman\w*)_test\.ts$/;
 
 const CHECKS = [
   ["check", "-q", "."],

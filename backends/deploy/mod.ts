@@ -7,7 +7,7 @@ import type { BackendModule } from "../../lib/deploy/module.ts";
 import { BARE, BARE_READS } from "./bare/options.ts";
 import { CONTAINERD, CONTAINERD_READS } from "./containerd/options.ts";
 import { DOCKERHOST, DOCKERHOST_READS } from "./dockerhost/options.ts";
-import { INCUS } from "./incus/options.ts";
+import { INCUS, INCUS_ABSENT, INCUS_READS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
 import { PODMAN, PODMAN_ABSENT, PODMAN_READS } from "./podman/options.ts";
 
@@ -87,8 +87,9 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   incus: {
     help: "an Incus server",
     aliases: [],
-    options: [INCUS],
-    missing: "the client of Incus is not in this build yet",
+    options: [INCUS, INCUS_ABSENT],
+    load: reading(INCUS_READS, async () => (await import("./incus/open.ts")).incusModule),
+    fields: async () => (await import("./incus/fields.ts")).INCUS_FIELDS,
   },
 };
 
@@ -116,7 +117,7 @@ const CHOICE = optionTable([
     section: "General and listener",
     help:
       "Where deployments run: dockerhost, podman, kubernetes (k8s), containerd, bare or incus. " +
-      "This build has dockerhost, podman, containerd and bare.",
+      "This build has dockerhost, podman, containerd, bare and incus.",
   },
 ]);
 

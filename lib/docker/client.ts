@@ -33,7 +33,7 @@ const MAX_WORDS = 64 * 1024;
 
 export interface CallOptions {
   /** GET where absent, POST where there is a body. */
-  method?: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
+  method?: "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Below the API's version: "/containers/json". */
   path: string;
   /** Objects and lists are sent as JSON; absent and false values are left out. */
@@ -285,10 +285,11 @@ function untilHead(stop: AbortController, ms: number, late: () => Error): Dispos
   return limit;
 }
 
-/** The daemon's words in its JSON; podman adds their cause. */
+/** The daemon's words in its JSON; podman adds their cause, and Incus calls them an error. */
 function wordsOf(text: string): { words?: string; cause?: string } {
   try {
-    const { message, cause } = JSON.parse(text) as { message?: unknown; cause?: unknown };
+    const { message: said, error, cause } = JSON.parse(text) as Record<string, unknown>;
+    const message = said ?? error;
     return {
       ...(typeof message === "string" && message !== "" && { words: message.trim() }),
       ...(typeof cause === "string" && { cause }),

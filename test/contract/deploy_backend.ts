@@ -80,7 +80,7 @@ export function deployBackendContract(test: Test, under: DeployBackendUnderTest)
   withName(
     "logs: both streams, tail, following to the end",
     "logs",
-    ["exec", "spec.restart"],
+    ["exec", "spec.restart", "logs.streams"],
     async (name) => {
       const script = `${UNTIL_TOLD} echo one; until_told a; echo two >&2; until_told b; ` +
         "echo three; printf four";

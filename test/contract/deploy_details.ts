@@ -25,7 +25,8 @@ export function deployDetails(test: Test, under: DeployBackendUnderTest): void {
       }
     });
 
-  withNames("logs are the bytes that were printed", ["bytes"], ["spec.restart"], async () => {
+  const printed = ["spec.restart", "logs.bytes"] as const;
+  withNames("logs are the bytes that were printed", ["bytes"], printed, async () => {
     await backend().apply(
       quickSpec("bytes", image, { command: ["sh", "-c", PRINT], restart: "no" }),
     );

@@ -5,6 +5,7 @@
 import { BARE_FIELDS } from "../../backends/deploy/bare/fields.ts";
 import { CONTAINERD_FIELDS } from "../../backends/deploy/containerd/fields.ts";
 import { DOCKERHOST_FIELDS } from "../../backends/deploy/dockerhost/fields.ts";
+import { INCUS_FIELDS } from "../../backends/deploy/incus/fields.ts";
 import { PODMAN_FIELDS } from "../../backends/deploy/podman/fields.ts";
 import type { FieldRules } from "../../lib/deploy/fields.ts";
 import type { Ability } from "./deploy_suite.ts";
@@ -78,6 +79,24 @@ export const ENGINES = {
   "podman 5": PODMAN,
   "podman 4.3, rootless": ROOTLESS,
   "podman 5, rootless": ROOTLESS,
+  incus: {
+    fields: INCUS_FIELDS,
+    lacks: {
+      attach:
+        "the backend does not do it yet: an instance's console has one reader, which records it",
+      files: "the backend does not do it yet",
+      images: "Incus keeps images unpacked, and under names of its own",
+      load: "Incus takes OCI images from registries alone",
+      top: "the backend does not do it yet: Incus has no list of processes",
+      oom: "Incus does not tell it",
+      "env.lines": "Incus takes one line for each variable",
+      "exec.groups": "Incus sets one group",
+      "logs.bytes":
+        "Incus does not tell where a piece of a console begins: of the same text again and again some may be missing",
+      "logs.streams": "both streams of an instance are its console",
+      "network.host": "Incus's containers have networks of their own",
+    },
+  },
 } as const satisfies Record<string, Engine>;
 
 export type EngineName = keyof typeof ENGINES;

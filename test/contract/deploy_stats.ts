@@ -96,7 +96,7 @@ export function deployStats(test: Test, under: DeployBackendUnderTest): void {
   withName(
     "stats: nothing is told of the host's network",
     "hostly",
-    ["stats", "spec.networks.name", "groups"],
+    ["stats", "spec.networks.name", "groups", "network.host"],
     async (name) => {
       try {
         await under.reopen(undefined, ["networks"]);

@@ -50,6 +50,10 @@ const USUAL = {
   "files.owners": "what is copied out keeps its owners",
   "files.memory": "what is mounted in memory is copied too",
   "files.whole": "a copied file takes another's place once it is whole",
+  "env.lines": "values of several lines in the environment",
+  "network.host": "a workload in the host's own network",
+  "logs.bytes": "a log is what was printed, byte by byte",
+  "logs.streams": "a log tells standard error from standard output",
   "exec.groups": "a command of another user has the groups of groupAdd",
 };
 

@@ -9,8 +9,8 @@ const CLONE_NEWNET = 0x40000000;
 const READY_MS = 60_000;
 
 export interface NamespaceOptions {
-  /** The programs of Debian's unstable suite lie over the host's; see `unstable.sh`. */
-  unstable?: boolean;
+  /** Programs of Debian's unstable suite lie over the host's: of `unstable.sh`, or those in this folder. */
+  unstable?: boolean | string;
   /** The host's network instead of one of its own. */
   hostNetwork?: boolean;
   /** Shell commands that run inside before it is ready, with `folder` as `$1`. */
@@ -45,8 +45,10 @@ export interface Namespace extends AsyncDisposable {
 }
 
 const CACHE = Deno.env.get("XDG_CACHE_HOME") ?? join(Deno.env.get("HOME") ?? "/root", ".cache");
-/** The folder with those programs. */
-export const UNSTABLE = join(CACHE, "svc-peers/unstable-1");
+/** A folder of programs of Debian's unstable suite. */
+export const programsIn = (name: string) => join(CACHE, "svc-peers", name);
+/** The folder with those of `unstable.sh`. */
+export const UNSTABLE = programsIn("unstable-1");
 
 /** For `requireTools({ files })`: there once `unstable.sh` has run, which takes half a minute. */
 export const UNSTABLE_READY = join(UNSTABLE, "ready");
@@ -91,15 +93,16 @@ export async function startNamespace(
   folder: string,
   { unstable, hostNetwork, setup = "" }: NamespaceOptions = {},
 ): Promise<Namespace> {
-  if (unstable && !existsSync(UNSTABLE_READY)) {
-    throw new Error("Cannot start the peer: run test/peers/unstable.sh first");
+  const programs = unstable === true ? UNSTABLE : unstable;
+  if (programs && !existsSync(join(programs, "ready"))) {
+    throw new Error(`Cannot start the peer: ${programs} is not there; see test/peers/*.sh`);
   }
   const script = [
     // Its own mounts reach its containers, as on a host.
     "mount --make-rshared /",
     "mount -t proc proc /proc",
     "mount -t tmpfs -o mode=755 tmpfs /run",
-    unstable ? `mount -t overlay overlay -o lowerdir=${UNSTABLE}/usr:/usr /usr` : "",
+    programs ? `mount -t overlay overlay -o lowerdir=${programs}/usr:/usr /usr` : "",
     hostNetwork ? "" : "ip link set lo up",
     setup,
     HOLD,

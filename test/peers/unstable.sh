@@ -1,12 +1,13 @@
 #!/bin/sh
-# unstable.sh [ROOT]: the programs of Debian's unstable suite that tests take as peers (dockerd 28, podman 5),
-# with the libraries they need, unpacked into ROOT. Nothing is installed: test/peers/namespace.ts lays ROOT/usr
+# unstable.sh [ROOT [PACKAGE...]]: programs of Debian's unstable suite that tests take as peers (dockerd 28,
+# podman 5), with the libraries they need, unpacked into ROOT. Nothing is installed: test/peers/namespace.ts lays ROOT/usr
 # over /usr in a namespace of its own. Default: $XDG_CACHE_HOME/svc-peers/unstable-1.
 #
 # About 110 MB from the host's own Debian mirror, 330 MB unpacked; 15 s to 30 s, once. As root.
 set -eu
 root=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/svc-peers/unstable-1}
 packages="docker.io docker-cli podman crun netavark aardvark-dns nftables passt slirp4netns catatonit uidmap"
+[ $# -lt 2 ] || { shift && packages=$*; }
 [ -e "$root/ready" ] && exit 0
 mkdir -p "$(dirname "$root")"
 exec 9>"$root.lock"

@@ -1,10 +1,55 @@
 /** SPEC "Incus backend". */
 import { absentTable, off } from "../../../lib/config/absent.ts";
+import { BUILD } from "../../../lib/config/server/build.ts";
+import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
+import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
 
-export const INCUS = absentTable("Incus backend", "the incus backend", [
-  ["SVC_INCUS_SOCKET", "string", "Its socket.", { default: "/var/lib/incus/unix.socket" }],
-  ["SVC_INCUS_PROJECT", "string", "Project of the instances.", { default: "default" }],
-  ["SVC_INCUS_STORAGE_POOL", "string", "Pool of volumes.", { default: "default" }],
-  ["SVC_INCUS_INSECURE_REGISTRIES", "string", "Registries over plain HTTP."],
+const section = "Incus backend";
+
+export const INCUS = optionTable([
+  {
+    key: "incusSocket",
+    kind: "string",
+    env: ["SVC_INCUS_SOCKET"],
+    default: "/var/lib/incus/unix.socket",
+    section,
+    help: "Path of the daemon's unix socket.",
+  },
+  {
+    key: "incusProject",
+    kind: "string",
+    env: ["SVC_INCUS_PROJECT"],
+    default: "default",
+    section,
+    help:
+      "The project in which instances are made. Their root disks come from its default profile.",
+  },
+  {
+    key: "incusStoragePool",
+    kind: "string",
+    env: ["SVC_INCUS_STORAGE_POOL"],
+    default: "default",
+    section,
+    help: "The storage pool of deployments' volumes.",
+  },
+  {
+    key: "incusInsecureRegistries",
+    kind: "list",
+    env: ["SVC_INCUS_INSECURE_REGISTRIES"],
+    default: [],
+    defaultText: "loopback only",
+    section,
+    help:
+      "Registries, host[:port] separated by commas or spaces, that the daemon asks over plain " +
+      "HTTP. Its host also needs an entry for each below /etc/containers/registries.conf.d.",
+  },
+]);
+
+export const INCUS_ABSENT = absentTable(section, "the remote companion", [
   ["SVC_INCUS_REMOTE", "bool", "Companion instances.", off],
 ]);
+
+/** The options that the backend reads. */
+export const INCUS_READS = [INCUS, BUILD, WORKLOADS] as const;
+
+export type IncusSettings = SettingsOf<typeof INCUS_READS>;

@@ -6,17 +6,23 @@ import type { InstanceRecord, NetworkAttachment } from "./record.ts";
 import type { Standing } from "./standing.ts";
 
 /** The part of an instance that names need. */
-export interface NamedInstance {
+export interface Named {
   id: string;
   deployment: string;
-  made: Pick<InstanceRecord, "hostname" | "choice">;
-  networks: readonly NetworkAttachment[];
+  made: { hostname?: string };
+  networks: readonly { network: { name: string }; ip: string; aliases: readonly string[] }[];
   leaving: boolean;
   standing: Standing | undefined;
 }
 
-export interface NamedAddress {
-  instance: NamedInstance;
+/** An instance on networks of this host. */
+export interface NamedInstance extends Named {
+  made: Pick<InstanceRecord, "hostname" | "choice">;
+  networks: readonly NetworkAttachment[];
+}
+
+export interface NamedAddress<Instance = NamedInstance> {
+  instance: Instance;
   ip: string;
   /**
    * Names that lead to this address: the deployment's, the instance's own, its hostname, its aliases on the
@@ -31,7 +37,7 @@ export interface NamedAddress {
 const STANDING: readonly (Standing | undefined)[] = ["ready", "running", "trial"];
 
 /** "db.example.org" is also called "db". */
-const hostnames = ({ made: { hostname } }: NamedInstance): string[] =>
+const hostnames = ({ made: { hostname } }: Named): string[] =>
   hostname ? [hostname, hostname.split(".")[0]] : [];
 
 /**
@@ -40,7 +46,10 @@ const hostnames = ({ made: { hostname } }: NamedInstance): string[] =>
  * instances belong to that deployment on its networks: the same alias or hostname of another deployment is
  * ignored.
  */
-export function namesOn(network: string, all: readonly NamedInstance[]): NamedAddress[] {
+export function namesOn<Instance extends Named>(
+  network: string,
+  all: readonly Instance[],
+): NamedAddress<Instance>[] {
   const there = all.filter(({ leaving }) => !leaving).flatMap((instance) =>
     instance.networks.filter((attachment) => attachment.network.name === network)
       .map((attachment) => ({ instance, attachment }))

@@ -1,0 +1,292 @@
+/** The instances of deployments, as Incus makes, starts, stops and removes them. */
+import { SvcError } from "../../../lib/base/errors.ts";
+import { SIGKILL } from "../../../lib/base/signals.ts";
+import { sleep } from "../../../lib/base/sleep.ts";
+import { choosePorts } from "../../../lib/deploy/host/host_ports.ts";
+import type { ContainerPlan } from "../../../lib/deploy/container_config.ts";
+import type { RestartRule } from "../../../lib/deploy/restarts.ts";
+import { isGone } from "../../../lib/docker/errors.ts";
+import type { Devices, Instance } from "../../../lib/incus/types.ts";
+import type { RestartPolicy } from "../shared/engine_api/container.ts";
+import type { ContainerCalls, ContainerRequest } from "../shared/engine_api/engine.ts";
+import { instanceId } from "../shared/engine_api/record.ts";
+import type { EngineWatch } from "../shared/engine_api/watch.ts";
+import { obstacle, refusalOf, userIn } from "./exec.ts";
+import { pullFailure, sourceOf } from "./image.ts";
+import { configOfInstance, devicesOf, HALTED, planOf, RESTART, STOP_SIGNAL } from "./instance.ts";
+import { type IncusPlace, instanceName } from "./place.ts";
+import type { IncusSource } from "./source.ts";
+
+/** Incus's refusal of an instance as an error of the deployment. */
+function refused(error: unknown, { spec: { name }, replica }: ContainerRequest): unknown {
+  if (!(error instanceof SvcError) || isGone(error)) return error;
+  if (!["upstream_failed", "argument_invalid", "conflict", "not_found"].includes(error.code)) {
+    return error;
+  }
+  const words = error.message.slice(error.message.indexOf(": ") + 2);
+  if (/address already in use|failed to listen/i.test(words)) {
+    return new SvcError("port_in_use", `Cannot deploy ${name}: ${words}`, { cause: error });
+  }
+  return new SvcError(
+    "deploy_failed",
+    `Cannot deploy ${name}: instance ${instanceId(name, replica)} did not start: ${words}`,
+    { cause: error, help: "see the daemon's words above" },
+  );
+}
+
+/** Milliseconds that an address may take, and between looks. */
+const ADDRESS_MS = 15_000;
+const LOOK_MS = 25;
+
+const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
+
+export class IncusContainers implements ContainerCalls {
+  readonly #place: IncusPlace;
+  readonly #watch: EngineWatch;
+  readonly #source: IncusSource;
+
+  constructor(place: IncusPlace, watch: EngineWatch, source: IncusSource) {
+    this.#place = place;
+    this.#watch = watch;
+    this.#source = source;
+  }
+
+  async create(request: ContainerRequest, key: string, signal?: AbortSignal): Promise<string> {
+    const { client } = this.#place;
+    const { spec } = request;
+    const name = instanceName(key);
+    const attempted = `Cannot deploy ${spec.name}`;
+    try {
+      const plan = planOf(request);
+      const root = { uid: 0, gid: 0, additionalGids: [], home: "/root" };
+      const devices = await this.#devices(request);
+      await this.#pull(request, {
+        name,
+        type: "container",
+        profiles: ["default"],
+        config: configOfInstance(request, plan, root),
+        devices,
+      }, signal);
+      try {
+        const user = await userIn(client, name, plan.user);
+        await this.#requireProgram(request, name, plan);
+        await this.#amend(name, (config) => ({
+          // Without the image's own: Incus may know another image of the same layers.
+          ...Object.fromEntries(
+            Object.entries(config).filter(([key]) => !/^(environment|oci)\./.test(key)),
+          ),
+          ...configOfInstance(request, plan, user),
+        }), attempted);
+      } catch (error) {
+        await this.remove(name);
+        throw error;
+      }
+      return name;
+    } catch (error) {
+      throw refused(error, request);
+    }
+  }
+
+  /** Incus does not tell that the program is missing. What is mounted over the image is not seen yet. */
+  async #requireProgram(
+    { spec, replica }: ContainerRequest,
+    name: string,
+    { args: [program], env, workingDir }: ContainerPlan,
+  ): Promise<void> {
+    if (spec.mounts.length > 0 || spec.volumes.length > 0) return;
+    const instance = instanceId(spec.name, replica);
+    const path = env.find((line) => line.startsWith("PATH="))?.slice("PATH=".length) ?? "";
+    const place = { client: this.#place.client, name, instance };
+    const code = await obstacle(place, program, { cwd: workingDir, path });
+    if (code === undefined) return;
+    throw new SvcError(
+      "deploy_failed",
+      `Cannot deploy ${spec.name}: instance ${instance} cannot run ${program}: ${refusalOf(code)}`,
+      { help: "correct command or entrypoint" },
+    );
+  }
+
+  /** Makes the instance, for which the daemon pulls the image where it has not got it. */
+  async #pull(
+    { spec: { name }, image }: ContainerRequest,
+    body: Record<string, unknown>,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { client, insecure } = this.#place;
+    const attempted = `Cannot deploy ${name}`;
+    try {
+      await client.change({
+        path: "/instances",
+        json: { ...body, source: sourceOf(image, insecure) },
+        attempted,
+        signal,
+      });
+    } catch (error) {
+      throw pullFailure(error, attempted, image.name, insecure) ?? error;
+    }
+  }
+
+  async #devices(request: ContainerRequest): Promise<Devices> {
+    const { client, pool } = this.#place;
+    const { spec, replica, rehearsal, attachments } = request;
+    // A host port leads to one instance: replica 0.
+    const publishes = replica === 0 && !rehearsal && attachments.kind === "networks";
+    const known = spec.ports.filter(({ protocol }) => protocol !== "sctp");
+    const { devices } = await client.get<{ devices: Devices }>({
+      path: "/profiles/default",
+      attempted: `Cannot deploy ${spec.name}`,
+    });
+    const inherited = Object.entries(devices).filter(([, { type }]) => type === "nic")
+      .map(([name]) => name);
+    return devicesOf(request, {
+      ports: publishes ? await choosePorts(known) : [],
+      pool,
+      inherited,
+    });
+  }
+
+  /** Changes an instance's configuration. */
+  async #amend(
+    name: string,
+    change: (config: Record<string, string>) => Record<string, string>,
+    attempted: string,
+  ): Promise<void> {
+    const { client } = this.#place;
+    const path = `/instances/${name}`;
+    const found = await client.get<Instance>({ path, attempted });
+    const json = { ...found, config: change(found.config) };
+    await client.change({ method: "PUT", path, json, attempted });
+  }
+
+  async begin(container: string, request: ContainerRequest, signal?: AbortSignal): Promise<void> {
+    try {
+      await this.start(container, signal);
+    } catch (error) {
+      throw refused(error, request);
+    }
+  }
+
+  async start(container: string, signal?: AbortSignal): Promise<void> {
+    const told = this.#watch.expect(container, "start");
+    await this.#halted(container, false);
+    await this.#state(
+      container,
+      { action: "start", timeout: -1 },
+      "Cannot start an instance",
+      signal,
+    )
+      .catch((error) => {
+        // The second: it has ended already, which its state tells.
+        if (!/already running|bad file descriptor/.test(String(error))) throw error;
+      });
+    await told();
+    await this.#addressed(container, signal);
+  }
+
+  /** Incus asks for addresses once the instance runs: waits until each network has given one. */
+  async #addressed(container: string, signal?: AbortSignal): Promise<void> {
+    for (const until = Date.now() + ADDRESS_MS; Date.now() < until; await sleep(LOOK_MS, signal)) {
+      const found = await this.#watch.look(container, signal);
+      if (!found?.State.Running) return;
+      const networks = Object.values(found.NetworkSettings.Networks ?? {});
+      if (networks.every((one) => one.IPAddress || one.GlobalIPv6Address)) return;
+    }
+  }
+
+  async #state(
+    name: string,
+    json: { action: string; timeout: number; force?: boolean },
+    attempted: string,
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const { client } = this.#place;
+    await client.change({
+      method: "PUT",
+      path: `/instances/${name}/state`,
+      json,
+      attempted,
+      signal,
+    });
+  }
+
+  /** Puts on record whether it was stopped on purpose, for a later server. */
+  async #halted(name: string, halted: boolean): Promise<void> {
+    this.#source.keeper(name)?.halt(halted);
+    const { client } = this.#place;
+    await client.change({
+      method: "PATCH",
+      path: `/instances/${name}`,
+      json: { config: { [HALTED]: halted ? "1" : "" } },
+      attempted: "Cannot change an instance",
+    });
+  }
+
+  async stop(container: string, seconds: number): Promise<void> {
+    const attempted = "Cannot stop an instance";
+    const told = this.#watch.expect(container, "die");
+    try {
+      await this.#halted(container, true);
+      const { client } = this.#place;
+      const { config } = await client.get<Instance>({ path: `/instances/${container}`, attempted });
+      const force = seconds === 0 || config[STOP_SIGNAL] === String(SIGKILL);
+      await this.#end(container, force ? 0 : seconds);
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+    await told();
+  }
+
+  /** Ends what runs: asks for it first where it is given time. */
+  async #end(name: string, seconds: number): Promise<void> {
+    const attempted = "Cannot stop an instance";
+    const over = (error: unknown) => {
+      if (!/already stopped|not running|isn't running/.test(String(error))) throw error;
+    };
+    if (seconds > 0) {
+      try {
+        await this.#state(name, { action: "stop", timeout: seconds }, attempted).catch(over);
+        return;
+      } catch {
+        // It did not end in time.
+      }
+    }
+    const keeper = this.#source.keeper(name);
+    if (keeper) keeper.forced = true;
+    await this.#state(name, { action: "stop", timeout: -1, force: true }, attempted).catch(over);
+  }
+
+  async remove(container: string): Promise<void> {
+    const told = this.#watch.expect(container, "destroy");
+    this.#source.keeper(container)?.halt(true);
+    const { client } = this.#place;
+    const attempted = "Cannot remove an instance";
+    try {
+      await this.#end(container, 0);
+      await client.change({ method: "DELETE", path: `/instances/${container}`, attempted });
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+    await told();
+  }
+
+  /** Its main process gets SIGKILL, and its restart policy follows. */
+  async kill(container: string): Promise<void> {
+    const keeper = this.#source.keeper(container);
+    if (keeper) keeper.killed = true;
+    await this.#end(container, 0);
+  }
+
+  async supervise(container: string, { Name, MaximumRetryCount }: RestartPolicy): Promise<void> {
+    const policy = Name as RestartRule["policy"];
+    const maxAttempts = MaximumRetryCount || undefined;
+    const rule = policy === "no" ? "" : JSON.stringify({ policy, maxAttempts });
+    const { client } = this.#place;
+    await client.change({
+      method: "PATCH",
+      path: `/instances/${container}`,
+      json: { config: { [RESTART]: rule } },
+      attempted: "Cannot set an instance's restart policy",
+    });
+    this.#source.keeper(container)?.follow(rule);
+  }
+}

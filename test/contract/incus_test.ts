@@ -1,0 +1,64 @@
+/** The contract of deploy backends, by Incus. */
+import assert from "node:assert/strict";
+import type { DeployBackend } from "../../lib/deploy/backend.ts";
+import { requireTools } from "../e2e/harness.ts";
+import { INCUS_NEEDS } from "../peers/incus.ts";
+import { deployContract } from "./deploy_suite.ts";
+import { quickSpec } from "./deploy_tools.ts";
+import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
+
+/** Incus uses control groups of the second version alone. */
+async function noMemory() {
+  const { stdout } = await new Deno.Command("unshare", {
+    args: ["-m", "sh", "-c", "mount -t cgroup2 cgroup2 /mnt && cat /mnt/cgroup.controllers"],
+    stderr: "null",
+  }).output();
+  if (new TextDecoder().decode(stdout).split(/\s/).includes("memory")) return {};
+  return { groups: "control groups of the second version count no memory on this host" };
+}
+
+deployContract({
+  name: "incus",
+  lacks: await noMemory(),
+  ...requireTools(INCUS_NEEDS),
+  open: () => incusFixture(),
+});
+
+/** What a deployment is refused with; nothing of it is left. */
+async function refusal({ peer, image }: IncusFixture, backend: DeployBackend) {
+  const error = await backend.apply(quickSpec("web", image)).then(
+    () => assert.fail("it was deployed"),
+    (error: unknown) => error as { code: string; message: string; help: string },
+  );
+  assert.equal(error.code, "prerequisite_missing", error.message);
+  assert.equal(await backend.status("web"), undefined);
+  assert.equal((await peer.incus("list", "--format", "csv")).stdout.trim(), "");
+  assert.doesNotMatch((await peer.incus("network", "list", "--format", "csv")).stdout, /^svc/m);
+  return error;
+}
+
+Deno.test({
+  name: "incus: what the daemon's host lacks is told with what to do, and nothing is left",
+  ...requireTools(INCUS_NEEDS),
+  sanitizeOps: false,
+  sanitizeResources: false,
+  fn: async (t) => {
+    await t.step("the registry as one of plain HTTP", async () => {
+      await using fixture = await incusFixture({ unknownRegistry: true });
+      await using backend = await fixture.open([]);
+      const { message, help } = await refusal(fixture, backend);
+      assert.match(message, /speaks plain HTTP, and the daemon's host does not allow that/);
+      assert.match(help, /registries\.conf\.d/);
+      await fixture.trust();
+      assert.equal((await backend.apply(quickSpec("web", fixture.image))).action, "created");
+      await backend.delete("web");
+    });
+    await t.step("skopeo", async () => {
+      await using fixture = await incusFixture({ without: ["skopeo"] });
+      await using backend = await fixture.open([]);
+      const { message, help } = await refusal(fixture, backend);
+      assert.match(message, /the daemon's host has no skopeo/);
+      assert.match(help, /install skopeo/);
+    });
+  },
+});
