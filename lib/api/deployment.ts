@@ -58,6 +58,8 @@ export interface InstanceStatus {
   message?: string;
   /** Absent: there is no health check, or the instance does not run. */
   health?: InstanceHealth;
+  /** Whether its companion is attached to the server. Absent: it has none. */
+  companion?: "attached" | "away";
 }
 
 export interface PublishedPort {

@@ -1,6 +1,7 @@
 /** SVC_DOCKER_REMOTE: a companion beside each instance, and what goes through it. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
+import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
 import {

@@ -294,3 +294,28 @@ Deno.test("exec: a backend without it is 501", async () => {
   assert.equal(response.status, 501);
   assert.equal((await response.json()).code, "unsupported");
 });
+
+Deno.test("exec: without companions an agent is refused before anything is started, and the variable is named", async () => {
+  const refused = async (companionVariable?: string) => {
+    const started: ExecRequest[] = [];
+    await using server = await startTestServer({
+      backend: {
+        caps: {
+          exec: (_, request) => {
+            started.push(request);
+            return Promise.reject(new Error("nothing is to be started"));
+          },
+          companionVariable,
+        },
+        status: () => Promise.resolve(STATUS),
+      },
+    });
+    const query = encodeExecQuery({ command: ["ssh"], agent: true });
+    const answer = await fetch(`${server.base}${API}/web/exec?${query}`);
+    const { detail, help } = await answer.json();
+    assert.deepEqual([answer.status, started], [501, []]);
+    return `${detail}; ${help}`;
+  };
+  assert.match(await refused("SVC_X_REMOTE"), /as SVC_X_REMOTE is off; .*SVC_X_REMOTE=1/);
+  assert.match(await refused(), /the fake backend has no companions; leave out --forward-agent/);
+});

@@ -122,7 +122,12 @@ class EngineBackend implements DeployBackend {
   }
 
   get #parts() {
-    return { watch: this.#watch, records: this.#records };
+    const companions = this.#companions;
+    return {
+      watch: this.#watch,
+      records: this.#records,
+      ...companions && { isAttached: (key: string) => companions.serves(key) },
+    };
   }
 
   async open(): Promise<void> {

@@ -1,5 +1,9 @@
 /** One deployment: its record, and what the engine says of its containers. */
-import type { DeploymentState, DeploymentStatus } from "../../../../lib/api/deployment.ts";
+import type {
+  DeploymentState,
+  DeploymentStatus,
+  InstanceStatus,
+} from "../../../../lib/api/deployment.ts";
 import type { DeploySpec } from "../../../../lib/api/deploy_spec.ts";
 import { SvcError } from "../../../../lib/base/errors.ts";
 import type { JsonRecords } from "../../../../lib/deploy/json_records.ts";
@@ -35,6 +39,8 @@ function emptyRecord(spec: DeploySpec): EngineRecord {
 export interface DeploymentParts {
   watch: EngineWatch;
   records: JsonRecords<EngineRecord>;
+  /** Whether the companion of an instance is attached, by the instance's key. */
+  isAttached?: (key: string) => boolean;
 }
 
 export class Deployment {
@@ -113,7 +119,10 @@ export class Deployment {
       ...(record.imageDigest && { imageDigest: record.imageDigest }),
       ports: now.length > 0 ? now : record.ports,
       ...(record.spec.expose && { exposed: record.spec.expose }),
-      instances: instances.map((one) => instanceStatus(this.name, one.instance, one.found)),
+      instances: instances.map((one) => ({
+        ...instanceStatus(this.name, one.instance, one.found),
+        ...this.#companion(one.instance),
+      })),
       ...(record.spec.labels && { labels: record.spec.labels }),
       ...(record.spec.origin && { origin: record.spec.origin }),
       createdAt: record.createdAt,
@@ -121,6 +130,11 @@ export class Deployment {
       warnings: record.warnings,
       ...(record.error && { error: record.error }),
     };
+  }
+
+  #companion({ key, roles }: InstanceRecord): Pick<InstanceStatus, "companion"> {
+    const { isAttached } = this.#parts;
+    return roles && isAttached ? { companion: isAttached(key) ? "attached" : "away" } : {};
   }
 
   save(): Promise<void> {
