@@ -10,6 +10,7 @@ Deno.test("the query carries the command word by word", () => {
     workingDir: undefined,
     instance: undefined,
     tty: false,
+    agent: false,
   });
   assert.throws(() => decodeExecQuery(new URLSearchParams()), SvcError);
   const shell = {
@@ -25,5 +26,6 @@ Deno.test("the query carries the command word by word", () => {
     workingDir: undefined,
     instance: undefined,
     stdin: false,
+    agent: false,
   });
 });

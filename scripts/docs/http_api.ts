@@ -38,6 +38,7 @@ export function routes(): { management: Route[]; auth: Route[]; registry: Route[
         deploy: { name: "", backend: never },
         sessions: nothing,
         tunnels: nothing,
+        caretakers: nothing,
         ingress: nothing,
         storage: store.upkeep,
         limits: { buildConcurrency: 1 },

@@ -158,6 +158,8 @@ e2eTest(
         assert.deepEqual(more, []);
         assert.equal(companion, `${web}-companion`);
         assert.equal(await answer(server), "1");
+        const status: DeploymentStatus = JSON.parse(await ok(server, ["ps", "--output", "json"]));
+        assert.equal(status.instances[0].companion, "attached");
       });
 
       await t.step("it follows a restart that svc was not asked for", async () => {
