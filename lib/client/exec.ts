@@ -35,6 +35,8 @@ export interface ExecStreams extends ProcessStreams, Part {
 }
 
 export interface AttachStreams extends ProcessStreams {
+  /** Called once the server waits for the process: it may be started now, and nothing of it is missed. */
+  onReady?: () => void | Promise<void>;
   /** Called once the process runs, with what it takes; awaited before its output. */
   onStart: (fields: AttachFields) => Part | Promise<Part>;
 }
@@ -94,6 +96,7 @@ interface Opening {
   told?: TerminalSize;
   lost: () => SvcError;
   agent?: ConnectAgent;
+  onReady?: () => void | Promise<void>;
   /** Awaited before the output; `fields`: what the server says of the process. */
   begun: (fields: Record<string, unknown>) => Part | Promise<Part>;
 }
@@ -104,7 +107,7 @@ interface Opening {
  */
 async function runProcess<End>(
   client: Client,
-  { path, attempt, query, told, lost, agent, begun }: Opening,
+  { path, attempt, query, told, lost, agent, begun, onReady }: Opening,
   { onOutput, signal }: ProcessStreams,
 ): Promise<End | undefined> {
   const opened = {
@@ -115,7 +118,7 @@ async function runProcess<End>(
   const { command, stdio, stderr } = opened;
   const streams = Promise.all([command.promise, stdio.promise, stderr.promise]);
   using session = await attach(client, path, {
-    ...{ attempt, signal, query, begun: streams, lost },
+    ...{ attempt, signal, query, begun: streams, lost, onReady },
     takes: {
       command: (stream, fields) => command.resolve([stream, fields]),
       ...{ stdio: stdio.resolve, stderr: stderr.resolve },
@@ -246,7 +249,7 @@ export async function attachMain(
   client: Client,
   name: string,
   { instance, stdin, size }: AttachOptions,
-  { onStart, ...streams }: AttachStreams,
+  { onStart, onReady, ...streams }: AttachStreams,
 ): Promise<number | undefined> {
   const end = await runProcess<AttachEnd>(client, {
     path: `/deployments/${encodeURIComponent(name)}/attach`,
@@ -254,6 +257,7 @@ export async function attachMain(
     query: encodeAttachQuery({ instance, stdin, ...size && { size } }),
     ...size && { told: size },
     lost: () => detachedFrom(name),
+    onReady,
     begun: ({ tty, stdin }) => onStart({ tty: tty === true, stdin: stdin === true }),
   }, streams);
   return typeof end?.exit === "number" ? end.exit : undefined;

@@ -265,6 +265,27 @@ services:
     ok(await project.run("down"));
   });
 
+  await t.step("run: a container of its own, its output, input and exit code", async () => {
+    await project.write(`name: job
+services:
+  db: { image: base:1, command: httpd -f -p 80, stop_signal: SIGKILL }
+  one: { image: base:1, command: echo own, environment: { A: b }, depends_on: [db] }
+`);
+    assert.equal(ok(await project.run("run", "--rm", "one")), "own\n");
+    const echo = ["run", "--rm", "-e", "C=d", "one", "sh", "-c", "echo $A$C"];
+    assert.equal(ok(await project.run(...echo)), "bd\n");
+    assert.equal((await project.run("run", "one", "sh", "-c", "exit 6")).code, 6);
+    const states = await project.states();
+    assert.equal(states["job-db-1"], "running");
+    const left = Object.keys(states).filter((name) => name.startsWith("job-one-run-"));
+    assert.equal(left.length, 1, "one was not to be removed");
+    const input = { cwd: project.folder, stdin: "typed" };
+    assert.equal(ok(await server.svc(["compose", "run", "--rm", "one", "cat"], input)), "typed");
+    assert.notEqual((await project.run("run", "--rm", "one", "no-such-command")).code, 0);
+    ok(await project.run("down"));
+    assert.deepEqual(await project.states(), {});
+  });
+
   await t.step(
     "build sections are built where the image is missing, and with --build",
     async () => {

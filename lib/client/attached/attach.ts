@@ -13,6 +13,8 @@ export interface AttachOptions extends Omit<AttachedOptions, "role" | "hello"> {
   signal?: AbortSignal;
   /** Settles when the server has opened the streams that it opens first; `attach` waits for it too. */
   begun?: Promise<unknown>;
+  /** Called with the server's hello: it has begun with what was asked for. What it throws ends the session. */
+  onReady?: () => void | Promise<void>;
   /** Does not wait for the server's hello; an error in its place is thrown by the first stream's reader. */
   early?: boolean;
 }
@@ -25,7 +27,7 @@ export interface AttachOptions extends Omit<AttachedOptions, "role" | "hello"> {
 export async function attach(
   client: Client,
   path: SocketPath,
-  { query, resume, signal, begun, early, ...options }: AttachOptions,
+  { query, resume, signal, begun, early, onReady, ...options }: AttachOptions,
 ): Promise<Attached> {
   signal?.throwIfAborted();
   const session = new Attached({ ...options, role: "caller" });
@@ -43,7 +45,8 @@ export async function attach(
     onClose: (event) => session.closedBy(event),
   }).then(async (socket) => {
     session.opened(socket);
-    if (!early) await session.ready;
+    if (!early || onReady) await session.ready;
+    await onReady?.();
     await begun;
   });
   opening.catch(() => {/* told, or nobody waits for it */});

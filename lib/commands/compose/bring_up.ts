@@ -56,6 +56,8 @@ function isLocal({ connection: { client, way } }: Session): boolean {
   return isLoopbackHost(host) && direct && !way.resumes;
 }
 
+export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session) });
+
 /** Folders that a short form of a bind mount asks to be made, as docker makes them. */
 async function makeFolders({ project }: LoadedProject, services: readonly string[]): Promise<void> {
   for (const name of services) {
@@ -124,7 +126,7 @@ export async function bringUp(
   const warnings: Promise<void>[] = [];
   const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
   const scale = scaleOf(values.scale, loaded);
-  const surroundings = { localFolders: isLocal(session) };
+  const surroundings = surroundingsOf(session);
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
   const all = await listDeployments(client);
   requireOwn(

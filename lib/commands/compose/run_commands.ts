@@ -108,6 +108,18 @@ export const RUN_COMMANDS: readonly Command[] = [
     },
   ),
   row(
+    "run",
+    "Run a command in a container of its own.",
+    options.RUN_OPTIONS,
+    () => import("./run.ts"),
+    {
+      usage: "[OPTIONS] SERVICE [COMMAND [ARG...]]",
+      positionals: { min: 1, max: Infinity, names: "SERVICE" },
+      passThroughAfter: 1,
+      examples: ["svc compose run --rm web npm test"],
+    },
+  ),
+  row(
     "attach",
     "Follow the main process of a container, and type into it.",
     options.ATTACH_OPTIONS,

@@ -107,11 +107,13 @@ async function undo(call: Call, session: Session): Promise<number> {
 }
 
 /** Where the lines begin that an unchanged service has not printed before the command. */
-function logStart({ states }: Session, { status: { name } }: ServiceState) {
+function logStart({ states }: Session, { status: { name, instances } }: ServiceState) {
   const before = states.find(({ status }) => status.name === name)?.status.instances ?? [];
   if (before.some(isUp)) return { tail: 0 };
-  const ends = before.flatMap(({ finishedAt }) => finishedAt ? Date.parse(finishedAt) + 1 : []);
-  return ends.length > 0 ? { since: new Date(Math.max(...ends)) } : {};
+  const end = Math.max(...before.map(({ finishedAt = "" }) => Date.parse(finishedAt) || 0));
+  const start = Math.min(...instances.map(({ startedAt = "" }) => Date.parse(startedAt) || 0));
+  // Last lines are read shortly after an end, first ones shortly before a start is told: between the two.
+  return end > 0 ? { since: new Date((end + Math.max(end, start)) / 2) } : {};
 }
 
 async function attached(call: Call, session: Session): Promise<number> {
@@ -152,7 +154,8 @@ async function attached(call: Call, session: Session): Promise<number> {
   if (list) view.notice(`Attaching to ${list}`);
   for (const follow of begun) follow();
   await using progress = openProgress(call, "Stopping");
-  return await following.run({ services, report: progress.step.bind(progress) });
+  const counting = names.length > 0 ? names : services;
+  return await following.run({ services: counting, report: progress.step.bind(progress) });
 }
 
 export async function run(call: Call): Promise<number> {
