@@ -112,6 +112,6 @@ export function decodeExecQuery(params: URLSearchParams): ExecQuery {
     instance: params.get("instance") ?? undefined,
     tty,
     stdin: params.get("stdin") === "1",
-    agent: params.get("agent") === "1",
+    ...(params.get("agent") === "1" && { agent: true }),
   };
 }

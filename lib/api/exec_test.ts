@@ -10,7 +10,6 @@ Deno.test("the query carries the command word by word", () => {
     workingDir: undefined,
     instance: undefined,
     tty: false,
-    agent: false,
   });
   assert.throws(() => decodeExecQuery(new URLSearchParams()), SvcError);
   const shell = {
@@ -26,6 +25,5 @@ Deno.test("the query carries the command word by word", () => {
     workingDir: undefined,
     instance: undefined,
     stdin: false,
-    agent: false,
   });
 });
