@@ -34,7 +34,7 @@ const APART = {
 const LOG_ENDS = "lxc.log.level = info";
 
 export const planOf = ({ spec, image, env }: ContainerRequest): ContainerPlan =>
-  containerPlan(spec, image.config ?? {}, env);
+  containerPlan(spec, image.config ?? {}, { env });
 
 function limits({ resources = {}, ulimits = [] }: DeploySpec, pidsLimit: number) {
   const { cpuLimit, memoryLimit } = resources;
