@@ -1,6 +1,5 @@
 /** The caller's end of an attached session (lib/wire/attached/session.ts). */
 import type { SocketPath } from "../../api/endpoints.ts";
-import { breathe } from "../../base/beat.ts";
 import { HELLO_HEADER, type Resume } from "../../wire/attached/hello.ts";
 import { Attached, type AttachedOptions, lost } from "../../wire/attached/session.ts";
 import type { Client } from "../client.ts";
@@ -33,9 +32,10 @@ export async function attach(
   const session = new Attached({ ...options, role: "caller" });
   const abort = () => session[Symbol.dispose]();
   signal?.addEventListener("abort", abort, { once: true });
+  let open = false;
   const ended = session.closed.then(async (reason) => {
     // Messages that arrived before the end are handled first: they may complete the opening.
-    await breathe();
+    if (!open) await new Promise((resolve) => setTimeout(resolve));
     throw reason ?? lost("the server ended it");
   });
   ended.catch(() => {/* told, or nobody waits for it */});
@@ -52,6 +52,7 @@ export async function attach(
   opening.catch(() => {/* told, or nobody waits for it */});
   try {
     await Promise.race([opening, ended]);
+    open = true;
     return session;
   } catch (error) {
     session[Symbol.dispose]();
