@@ -2,7 +2,7 @@
 import type { DeploymentStatus, InstanceStatus } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import { containersOf, isUp, serviceState } from "./state.ts";
-import type { Dependency } from "./project.ts";
+import type { Dependency } from "./service.ts";
 
 export type Condition = Dependency["condition"] | "running_or_healthy";
 

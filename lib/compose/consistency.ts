@@ -1,6 +1,7 @@
 /** Rules between the parts of a project: what a service names has to be there. */
 import { Problem } from "./problem.ts";
-import type { Project, Service } from "./project.ts";
+import type { Project } from "./project.ts";
+import type { Service } from "./service.ts";
 import type { Path } from "./shape/shape.ts";
 import { nearest } from "../base/nearest.ts";
 

@@ -3,7 +3,7 @@ import { readDotenv, readRawEnv } from "./dotenv.ts";
 import type { Files } from "./files.ts";
 import { isFile } from "./files.ts";
 import { Problem } from "./problem.ts";
-import type { EnvFile, Service } from "./project.ts";
+import type { EnvFile, Service } from "./service.ts";
 
 type Warn = (text: string) => void;
 

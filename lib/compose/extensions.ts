@@ -2,7 +2,8 @@
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
-import type { LoadedProject, Service } from "./project.ts";
+import type { LoadedProject } from "./project.ts";
+import type { Service } from "./service.ts";
 import { placeOf } from "./refusal.ts";
 
 /** Extension → field. A service's block replaces the project's. */

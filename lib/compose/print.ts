@@ -1,5 +1,6 @@
 /** Prints a loaded project as docker compose prints it: fields in its order, keys of the user's own sorted. */
-import type { EnvFile, LoadedProject, Service } from "./project.ts";
+import type { LoadedProject } from "./project.ts";
+import type { EnvFile, Service } from "./service.ts";
 import { FILE } from "./shape/resources.ts";
 import { SERVICE } from "./shape/service.ts";
 import { isExtension, type Shape } from "./shape/shape.ts";

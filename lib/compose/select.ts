@@ -1,7 +1,8 @@
 /** Which services of a project count: by profiles and by name, and the resources that they use. */
 import { SvcError } from "../base/errors.ts";
 import { suggestion } from "../base/nearest.ts";
-import type { LoadedProject, Project, Service } from "./project.ts";
+import type { LoadedProject, Project } from "./project.ts";
+import type { Service } from "./service.ts";
 
 function active(service: Service, profiles: readonly string[]): boolean {
   const own = service.profiles ?? [];

@@ -4,7 +4,7 @@ import { parseBytes } from "../base/bytes.ts";
 import { SvcError } from "../base/errors.ts";
 import { extensionFields } from "./extensions.ts";
 import { deploymentName, LABELS } from "./names.ts";
-import type { Service } from "./project.ts";
+import type { Service } from "./service.ts";
 import { placeOf } from "./refusal.ts";
 import { exposedOf, networksOf, portsOf } from "./service_networks.ts";
 import { storageOf } from "./service_storage.ts";

@@ -1,6 +1,7 @@
 /** What the parts of a service's spec are made of. */
 import type { SvcError } from "../base/errors.ts";
-import type { LoadedProject, Project, Service } from "./project.ts";
+import type { LoadedProject, Project } from "./project.ts";
+import type { Service } from "./service.ts";
 import { type Path, refusal } from "./refusal.ts";
 
 /** What a spec needs besides the project's files. */

@@ -2,7 +2,8 @@
  * Fields of services that svc does not do: an error where docker compose does something with them, a warning where
  * it does nothing either. A field that is in neither list is done, by the modules beside this one.
  */
-import type { LoadedProject, Service } from "./project.ts";
+import type { LoadedProject } from "./project.ts";
+import type { Service } from "./service.ts";
 import { type Path, placeOf, refusal } from "./refusal.ts";
 
 const TUNING = "the server gives no such limit to a workload";

@@ -2,7 +2,8 @@
 import { join } from "../../base/path.ts";
 import { SvcError } from "../../base/errors.ts";
 import { imageOf } from "../../compose/subject.ts";
-import type { Build, LoadedProject, Service } from "../../compose/project.ts";
+import type { LoadedProject } from "../../compose/project.ts";
+import type { Build, Service } from "../../compose/service.ts";
 import { needsOf } from "../../compose/order.ts";
 import { refusal } from "../../compose/refusal.ts";
 import { parseReference } from "../../oci/reference.ts";
