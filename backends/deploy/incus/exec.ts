@@ -5,15 +5,12 @@ import { signalNumber } from "../../../lib/base/signals.ts";
 import type { TerminalSize } from "../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../lib/deploy/backend.ts";
 import type { ProbeResult } from "../../../lib/deploy/health.ts";
+import { refusedExec } from "../../../lib/deploy/refused_exec.ts";
 import type { IncusClient } from "../../../lib/incus/client.ts";
 import type { IncusSocket } from "../../../lib/incus/socket.ts";
 import type { Instance } from "../../../lib/incus/types.ts";
 import { lookupUser, type RuntimeUser } from "../../../lib/runtime/user.ts";
 
-const REFUSALS: Record<number, string> = {
-  126: "permission denied",
-  127: "no such command in the container",
-};
 /** Bytes of passwd and group, at most. */
 const MAX_ACCOUNTS = 4 * 1024 ** 2;
 /** Bytes at the end of a probe's output that are kept. */
@@ -64,9 +61,6 @@ async function modeOf(
     throw error;
   }
 }
-
-/** What stands in a program's way, in words. */
-export const refusalOf = (code: number): string => REFUSALS[code];
 
 /** The exit code of a shell that cannot run the command; undefined: it can. */
 export async function obstacle(
@@ -159,19 +153,6 @@ function readable(socket: IncusSocket): ReadableStream<Uint8Array> {
   }, { highWaterMark: 0 });
 }
 
-/** A session whose command never ran. */
-function refused(command: string, code: number): ExecSession {
-  const text = new TextEncoder().encode(`Cannot run ${command}: ${REFUSALS[code]}\n`);
-  return {
-    refused: true,
-    stdin: new WritableStream(),
-    stdout: ReadableStream.from([]),
-    stderr: ReadableStream.from([text]),
-    exit: Promise.resolve(code),
-    kill: () => Promise.resolve(),
-  };
-}
-
 /** Throws `conflict` where the instance does not run. An abort ends the command. */
 export async function execIn(
   place: ExecPlace,
@@ -186,7 +167,7 @@ export async function execIn(
   const attempted = `Cannot run ${program} in ${instance}`;
   const { json, path } = await descriptionOf(place, request);
   const code = place.trusted ? undefined : await obstacle(place, program, { cwd: json.cwd, path });
-  if (code !== undefined) return refused(program, code);
+  if (code !== undefined) return refusedExec(program, code);
   const { id, metadata } = await client.begin({
     path: `/instances/${name}/exec`,
     json,

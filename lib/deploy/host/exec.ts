@@ -10,11 +10,9 @@ import { decodeDocument } from "../../runtime/document.ts";
 import { type ProcessSpec, processUser, type RuntimeSpec } from "../../runtime/spec.ts";
 import { resolveUser } from "../../runtime/user.ts";
 import type { ProbeResult } from "../health.ts";
+import { NOT_EXECUTABLE, NOT_FOUND, refusedExec } from "../refused_exec.ts";
 import type { ContainerEngine, ProcessIdentity } from "./engine.ts";
 import type { ContainerPlan } from "../container_config.ts";
-
-const NOT_FOUND = 127;
-const NOT_EXECUTABLE = 126;
 
 /** Where a command is to run. */
 export interface ExecTarget {
@@ -66,11 +64,11 @@ async function processOf(target: ExecTarget, request: ExecRequest): Promise<Proc
 
 const rootOf = ({ process }: ExecTarget) => `/proc/${process?.pid}/root`;
 
-/** The reason why a shell could not run the command; undefined: it could. */
+/** The exit code of a shell that could not run the command; undefined: it could. */
 async function obstacle(
   target: ExecTarget,
   process: ProcessSpec,
-): Promise<{ code: number; message: string } | undefined> {
+): Promise<number | undefined> {
   const [name] = process.args;
   const path = process.env.findLast((entry) => entry.startsWith("PATH="))?.slice(5) ?? "";
   const candidates = name.includes("/")
@@ -83,22 +81,7 @@ async function obstacle(
     found = true;
     if ((mode & S_IFMT) === S_IFREG && mode & 0o111) return undefined;
   }
-  return found
-    ? { code: NOT_EXECUTABLE, message: `Cannot run ${name}: permission denied` }
-    : { code: NOT_FOUND, message: `Cannot run ${name}: no such command in the container` };
-}
-
-/** A session whose command never ran. */
-function refused({ code, message }: { code: number; message: string }): ExecSession {
-  const text = new TextEncoder().encode(`${message}\n`);
-  return {
-    refused: true,
-    stdin: new WritableStream(),
-    stdout: ReadableStream.from([]),
-    stderr: ReadableStream.from([text]),
-    exit: Promise.resolve(code),
-    kill: () => Promise.resolve(),
-  };
+  return found ? NOT_EXECUTABLE : NOT_FOUND;
 }
 
 /** Throws `conflict` where the instance does not run. */
@@ -122,8 +105,8 @@ export async function execIn(
     throw new SvcError("argument_invalid", "Cannot run a command: none is given");
   }
   const process = await processOf(target, request);
-  const stands = await obstacle(target, process);
-  if (stands) return refused(stands);
+  const code = await obstacle(target, process);
+  if (code !== undefined) return refusedExec(request.command[0], code);
   const terminal = request.tty ? sizeOf(request) : undefined;
   const what = `${request.command[0]} in ${target.id}`;
   return await engine.exec(target.key, process, { terminal, what, signal });

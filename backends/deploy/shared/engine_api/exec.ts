@@ -3,6 +3,7 @@ import { SvcError } from "../../../../lib/base/errors.ts";
 import { sleep } from "../../../../lib/base/sleep.ts";
 import type { TerminalSize } from "../../../../lib/base/terminal.ts";
 import type { ExecRequest, ExecSession } from "../../../../lib/deploy/backend.ts";
+import { NOT_EXECUTABLE, NOT_FOUND, refusedExec } from "../../../../lib/deploy/refused_exec.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { splitOutput } from "../../../../lib/docker/frames.ts";
 import type { EngineBehaviour } from "./behaviour.ts";
@@ -17,11 +18,6 @@ interface InspectedExec {
   ExitCode: number | null;
   Pid: number;
 }
-
-const REFUSALS: Record<number, string> = {
-  126: "permission denied",
-  127: "no such command in the container",
-};
 
 /** The runtime's words for a command that is not there. */
 const MISSING = /executable file not found|no such file or directory/;
@@ -130,19 +126,6 @@ class Exec {
   }
 }
 
-/** A session whose command never ran. */
-function refused(command: string, code: number): ExecSession {
-  const text = new TextEncoder().encode(`Cannot run ${command}: ${REFUSALS[code]}\n`);
-  return {
-    refused: true,
-    stdin: new WritableStream(),
-    stdout: ReadableStream.from([]),
-    stderr: ReadableStream.from([text]),
-    exit: Promise.resolve(code),
-    kill: () => Promise.resolve(),
-  };
-}
-
 /** A session whose command has ended already. */
 function ended(said: Uint8Array, code: number, tty: boolean): ExecSession {
   const outputs = tty
@@ -176,14 +159,14 @@ export async function execIn(
     attempted: `Cannot run ${name} in ${place.instance}`,
   });
   const begun = await exec.until(({ Pid, ExitCode }) => Pid > 0 || ExitCode !== null);
-  if (begun.Pid === 0 && REFUSALS[begun.ExitCode!]) {
+  if (begun.Pid === 0 && [NOT_EXECUTABLE, NOT_FOUND].includes(begun.ExitCode!)) {
     const said = await new Response(readableOf(duplex) as ReadableStream<Uint8Array<ArrayBuffer>>)
       .bytes();
     duplex.reset();
     const words = new TextDecoder().decode(said);
     if (place.refusal && !place.refusal.test(words)) return ended(said, begun.ExitCode!, tty);
     // Docker before 23 has the code 126 for both.
-    return refused(name, MISSING.test(words) ? 127 : begun.ExitCode!);
+    return refusedExec(name, MISSING.test(words) ? NOT_FOUND : begun.ExitCode!);
   }
   if (tty) await exec.resize(size).catch(() => {/* it has ended already */});
   const onAbort = () => {
