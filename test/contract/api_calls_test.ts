@@ -41,7 +41,7 @@ Deno.test("calls: what the table does not know is not a call of the client's", a
 Deno.test("calls: queries that are made as texts have parameters of the table", async () => {
   const exec = encodeExecQuery({
     ...{ command: ["a"], shells: ["b"], env: ["A=1"], user: "u", workingDir: "/", instance: "0" },
-    ...{ tty: true, size: { columns: 1, rows: 1 }, stdin: true },
+    ...{ tty: true, size: { columns: 1, rows: 1 }, stdin: true, agent: true },
   });
   assert.deepEqual(
     [...new Set(exec.keys())].sort(),

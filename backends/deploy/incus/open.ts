@@ -47,7 +47,7 @@ export function incusModule(settings: IncusSettings): BackendModule {
         socket: settings.incusSocket,
         project: settings.incusProject,
         pool: settings.incusStoragePool,
-        insecure: settings.incusInsecureRegistries,
+        insecure: settings.incusInsecureRegistries ?? [],
         config: {
           allowBindSources: settings.allowBindSources,
           allowPrivileged: settings.allowPrivileged,

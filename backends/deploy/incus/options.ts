@@ -36,7 +36,6 @@ export const INCUS = optionTable([
     key: "incusInsecureRegistries",
     kind: "list",
     env: ["SVC_INCUS_INSECURE_REGISTRIES"],
-    default: [],
     defaultText: "loopback only",
     section,
     help:
