@@ -103,7 +103,7 @@ export class Replacer {
         !old.some(({ container }) => container === one.container)
       ),
       ...made.map(({ found: _, ...instance }) => instance),
-    ].filter((one) => this.#parts.engine.watch.state(one.container) !== undefined);
+    ];
     record.stopped = until === "created";
     if (reached) {
       const { warnings } = reached;
@@ -111,7 +111,10 @@ export class Replacer {
       Object.assign(record, { spec, hash, warnings, image, imageDigest, updatedAt });
       delete record.error;
     }
+    // The engine has not told yet of a container that was only created.
     await deployment.look();
+    const { watch } = this.#parts.engine;
+    record.instances = record.instances.filter((one) => watch.state(one.container) !== undefined);
     await deployment.save();
   }
 
