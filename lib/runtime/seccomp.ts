@@ -3,12 +3,14 @@
  * allows the calls that belong to it. The tables are facts of docker 28's profile.
  */
 
+const words = (text: string) => text.trim().split(/\s+/);
+
 /**
  * Allowed for every container, on every architecture that has the calls. Newest first, by the numbers of i386:
  * libseccomp walks past all smaller numbers to insert a rule, and in another order a container's start takes
  * half a millisecond longer.
  */
-const ALLOWED = `
+const ALLOWED = words(`
   getxattrat listmount listxattrat mseal recv removexattrat riscv_hwprobe send setxattrat
   statmount uretprobe futex_requeue futex_wait futex_wake map_shadow_stack fchmodat2 cachestat
   futex_waitv process_mrelease memfd_secret landlock_restrict_self landlock_add_rule
@@ -51,7 +53,7 @@ const ALLOWED = `
   recvmsg sendmsg setgid brk recvfrom sendto accept times connect pipe dup rmdir mkdir rename
   kill sync access shmctl shmat utime pause shmget alarm ptrace getuid setuid getpid lseek lchown
   chmod mknod time chdir execve unlink link creat waitpid close open write read fork exit
-`;
+`);
 
 /** Further calls by the machine's architecture. */
 const ALLOWED_ON: Record<string, { profiles: string[]; names: string }> = {
@@ -99,8 +101,6 @@ const AF_VSOCK = 40;
 const EPERM = 1;
 const ENOSYS = 38;
 
-const words = (text: string) => text.trim().split(/\s+/);
-
 export interface SeccompRule {
   names: string[];
   action: string;
@@ -129,7 +129,7 @@ export function defaultSeccomp(
 ): SeccompProfile | undefined {
   const own = ALLOWED_ON[architecture];
   if (!own) return undefined;
-  const names = new Set([...words(ALLOWED), ...words(own.names)]);
+  const names = new Set([...ALLOWED, ...words(own.names)]);
   for (const [capability, opened] of Object.entries(ALLOWED_WITH)) {
     if (capabilities.has(capability)) { for (const name of words(opened)) names.add(name); }
   }
