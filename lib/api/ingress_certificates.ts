@@ -2,6 +2,7 @@
  * Certificates that are sent with a deployment to a backend whose ingress is the cluster's (SPEC.md
  * "IngressCertificate", "Authentication" 6): an apply with this content type.
  */
+import type { DeliveredFile } from "./delivered_files.ts";
 
 /** The body is a {@linkcode CertifiedDeployment} in JSON. */
 export const CERTIFIED_TYPE = "application/vnd.svc.certified-deployment+json";
@@ -19,8 +20,10 @@ export interface HostCertificate {
   key: string;
 }
 
+/** A deployment with what must not be in its spec. */
 export interface CertifiedDeployment {
   /** A DeploySpec. */
   spec: unknown;
-  certificates: HostCertificate[];
+  certificates?: HostCertificate[];
+  files?: DeliveredFile[];
 }

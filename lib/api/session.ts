@@ -14,6 +14,7 @@
  */
 import type { Logins } from "./build_logins.ts";
 import type { CallerMount } from "./caller_mounts.ts";
+import type { DeliveredFile } from "./delivered_files.ts";
 import type { ApplyResult, DeploymentStatus } from "./deployment.ts";
 import type { HostCertificate } from "./ingress_certificates.ts";
 import type { Problem } from "./problem.ts";
@@ -26,6 +27,7 @@ interface Open {
   logins?: Logins;
   /** Of the caller's own files: the server opens the stream `mount` for them. */
   mounts?: CallerMount[];
+  files?: DeliveredFile[];
 }
 
 export type SessionRequest =

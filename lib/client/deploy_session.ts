@@ -205,8 +205,10 @@ export function openDeploySession(
     ...(logins && { logins }),
     ...(mounts?.length && { mounts }),
   } as const;
-  const request = "text" in body
-    ? { ...open, text: body.text, source: body.source }
-    : { ...open, spec: body.spec, ...(body.certificates && { certificates: body.certificates }) };
+  const request = "text" in body ? { ...open, text: body.text, source: body.source } : {
+    ...{ ...open, spec: body.spec },
+    ...(body.certificates && { certificates: body.certificates }),
+    ...(body.files?.length && { files: body.files }),
+  };
   return new Session(client, request, options);
 }

@@ -1,6 +1,7 @@
 /** Typed calls of the deployment routes. */
 import { type Logins, LOGINS_HEADER, loginsHeader } from "../api/build_logins.ts";
 import type { CallerMount } from "../api/caller_mounts.ts";
+import type { DeliveredFile } from "../api/delivered_files.ts";
 import type { CallOf } from "../api/endpoints.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type {
@@ -58,19 +59,23 @@ export type SpecBody =
     mounts?: CallerMount[];
   }
   & (
-    | { name: string; spec: unknown; certificates?: HostCertificate[] }
+    | { name: string; spec: unknown; certificates?: HostCertificate[]; files?: DeliveredFile[] }
     /** YAML or JSON; `source` names the text in the server's errors. */
     | { text: string; source: string }
   );
 
 function specCall(
-  { name, spec, certificates }: Extract<SpecBody, { spec: unknown }>,
+  { name, spec, certificates, files }: Extract<SpecBody, { spec: unknown }>,
 ): CallOf<"PUT /deployments/{name}"> {
   const params = { name };
-  if (!certificates) {
+  if (!certificates && !files?.length) {
     return { params, body: JSON.stringify(spec), contentType: "application/json" };
   }
-  const certified: CertifiedDeployment = { spec, certificates };
+  const certified: CertifiedDeployment = {
+    spec,
+    ...(certificates && { certificates }),
+    ...(files?.length && { files }),
+  };
   return { params, body: JSON.stringify(certified), contentType: CERTIFIED_TYPE };
 }
 

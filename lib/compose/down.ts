@@ -3,6 +3,7 @@ import { SvcError } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
 import { deleteDeployment, powerDeployment } from "../client/deployments.ts";
 import { signalDeployment } from "../client/workloads.ts";
+import type { Hooks } from "./hooks.ts";
 import { inOrder, type Needs, reversed } from "./order.ts";
 import { containersOf, isUp, type ServiceState } from "./state.ts";
 import { done, failing, type Report, working } from "./steps.ts";
@@ -12,6 +13,8 @@ export interface Stopping {
   report: Report;
   /** Milliseconds until what has not ended is killed; absent: as each service says. */
   timeoutMs?: number;
+  /** Commands before each stop; none where there is no time for them. */
+  hooks?: Hooks;
 }
 
 /** What each of these was started after. Several deployments of one service (`run`) count as one another. */
@@ -69,6 +72,14 @@ const unlessGone = (error: unknown) => {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
 };
 
+/** The commands before a stop. */
+async function prepare(
+  { hooks, timeoutMs, report }: Stopping,
+  state: ServiceState,
+): Promise<void> {
+  if (timeoutMs !== 0) await hooks?.beforeStop(state, report);
+}
+
 /** Kills what is left of the deployment after the time, while `work` goes on. */
 async function within(
   { client, timeoutMs }: Stopping,
@@ -93,6 +104,7 @@ export async function stop(states: readonly ServiceState[], options: Stopping): 
     const ids = containersOf(state).map(({ name }) => `Container ${name}`);
     const { name } = state.status;
     for (const id of ids) working(report, id, "Stopping");
+    await prepare(options, state);
     await within(options, name, powerDeployment(client, name, "stop").catch(unlessGone))
       .catch(failing(report, ids));
     for (const id of ids) done(report, id, "Stopped");
@@ -109,6 +121,7 @@ export async function remove(states: readonly ServiceState[], options: Stopping)
     for (const { name, instance } of all) {
       working(report, `Container ${name}`, isUp(instance) ? "Stopping" : "Removing");
     }
+    await prepare(options, state);
     await within(options, name, deleteDeployment(client, name).catch(unlessGone))
       .catch(failing(report, ids));
     for (const { name, instance } of all) {

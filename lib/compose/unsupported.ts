@@ -2,6 +2,7 @@
  * Fields of services that svc does not do: an error where docker compose does something with them, a warning where
  * it does nothing either. A field that is in neither list is done, by the modules beside this one.
  */
+import { checkHooks } from "./hooks.ts";
 import type { LoadedProject } from "./project.ts";
 import type { Service } from "./service.ts";
 import { type Path, placeOf, refusal } from "./refusal.ts";
@@ -14,7 +15,6 @@ const REFUSED: Readonly<Record<string, string>> = {
   blkio_config: TUNING,
   cgroup: ISOLATION,
   cgroup_parent: ISOLATION,
-  configs: "svc gives services no configs yet; use a volume, or COPY in the image",
   cpu_count: TUNING,
   cpu_percent: TUNING,
   cpu_period: "use cpus",
@@ -36,11 +36,8 @@ const REFUSED: Readonly<Record<string, string>> = {
   oom_kill_disable: TUNING,
   oom_score_adj: TUNING,
   pids_limit: "SVC_WORKLOAD_PIDS_LIMIT of the server is the limit of all workloads",
-  post_start: "svc runs no hooks yet",
-  pre_stop: "svc runs no hooks yet",
   provider: "svc runs no providers yet",
   runtime: "the server chooses the runtime",
-  secrets: "svc gives services no secrets yet",
   storage_opt: TUNING,
   use_api_socket: "svc gives workloads no engine's socket",
   userns_mode: ISOLATION,
@@ -68,6 +65,8 @@ export function checkService(loaded: LoadedProject, name: string, service: Servi
   for (const [field, why] of Object.entries(REFUSED)) {
     if (isSet(fields[field])) throw refusal(loaded, at(field), why);
   }
+  checkHooks(loaded, at("post_start"), service.post_start);
+  checkHooks(loaded, at("pre_stop"), service.pre_stop);
   const deploy = (fields.deploy ?? {}) as Record<string, unknown>;
   for (const [field, why] of Object.entries(REFUSED_DEPLOY)) {
     if (isSet(deploy[field]) && deploy[field] !== "replicated") {

@@ -1,10 +1,13 @@
 /** Makes a project's services run as its files say. */
+import type { DeliveredFile } from "../api/delivered_files.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { ApplyResult } from "../api/deployment.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
 import { type ApplySettings, powerDeployment } from "../client/deployments.ts";
+import { Hooks } from "./hooks.ts";
 import { type Condition, FULFILLED, isFulfilled } from "./conditions.ts";
+import { deliveredFiles } from "./delivered.ts";
 import { deploymentName } from "./names.ts";
 import { inOrder, needsOf } from "./order.ts";
 import type { LoadedProject } from "./project.ts";
@@ -37,14 +40,27 @@ export interface UpOptions {
   signal: AbortSignal;
   report: Report;
   warn: (text: string) => void;
-  /** Applies one spec. */
+  /** Applies one service's spec. */
   apply: (
+    service: string,
     spec: DeploySpec,
     settings: ApplySettings,
     onProgress: (message: string) => void,
   ) => Promise<ApplyResult>;
   /** Called with each service once its containers are there. */
   onUp?: (state: ServiceState, result?: ApplyResult) => void;
+}
+
+/** The configs and secrets of these services, by service: what cannot be read is told before anything is done. */
+export async function filesOf(
+  { loaded, services, surroundings }: Pick<UpOptions, "loaded" | "services" | "surroundings">,
+): Promise<Map<string, DeliveredFile[]>> {
+  const files = new Map<string, DeliveredFile[]>();
+  for (const name of services) {
+    const service = loaded.project.services[name];
+    files.set(name, await deliveredFiles({ loaded, name, service, surroundings }));
+  }
+  return files;
 }
 
 /** The specs of all services: what cannot be honoured is told before anything is done. */
@@ -78,11 +94,13 @@ export function specsOf(
 class Bringing {
   readonly #options: UpOptions;
   readonly #resources: Resources;
+  readonly #hooks: Hooks;
   readonly #there: ReadonlyMap<string, ServiceState>;
 
   constructor(options: UpOptions, resources: Resources) {
     this.#options = options;
     this.#resources = resources;
+    this.#hooks = new Hooks(options.client, options.loaded);
     this.#there = new Map(
       options.there.filter(({ oneOff }) => !oneOff).map((state) => [state.service, state]),
     );
@@ -101,7 +119,7 @@ class Bringing {
   }
 
   async service(name: string, spec: DeploySpec): Promise<void> {
-    const { loaded: { project }, services, onUp } = this.#options;
+    const { loaded: { project }, services, onUp, until, signal } = this.#options;
     for (const [other, need] of Object.entries(project.services[name].depends_on ?? {})) {
       if (services.includes(other)) await this.#need(name, other, need);
     }
@@ -110,7 +128,14 @@ class Bringing {
       ? await this.#start(there)
       : await this.#apply(name, spec, there);
     const state = serviceState(result.deployment);
-    if (state) onUp?.(state, result);
+    if (!state) return;
+    onUp?.(state, result);
+    if (until === "created") return;
+    const before = new Map(there?.status.instances.map((one) => [one.id, one]));
+    await this.#hooks.afterStart(state, signal, ({ instance }) => {
+      const earlier = before.get(instance.id);
+      return !earlier || !isUp(earlier) || earlier.startedAt !== instance.startedAt;
+    });
   }
 
   async #start(there: ServiceState): Promise<ApplyResult> {
@@ -154,7 +179,7 @@ class Bringing {
       for (const id of fresh) done(report, id, "Created");
       if (until === "started") { for (const id of fresh) working(report, id, "Starting"); }
     };
-    const result = await this.#options.apply(spec, {
+    const result = await this.#options.apply(name, spec, {
       until,
       recreate: recreate === "always" && !settled.has(name),
     }, onProgress).catch(failing(report, [...fresh, ...begun]));

@@ -5,6 +5,7 @@
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { DeploymentStatus } from "../api/deployment.ts";
 import type { CallerMount } from "../api/caller_mounts.ts";
+import type { DeliveredFile } from "../api/delivered_files.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -15,6 +16,7 @@ export interface DeployRequest {
   certificates?: readonly HostCertificate[];
   /** Of the caller's own files; only in a session. */
   callerMounts?: readonly CallerMount[];
+  files?: readonly DeliveredFile[];
 }
 
 export interface DeployService {
@@ -76,6 +78,18 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
       "deploy without them: conduits and tunnels end TLS on their own",
     );
   }
+}
+
+/** Throws `unsupported` where the backend cannot mount files that the server keeps. */
+export function requireDeliveredFiles({ name, caps }: Engine): void {
+  if (caps.mounts) return;
+  throw new SvcError(
+    "unsupported",
+    `Cannot deploy with files (configs, secrets): the ${name} backend cannot mount what the server keeps`,
+    {
+      help: "put them into the image or a volume, or deploy on a backend of the server's own host",
+    },
+  );
 }
 
 /** Throws `unsupported` where the backend cannot mount the callers' own files. */
@@ -168,6 +182,7 @@ export class DeployServices {
   ): Promise<Result> {
     const claimed: Claimed[] = [];
     let result: Result;
+    if (request.files?.length) requireDeliveredFiles(engine);
     try {
       for (const service of this.#services) {
         claimed.push({ service, claim: await service.claim(spec, request) });

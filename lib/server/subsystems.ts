@@ -34,6 +34,8 @@ import {
   takeOver,
   tellOfBuilds,
 } from "./engines.ts";
+import { KeptFiles, keptFolders } from "./files/kept_files.ts";
+import { DeliveredFileService } from "./files/service.ts";
 import { GIVEN } from "./given.ts";
 import { startHousekeeping } from "./housekeeping.ts";
 import { ServerIngress } from "./ingress/ingress.ts";
@@ -167,12 +169,13 @@ const deployments = subsystem({
       files: new CredentialFiles(credentialFolder(host)),
       ...{ callers, namespaces, log },
     });
+    const files = new DeliveredFileService(new KeptFiles(keptFolders(host)));
     const common = { host, snapshotter: snapshots.get, images: images.get, log };
     const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>
       await openDeployments(
         await openBackend(chosen.deploy, parts),
-        [ingress, egress, mounts, credentials],
+        [ingress, egress, mounts, credentials, files],
         log,
       )
     );

@@ -7,6 +7,7 @@ import type { Client } from "../../client/client.ts";
 import { sessionLogs } from "../../client/session_logs.ts";
 import { readEvents } from "../../client/workloads.ts";
 import { stop } from "../../compose/down.ts";
+import type { Hooks } from "../../compose/hooks.ts";
 import {
   containersOf,
   isUp,
@@ -35,6 +36,7 @@ export interface Attached {
   /** The service whose exit code is the command's. */
   exitCodeFrom?: string;
   timeoutMs?: number;
+  hooks: Hooks;
 }
 
 /** "web-1": the name in log lines, without the project's. */
@@ -157,12 +159,12 @@ export class AttachedRun {
 
   /** Stops the services; an interrupt meanwhile kills them. */
   async #stop(hurry: boolean): Promise<void> {
-    const { client, timeoutMs } = this.#options;
+    const { client, timeoutMs, hooks } = this.#options;
     const { report } = this.#running;
     const states = (await this.#states()).filter((state) =>
       state.status.instances.some(isUp) || state.status.state === "pending"
     );
-    await stop(states, { client, report, timeoutMs: hurry ? 0 : timeoutMs });
+    await stop(states, { client, report, timeoutMs: hurry ? 0 : timeoutMs, hooks });
   }
 
   /** Runs to the end; resolves to the exit code. */

@@ -7,7 +7,7 @@ import { selected } from "../../compose/order.ts";
 import type { LoadedProject } from "../../compose/project.ts";
 import { containersOf } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
-import { requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
+import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import { isLoopbackHost } from "../../base/host_port.ts";
 import { withLogins } from "../deploy_logins.ts";
@@ -128,6 +128,7 @@ export async function bringUp(
   const scale = scaleOf(values.scale, loaded);
   const surroundings = surroundingsOf(session);
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
+  const files = await filesOf({ loaded, services, surroundings });
   const all = await listDeployments(client);
   requireOwn(
     loaded.project.name,
@@ -148,8 +149,9 @@ export async function bringUp(
       values.alwaysRecreateDeps ? [] : services.filter((name) => !named.includes(name)),
     ),
     there: session.states,
-    apply: async (spec, settings, onProgress) => {
-      const body = await withLogins({ name: spec.name, spec }, { client, env, io });
+    apply: async (service, spec, settings, onProgress) => {
+      const plain = { name: spec.name, spec, files: files.get(service) };
+      const body = await withLogins(plain, { client, env, io });
       return await applyDeployment(client, body, onProgress, settings);
     },
   }, specs);

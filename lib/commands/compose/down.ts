@@ -1,5 +1,6 @@
 /** `svc compose down [SERVICE…]`. */
 import { remove } from "../../compose/down.ts";
+import { Hooks } from "../../compose/hooks.ts";
 import { volumeName } from "../../compose/service_storage.ts";
 import { present, removeResources } from "../../compose/resources.ts";
 import type { Invocation } from "../command.ts";
@@ -35,7 +36,9 @@ export async function run(call: Call): Promise<number> {
   const report = progress.step.bind(progress);
   const whole = names.length === 0;
   const networks = whole ? await present(client, "networks", isOwn(session, "networks")) : [];
-  await remove(states, { client, report, timeoutMs: secondsOf(values.timeout, "--timeout") });
+  const hooks = new Hooks(client, session.loaded);
+  const timeoutMs = secondsOf(values.timeout, "--timeout");
+  await remove(states, { client, report, timeoutMs, hooks });
   if (!whole) return 0;
   if (states.length === 0 && networks.length === 0 && !values.volumes) {
     await io.stderr.write(

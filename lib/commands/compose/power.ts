@@ -1,10 +1,12 @@
 /** `svc compose start|stop|restart|kill|pause|unpause|rm [SERVICE…]`. */
+import type { DeploymentStatus } from "../../api/deployment.ts";
 import { SvcError } from "../../base/errors.ts";
 import { signalNumber } from "../../base/signals.ts";
 import { powerDeployment } from "../../client/deployments.ts";
 import { freezeDeployment, signalDeployment } from "../../client/workloads.ts";
 import { dependenciesFirst, remove, stop as stopAll } from "../../compose/down.ts";
-import { containersOf, isUp, type ServiceState } from "../../compose/state.ts";
+import { Hooks } from "../../compose/hooks.ts";
+import { containersOf, isUp, type ServiceState, serviceState } from "../../compose/state.ts";
 import { done, failing, type Report, working } from "../../compose/steps.ts";
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
@@ -47,6 +49,33 @@ function required(session: Session, names: readonly string[], what: string): Ser
   );
 }
 
+/** Runs the commands that follow a start. `before`: what ran already has had them. */
+async function afterStart(
+  { client, loaded }: Session,
+  status: DeploymentStatus,
+  signal: AbortSignal,
+  before?: ServiceState,
+): Promise<void> {
+  const state = serviceState(status);
+  const ran = new Set(before?.status.instances.filter(isUp).map(({ id }) => id));
+  if (!state) return;
+  await new Hooks(client, loaded).afterStart(
+    state,
+    signal,
+    ({ instance }) => !ran.has(instance.id),
+  );
+}
+
+async function startOne(
+  session: Session,
+  name: string,
+  signal: AbortSignal,
+  before?: ServiceState,
+): Promise<void> {
+  const status = await powerDeployment(session.client, name, "start");
+  await afterStart(session, status, signal, before);
+}
+
 export const start = {
   async run(call: ProjectInvocation & Invocation<typeof START_OPTIONS>): Promise<number> {
     const { values, positionals, io: { signal } } = call;
@@ -62,7 +91,7 @@ export const start = {
           report,
           state,
           ["Starting", "Started"],
-          (name) => powerDeployment(client, name, "start"),
+          (name) => startOne(session, name, signal, state),
         ),
     );
     if (!values.wait) return 0;
@@ -82,14 +111,15 @@ export const stop = {
     await using progress = openProgress(call);
     const report = progress.step.bind(progress);
     const timeoutMs = secondsOf(values.timeout, "--timeout");
-    await stopAll(states, { client: session.client, report, timeoutMs });
+    const { client, loaded } = session;
+    await stopAll(states, { client, report, timeoutMs, hooks: new Hooks(client, loaded) });
     return 0;
   },
 };
 
 export const restart = {
   async run(call: ProjectInvocation & Invocation<typeof RESTART_OPTIONS>): Promise<number> {
-    const { values, positionals } = call;
+    const { values, positionals, io: { signal } } = call;
     const session = await openSession(call);
     const { client } = session;
     const named = required(session, positionals, "restart");
@@ -110,9 +140,14 @@ export const restart = {
       [...named, ...follow],
       (state) =>
         act(report, state, ["Restarting", "Started"], async (name) => {
-          if (timeoutMs === undefined) return await powerDeployment(client, name, "restart");
-          await stopAll([state], { client, report: () => {}, timeoutMs });
-          return await powerDeployment(client, name, "start");
+          const hooks = new Hooks(client, session.loaded);
+          if (timeoutMs === undefined) {
+            await hooks.beforeStop(state, report);
+            await afterStart(session, await powerDeployment(client, name, "restart"), signal);
+          } else {
+            await stopAll([state], { client, report: () => {}, timeoutMs, hooks });
+            await startOne(session, name, signal);
+          }
         }),
     );
     return 0;

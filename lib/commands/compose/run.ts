@@ -6,7 +6,7 @@ import { applyDeployment, deleteDeployment } from "../../client/deployments.ts";
 import { deploymentName, LABELS } from "../../compose/names.ts";
 import { requireServices, selected } from "../../compose/order.ts";
 import { done, working } from "../../compose/steps.ts";
-import { specsOf } from "../../compose/up.ts";
+import { filesOf, specsOf } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
 import { withLogins } from "../deploy_logins.ts";
@@ -97,7 +97,9 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   }
   const warn = (text: string) => void io.stderr.write(`svc: warning: ${text}\n`);
   const surroundings = surroundingsOf(session);
-  const specs = specsOf({ loaded, services: [service], scale: new Map(), surroundings, warn });
+  const services = [service];
+  const specs = specsOf({ loaded, services, scale: new Map(), surroundings, warn });
+  const files = (await filesOf({ loaded, services, surroundings })).get(service);
   const { build = false, quietPull: quiet } = values;
   await prepareImages(call, session.connection, {
     ...{ loaded, names: [service], build, noBuild: false, quiet },
@@ -106,7 +108,7 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   const id = `Container ${spec.labels![LABELS.container]}`;
   working(report, id, "Creating");
   const { client } = session;
-  const body = await withLogins({ name: spec.name, spec }, { client, env: call.env, io });
+  const body = await withLogins({ name: spec.name, spec, files }, { client, env: call.env, io });
   const until = values.detach ? "started" : "created";
   await applyDeployment(client, body, () => {}, { until });
   done(report, id, "Created");

@@ -1,6 +1,7 @@
 /** `svc compose up [SERVICE…]`. */
 import { SvcError } from "../../base/errors.ts";
 import { stop } from "../../compose/down.ts";
+import { Hooks } from "../../compose/hooks.ts";
 import { deploymentName } from "../../compose/names.ts";
 import { isUp, projectStates, type ServiceState } from "../../compose/state.ts";
 import { awaitCondition } from "../../compose/up.ts";
@@ -132,6 +133,7 @@ async function attached(call: Call, session: Session): Promise<number> {
       : "never",
     exitCodeFrom: values.exitCodeFrom,
     timeoutMs: secondsOf(values.timeout, "--timeout"),
+    hooks: new Hooks(session.client, loaded),
   });
   const begun: (() => void)[] = [];
   let services: string[];

@@ -5,7 +5,6 @@
  * session or its server: what a killed server left is removed at the next start.
  */
 import { join } from "node:path";
-import type { CallerMount } from "../../api/caller_mounts.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { parseTmpfs } from "../../api/deploy_spec_text.ts";
 import { SvcError } from "../../base/errors.ts";
@@ -29,7 +28,11 @@ export interface MountServiceOptions {
 const NOTHING: Claim = { commit() {}, release() {} };
 
 /** Throws `spec_invalid` where the spec itself has something at a mount's target. */
-function requireFreeTargets(spec: DeploySpec, mounts: readonly CallerMount[]): void {
+export function requireFreeTargets(
+  spec: DeploySpec,
+  mounts: readonly { target: string }[],
+  attempt: string,
+): void {
   const taken = [
     ...[...spec.mounts, ...spec.volumes].map(({ target }) => target),
     ...(spec.tmpfs ?? []).map((text) => parseTmpfs(text).target),
@@ -38,7 +41,7 @@ function requireFreeTargets(spec: DeploySpec, mounts: readonly CallerMount[]): v
   if (!twice) return;
   throw new SvcError(
     "spec_invalid",
-    `Cannot mount the caller's files at ${twice.target}: the spec has another mount there`,
+    `${attempt} at ${twice.target}: the spec has another mount there`,
     { help: "choose another target, or leave it out of the spec" },
   );
 }
@@ -71,7 +74,7 @@ export class CallerMountService implements DeployService {
         help: "load the kernel's module fuse at the server, or run it where /dev/fuse is to be had",
       });
     }
-    requireFreeTargets(spec, mounts);
+    requireFreeTargets(spec, mounts, "Cannot mount the caller's files");
     const { folder, graceMs, log } = this.#options;
     const made = new SessionMounts({
       ...{ mounts, caller, graceMs, log },

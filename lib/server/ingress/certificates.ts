@@ -1,7 +1,9 @@
 /** Certificates that come with a deployment. No error or log line ever contains their text. */
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
+import { checkDeliveredFiles } from "../../api/delivered_files.ts";
 import { SvcError } from "../../base/errors.ts";
+import type { DeployRequest } from "../../deploy/services.ts";
 import { asciiHost } from "../../ingress/host_name.ts";
 import { checkSpec } from "../accept_spec.ts";
 
@@ -55,12 +57,12 @@ async function checkOne(
 }
 
 /**
- * The body of an apply with certificates. Throws `spec_invalid` for the spec, `argument_invalid` for everything
- * else.
+ * The body of an apply with certificates or files. Throws `spec_invalid` for the spec, `argument_invalid` for
+ * everything else.
  */
 export async function parseCertified(
   text: string,
-): Promise<{ spec: DeploySpec; certificates: HostCertificate[] }> {
+): Promise<{ spec: DeploySpec } & Pick<DeployRequest, "certificates" | "files">> {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -68,9 +70,17 @@ export async function parseCertified(
     // The parser's own message would quote the text.
     throw malformed("the body is not JSON");
   }
-  const { spec: wanted, certificates } = fieldsOf(value, "the body", ["spec", "certificates"]);
+  const names = ["spec", "certificates", "files"];
+  const { spec: wanted, certificates, files } = fieldsOf(value, "the body", names);
   const spec = await checkSpec(wanted);
-  return { spec, certificates: await checkCertificates(certificates, spec) };
+  return {
+    spec,
+    ...(files !== undefined && { files: checkDeliveredFiles(files) }),
+    // A body with neither has lost its certificates.
+    ...((certificates !== undefined || files === undefined) && {
+      certificates: await checkCertificates(certificates, spec),
+    }),
+  };
 }
 
 /** Throws `argument_invalid` where `value` is not a list of certificates for the spec's hosts. */

@@ -169,8 +169,9 @@ export function deploymentRoutes(deps: ManagementDeps): Route[] {
       help:
         "Applies the DeploySpec in the body (JSON, or YAML by its content type) and waits until it " +
         `runs. As \`${CERTIFIED_TYPE}\` the body is ` +
-        "`{spec, certificates: [{hosts, certificate, key}]}`, for backends with the ability " +
-        `\`ingressCertificates\`. \`X-Svc-Registry-Logins\` has the caller's logins (JSON in base64). With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
+        "`{spec, certificates: [{hosts, certificate, key}], files: [{target, content, mode, uid, gid, secret}]}`: " +
+        "certificates for backends with the ability `ingressCertificates`, files (base64) that the server keeps " +
+        `and mounts. \`X-Svc-Registry-Logins\` has the caller's logins (JSON in base64). With \`Accept: ${NDJSON_TYPE}\` the answer is events: progress, then result or error.`,
       handler: (context) => apply(deps, context),
     },
     {

@@ -1,6 +1,7 @@
 /** `GET /.svc/v1/session`: a deployment that ends with its caller (lib/api/session.ts). */
 import { checkLogins } from "../../api/build_logins.ts";
 import { checkCallerMounts } from "../../api/caller_mounts.ts";
+import { checkDeliveredFiles } from "../../api/delivered_files.ts";
 import { endpoint } from "../../api/endpoints.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { toProblem } from "../../api/problem.ts";
@@ -151,7 +152,8 @@ class Caller implements SessionLink {
     const holder = { subject: identity.subject, from, ...(!mayPull && { mayPull }) };
     const logins = checkLogins(request.logins);
     const mounts = checkCallerMounts(request.mounts);
-    return await this.#sessions.open(spec, holder, this, { certificates, logins, mounts });
+    const files = checkDeliveredFiles(request.files);
+    return await this.#sessions.open(spec, holder, this, { certificates, logins, mounts, files });
   }
 }
 

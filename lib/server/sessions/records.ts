@@ -22,7 +22,7 @@ export interface SessionRecord {
   mayPull?: false;
   /** Present until the spec was applied. A session that is resumed after a restart applies it. */
   spec?: DeploySpec;
-  /** The spec came with certificates. Their keys are not on disk: after a restart the spec cannot be applied. */
+  /** The spec came with certificates or files. They are not on disk: after a restart it cannot be applied. */
   certified?: true;
   /** The workload has mounts of its caller's files, which end with this server. */
   mounted?: true;

@@ -11,6 +11,7 @@
  */
 import type { ApplyResult, DeploymentStatus } from "../../api/deployment.ts";
 import type { CallerMount } from "../../api/caller_mounts.ts";
+import type { DeliveredFile } from "../../api/delivered_files.ts";
 import type { SessionEvent } from "../../api/session.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { type Problem, toProblem } from "../../api/problem.ts";
@@ -47,6 +48,7 @@ export interface SessionSecrets {
   logins?: ReadonlyMap<string, Login>;
   /** Of the caller's own files. */
   mounts?: readonly CallerMount[];
+  files?: readonly DeliveredFile[];
 }
 
 export interface SessionParts {
@@ -67,11 +69,11 @@ function isOver({ state, instances }: DeploymentStatus): boolean {
     instances.every(({ state }) => state === "exited" || state === "failed");
 }
 
-function withoutCertificates(name: string): SvcError {
+function withoutSecrets(name: string): SvcError {
   return new SvcError(
     "unavailable",
-    `Cannot deploy ${name}: the server was restarted before its certificates were in place`,
-    { help: "deploy again: their keys are sent again; the server does not keep them" },
+    `Cannot deploy ${name}: the server was restarted before its certificates or files were in place`,
+    { help: "deploy again: they are sent again; the server does not keep them" },
   );
 }
 
@@ -222,17 +224,18 @@ export class DeploySession {
   #apply(): void {
     const { backend, lifecycle, records, log } = this.#parts;
     const { spec, certified, ...applied } = this.record;
-    const { certificates, logins, mounts } = this.#secrets;
+    const { certificates, logins, mounts, files } = this.#secrets;
     const { signal } = this.#abort;
     const onProgress = (message: string) => this.#link?.tell({ type: "progress", message });
     const done = lifecycle.begin();
     const work = async () => {
       if (this.#unmounted) throw mountsEnded(this.name);
-      if (certified && !certificates) throw withoutCertificates(this.name);
+      if (certified && !certificates && !files) throw withoutSecrets(this.name);
       const { mayPull } = this.record;
       const beside = {
         ...(certificates && { certificates }),
         ...(mounts && { callerMounts: mounts }),
+        ...(files && { files }),
       };
       const engine = await backend();
       const result = await engine.apply(spec!, beside, { onProgress, signal, mayPull, logins });

@@ -8,7 +8,11 @@ import type { DeploySpec } from "../../api/deploy_spec.ts";
 import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
-import { requireAbilities, requireCallerMounts } from "../../deploy/services.ts";
+import {
+  requireAbilities,
+  requireCallerMounts,
+  requireDeliveredFiles,
+} from "../../deploy/services.ts";
 import { watchDeployments } from "../../deploy/watch.ts";
 import { newToken, systemTimer, type Timer } from "../attached/lasting.ts";
 import type { Lifecycle } from "../lifecycle.ts";
@@ -147,7 +151,7 @@ export class DeploySessions implements SessionCallers {
       ...holder,
       createdAt: new Date().toISOString(),
       spec,
-      ...(secrets.certificates && { certified: true as const }),
+      ...((secrets.certificates || secrets.files?.length) && { certified: true as const }),
       ...(secrets.mounts?.length && { mounted: true as const }),
     };
     const session = new DeploySession(record, this.#parts, secrets);
@@ -159,6 +163,7 @@ export class DeploySessions implements SessionCallers {
       const backend = await this.#parts.backend();
       requireAbilities(backend, { certificates: secrets.certificates });
       if (secrets.mounts?.length) requireCallerMounts(backend);
+      if (secrets.files?.length) requireDeliveredFiles(backend);
       if (await backend.status(name)) throw existing(attempt, name);
       await this.#records.save(record);
     } catch (error) {
