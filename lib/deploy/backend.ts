@@ -12,7 +12,7 @@ import type {
 } from "../api/deployment.ts";
 import type { DeploySpec } from "../api/deploy_spec.ts";
 import type { HostCertificate } from "../api/ingress_certificates.ts";
-import type { EgressMode } from "../api/egress.ts";
+import type { EgressMode, EgressRoute } from "../api/egress.ts";
 import type { Login } from "../oci/resolver.ts";
 import type { Duplex } from "../wire/duplex.ts";
 import type { DeployCaps } from "./caps.ts";
@@ -43,7 +43,7 @@ export interface Attachments {
   /** Only for a backend with the ability `companion`. */
   companion?: CompanionPlan;
   /** Only for a backend with the ability `egress`, whose modes name this one. */
-  egress?: { mode: EgressMode };
+  egress?: { mode: EgressMode; routes: readonly EgressRoute[] };
   /** What the server runs in the instances' network namespaces, in words. Only with the ability `namespaces`. */
   beside?: string;
   /** Only for a backend with the ability `ingressCertificates`. */

@@ -106,14 +106,14 @@ export interface ManagedAbility<Status> {
   remove(name: string, options?: CallOptions): Promise<boolean>;
 }
 
-/** Relays beside workloads: the engine tells their namespaces before their processes start, and walls them in. */
+/** Relays beside workloads: the engine tells their namespaces, and walls them in. */
 export interface EgressAbility {
   readonly modes: readonly EgressMode[];
   /**
-   * A TCP connection as a workload on the default network makes it, with what the host's rules let such a
+   * For the route `cluster`; absent: there is no such way. A TCP connection as a workload on the default network makes it, with what the host's rules let such a
    * workload reach. `address`: IPv4. Throws `upstream_failed`, `timeout`.
    */
-  dialOut(address: string, port: number, signal: AbortSignal): Promise<Duplex>;
+  dialOut?(address: string, port: number, signal: AbortSignal): Promise<Duplex>;
 }
 
 export interface DeployCaps {

@@ -68,6 +68,13 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
       `use egress mode ${["env", ...modes].join(" or ")}`,
     );
   }
+  if (egress?.routes.includes("cluster") && !caps.egress?.dialOut) {
+    refuse(
+      "egress route cluster",
+      `the ${name} backend has no way straight out for a workload behind a relay`,
+      "give egress.default and the rules another route: client, gateway or deny",
+    );
+  }
   if (beside !== undefined && !caps.namespaces) {
     refuse(beside, `the ${name} backend lets nothing of svc run beside a workload`, "leave it out");
   }

@@ -158,6 +158,13 @@ Deno.test("services: contributions become one; two of the same are refused, as i
     [{ ...able, mounts: undefined }, both, "unsupported", /the fake backend cannot mount it/],
     [{ ...able, companion: undefined }, both, "unsupported", /with hub, egress: .*companion/],
     [{ ...able, ingressCertificates: undefined }, both, "unsupported", /with certificates:/],
+    [able, [{ egress: { mode: "proxy", routes: ["deny"] } }], "unsupported", /egress mode proxy:/],
+    [
+      { ...able, egress: { modes: ["proxy"] } },
+      [{ egress: { mode: "proxy", routes: ["cluster", "deny"] } }],
+      "unsupported",
+      /egress route cluster: the fake backend has no way straight out/,
+    ],
   ];
   for (const [caps, contributions, code, message] of refused) {
     await assert.rejects(apply(caps, contributions), { code, message });

@@ -45,3 +45,21 @@ function comeBack(descriptor: number): void {
     Deno.kill(Deno.pid, "SIGKILL");
   }
 }
+
+/** A network namespace held by a descriptor: it stays the same one, whatever becomes of its processes. */
+export interface HeldNetns extends Disposable {
+  /** A file of the namespace, for programs that this one starts too. */
+  path: string;
+  /** The kernel's name of it, of which there is no second while it is held. */
+  id: string;
+}
+
+/** The kernel's name of the namespace that this program is in. */
+export const ownNetns = (): string => Deno.readLinkSync(OWN);
+
+/** Holds the namespace that a process is in. Throws `SystemError` where there is no such process. */
+export function holdNetns(pid: number): HeldNetns {
+  const descriptor = open(`/proc/${pid}/ns/net`, O.RDONLY);
+  const path = `/proc/${Deno.pid}/fd/${descriptor}`;
+  return { path, id: Deno.readLinkSync(path), [Symbol.dispose]: () => close(descriptor) };
+}

@@ -31,6 +31,8 @@ export interface DockerdPeer extends AsyncDisposable {
   readonly certificates: string;
   /** See `Namespace.enter`: published ports are on 127.0.0.1 then, and containers have their addresses. */
   enter(): Disposable;
+  /** See `Namespace.inside`. */
+  inside(...command: string[]): string[];
   /** Docker's client; throws where it fails. */
   docker(...args: string[]): Promise<RunOutput>;
   /** Ends the daemon, and with it the containers. */
@@ -160,6 +162,7 @@ export async function startDockerd(
   return {
     ...{ host, tcp, certificates, stop, kill9, start },
     enter: namespace.enter,
+    inside: namespace.inside,
     docker: (...args) => runTool("docker", ["-H", host, ...args]),
     [Symbol.asyncDispose]: end,
   };

@@ -21,6 +21,8 @@ export interface PodmanPeer extends AsyncDisposable {
   readonly tcp: string;
   /** See `Namespace.enter`: published ports are on 127.0.0.1 then, and containers of root have their addresses. */
   enter(): Disposable;
+  /** See `Namespace.inside`. */
+  inside(...command: string[]): string[];
   /** Podman's own command, on the same storage; throws where it fails. */
   podman(...args: string[]): Promise<RunOutput>;
   /** Ends the service; containers run on. */
@@ -187,6 +189,7 @@ export async function startPodman(options: PodmanOptions = {}): Promise<PodmanPe
     stop: () => end("SIGTERM"),
     kill9: () => end("SIGKILL"),
     enter: namespace.enter,
+    inside: namespace.inside,
     [Symbol.asyncDispose]: dispose,
   };
 }

@@ -24,7 +24,8 @@ export const DOCKER: EngineBehaviour = {
   seesRoutes,
 };
 
-export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "images" | "log"> {
+export interface DockerhostOptions
+  extends Pick<BackendParts, "dataDir" | "images" | "log" | "namespaces"> {
   endpoint: DockerEndpoint;
   config: EngineConfig;
   companions?: CompanionOptions;
@@ -32,7 +33,7 @@ export interface DockerhostOptions extends Pick<BackendParts, "dataDir" | "image
 
 /** All files are below `dockerhost` in the data directory. */
 export async function createDockerhostBackend(
-  { dataDir, images, log, endpoint, config, companions }: DockerhostOptions,
+  { dataDir, images, log, endpoint, config, companions, namespaces }: DockerhostOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, DOCKER.name);
   return await openDockerBackend({
@@ -48,6 +49,7 @@ export async function createDockerhostBackend(
     fields: DOCKERHOST_FIELDS,
     images,
     companions,
+    namespaces,
     log,
   });
 }

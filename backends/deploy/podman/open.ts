@@ -14,7 +14,8 @@ import { PODMAN_FIELDS } from "./fields.ts";
 import type { PodmanSettings } from "./options.ts";
 import { PodmanService, serviceEndpoint } from "./service.ts";
 
-export interface PodmanOptions extends Pick<BackendParts, "dataDir" | "runDir" | "images" | "log"> {
+export interface PodmanOptions
+  extends Pick<BackendParts, "dataDir" | "runDir" | "images" | "log" | "namespaces"> {
   /** Absent: the backend runs the service itself. */
   endpoint?: DockerEndpoint;
   config: EngineConfig;
@@ -22,7 +23,7 @@ export interface PodmanOptions extends Pick<BackendParts, "dataDir" | "runDir" |
 
 /** All files are below `podman` in the data directory. */
 export async function createPodmanBackend(
-  { dataDir, runDir, images, log, endpoint, config }: PodmanOptions,
+  { dataDir, runDir, images, log, endpoint, config, namespaces }: PodmanOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, PODMAN_ENGINE.name);
   const own = serviceFolder({ dataDir, runDir });
@@ -44,6 +45,7 @@ export async function createPodmanBackend(
       config,
       fields: PODMAN_FIELDS,
       images,
+      namespaces,
       log,
       release,
     });

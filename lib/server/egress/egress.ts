@@ -66,12 +66,13 @@ export class ServerEgress implements DeployService, AsyncDisposable {
     const done = { commit: () => {}, release: () => {} };
     if (!egress) return done;
     const relayed = isRelayed(egress);
-    if (relayed) this.#check(spec, routesOf(egress));
+    const routes = routesOf(egress);
+    if (relayed) this.#check(spec, routes);
     return {
       ...done,
       contribute: () => ({
         env: egressVariables(egress),
-        ...(relayed && { egress: { mode: egress.mode! } }),
+        ...(relayed && { egress: { mode: egress.mode!, routes } }),
       }),
     };
   }
@@ -147,8 +148,9 @@ export class ServerEgress implements DeployService, AsyncDisposable {
         const mayDial = (address: string) => isIP(address) === 4;
         const route = "cluster";
         const addresses = await addressesFor(target, { policy, route, who, mayDial, signal });
-        if (!engine) throw new SvcError("internal", "Cannot connect: the engine has no way out");
-        return await firstOf(addresses, (address) => engine.dialOut(address, target.port, signal));
+        const dialOut = engine?.dialOut;
+        if (!dialOut) throw new SvcError("internal", "Cannot connect: the engine has no way out");
+        return await firstOf(addresses, (address) => dialOut(address, target.port, signal));
       },
       ...(gateway && {
         gateway: async (target, signal) => {

@@ -17,6 +17,8 @@ import type { Companions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import type { DeployEngine } from "./engine.ts";
 import { runs } from "./inspect.ts";
+import type { EngineNamespaces } from "./namespaces.ts";
+import type { Attachments as NetworkAttachments } from "./networks.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import { type Member, type Plan, type Reached, type ReplaceContext, Replacer } from "./replace.ts";
 
@@ -36,6 +38,7 @@ export interface EngineConfig {
 export interface ApplierParts {
   engine: DeployEngine;
   companions?: Companions;
+  namespaces?: EngineNamespaces;
   /** Identity of the server's data directory. */
   server: string;
   config: EngineConfig;
@@ -51,6 +54,10 @@ export interface ApplyContext extends ReplaceContext {
   env: Readonly<Record<string, string>>;
   attached: readonly AttachedMount[];
   companion?: CompanionPlan;
+  /** The server runs something in the instances' network namespaces. */
+  beside: boolean;
+  /** That is the instances' only way out: they are on no network. */
+  walled: boolean;
   /** True: the instances are replaced even where nothing has changed. */
   recreate: boolean;
 }
@@ -77,6 +84,7 @@ export class Applier {
       engine,
       binds: this.binds,
       companions: parts.companions,
+      namespaces: parts.namespaces,
     });
   }
 
@@ -116,7 +124,7 @@ export class Applier {
     const plan: Plan = {
       ...{ spec, server, hash, env, attached, sources, fresh, image, pidsLimit: config.pidsLimit },
       emptied: config.allowPrivileged.includes("labels") ? [] : image.labels.filter(isActedOn),
-      attachments: await this.#prepare(spec),
+      attachments: await this.#prepare(spec, context.walled),
       fixedRestarts: engine.fixedRestarts,
     };
     await this.#rollOut(deployment, there, { ...plan, roles }, context, { warnings });
@@ -161,6 +169,7 @@ export class Applier {
         replica,
         hash,
         ...roles && { roles },
+        ...context.beside && { beside: true as const },
       }));
     const batches = fresh
       ? [{ made, old }]
@@ -181,9 +190,11 @@ export class Applier {
     }
   }
 
-  async #prepare(spec: DeploySpec) {
+  async #prepare(spec: DeploySpec, walled: boolean): Promise<NetworkAttachments> {
     const { engine } = this.#parts;
-    const attachments = await engine.networks.ensure(spec);
+    const attachments: NetworkAttachments = walled
+      ? { kind: "none" }
+      : await engine.networks.ensure(spec);
     for (const volume of spec.volumes) await engine.ensureVolume(volume);
     return attachments;
   }

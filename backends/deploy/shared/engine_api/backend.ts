@@ -16,6 +16,7 @@ import type { FieldRules } from "../../../../lib/deploy/fields.ts";
 import { mergeLogs } from "../../../../lib/deploy/host/log_file.ts";
 import { requireFreeAliases } from "../../../../lib/deploy/host/names.ts";
 import { JsonRecords } from "../../../../lib/deploy/json_records.ts";
+import type { WorkloadNamespaces } from "../../../../lib/deploy/namespaces.ts";
 import type { ImageResolver } from "../../../../lib/oci/resolver.ts";
 import { Applier, type EngineConfig } from "./apply.ts";
 import { stopSeconds } from "./container.ts";
@@ -23,6 +24,7 @@ import { type CompanionOptions, Companions } from "./companions.ts";
 import { Deployment } from "./deployment.ts";
 import { Dialer } from "./dial.ts";
 import type { DeployEngine } from "./engine.ts";
+import { EngineNamespaces } from "./namespaces.ts";
 import { type EngineRecord, instanceId } from "./record.ts";
 import type { Replacer } from "./replace.ts";
 import { Upkeep } from "./upkeep.ts";
@@ -39,6 +41,8 @@ export interface EngineBackendOptions {
   images: ImageResolver;
   /** Absent: instances have no companions. */
   companions?: CompanionOptions;
+  /** What the server runs beside workloads. Absent: it sees none of their namespaces. */
+  namespaces?: WorkloadNamespaces;
   log: Logger;
 }
 
@@ -63,6 +67,7 @@ class EngineBackend implements DeployBackend {
   readonly #upkeep: Upkeep;
   readonly #dialer: Dialer;
   readonly #companions: Companions | undefined;
+  readonly #namespaces: EngineNamespaces | undefined;
 
   constructor(options: EngineBackendOptions) {
     const { engine, server, folder, log, config, fields } = options;
@@ -74,8 +79,11 @@ class EngineBackend implements DeployBackend {
     this.#records = new JsonRecords(join(folder, "deployments"));
     this.#companions = this.#openCompanions(options);
     const companions = this.#companions;
+    const namespaces = options.namespaces &&
+      new EngineNamespaces({ namespaces: options.namespaces, watch, log });
+    this.#namespaces = namespaces;
     this.#applier = new Applier({
-      ...{ engine, server, config, fields, companions },
+      ...{ engine, server, config, fields, companions, namespaces },
       specs: () => [...this.#deployments.values()].map(({ record }) => record.spec),
     });
     this.#replacer = this.#applier.replacer;
@@ -84,7 +92,7 @@ class EngineBackend implements DeployBackend {
       deployments: this.#deployments,
       locks: this.#locks,
     });
-    this.#dialer = new Dialer(engine);
+    this.#dialer = new Dialer(engine, namespaces);
     const abilities = engine.abilities({
       ...{ server, watch, networks },
       require: (name) => this.#require(name),
@@ -94,7 +102,7 @@ class EngineBackend implements DeployBackend {
         return this.#applier.binds.requireStill(record.spec, containers);
       },
     });
-    this.caps = { ...abilities, ...this.#companionAbilities() };
+    this.caps = { ...abilities, ...this.#companionAbilities(), ...this.#besideAbilities() };
   }
 
   #openCompanions(
@@ -121,6 +129,15 @@ class EngineBackend implements DeployBackend {
     };
   }
 
+  #besideAbilities(): Pick<DeployCaps, "namespaces" | "egress"> {
+    if (!this.#namespaces) return {};
+    return {
+      namespaces: true,
+      // A companion beside a workload without a network would not reach the server.
+      ...!this.#companions?.always && { egress: { modes: ["proxy"] as const } },
+    };
+  }
+
   get #parts() {
     const companions = this.#companions;
     return {
@@ -134,11 +151,24 @@ class EngineBackend implements DeployBackend {
     for (const record of await this.#records.load()) {
       this.#deployments.set(record.name, new Deployment(this.#parts, record));
     }
-    for (const one of this.#deployments.values()) this.#companions?.expect(one);
-    await this.#watch.open(() => this.#upkeep.lookAfter());
+    for (const one of this.#deployments.values()) this.#expect(one);
+    await this.#watch.open(async () => {
+      await this.#namespaces?.settle();
+      await this.#upkeep.lookAfter();
+    });
+    void this.#namespaces?.follow();
     void this.#companions?.watch((name, container) =>
       this.#deployments.get(name)?.record.instances.find((one) => one.container === container)
     );
+  }
+
+  /** What is beside the instances of an earlier server. */
+  #expect(one: Deployment): void {
+    this.#companions?.expect(one);
+    const { name: deployment, record: { spec, instances } } = one;
+    for (const { container, replica, beside } of instances) {
+      if (beside) this.#namespaces?.expect(container, { deployment, spec, replica });
+    }
   }
 
   ready(): Promise<void> {
@@ -158,7 +188,7 @@ class EngineBackend implements DeployBackend {
 
   apply(
     spec: DeploySpec,
-    { env = {}, mounts: attached = [], companion }: Attachments = {},
+    { env = {}, mounts: attached = [], companion, egress, beside }: Attachments = {},
     options: ApplyOptions = {},
   ): Promise<ApplyResult> {
     const { onProgress = () => {}, mayPull, logins, signal } = options;
@@ -177,8 +207,11 @@ class EngineBackend implements DeployBackend {
       try {
         const others = [...this.#deployments.values()].map(({ record }) => record.spec);
         requireFreeAliases(spec, others);
-        const beside = { env, attached, companion };
-        const context = { images, mayPull, ...beside, onProgress, signal, until, recreate };
+        const context = {
+          ...{ images, mayPull, env, attached, companion, onProgress, signal, until, recreate },
+          walled: egress !== undefined,
+          beside: egress !== undefined || beside !== undefined,
+        };
         const action = await this.#applier.apply(deployment, spec, context);
         deployment.transient = undefined;
         return { action, deployment: deployment.status() };
@@ -317,6 +350,7 @@ class EngineBackend implements DeployBackend {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#upkeep.stop();
     await this.#watch.close();
+    await this.#namespaces?.[Symbol.asyncDispose]();
     await this.#engine[Symbol.asyncDispose]();
   }
 }

@@ -13,6 +13,7 @@ import type { CaredFor, Caretakers, Roles } from "../../../../lib/deploy/caretak
 import type { Duplex } from "../../../../lib/wire/duplex.ts";
 import type { Deployment } from "./deployment.ts";
 import type { CompanionCalls, CompanionState } from "./engine.ts";
+import { followRuns } from "./follow.ts";
 import { type Inspected, isActive, isReady, runs } from "./inspect.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
@@ -27,8 +28,6 @@ const ALWAYS: Roles = { portForward: {}, agentRelay: { folder: SHARED } };
 const ATTACH_MS = 60_000;
 /** Milliseconds between two looks at a companion that is not attached yet. */
 const LOOK_MS = 500;
-/** Milliseconds until events are listened to again, after the engine was lost. */
-const PAUSE_MS = 1000;
 
 /** How a backend is given companions. */
 export interface CompanionOptions {
@@ -199,24 +198,17 @@ export class Companions {
   }
 
   /** Has companions follow the restarts that the engine, or somebody else, makes. Ends with the watch. */
-  async watch(instanceOf: (deployment: string, container: string) => InstanceRecord | undefined) {
+  watch(
+    instanceOf: (deployment: string, container: string) => InstanceRecord | undefined,
+  ): Promise<void> {
     const { watch, log } = this.#parts;
-    const { closing } = watch;
-    while (!closing.aborted) {
-      try {
-        for await (const { type, deployment, container } of watch.watch(closing)) {
-          if (type !== "started" && type !== "died") continue;
-          const instance = instanceOf(deployment, container);
-          if (!instance?.roles) continue;
-          this.#follow(deployment, instance).catch((error) =>
-            log.warn("a companion did not follow its instance", { deployment, error })
-          );
-        }
-      } catch {
-        // The engine is lost: once it is back, everything is settled.
-      }
-      await sleep(PAUSE_MS, closing).catch(() => {/* the backend closes */});
-    }
+    return followRuns(watch, ({ deployment, container }) => {
+      const instance = instanceOf(deployment, container);
+      if (!instance?.roles) return;
+      this.#follow(deployment, instance).catch((error) =>
+        log.warn("a companion did not follow its instance", { deployment, error })
+      );
+    });
   }
 
   serves(key: string): boolean {

@@ -93,8 +93,16 @@ function watchSource(
 
 /** Opens a backend on the engine. One that is not there is found when it is. */
 export const openDockerBackend = (
-  options: DockerEngineOptions & Pick<EngineBackendOptions, "fields" | "images" | "companions">,
-): Promise<DeployBackend> => openEngineBackend({ ...options, engine: dockerEngine(options) });
+  { namespaces, ...options }:
+    & DockerEngineOptions
+    & Pick<EngineBackendOptions, "fields" | "images" | "companions" | "namespaces">,
+): Promise<DeployBackend> =>
+  openEngineBackend({
+    ...options,
+    engine: dockerEngine(options),
+    // Namespaces are entered by root, on the engine's own host.
+    ...options.client.local && Deno.uid() === 0 && { namespaces },
+  });
 
 export function dockerEngine(options: DockerEngineOptions): DeployEngine {
   const { client, behaviour, server, folder, config, log, release } = options;

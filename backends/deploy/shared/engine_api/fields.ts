@@ -1,21 +1,35 @@
 /** What engines that speak the Docker Engine API do with each field of a deployment spec. */
+import { isRelayed } from "../../../../lib/api/egress.ts";
 import type { FieldRules } from "../../../../lib/deploy/fields.ts";
-import { honoured, hostFields, matching, networkApart, single, told } from "../fields.ts";
+import {
+  credentialFields,
+  honoured,
+  hostFields,
+  matching,
+  networkApart,
+  single,
+  told,
+} from "../fields.ts";
 
 const SECURITY =
   /^(no-new-privileges([:=](true|false))?|seccomp[:=]unconfined|(apparmor|label)[:=].+|systempaths[:=]unconfined)$/;
 
 /** `backend`: its name in reasons. */
 export const engineFields = (backend: string): FieldRules => ({
-  ...hostFields(backend, "the engine's host"),
+  ...hostFields(backend, "the engine's host", ["proxy"]),
   ports: {
     ...honoured("host", "container", "protocol", "hostIP"),
     "": {
-      only: "not on the networks host and none; with several replicas they lead to the first",
+      only:
+        "not on the networks host and none, nor with a relayed egress; with several replicas they lead to the first",
       check: (ports, spec) => {
         const apart = networkApart(spec);
         if (ports.length === 0) return undefined;
         if (apart) return `not published on network ${apart}`;
+        if (spec.egress && isRelayed(spec.egress)) {
+          return `not published with egress mode ${spec.egress.mode}: the workload is on no network; ` +
+            "ingress and svc port-forward lead to it";
+        }
         return spec.replicas > 1
           ? "the engine leads a host port to one container: replica 0; ingress leads to all"
           : undefined;
@@ -49,6 +63,7 @@ export const engineFields = (backend: string): FieldRules => ({
         healthcheck?.startPeriod ? undefined : "without startPeriod the engine does not use it",
     },
   },
+  credentials: credentialFields(backend, "file", "endpoint"),
   hostname: {
     only: "not on the network host",
     check: (hostname, spec) =>

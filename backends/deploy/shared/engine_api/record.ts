@@ -15,6 +15,8 @@ export interface InstanceRecord {
   yielding?: true;
   /** Of its companion; absent: it has none. */
   roles?: Roles;
+  /** The server runs something in its network namespace. */
+  beside?: true;
 }
 
 export interface EngineRecord {

@@ -12,6 +12,7 @@ import type { Companions } from "./companions.ts";
 import type { Deployment } from "./deployment.ts";
 import type { ContainerCalls, ContainerRequest, DeployEngine } from "./engine.ts";
 import { type Inspected, isActive, runs } from "./inspect.ts";
+import type { EngineNamespaces } from "./namespaces.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import { FIRST_WINDOW, REPLACE_WINDOW, settled } from "./trial.ts";
 
@@ -43,6 +44,7 @@ export interface ReplacerParts {
   engine: Pick<DeployEngine, "containers" | "watch" | "readLogs">;
   binds: Binds;
   companions?: Companions;
+  namespaces?: EngineNamespaces;
 }
 
 /** Callers hold the deployment's lock. */
@@ -157,9 +159,10 @@ export class Replacer {
   ): Promise<void> {
     if (until === "created") return;
     onProgress(`starting ${made.length} instance${made.length === 1 ? "" : "s"}`);
-    await allOrFirstError(
-      made.map((one) => this.containers.begin(one.container, { ...plan, ...one }, signal)),
-    );
+    await allOrFirstError(made.map(async (one) => {
+      await this.containers.begin(one.container, { ...plan, ...one }, signal);
+      await this.#enter(plan.spec, one);
+    }));
     if (until === "ready") {
       if (plan.spec.healthcheck?.test) onProgress("waiting until healthy");
       const window = plan.fresh ? FIRST_WINDOW : REPLACE_WINDOW;
@@ -169,6 +172,12 @@ export class Replacer {
     }
     for (const { container } of made) this.#parts.engine.watch.onTrial(container, false);
     await this.#accompany(deployment, made, signal);
+  }
+
+  /** Resolves when everything of the server's runs beside a container that was started. */
+  async #enter(spec: DeploySpec, { container, replica, beside }: InstanceRecord): Promise<void> {
+    if (!beside) return;
+    await this.#parts.namespaces?.enter(container, { deployment: spec.name, spec, replica });
   }
 
   /** Resolves when the companions serve that these instances have. */
@@ -249,9 +258,10 @@ export class Replacer {
   /** Removes new containers that did not come up; what cannot be removed now goes with the next start. */
   async #discard(made: readonly Member[]): Promise<void> {
     await Promise.allSettled(
-      made.filter(({ container }) => container !== "").map(({ container }) =>
-        this.containers.remove(container)
-      ),
+      made.filter(({ container }) => container !== "").map(async ({ container }) => {
+        await this.containers.remove(container);
+        await this.#parts.namespaces?.leave(container);
+      }),
     );
   }
 
@@ -260,6 +270,7 @@ export class Replacer {
     this.#parts.engine.watch.quiet(containers);
     await allOrFirstError(containers.map(async (container) => {
       await this.containers.stop(container, seconds);
+      await this.#parts.namespaces?.leave(container);
       await this.containers.remove(container);
     }));
   }
@@ -279,6 +290,7 @@ export class Replacer {
     try {
       await allOrFirstError(idle.map(async ({ instance }) => {
         await this.containers.start(instance.container, signal);
+        await this.#enter(record.spec, instance);
         if (until !== "ready") return;
         await this.#settled(deployment, instance, record, FIRST_WINDOW, signal);
         await this.#accompany(deployment, [instance], signal);
