@@ -161,6 +161,8 @@ Deno.test("an apply refuses such a path before it asks the engine for anything",
       onProgress: () => {},
       until: "ready",
       recreate: false,
+      beside: false,
+      walled: false,
     } as const,
   });
   await assert.rejects(applying, { code: "spec_invalid" });
