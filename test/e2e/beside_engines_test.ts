@@ -15,7 +15,7 @@ import {
   startServer,
 } from "./harness.ts";
 import { Client } from "./session_client.ts";
-import { eventually, ok } from "./waits.ts";
+import { eventually } from "./waits.ts";
 
 /** An engine of the test's own, whose network the test is in until it is disposed of. */
 interface Engine extends AsyncDisposable {
