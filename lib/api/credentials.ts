@@ -3,8 +3,8 @@
  *
  * Values are made at the caller of a deploy session, from the spec's sources. The server gets the spec without
  * `backend`, `config` and `ttl`, and asks for values when they are wanted: it opens a stream `credential` whose
- * first line names the source (and, for a proxy, the request); a line with a {@linkcode CredentialReply} comes
- * back.
+ * first line names the source; a line with a {@linkcode CredentialReply} comes back. A request to an API with the
+ * credential added is made at the caller too (lib/credentials/upstream.ts).
  */
 import { posix } from "node:path";
 import type { CredentialDelivery, CredentialSource, DeploySpec } from "./deploy_spec.ts";
@@ -43,8 +43,8 @@ export type Delivery =
     | { kind: "env"; envVar: string }
     /** `aws`: in the shapes of AWS; `wellKnown`: at {@linkcode METADATA_ADDRESS} too. */
     | { kind: "endpoint"; aws: boolean; wellKnown: boolean }
-    /** Requests go on to the upstream with the credential added, in the field `header`. */
-    | { kind: "proxy"; upstream: string; header: string }
+    /** Requests go on to the upstream with the credential added, in the field `header`: as a bearer's, or alone. */
+    | { kind: "proxy"; upstream: string; header: string; bearer: boolean }
   );
 
 type Report = (path: (string | number)[], message: string) => void;
@@ -86,6 +86,7 @@ function upstreamDelivery(
       kind: "proxy" as const,
       upstream: url.href.replace(/\/$/, ""),
       header: header.toLowerCase(),
+      bearer: provider === "bearer",
     }
     : tell("provider", "expected bearer, or header:NAME, for an upstream");
 }

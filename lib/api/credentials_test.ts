@@ -16,6 +16,7 @@ Deno.test("credentials of a spec: deliveries", () => {
   assert.deepEqual(delivered(imds), { kind: "endpoint", source: "c", aws: true, wellKnown: true });
   assert.deepEqual(delivered({ kind: "endpoint", upstream: "https://api.example/v1/" }), {
     ...{ kind: "proxy", source: "c", upstream: "https://api.example/v1", header: "authorization" },
+    bearer: true,
   });
   assert.deepEqual(delivered({ kind: "env", envVar: "TOKEN", valueKey: "token" }), {
     ...{ kind: "env", source: "c", envVar: "TOKEN", valueKey: "token" },

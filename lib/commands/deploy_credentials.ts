@@ -100,13 +100,15 @@ export async function withCredentials(
       { help: "write `svc deploy --session`" },
     );
   }
-  const [{ withoutSources }, { openSources }, { serveCredentials }] = await Promise.all([
-    import("../api/credentials.ts"),
-    import("../credentials/kinds.ts"),
-    import("../credentials/serve.ts"),
-  ]);
+  const [{ deliveriesOf, withoutSources }, { openSources }, { serveCredentials }] = await Promise
+    .all([
+      import("../api/credentials.ts"),
+      import("../credentials/kinds.ts"),
+      import("../credentials/serve.ts"),
+    ]);
   const around = { env, folder: Deno.cwd(), ghBin, notice };
   const sources = openSources(spec.credentials!.sources, around);
+  const upstreams = deliveriesOf(spec).filter((one) => one.kind === "proxy");
   const { logins } = body;
   const certificates = "certificates" in body ? body.certificates : undefined;
   return {
@@ -115,6 +117,6 @@ export async function withCredentials(
       ...(logins && { logins }),
       ...(certificates && { certificates }),
     },
-    takes: { credential: serveCredentials({ sources, notice, signal }) },
+    takes: { credential: serveCredentials({ sources, upstreams, notice, signal }) },
   };
 }

@@ -6,6 +6,7 @@ import type { SessionCaller } from "../wire/attached/callers.ts";
 import { isLost } from "../wire/attached/session.ts";
 import { LineReader } from "../wire/lines.ts";
 import type { KeptCredential } from "./kept_source.ts";
+import { throughCaller } from "./upstream.ts";
 
 /** Characters of a caller's values in JSON, at most. */
 const MAX_REPLY = 256 * 1024;
@@ -60,6 +61,14 @@ export class CredentialAsker {
     const asking = this.#ask(name).finally(() => this.#asking.delete(name));
     this.#asking.set(name, asking);
     return asking;
+  }
+
+  /** Has the caller send a workload's request on, with the credential added. `path`: below the upstream's own. */
+  async send(name: string, request: Request, path: string, signal: AbortSignal): Promise<Response> {
+    const both = AbortSignal.any([signal, request.signal]);
+    const fields = { name, upstream: true };
+    const stream = await this.#caller.open("credential", fields, { signal: both });
+    return await throughCaller(stream, request, path, both);
   }
 
   async #ask(name: string): Promise<KeptCredential> {

@@ -4,6 +4,7 @@
  *
  * - `GET /credentials/NAME`: `{values, expiration}`.
  * - `GET /aws/NAME`: keys as the credentials endpoint of ECS gives them.
+ * - `/upstream/NAME/…`: any request, sent on to an API with the credential added.
  * - `PUT /latest/api/token` and `GET /latest/meta-data/…`: the instance metadata service of EC2, version 2.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
@@ -12,12 +13,16 @@ import { SvcError } from "../base/errors.ts";
 import { type AwsKeys, awsKeys } from "./credential.ts";
 import { asDocument } from "./file_formats.ts";
 import type { KeptCredential } from "./kept_source.ts";
+import type { UpstreamDelivery } from "./upstream.ts";
 
 export type EndpointDelivery = Extract<Delivery, { kind: "endpoint" }>;
 
 export interface EndpointParts {
   deliveries: readonly EndpointDelivery[];
   get(name: string): Promise<KeptCredential>;
+  upstreams?: readonly UpstreamDelivery[];
+  /** Sends a request on to the upstream of that name; `path` is below the upstream's own. */
+  send?(name: string, request: Request, path: string): Promise<Response>;
 }
 
 /** Seconds that a token of the metadata service may be asked for. */
@@ -90,6 +95,7 @@ class Endpoint {
     if (isForeign(request)) return refuse(403, "this endpoint is for the workload's own programs");
     const { pathname } = new URL(request.url);
     if (pathname.startsWith("/latest/")) return await this.#metadata(request, pathname);
+    if (pathname.startsWith("/upstream/")) return await this.#send(request);
     if (request.method !== "GET") return refuse(405, "only GET");
     const [, shape, name] = /^\/(credentials|aws)\/([A-Za-z0-9_-]+)$/.exec(pathname) ?? [];
     const delivery = this.#parts.deliveries.find(({ source }) => source === name);
@@ -98,6 +104,16 @@ class Endpoint {
     }
     if (shape === "aws") return answer(await this.#aws(name));
     return answer(asDocument(await this.#parts.get(name)));
+  }
+
+  async #send(request: Request): Promise<Response> {
+    const { pathname, search } = new URL(request.url);
+    const [, name, path = "/"] = /^\/upstream\/([A-Za-z0-9_-]+)(\/.*)?$/.exec(pathname) ?? [];
+    const { upstreams = [], send } = this.#parts;
+    if (!send || !upstreams.some(({ source }) => source === name)) {
+      return refuse(404, "there is no such upstream");
+    }
+    return await send(name, request, path + search);
   }
 
   async #aws(name: string) {
@@ -147,10 +163,16 @@ export function credentialEndpoint(parts: EndpointParts): (request: Request) => 
 export function endpointVariables(
   deliveries: readonly EndpointDelivery[],
   port: number,
+  upstreams: readonly UpstreamDelivery[] = [],
 ): Record<string, string> {
-  if (deliveries.length === 0) return {};
   const base = `http://127.0.0.1:${port}`;
-  const variables: Record<string, string> = { SVC_CREDENTIALS_URL: `${base}/credentials` };
+  const variables: Record<string, string> = {};
+  for (const { source, envVar } of upstreams) {
+    const url = `${base}/upstream/${source}`;
+    variables[`SVC_CREDENTIAL_${variableOf(source)}_UPSTREAM_URL`] = url;
+    if (envVar !== undefined) variables[envVar] = url;
+  }
+  if (deliveries.length > 0) variables.SVC_CREDENTIALS_URL = `${base}/credentials`;
   for (const { source, aws, envVar } of deliveries) {
     const url = `${base}/credentials/${source}`;
     variables[`SVC_CREDENTIAL_${variableOf(source)}_URL`] = url;

@@ -100,4 +100,10 @@ Deno.test("endpoint: the variables that tell of it", () => {
     AWS_EC2_METADATA_SERVICE_ENDPOINT: "http://127.0.0.1:4170",
   });
   assert.deepEqual(endpointVariables([], 4170), {});
+  const upstream = { kind: "proxy", header: "authorization", bearer: true } as const;
+  const upstreams = [{ ...upstream, source: "my-api", upstream: "https://a.test", envVar: "API" }];
+  assert.deepEqual(endpointVariables([], 4170, upstreams), {
+    SVC_CREDENTIAL_MY_API_UPSTREAM_URL: "http://127.0.0.1:4170/upstream/my-api",
+    API: "http://127.0.0.1:4170/upstream/my-api",
+  });
 });

@@ -1,7 +1,7 @@
 /** Credentials of a session on the bare backend: made by the client, delivered into the workload, and gone. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { e2eTest, type Server, startServer } from "./harness.ts";
+import { e2eTest, freePort, type Server, startServer } from "./harness.ts";
 import { Client, PATIENCE_MS } from "./session_client.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "nsenter"] };
@@ -17,6 +17,10 @@ CMD ["sh", "-c", "cat /run/c/json >/dev/null && echo serving; exec sleep 1000"]
 const MARK = `mark-${crypto.randomUUID()}`;
 
 const file = (path: string, more: Record<string, string> = {}) => ({ kind: "file", path, ...more });
+
+/** Of the caller's machine: the server does not dial it. */
+const API_PORT = freePort();
+const API = `http://127.0.0.1:${API_PORT}/v1`;
 
 const SPEC = {
   name: "web",
@@ -45,6 +49,10 @@ const SPEC = {
           file("/run/c/aws", { format: "aws-credentials", envVar: "AWS_SHARED_CREDENTIALS_FILE" }),
           { kind: "endpoint", provider: "aws-imds", wellKnown: "169.254.169.254" },
         ],
+      },
+      {
+        ...{ name: "api", backend: "static", config: { token: `${MARK}-api` } },
+        deliver: [{ kind: "endpoint", upstream: API, valueKey: "token", envVar: "API_URL" }],
       },
     ],
   },
@@ -182,6 +190,25 @@ e2eTest(
           await assert.rejects(fetch(`http://${host}:${port}/credentials/var`), `${host} answers`);
         }
       });
+
+      await t.step(
+        "an upstream: the caller adds the credential, which the workload never has",
+        async () => {
+          const asked: string[] = [];
+          await using _api = Deno.serve(
+            { hostname: "127.0.0.1", port: API_PORT, onListen() {} },
+            ({ url, headers }) => {
+              asked.push(`${new URL(url).pathname} ${headers.get("authorization")}`);
+              return new Response("of the api");
+            },
+          );
+          assert.equal(await inside(server, "wget -qO- $API_URL/user"), "of the api");
+          assert.deepEqual(asked, [`/v1/user Bearer ${MARK}-api`]);
+          assert.ok(!(await inside(server, "env")).includes(`${MARK}-api`));
+          const wrong = "wget -qO- ${API_URL%api}var/user || echo refused";
+          assert.match(await inside(server, wrong), /refused/);
+        },
+      );
 
       await t.step("renewed: a file in place, the endpoint at once", async () => {
         const count = async () =>

@@ -41,9 +41,8 @@ export const credentialFields = (backend: string, ...kinds: string[]) => ({
   sources: {
     ...honoured("name", "backend", "config", "ttl"),
     deliver: {
-      ...honoured("provider", "wellKnown", "path", "format", "envVar", "valueKey"),
+      ...honoured("provider", "wellKnown", "path", "format", "envVar", "valueKey", "upstream"),
       kind: among(backend, ...kinds),
-      upstream: told("this build has no proxy that adds credentials"),
     },
   },
 });

@@ -2,6 +2,7 @@
 import { METADATA_ADDRESS } from "../../api/credentials.ts";
 import { SvcError } from "../../base/errors.ts";
 import { runOk } from "../../base/process.ts";
+import type { CredentialAsker } from "../../credentials/ask.ts";
 import { credentialEndpoint, type EndpointParts } from "../../credentials/endpoint.ts";
 import { withinNetns } from "../../sys/netns.ts";
 
@@ -24,14 +25,17 @@ async function addMetadataAddress({ path, instance }: EndpointPlace): Promise<vo
 /** Serves until the result is disposed of. Throws `conflict` where the port is in use in the namespace. */
 export async function listenBeside(
   place: EndpointPlace,
-  parts: EndpointParts,
+  { send, ...parts }: Omit<EndpointParts, "send"> & { send: CredentialAsker["send"] },
 ): Promise<AsyncDisposable> {
   const ending = new AbortController();
   const ended = Promise.withResolvers<never>();
   ended.promise.catch(() => {/* told to whoever waits for values */});
   // Who waits for the caller does not hold up the end.
   const get = (name: string) => Promise.race([parts.get(name), ended.promise]);
-  const handler = credentialEndpoint({ ...parts, get });
+  const handler = credentialEndpoint({
+    ...{ ...parts, get },
+    send: (name, request, path) => send(name, request, path, ending.signal),
+  });
   const listen = (hostname: string, port: number) => {
     try {
       return withinNetns(

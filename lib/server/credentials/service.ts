@@ -8,6 +8,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { CredentialAsker } from "../../credentials/ask.ts";
 import { type EndpointDelivery, endpointVariables } from "../../credentials/endpoint.ts";
+import type { UpstreamDelivery } from "../../credentials/upstream.ts";
 import { fileText } from "../../credentials/file_formats.ts";
 import type { KeptCredential } from "../../credentials/kept_source.ts";
 import type { Attachments } from "../../deploy/backend.ts";
@@ -33,26 +34,21 @@ const refused = ({ name }: DeploySpec, why: string, help: string) =>
 /** Throws where the spec asks for what this server does not deliver. */
 function checkDeliveries(spec: DeploySpec, deliveries: readonly Delivery[]): void {
   const apart = spec.networks.find(({ name }) => name === "host" || name === "none")?.name;
-  if (apart !== undefined && deliveries.some(({ kind }) => kind === "endpoint")) {
+  if (
+    apart !== undefined && deliveries.some(({ kind }) => kind === "endpoint" || kind === "proxy")
+  ) {
     throw refused(
       spec,
       `an endpoint is for the workload's own loopback, and network ${apart} has none of its own`,
       "deliver it with kind: file, or choose another network",
     );
   }
-  const other = deliveries.find(({ kind }) => kind === "env" || kind === "proxy");
-  if (other?.kind === "env") {
+  const other = deliveries.find(({ kind }) => kind === "env");
+  if (other) {
     throw refused(
       spec,
       `${other.source} would be a variable, which stays in the container's settings where others read it`,
       "deliver it with kind: file (envVar names its path) or kind: endpoint",
-    );
-  }
-  if (other) {
-    throw refused(
-      spec,
-      `this build has no proxy to ${(other as { upstream?: string }).upstream}`,
-      "deliver it with kind: file, or kind: endpoint without upstream",
     );
   }
 }
@@ -64,6 +60,7 @@ class Delivered {
   readonly asker: CredentialAsker;
   readonly #files: readonly FileDelivery[];
   readonly #endpoints: readonly EndpointDelivery[];
+  readonly #upstreams: readonly UpstreamDelivery[];
   readonly #renewals = new AbortController();
   #attending: AsyncDisposable | undefined;
 
@@ -78,17 +75,19 @@ class Delivered {
     this.asker = asker;
     this.#files = deliveries.filter((one) => one.kind === "file");
     this.#endpoints = deliveries.filter((one) => one.kind === "endpoint");
+    this.#upstreams = deliveries.filter((one) => one.kind === "proxy");
   }
 
   /** What the workload gets. */
   get attachments(): Attachments {
     const { files } = this.#options;
-    const env = endpointVariables(this.#endpoints, endpointPort(this.#spec));
+    const env = endpointVariables(this.#endpoints, endpointPort(this.#spec), this.#upstreams);
     for (const { envVar, path } of this.#files) if (envVar !== undefined) env[envVar] = path;
     const mounts = this.#files.map(({ path: target }, index) => (
       { source: files.path(this.#spec.name, index), target, readOnly: true }
     ));
-    const endpoints = this.#endpoints.map(({ source }) => source).join(", ");
+    const beside = [...this.#endpoints, ...this.#upstreams];
+    const endpoints = [...new Set(beside.map(({ source }) => source))].join(", ");
     return {
       env,
       ...(mounts.length > 0 && { mounts }),
@@ -139,15 +138,16 @@ class Delivered {
 
   /** Serves the endpoints beside the workload's instances, those that run and those to come. */
   attend(): void {
-    const deliveries = this.#endpoints;
-    if (deliveries.length === 0) return;
+    const [deliveries, upstreams] = [this.#endpoints, this.#upstreams];
+    if (deliveries.length + upstreams.length === 0) return;
     const port = endpointPort(this.#spec);
     this.#attending ??= this.#options.namespaces.attend(
       this.#spec.name,
       ({ path, instance }) =>
         listenBeside({ path, port, instance }, {
-          deliveries,
+          ...{ deliveries, upstreams },
           get: (name) => this.asker.get(name),
+          send: (...request) => this.asker.send(...request),
         }),
     );
   }

@@ -32,7 +32,10 @@ Deno.test("credentials: what is not delivered is refused by name", () => {
   const endpoint = { kind: "endpoint" };
   const refused: [ReturnType<typeof spec>, RegExp][] = [
     [spec({ kind: "env", envVar: "TOKEN" }), /c would be a variable, which stays/],
-    [spec({ ...endpoint, upstream: "https://api.example" }), /no proxy to https:\/\/api\.example/],
+    [
+      spec({ ...endpoint, upstream: "https://api.example" }, { networks: ["none"] }),
+      /network none has none of its own/,
+    ],
     [spec(endpoint, { networks: ["host"] }), /network host has none of its own/],
     [spec(endpoint, { networks: ["none"] }), /network none has none of its own/],
   ];

@@ -16,7 +16,7 @@
  * | `command` | server | lines of JSON: sizes of the terminal; the exit code (lib/api/exec.ts, attach.ts) |
  * | `stdio` | server | standard input; standard output |
  * | `stderr` | server | nothing; standard error |
- * | `credential` | server | nothing; the values of the one that is named (lib/api/credentials.ts) |
+ * | `credential` | server | the values of the one that is named, or a request's answer; nothing, or a request (lib/api/credentials.ts) |
  * | `port` | server | a connection to a port of a workload |
  * | `egress` | server | a connection that the caller dials (lib/egress/stream.ts) |
  * | `ingress` | caller | a connection to the ingress (HTTP/1.1) |
