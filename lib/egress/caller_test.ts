@@ -6,7 +6,7 @@ import { socketDuplex } from "../wire/socket_duplex.ts";
 import { duplexPair } from "../wire/testing.ts";
 import { callersDial, proxyFor, withoutProxy } from "./caller.ts";
 import { egressPolicy } from "./policy.ts";
-import { EgressRelay } from "./relay.ts";
+import { EgressRelay, proxyListener } from "./relay.ts";
 import { dialledByCaller, serveEgressStream, streamFields } from "./stream.ts";
 
 const { signal } = new AbortController();
@@ -34,7 +34,7 @@ function proxy(to: number) {
   const asked: string[] = [];
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const relay = new EgressRelay({
-    listener,
+    listener: proxyListener(listener),
     policy: egressPolicy({}),
     dialers: {
       cluster: async ({ host, port }) => {

@@ -18,9 +18,26 @@ export type EgressDial = (target: EgressTarget, signal: AbortSignal) => Promise<
 /** A route without a member is not to be had. */
 export type EgressDialers = Partial<Record<Exclude<EgressRoute, "deny">, EgressDial>>;
 
+/** Takes the workload's connections. */
+export interface EgressListener {
+  /** `target`: where the connection is led away from; absent: its client speaks to a proxy, and says so. */
+  accept(): Promise<{ stream: Duplex; target?: EgressTarget }>;
+  close(): void;
+}
+
+/** For clients that speak to a proxy. */
+export const proxyListener = (listener: Deno.TcpListener): EgressListener => ({
+  async accept() {
+    const connection = await listener.accept();
+    connection.setNoDelay(true);
+    return { stream: connDuplex(connection) };
+  },
+  close: () => listener.close(),
+});
+
 export interface EgressRelayOptions {
   /** In the workload's network; the relay closes it. */
-  listener: Deno.TcpListener;
+  listener: EgressListener;
   policy: EgressPolicy;
   dialers: EgressDialers;
   /** Called once for each failure; `error.code` is "denied" where a rule refused. */
@@ -101,6 +118,12 @@ async function askedByHttp(stream: Duplex): Promise<Asked | undefined> {
   };
 }
 
+/** Of a client that knows of no proxy: it sees its connection closed where there is none. */
+const redirected = (target: EgressTarget): Asked => ({
+  ...{ target, done: NOTHING, forward: NOTHING, rest: NOTHING },
+  failed: () => NOTHING,
+});
+
 /** The request of a client of either protocol; undefined where it made none. */
 async function readRequest(stream: Duplex): Promise<Asked | undefined> {
   const first = await stream.read();
@@ -123,28 +146,30 @@ export class EgressRelay implements Disposable {
 
   async #accept(): Promise<void> {
     for (;;) {
-      let connection: Deno.TcpConn;
+      let accepted: Awaited<ReturnType<EgressListener["accept"]>>;
       try {
-        connection = await this.#options.listener.accept();
+        accepted = await this.#options.listener.accept();
       } catch {
         if (this.#end.signal.aborted) return;
         // The connection was reset before it was accepted, or no descriptor is free.
         await new Promise((resolve) => setTimeout(resolve, BREATH_MS));
         continue;
       }
-      if (this.#open.size >= this.#limits.connections) connection.close();
-      else void this.#serve(connection);
+      const { stream, target } = accepted;
+      if (this.#open.size >= this.#limits.connections) stream.reset();
+      else void this.#serve(stream, target);
     }
   }
 
   /** Never throws: the client sees what failed. */
-  async #serve(connection: Deno.TcpConn): Promise<void> {
-    const stream = connDuplex(connection);
+  async #serve(stream: Duplex, target?: EgressTarget): Promise<void> {
     this.#open.add(stream);
     const late = setTimeout(() => stream.reset(), this.#limits.requestMs);
     try {
-      connection.setNoDelay(true);
-      const asked = await readRequest(stream).finally(() => clearTimeout(late));
+      const asked = target
+        ? redirected(target)
+        : await readRequest(stream).finally(() => clearTimeout(late));
+      clearTimeout(late);
       if (asked) await this.#connect(stream, asked);
     } catch {
       // The client's connection, or the one it asked for, broke: it sees so.
@@ -167,7 +192,9 @@ export class EgressRelay implements Disposable {
       if (gone.signal.aborted || this.#end.signal.aborted) return;
       const told = this.#failure(target, error);
       this.#options.onFailure?.(target, told);
-      await stream.write(failed(told));
+      const words = failed(told);
+      if (words.length === 0) return;
+      await stream.write(words);
       return await stream.closeWrite();
     }
     try {

@@ -4,7 +4,7 @@ import { SvcError } from "../base/errors.ts";
 import { connDuplex, type Duplex } from "../wire/duplex.ts";
 import { duplexPair } from "../wire/testing.ts";
 import { egressPolicy } from "./policy.ts";
-import { EgressRelay, type EgressRelayOptions } from "./relay.ts";
+import { EgressRelay, type EgressRelayOptions, proxyListener } from "./relay.ts";
 
 const LATIN = new TextDecoder("latin1");
 const bytesOf = (text: string) => Uint8Array.from(text, (letter) => letter.charCodeAt(0));
@@ -22,7 +22,7 @@ function relayed(options: Partial<EgressRelayOptions> = {}) {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const dialled: { to: string; sent: Promise<string> }[] = [];
   const relay = new EgressRelay({
-    listener,
+    listener: proxyListener(listener),
     policy: egressPolicy({
       rules: [{ pattern: "*.ok", route: "cluster" }, { pattern: "far", route: "gateway" }],
       default: "deny",

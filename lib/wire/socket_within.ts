@@ -7,26 +7,37 @@ import { withinNetns } from "../sys/netns.ts";
 import { Readiness, receive, shutdown } from "../sys/readiness.ts";
 import type { Duplex } from "./duplex.ts";
 
-const AF_INET = 2;
-const STREAM = 1;
-const NONBLOCK_CLOEXEC = 0o2004000;
+export const AF_INET = 2;
+export const STREAM = 1;
+export const NONBLOCK_CLOEXEC = 0o2004000;
 const EINPROGRESS = 115;
-const EAGAIN = 11;
+export const EAGAIN = 11;
 const SOL_SOCKET = 1;
 const SO_ERROR = 4;
 const MSG_NOSIGNAL = 0x4000;
 const READ_SIZE = 64 * 1024;
 
-const readiness = new Readiness();
+export const readiness = new Readiness();
 
 /** `struct sockaddr_in`: family, port and address. */
-function sockaddr(address: string, port: number): Uint8Array<ArrayBuffer> {
+export function sockaddr(address: string, port: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(16);
   const view = new DataView(bytes.buffer);
   view.setUint16(0, AF_INET, true);
   view.setUint16(2, port);
   bytes.set(address.split(".").map(Number), 4);
   return bytes;
+}
+
+/** What {@linkcode sockaddr} wrote. */
+export function readSockaddr(bytes: Uint8Array): { address: string; port: number } {
+  const port = bytes[2] << 8 | bytes[3];
+  return { address: bytes.subarray(4, 8).join("."), port };
+}
+
+/** A stream on a connected, non-blocking socket, which it closes. */
+export function socketDuplex(descriptor: number): Duplex {
+  return new SocketWithin(descriptor, check(libc().dup(descriptor), errno[0], "dup"));
 }
 
 /** One descriptor for each direction: each is waited for by one caller at a time. */
@@ -151,8 +162,7 @@ export async function connectWithin(
     const failed = failure(descriptor);
     if (failed !== undefined) throw unmade(address, port, failed);
     readiness.forget(descriptor);
-    const second = check(libc().dup(descriptor), errno[0], "dup");
-    return new SocketWithin(descriptor, second);
+    return socketDuplex(descriptor);
   } catch (error) {
     readiness.forget(descriptor);
     close(descriptor);

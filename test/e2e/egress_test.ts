@@ -100,11 +100,6 @@ e2eTest(
       "gateway on a server that is none",
       () => refused({ egress: { ...proxy, default: "gateway" } }, /SVC_EGRESS_GATEWAY/),
     );
-    await t.step("transparent, which this backend cannot", () =>
-      refused(
-        { egress: { mode: "transparent" } },
-        /the bare backend cannot lead .* egress mode env or proxy/s,
-      ));
     await t.step("a script", () =>
       refused(
         { egress: { mode: "proxy", script: "function FindProxyForURL() {}" } },
@@ -279,3 +274,110 @@ e2eTest("egress: the caller of a session dials what his own rules name", NEEDS, 
     assert.match(stderr, /needs the session of a caller/);
   });
 });
+
+/** A proxy of the caller's machine, which reaches `port` by any name. */
+function callersProxy(port: number) {
+  const asked: string[] = [];
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const serve = async (client: Deno.TcpConn) => {
+    using _client = client;
+    const head = new Uint8Array(4096);
+    const text = new TextDecoder().decode(head.subarray(0, await client.read(head) ?? 0));
+    asked.push(text.split("\r\n")[0]);
+    using host = await Deno.connect({ hostname: "127.0.0.1", port });
+    await client.write(new TextEncoder().encode("HTTP/1.1 200 OK\r\n\r\n"));
+    await Promise.all([
+      client.readable.pipeTo(host.writable, { preventClose: true }),
+      host.readable.pipeTo(client.writable),
+    ]).catch(() => {/* one of them has hung up */});
+  };
+  (async () => {
+    for await (const client of listener) serve(client).catch(() => {});
+  })();
+  return { asked, url: `http://127.0.0.1:${listener.addr.port}`, close: () => listener.close() };
+}
+
+/** The address that the workload's resolver gives, in `$ip`. */
+const resolved = (name: string) =>
+  `ip=$(busybox nslookup ${name} | busybox awk '/^Address/{a=$NF} END{print a}')`;
+
+e2eTest(
+  "egress: transparent leads every connection, of programs that know of no proxy",
+  NEEDS,
+  async (t) => {
+    const base = freeSubnetBase();
+    await using other = await outside();
+    await using local = answering("127.0.0.1");
+    await using server = await startServer({ env: { SVC_CNI_SUBNET_BASE: base } });
+    await baseImage(server, "base:1");
+    await deployed(server, { name: "free" });
+    const there = { pattern: `${other.address}:${other.port}`, route: "cluster" };
+    await deployed(server, {
+      name: "clear",
+      egress: { mode: "transparent", rules: [there], default: "deny" },
+      ports: [{ container: 8080, hostIP: "127.0.0.1" }],
+    });
+    await t.step("a connection takes the route of its address", async () => {
+      const { stdout } = await exec(server, "clear", get(other.address, other.port));
+      assert.match(stdout, /from outside/);
+      assert.doesNotMatch((await exec(server, "clear", "env")).stdout, /_proxy/i);
+    });
+    await t.step("nothing else leads out", async () => {
+      const { stdout } = await exec(server, "clear", "ip -4 -o addr show eth0");
+      const gateway = /inet (\d+\.\d+\.\d+)\./.exec(stdout)![1] + ".1";
+      const { "dns of the host": _asked, "tcp to another machine": _led, ...ways } = waysOut(
+        base,
+        other,
+        gateway,
+      );
+      const tried = Object.entries({
+        ...ways,
+        "another port": get(other.address, other.port + 1),
+        "the server": get(gateway, server.port),
+        "udp": `echo x | nc -u -w 2 ${other.address} ${other.port} | grep .`,
+      });
+      const answers = await Promise.all(tried.map(([, script]) => exec(server, "clear", script)));
+      const open = tried.flatMap(([name], at) =>
+        answers[at].code === 0 ? `${name}: ${answers[at].stdout}` : []
+      );
+      assert.deepEqual(open, []);
+      const flushed = await exec(server, "clear", "busybox ip link set lo down 2>&1");
+      assert.match(flushed.stdout, /not permitted/, "its network is not its own to change");
+    });
+    await t.step("its own loopback and its published port are its own", async () => {
+      assert.match((await exec(server, "clear", get("127.0.0.1", 8080))).stdout, /hello/);
+      const status = JSON.parse((await server.svc(["status", "clear", "--output", "json"])).stdout);
+      const answer = await fetch(`http://127.0.0.1:${status.ports[0].host}/`);
+      assert.match(await answer.text(), /hello from busybox/);
+    });
+    await t.step("a name goes by its rule, to the caller and through his own proxy", async () => {
+      const path = await file(server, {
+        name: "named",
+        egress: {
+          mode: "transparent",
+          rules: [{ pattern: "*.corp.test", route: "client" }],
+          default: "deny",
+        },
+      });
+      const proxy = callersProxy(local.port);
+      try {
+        const env = { http_proxy: proxy.url, https_proxy: proxy.url, no_proxy: "127.0.0.1" };
+        await using client = new Client(server, ["-f", path], env);
+        await client.wrote(/named is deployed/);
+        const ask = async (name: string) =>
+          await exec(server, "named", `${resolved(name)}; ${get("$ip", 8080)}`);
+        assert.match((await ask("api.corp.test")).stdout, /from the host/);
+        assert.deepEqual(proxy.asked, ["CONNECT api.corp.test:8080 HTTP/1.1"]);
+        assert.notEqual((await ask("api.other.test")).code, 0);
+        assert.equal(proxy.asked.length, 1);
+      } finally {
+        proxy.close();
+      }
+    });
+    await t.step("after a restart of the server it is led again", async () => {
+      await server.restart();
+      const { stdout } = await exec(server, "clear", get(other.address, other.port));
+      assert.match(stdout, /from outside/);
+    });
+  },
+);

@@ -17,7 +17,7 @@ const IPV4 = told(
 
 /** `backend`: its name in reasons. */
 export const hostEngineFields = (backend: string): FieldRules => ({
-  ...hostFields(backend, "the host", ["proxy"]),
+  ...hostFields(backend, "the host", ["proxy", "transparent"]),
   ports: {
     ...honoured("host", "container", "protocol", "hostIP"),
     "": {

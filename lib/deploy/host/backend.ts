@@ -117,7 +117,7 @@ class HostBackend implements DeployBackend {
       pruneNetworks: (options) => this.#pruneNetworks(options),
     });
     const egress: EgressAbility = {
-      modes: ["proxy"],
+      modes: ["proxy", "transparent"],
       dialOut: (address, port, signal) => this.#wayOut.dial(address, port, signal),
     };
     this.caps = {

@@ -4,7 +4,7 @@
  */
 import { isIP } from "node:net";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
-import { DEFAULT_EGRESS_PORT, isRelayed, routesOf } from "../../api/egress.ts";
+import { DEFAULT_EGRESS_PORT, type EgressMode, isRelayed, routesOf } from "../../api/egress.ts";
 import { SvcError, systemCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { EgressAbility } from "../../deploy/caps.ts";
@@ -14,13 +14,19 @@ import type { Claim, DeployService } from "../../deploy/services.ts";
 import { type GatewayPolicy, gatewayPolicy } from "../../egress/gateway.ts";
 import { egressPolicy } from "../../egress/policy.ts";
 import { addressesFor, firstOf, requireRoute } from "../../egress/reach.ts";
-import { type EgressDialers, EgressRelay } from "../../egress/relay.ts";
+import {
+  type EgressDialers,
+  type EgressListener,
+  EgressRelay,
+  proxyListener,
+} from "../../egress/relay.ts";
 import { dialledByCaller, streamFields } from "../../egress/stream.ts";
 import { egressVariables } from "../../egress/variables.ts";
 import { withinNetns } from "../../sys/netns.ts";
 import type { SessionCallers } from "../../wire/attached/callers.ts";
 import { dialDirect } from "../../wire/socks5/direct.ts";
 import { ownAddresses } from "./own_addresses.ts";
+import { transparentListener } from "./transparent.ts";
 
 export interface ServerEgressOptions {
   config: { egressGateway: boolean; egressPolicy?: readonly string[] };
@@ -107,13 +113,15 @@ export class ServerEgress implements DeployService, AsyncDisposable {
   }
 
   /** The relay of one instance. */
-  #enter({ spec, path, instance }: WorkloadNamespace): AsyncDisposable | undefined {
+  async #enter(
+    { spec, path, instance }: WorkloadNamespace,
+  ): Promise<AsyncDisposable | undefined> {
     const { egress } = spec;
     if (!egress || !isRelayed(egress)) return undefined;
     const { log } = this.#options;
     const port = egress.listenPort ?? DEFAULT_EGRESS_PORT;
     const relay = new EgressRelay({
-      listener: listenBeside(path, instance, port),
+      listener: await listenBeside({ path, instance, port }, egress.mode),
       policy: egressPolicy(egress),
       dialers: this.#dialers(spec),
       onFailure: ({ host, port }, error) =>
@@ -169,10 +177,16 @@ export class ServerEgress implements DeployService, AsyncDisposable {
 }
 
 /** On the loopback of the workload's namespace. */
-function listenBeside(path: string, instance: string, port: number): Deno.TcpListener {
+async function listenBeside(
+  place: { path: string; instance: string; port: number },
+  mode: EgressMode | undefined,
+): Promise<EgressListener> {
+  const { path, instance, port } = place;
   try {
-    return withinNetns(path, () => Deno.listen({ hostname: "127.0.0.1", port }));
+    if (mode === "transparent") return await transparentListener(place);
+    return proxyListener(withinNetns(path, () => Deno.listen({ hostname: "127.0.0.1", port })));
   } catch (cause) {
+    if (cause instanceof SvcError) throw cause;
     const taken = systemCode(cause) === "EADDRINUSE";
     throw new SvcError(
       "deploy_failed",

@@ -1,0 +1,95 @@
+/**
+ * Mode transparent: rules in the workload's own network namespace lead all its TCP connections to the relay, and its
+ * look-ups to a resolver that answers with stand-ins. The workload cannot change the rules, and behind them is the
+ * wall of mode proxy: what they do not lead here goes nowhere.
+ */
+import { runOk } from "../../base/process.ts";
+import { egressHost } from "../../egress/policy.ts";
+import type { EgressListener } from "../../egress/relay.ts";
+import { StandIns } from "../../egress/stand_ins.ts";
+import {
+  type Question,
+  Rcode,
+  readQuery,
+  RecordType,
+  type Reply,
+  reverseAddress,
+  writeReply,
+} from "../../runtime/dns/message.ts";
+import { DatagramsWithin, ListenerWithin } from "../../wire/listen_within.ts";
+
+/** Bytes of an answer (RFC 1035 section 4.2.1). */
+const DATAGRAM = 512;
+
+/** Connections to the workload's own addresses stay its own. */
+const rules = (tcp: number, dns: number) =>
+  [
+    "*nat",
+    ...["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"].map((chain) => `:${chain} ACCEPT [0:0]`),
+    `-A OUTPUT -p udp --dport 53 -j REDIRECT --to-ports ${dns}`,
+    `-A OUTPUT -p tcp ! -o lo -j REDIRECT --to-ports ${tcp}`,
+    "COMMIT",
+    "",
+  ].join("\n");
+
+/** What a look-up is answered. Every name has an address: whether it may be reached is decided then. */
+export function answerOf(question: Question, standIns: StandIns): Reply {
+  if (!question.internet) return { rcode: Rcode.notImplemented };
+  const { name, type } = question;
+  if (type === RecordType.PTR) {
+    const found = standIns.nameOf(reverseAddress(name) ?? "");
+    return found === undefined ? { rcode: Rcode.nameError } : { names: [found] };
+  }
+  const host = egressHost(name);
+  if (host === undefined || host !== name) return { rcode: Rcode.nameError };
+  // Names have IPv4 addresses alone, and no records of other kinds are known.
+  return { addresses: type === RecordType.A ? [standIns.addressOf(host)] : [] };
+}
+
+async function resolve(socket: DatagramsWithin, standIns: StandIns): Promise<void> {
+  for (let got = await socket.receive(); got; got = await socket.receive()) {
+    const query = readQuery(got.bytes);
+    if (!query) continue;
+    const reply = query.opcode !== 0
+      ? { rcode: Rcode.notImplemented }
+      : query.question
+      ? answerOf(query.question, standIns)
+      : { rcode: Rcode.formatError };
+    socket.send(writeReply(got.bytes, query, reply, DATAGRAM), got.from);
+  }
+}
+
+/**
+ * Listens in the namespace, and has the kernel lead the workload's connections here. Throws `SystemError` where the
+ * port is in use there.
+ */
+export async function transparentListener(
+  { path, instance, port }: { path: string; instance: string; port: number },
+): Promise<EgressListener> {
+  const standIns = new StandIns();
+  const listener = new ListenerWithin(path, port);
+  let dns: DatagramsWithin | undefined;
+  const close = () => {
+    listener.close();
+    dns?.close();
+  };
+  try {
+    dns = new DatagramsWithin(path);
+    void resolve(dns, standIns);
+    await runOk(`Cannot lead the connections of ${instance}`, "nsenter", [
+      ...[`--net=${path}`, "iptables-restore", "-w"],
+    ], { stdin: rules(listener.port, dns.port) });
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return {
+    close,
+    async accept() {
+      const redirected = await listener.accept();
+      if (!redirected) throw new Error("the listener is closed");
+      const { stream, to: { address, port } } = redirected;
+      return { stream, target: { host: standIns.nameOf(address) ?? address, port } };
+    },
+  };
+}
