@@ -87,12 +87,10 @@ async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
   const egress = { mode: "proxy", rules: [rule], default: "deny" };
   const viaProxy = () => exec(server, "walled", proxied(other.address, other.port));
 
-  await t.step("straight out and transparent are refused by name", async () => {
+  await t.step("straight out is refused by name", async () => {
     const straight = await deploy(scene, { name: "no", egress: { mode: "proxy" } });
     assert.equal(straight.code, 1);
     assert.match(straight.stderr, /egress route cluster: the \w+ backend has no way straight out/);
-    const { stderr } = await deploy(scene, { name: "no", egress: { mode: "transparent" } });
-    assert.match(stderr, /backend cannot lead .* egress mode env or proxy/s);
   });
   await t.step("the proxy is the only way out", async () => {
     const { code, stderr } = await deploy(scene, {
@@ -114,6 +112,19 @@ async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
       (await exec(server, "walled", "env")).stdout,
       new RegExp(`^https_proxy=http://127\\.0\\.0\\.1:${PROXY}$`, "m"),
     );
+  });
+  await t.step("transparent: every connection is led to the relay", async () => {
+    const { code, stderr } = await deploy(scene, {
+      ...{ name: "clear", egress: { ...egress, mode: "transparent" } },
+    });
+    assert.equal(code, 0, stderr);
+    const { stdout } = await exec(server, "clear", get(other.address, other.port));
+    assert.match(stdout, /from outside/);
+    const { "tcp to another machine": _led, dns: _asked, ...ways } = waysOut(scene);
+    const udp = `echo x | nc -u -w 2 ${other.address} ${other.port} | grep .`;
+    const tried = Object.entries({ ...ways, udp });
+    const answers = await Promise.all(tried.map(([, script]) => exec(server, "clear", script)));
+    assert.deepEqual(tried.filter((_, at) => answers[at].code === 0).map(([name]) => name), []);
   });
   await t.step("a workload without egress has the ways out: the trial is one", async () => {
     assert.equal((await deploy(scene, { name: "free" })).code, 0);

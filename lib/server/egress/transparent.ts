@@ -27,10 +27,26 @@ const rules = (tcp: number, dns: number) =>
     "*nat",
     ...["PREROUTING", "INPUT", "OUTPUT", "POSTROUTING"].map((chain) => `:${chain} ACCEPT [0:0]`),
     `-A OUTPUT -p udp --dport 53 -j REDIRECT --to-ports ${dns}`,
-    `-A OUTPUT -p tcp ! -o lo -j REDIRECT --to-ports ${tcp}`,
+    `-A OUTPUT -p tcp -m addrtype ! --dst-type LOCAL -j REDIRECT --to-ports ${tcp}`,
     "COMMIT",
     "",
   ].join("\n");
+
+/** An address that is nobody's (RFC 7600), for a workload that has none but its loopback's. */
+const OWN_ADDRESS = "192.0.0.8";
+
+/**
+ * A workload on no network has no route, and its connections would fail before a rule leads them. A route to its own
+ * loopback leads nowhere but there.
+ */
+async function giveRoute(path: string, attempted: string): Promise<void> {
+  const ip = (...args: string[]) =>
+    runOk(attempted, "nsenter", [`--net=${path}`, "ip", "-4", ...args]);
+  const { stdout } = await ip("route", "show", "default");
+  if (stdout.length > 0) return;
+  await ip("address", "replace", `${OWN_ADDRESS}/32`, "dev", "lo");
+  await ip("route", "replace", "default", "dev", "lo", "src", OWN_ADDRESS);
+}
 
 /** What a look-up is answered. Every name has an address: whether it may be reached is decided then. */
 export function answerOf(question: Question, standIns: StandIns): Reply {
@@ -76,7 +92,9 @@ export async function transparentListener(
   try {
     dns = new DatagramsWithin(path);
     void resolve(dns, standIns);
-    await runOk(`Cannot lead the connections of ${instance}`, "nsenter", [
+    const attempted = `Cannot lead the connections of ${instance}`;
+    await giveRoute(path, attempted);
+    await runOk(attempted, "nsenter", [
       ...[`--net=${path}`, "iptables-restore", "-w"],
     ], { stdin: rules(listener.port, dns.port) });
   } catch (error) {

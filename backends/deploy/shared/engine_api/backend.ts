@@ -134,7 +134,7 @@ class EngineBackend implements DeployBackend {
     return {
       namespaces: true,
       // A companion beside a workload without a network would not reach the server.
-      ...!this.#companions?.always && { egress: { modes: ["proxy"] as const } },
+      ...!this.#companions?.always && { egress: { modes: ["proxy", "transparent"] as const } },
     };
   }
 

@@ -16,7 +16,7 @@ const SECURITY =
 
 /** `backend`: its name in reasons. */
 export const engineFields = (backend: string): FieldRules => ({
-  ...hostFields(backend, "the engine's host", ["proxy"]),
+  ...hostFields(backend, "the engine's host", ["proxy", "transparent"]),
   ports: {
     ...honoured("host", "container", "protocol", "hostIP"),
     "": {
