@@ -16,6 +16,8 @@ export interface PodmanFixtureOptions extends PodmanOptions {
 
 export interface PodmanFixture extends EngineFixture {
   peer: PodmanPeer;
+  /** Does it outside of podman's network, as on another host. */
+  outside(work: () => Promise<void>): Promise<void>;
 }
 
 /** The test is in podman's network until the fixture is disposed of. */
@@ -35,7 +37,8 @@ export async function podmanFixture(
     volumes: ["/var/state"],
   });
   const peer = made.use(await startPodman({ ...options, tcp: by === "tcp" }));
-  made.use(peer.enter());
+  let network = peer.enter();
+  made.defer(() => network[Symbol.dispose]());
   let socket = by === "tcp" ? peer.tcp : peer.socket;
   if (by === "ssh") {
     made.use(await useSsh(made.use(await startSshd())));
@@ -67,6 +70,14 @@ export async function podmanFixture(
     other: () => open(join(folder, "other"), []),
     engine: peer.podman,
     stopsUntold: true,
+    async outside(work) {
+      network[Symbol.dispose]();
+      try {
+        await work();
+      } finally {
+        network = peer.enter();
+      }
+    },
     async restart() {
       await peer.kill9();
       await peer.start();

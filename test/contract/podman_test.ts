@@ -2,6 +2,7 @@
  * The contract of deploy backends, by podman: the whole of it with 4.3 as root. With the others those parts that
  * podman's version, its user or the way to it could change; what svc decides by itself is the same with each.
  */
+import assert from "node:assert/strict";
 import { requireTools } from "../e2e/harness.ts";
 import { UNSTABLE_READY } from "../peers/namespace.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES } from "../peers/podman.ts";
@@ -14,6 +15,7 @@ import { deployFiles } from "./deploy_files.ts";
 import { deploySignals } from "./deploy_signals.ts";
 import { deployImages } from "./deploy_images.ts";
 import { deployContract, type DeploySuite } from "./deploy_suite.ts";
+import { quickSpec } from "./deploy_tools.ts";
 import { engineBackend } from "./engine_backend.ts";
 import { engineMany } from "./engine_many.ts";
 import { podmanFiles } from "./podman_files.ts";
@@ -62,6 +64,26 @@ const PODMANS: Podman[] = [
   },
 ];
 
+/** On another host a container's address is nobody's, or somebody else's. */
+const addresses: DeploySuite<PodmanFixture>["own"] = (test, { backend, image }, { outside }) => {
+  test("a container's address is dialled on podman's host alone, and refused by name elsewhere", async () => {
+    const name = "addressed";
+    try {
+      await backend().apply(quickSpec(name, image));
+      (await backend().dial(name, 8080, "tcp")).reset();
+      await outside(() =>
+        assert.rejects(backend().dial(name, 8080, "tcp"), {
+          code: "unsupported",
+          message: /its containers' addresses are on the host of tcp:.*, not here/,
+          help: /SVC_PODMAN_REMOTE/,
+        })
+      );
+    } finally {
+      await backend().delete(name);
+    }
+  });
+};
+
 for (const [at, { options, ...suite }] of PODMANS.entries()) {
   const commands = [
     ...PODMAN_COMMANDS,
@@ -72,7 +94,7 @@ for (const [at, { options, ...suite }] of PODMANS.entries()) {
     ...suite,
     ...requireTools({ root: true, commands, files }),
     open: () => podmanFixture(options),
-    own: at > 0 ? undefined : (test, under, fixture) => {
+    own: options.by === "tcp" ? addresses : at > 0 ? undefined : (test, under, fixture) => {
       engineBackend(test, under, fixture);
       engineMany(test, under, fixture.engine);
       podmanFiles(test, under, fixture);

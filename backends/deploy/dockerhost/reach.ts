@@ -2,21 +2,16 @@
  * Whether this server reaches containers by their addresses. On another host than the daemon's these lead nowhere,
  * or to workloads of somebody else: every Docker daemon gives out the same ones.
  */
-import { SvcError } from "../../../lib/base/errors.ts";
-import type { Daemon, DockerClient } from "../../../lib/docker/client.ts";
+import type { DockerClient } from "../../../lib/docker/client.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
+import { isRootless, unreachable } from "../shared/engine_api/unreachable.ts";
 
-/** A daemon that was lost is asked again: it is another object then. */
-const rootless = new WeakMap<Daemon, Promise<boolean>>();
-
-async function isRootless(client: DockerClient, attempted: string): Promise<boolean> {
-  const daemon = await client.daemon();
-  const asked = rootless.get(daemon) ??
-    client.json<{ SecurityOptions?: string[] | null }>({ path: "/info", attempted })
-      .then(({ SecurityOptions }) => SecurityOptions?.includes("name=rootless") ?? false);
-  rootless.set(daemon, asked);
-  asked.catch(() => rootless.delete(daemon));
-  return await asked;
+async function askRootless(client: DockerClient, attempted: string): Promise<boolean> {
+  const { SecurityOptions } = await client.json<{ SecurityOptions?: string[] | null }>({
+    path: "/info",
+    attempted,
+  });
+  return SecurityOptions?.includes("name=rootless") ?? false;
 }
 
 /** Docker names the link of a network after its id, which is random: who has the link is on the daemon's host. */
@@ -54,16 +49,13 @@ export async function requireReachable(
 ): Promise<void> {
   if (containers.length === 0) return; // that nothing runs is the better reason
   const far = !client.local && !isHere(containers);
-  if (!far && !(client.local && await isRootless(client, attempted))) return;
+  const ask = () => askRootless(client, attempted);
+  if (!far && !(client.local && await isRootless(client, ask))) return;
   const [why, instead] = far
     ? [
       `are on the host of ${client.words.address}, not here`,
       "run the server on the daemon's host",
     ]
     : ["lead nowhere from the host of a rootless daemon", "use the daemon of root"];
-  throw new SvcError("unsupported", `${attempted}: its containers' addresses ${why}`, {
-    help:
-      `publish the port (ports in the spec), or ${instead}; or set SVC_DOCKER_REMOTE, for a companion ` +
-      "that reaches it",
-  });
+  throw unreachable(attempted, { why, instead, variable: "SVC_DOCKER_REMOTE" });
 }

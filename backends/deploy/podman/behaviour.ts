@@ -1,13 +1,12 @@
 /** What podman does otherwise than Docker; docs/decisions/podman-api.md has the measurements. */
-import { SvcError } from "../../../lib/base/errors.ts";
 import type { DockerClient } from "../../../lib/docker/client.ts";
 import type { DockerEvent } from "../../../lib/docker/events.ts";
 import { readMessages } from "../../../lib/docker/messages.ts";
 import type { EngineBehaviour } from "../shared/engine_api/behaviour.ts";
 import type { Inspected } from "../shared/engine_api/inspect.ts";
+import { LIBPOD } from "./api.ts";
+import { requireReachable } from "./reach.ts";
 
-/** Podman's own routes, in the oldest form that podman 4 and 5 have. */
-const LIBPOD = "/v4.0.0/libpod";
 /** Milliseconds within which podman starts a container again that is to be. */
 const RESTART_MS = 2000;
 
@@ -45,31 +44,6 @@ function inspected(found: Inspected, settled: boolean, before?: Inspected): Insp
       ...(Health?.Status && { Health }),
     },
   };
-}
-
-/** Addresses in a user's network namespace lead nowhere from the host. */
-async function requireReachable(
-  client: DockerClient,
-  attempted: string,
-  _containers: readonly Inspected[],
-  signal?: AbortSignal,
-): Promise<void> {
-  const { host } = await client.json<{ host?: { security?: { rootless?: boolean } } }>({
-    path: `${LIBPOD}/info`,
-    unversioned: true,
-    attempted,
-    signal,
-  });
-  if (!host?.security?.rootless) return;
-  throw new SvcError(
-    "unsupported",
-    `${attempted}: podman runs rootless, and its workloads' addresses lead nowhere from the host`,
-    {
-      help:
-        "publish the port (ports in the spec), or use podman as root; SVC_PODMAN_REMOTE, which " +
-        "would reach it, is not in this build",
-    },
-  );
 }
 
 /** Where no event tells it, the command ended with its container. */

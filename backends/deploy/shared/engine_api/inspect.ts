@@ -12,6 +12,7 @@ interface AttachedNetwork {
   NetworkID?: string;
   IPAddress: string;
   GlobalIPv6Address?: string;
+  MacAddress?: string;
 }
 
 /** The used part of the answer to `/containers/ID/json`. */
