@@ -35,9 +35,12 @@ export function readSockaddr(bytes: Uint8Array): { address: string; port: number
   return { address: bytes.subarray(4, 8).join("."), port };
 }
 
-/** A stream on a connected, non-blocking socket, which it closes. */
+/** A stream on a connected, non-blocking socket, which it closes; where this throws, the socket is closed too. */
 export function socketDuplex(descriptor: number): Duplex {
-  return new SocketWithin(descriptor, check(libc().dup(descriptor), errno[0], "dup"));
+  const second = libc().dup(descriptor);
+  const code = errno[0];
+  if (second < 0) close(descriptor);
+  return new SocketWithin(descriptor, check(second, code, "dup"));
 }
 
 /** One descriptor for each direction: each is waited for by one caller at a time. */
@@ -161,8 +164,6 @@ export async function connectWithin(
     signal.throwIfAborted();
     const failed = failure(descriptor);
     if (failed !== undefined) throw unmade(address, port, failed);
-    readiness.forget(descriptor);
-    return socketDuplex(descriptor);
   } catch (error) {
     readiness.forget(descriptor);
     close(descriptor);
@@ -170,6 +171,8 @@ export async function connectWithin(
   } finally {
     signal.removeEventListener("abort", abort);
   }
+  readiness.forget(descriptor);
+  return socketDuplex(descriptor);
 }
 
 function unmade(address: string, port: number, code: number): SvcError {

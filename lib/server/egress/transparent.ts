@@ -3,6 +3,7 @@
  * look-ups to a resolver that answers with stand-ins. The workload cannot change the rules, and behind them is the
  * wall of mode proxy: what they do not lead here goes nowhere.
  */
+import { isIP } from "node:net";
 import { runOk } from "../../base/process.ts";
 import { egressHost } from "../../egress/policy.ts";
 import type { EgressListener } from "../../egress/relay.ts";
@@ -57,21 +58,35 @@ export function answerOf(question: Question, standIns: StandIns): Reply {
     return found === undefined ? { rcode: Rcode.nameError } : { names: [found] };
   }
   const host = egressHost(name);
-  if (host === undefined || host !== name) return { rcode: Rcode.nameError };
+  if (host === undefined || host !== name || isIP(host) !== 0) return { rcode: Rcode.nameError };
   // Names have IPv4 addresses alone, and no records of other kinds are known.
   return { addresses: type === RecordType.A ? [standIns.addressOf(host)] : [] };
 }
 
+/** The answer to a datagram; undefined for what is no query. */
+export function replyTo(
+  bytes: Uint8Array,
+  standIns: StandIns,
+): Uint8Array<ArrayBuffer> | undefined {
+  const query = readQuery(bytes);
+  if (!query) return undefined;
+  const reply = query.opcode !== 0
+    ? { rcode: Rcode.notImplemented }
+    : query.question
+    ? answerOf(query.question, standIns)
+    : { rcode: Rcode.formatError };
+  return writeReply(bytes, query, reply, DATAGRAM);
+}
+
+/** Answers until the socket is closed. Never throws. */
 async function resolve(socket: DatagramsWithin, standIns: StandIns): Promise<void> {
   for (let got = await socket.receive(); got; got = await socket.receive()) {
-    const query = readQuery(got.bytes);
-    if (!query) continue;
-    const reply = query.opcode !== 0
-      ? { rcode: Rcode.notImplemented }
-      : query.question
-      ? answerOf(query.question, standIns)
-      : { rcode: Rcode.formatError };
-    socket.send(writeReply(got.bytes, query, reply, DATAGRAM), got.from);
+    try {
+      const reply = replyTo(got.bytes, standIns);
+      if (reply) socket.send(reply, got.from);
+    } catch {
+      // A question that cannot be answered: its asker sees no answer.
+    }
   }
 }
 
