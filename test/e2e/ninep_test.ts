@@ -89,7 +89,7 @@ async function startDiod(folder: string): Promise<{ stream: Duplex } & AsyncDisp
 e2eTest("our 9P client reads from diod", { commands: ["diod"], root: true }, async () => {
   await using files = await folderOfFiles();
   await using diod = await startDiod(files.path);
-  const client = await NinepClient.connect(diod.stream);
+  const client = await NinepClient.connect(diod.stream, { inOrder: false });
   const root = await client.attach(files.path);
   const listed = await client.walk(root, []);
   await client.open(listed);
@@ -115,7 +115,7 @@ e2eTest("our 9P client reads from diod", { commands: ["diod"], root: true }, asy
 e2eTest("our 9P client writes to diod", { commands: ["diod"], root: true }, async () => {
   await using files = await folderOfFiles();
   await using diod = await startDiod(files.path);
-  const client = await NinepClient.connect(diod.stream);
+  const client = await NinepClient.connect(diod.stream, { inOrder: false });
   const root = await remoteRoot(client, files.path, { writable: true });
   const { node, file } = await root.create("new", OPEN.RDWR, 0o640);
   assert.equal(await file.write(0, LARGE), LARGE.length);
@@ -150,7 +150,7 @@ e2eTest(
     await using files = await folderOfFiles();
     await using diod = await startDiod(files.path);
     const target = await Deno.makeTempDir({ prefix: "svc-e2e-mount-" });
-    const client = await NinepClient.connect(diod.stream);
+    const client = await NinepClient.connect(diod.stream, { inOrder: false });
     const root = await remoteRoot(client, files.path, { writable: true });
     {
       await using _mounted = mountFuse(target, root, { writable: true, keepMs: 100 });

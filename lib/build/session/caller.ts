@@ -16,7 +16,7 @@ import { type Duplex, readableOf, writableOf } from "../../wire/duplex.ts";
 import { LineReader, writeLine } from "../../wire/lines.ts";
 import { FileError, type OpenFile } from "../../wire/files/node.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
-import { RemoteFile } from "../../wire/ninep/remote_node.ts";
+import { RemoteFile } from "../../wire/ninep/remote_file.ts";
 import { type Clock, LEAST_PACE, Pace } from "../../wire/pace.ts";
 import { PatientStream } from "../../wire/patience.ts";
 import type { RemoteEntry, RemoteTree } from "../context/remote.ts";

@@ -13,6 +13,8 @@ import type { MountLine, ServedMount } from "./plan.ts";
 
 /** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
 const KEEP_MS = 50;
+/** Bytes of a message: a write of the kernel fits into one. */
+const MAX_MESSAGE = 1 << 20;
 
 function say(line: MountLine): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${JSON.stringify(line)}\n`));
@@ -24,7 +26,7 @@ async function mountAll(
   mounted: MountedFuse[],
 ): Promise<void> {
   for (const { name, at, writable } of mounts) {
-    const root: RemoteNode = await remoteRoot(client, name, { writable });
+    const root: RemoteNode = await remoteRoot(client, name, { writable, ahead: true });
     mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS }));
   }
 }
@@ -41,7 +43,7 @@ export async function serveMounts(plan: string): Promise<number> {
   const mounted: MountedFuse[] = [];
   try {
     if (!hasFuse()) throw new Error("this machine has no /dev/fuse");
-    const client = await NinepClient.connect(ownStdio());
+    const client = await NinepClient.connect(ownStdio(), { maxMessage: MAX_MESSAGE });
     await mountAll(client, JSON.parse(plan) as ServedMount[], mounted);
     say({ ready: true });
     await client.closed;

@@ -179,6 +179,9 @@ export interface OpenFile {
   /** Appends if the file was opened to append. Returns the bytes written: all, unless space runs out. */
   write?(offset: number, bytes: Uint8Array<ArrayBuffer>): Later<number>;
   truncate?(size: number): Later<void>;
+  stat?(): Later<NodeStat>;
+  /** Resolves when what was written is with the machine that has the file. Throws what a write has failed with. */
+  flush?(): Later<void>;
   /** Resolves when the data is on the disk of the machine that has the file. */
   sync?(dataOnly: boolean): Later<void>;
   /** Does not wait: false where another owner holds a conflicting lock. */
@@ -228,6 +231,8 @@ export interface FileNode {
   /** The same for all nodes of a file; not reused while a node of that file is open. */
   readonly id: bigint;
   stat(): Later<NodeStat>;
+  /** Attributes that came with the node, or with the answer to a change of it; only once, right after it. */
+  takeStat?(): NodeStat | undefined;
   /** An entry of a folder; a link is not followed. ENOENT where there is no such entry. */
   walk(name: string): Later<FileNode>;
   open(flags: number): Later<OpenFile>;

@@ -55,10 +55,10 @@ function test(
       const exported = hostFolder(folder, { writable });
       const [near, far] = duplexPair();
       const serving = serveNinep(far, new Map([["", exported]]));
-      const client = await NinepClient.connect(near);
+      const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
       try {
         // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
-        const root = await remoteRoot(client, "", { writable });
+        const root = await remoteRoot(client, "", { writable, ahead: true });
         await using _mounted = mountFuse(at, root, { writable, keepMs: 20 });
         await fn({ at, folder, beside });
       } finally {

@@ -1,6 +1,14 @@
 /** The messages of FUSE (linux/fuse.h, protocol 7.31): the kernel's requests, and the replies. */
 import { decodeRaw, encodeRaw } from "../../base/raw_string.ts";
-import { ERRNO, FileError, type FolderEntry, type NodeKind, type NodeStat } from "../files/node.ts";
+import {
+  type Changes,
+  ERRNO,
+  FileError,
+  type FileTime,
+  type FolderEntry,
+  type NodeKind,
+  type NodeStat,
+} from "../files/node.ts";
 
 export const OP = {
   LOOKUP: 1,
@@ -50,7 +58,7 @@ const ATTR = 88;
  * Bytes of one write by the kernel, at most; and of its read-ahead: a larger one would fetch data that nobody
  * asked for.
  */
-const MAX_WRITE = 256 * 1024;
+const MAX_WRITE = 512 * 1024;
 const READ_AHEAD = 128 * 1024;
 const PAGE = 4096;
 /** Bytes that the buffer for one request needs. */
@@ -65,12 +73,16 @@ const INIT = {
   PARALLEL_DIROPS: 1 << 18,
   HANDLE_KILLPRIV: 1 << 19,
   MAX_PAGES: 1 << 22,
+  /** Who writes loses setuid and setgid of the file, here as in every export that can be written to. */
+  HANDLE_KILLPRIV_V2: 1 << 28,
 } as const;
 
 export const FOPEN_KEEP_CACHE = 2;
+/** Flag of GETATTR: it is about an open file, by its handle. */
+export const GETATTR_FH = 1;
 
 /** Bits that say which fields of a SETATTR are set. */
-export const FATTR = {
+const FATTR = {
   MODE: 1,
   UID: 1 << 1,
   GID: 1 << 2,
@@ -81,6 +93,32 @@ export const FATTR = {
   ATIME_NOW: 1 << 7,
   MTIME_NOW: 1 << 8,
 } as const;
+
+/** What a SETATTR asks for; the size by itself. `handle`: of an open file, if the kernel names one. */
+export function changesOf(
+  request: Request,
+): { changes: Changes; size?: number; handle?: bigint } {
+  const valid = request.u32(0);
+  const time = (
+    bit: number,
+    now: number,
+    at: number,
+    nsAt: number,
+  ): FileTime | "now" | undefined =>
+    valid & now ? "now" : valid & bit ? { s: request.i64(at), ns: request.u32(nsAt) } : undefined;
+  const changes: Changes = {
+    ...valid & FATTR.MODE && { mode: request.u32(68) & 0o7777 },
+    ...valid & FATTR.UID && { uid: request.u32(76) },
+    ...valid & FATTR.GID && { gid: request.u32(80) },
+    atime: time(FATTR.ATIME, FATTR.ATIME_NOW, 32, 56),
+    mtime: time(FATTR.MTIME, FATTR.MTIME_NOW, 40, 60),
+  };
+  return {
+    changes,
+    ...valid & FATTR.SIZE && { size: request.i64(16) },
+    ...valid & FATTR.FH && { handle: request.u64(8) },
+  };
+}
 
 const DIRENT: Record<NodeKind, number> = { special: 0, directory: 4, file: 8, symlink: 10 };
 
@@ -212,6 +250,13 @@ export function entryReply(
   return reply;
 }
 
+/** For a look-up: there is no such entry. */
+export function missingReply(ms: number): Reply {
+  const reply = new Reply(ENTRY);
+  valid(reply, 16, 32, ms);
+  return reply;
+}
+
 export function attributesReply(ino: bigint, stat: NodeStat, ms: number): Reply {
   const reply = new Reply(16 + ATTR);
   valid(reply, 0, 8, ms);
@@ -222,7 +267,8 @@ export function attributesReply(ino: bigint, stat: NodeStat, ms: number): Reply 
 /** `locks`: the kernel sends requests for byte-range locks; otherwise it keeps these locks itself. */
 export function initReply(request: Request, { locks }: { locks: boolean }): Reply {
   const flags = INIT.ASYNC_READ | INIT.ATOMIC_O_TRUNC | INIT.BIG_WRITES | INIT.AUTO_INVAL_DATA |
-    INIT.PARALLEL_DIROPS | INIT.HANDLE_KILLPRIV | INIT.MAX_PAGES | (locks ? INIT.POSIX_LOCKS : 0);
+    INIT.PARALLEL_DIROPS | INIT.HANDLE_KILLPRIV | INIT.HANDLE_KILLPRIV_V2 | INIT.MAX_PAGES |
+    (locks ? INIT.POSIX_LOCKS : 0);
   const reply = new Reply(64).u32(0, MAJOR).u32(4, Math.min(request.u32(4), MINOR));
   reply.u32(8, Math.min(request.u32(8), READ_AHEAD)).u32(12, flags & request.u32(12));
   // Limits on background requests, and the number from which the kernel holds them back.

@@ -33,9 +33,9 @@ for (const seed of SEEDS) {
       const exported = hostFolder(folder, { writable: true });
       const [near, far] = duplexPair();
       const serving = serveNinep(far, new Map([["", exported]]));
-      const client = await NinepClient.connect(near);
+      const client = await NinepClient.connect(near, { maxMessage: 1 << 20 });
       try {
-        const root = await remoteRoot(client, "", { writable: true });
+        const root = await remoteRoot(client, "", { writable: true, ahead: true });
         await using _mounted = mountFuse(at, root, { writable: true, keepMs: 50 });
         const [mounted, want] = await Promise.all([lines(at, seed), lines(local, seed)]);
         const differing = want.findIndex((line, index) => line !== mounted[index]);

@@ -3,11 +3,9 @@ import type { FuseChannel } from "../../sys/fuse.ts";
 import { encodeRaw } from "../../base/raw_string.ts";
 import {
   asFileError,
-  type Changes,
   ERRNO,
   FileError,
   type FileNode,
-  type FileTime,
   Listing,
   MAX_NAME,
   type OpenFile,
@@ -16,12 +14,14 @@ import {
 import {
   attributesReply,
   BUFFER,
+  changesOf,
   ENTRY,
   entryReply,
-  FATTR,
   FOPEN_KEEP_CACHE,
+  GETATTR_FH,
   initReply,
   listingRoom,
+  missingReply,
   OP,
   putEntry,
   Reply,
@@ -129,9 +129,19 @@ export class FuseServer {
     [OP.INIT]: (request) =>
       Promise.resolve(initReply(request, { locks: !!this.#nodeOf(ROOT).writer })),
     [OP.LOOKUP]: async (request) => {
-      return await this.#entry(await this.#node(request).walk(request.names(0, 1)[0]));
+      try {
+        return await this.#entry(await this.#node(request).walk(request.names(0, 1)[0]));
+      } catch (error) {
+        if (asFileError(error).errno !== ERRNO.ENOENT) throw error;
+        // The kernel may also keep that there is no such entry.
+        return missingReply(this.#keepMs);
+      }
     },
-    [OP.GETATTR]: (request) => this.#attributes(this.#node(request)),
+    [OP.GETATTR]: async (request) => {
+      const node = this.#node(request);
+      const file = request.u32(0) & GETATTR_FH ? this.#files.get(request.u64(8)) : undefined;
+      return attributesReply(node.id, await (file?.stat?.() ?? node.stat()), this.#keepMs);
+    },
     [OP.SETATTR]: (request) => this.#setattr(request),
     [OP.READLINK]: async (request) => {
       const target = encodeRaw(await this.#node(request).readlink());
@@ -205,6 +215,7 @@ export class FuseServer {
     },
     [OP.FLUSH]: async (request) => {
       const file = this.#files.get(request.u64(0));
+      await file?.flush?.();
       // POSIX: when a process closes any of its descriptors of a file, it loses its locks on that file.
       if (file && this.#locked.has(file)) {
         await file.lock?.({ type: "none", start: 0n, length: 0n, owner: ownerOf(request.u64(16)) });
@@ -308,7 +319,7 @@ export class FuseServer {
   /** Returns a node to the kernel; it stays open until the kernel forgets it. */
   async #entry(node: FileNode, more = 0): Promise<Reply> {
     try {
-      const stat = await node.stat();
+      const stat = node.takeStat?.() ?? await node.stat();
       // Numbers 0 and 1 are taken: no node, and the root.
       const number = BigInt.asUintN(64, node.id + ROOT + 1n) || ROOT + 1n;
       const known = this.#known.get(number);
@@ -339,37 +350,18 @@ export class FuseServer {
     return reply.u64(at, handle).u32(at + 8, this.#keepsCache ? FOPEN_KEEP_CACHE : 0);
   }
 
-  async #attributes(node: FileNode): Promise<Reply> {
-    return attributesReply(node.id, await node.stat(), this.#keepMs);
-  }
-
   async #setattr(request: Request): Promise<Reply> {
     const node = this.#node(request);
-    const valid = request.u32(0);
-    const file = valid & FATTR.FH ? this.#files.get(request.u64(8)) : undefined;
-    const time = (
-      bit: number,
-      now: number,
-      at: number,
-      nsAt: number,
-    ): FileTime | "now" | undefined =>
-      valid & now ? "now" : valid & bit ? { s: request.i64(at), ns: request.u32(nsAt) } : undefined;
-    const changes: Changes = {
-      ...valid & FATTR.MODE && { mode: request.u32(68) & 0o7777 },
-      ...valid & FATTR.UID && { uid: request.u32(76) },
-      ...valid & FATTR.GID && { gid: request.u32(80) },
-      atime: time(FATTR.ATIME, FATTR.ATIME_NOW, 32, 56),
-      mtime: time(FATTR.MTIME, FATTR.MTIME_NOW, 40, 60),
-    };
+    const { changes, size, handle } = changesOf(request);
+    const file = handle === undefined ? undefined : this.#files.get(handle);
     const writer = writerOf(node);
-    if (valid & FATTR.SIZE) {
-      const size = request.i64(16);
+    if (size !== undefined) {
       // A file that is open for writing needs no further permission.
       if (file?.truncate && file.write) await file.truncate(size);
       else changes.size = size;
     }
     await writer.change(changes);
-    return await this.#attributes(node);
+    return attributesReply(node.id, node.takeStat?.() ?? await node.stat(), this.#keepMs);
   }
 
   async #lock(request: Request): Promise<boolean> {

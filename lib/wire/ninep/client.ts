@@ -3,7 +3,7 @@ import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
 import { ERRNO, FileError, type FolderEntry, type NodeStat } from "../files/node.ts";
 import { type Patience, Wait } from "../patience.ts";
-import { listing } from "./listing.ts";
+import { attributes, data, listing } from "./answers.ts";
 import {
   GETATTR_BASIC,
   HEADER,
@@ -33,8 +33,23 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** How long requests may wait without a part of any answer, and how many bytes have to come meanwhile. */
-export type NinepClientOptions = Omit<Patience, "late">;
+/** Patience: how long requests may wait without a part of any answer, and how many bytes have to come meanwhile. */
+export interface NinepClientOptions extends Omit<Patience, "late"> {
+  /** Bytes of a message, at most. */
+  maxMessage?: number;
+  /**
+   * Default true: the server does requests that name the same fid in their order, as ours does (server.ts), so that
+   * requests that build on each other are sent together.
+   */
+  inOrder?: boolean;
+}
+
+/** A walk under way. */
+export interface Walk {
+  fid: number;
+  /** The file's qid; undefined where the walk had no names. Throws {@linkcode FileError}. */
+  found: Promise<Qid | undefined>;
+}
 
 export class NinepClient {
   #stream: Duplex;
@@ -44,13 +59,17 @@ export class NinepClient {
   #nextFid = 1;
   #freeFids: number[] = [];
   #failure: { error: unknown } | undefined;
-  #msize = MAX_MESSAGE;
+  #msize: number;
   #outgoing: Uint8Array[] = [];
   #wait: Wait;
   #closed = Promise.withResolvers<unknown>();
+  readonly inOrder: boolean;
 
-  private constructor(stream: Duplex, { patienceMs, pace }: NinepClientOptions) {
+  private constructor(stream: Duplex, options: NinepClientOptions) {
+    const { patienceMs, pace, maxMessage = MAX_MESSAGE, inOrder = true } = options;
     this.#stream = stream;
+    this.#msize = maxMessage;
+    this.inOrder = inOrder;
     const late = () => violation(`no answer for ${patienceMs! / 1000} s`);
     this.#wait = new Wait({ patienceMs, late, pace }, (error) => this.#broken(error));
     const read = async () => {
@@ -58,18 +77,19 @@ export class NinepClient {
       this.#wait.came(bytes?.length ?? 0);
       return bytes;
     };
-    this.#messages = new MessageReader({ read }, MAX_MESSAGE);
+    this.#messages = new MessageReader({ read }, maxMessage);
   }
 
   /** Negotiates the version. Throws `upstream_failed` where the other side does not speak 9P2000.L. */
   static async connect(stream: Duplex, options: NinepClientOptions = {}): Promise<NinepClient> {
     const client = new NinepClient(stream, options);
     void client.#receive();
-    const request = new Writer(T.VERSION, NO_TAG).u32(MAX_MESSAGE).text(VERSION);
+    const most = client.#msize;
+    const request = new Writer(T.VERSION, NO_TAG).u32(most).text(VERSION);
     const reply = await client.#call(request);
     const msize = reply.u32();
     const version = reply.text();
-    if (version !== VERSION || msize > MAX_MESSAGE || msize < 1024) {
+    if (version !== VERSION || msize > most || msize < 1024) {
       client.close();
       throw violation(`version ${JSON.stringify(version)} with messages of ${msize} bytes`);
     }
@@ -102,18 +122,20 @@ export class NinepClient {
 
   /** A new fid for the file at `names`. Throws {@linkcode FileError}, ENOENT where a part is missing. */
   async walk(from: number, names: readonly string[]): Promise<number> {
-    return (await this.lookup(from, names)).fid;
+    const { fid, found } = this.begin(from, names);
+    await found;
+    return fid;
   }
 
-  /** As {@linkcode NinepClient.walk}, with the file's qid; that is undefined where `names` is empty. */
-  async lookup(from: number, names: readonly string[]): Promise<{ fid: number; qid?: Qid }> {
+  /** Sends a walk. Where the server works in order, requests that name the new fid may follow at once. */
+  begin(from: number, names: readonly string[]): Walk {
     const fid = this.takeFid();
-    try {
-      return { fid, qid: await this.#walked(this.#walks(from, fid, names)) };
-    } catch (error) {
+    const found = this.#walked(this.#walks(from, fid, names)).catch((error) => {
       this.giveFid(fid);
       throw error;
-    }
+    });
+    found.catch(() => {/* who waits for it is told */});
+    return { fid, found };
   }
 
   /** Ends a fid. Throws errors of earlier writes that only show now. */
@@ -135,17 +157,8 @@ export class NinepClient {
   }
 
   getattr(fid: number): Promise<NodeStat & { qid: Qid }> {
-    return this.ask(T.GETATTR, (request) => request.u32(fid).u64(GETATTR_BASIC), (reply) => {
-      reply.u64();
-      const [qid, mode, uid, gid] = [reply.qid(), reply.u32(), reply.u32(), reply.u32()];
-      const [nlink, , size, , blocks] = Array.from({ length: 5 }, () => Number(reply.u64()));
-      const time = () => ({
-        s: Number(BigInt.asIntN(64, reply.u64())),
-        ns: Number(reply.u64()),
-      });
-      const [atime, mtime, ctime] = [time(), time(), time()];
-      return { qid, mode, uid, gid, nlink, size, blocks, atime, mtime, ctime };
-    });
+    const fill = (request: Writer) => request.u32(fid).u64(GETATTR_BASIC);
+    return this.ask(T.GETATTR, fill, attributes);
   }
 
   readlink(fid: number): Promise<string> {
@@ -374,10 +387,4 @@ export class NinepClient {
 function namesOf(walk: Writer): number {
   const bytes = walk.finish();
   return new DataView(bytes.buffer, bytes.byteOffset).getUint16(HEADER + 8, true);
-}
-
-function data(reply: Reader, asked: number): Uint8Array {
-  const size = reply.u32();
-  if (size > asked || size !== reply.left) throw violation("an answer has the wrong size");
-  return reply.raw(size);
 }

@@ -1,31 +1,25 @@
-/** Files of a 9P server as nodes, for a mount. Nothing is cached here. */
+/**
+ * Files of a 9P server as nodes, for a mount. Nothing is cached here. Requests that build on each other are sent
+ * together where the server does them in order, so that a call takes one round trip.
+ */
 import {
   type Changes,
   ERRNO,
   FileError,
-  type FileLock,
   type FileNode,
-  type FileTime,
   type FolderEntry,
   MAX_XATTR,
   type NodeKind,
   type NodeStat,
   type NodeWriter,
-  type OpenFile,
+  OPEN,
   type OpenFolder,
   type Space,
 } from "../files/node.ts";
-import type { NinepClient } from "./client.ts";
-import { kindOfQid } from "./listing.ts";
-import {
-  LOCK_STATUS,
-  LOCK_TYPES,
-  type Qid,
-  REMOVE_FOLDER,
-  SET,
-  T,
-  type Writer,
-} from "./messages.ts";
+import type { NinepClient, Walk } from "./client.ts";
+import { kindOfQid } from "./answers.ts";
+import { type Qid, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
+import { Ahead, AheadFile, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
 
 /** Group of new files; the server decides on the owner itself. */
 const GROUP = 0;
@@ -33,122 +27,24 @@ const GROUP = 0;
 /** Flags of setxattr(2). */
 const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
-
-/** Reads an open fid to its end. */
-async function readAll(
-  client: NinepClient,
-  fid: number,
-  offset: number,
-  into: Uint8Array,
-): Promise<number> {
-  let have = 0;
-  while (have < into.length) {
-    const count = Math.min(into.length - have, client.readSize);
-    const part = await client.read(fid, offset + have, count);
-    into.set(part, have);
-    have += part.length;
-    if (part.length === 0) break;
-  }
-  return have;
-}
-
-async function writeAll(
-  client: NinepClient,
-  fid: number,
-  offset: number,
-  bytes: Uint8Array,
-): Promise<number> {
-  let done = 0;
-  while (done < bytes.length) {
-    const part = await client.write(fid, offset + done, bytes.subarray(done));
-    if (part === 0) break;
-    done += part;
-  }
-  return done;
-}
-
-export class RemoteFile implements OpenFile {
-  constructor(readonly client: NinepClient, readonly fid: number) {}
-
-  read(offset: number, into: Uint8Array<ArrayBuffer>): Promise<number> {
-    return readAll(this.client, this.fid, offset, into);
-  }
-
-  write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
-    return writeAll(this.client, this.fid, offset, bytes);
-  }
-
-  truncate(size: number): Promise<void> {
-    return change(this.client, this.fid, { size });
-  }
-
-  sync(dataOnly: boolean): Promise<void> {
-    return sync(this.client, this.fid, dataOnly);
-  }
-
-  async lock(lock: FileLock): Promise<boolean> {
-    const fill = (request: Writer) => {
-      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type)).u32(0);
-      return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
-    };
-    const status = await this.client.ask(T.LOCK, fill, (reply) => reply.u8());
-    if (status === LOCK_STATUS.SUCCESS) return true;
-    if (status === LOCK_STATUS.BLOCKED) return false;
-    throw new FileError(ERRNO.EIO, "it was not locked");
-  }
-
-  async lockInTheWay(lock: FileLock): Promise<FileLock | undefined> {
-    const fill = (request: Writer) => {
-      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type));
-      return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
-    };
-    const found = await this.client.ask(T.GETLOCK, fill, (reply) => {
-      const type = LOCK_TYPES[reply.u8()] ?? "none";
-      const [start, length] = [reply.u64(), reply.u64()];
-      reply.u32();
-      return { type, start, length, owner: reply.text() };
-    });
-    return found.type === "none" ? undefined : found;
-  }
-
-  close(): Promise<void> {
-    return this.client.clunk(this.fid);
-  }
-}
-
-function sync(client: NinepClient, fid: number, dataOnly: boolean): Promise<void> {
-  return client.ask(T.FSYNC, (request) => request.u32(fid).u32(dataOnly ? 1 : 0), () => {});
-}
-
-function change(client: NinepClient, fid: number, changes: Changes): Promise<void> {
-  const { mode, uid, gid, size, atime, mtime } = changes;
-  const given = (bit: number, value: unknown) => value === undefined ? 0 : bit;
-  const timed = (bit: number, set: number, time?: FileTime | "now") =>
-    given(bit, time) | (typeof time === "object" ? set : 0);
-  const valid = given(SET.MODE, mode) | given(SET.UID, uid) | given(SET.GID, gid) |
-    given(SET.SIZE, size) | timed(SET.ATIME, SET.ATIME_GIVEN, atime) |
-    timed(SET.MTIME, SET.MTIME_GIVEN, mtime);
-  const fill = (request: Writer) => {
-    request.u32(fid).u32(valid).u32(mode ?? 0).u32(uid ?? 0).u32(gid ?? 0).u64(size ?? 0);
-    for (const time of [atime, mtime]) {
-      const { s, ns } = typeof time === "object" ? time : { s: 0, ns: 0 };
-      request.u64(s).u64(ns);
-    }
-    return request;
-  };
-  return client.ask(T.SETATTR, fill, () => {});
-}
+/** The only attributes that a caller has (files/host_node.ts): for others it need not be asked. */
+const OWN_XATTRS = "user.";
 
 export class RemoteNode implements FileNode, NodeWriter {
   readonly kind: NodeKind;
   readonly id: bigint;
   readonly writer: NodeWriter | undefined;
 
+  /** What came with the last answer, for `takeStat`. */
+  #stat: NodeStat | undefined;
+
+  /** `ahead`: files read ahead, and do not wait for their writes; it is shared by all nodes of a mount. */
   constructor(
     readonly client: NinepClient,
     readonly fid: number,
     qid: Qid,
     readonly writable: boolean,
+    readonly ahead?: Ahead,
   ) {
     this.kind = kindOfQid(qid.type);
     this.id = qid.path;
@@ -159,17 +55,64 @@ export class RemoteNode implements FileNode, NodeWriter {
     this.client.clunk(this.fid).catch(() => {/* told by the next call */});
   }
 
-  stat(): Promise<NodeStat> {
-    return this.client.getattr(this.fid);
+  async stat(): Promise<NodeStat> {
+    await this.ahead?.writes.settled(this.id);
+    return await this.client.getattr(this.fid);
+  }
+
+  takeStat(): NodeStat | undefined {
+    const stat = this.#stat;
+    this.#stat = undefined;
+    return stat;
   }
 
   async walk(name: string): Promise<RemoteNode> {
-    const { fid, qid } = await this.client.lookup(this.fid, [name]);
-    return new RemoteNode(this.client, fid, qid!, this.writable);
+    return await this.#walked(this.client.begin(this.fid, [name]));
+  }
+
+  /** The node of a walk under way, with its attributes. `known`: its qid, where the walk does not tell. */
+  async #walked(
+    { fid, found }: Walk,
+    known: Promise<Qid | undefined> = found,
+  ): Promise<RemoteNode> {
+    const stat = this.#next(found, () => this.client.getattr(fid));
+    await found;
+    try {
+      const qid = await known;
+      return this.#node(fid, qid!, await stat.catch(() => undefined));
+    } catch (error) {
+      this.client.clunk(fid).catch(() => {/* told by the next call */});
+      throw error;
+    }
+  }
+
+  #node(fid: number, qid: Qid, stat: NodeStat | undefined): RemoteNode {
+    const node = new RemoteNode(this.client, fid, qid, this.writable, this.ahead);
+    node.#keep(stat);
+    return node;
+  }
+
+  /** Keeps attributes for `takeStat`, unless they are not final yet. */
+  #keep(stat: NodeStat | undefined): void {
+    this.#stat = this.ahead?.writes.settled(this.id) ? undefined : stat;
+  }
+
+  /** Sends a request that needs what another one does: with that one where the server works in order. */
+  #next<R>(before: Promise<unknown>, send: () => Promise<R>): Promise<R> {
+    const answer = this.client.inOrder ? send() : before.then(send);
+    // Who waits for it is told; nobody does where the one before fails.
+    answer.catch(() => {});
+    return answer;
   }
 
   async open(flags: number): Promise<RemoteFile> {
-    return new RemoteFile(this.client, await this.#opened(flags));
+    if (flags & OPEN.TRUNC) await this.ahead?.writes.settled(this.id);
+    return this.#file(await this.#opened(flags), this.id);
+  }
+
+  #file(fid: number, id: bigint): RemoteFile {
+    const { client, ahead } = this;
+    return ahead ? new AheadFile(client, fid, id, ahead) : new RemoteFile(client, fid);
   }
 
   async list(): Promise<OpenFolder> {
@@ -197,8 +140,9 @@ export class RemoteNode implements FileNode, NodeWriter {
     });
   }
 
-  getXattr(name: string): Promise<Uint8Array<ArrayBuffer>> {
-    return this.#xattr(name);
+  async getXattr(name: string): Promise<Uint8Array<ArrayBuffer>> {
+    if (!name.startsWith(OWN_XATTRS)) throw new FileError(ERRNO.EOPNOTSUPP, "it has only user.*");
+    return await this.#xattr(name);
   }
 
   async listXattrs(): Promise<string[]> {
@@ -207,39 +151,64 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async create(name: string, flags: number, mode: number) {
-    const fid = await this.client.walk(this.fid, []);
+    const { client } = this;
+    await this.ahead?.writes.all();
+    const { fid, found } = client.begin(this.fid, []);
+    const fill = (request: Writer) => request.u32(fid).text(name).u32(flags).u32(mode).u32(GROUP);
+    const made = this.#next(found, () => client.ask(T.LCREATE, fill, (reply) => reply.qid()));
+    // Our server walks from an open file to itself; others walk by the name only.
+    const walked = client.inOrder
+      ? this.#walked(client.begin(fid, []), made)
+      : made.then(() => this.walk(name));
+    walked.catch(() => {/* told below */});
+    await found;
     try {
-      const fill = (request: Writer) => request.u32(fid).text(name).u32(flags).u32(mode).u32(GROUP);
-      const made = await this.client.ask(T.LCREATE, fill, (reply) => reply.qid());
-      const node = await this.walk(name);
-      if (node.id === made.path) return { node, file: new RemoteFile(this.client, fid) };
+      const { path } = await made;
+      const node = await walked;
+      if (node.id === path) return { node, file: this.#file(fid, path) };
       node.close();
       throw new FileError(ERRNO.ESTALE, "it was replaced at once");
     } catch (error) {
-      await this.client.clunk(fid).catch(() => {});
+      client.clunk(fid).catch(() => {/* told by the next call */});
       throw error;
     }
   }
 
-  async mkdir(name: string, mode: number): Promise<RemoteNode> {
-    await this.#make(T.MKDIR, (request) => request.text(name).u32(mode).u32(GROUP));
-    return await this.walk(name);
+  mkdir(name: string, mode: number): Promise<RemoteNode> {
+    return this.#entry(T.MKDIR, name, (request) => request.text(name).u32(mode).u32(GROUP));
   }
 
-  async symlink(name: string, target: string): Promise<RemoteNode> {
-    await this.#make(T.SYMLINK, (request) => request.text(name).text(target).u32(GROUP));
-    return await this.walk(name);
+  symlink(name: string, target: string): Promise<RemoteNode> {
+    return this.#entry(T.SYMLINK, name, (request) => request.text(name).text(target).u32(GROUP));
   }
 
-  async mknod(name: string, mode: number): Promise<RemoteNode> {
+  mknod(name: string, mode: number): Promise<RemoteNode> {
     const fill = (request: Writer) => request.text(name).u32(mode).u32(0).u32(0).u32(GROUP);
-    await this.#make(T.MKNOD, fill);
-    return await this.walk(name);
+    return this.#entry(T.MKNOD, name, fill);
   }
 
-  link(name: string, target: FileNode): Promise<void> {
+  /** Makes an entry, and walks to it. */
+  async #entry(
+    type: number,
+    name: string,
+    fill: (request: Writer) => Writer,
+  ): Promise<RemoteNode> {
+    const made = this.#make(type, fill);
+    const node = this.#next(made, () => this.walk(name));
+    try {
+      await made;
+    } catch (error) {
+      // It may have found what stands in the way.
+      node.then((node) => node.close(), () => {});
+      throw error;
+    }
+    return await node;
+  }
+
+  async link(name: string, target: FileNode): Promise<void> {
     const { fid } = this.#own(target);
-    return this.#make(T.LINK, (request) => request.u32(fid).text(name));
+    await this.ahead?.writes.all();
+    await this.#make(T.LINK, (request) => request.u32(fid).text(name));
   }
 
   remove(name: string, kind: "folder" | "other"): Promise<void> {
@@ -247,13 +216,20 @@ export class RemoteNode implements FileNode, NodeWriter {
     return this.#make(T.UNLINKAT, (request) => request.text(name).u32(flags));
   }
 
-  rename(name: string, to: FileNode, newName: string): Promise<void> {
+  /** Whoever sees a file by its new name sees all that was written to it. */
+  async rename(name: string, to: FileNode, newName: string): Promise<void> {
     const { fid } = this.#own(to);
-    return this.#make(T.RENAMEAT, (request) => request.text(name).u32(fid).text(newName));
+    await this.ahead?.writes.all();
+    await this.#make(T.RENAMEAT, (request) => request.text(name).u32(fid).text(newName));
   }
 
-  change(changes: Changes): Promise<void> {
-    return change(this.client, this.fid, changes);
+  async change(changes: Changes): Promise<void> {
+    await this.ahead?.writes.settled(this.id);
+    const changed = change(this.client, this.fid, changes);
+    const stat = this.#next(changed, () => this.client.getattr(this.fid));
+    await changed;
+    if (changes.size !== undefined) this.ahead?.reads.changed(this.id);
+    this.#keep(await stat.catch(() => undefined));
   }
 
   async setXattr(name: string, value: Uint8Array<ArrayBuffer>, flags: number): Promise<void> {
@@ -301,12 +277,15 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async #opened(flags: number): Promise<number> {
-    const fid = await this.client.walk(this.fid, []);
+    const { client } = this;
+    const { fid, found } = client.begin(this.fid, []);
+    const opened = this.#next(found, () => client.open(fid, flags));
+    await found;
     try {
-      await this.client.open(fid, flags);
+      await opened;
       return fid;
     } catch (error) {
-      await this.client.clunk(fid).catch(() => {});
+      client.clunk(fid).catch(() => {/* told by the next call */});
       throw error;
     }
   }
@@ -322,16 +301,21 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 }
 
-/**
- * The root of an export. `writable`: the nodes send changes; the server decides whether to accept them. The
- * caller closes the node.
- */
+export interface RemoteRootOptions {
+  /** The nodes send changes; the server decides whether to accept them. */
+  writable?: boolean;
+  uid?: number;
+  /** Files read ahead, and do not wait for their writes (remote_file.ts). For servers that work in order. */
+  ahead?: boolean;
+}
+
+/** The root of an export. The caller closes the node. */
 export async function remoteRoot(
   client: NinepClient,
   name: string,
-  { writable = false, uid = 0 }: { writable?: boolean; uid?: number } = {},
+  { writable = false, uid = 0, ahead = false }: RemoteRootOptions = {},
 ): Promise<RemoteNode> {
   const fid = await client.attach(name, uid);
   const { qid } = await client.getattr(fid);
-  return new RemoteNode(client, fid, qid, writable);
+  return new RemoteNode(client, fid, qid, writable, ahead ? new Ahead() : undefined);
 }

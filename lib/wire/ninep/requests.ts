@@ -107,7 +107,8 @@ function making(
     const name = request.text();
     const make = read(request);
     request.u32();
-    return fid.turns.together(async () => {
+    // A walk to it may follow at once.
+    return fid.turns.alone(async () => {
       const node = await make(fid.node, name);
       putQid(reply, node);
       node.close();
@@ -189,7 +190,8 @@ function write({ fids }: Session, request: Reader, reply: Writer): Later<void> {
   const fid = fids.get(request.u32());
   const offset = sizeOf(request.u64());
   const bytes = request.copy(request.u32());
-  return fid.turns.together(async () => {
+  // One after the other: of a broken connection's writes the first ones are there, and not the last ones.
+  return fid.turns.alone(async () => {
     writerOf(fid.node);
     if (fid.xattr) return void reply.u32(addToXattr(fid, offset, bytes));
     if (!fid.file?.write) throw new FileError(ERRNO.EBADF, "it is not open");
@@ -244,7 +246,7 @@ function setattr({ fids }: Session, request: Reader): Later<void> {
     ns: Number(request.u64()),
   });
   const [atime, mtime] = [time(), time()];
-  return fid.turns.together(async () => {
+  return fid.turns.alone(async () => {
     const writer = writerOf(fid.node);
     const changes: Changes = {};
     if (valid & SET.MODE) changes.mode = mode & 0o7777;

@@ -1,6 +1,6 @@
-/** A folder's entries in a 9P server's answer. */
-import type { FolderEntry, NodeKind } from "../files/node.ts";
-import { QID, type Reader, violation } from "./messages.ts";
+/** What a 9P server's answers say. */
+import type { FolderEntry, NodeKind, NodeStat } from "../files/node.ts";
+import { QID, type Qid, type Reader, violation } from "./messages.ts";
 
 const KINDS: Record<number, NodeKind> = { 4: "directory", 8: "file", 10: "symlink" };
 
@@ -26,4 +26,23 @@ export function listing(reply: Reader, asked: number): { entries: FolderEntry[];
     if (name !== "." && name !== "..") entries.push({ name, kind, id, next });
   }
   return { entries, next };
+}
+
+export function attributes(reply: Reader): NodeStat & { qid: Qid } {
+  reply.u64();
+  const [qid, mode, uid, gid] = [reply.qid(), reply.u32(), reply.u32(), reply.u32()];
+  const [nlink, , size, , blocks] = Array.from({ length: 5 }, () => Number(reply.u64()));
+  const time = () => ({
+    s: Number(BigInt.asIntN(64, reply.u64())),
+    ns: Number(reply.u64()),
+  });
+  const [atime, mtime, ctime] = [time(), time(), time()];
+  return { qid, mode, uid, gid, nlink, size, blocks, atime, mtime, ctime };
+}
+
+/** The bytes of a read that asked for so many at most. */
+export function data(reply: Reader, asked: number): Uint8Array {
+  const size = reply.u32();
+  if (size > asked || size !== reply.left) throw violation("an answer has the wrong size");
+  return reply.raw(size);
 }

@@ -1,0 +1,212 @@
+/** Open files of a 9P server, and what nodes and open files ask for in the same way. */
+import {
+  type Changes,
+  ERRNO,
+  FileError,
+  type FileLock,
+  type FileTime,
+  type NodeStat,
+  type OpenFile,
+} from "../files/node.ts";
+import type { NinepClient } from "./client.ts";
+import { LOCK_STATUS, LOCK_TYPES, SET, T, type Writer } from "./messages.ts";
+import { PendingWrites } from "./pending_writes.ts";
+import { ReadAhead, ReadAheads } from "./read_ahead.ts";
+
+/** What the files of a mount share that reads ahead and does not wait for its writes. */
+export class Ahead {
+  readonly writes = new PendingWrites();
+  readonly reads = new ReadAheads();
+}
+
+/** Reads from an open fid until `into` is full, or the file ends. */
+export async function readAll(
+  client: NinepClient,
+  fid: number,
+  offset: number,
+  into: Uint8Array,
+): Promise<number> {
+  let have = 0;
+  while (have < into.length) {
+    const count = Math.min(into.length - have, client.readSize);
+    const part = await client.read(fid, offset + have, count);
+    into.set(part, have);
+    have += part.length;
+    if (part.length === 0) break;
+  }
+  return have;
+}
+
+export async function writeAll(
+  client: NinepClient,
+  fid: number,
+  offset: number,
+  bytes: Uint8Array,
+): Promise<number> {
+  let done = 0;
+  while (done < bytes.length) {
+    const part = await client.write(fid, offset + done, bytes.subarray(done));
+    if (part === 0) break;
+    done += part;
+  }
+  return done;
+}
+
+export function sync(client: NinepClient, fid: number, dataOnly: boolean): Promise<void> {
+  return client.ask(T.FSYNC, (request) => request.u32(fid).u32(dataOnly ? 1 : 0), () => {});
+}
+
+export function change(client: NinepClient, fid: number, changes: Changes): Promise<void> {
+  const { mode, uid, gid, size, atime, mtime } = changes;
+  const given = (bit: number, value: unknown) => value === undefined ? 0 : bit;
+  const timed = (bit: number, set: number, time?: FileTime | "now") =>
+    given(bit, time) | (typeof time === "object" ? set : 0);
+  const valid = given(SET.MODE, mode) | given(SET.UID, uid) | given(SET.GID, gid) |
+    given(SET.SIZE, size) | timed(SET.ATIME, SET.ATIME_GIVEN, atime) |
+    timed(SET.MTIME, SET.MTIME_GIVEN, mtime);
+  const fill = (request: Writer) => {
+    request.u32(fid).u32(valid).u32(mode ?? 0).u32(uid ?? 0).u32(gid ?? 0).u64(size ?? 0);
+    for (const time of [atime, mtime]) {
+      const { s, ns } = typeof time === "object" ? time : { s: 0, ns: 0 };
+      request.u64(s).u64(ns);
+    }
+    return request;
+  };
+  return client.ask(T.SETATTR, fill, () => {});
+}
+
+/** An open file whose every call waits for its answer. */
+export class RemoteFile implements OpenFile {
+  constructor(readonly client: NinepClient, readonly fid: number) {}
+
+  read(offset: number, into: Uint8Array<ArrayBuffer>): Promise<number> {
+    return readAll(this.client, this.fid, offset, into);
+  }
+
+  write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
+    return writeAll(this.client, this.fid, offset, bytes);
+  }
+
+  stat(): Promise<NodeStat> {
+    return this.client.getattr(this.fid);
+  }
+
+  truncate(size: number): Promise<void> {
+    return change(this.client, this.fid, { size });
+  }
+
+  sync(dataOnly: boolean): Promise<void> {
+    return sync(this.client, this.fid, dataOnly);
+  }
+
+  async lock(lock: FileLock): Promise<boolean> {
+    const fill = (request: Writer) => {
+      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type)).u32(0);
+      return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
+    };
+    const status = await this.client.ask(T.LOCK, fill, (reply) => reply.u8());
+    if (status === LOCK_STATUS.SUCCESS) return true;
+    if (status === LOCK_STATUS.BLOCKED) return false;
+    throw new FileError(ERRNO.EIO, "it was not locked");
+  }
+
+  async lockInTheWay(lock: FileLock): Promise<FileLock | undefined> {
+    const fill = (request: Writer) => {
+      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type));
+      return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
+    };
+    const found = await this.client.ask(T.GETLOCK, fill, (reply) => {
+      const type = LOCK_TYPES[reply.u8()] ?? "none";
+      const [start, length] = [reply.u64(), reply.u64()];
+      reply.u32();
+      return { type, start, length, owner: reply.text() };
+    });
+    return found.type === "none" ? undefined : found;
+  }
+
+  close(): Promise<void> {
+    return this.client.clunk(this.fid);
+  }
+}
+
+/**
+ * An open file that reads ahead, and whose writes are sent and not waited for: `flush` and `sync` wait, and throw
+ * what a write has failed with. Every call sees the writes before it, by whichever open file they were made; the
+ * server does what names a fid in its order, so calls by this file's own fid need not wait for its writes.
+ */
+export class AheadFile extends RemoteFile {
+  readonly #reads: ReadAhead;
+  /** Of a write that nobody was told of. */
+  #failure: { error: unknown } | undefined;
+
+  constructor(client: NinepClient, fid: number, readonly id: bigint, readonly ahead: Ahead) {
+    super(client, fid);
+    this.#reads = new ReadAhead(ahead.reads, id, async (offset, size) => {
+      const bytes = new Uint8Array(size);
+      return bytes.subarray(0, await readAll(client, fid, offset, bytes));
+    });
+  }
+
+  #others() {
+    return this.ahead.writes.settled(this.id, this.fid);
+  }
+
+  #tell(): void {
+    const failure = this.#failure;
+    this.#failure = undefined;
+    if (failure) throw failure.error;
+  }
+
+  override async read(offset: number, into: Uint8Array<ArrayBuffer>): Promise<number> {
+    await this.#others();
+    return await this.#reads.read(offset, into);
+  }
+
+  override async write(offset: number, bytes: Uint8Array<ArrayBuffer>): Promise<number> {
+    this.#tell();
+    await this.#others();
+    await this.ahead.writes.room(bytes.length);
+    const written = writeAll(this.client, this.fid, offset, bytes).then((done) => {
+      if (done < bytes.length) throw new FileError(ERRNO.ENOSPC, "only a part was written");
+    });
+    const told = written.catch((error) => void (this.#failure ??= { error }));
+    this.ahead.writes.add(this.id, this.fid, bytes.length, told);
+    this.ahead.reads.changed(this.id);
+    return bytes.length;
+  }
+
+  async flush(): Promise<void> {
+    await this.ahead.writes.settled(this.id);
+    this.#tell();
+  }
+
+  override async stat(): Promise<NodeStat> {
+    await this.#others();
+    return await super.stat();
+  }
+
+  override async truncate(size: number): Promise<void> {
+    await this.#others();
+    await super.truncate(size);
+    this.ahead.reads.changed(this.id);
+  }
+
+  override async sync(dataOnly: boolean): Promise<void> {
+    await this.#others();
+    await super.sync(dataOnly);
+    await this.flush();
+  }
+
+  /** Who gets a lock that was given back sees what was written under it. */
+  override async lock(lock: FileLock): Promise<boolean> {
+    await this.ahead.writes.settled(this.id);
+    const locked = await super.lock(lock);
+    this.ahead.reads.changed(this.id);
+    return locked;
+  }
+
+  override async close(): Promise<void> {
+    this.#reads.close();
+    await super.close();
+  }
+}
