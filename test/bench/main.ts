@@ -8,6 +8,7 @@ import { dockerBeside } from "./docker.ts";
 import { busyboxFolder, EXAMPLE } from "./example.ts";
 import { listener } from "./listener.ts";
 import { interleave, median, report, silently } from "./measure.ts";
+import { mountsBeside } from "./mounts.ts";
 import { startPodman } from "./podman.ts";
 import { registry } from "./registry.ts";
 
@@ -110,6 +111,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   build: buildBeside,
   deploy: deployBeside,
   docker: dockerBeside,
+  mounts: mountsBeside,
   registry,
   listener,
 };

@@ -11,7 +11,7 @@ import { hostFolder } from "../../wire/files/host_node.ts";
 import { hostSingleFile } from "../../wire/files/host_single_file.ts";
 import type { FileNode } from "../../wire/files/node.ts";
 import type { AttachedOptions, Fields } from "../../wire/attached/session.ts";
-import { LastingStream } from "../../wire/lasting/stream.ts";
+import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
 import { serveNinep } from "../../wire/ninep/server.ts";
 import type { YamuxStream } from "../../wire/yamux/stream.ts";
 import type { MountSource } from "./source.ts";
@@ -49,6 +49,7 @@ export class OfferedMounts implements Disposable {
       this.#served = { id, stream: new LastingStream() };
       this.#serve(this.#served.stream);
     }
+    connection.widen(WINDOW);
     await this.#served.stream.carry(connection);
   }
 

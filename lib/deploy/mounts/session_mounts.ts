@@ -7,7 +7,7 @@ import { sleep } from "../../base/sleep.ts";
 import { unmount } from "../../sys/mount.ts";
 import { mountsUnder } from "../../sys/mountinfo.ts";
 import type { SessionCaller } from "../../wire/attached/callers.ts";
-import { LastingStream } from "../../wire/lasting/stream.ts";
+import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
 import { relay } from "../../wire/relay.ts";
 import type { AttachedMount } from "../backend.ts";
 import { mountFailure, MountProcess } from "./process.ts";
@@ -110,6 +110,7 @@ export class SessionMounts {
       while (!over.signal.aborted) {
         timer ??= setTimeout(tooLate, graceMs);
         const connection = await caller.open("mount", { id }, { signal: over.signal });
+        connection.widen(WINDOW);
         const works = setTimeout(() => {
           clearTimeout(timer);
           timer = undefined;

@@ -32,8 +32,9 @@ export class YamuxStream implements Duplex {
   #head: Uint8Array | undefined;
   /** Bytes the other side may still send. */
   #receiveWindow = INITIAL_WINDOW;
-  /** Size that the window is refilled to. */
+  /** Size that the window is refilled to, and that it may grow to. */
   #target = INITIAL_WINDOW;
+  #most: number;
   #sendWindow = INITIAL_WINDOW;
   #roomier = Promise.withResolvers<void>();
   #writes: Promise<void> = Promise.resolve();
@@ -46,6 +47,12 @@ export class YamuxStream implements Duplex {
     this.#head = head;
     this.id = id;
     this.#opening = opening;
+    this.#most = host.maxWindow;
+  }
+
+  /** Lets the window grow to so many bytes while the reader keeps up: for one stream that moves large files. */
+  widen(bytes: number): void {
+    this.#most = Math.max(this.#most, bytes);
   }
 
   async read(): Promise<Uint8Array | undefined> {
@@ -155,8 +162,8 @@ export class YamuxStream implements Duplex {
     let room = this.#target - this.#receiveWindow - this.#received.size;
     if (room >= this.#target / 2) {
       // A reader that keeps up gets a larger window, so that latency no longer limits its speed.
-      room += Math.max(0, this.#host.maxWindow - this.#target);
-      this.#target = Math.max(this.#target, this.#host.maxWindow);
+      room += Math.max(0, this.#most - this.#target);
+      this.#target = Math.max(this.#target, this.#most);
     } else if (!this.#host.promptly || this.#received.size > 0 || room <= 0) return;
     const more = room;
     this.#receiveWindow += more;
