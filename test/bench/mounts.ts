@@ -80,7 +80,7 @@ const WORK: Record<string, { before?: string; script: string; only?: "fast" }> =
     only: "fast",
   },
   [`read ${MIB} MiB`]: {
-    before: `head -c ${MIB}M /dev/urandom > $AT/large`,
+    before: `head -c ${MIB}M /dev/urandom | dd of=$AT/large bs=1M iflag=fullblock`,
     script: "cat $AT/large > /dev/null",
     only: "fast",
   },
