@@ -1,16 +1,19 @@
-/** Egress and credentials of workloads on Docker and podman: what the server runs in their network namespaces. */
+/** Egress and credentials of workloads on Docker, podman and containerd: what the server runs in their network namespaces. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
+import { startContainerd } from "../peers/containerd.ts";
 import { startDockerd } from "../peers/dockerd.ts";
 import { EGRESS_PROXY as PROXY, get, outside, proxied } from "../peers/outside.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
 import { executableWithin } from "../peers/within.ts";
 import {
+  baseImage,
   e2eTest,
   EXECUTABLE,
   freePort,
   type RunOutput,
+  runTool,
   type Server,
   startServer,
 } from "./harness.ts";
@@ -21,15 +24,39 @@ import { eventually } from "./waits.ts";
 interface Engine extends AsyncDisposable {
   /** The engine's own command. */
   command(...args: string[]): Promise<RunOutput>;
+  /** Has the engine start the deployment's container anew. */
+  restart(deployment: string): Promise<void>;
+  /** All that the engine says of its containers and of the image. */
+  words(): Promise<string>;
+  /** The image's name. */
+  image: string;
+  /** Interfaces that a workload may have, as a pattern. */
+  interfaces: string;
   inside(...command: string[]): string[];
   env: Record<string, string>;
+}
+
+/** What Docker's and podman's commands have in common. */
+function likeDocker(command: Engine["command"]) {
+  const lines = async (...args: string[]) => (await command(...args)).stdout.trim().split("\n");
+  return {
+    ...{ command, image: "base:1", interfaces: "^lo$" },
+    async restart(deployment: string) {
+      const ids = await lines("ps", "-q", "--filter", `name=${deployment}`);
+      await command("restart", "-t", "0", ...ids);
+    },
+    async words() {
+      const asked = [["inspect", ...await lines("ps", "-aq")], ["inspect", "base:1"], ["info"]];
+      return (await Promise.all(asked.map((args) => lines(...args)))).flat().join("\n");
+    },
+  };
 }
 
 async function docker(folder: string): Promise<Engine> {
   const daemon = await startDockerd(join(folder, "daemon"), { network: "own" });
   const network = daemon.enter();
   return {
-    ...{ command: daemon.docker, inside: daemon.inside },
+    ...{ ...likeDocker(daemon.docker), inside: daemon.inside },
     env: { SVC_DEPLOY_BACKEND: "dockerhost", DOCKER_HOST: daemon.host },
     async [Symbol.asyncDispose]() {
       network[Symbol.dispose]();
@@ -42,12 +69,32 @@ async function podman(): Promise<Engine> {
   const peer = await startPodman();
   const network = peer.enter();
   return {
-    ...{ command: peer.podman, inside: peer.inside },
+    ...{ ...likeDocker(peer.podman), inside: peer.inside },
     env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: peer.socket },
     async [Symbol.asyncDispose]() {
       network[Symbol.dispose]();
       await peer[Symbol.asyncDispose]();
     },
+  };
+}
+
+/** In the host's own namespaces. */
+async function containerd(folder: string): Promise<Engine> {
+  const daemon = await startContainerd(folder);
+  const ctr = (...args: string[]) => runTool("ctr", ["-a", daemon.address, "-n", "svc", ...args]);
+  const list = async () => (await ctr("containers", "ls", "-q")).stdout.trim().split("\n");
+  return {
+    ...{ command: ctr, inside: (...command) => command, image: "", interfaces: "^(lo|eth0)$" },
+    env: { SVC_DEPLOY_BACKEND: "containerd", CONTAINERD_ADDRESS: daemon.address },
+    async restart(deployment) {
+      const [id] = (await list()).filter((id) => id.includes(deployment));
+      await ctr("tasks", "kill", "-s", "9", id);
+    },
+    async words() {
+      const all = await Promise.all((await list()).map((id) => ctr("containers", "info", id)));
+      return all.map(({ stdout }) => stdout).join("\n");
+    },
+    [Symbol.asyncDispose]: () => daemon[Symbol.asyncDispose](),
   };
 }
 
@@ -64,22 +111,51 @@ interface Scene {
 
 const SERVES = ["sh", "-c", "echo serving; exec httpd -f -p 8080 -h /srv"];
 
-async function deploy({ server }: Scene, spec: Record<string, unknown>): Promise<RunOutput> {
-  const whole = { image: "base:1", command: SERVES, stopSignal: "SIGKILL", ...spec };
+async function deploy(
+  { server, engine: { image } }: Scene,
+  spec: Record<string, unknown>,
+): Promise<RunOutput> {
+  const whole = { image, command: SERVES, stopSignal: "SIGKILL", ...spec };
   return await server.svc(["deploy", "-f", "-"], { stdin: JSON.stringify(whole) });
 }
 
 /** What a workload could try by itself; each prints something only where it was answered. */
-const waysOut = ({ other, server }: Scene) => ({
+const waysOut = ({ other, server, engine: { interfaces } }: Scene) => ({
   "tcp to another machine": get(other.address, other.port),
   "icmp by a raw socket": `busybox ping -c 1 -W 2 ${other.address}`,
   "another port": get(other.address, 53),
   "dns": `busybox timeout 4 busybox nslookup example.com ${other.address} | grep -i 'name:'`,
   "the server": ["172.17.0.1", "10.88.0.1", "198.18.0.1"].map((host) => get(host, server.port))
     .join(" || "),
-  "ipv6 to the link": "busybox ping6 -c 1 -W 1 ff02::1%eth0 | grep 'from fe80'",
-  "a second interface": "ls /sys/class/net | grep -v '^lo$'",
+  // The group of all nodes on the link: only this one is to answer.
+  "ipv6 to the link": "own=$(ip -6 -o addr show eth0 | grep -o 'fe80[0-9a-f:]*'); " +
+    `busybox ping6 -c 2 -W 1 ff02::1%eth0 | grep 'from fe80' | grep -v "$own"`,
+  "a second interface": `ls /sys/class/net | grep -v -E '${interfaces}'`,
 });
+
+/** Mode transparent: what a workload reaches without knowing of a proxy, and that nothing else leads out. */
+async function transparent(t: Deno.TestContext, scene: Scene): Promise<void> {
+  const { server, other } = scene;
+  const rules = [{ pattern: `${other.address}:${other.port}`, route: "gateway" }];
+  await t.step("transparent: every connection is led to the relay", async () => {
+    const egress = { mode: "transparent", rules, default: "deny" };
+    const { code, stderr } = await deploy(scene, { name: "clear", egress });
+    assert.equal(code, 0, stderr);
+    const { stdout } = await exec(server, "clear", get(other.address, other.port));
+    assert.match(stdout, /from outside/);
+    const { "tcp to another machine": _led, dns: _asked, ...ways } = waysOut(scene);
+    const udp = `echo x | nc -u -w 2 ${other.address} ${other.port} | grep .`;
+    const tried = Object.entries({ ...ways, udp });
+    const answers = await Promise.all(tried.map(([, script]) => exec(server, "clear", script)));
+    assert.deepEqual(tried.filter((_, at) => answers[at].code === 0).map(([name]) => name), []);
+  });
+  await t.step("a workload without egress has the ways out: the trial is one", async () => {
+    assert.equal((await deploy(scene, { name: "free" })).code, 0);
+    const { stdout } = await exec(server, "free", get(other.address, other.port));
+    assert.match(stdout, /from outside/);
+    assert.equal((await exec(server, "free", "ls /sys/class/net | grep -v '^lo$'")).code, 0);
+  });
+}
 
 async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
   const { server, engine, other } = scene;
@@ -113,25 +189,6 @@ async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
       new RegExp(`^https_proxy=http://127\\.0\\.0\\.1:${PROXY}$`, "m"),
     );
   });
-  await t.step("transparent: every connection is led to the relay", async () => {
-    const { code, stderr } = await deploy(scene, {
-      ...{ name: "clear", egress: { ...egress, mode: "transparent" } },
-    });
-    assert.equal(code, 0, stderr);
-    const { stdout } = await exec(server, "clear", get(other.address, other.port));
-    assert.match(stdout, /from outside/);
-    const { "tcp to another machine": _led, dns: _asked, ...ways } = waysOut(scene);
-    const udp = `echo x | nc -u -w 2 ${other.address} ${other.port} | grep .`;
-    const tried = Object.entries({ ...ways, udp });
-    const answers = await Promise.all(tried.map(([, script]) => exec(server, "clear", script)));
-    assert.deepEqual(tried.filter((_, at) => answers[at].code === 0).map(([name]) => name), []);
-  });
-  await t.step("a workload without egress has the ways out: the trial is one", async () => {
-    assert.equal((await deploy(scene, { name: "free" })).code, 0);
-    const { stdout } = await exec(server, "free", get(other.address, other.port));
-    assert.match(stdout, /from outside/);
-    assert.equal((await exec(server, "free", "ls /sys/class/net | grep -v '^lo$'")).code, 0);
-  });
   await t.step("svc port-forward leads to it", async () => {
     const port = freePort();
     const child = new Deno.Command(EXECUTABLE, {
@@ -150,8 +207,7 @@ async function walled(t: Deno.TestContext, scene: Scene): Promise<void> {
     }
   });
   await t.step("it follows a restart by the engine, and of the server", async () => {
-    const { stdout: ids } = await engine.command("ps", "-q", "--filter", "name=walled");
-    await engine.command("restart", "-t", "0", ids.trim());
+    await engine.restart("walled");
     const answers = async () => /from outside/.test((await viaProxy()).stdout);
     await eventually("the proxy after the engine's restart", answers);
     await server.restart();
@@ -205,7 +261,7 @@ async function credentials(t: Deno.TestContext, scene: Scene): Promise<void> {
   await Deno.writeTextFile(
     spec,
     JSON.stringify({
-      ...{ name: "web", image: "base:1", command, stopSignal: "SIGKILL" },
+      ...{ name: "web", image: engine.image, command, stopSignal: "SIGKILL" },
       credentials: CREDENTIALS,
     }),
   );
@@ -233,20 +289,15 @@ async function credentials(t: Deno.TestContext, scene: Scene): Promise<void> {
     assert.notEqual((await exec(server, "free", "cat /run/c/raw")).code, 0);
   });
   await t.step("the endpoint follows a restart by the engine", async () => {
-    const { stdout: ids } = await engine.command("ps", "-q", "--filter", "name=web");
-    await engine.command("restart", "-t", "0", ids.trim());
+    await engine.restart("web");
     await eventually(
       "the keys",
       async () => (await exec(server, "web", keys)).stdout.includes(MARK),
     );
   });
   await t.step("nothing of them in the engine's words, records, logs and answers", async () => {
-    const { stdout: all } = await engine.command("ps", "-aq");
-    const ids = all.trim().split("\n");
-    for (const words of [["inspect", ...ids], ["inspect", "base:1"], ["info"]]) {
-      const { stdout } = await engine.command(...words);
-      assert.ok(stdout.length > 0 && !stdout.includes(MARK), words[0]);
-    }
+    const words = await engine.words();
+    assert.ok(words.includes("/run/c/raw") && !words.includes(MARK), "the engine's");
     assert.equal(await marked(server.dataDir), "");
     assert.ok(!server.log().includes(MARK), "the log");
     for (const path of ["deployments", "deployments/web", "deployments/web/spec", "activity"]) {
@@ -298,6 +349,7 @@ for (const { name, needs, files, open } of ENGINES) {
         });
         const scene = { server, engine, folder, other };
         await walled(t, scene);
+        await transparent(t, scene);
         await credentials(t, scene);
         await elsewhere(t, scene);
       } finally {
@@ -306,3 +358,31 @@ for (const { name, needs, files, open } of ENGINES) {
     },
   );
 }
+
+e2eTest(
+  "containerd: mode transparent and credentials, beside workloads",
+  {
+    root: true,
+    commands: ["containerd", "ctr", "runc", "iptables", "busybox", "skopeo", "ip", "perl", "flock"],
+  },
+  async (t) => {
+    const folder = await Deno.makeTempDir({ prefix: "svc-e2e-beside-" });
+    try {
+      await using engine = await containerd(folder);
+      await using other = await outside();
+      await using server = await startServer({
+        env: {
+          ...engine.env,
+          SVC_EGRESS_GATEWAY: "1",
+          SVC_EGRESS_POLICY: `${other.address}/32`,
+        },
+      });
+      engine.image = (await baseImage(server, "base:1")).name;
+      const scene = { server, engine, folder, other };
+      await transparent(t, scene);
+      await credentials(t, scene);
+    } finally {
+      await Deno.remove(folder, { recursive: true });
+    }
+  },
+);
