@@ -50,6 +50,7 @@ const SPEC = {
           { kind: "endpoint", provider: "aws-imds", wellKnown: "169.254.169.254" },
         ],
       },
+      { name: "hub", backend: "gh", deliver: [file("/run/c/hub", { format: "raw" })] },
       {
         ...{ name: "api", backend: "static", config: { token: `${MARK}-api` } },
         deliver: [{ kind: "endpoint", upstream: API, valueKey: "token", envVar: "API_URL" }],
@@ -95,6 +96,9 @@ async function build(server: Server, folder: string): Promise<void> {
 async function write(folder: string): Promise<string> {
   const keys = { Version: 1, AccessKeyId: "AKTEST", SecretAccessKey: `${MARK}-aws` };
   await Deno.writeTextFile(join(folder, "aws.json"), JSON.stringify(keys));
+  // In the place of the code host's tool.
+  const gh = `#!/bin/sh\n[ "$1 $2" = "auth token" ] && echo ${MARK}-gh\n`;
+  await Deno.writeTextFile(join(folder, "gh-stand-in"), gh, { mode: 0o755 });
   const path = join(folder, "web.json");
   await Deno.writeTextFile(path, JSON.stringify(SPEC));
   return path;
@@ -152,6 +156,7 @@ e2eTest(
 
       await using client = new Client(server, ["-f", spec], {
         SECRET_OF_TEST: `${MARK}-env`,
+        SVC_GH_BIN: join(folder, "gh-stand-in"),
       }, folder);
       await client.wrote(/^serving$/m);
 
@@ -170,6 +175,7 @@ e2eTest(
             `^\\[default\\]\naws_access_key_id = AKTEST\naws_secret_access_key = ${MARK}-aws\n$`,
           ),
         );
+        assert.equal(await inside(server, "cat /run/c/hub"), `${MARK}-gh`);
         assert.equal(await inside(server, "stat -c %a /run/c/json"), "444\n");
         assert.match(await inside(server, "echo x 2>&1 > /run/c/json || true"), /Read-only/);
         // Where the last step looks for what is left.
