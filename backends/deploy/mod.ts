@@ -7,7 +7,7 @@ import type { BackendModule } from "../../lib/deploy/module.ts";
 import { BARE, BARE_READS } from "./bare/options.ts";
 import { CONTAINERD, CONTAINERD_READS } from "./containerd/options.ts";
 import { DOCKERHOST, DOCKERHOST_READS } from "./dockerhost/options.ts";
-import { INCUS, INCUS_ABSENT, INCUS_READS } from "./incus/options.ts";
+import { INCUS, INCUS_READS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
 import { PODMAN, PODMAN_ABSENT, PODMAN_READS } from "./podman/options.ts";
 
@@ -87,7 +87,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   incus: {
     help: "an Incus server",
     aliases: [],
-    options: [INCUS, INCUS_ABSENT],
+    options: [INCUS],
     load: reading(INCUS_READS, async () => (await import("./incus/open.ts")).incusModule),
     fields: async () => (await import("./incus/fields.ts")).INCUS_FIELDS,
   },

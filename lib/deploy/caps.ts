@@ -68,7 +68,7 @@ export interface AttachSession {
   exit: Promise<number | undefined>;
   /** Detaches; the process keeps running. Idempotent. */
   detach(): void;
-  /** Only for a spec with `tty`. */
+  /** Only for a spec with `tty`, where the engine tells a terminal its size. */
   resize?(size: TerminalSize): void;
 }
 

@@ -180,10 +180,10 @@ export class DockerClient implements AsyncDisposable {
   }
 
   /** The connection of an exec or an attach. Ending its write side ends the command's input. */
-  async upgrade(options: CallOptions): Promise<Duplex> {
+  async upgrade(options: CallOptions, protocol = "tcp"): Promise<Duplex> {
     const outcome = await this.#begin({ method: "POST", ...options }, {
       connection: "Upgrade",
-      upgrade: "tcp",
+      upgrade: protocol,
     });
     if ("upgraded" in outcome) return outcome.upgraded;
     const { status, body } = await this.#accepted(options.attempted, outcome.answer);

@@ -6,6 +6,7 @@ import { SvcError } from "../base/errors.ts";
 import { type CallOptions, DockerClient } from "../docker/client.ts";
 import { broken, unreachable } from "../docker/errors.ts";
 import type { Answer } from "../docker/exchange.ts";
+import { Sftp } from "./sftp.ts";
 import { type IncusSocket, openSocket } from "./socket.ts";
 import type { IncusEvent, Operation, ServerInfo } from "./types.ts";
 
@@ -149,6 +150,12 @@ export class IncusClient implements AsyncDisposable {
       }
       throw error;
     }
+  }
+
+  /** Files of an instance, or of a volume: `path` is theirs. A connection of its own; dispose of it. */
+  async sftp(path: string, attempted: string, signal?: AbortSignal): Promise<Sftp> {
+    const options = this.#options({ method: "GET", path: `${path}/sftp`, attempted, signal });
+    return await Sftp.begin(await this.#http.upgrade(options, "sftp"), attempted);
   }
 
   async #open(path: string, attempted: string, more: { texts?: boolean; signal?: AbortSignal }) {

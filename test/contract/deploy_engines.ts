@@ -82,14 +82,15 @@ export const ENGINES = {
   incus: {
     fields: INCUS_FIELDS,
     lacks: {
-      attach:
-        "the backend does not do it yet: an instance's console has one reader, which records it",
-      files: "the backend does not do it yet",
       images: "Incus keeps images unpacked, and under names of its own",
       load: "Incus takes OCI images from registries alone",
-      top: "the backend does not do it yet: Incus has no list of processes",
       oom: "Incus does not tell it",
-      "env.lines": "Incus takes one line for each variable",
+      "attach.pipe": "the input of an instance is a terminal",
+      "attach.end": "the input of an instance is a terminal, which has no end",
+      "attach.size": "Incus tells a console no size",
+      "files.holes": "Incus tells no holes of files, and makes none",
+      "files.same": "Incus does not tell which names are one file's",
+      "files.special": "Incus makes no pipes, and gives links to root",
       "exec.groups": "Incus sets one group",
       "logs.bytes":
         "Incus does not tell where a piece of a console begins: of the same text again and again some may be missing",

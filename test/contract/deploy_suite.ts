@@ -31,6 +31,7 @@ export interface DeployBackendUnderTest {
   /** Name of an image of busybox (test/peers/base_image.ts) whose command serves HTTP on 8080. */
   image: string;
   fields: FieldRules;
+  lacks: Engine["lacks"];
 }
 
 /** An ability, or a field of the spec that has to be honoured: "spec.restart". */
@@ -42,6 +43,8 @@ const USUAL = {
   groups: "limits and counters of what an instance uses",
   oom: "a death for want of memory is told",
   "attach.end": "the end of what one client types is the end of the input",
+  "attach.pipe": "the input of a main process without a terminal",
+  "attach.size": "a terminal that somebody is attached to has their terminal's size",
   "attach.stays": "the input stays when somebody who was attached leaves",
   "files.beside": "files go to what is writable beside what is read-only, of a stopped container",
   "files.holes": "holes of copied files stay holes",
@@ -49,6 +52,8 @@ const USUAL = {
   "files.links": "a link itself is told and copied",
   "files.owners": "what is copied out keeps its owners",
   "files.memory": "what is mounted in memory is copied too",
+  "files.same": "several names of a copied file are one file",
+  "files.special": "pipes are copied, and links with their owners and times",
   "files.whole": "a copied file takes another's place once it is whole",
   "env.lines": "values of several lines in the environment",
   "network.host": "a workload in the host's own network",
@@ -112,7 +117,7 @@ export function leftOutOn(engine: Engine): { count: number; titles: Map<string, 
     if (why) titles.set(why, [...titles.get(why) ?? [], title]);
   };
   const none = () => assert.fail("there is no backend");
-  const under = { backend: none, reopen: none, image: "", fields: engine.fields };
+  const under = { backend: none, reopen: none, image: "", ...engine };
   for (const part of PARTS) part(test, under);
   return { count, titles };
 }
@@ -138,7 +143,7 @@ export function deployContract<Fixture extends DeployFixture>(suite: DeploySuite
             backend = await fixture.open(permitted);
           },
           image: fixture.image,
-          fields: engine.fields,
+          ...engine,
         };
         const tests: Deno.TestStepDefinition[] = [];
         const test: Test = (title, needs, fn) => {

@@ -1,15 +1,16 @@
 /** What only Docker's backend is asked for: a daemon that dies in the middle of things, and its networks. */
 import assert from "node:assert/strict";
-import type { LogFrame } from "../../lib/api/deployment.ts";
 import type { DeployBackendUnderTest, OwnTest } from "./deploy_suite.ts";
-import { eventually, execute, lines, quickSpec, runs, shell, UNDECIDED } from "./deploy_tools.ts";
+import { eventually, execute, quickSpec, runs, shell } from "./deploy_tools.ts";
 import type { DockerhostFixture } from "./dockerhost_fixture.ts";
+import { engineDies } from "./engine_dies.ts";
 
 export function dockerhostFaults(
   test: OwnTest,
-  { backend, image, reopen }: DeployBackendUnderTest,
+  under: DeployBackendUnderTest,
   { daemon }: DockerhostFixture,
 ): void {
+  const { backend, image, reopen } = under;
   const told = async (name: string, format: string) => {
     const [id] = await containers(name);
     return (await daemon.docker("inspect", "-f", format, id)).stdout.trim();
@@ -20,53 +21,7 @@ export function dockerhostFaults(
     return stdout.split("\n").filter(Boolean);
   };
 
-  test("a daemon that dies in mid-apply, mid-log and mid-exec: each ends and says so", async () => {
-    const name = "cut-off";
-    const spec = (version: string, more = {}) =>
-      quickSpec(name, image, {
-        restart: "always",
-        env: { V: version },
-        command: shell("echo begun $V; exec sleep 1000"),
-        ...more,
-      });
-    try {
-      await backend().apply(spec("1"));
-      const unavailable = { code: "unavailable" };
-      const printed = Promise.withResolvers<LogFrame>();
-      const followed = assert.rejects(async () => {
-        for await (const frame of backend().logs(name, { follow: true })) printed.resolve(frame);
-      }, unavailable);
-      assert.equal((await printed.promise).line, "begun 1");
-      const session = await backend().caps.exec!(name, { command: shell("echo here; sleep 1000") });
-      const reader = session.stdout.getReader();
-      assert.equal(new TextDecoder().decode((await reader.read()).value), "here\n");
-      const exec = assert.rejects(session.exit, unavailable);
-      // Whether its output ends or fails, it does not hang.
-      const output = reader.read().then(({ done }) => assert.ok(done), () => {/* it fails */});
-      const applied = assert.rejects(
-        backend().apply(spec("2", { healthcheck: UNDECIDED })),
-        unavailable,
-      );
-      await eventually("the new one is there", async () => (await containers(name)).length === 2);
-      await daemon.kill9();
-      await Promise.all([followed, exec, output, applied]);
-      await assert.rejects(backend().status(name), unavailable);
-      await daemon.start();
-      await eventually("the old one runs, and nothing is left of the new one", async () => {
-        const status = await backend().status(name).catch(() => undefined);
-        return status?.state === "running" && (await containers(name)).length === 1;
-      });
-      assert.equal((await backend().spec(name))!.env.V, "1");
-      const seen = await execute(backend(), name, { command: shell("echo $V") });
-      assert.equal(seen.stdout, "1\n");
-      assert.ok((await lines(backend(), name)).every((line) => line === "begun 1"));
-      const before = await runs(backend(), name);
-      assert.equal((await backend().apply(spec("2"))).action, "replaced");
-      assert.notDeepEqual(await runs(backend(), name), before);
-    } finally {
-      await backend().delete(name);
-    }
-  });
+  engineDies(test, under, { containers, daemon });
 
   test("what is no longer permitted is not started again by the daemon either, and is once it is permitted", async () => {
     const name = "narrowed";

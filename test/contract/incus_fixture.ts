@@ -53,11 +53,7 @@ export async function incusFixture(
   const peer = await startIncus({ without });
   const network = peer.enter();
   const registry = await startDockerRegistry();
-  const trust = () =>
-    Deno.writeTextFile(
-      join(peer.registries, "svc.conf"),
-      `[[registry]]\nlocation = "${registry.host}"\ninsecure = true\n`,
-    );
+  const trust = () => peer.trust(registry.host);
   if (!unknownRegistry) await trust();
   await runTool("skopeo", [
     ...["copy", "-q", "--insecure-policy", "--dest-tls-verify=false"],

@@ -5,6 +5,7 @@ import { requireTools } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
 import { deployContract } from "./deploy_suite.ts";
 import { quickSpec } from "./deploy_tools.ts";
+import { engineDies } from "./engine_dies.ts";
 import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
 
 /** Incus uses control groups of the second version alone. */
@@ -22,6 +23,16 @@ deployContract({
   lacks: await noMemory(),
   ...requireTools(INCUS_NEEDS),
   open: () => incusFixture(),
+  own: (test, under, { peer }) => {
+    engineDies(test, under, {
+      daemon: peer,
+      ownLogs: true,
+      containers: async (name) => {
+        const { stdout } = await peer.incus("list", "--format", "csv", "-c", "n", `^${name}-`);
+        return stdout.split("\n").filter(Boolean);
+      },
+    });
+  },
 });
 
 /** What a deployment is refused with; nothing of it is left. */

@@ -4,15 +4,8 @@ import { join } from "node:path";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { type DockerdPeer, startDockerd } from "../peers/dockerd.ts";
-import {
-  e2eTest,
-  EXECUTABLE,
-  freePort,
-  runTool,
-  type Server,
-  startServer,
-  svc,
-} from "./harness.ts";
+import { answer, ok, sshFiles, startAgent, webSpec as spec } from "./companions.ts";
+import { e2eTest, EXECUTABLE, freePort, startServer, svc } from "./harness.ts";
 
 const NEEDS = {
   root: true,
@@ -20,93 +13,17 @@ const NEEDS = {
   commands: ["dockerd", "docker", "busybox", "unshare", "nsenter", "ip", "iptables", "runc"],
 };
 
-async function eventually<T>(what: string, ask: () => Promise<T | false>): Promise<T> {
-  let last: unknown;
-  for (const until = Date.now() + 120_000; Date.now() < until;) {
-    try {
-      const found = await ask();
-      if (found !== false) return found;
-    } catch (error) {
-      last = error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  throw new Error(`did not happen: ${what}`, { cause: last });
-}
-
-async function ok(server: Server, args: string[], options: Parameters<Server["svc"]>[1] = {}) {
-  const { code, stdout, stderr } = await server.svc(args, options);
-  assert.equal(code, 0, `svc ${args.join(" ")}: ${stderr}`);
-  return stdout;
-}
-
 /** The workload's image: busybox, and the SSH client of this machine with its libraries. */
 async function makeImage(daemon: DockerdPeer, folder: string): Promise<void> {
   await busyboxArchive(join(folder, "root.tar"));
   await daemon.docker("import", join(folder, "root.tar"), "base:1");
   const context = join(folder, "context");
-  const programs = ["/usr/bin/ssh-add", "/usr/bin/ssh"];
-  const { stdout: listed } = await runTool("ldd", programs);
-  const libraries = [...listed.matchAll(/(\/\S+) \(0x/g)].map(([, path]) => path);
-  for (const path of new Set([...programs, ...libraries])) {
+  for (const path of await sshFiles()) {
     await Deno.mkdir(join(context, path, ".."), { recursive: true });
     await Deno.copyFile(path, join(context, path));
   }
   await Deno.writeTextFile(join(context, "Dockerfile"), "FROM base:1\nCOPY . /\n");
   await daemon.docker("build", "-t", "app:1", context);
-}
-
-/** An agent with one key, of the caller. */
-async function startAgent(folder: string) {
-  const path = join(folder, "agent.sock");
-  const key = join(folder, "key");
-  await runTool("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-C", "callers-key", "-f", key]);
-  const child = new Deno.Command("ssh-agent", { args: ["-D", "-a", path], stdout: "null" }).spawn();
-  await eventually("the agent", async () => {
-    await runTool("ssh-add", ["-q", key], { env: { SSH_AUTH_SOCK: path } });
-    return true;
-  });
-  return {
-    path,
-    key: (await Deno.readTextFile(key)).split("\n")[1],
-    async [Symbol.asyncDispose]() {
-      child.kill();
-      await child.status;
-    },
-  };
-}
-
-/** Listens on its loopback alone: nobody but its companion reaches it. */
-const spec = (version: string) =>
-  JSON.stringify({
-    name: "web",
-    image: "app:1",
-    command: [
-      "/bin/sh",
-      "-c",
-      "mkdir -p /www; echo $VERSION > /www/index.html; exec httpd -f -p 127.0.0.1:8080 -h /www",
-    ],
-    env: { VERSION: version },
-    stopSignal: "SIGKILL",
-  });
-
-/** What the workload answers through the server's forwarded port. */
-async function answer(server: Server): Promise<string> {
-  const port = freePort();
-  const child = new Deno.Command(EXECUTABLE, {
-    args: ["port-forward", "--server", server.url, "web", `${port}:8080`],
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  try {
-    return await eventually("the forwarded port", async () => {
-      const response = await fetch(`http://127.0.0.1:${port}/`);
-      return response.ok ? (await response.text()).trim() : false;
-    });
-  } finally {
-    child.kill();
-    await child.status;
-  }
 }
 
 e2eTest(

@@ -7,6 +7,7 @@ import { fieldWarnings } from "../../lib/deploy/fields.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startContainerd } from "../peers/containerd.ts";
 import { startDockerd } from "../peers/dockerd.ts";
+import { INCUS_NEEDS, startIncus } from "../peers/incus.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
 import {
   baseImage,
@@ -22,8 +23,8 @@ interface Engine {
   needs: Needs;
   /** The server's registry takes the image base:1; else `open` gives it to the engine. */
   takesPushes?: true;
-  /** Starts the engine; gives the variables of a server on it. */
-  open(folder: string, stack: AsyncDisposableStack): Promise<Record<string, string>>;
+  /** Starts the engine; gives the variables of a server on it, which listens on the port. */
+  open(folder: string, stack: AsyncDisposableStack, port: number): Promise<Record<string, string>>;
 }
 
 const WEB = (port: number, subnet: string) => `
@@ -117,6 +118,16 @@ const ENGINES: Record<string, Engine> = {
       return { SVC_PODMAN_SOCKET: peer.socket };
     },
   },
+  incus: {
+    needs: INCUS_NEEDS,
+    takesPushes: true,
+    async open(_folder, stack, port) {
+      const peer = stack.use(await startIncus());
+      await peer.trust(`localhost:${port}`);
+      stack.use(peer.enter());
+      return { SVC_INCUS_SOCKET: peer.socket };
+    },
+  },
 };
 
 const NEEDS: Needs = {
@@ -171,9 +182,11 @@ e2eTest(
         const folder = await Deno.makeTempDir({ prefix: "svc-e2e-moving-" });
         try {
           await using stack = new AsyncDisposableStack();
-          const env = await open(folder, stack);
+          const listening = freePort();
+          const env = await open(folder, stack, listening);
           const server = stack.use(
             await startServer({
+              port: listening,
               env: { SVC_DEPLOY_BACKEND: backend, SVC_CNI_SUBNET_BASE: base, ...env },
             }),
           );

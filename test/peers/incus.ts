@@ -15,8 +15,8 @@ export const INCUS_NEEDS = {
 export interface IncusPeer extends AsyncDisposable {
   /** Path of the daemon's unix socket. */
   readonly socket: string;
-  /** Drop-ins of the daemon's host for registries: /etc/containers/registries.conf.d. */
-  readonly registries: string;
+  /** Has the daemon's host know a registry, host:port, as one of plain HTTP. */
+  trust(registry: string): Promise<void>;
   /** See `Namespace.enter`. */
   enter(): Disposable;
   /** Incus's own command; throws where it fails. */
@@ -103,7 +103,11 @@ export async function startIncus(
   }
   return {
     ...{ socket, incus, start },
-    registries: join(folder, "registries"),
+    trust: (registry) =>
+      Deno.writeTextFile(
+        join(folder, "registries/svc.conf"),
+        `[[registry]]\nlocation = "${registry}"\ninsecure = true\n`,
+      ),
     // SIGQUIT: it lets the instances run on.
     stop: () => end("SIGQUIT"),
     kill9: () => end("SIGKILL"),

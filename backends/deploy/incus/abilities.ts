@@ -2,7 +2,6 @@
 import { SvcError } from "../../../lib/base/errors.ts";
 import { SIGKILL, signalNumber } from "../../../lib/base/signals.ts";
 import type { DeployCaps, InstanceOptions, InstanceStats } from "../../../lib/deploy/caps.ts";
-import { sampling } from "../../../lib/deploy/sampling.ts";
 import type { Instance } from "../../../lib/incus/types.ts";
 import { networksAbility } from "../shared/engine_api/abilities/managed.ts";
 import {
@@ -10,17 +9,23 @@ import {
   requireRunning,
   type RunningInstance,
   runningOne,
-  runningOnes,
 } from "../shared/engine_api/abilities/parts.ts";
+import { statsBy } from "../shared/engine_api/abilities/stats.ts";
+import { attachAbility } from "../shared/engine_api/abilities/attach.ts";
+import { attachCalls } from "./attach.ts";
 import type { IncusContainers } from "./containers.ts";
 import { execIn, runProbe } from "./exec.ts";
+import { filesAbility } from "./files.ts";
 import { isRunning } from "./inspect.ts";
 import type { IncusPlace } from "./place.ts";
+import type { IncusSource } from "./source.ts";
+import { topAbility } from "./top.ts";
 import { volumesAbility } from "./volumes.ts";
 
 export interface AbilityOptions {
   place: IncusPlace;
   containers: IncusContainers;
+  source: IncusSource;
 }
 
 /** Milliseconds that a command of svc's own may take. */
@@ -47,7 +52,7 @@ fi
 kill "-$1" "$main"`;
 
 export function incusAbilities(
-  { place, containers }: AbilityOptions,
+  { place, containers, source }: AbilityOptions,
   parts: DeployedParts,
 ): DeployCaps {
   const { client } = place;
@@ -138,6 +143,8 @@ export function incusAbilities(
   }
 
   return {
+    attach: attachAbility({ ...parts, calls: attachCalls(source) }),
+
     exec: async (name, request, { signal } = {}) => {
       const { id: instance, container, found } = runningOne(parts, name, request.instance);
       if (found.State.Paused) {
@@ -162,27 +169,9 @@ export function incusAbilities(
 
     pause: { pause: freeze(true), unpause: freeze(false) },
 
-    async *stats(name, { instance, everyMs, signal } = {}) {
-      const again = () => {
-        try {
-          return runningOnes(parts, name, instance);
-        } catch {
-          return []; // it has ended
-        }
-      };
-      try {
-        yield* sampling({
-          chosen: runningOnes(parts, name, instance),
-          again,
-          sample: (one) => sample(name, one, signal),
-          everyMs,
-          signal,
-        });
-      } catch (error) {
-        if (!signal?.aborted) throw error;
-      }
-    },
-
+    files: filesAbility(place, parts),
+    stats: statsBy(parts, sample),
+    top: topAbility(place, parts),
     volumes: volumesAbility(place, parts),
     networks: networksAbility(parts),
   };

@@ -13,6 +13,8 @@ import { sleep } from "../../../lib/base/sleep.ts";
 import { rotateLog } from "../../../lib/deploy/host/log_file.ts";
 import type { IncusClient } from "../../../lib/incus/client.ts";
 import type { IncusSocket } from "../../../lib/incus/socket.ts";
+import { freshOf, Live, overlapOf } from "./console_bytes.ts";
+import { ConsoleListener } from "./console_listener.ts";
 
 /** Bytes of a log, of which one older file is kept. */
 const MAX_LOG = 16 * 1024 ** 2;
@@ -31,8 +33,6 @@ const END_MS = 5000;
 const RETRY_MS = 50;
 /** What Incus writes to a console that is opened when the instance has ended. */
 const NONE = /^Error: Failed running forkconsole/;
-/** Returns that Incus puts before a newline. */
-const MOST_EXTRA = 2;
 
 const [NEWLINE, RETURN] = [10, 13];
 const encoder = new TextEncoder();
@@ -45,65 +45,6 @@ interface Place {
   count: number;
   /** The last of them, in base64. */
   tail: string;
-}
-
-/** The bytes of a console that are not recorded yet. */
-export function freshOf(console: Uint8Array, count: number, tail: Uint8Array): Uint8Array {
-  const known = console.subarray(Math.max(0, count - tail.length), count);
-  if (console.length >= count && Buffer.compare(known, tail) === 0) return console.subarray(count);
-  // The first bytes have gone from it.
-  const at = Buffer.from(console.buffer, console.byteOffset, console.length).lastIndexOf(tail);
-  return console.subarray(at < 0 ? overlapOf(tail, console) : at + tail.length);
-}
-
-/**
- * How many of the first bytes of what came live are the last of what was read. One pass over both: a workload chooses
- * what it prints.
- */
-export function overlapOf(read: Uint8Array, live: Uint8Array): number {
-  // Of each beginning of `live`: how much of its own beginning it ends with.
-  const borders = new Uint32Array(live.length + 1);
-  const grown = (size: number, byte: number) => {
-    while (size > 0 && (size === live.length || live[size] !== byte)) size = borders[size];
-    return live[size] === byte ? size + 1 : 0;
-  };
-  for (let index = 1; index < live.length; index++) {
-    borders[index + 1] = grown(borders[index], live[index]);
-  }
-  let size = 0;
-  for (const byte of read.subarray(-live.length || read.length)) size = grown(size, byte);
-  return size;
-}
-
-/**
- * The bytes of the console from those that come live: Incus passes these through terminals of its own, and each puts
- * a return before each newline.
- */
-export class Live {
-  /** How many returns too many; fewer where a newline has fewer. */
-  #extra = MOST_EXTRA;
-  /** Returns at the end, whose newline may come. */
-  #returns = 0;
-
-  take(bytes: Uint8Array): Uint8Array {
-    const out = new Uint8Array(this.#returns + bytes.length);
-    let size = 0;
-    for (const byte of bytes) {
-      if (byte === RETURN) {
-        // More than can be too many are the workload's own.
-        if (this.#returns > MOST_EXTRA) out[size++] = RETURN;
-        else this.#returns++;
-        continue;
-      }
-      if (byte === NEWLINE) {
-        this.#extra = Math.max(0, Math.min(this.#extra, this.#returns - 1));
-        this.#returns -= this.#extra;
-      }
-      for (; this.#returns > 0; this.#returns--) out[size++] = RETURN;
-      out[size++] = byte;
-    }
-    return out.subarray(0, size);
-  }
 }
 
 /** Throws where the bytes are of Incus, not of the instance: then the console is read anew. */
@@ -142,6 +83,10 @@ export class Recorder {
   /** What was printed of a line that has no end yet. */
   #rest: Uint8Array = new Uint8Array();
   #live: { run: string; stop: AbortController; over: Promise<void> } | undefined;
+  readonly #listeners = new Set<ConsoleListener>();
+  /** The console that is open. */
+  #open: IncusSocket | undefined;
+  #finishing: Promise<void> | undefined;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -161,8 +106,46 @@ export class Recorder {
     this.#live = { run, stop, over };
   }
 
+  /**
+   * What is printed from now on, beside the log, until the run ends; of one that does not run, what its next run
+   * prints. `plain`: as without a terminal.
+   */
+  async attach(plain: boolean): Promise<ConsoleListener> {
+    await this.#finishing;
+    const made = new ConsoleListener({
+      plain,
+      write: (bytes) => this.#type(bytes),
+      left: (who) => this.#listeners.delete(who),
+    });
+    this.#listeners.add(made);
+    return made;
+  }
+
+  /** Throws `conflict` while there is no console. */
+  async #type(bytes: Uint8Array): Promise<void> {
+    if (this.#open) return await this.#open.write(bytes);
+    throw new SvcError(
+      "conflict",
+      `Cannot type to ${this.#options.name}: its console is not open`,
+      {
+        help: "try again, once it runs",
+      },
+    );
+  }
+
+  #endListeners(): void {
+    for (const one of this.#listeners) one.end();
+    this.#listeners.clear();
+  }
+
   /** The run has ended: resolves when all that it printed is recorded, as far as Incus has it. */
-  async finish(run: string): Promise<void> {
+  finish(run: string): Promise<void> {
+    const finishing = this.#finish(run).finally(() => this.#endListeners());
+    this.#finishing = finishing.catch(() => {/* told to who waits for it */});
+    return finishing;
+  }
+
+  async #finish(run: string): Promise<void> {
     const live = this.#live;
     if (live && live.run === run) {
       const late = setTimeout(() => live.stop.abort(), END_MS);
@@ -182,6 +165,7 @@ export class Recorder {
     this.#live = undefined;
     live?.stop.abort();
     await live?.over;
+    this.#endListeners();
   }
 
   async remove(): Promise<void> {
@@ -234,7 +218,7 @@ export class Recorder {
   }
 
   /** What Incus has of the console. */
-  async #console(): Promise<Uint8Array> {
+  async #printed(): Promise<Uint8Array> {
     const { client, name } = this.#options;
     const { body } = await client.raw({
       path: `/instances/${name}/console`,
@@ -245,7 +229,7 @@ export class Recorder {
 
   async #fresh(): Promise<Uint8Array> {
     const { count, tail } = this.#place;
-    return freshOf(await this.#console(), count, Uint8Array.fromBase64(tail));
+    return freshOf(await this.#printed(), count, Uint8Array.fromBase64(tail));
   }
 
   async #catchUp(): Promise<void> {
@@ -285,11 +269,13 @@ export class Recorder {
     signal.addEventListener("abort", close, { once: true });
     try {
       const live = new Live();
+      this.#open = output;
       await this.#join(output, live);
       for (let bytes = await output.read(); bytes; bytes = await output.read()) {
         await this.#take(live.take(printed(bytes)));
       }
     } finally {
+      this.#open = undefined;
       signal.removeEventListener("abort", close);
       close();
     }
@@ -313,6 +299,7 @@ export class Recorder {
   /** Writes what was printed. `last`: no more of this run comes. */
   #take(bytes: Uint8Array, last = false): Promise<void> {
     return this.#lock.run(async () => {
+      for (const one of this.#listeners) one.put(bytes);
       const all = Buffer.concat([this.#rest, bytes]);
       const end = last ? all.length : all.lastIndexOf(NEWLINE) + 1;
       const whole = all.length - end > MAX_PART ? all.length : end;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { freshOf, Live, overlapOf } from "./console.ts";
+import { freshOf, Live, overlapOf } from "./console_bytes.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);

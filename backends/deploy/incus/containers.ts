@@ -12,9 +12,18 @@ import type { ContainerCalls, ContainerRequest } from "../shared/engine_api/engi
 import { instanceId } from "../shared/engine_api/record.ts";
 import type { EngineWatch } from "../shared/engine_api/watch.ts";
 import { refusalOf } from "../../../lib/deploy/refused_exec.ts";
+import { needsShell } from "./entrypoint.ts";
 import { obstacle, userIn } from "./exec.ts";
 import { pullFailure, sourceOf } from "./image.ts";
-import { configOfInstance, devicesOf, HALTED, planOf, RESTART, STOP_SIGNAL } from "./instance.ts";
+import {
+  configOfInstance,
+  devicesOf,
+  HALTED,
+  maskedNics,
+  planOf,
+  RESTART,
+  STOP_SIGNAL,
+} from "./instance.ts";
 import { type IncusPlace, instanceName } from "./place.ts";
 import type { IncusSource } from "./source.ts";
 
@@ -41,19 +50,21 @@ const LOOK_MS = 25;
 
 const isMissing = (error: unknown) => error instanceof SvcError && error.code === "not_found";
 
-export class IncusContainers implements ContainerCalls {
-  readonly #place: IncusPlace;
-  readonly #watch: EngineWatch;
-  readonly #source: IncusSource;
+export interface IncusContainersParts {
+  place: IncusPlace;
+  watch: EngineWatch;
+  source: IncusSource;
+}
 
-  constructor(place: IncusPlace, watch: EngineWatch, source: IncusSource) {
-    this.#place = place;
-    this.#watch = watch;
-    this.#source = source;
+export class IncusContainers implements ContainerCalls {
+  readonly #parts: IncusContainersParts;
+
+  constructor(parts: IncusContainersParts) {
+    this.#parts = parts;
   }
 
   async create(request: ContainerRequest, key: string, signal?: AbortSignal): Promise<string> {
-    const { client } = this.#place;
+    const { client } = this.#parts.place;
     const { spec } = request;
     const name = instanceName(key);
     const attempted = `Cannot deploy ${spec.name}`;
@@ -65,18 +76,18 @@ export class IncusContainers implements ContainerCalls {
         name,
         type: "container",
         profiles: ["default"],
-        config: configOfInstance(request, plan, root),
+        config: configOfInstance(request, plan, name, root),
         devices,
       }, signal);
       try {
         const user = await userIn(client, name, plan.user);
-        await this.#requireProgram(request, name, plan);
+        await this.#requirePrograms(request, name, plan);
         await this.#amend(name, (config) => ({
           // Without the image's own: Incus may know another image of the same layers.
           ...Object.fromEntries(
             Object.entries(config).filter(([key]) => !/^(environment|oci)\./.test(key)),
           ),
-          ...configOfInstance(request, plan, user),
+          ...configOfInstance(request, plan, name, user),
         }), attempted);
       } catch (error) {
         await this.remove(name);
@@ -88,17 +99,26 @@ export class IncusContainers implements ContainerCalls {
     }
   }
 
-  /** Incus does not tell that the program is missing. What is mounted over the image is not seen yet. */
-  async #requireProgram(
+  /** Incus does not tell that a program is missing. What is mounted over the image is not seen yet. */
+  async #requirePrograms(
     { spec, replica }: ContainerRequest,
     name: string,
-    { args: [program], env, workingDir }: ContainerPlan,
+    { args, env, workingDir }: ContainerPlan,
   ): Promise<void> {
     if (spec.mounts.length > 0 || spec.volumes.length > 0) return;
+    const [program] = args;
     const instance = instanceId(spec.name, replica);
     const path = env.find((line) => line.startsWith("PATH="))?.slice("PATH=".length) ?? "";
-    const place = { client: this.#place.client, name, instance };
-    const code = await obstacle(place, program, { cwd: workingDir, path });
+    const place = { client: this.#parts.place.client, name, instance };
+    const look = { cwd: workingDir, path };
+    if (needsShell({ args, env }) && await obstacle(place, "sh", look) !== undefined) {
+      throw new SvcError(
+        "unsupported",
+        `Cannot deploy ${spec.name}: the image has no sh, by which Incus is given what has several lines`,
+        { help: "leave out line breaks in command and env, or use an image with sh" },
+      );
+    }
+    const code = await obstacle(place, program, look);
     if (code === undefined) return;
     throw new SvcError(
       "deploy_failed",
@@ -113,7 +133,7 @@ export class IncusContainers implements ContainerCalls {
     body: Record<string, unknown>,
     signal?: AbortSignal,
   ): Promise<void> {
-    const { client, insecure } = this.#place;
+    const { client, insecure } = this.#parts.place;
     const attempted = `Cannot deploy ${name}`;
     try {
       await client.change({
@@ -128,21 +148,15 @@ export class IncusContainers implements ContainerCalls {
   }
 
   async #devices(request: ContainerRequest): Promise<Devices> {
-    const { client, pool } = this.#place;
+    const { client, pool } = this.#parts.place;
     const { spec, replica, rehearsal, attachments } = request;
     // A host port leads to one instance: replica 0.
     const publishes = replica === 0 && !rehearsal && attachments.kind === "networks";
     const known = spec.ports.filter(({ protocol }) => protocol !== "sctp");
-    const { devices } = await client.get<{ devices: Devices }>({
-      path: "/profiles/default",
-      attempted: `Cannot deploy ${spec.name}`,
-    });
-    const inherited = Object.entries(devices).filter(([, { type }]) => type === "nic")
-      .map(([name]) => name);
     return devicesOf(request, {
       ports: publishes ? await choosePorts(known) : [],
       pool,
-      inherited,
+      masked: await maskedNics(client, `Cannot deploy ${spec.name}`),
     });
   }
 
@@ -152,7 +166,7 @@ export class IncusContainers implements ContainerCalls {
     change: (config: Record<string, string>) => Record<string, string>,
     attempted: string,
   ): Promise<void> {
-    const { client } = this.#place;
+    const { client } = this.#parts.place;
     const path = `/instances/${name}`;
     const found = await client.get<Instance>({ path, attempted });
     const json = { ...found, config: change(found.config) };
@@ -168,7 +182,7 @@ export class IncusContainers implements ContainerCalls {
   }
 
   async start(container: string, signal?: AbortSignal): Promise<void> {
-    const told = this.#watch.expect(container, "start");
+    const told = this.#parts.watch.expect(container, "start");
     await this.#halted(container, false);
     await this.#state(
       container,
@@ -187,7 +201,7 @@ export class IncusContainers implements ContainerCalls {
   /** Incus asks for addresses once the instance runs: waits until each network has given one. */
   async #addressed(container: string, signal?: AbortSignal): Promise<void> {
     for (const until = Date.now() + ADDRESS_MS; Date.now() < until; await sleep(LOOK_MS, signal)) {
-      const found = await this.#watch.look(container, signal);
+      const found = await this.#parts.watch.look(container, signal);
       if (!found?.State.Running) return;
       const networks = Object.values(found.NetworkSettings.Networks ?? {});
       if (networks.every((one) => one.IPAddress || one.GlobalIPv6Address)) return;
@@ -200,7 +214,7 @@ export class IncusContainers implements ContainerCalls {
     attempted: string,
     signal?: AbortSignal,
   ): Promise<void> {
-    const { client } = this.#place;
+    const { client } = this.#parts.place;
     await client.change({
       method: "PUT",
       path: `/instances/${name}/state`,
@@ -212,8 +226,8 @@ export class IncusContainers implements ContainerCalls {
 
   /** Puts on record whether it was stopped on purpose, for a later server. */
   async #halted(name: string, halted: boolean): Promise<void> {
-    this.#source.keeper(name)?.halt(halted);
-    const { client } = this.#place;
+    this.#parts.source.keeper(name)?.halt(halted);
+    const { client } = this.#parts.place;
     await client.change({
       method: "PATCH",
       path: `/instances/${name}`,
@@ -224,10 +238,10 @@ export class IncusContainers implements ContainerCalls {
 
   async stop(container: string, seconds: number): Promise<void> {
     const attempted = "Cannot stop an instance";
-    const told = this.#watch.expect(container, "die");
+    const told = this.#parts.watch.expect(container, "die");
     try {
       await this.#halted(container, true);
-      const { client } = this.#place;
+      const { client } = this.#parts.place;
       const { config } = await client.get<Instance>({ path: `/instances/${container}`, attempted });
       const force = seconds === 0 || config[STOP_SIGNAL] === String(SIGKILL);
       await this.#end(container, force ? 0 : seconds);
@@ -251,15 +265,15 @@ export class IncusContainers implements ContainerCalls {
         // It did not end in time.
       }
     }
-    const keeper = this.#source.keeper(name);
+    const keeper = this.#parts.source.keeper(name);
     if (keeper) keeper.forced = true;
     await this.#state(name, { action: "stop", timeout: -1, force: true }, attempted).catch(over);
   }
 
   async remove(container: string): Promise<void> {
-    const told = this.#watch.expect(container, "destroy");
-    this.#source.keeper(container)?.halt(true);
-    const { client } = this.#place;
+    const told = this.#parts.watch.expect(container, "destroy");
+    this.#parts.source.keeper(container)?.halt(true);
+    const { client } = this.#parts.place;
     const attempted = "Cannot remove an instance";
     try {
       await this.#end(container, 0);
@@ -272,7 +286,7 @@ export class IncusContainers implements ContainerCalls {
 
   /** Its main process gets SIGKILL, and its restart policy follows. */
   async kill(container: string): Promise<void> {
-    const keeper = this.#source.keeper(container);
+    const keeper = this.#parts.source.keeper(container);
     if (keeper) keeper.killed = true;
     await this.#end(container, 0);
   }
@@ -281,13 +295,13 @@ export class IncusContainers implements ContainerCalls {
     const policy = Name as RestartRule["policy"];
     const maxAttempts = MaximumRetryCount || undefined;
     const rule = policy === "no" ? "" : JSON.stringify({ policy, maxAttempts });
-    const { client } = this.#place;
+    const { client } = this.#parts.place;
     await client.change({
       method: "PATCH",
       path: `/instances/${container}`,
       json: { config: { [RESTART]: rule } },
       attempted: "Cannot set an instance's restart policy",
     });
-    this.#source.keeper(container)?.follow(rule);
+    this.#parts.source.keeper(container)?.follow(rule);
   }
 }

@@ -8,6 +8,7 @@ import { isActive } from "../shared/engine_api/inspect.ts";
 import { EngineNetworks } from "../shared/engine_api/networks.ts";
 import { EngineWatch } from "../shared/engine_api/watch.ts";
 import { incusAbilities } from "./abilities.ts";
+import { incusCompanions } from "./companions.ts";
 import { IncusContainers } from "./containers.ts";
 import { imageFinder } from "./image.ts";
 import { Names } from "./names.ts";
@@ -37,12 +38,13 @@ export function incusEngine(
     moved: () => names?.changed(),
   });
   const watch: EngineWatch = new EngineWatch({ source: () => source, log });
-  const containers: IncusContainers = new IncusContainers(place, watch, source);
+  const containers: IncusContainers = new IncusContainers({ place, watch, source });
   const networks = new EngineNetworks(incusNetworks(place), server);
   return {
     name: "incus",
     product: source.product,
     ...{ watch, networks, containers },
+    companions: incusCompanions(place),
     ready: async () => void await client.server(),
     async about() {
       const { environment: { server_version = "" } } = await client.server();
@@ -66,7 +68,7 @@ export function incusEngine(
       }),
     abilities(parts) {
       names = new Names({ place, networks, deployments: parts.deployments, log });
-      return incusAbilities({ place, containers }, parts);
+      return incusAbilities({ place, containers, source }, parts);
     },
     async [Symbol.asyncDispose]() {
       await source.close();

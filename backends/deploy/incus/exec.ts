@@ -9,6 +9,7 @@ import { refusedExec } from "../../../lib/deploy/refused_exec.ts";
 import type { IncusClient } from "../../../lib/incus/client.ts";
 import type { IncusSocket } from "../../../lib/incus/socket.ts";
 import type { Instance } from "../../../lib/incus/types.ts";
+import { LONG_VARIABLES } from "./instance.ts";
 import { lookupUser, type RuntimeUser } from "../../../lib/runtime/user.ts";
 
 /** Bytes of passwd and group, at most. */
@@ -120,6 +121,7 @@ async function descriptionOf(
     ...(tty && config["environment.TERM"] === undefined && { TERM: "xterm" }),
     ...(found && !own.has("HOME") && { HOME: found.home }),
     ...(config["environment.HOME"] && { HOME: config["environment.HOME"] }),
+    ...JSON.parse(config[LONG_VARIABLES] ?? "{}"),
     ...env,
   };
   const path = env.PATH ?? config["environment.PATH"] ?? "";

@@ -1,11 +1,21 @@
 /** What the incus backend does with each field of a deployment spec. */
+import { posix } from "node:path";
 import type { Checked, FieldRules } from "../../../lib/deploy/fields.ts";
+import { lostVariables } from "./entrypoint.ts";
 import { among, honoured, hostFields, networkApart, told } from "../shared/fields.ts";
 
 const COMMON = hostFields("incus", "the daemon's host");
 const UNPRIVILEGED = told("instances of the incus backend are unprivileged containers");
 const RESOLVER = told("the daemon's bridge resolves names; networks[].aliases adds some");
 const GIVEN_OUT = told("the daemon gives out addresses");
+
+const SEEN: Checked<string> = {
+  only: "not below /run or /dev/shm",
+  check: (target) =>
+    /^\/(run|dev\/shm)(\/|$)/.test(posix.normalize(target))
+      ? "Incus mounts memory over it: the workload does not see it"
+      : undefined,
+};
 
 const single = <V>(): Checked<V> => ({
   only: "with one replica",
@@ -16,17 +26,18 @@ const single = <V>(): Checked<V> => ({
 export const INCUS_FIELDS: FieldRules = {
   ...COMMON,
   env: {
-    only: "of one line each",
+    only: "of several lines where the image has sh, and a shell takes the name",
     check: (env) => {
-      const names = Object.keys(env).filter((name) => env[name].includes("\n"));
-      return names.length > 0
-        ? `Incus takes no line breaks: ${names.join(", ")} is left out`
+      const lost = lostVariables(Object.entries(env).map(([name, value]) => `${name}=${value}`));
+      return lost.length > 0
+        ? `no shell takes names like ${lost.join(", ")}, whose values have several lines: left out`
         : undefined;
     },
   },
   credentials: told(
     "the incus backend mounts no files of the server; use env, or a folder of the host",
   ),
+  mounts: { ...COMMON.mounts, target: SEEN },
   privileged: UNPRIVILEGED,
   capAdd: UNPRIVILEGED,
   capDrop: UNPRIVILEGED,
@@ -34,7 +45,11 @@ export const INCUS_FIELDS: FieldRules = {
   pidMode: told("an instance has its own processes"),
   ipcMode: told("an instance has its own"),
   init: told("the entrypoint is the first process; use an image with an init"),
-  stdinOpen: told("the console of an instance takes no input from svc"),
+  stdinOpen: {
+    only: "with tty",
+    check: (open, { tty }) =>
+      open && !tty ? "the input of an instance is a terminal: set tty too" : undefined,
+  },
   readOnly: told("the root of an instance can be written"),
   groupAdd: told("Incus sets one group"),
   devices: told("the incus backend passes no devices on"),
@@ -61,7 +76,8 @@ export const INCUS_FIELDS: FieldRules = {
     },
   },
   volumes: {
-    ...honoured("name", "target", "size", "readOnly", "labels"),
+    ...honoured("name", "size", "readOnly", "labels"),
+    target: SEEN,
     storageClass: told("it names a cluster's storage; SVC_INCUS_STORAGE_POOL names the pool"),
     driver: among("incus", "local", "default"),
     driverOpts: told("volumes are of the storage pool, whose driver has its own options"),

@@ -3,6 +3,7 @@ import { SvcError } from "../../../lib/base/errors.ts";
 import { LayerProofs } from "../../../lib/docker/images/layer_proofs.ts";
 import { parseReference } from "../../../lib/oci/reference.ts";
 import type { ImageResolver } from "../../../lib/oci/resolver.ts";
+import { lostVariables } from "./entrypoint.ts";
 import type { EngineImage, FindOptions } from "../shared/engine_api/images.ts";
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/;
@@ -40,9 +41,10 @@ export function imageFinder(maxUnpackedBytes?: number) {
     }
     // Incus takes no label of an image.
     const config = found.config.config ?? {};
-    const lines = (config.Env ?? []).filter((entry) => entry.includes("\n"));
-    for (const entry of lines) {
-      onProgress(`leaving out ${entry.split("=", 1)[0]} of the image: Incus takes no line breaks`);
+    for (const variable of lostVariables(config.Env ?? [])) {
+      onProgress(
+        `leaving out ${JSON.stringify(variable)} of the image: its value has several lines`,
+      );
     }
     return { id: digest, name: found.name, digest, labels: [], config };
   };

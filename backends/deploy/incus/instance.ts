@@ -6,12 +6,13 @@ import type { DeploySpec } from "../../../lib/api/deploy_spec.ts";
 import type { PublishedPort } from "../../../lib/api/deployment.ts";
 import { SvcError } from "../../../lib/base/errors.ts";
 import { type ContainerPlan, containerPlan } from "../../../lib/deploy/container_config.ts";
+import type { IncusClient } from "../../../lib/incus/client.ts";
 import type { Devices } from "../../../lib/incus/types.ts";
 import type { RuntimeUser } from "../../../lib/runtime/user.ts";
 import type { ContainerRequest } from "../shared/engine_api/engine.ts";
 import { containerLabels } from "../shared/engine_api/labels.ts";
 import { MOUNT_DEVICE, PORT_DEVICE } from "./inspect.ts";
-import { entrypoint } from "./entrypoint.ts";
+import { longVariables, processOf } from "./entrypoint.ts";
 import { configOf, keyOf } from "./place.ts";
 
 /** The health check of an instance, for a server that finds it running. */
@@ -20,11 +21,16 @@ export const HEALTH = keyOf("svc.health");
 export const RESTART = keyOf("svc.restart");
 /** "1": stopped on purpose. */
 export const HALTED = keyOf("svc.halted");
+/** Variables of several lines, for further commands. */
+export const LONG_VARIABLES = keyOf("svc.environment");
 /** The number of the signal that asks it to end. */
 export const STOP_SIGNAL = keyOf("svc.stop-signal");
 
+/** The folder that an instance shares with its companion. Incus mounts memory over /run. */
+export const AGENTS = "/svc/agents";
+
 /** Whatever the profile says: what an image holds decides neither for the daemon nor for its host. */
-const APART = {
+export const APART = {
   "security.guestapi": "false",
   "security.nesting": "false",
   "security.privileged": "false",
@@ -53,33 +59,37 @@ function limits({ resources = {}, ulimits = [] }: DeploySpec, pidsLimit: number)
   };
 }
 
-/** The configuration; keys that Incus keeps for itself are not in it. */
+/** The profile's network interfaces, which an instance of ours has not: it is on its own networks alone. */
+export async function maskedNics(client: IncusClient, attempted: string): Promise<Devices> {
+  const { devices } = await client.get<{ devices: Devices }>({
+    path: "/profiles/default",
+    attempted,
+  });
+  return Object.fromEntries(
+    Object.entries(devices).filter(([, { type }]) => type === "nic")
+      .map(([name]) => [name, { type: "none" }]),
+  );
+}
+
+/** The configuration of the instance of this name in Incus; keys that Incus keeps for itself are not in it. */
 export function configOfInstance(
   request: ContainerRequest,
   { args, env, workingDir, stopSignal, health }: ContainerPlan,
+  name: string,
   { uid, gid, home }: RuntimeUser,
 ): Record<string, string> {
   const { spec, server, replica, rehearsal, pidsLimit } = request;
-  const variables = Object.fromEntries(
-    env.filter((line) => !line.includes("\n")).map((line) => {
-      const at = line.indexOf("=");
-      return [line.slice(0, at), line.slice(at + 1)];
-    }),
-  );
-  variables.HOME ??= home;
   return {
     ...APART,
     ...configOf(containerLabels(spec, { server, replica, rehearsal })),
-    ...Object.fromEntries(
-      Object.entries(variables).map(([name, value]) => [`environment.${name}`, value]),
-    ),
     ...Object.fromEntries(
       Object.entries(spec.sysctls ?? {}).map(([name, value]) => [`linux.sysctl.${name}`, value]),
     ),
     ...limits(spec, pidsLimit),
     ...(health && { [HEALTH]: JSON.stringify(health) }),
     [STOP_SIGNAL]: stopSignal,
-    ...entrypoint(spec.name, args),
+    ...processOf({ args, env: [`HOME=${home}`, `HOSTNAME=${name}`, ...env] }),
+    [LONG_VARIABLES]: JSON.stringify(longVariables(env)),
     "oci.cwd": workingDir,
     "oci.uid": String(uid),
     "oci.gid": String(gid),
@@ -89,16 +99,13 @@ export function configOfInstance(
 
 const shown = (address: string) => address.includes(":") ? `[${address}]` : address;
 
-/**
- * The devices. `inherited`: names of the profile's network interfaces, which an instance of ours has not: it is on
- * its own networks alone.
- */
+/** The devices. `masked`: see {@linkcode maskedNics}. */
 export function devicesOf(
-  { spec, attachments, sources, rehearsal }: ContainerRequest,
-  { ports, pool, inherited }: {
+  { spec, attachments, sources, rehearsal, shared }: ContainerRequest,
+  { ports, pool, masked }: {
     ports: readonly PublishedPort[];
     pool: string;
-    inherited: readonly string[];
+    masked: Devices;
   },
 ): Devices {
   if (attachments.kind === "host") {
@@ -114,7 +121,7 @@ export function devicesOf(
     ...(mac && !rehearsal && { hwaddr: mac }),
   });
   return {
-    ...Object.fromEntries(inherited.map((name) => [name, { type: "none" }])),
+    ...masked,
     ...Object.fromEntries(nics.map(({ id, spec }, index) => [
       `eth${index}`,
       { type: "nic", name: `eth${index}`, network: id, ...fixed(spec) },
@@ -133,6 +140,9 @@ export function devicesOf(
       `svc-volume-${index}`,
       { type: "disk", pool, source: name, path: target, ...(readOnly && { readonly: "true" }) },
     ])),
+    ...(shared !== undefined && {
+      "svc-agents": { type: "disk", pool, source: shared, path: AGENTS, readonly: "true" },
+    }),
     ...Object.fromEntries(ports.map(({ hostIP, host, container, protocol }, index) => [
       `${PORT_DEVICE}${index}`,
       {

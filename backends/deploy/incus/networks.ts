@@ -86,6 +86,8 @@ export function incusNetworks({ client, server, networkLock }: IncusPlace): Netw
       );
       return id;
     },
+    // The daemon has a unix socket, and so is on this host.
+    seesRoutes: () => Promise.resolve(true),
     async remove({ Id }, attempted, signal) {
       await networkLock.run(() =>
         client.change({ method: "DELETE", path: `/networks/${Id}`, attempted, signal })

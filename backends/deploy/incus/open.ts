@@ -5,6 +5,7 @@ import type { DeployBackend } from "../../../lib/deploy/backend.ts";
 import type { BackendModule, BackendParts } from "../../../lib/deploy/module.ts";
 import { IncusClient } from "../../../lib/incus/client.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
+import type { CompanionOptions } from "../shared/engine_api/companions.ts";
 import { openEngineBackend } from "../shared/engine_api/backend.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { incusEngine } from "./engine.ts";
@@ -17,11 +18,12 @@ export interface IncusOptions extends Pick<BackendParts, "dataDir" | "images" | 
   pool: string;
   insecure: readonly string[];
   config: EngineConfig;
+  companions?: CompanionOptions;
 }
 
 /** All files are below `incus` in the data directory. */
 export async function createIncusBackend(
-  { dataDir, images, log, socket, project, pool, insecure, config }: IncusOptions,
+  { dataDir, images, log, socket, project, pool, insecure, config, companions }: IncusOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, "incus");
   const server = await serverIdentity(folder);
@@ -34,7 +36,7 @@ export async function createIncusBackend(
       log,
     }),
     fields: INCUS_FIELDS,
-    ...{ server, folder, config, images, log },
+    ...{ server, folder, config, images, companions, log },
   });
 }
 
@@ -48,6 +50,15 @@ export function incusModule(settings: IncusSettings): BackendModule {
         project: settings.incusProject,
         pool: settings.incusStoragePool,
         insecure: settings.incusInsecureRegistries ?? [],
+        ...parts.caretakers && {
+          companions: {
+            caretakers: parts.caretakers,
+            variable: "SVC_INCUS_REMOTE",
+            always: settings.incusRemote,
+            // SPEC: neither callers' mounts nor egress.
+            moreRoles: false,
+          },
+        },
         config: {
           allowBindSources: settings.allowBindSources,
           allowPrivileged: settings.allowPrivileged,

@@ -1,5 +1,4 @@
 /** SPEC "Incus backend". */
-import { absentTable, off } from "../../../lib/config/absent.ts";
 import { BUILD } from "../../../lib/config/server/build.ts";
 import { WORKLOADS } from "../../../lib/config/server/workloads.ts";
 import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
@@ -42,10 +41,16 @@ export const INCUS = optionTable([
       "Registries, host[:port] separated by commas or spaces, that the daemon asks over plain " +
       "HTTP. Its host also needs an entry for each below /etc/containers/registries.conf.d.",
   },
-]);
-
-export const INCUS_ABSENT = absentTable(section, "the remote companion", [
-  ["SVC_INCUS_REMOTE", "bool", "Companion instances.", off],
+  {
+    key: "incusRemote",
+    kind: "bool",
+    env: ["SVC_INCUS_REMOTE"],
+    default: false,
+    section,
+    help:
+      "A companion beside each instance: svc port-forward, tunnels and svc exec --forward-agent go through it. " +
+      "Needs SVC_AGENT_IMAGE and SVC_ADVERTISE_URL.",
+  },
 ]);
 
 /** The options that the backend reads. */

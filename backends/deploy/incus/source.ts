@@ -14,6 +14,8 @@ import { type IncusPlace, keyOf, labelsOf } from "./place.ts";
 const ACTIONS: Record<string, string> = {
   "instance-created": "create",
   "instance-started": "start",
+  // Of one that somebody has restarted nothing else is told.
+  "instance-restarted": "start",
   "instance-stopped": "die",
   "instance-shutdown": "die",
   "instance-deleted": "destroy",
@@ -174,6 +176,7 @@ export class IncusSource implements WatchSource {
     if (action === "instance-stopped") keeper.forced = true;
     const at = Date.parse(timestamp);
     if (Action === "start") {
+      if (action === "instance-restarted") this.#tell(keeper, name, "die", at);
       const found = await this.#get(name).catch(unlessGone);
       if (found) await keeper.see(found);
       this.#tell(keeper, name, Action, at);

@@ -110,8 +110,7 @@ class EngineBackend implements DeployBackend {
   ): Companions | undefined {
     const { companions: calls, watch } = engine;
     if (!options || !calls) return undefined;
-    const findImage = async (name: string) =>
-      (await engine.findImage(name, images, { onProgress: () => {} })).id;
+    const findImage = (name: string) => engine.findImage(name, images, { onProgress: () => {} });
     return new Companions({ ...options, calls, watch, findImage, log });
   }
 
@@ -120,7 +119,7 @@ class EngineBackend implements DeployBackend {
     const companions = this.#companions;
     if (!options || !companions) return {};
     return {
-      companion: true,
+      ...options.moreRoles !== false && { companion: true as const },
       companionVariable: options.variable,
       ...companions.always && {
         agent: (name, { instance, ...options }) =>

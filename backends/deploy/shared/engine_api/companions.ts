@@ -14,15 +14,10 @@ import type { Duplex } from "../../../../lib/wire/duplex.ts";
 import type { Deployment } from "./deployment.ts";
 import type { CompanionCalls, CompanionState } from "./engine.ts";
 import { followRuns } from "./follow.ts";
+import type { EngineImage } from "./images.ts";
 import { type Inspected, isActive, isReady, runs } from "./inspect.ts";
 import { instanceId, type InstanceRecord } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
-
-/** The folder that an instance shares with its companion, in both. */
-export const SHARED = "/run/svc/agents";
-
-/** The roles of every companion where each instance has one. */
-const ALWAYS: Roles = { portForward: {}, agentRelay: { folder: SHARED } };
 
 /** Milliseconds until a companion has to be attached. */
 const ATTACH_MS = 60_000;
@@ -36,19 +31,21 @@ export interface CompanionOptions {
   variable: string;
   /** True where that is set. */
   always: boolean;
+  /** False: they have the roles of every companion, and no others. Default: true. */
+  moreRoles?: boolean;
 }
 
 export interface CompanionsParts extends CompanionOptions {
   calls: CompanionCalls;
   watch: EngineWatch;
-  /** The engine's id of an image, by its name. */
-  findImage: (name: string) => Promise<string>;
+  /** The engine's image of a name. */
+  findImage: (name: string) => Promise<EngineImage>;
   log: Logger;
 }
 
 /** What a companion is made of. */
 interface Wanted {
-  image: string;
+  image: EngineImage;
   env: Record<string, string>;
   config: string;
 }
@@ -61,7 +58,7 @@ const ofInstance = (deployment: string, { key, replica }: InstanceRecord): Cared
 export class Companions {
   readonly #parts: CompanionsParts;
   readonly #locks = new KeyedMutex();
-  #image: Lazy<string>;
+  #image: Lazy<EngineImage>;
   /** Counts the connections, so that replicas take turns. */
   #turn = 0;
 
@@ -79,8 +76,9 @@ export class Companions {
    * made.
    */
   rolesOf(deployment: string, plan?: CompanionPlan): Roles | undefined {
-    const { always, caretakers } = this.#parts;
-    const roles = { ...always && ALWAYS, ...plan?.roles as Roles | undefined };
+    const { always, caretakers, calls: { folder } } = this.#parts;
+    const ofAll: Roles = { portForward: {}, agentRelay: { folder } };
+    const roles = { ...always && ofAll, ...plan?.roles as Roles | undefined };
     if (Object.keys(roles).length === 0) return undefined;
     caretakers.requireImage(`deploy ${deployment}`);
     return roles;
@@ -154,7 +152,7 @@ export class Companions {
       throw error;
     });
     const env = this.#parts.caretakers.environment(of, roles);
-    return { image, env, config: await sha256(JSON.stringify([image, env])) };
+    return { image, env, config: await sha256(JSON.stringify([image.id, env])) };
   }
 
   /** Brings the companion to where its instance is. False: the instance does not run. */

@@ -2,7 +2,7 @@
 import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spec.ts";
 import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
-import { SHARED } from "./companions.ts";
+import { SHARED } from "./docker_companions.ts";
 import { containerLabels } from "./labels.ts";
 import type { ContainerRequest } from "./engine.ts";
 import { probeTimes } from "./probes.ts";

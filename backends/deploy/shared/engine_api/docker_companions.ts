@@ -2,7 +2,6 @@
 import { ignoringMissing } from "../../../../lib/docker/errors.ts";
 import type { DockerClient } from "../../../../lib/docker/client.ts";
 import { lastWords } from "../../../../lib/docker/last_words.ts";
-import { SHARED } from "./companions.ts";
 import type { CompanionCalls } from "./engine.ts";
 import type { Inspected } from "./inspect.ts";
 import {
@@ -11,6 +10,9 @@ import {
   COMPANION_KEY,
   COMPANION_SERVER,
 } from "./labels.ts";
+
+/** The folder that an instance shares with its companion, in both. */
+export const SHARED = "/run/svc/agents";
 
 /** Processes and threads that a companion may have. */
 const PIDS = 256;
@@ -37,6 +39,7 @@ export function dockerCompanions(client: DockerClient, server: string): Companio
     client.run({ method: "DELETE", path, query, attempted: "Cannot remove a companion" })
       .catch(ignoringMissing);
   return {
+    folder: SHARED,
     async prepare({ key, deployment }) {
       await client.run({
         path: "/volumes/create",
@@ -51,7 +54,7 @@ export function dockerCompanions(client: DockerClient, server: string): Companio
         query: { name: containerOf(key) },
         attempted: `Cannot make the companion of ${deployment}`,
         json: {
-          Image: image,
+          Image: image.id,
           Cmd: ["caretaker"],
           Env: Object.entries(env).map(([name, value]) => `${name}=${value}`),
           Labels: { ...labelled(deployment, key), [COMPANION_CONFIG]: config },

@@ -52,13 +52,15 @@ export interface CompanionState {
 
 /** The calls that make companions. `key`: of the instance. */
 export interface CompanionCalls {
+  /** The folder that an instance shares with its companion, in both. */
+  readonly folder: string;
   /** Makes the volume that the instance and its companion share, and gives its name. Idempotent. */
   prepare(of: CaredFor): Promise<string>;
   /** Makes a companion in the network namespace of the instance's container; it is not started. */
   create(request: {
     of: CaredFor;
     container: string;
-    image: string;
+    image: EngineImage;
     env: Readonly<Record<string, string>>;
     config: string;
   }): Promise<void>;

@@ -9,7 +9,7 @@ import { readFrames } from "../../../../../lib/docker/frames.ts";
 import { type Duplex, readableOf } from "../../../../../lib/wire/duplex.ts";
 import { isActive, runs } from "../inspect.ts";
 import { instanceId } from "../record.ts";
-import type { AbilityParts } from "./parts.ts";
+import type { AbilityParts, DeployedParts } from "./parts.ts";
 
 /** Bytes of output that may wait for one reader. */
 const MOST_WAITING = 4 * 1024 ** 2;
@@ -18,13 +18,32 @@ const MOST_ATTACHED = 64;
 /** The engine would detach at keys that somebody types; none that anybody does, and the first one is rare. */
 const NO_KEYS = "ctrl-^,ctrl-],ctrl-^,ctrl-],ctrl-^";
 
-type AttachParts = Pick<AbilityParts, "client" | "watch" | "require" | "behaviour">;
-
-interface Place {
+/** An instance to attach to. */
+export interface AttachPlace {
   id: string;
   container: string;
   tty: boolean;
   stdinOpen: boolean;
+}
+
+/** How an engine attaches. */
+export interface AttachCalls {
+  /**
+   * The streams of an instance that runs, or is stopped: then of its next run. They end with the run. Both outputs are
+   * one where `oneOutput` says so or it has a terminal, else they come in frames.
+   */
+  connect(place: AttachPlace, signal: AbortSignal): Promise<Duplex>;
+  readonly oneOutput?: true;
+  /** Has the engine take attachments to a container before its start. Absent: it does so anyway. */
+  initialise?(container: string, signal: AbortSignal): Promise<void>;
+  /** Absent: the engine tells a terminal no size. */
+  resize?(place: AttachPlace, size: TerminalSize): Promise<void>;
+  /** See {@linkcode EngineBehaviour.endsInput}. */
+  readonly endsInput?: boolean;
+}
+
+interface AttachParts extends Pick<DeployedParts, "watch" | "require"> {
+  calls: AttachCalls;
 }
 
 /** The output, and what it waits in. */
@@ -59,31 +78,46 @@ function outlet(): Outlet {
   };
 }
 
-function upgrade(
-  { client }: AttachParts,
-  { id, container, stdinOpen }: Place,
-  signal: AbortSignal,
-): Promise<Duplex> {
-  return client.upgrade({
-    path: `/containers/${container}/attach`,
-    // Podman takes an absent one for true.
-    query: { stream: 1, stdout: 1, stderr: 1, stdin: stdinOpen ? 1 : 0, detachKeys: NO_KEYS },
-    attempted: `Cannot attach to ${id}`,
-    signal,
-  });
+/** By the Docker Engine API. */
+export function dockerAttach({ client, behaviour }: AbilityParts): AttachCalls {
+  const { initialise, endsInput } = behaviour;
+  return {
+    endsInput,
+    connect: ({ id, container, stdinOpen }, signal) =>
+      client.upgrade({
+        path: `/containers/${container}/attach`,
+        // Podman takes an absent one for true.
+        query: {
+          ...{ stream: 1, stdout: 1, stderr: 1, detachKeys: NO_KEYS },
+          stdin: stdinOpen ? 1 : 0,
+        },
+        attempted: `Cannot attach to ${id}`,
+        signal,
+      }),
+    ...initialise && {
+      initialise: (container: string, signal: AbortSignal) => initialise(client, container, signal),
+    },
+    resize: ({ id, container }, { columns, rows }) =>
+      client.run({
+        method: "POST",
+        path: `/containers/${container}/resize`,
+        query: { w: columns, h: rows },
+        attempted: `Cannot resize the terminal of ${id}`,
+      }),
+  };
 }
 
 /** The connection to an instance that runs, or is stopped; undefined: the engine is about to start it again. */
 async function connect(
   parts: AttachParts,
-  place: Place,
+  place: AttachPlace,
   signal: AbortSignal,
 ): Promise<Duplex | undefined> {
-  const { watch } = parts;
+  const { watch, calls } = parts;
   const found = watch.state(place.container);
   if (!found || isActive(found) && !runs(found)) return undefined;
   try {
-    return await upgrade(parts, place, signal);
+    return await calls.connect(place, signal);
   } catch (error) {
     const now = await watch.look(place.container, signal);
     if (!now || now.State.Restarting) return undefined;
@@ -91,7 +125,7 @@ async function connect(
   }
 }
 
-function place({ require }: AttachParts, name: string, id?: string): Place {
+function place({ require }: AttachParts, name: string, id?: string): AttachPlace {
   const deployment = require(name);
   const { container, replica } = deployment.pick(id);
   const { tty = false, stdinOpen = false } = deployment.record.spec;
@@ -115,7 +149,7 @@ async function ended(
 }
 
 interface Attachment {
-  at: Place;
+  at: AttachPlace;
   connection: Duplex;
   exit: Promise<number | undefined>;
   /** Aborting it ends the wait for the exit. */
@@ -132,16 +166,17 @@ async function whenRunning(
   id: string | undefined,
   signal: AbortSignal,
 ): Promise<Attachment> {
-  const { client, watch, behaviour: { initialise } } = parts;
+  const { watch, calls } = parts;
+  const { initialise } = calls;
   const waiting = new AbortController();
   const changes = watch.events.watch(AbortSignal.any([signal, waiting.signal]))
     [Symbol.asyncIterator]();
-  let at: Place | undefined;
+  let at: AttachPlace | undefined;
   let connection: Duplex | undefined;
   let hook: Disposable | undefined;
-  const beforeStart = async (place: Place) => {
-    await initialise!(client, place.container, signal);
-    const made = await upgrade(parts, place, signal);
+  const beforeStart = async (place: AttachPlace) => {
+    await initialise!(place.container, signal);
+    const made = await calls.connect(place, signal);
     if (waiting.signal.aborted || connection) made.reset();
     else connection = made;
   };
@@ -181,7 +216,8 @@ async function whenRunning(
 
 /** Passes on what comes, until it ends or a reader is too far behind. */
 async function relay(
-  { id, tty }: Place,
+  { calls }: AttachParts,
+  { id, tty }: AttachPlace,
   connection: Duplex,
   outlets: { stdout: Outlet; stderr: Outlet },
 ): Promise<void> {
@@ -192,7 +228,7 @@ async function relay(
       { help: "attach again; what was printed is in the log" },
     );
   const output = readableOf(connection);
-  if (tty) {
+  if (tty || calls.oneOutput) {
     for await (const bytes of output) if (!outlets.stdout.put(bytes)) throw behind();
   } else {
     for await (const { stream, bytes } of readFrames(output)) {
@@ -202,12 +238,13 @@ async function relay(
 }
 
 function session(
-  { client, behaviour }: AttachParts,
+  parts: AttachParts,
   { at, connection, exit, detached }: Attachment,
   ending: AbortSignal,
   release: () => void,
 ): AttachSession {
-  const { id, container, tty, stdinOpen } = at;
+  const { calls } = parts;
+  const { tty, stdinOpen } = at;
   const outlets = { stdout: outlet(), stderr: outlet() };
   const close = (failure?: unknown) => {
     release();
@@ -224,23 +261,19 @@ function session(
   ending.addEventListener("abort", detach, { once: true });
   exit.catch(() => {/* told to who waits for it */})
     .finally(() => ending.removeEventListener("abort", detach));
-  if (tty) outlets.stderr.end();
-  relay(at, connection, outlets).then(() => close(), close);
+  if (tty || calls.oneOutput) outlets.stderr.end();
+  relay(parts, at, connection, outlets).then(() => close(), close);
   const made: AttachSession = {
     stdout: outlets.stdout.readable,
     stderr: outlets.stderr.readable,
     exit,
     detach,
   };
-  if (stdinOpen) made.stdin = inputOf(at, connection, behaviour.endsInput);
-  if (tty) {
-    made.resize = ({ columns, rows }: TerminalSize) => {
-      client.run({
-        method: "POST",
-        path: `/containers/${container}/resize`,
-        query: { w: columns, h: rows },
-        attempted: `Cannot resize the terminal of ${id}`,
-      }).catch(() => {/* it has ended */});
+  if (stdinOpen) made.stdin = inputOf(at, connection, calls.endsInput);
+  const { resize } = calls;
+  if (tty && resize) {
+    made.resize = (size) => {
+      resize(at, size).catch(() => {/* it has ended */});
     };
   }
   if (ending.aborted) detach();
@@ -248,7 +281,7 @@ function session(
 }
 
 function inputOf(
-  { id, tty }: Place,
+  { id, tty }: AttachPlace,
   connection: Duplex,
   ends?: boolean,
 ): WritableStream<Uint8Array> {

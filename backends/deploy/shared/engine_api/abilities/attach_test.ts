@@ -8,8 +8,7 @@ type Parts = Parameters<typeof attachAbility>[0];
 function waiting() {
   const events = new InstanceEvents();
   const parts = {
-    client: {},
-    behaviour: {},
+    calls: {},
     watch: {
       events,
       closing: new AbortController().signal,

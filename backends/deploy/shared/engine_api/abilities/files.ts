@@ -7,10 +7,9 @@ import { SvcError } from "../../../../../lib/base/errors.ts";
 import type { FileAbility, FileStat, InstanceOptions } from "../../../../../lib/deploy/caps.ts";
 import { daemonStatus } from "../../../../../lib/docker/errors.ts";
 import type { Answer } from "../../../../../lib/docker/exchange.ts";
-import { archiveError, type TarHeader } from "../../../../../lib/oci/tar.ts";
-import { readTar } from "../../../../../lib/oci/tar_read.ts";
 import { TarWriter } from "../../../../../lib/oci/tar_write.ts";
 import { type Inspected, runs } from "../inspect.ts";
+import { contentOf, safeMembers } from "./members.ts";
 import type { AbilityParts } from "./parts.ts";
 
 type FilesParts = Pick<
@@ -33,7 +32,6 @@ const CHARACTERS = 21;
 const TYPE = 0o170000;
 const FOLDER = 0o040000;
 const LINK = 0o120000;
-const ZEROS = new Uint8Array(64 * 1024);
 
 function systemMode(mode: number): number {
   const has = (bit: number) => (mode >>> bit & 1) === 1;
@@ -107,83 +105,21 @@ function told(error: unknown, noFolder: "not_found" | "conflict"): unknown {
   return code ? new SvcError(code, message, { cause: error }) : error;
 }
 
-/** What a second name of a file gets from the first. */
-type First = Pick<TarHeader, "mode" | "uid" | "gid" | "mtime" | "mtimeNs">;
-
-/** Files of one archive, whose names are kept until its end: some 100 MB of memory. */
-const MOST_NAMES = 500_000;
-
-/** The members as the engine is to unpack them. Throws `archive_invalid`, `argument_invalid` and `denied`. */
+/** The archive as the engine is to unpack it. Throws as {@linkcode safeMembers}. */
 async function* checked(
   tar: ReadableStream<Uint8Array>,
   path: string,
 ): AsyncGenerator<Uint8Array, void, void> {
   const writer = new TarWriter();
-  const links = new Set<string>();
-  const files = new Map<string, First>();
-  for await (const { header, parts } of readTar(tar)) {
-    const member = safeMember(header, path, { links, files });
-    if (!member) continue;
-    if (member.type === "symlink") links.add(member.path);
-    else links.delete(member.path);
-    if (member.type !== "directory") {
-      const { mode, uid, gid, mtime, mtimeNs } = member;
-      files.set(member.path, { mode, uid, gid, mtime, mtimeNs });
-    }
-    if (links.size + files.size > MOST_NAMES) {
-      throw new SvcError("too_large", `Cannot copy to ${path}: the archive has too many files`);
-    }
+  for await (const { member, parts } of safeMembers(tar, path)) {
     yield writer.header(member);
-    for await (const part of parts()) {
-      let left = typeof part === "number" ? part : 0;
-      if (typeof part !== "number") yield* written(writer, part);
-      for (; left > 0; left -= Math.min(left, ZEROS.length)) {
-        yield* written(writer, ZEROS.subarray(0, left));
-      }
+    for await (const bytes of contentOf(parts)) {
+      const after = writer.data(bytes);
+      yield bytes;
+      if (after.length > 0) yield after;
     }
   }
   yield writer.end();
-}
-
-function* written(writer: TarWriter, bytes: Uint8Array): Generator<Uint8Array> {
-  const after = writer.data(bytes);
-  yield bytes;
-  if (after.length > 0) yield after;
-}
-
-/** With paths below the folder; undefined for the folder itself, which stays as it is. */
-function safeMember(
-  header: TarHeader,
-  folder: string,
-  { links, files }: { links: ReadonlySet<string>; files: ReadonlyMap<string, First> },
-): TarHeader | undefined {
-  const attempted = `Cannot copy ${JSON.stringify(header.path)} to ${folder}`;
-  const below = (path: string) => {
-    const parts = path.split("/").filter((part) => part !== "" && part !== ".");
-    if (parts.includes("..")) {
-      throw archiveError(`${JSON.stringify(header.path)} leads out of the folder`);
-    }
-    const above = parts.slice(0, -1).map((_, at) => parts.slice(0, at + 1).join("/"));
-    if (above.some((one) => links.has(one))) {
-      throw new SvcError("argument_invalid", `${attempted}: it is behind a link of the archive`);
-    }
-    return parts.join("/");
-  };
-  const path = below(header.path);
-  if (path === "") return undefined;
-  if (header.type === "char" || header.type === "block") {
-    throw new SvcError("denied", `${attempted}: it is a device`, {
-      help: "leave it out of the archive; devices are given to a workload by its spec",
-    });
-  }
-  if (header.type !== "hardlink") return { ...header, path };
-  const linkpath = below(header.linkpath);
-  const file = files.get(linkpath);
-  // The engine gives the file the owner, the mode and the time that its other name comes with.
-  if (file) return { ...header, ...file, path, linkpath };
-  throw archiveError(
-    `hard link ${JSON.stringify(header.path)} to ${header.linkpath} names no file of the archive`,
-  );
 }
 
 export function filesAbility(

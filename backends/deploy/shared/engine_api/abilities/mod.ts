@@ -1,6 +1,6 @@
 /** The abilities of engines that speak the Docker Engine API, besides exec and images. */
 import type { DeployCaps } from "../../../../../lib/deploy/caps.ts";
-import { attachAbility } from "./attach.ts";
+import { attachAbility, dockerAttach } from "./attach.ts";
 import { controlAbilities } from "./control.ts";
 import { filesAbility } from "./files.ts";
 import { networksAbility, volumesAbility } from "./managed.ts";
@@ -10,7 +10,7 @@ import { statsAbility } from "./stats.ts";
 export function engineAbilities(parts: AbilityParts): DeployCaps {
   return {
     ...controlAbilities(parts),
-    attach: attachAbility(parts),
+    attach: attachAbility({ ...parts, calls: dockerAttach(parts) }),
     files: filesAbility(parts),
     stats: statsAbility(parts),
     volumes: volumesAbility(parts),

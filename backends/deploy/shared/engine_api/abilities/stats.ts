@@ -31,6 +31,38 @@ function networkOf({ networks = {} }: EngineStats): Pick<InstanceStats, "receive
   };
 }
 
+/** The ability, by how one instance is sampled: undefined where it has ended. */
+export function statsBy(
+  parts: Pick<AbilityParts, "require" | "watch">,
+  sample: (
+    name: string,
+    one: RunningInstance,
+    signal?: AbortSignal,
+  ) => Promise<InstanceStats | undefined>,
+): NonNullable<DeployCaps["stats"]> {
+  return async function* (name, { instance, everyMs, signal } = {}) {
+    const chosen = runningOnes(parts, name, instance);
+    const again = () => {
+      try {
+        return runningOnes(parts, name, instance);
+      } catch {
+        return []; // it has ended
+      }
+    };
+    try {
+      yield* sampling({
+        chosen,
+        again,
+        sample: (one) => sample(name, one, signal),
+        everyMs,
+        signal,
+      });
+    } catch (error) {
+      if (!signal?.aborted) throw error;
+    }
+  };
+}
+
 export function statsAbility(parts: AbilityParts): NonNullable<DeployCaps["stats"]> {
   const { client, require } = parts;
 
@@ -70,25 +102,5 @@ export function statsAbility(parts: AbilityParts): NonNullable<DeployCaps["stats
     };
   }
 
-  return async function* (name, { instance, everyMs, signal } = {}) {
-    const chosen = runningOnes(parts, name, instance);
-    const again = () => {
-      try {
-        return runningOnes(parts, name, instance);
-      } catch {
-        return []; // it has ended
-      }
-    };
-    try {
-      yield* sampling({
-        chosen,
-        again,
-        sample: (one) => sample(name, one, signal),
-        everyMs,
-        signal,
-      });
-    } catch (error) {
-      if (!signal?.aborted) throw error;
-    }
-  };
+  return statsBy(parts, sample);
 }
