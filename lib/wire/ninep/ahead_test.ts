@@ -116,9 +116,13 @@ Deno.test({
       assert.equal((await Deno.stat(`${folder}/saved`)).size, 10_000);
       const saved = await root.walk("saved");
       const file = await trips(1, "open", () => saved.open(OPEN.RDWR));
-      const into = new Uint8Array(10_000);
-      await trips(1, "read", () => file.read(0, into));
+      const into = new Uint8Array(12_000);
+      await trips(0, "the first read came with it", async () => {
+        assert.equal(await file.read(0, into), 10_000);
+      });
       assert.equal(into[9999], 9);
+      await trips(1, "read", () => file.read(100, into));
+      await trips(1, "read again", () => file.read(50, new Uint8Array(100)));
       await trips(1, "attributes", () => file.stat());
       await trips(1, "change", () => saved.change({ mode: 0o600 }));
       assert.equal(saved.takeStat()!.mode & 0o777, 0o600);

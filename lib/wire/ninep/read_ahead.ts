@@ -4,6 +4,8 @@
 const PART = 256 * 1024;
 const FIRST = 512 * 1024;
 const MOST = 8 << 20;
+/** Bytes that are asked for together with the opening of a file: most files are smaller. */
+export const WITH_OPEN = 64 * 1024;
 /** Bytes that all files of a mount may hold. */
 const BUDGET = 32 << 20;
 /** Milliseconds for which bytes count as fresh. */
@@ -80,10 +82,11 @@ export class ReadAhead {
     let have = 0;
     while (have < into.length) {
       const size = into.length - have;
-      const bytes = await this.#part(offset + have, size) ?? await this.ask(offset + have, size);
+      const part = await this.#part(offset + have, size);
+      const bytes = part ?? await this.ask(offset + have, size);
       into.set(bytes, have);
       have += bytes.length;
-      if (bytes.length === 0) break;
+      if (bytes.length === 0 || !part) break;
     }
     if (have < into.length) this.drop();
     return have;
@@ -92,17 +95,26 @@ export class ReadAhead {
   #askUpTo(end: number): void {
     if (this.#window === 0 || this.#atEnd) return;
     const last = this.#parts.at(-1);
-    let at = last ? last.offset + last.size : this.#next;
-    while (at < end && this.all.take(PART)) {
-      const part: Part = { offset: at, size: PART, bytes: Promise.resolve(undefined) };
-      part.bytes = this.ask(at, PART).then((bytes) => {
-        part.came = performance.now();
-        if (bytes.length < PART) this.#atEnd = true;
-        return bytes;
-      }).catch(() => undefined);
-      this.#parts.push(part);
-      at += PART;
-    }
+    let at = Math.max(last ? last.offset + last.size : 0, this.#next);
+    while (at < end && this.#add(at, PART, () => this.ask(at, PART))) at += PART;
+  }
+
+  /** The file's first bytes, that were asked for together with its opening. */
+  begin(bytes: Promise<Uint8Array>): void {
+    this.#add(0, WITH_OPEN, () => bytes);
+  }
+
+  /** False where the mount holds too much already. A part counts as {@linkcode PART} bytes, also a smaller one. */
+  #add(offset: number, size: number, ask: () => Promise<Uint8Array>): boolean {
+    if (!this.all.take(PART)) return false;
+    const part: Part = { offset, size, bytes: Promise.resolve(undefined) };
+    part.bytes = ask().then((bytes) => {
+      part.came = performance.now();
+      if (bytes.length < size) this.#atEnd = true;
+      return bytes;
+    }).catch(() => undefined);
+    this.#parts.push(part);
+    return true;
   }
 
   /** Bytes at an offset, up to `size`, of the part that has them; undefined where none has, or has no longer. */

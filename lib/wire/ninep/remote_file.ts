@@ -32,7 +32,8 @@ export async function readAll(
     const part = await client.read(fid, offset + have, count);
     into.set(part, have);
     have += part.length;
-    if (part.length === 0) break;
+    // Our server gives less than was asked for only at the end; another one may stop anywhere.
+    if (part.length === 0 || client.inOrder && part.length < count) break;
   }
   return have;
 }
@@ -139,12 +140,20 @@ export class AheadFile extends RemoteFile {
   /** Of a write that nobody was told of. */
   #failure: { error: unknown } | undefined;
 
-  constructor(client: NinepClient, fid: number, readonly id: bigint, readonly ahead: Ahead) {
+  /** `first`: the file's first bytes, where they were asked for together with its opening. */
+  constructor(
+    client: NinepClient,
+    fid: number,
+    readonly id: bigint,
+    readonly ahead: Ahead,
+    first?: Promise<Uint8Array>,
+  ) {
     super(client, fid);
     this.#reads = new ReadAhead(ahead.reads, id, async (offset, size) => {
       const bytes = new Uint8Array(size);
       return bytes.subarray(0, await readAll(client, fid, offset, bytes));
     });
+    if (first) this.#reads.begin(first);
   }
 
   #others() {

@@ -18,6 +18,7 @@ import {
 } from "../files/node.ts";
 import type { NinepClient, Walk } from "./client.ts";
 import { kindOfQid } from "./answers.ts";
+import { WITH_OPEN } from "./read_ahead.ts";
 import { type Qid, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
 import { Ahead, AheadFile, change, readAll, RemoteFile, sync, writeAll } from "./remote_file.ts";
 
@@ -106,13 +107,20 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   async open(flags: number): Promise<RemoteFile> {
-    if (flags & OPEN.TRUNC) await this.ahead?.writes.settled(this.id);
-    return this.#file(await this.#opened(flags), this.id);
+    const { client, ahead } = this;
+    await ahead?.writes.settled(this.id);
+    const reads = (flags & OPEN.ACCESS) !== OPEN.WRONLY && !(flags & OPEN.TRUNC);
+    let first: Promise<Uint8Array> | undefined;
+    const fid = await this.#opened(flags, (fid) => {
+      if (ahead && reads && client.inOrder) first = client.read(fid, 0, WITH_OPEN);
+      first?.catch(() => {/* who reads asks again */});
+    });
+    return this.#file(fid, this.id, first);
   }
 
-  #file(fid: number, id: bigint): RemoteFile {
+  #file(fid: number, id: bigint, first?: Promise<Uint8Array>): RemoteFile {
     const { client, ahead } = this;
-    return ahead ? new AheadFile(client, fid, id, ahead) : new RemoteFile(client, fid);
+    return ahead ? new AheadFile(client, fid, id, ahead, first) : new RemoteFile(client, fid);
   }
 
   async list(): Promise<OpenFolder> {
@@ -276,10 +284,12 @@ export class RemoteNode implements FileNode, NodeWriter {
     }
   }
 
-  async #opened(flags: number): Promise<number> {
+  /** `follow` may send requests that go with the opening. */
+  async #opened(flags: number, follow: (fid: number) => void = () => {}): Promise<number> {
     const { client } = this;
     const { fid, found } = client.begin(this.fid, []);
     const opened = this.#next(found, () => client.open(fid, flags));
+    follow(fid);
     await found;
     try {
       await opened;
