@@ -17,7 +17,11 @@ export const ROLES = {
   },
   mount: { help: "Folders of a caller, mounted for the workload." },
   egress: { help: "Where connections of the workload may go, and through whom." },
-  credential: { help: "Credentials of a caller, as files and endpoints." },
+  credential: {
+    help: "Credentials of a caller, as endpoints on the workload's loopback.",
+    needsServer: true,
+    load: () => import("./roles/credential.ts"),
+  },
   dns: { help: "Names that the workload resolves." },
   hub: { help: "Services of other workloads, and those that this one offers." },
   docker: { help: "Docker's API, whose containers become deployments." },

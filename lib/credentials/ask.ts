@@ -4,7 +4,9 @@ import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
 import type { SessionCaller } from "../wire/attached/callers.ts";
 import { isLost } from "../wire/attached/session.ts";
+import type { Duplex } from "../wire/duplex.ts";
 import { LineReader } from "../wire/lines.ts";
+import { relay } from "../wire/relay.ts";
 import type { KeptCredential } from "./kept_source.ts";
 import { throughCaller } from "./upstream.ts";
 
@@ -69,6 +71,13 @@ export class CredentialAsker {
     const fields = { name, upstream: true };
     const stream = await this.#caller.open("credential", fields, { signal: both });
     return await throughCaller(stream, request, path, both);
+  }
+
+  /** Joins a companion's stream to the caller's: what it asks and is answered passes through. */
+  async lead(stream: Duplex, name: string, upstream: boolean): Promise<void> {
+    const fields = { name, ...upstream && { upstream } };
+    const late = AbortSignal.timeout(this.#patienceMs);
+    await relay(stream, await this.#caller.open("credential", fields, { signal: late }));
   }
 
   async #ask(name: string): Promise<KeptCredential> {

@@ -46,6 +46,8 @@ export interface Attachments {
   egress?: { mode: EgressMode; routes: readonly EgressRoute[] };
   /** What the server runs in the instances' network namespaces, in words. Only with the ability `namespaces`. */
   beside?: string;
+  /** Roles of a companion that do the same, where the engine lacks that ability: lib/deploy/services.ts chooses. */
+  besideRoles?: Readonly<Record<string, unknown>>;
   /** Only for a backend with the ability `ingressCertificates`. */
   certificates?: readonly HostCertificate[];
 }

@@ -87,6 +87,13 @@ export function requireAbilities({ name, caps }: Engine, attachments: Attachment
   }
 }
 
+/** What the server cannot run beside the workloads of an engine, their companions do, where there can be any. */
+function placed({ caps }: Engine, { besideRoles, ...attachments }: Attachments): Attachments {
+  if (!besideRoles || caps.namespaces || !caps.companion) return attachments;
+  const { beside: _, companion, ...others } = attachments;
+  return { ...others, companion: { roles: { ...companion?.roles, ...besideRoles } } };
+}
+
 /** Throws `unsupported` where the backend cannot mount files that the server keeps. */
 export function requireDeliveredFiles({ name, caps }: Engine): void {
   if (caps.mounts) return;
@@ -116,6 +123,7 @@ class Parts {
   readonly #mounts: NonNullable<Attachments["mounts"]>[number][] = [];
   readonly #roles: Record<string, unknown> = {};
   readonly #beside: string[] = [];
+  #besideRoles: Attachments["besideRoles"];
   #certificates: Attachments["certificates"];
   #egress: Attachments["egress"];
   /** Which service contributed each part. */
@@ -136,6 +144,7 @@ class Parts {
     this.#mounts.push(...mounts);
     Object.assign(this.#roles, companion?.roles);
     if (beside !== undefined) this.#beside.push(beside);
+    if (parts.besideRoles) this.#besideRoles = { ...this.#besideRoles, ...parts.besideRoles };
     this.#certificates ??= certificates;
     this.#egress ??= egress;
   }
@@ -159,6 +168,7 @@ class Parts {
       ...(Object.keys(this.#roles).length > 0 && { companion: { roles: this.#roles } }),
       ...(this.#egress && { egress: this.#egress }),
       ...(this.#beside.length > 0 && { beside: this.#beside.join(", ") }),
+      ...(this.#besideRoles && { besideRoles: this.#besideRoles }),
       ...(this.#certificates && { certificates: this.#certificates }),
     };
   }
@@ -198,7 +208,7 @@ export class DeployServices {
       for (const { service, claim } of claimed) {
         parts.add(service.name, await claim.contribute?.() ?? {});
       }
-      const { attachments } = parts;
+      const attachments = placed(engine, parts.attachments);
       requireAbilities(engine, attachments);
       result = await apply(attachments);
     } catch (error) {

@@ -150,7 +150,18 @@ Deno.test("services: contributions become one; two of the same are refused, as i
     companion: { roles: { hub: 1, egress: {} } },
     certificates,
   }]);
+  const aside: Attachments[] = [{
+    beside: "an endpoint",
+    besideRoles: { credential: { port: 1 } },
+  }];
+  assert.deepEqual(await apply({ companion: true }, aside), [
+    { companion: { roles: { credential: { port: 1 } } } },
+  ]);
+  assert.deepEqual(await apply({ companion: true, namespaces: true }, aside), [
+    { beside: "an endpoint" },
+  ]);
   const refused: [DeployCaps, Attachments[], string, RegExp][] = [
+    [{}, aside, "unsupported", /with an endpoint: the fake backend lets nothing of svc run beside/],
     [able, [{ env: { A: "1" } }, { env: { A: "2" } }], "conflict", /a and b both add the .* A$/],
     [able, [{ mounts: [mount] }, { mounts: [mount] }], "conflict", /both add a mount at \/a$/],
     [able, [both[0], { companion: { roles: { hub: 2 } } }], "conflict", /both add the role hub$/],

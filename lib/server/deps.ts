@@ -7,6 +7,7 @@ import type { Delegation } from "./delegation.ts";
 import type { DeployChoice } from "./deploy_facts.ts";
 import type { Access } from "./access.ts";
 import type { ServerCaretakers } from "./caretakers/caretakers.ts";
+import type { CredentialService } from "./credentials/service.ts";
 import type { BuildCacheUpkeep } from "./build_cache.ts";
 import type { Tunnels } from "../tunnel/tunnels.ts";
 import type { Upkeep } from "../store/upkeep.ts";
@@ -42,6 +43,8 @@ export interface ManagementDeps {
   sessions?: DeploySessions;
   /** Absent: there are no companions, as in tests of other routes. */
   caretakers?: ServerCaretakers;
+  /** What companions ask for credentials. Absent: nobody, as in tests of other routes. */
+  credentials?: Pick<CredentialService, "lead">;
   /** Absent: there are no tunnels, as in tests of other routes. */
   tunnels?: Tunnels;
   /** Absent: the route's defaults. */

@@ -287,6 +287,7 @@ const listener = subsystem({
         ingress: deployments.ingress,
         sessions: parts.sessions,
         caretakers: parts.caretakers,
+        credentials: deployments.credentials,
         tunnels: parts.tunnels,
         access: edge.access,
         internal: edge.internal,

@@ -14,6 +14,9 @@ import type { KeptCredential } from "../../credentials/kept_source.ts";
 import type { Attachments } from "../../deploy/backend.ts";
 import type { Claim, DeployService } from "../../deploy/services.ts";
 import type { WorkloadNamespaces } from "../../deploy/namespaces.ts";
+import type { CredentialSettings } from "../../caretaker/roles/credential.ts";
+import type { Duplex } from "../../wire/duplex.ts";
+import { writeLine } from "../../wire/lines.ts";
 import type { SessionCallers } from "../../wire/attached/callers.ts";
 import type { CredentialFiles } from "./files.ts";
 import { listenBeside } from "./listen.ts";
@@ -91,8 +94,28 @@ class Delivered {
     return {
       env,
       ...(mounts.length > 0 && { mounts }),
-      ...(endpoints !== "" && { beside: `an endpoint of credentials (${endpoints})` }),
+      ...(endpoints !== "" && {
+        beside: `an endpoint of credentials (${endpoints})`,
+        besideRoles: { credential: this.#role },
+      }),
     };
+  }
+
+  /** For a companion, which has no address but its own to serve at. */
+  get #role(): CredentialSettings {
+    const [deliveries, upstreams] = [this.#endpoints, this.#upstreams];
+    return { port: endpointPort(this.#spec), deliveries, upstreams };
+  }
+
+  /** Leads a companion's question to the caller: only for what is delivered at endpoints. */
+  async lead(stream: Duplex, { name, upstream }: Readonly<Record<string, unknown>>): Promise<void> {
+    const asked = upstream === true ? this.#upstreams : this.#endpoints;
+    const known = asked.find(({ source }) => source === name);
+    if (!known) {
+      await writeLine(stream, { error: "the deployment has no endpoint of that name" });
+      return await stream.closeWrite();
+    }
+    await this.asker.lead(stream, known.source, upstream === true);
   }
 
   get #names(): Set<string> {
@@ -164,6 +187,8 @@ export class CredentialService implements DeployService, AsyncDisposable {
   readonly name = "credentials";
   readonly #options: CredentialServiceOptions;
   readonly #delivered = new Map<string, Delivered>();
+  /** Of deployments that are being applied: their workloads may ask already. */
+  readonly #coming = new Map<string, Delivered>();
 
   constructor(options: CredentialServiceOptions) {
     this.#options = options;
@@ -191,10 +216,12 @@ export class CredentialService implements DeployService, AsyncDisposable {
       contribute: async () => {
         await delivered.place();
         delivered.attend();
+        this.#coming.set(name, delivered);
         placed = true;
         return delivered.attachments;
       },
       commit: async () => {
+        this.#coming.delete(name);
         const earlier = this.#delivered.get(name);
         this.#delivered.set(name, delivered);
         await earlier?.stop();
@@ -203,10 +230,22 @@ export class CredentialService implements DeployService, AsyncDisposable {
         delivered.attend();
       },
       release: async () => {
+        this.#coming.delete(name);
         await delivered.stop();
         if (!this.#delivered.has(name)) await this.#options.files.remove(name);
       },
     };
+  }
+
+  /** A companion of the deployment asks for a credential, or sends a request on. */
+  async lead(
+    deployment: string,
+    stream: Duplex,
+    fields: Readonly<Record<string, unknown>>,
+  ): Promise<void> {
+    const delivered = this.#coming.get(deployment) ?? this.#delivered.get(deployment);
+    if (!delivered) return stream.reset();
+    await delivered.lead(stream, fields);
   }
 
   async removed(name: string): Promise<void> {
