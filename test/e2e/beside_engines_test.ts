@@ -124,9 +124,13 @@ const waysOut = ({ other, server, engine: { interfaces } }: Scene) => ({
   "tcp to another machine": get(other.address, other.port),
   "icmp by a raw socket": `busybox ping -c 1 -W 2 ${other.address}`,
   "another port": get(other.address, 53),
-  "dns": `busybox timeout 4 busybox nslookup example.com ${other.address} | grep -i 'name:'`,
-  "the server": ["172.17.0.1", "10.88.0.1", "198.18.0.1"].map((host) => get(host, server.port))
-    .join(" || "),
+  "dns": `busybox timeout 2 busybox nslookup example.com ${other.address} | grep -i 'name:'`,
+  ...Object.fromEntries(
+    ["172.17.0.1", "10.88.0.1", "198.18.0.1"].map((host) => [
+      `the server at ${host}`,
+      get(host, server.port),
+    ]),
+  ),
   // The group of all nodes on the link: only this one is to answer.
   "ipv6 to the link": "own=$(ip -6 -o addr show eth0 | grep -o 'fe80[0-9a-f:]*'); " +
     `busybox ping6 -c 2 -W 1 ff02::1%eth0 | grep 'from fe80' | grep -v "$own"`,
@@ -340,6 +344,8 @@ for (const { name, needs, files, open } of ENGINES) {
         await engine.command("import", archive, "base:1");
         await using other = await outside();
         await using server = await startServer({
+          // Where a workload could reach it, if it had a way.
+          listen: "0.0.0.0",
           executable: await executableWithin(folder, EXECUTABLE, engine.inside),
           env: {
             ...engine.env,
