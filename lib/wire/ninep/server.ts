@@ -30,6 +30,11 @@ const MAX_UNDER_WAY = 32;
 const MAX_BYTES = 16 << 20;
 /** Answers are gathered up to this size. */
 const BATCH = 256 * 1024;
+/**
+ * Milliseconds that answers wait for those of requests under way: a caller's WebSocket sends a second small message
+ * only when the first has arrived (Nagle's algorithm), so an answer in two parts would take two round trips.
+ */
+const HOLD_MS = 1;
 
 export interface ServeOptions {
   /** Called with the number of bytes of each read of a file or folder. */
@@ -58,6 +63,8 @@ class Connection {
   #outgoing: Uint8Array[] = [];
   #unsent = 0;
   #sending: Promise<void> | undefined;
+  /** Runs out when held answers are sent. */
+  #held: ReturnType<typeof setTimeout> | undefined;
   /** Resolves when a request is done. */
   #done = Promise.withResolvers<void>();
 
@@ -82,13 +89,16 @@ class Connection {
           await this.#done.promise;
         }
         // Answers to requests that came together are sent together.
-        if (!messages.ready || this.#unsent > BATCH) await this.#flush();
+        if (this.#unsent > BATCH || !messages.ready && this.#underWay.size === 0) {
+          await this.#flush();
+        } else if (!messages.ready) this.#soon();
       }
       await this.#idle();
       await this.#flush();
       await this.stream.closeWrite();
     } finally {
       await this.#idle();
+      clearTimeout(this.#held);
       await this.#session.fids.clear();
     }
   }
@@ -109,8 +119,8 @@ class Connection {
       this.#put(reply);
       this.#done.resolve();
       this.#done = Promise.withResolvers();
-      // A broken stream is reported by its reader.
-      this.#flush().catch(() => {});
+      if (this.#underWay.size === 0) this.#now();
+      else this.#soon();
     };
     this.#underWay.set(tag, result.then(done));
   }
@@ -158,8 +168,21 @@ class Connection {
     reply.u32(size).text(known ? VERSION : "unknown");
   }
 
+  #now(): void {
+    // A broken stream is reported by its reader.
+    this.#flush().catch(() => {});
+  }
+
+  /** Sends when the requests under way are done, or after a moment. */
+  #soon(): void {
+    if (this.#unsent > BATCH) return this.#now();
+    this.#held ??= setTimeout(() => this.#now(), HOLD_MS);
+  }
+
   /** Answers that are made during a write go out with the next write. */
   async #flush(): Promise<void> {
+    clearTimeout(this.#held);
+    this.#held = undefined;
     if (this.#sending || this.#unsent === 0) return await this.#sending;
     await (this.#sending = this.#send());
   }
