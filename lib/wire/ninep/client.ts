@@ -2,7 +2,8 @@
 import { SvcError } from "../../base/errors.ts";
 import type { Duplex } from "../duplex.ts";
 import { ERRNO, FileError, type FolderEntry, type NodeStat } from "../files/node.ts";
-import { type Patience, Wait } from "../patience.ts";
+import { Wait } from "../patience.ts";
+import type { NinepClientOptions, Walk } from "./client_types.ts";
 import { attributes, data, listing } from "./answers.ts";
 import {
   GETATTR_BASIC,
@@ -24,6 +25,8 @@ import {
 const MAX_MESSAGE = 256 * 1024;
 /** Bytes that other servers reserve in a message for the header of a read or write. */
 const IO_HEADER = 24;
+/** Milliseconds until fids that are let go of are ended. */
+const LET_GO_MS = 10;
 /** Reads of one file at once. */
 const READ_AHEAD = 4;
 
@@ -31,24 +34,6 @@ interface Pending {
   type: number;
   resolve(reply: Reader): void;
   reject(error: unknown): void;
-}
-
-/** Patience: how long requests may wait without a part of any answer, and how many bytes have to come meanwhile. */
-export interface NinepClientOptions extends Omit<Patience, "late"> {
-  /** Bytes of a message, at most. */
-  maxMessage?: number;
-  /**
-   * Default true: the server does requests that name the same fid in their order, as ours does (server.ts), so that
-   * requests that build on each other are sent together.
-   */
-  inOrder?: boolean;
-}
-
-/** A walk under way. */
-export interface Walk {
-  fid: number;
-  /** The file's qid; undefined where the walk had no names. Throws {@linkcode FileError}. */
-  found: Promise<Qid | undefined>;
 }
 
 export class NinepClient {
@@ -64,6 +49,9 @@ export class NinepClient {
   #wait: Wait;
   #closed = Promise.withResolvers<unknown>();
   readonly inOrder: boolean;
+  /** Fids to be ended, and what ends them at the latest. */
+  #over: number[] = [];
+  #letting: ReturnType<typeof setTimeout> | undefined;
 
   private constructor(stream: Duplex, options: NinepClientOptions) {
     const { patienceMs, pace, maxMessage = MAX_MESSAGE, inOrder = true } = options;
@@ -144,6 +132,20 @@ export class NinepClient {
       await this.#call(new Writer(T.CLUNK, this.#tag()).u32(fid));
     } finally {
       this.giveFid(fid);
+    }
+  }
+
+  /** Ends a fid with the next request, or after a moment: a message of its own would hold up the next answer. */
+  letGo(fid: number): void {
+    this.#over.push(fid);
+    this.#letting ??= setTimeout(() => this.#clunkOver(), LET_GO_MS);
+  }
+
+  #clunkOver(): void {
+    clearTimeout(this.#letting);
+    this.#letting = undefined;
+    for (const fid of this.#over.splice(0)) {
+      this.clunk(fid).catch(() => {/* told by the next call */});
     }
   }
 
@@ -333,6 +335,7 @@ export class NinepClient {
 
   /** Requests of one turn of the event loop are sent together. */
   #send(requests: Writer[]): void {
+    if (this.#over.length > 0) this.#clunkOver();
     const idle = this.#outgoing.length === 0;
     for (const request of requests) this.#outgoing.push(request.finish());
     if (idle) setImmediate(() => this.#flush());
@@ -378,6 +381,7 @@ export class NinepClient {
     };
     for (const { reject } of this.#pending.values()) reject(this.#failure.error);
     this.#pending.clear();
+    clearTimeout(this.#letting);
     this.#wait.end();
     this.#closed.resolve(this.#failure.error);
   }

@@ -214,8 +214,9 @@ export class AheadFile extends RemoteFile {
     return locked;
   }
 
-  override async close(): Promise<void> {
+  override close(): Promise<void> {
     this.#reads.close();
-    await super.close();
+    this.client.letGo(this.fid);
+    return Promise.resolve();
   }
 }

@@ -16,7 +16,8 @@ import {
   type OpenFolder,
   type Space,
 } from "../files/node.ts";
-import type { NinepClient, Walk } from "./client.ts";
+import type { NinepClient } from "./client.ts";
+import type { Walk } from "./client_types.ts";
 import { kindOfQid } from "./answers.ts";
 import { WITH_OPEN } from "./read_ahead.ts";
 import { type Qid, REMOVE_FOLDER, T, type Writer } from "./messages.ts";
@@ -53,7 +54,7 @@ export class RemoteNode implements FileNode, NodeWriter {
   }
 
   close(): void {
-    this.client.clunk(this.fid).catch(() => {/* told by the next call */});
+    this.client.letGo(this.fid);
   }
 
   async stat(): Promise<NodeStat> {
