@@ -169,7 +169,7 @@ const deployments = subsystem({
       files: new CredentialFiles(credentialFolder(host)),
       ...{ callers, namespaces, log },
     });
-    const files = new DeliveredFileService(new KeptFiles(keptFolders(host)));
+    const files = new DeliveredFileService(new KeptFiles(await keptFolders(host)));
     const common = { host, snapshotter: snapshots.get, images: images.get, log };
     const parts = { ...common, namespaces, caretakers };
     const backend: Lazy<Deployments> = lazy(async () =>

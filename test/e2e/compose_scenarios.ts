@@ -56,9 +56,7 @@ services:
     stop_signal: SIGKILL
     healthcheck:
       test: test -e /tmp/up
-      interval: 1h
-      start_period: 60s
-      start_interval: 100ms
+      interval: 200ms
     volumes: [data:/data]
   web:
     image: base:1

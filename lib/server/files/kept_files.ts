@@ -9,24 +9,39 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { statfs } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { DeliveredFile } from "../../api/delivered_files.ts";
 import { asSvcError, systemCode } from "../../base/errors.ts";
 import { ensureDir, removeTree } from "../../base/fs.ts";
 import { mount, MS, unmount } from "../../sys/mount.ts";
 import { isMounted } from "../../sys/mountinfo.ts";
 
-/** Bytes of a tmpfs that has to be made: where the run folder is on a disk. */
+/** Bytes of a tmpfs that has to be made. */
 const SIZE = "64m";
 const FLAGS = MS.NOSUID | MS.NODEV | MS.NOEXEC;
 /** linux/magic.h: file systems without a disk. */
 const IN_MEMORY = [0x01021994, 0x858458f6];
 
-/** The folders of one server's kept files: of secrets, and of others. */
-export const keptFolders = ({ runDir, dataDir }: { runDir: string; dataDir: string }) => ({
-  memory: join(runDir, createHash("sha256").update(dataDir).digest("hex").slice(0, 12), "files"),
-  disk: join(dataDir, "files"),
-});
+async function isInMemory(folder: string): Promise<boolean> {
+  try {
+    return IN_MEMORY.includes(Number((await statfs(folder)).type));
+  } catch (error) {
+    if (systemCode(error) !== "ENOENT" || dirname(folder) === folder) throw error;
+    return await isInMemory(dirname(folder));
+  }
+}
+
+/**
+ * The folders of one server's kept files: of secrets, and of others. Where the run folder is on a disk, secrets are
+ * on a tmpfs in the data directory, which an engine with mounts of its own is likelier to see.
+ */
+export async function keptFolders({ runDir, dataDir }: { runDir: string; dataDir: string }) {
+  const own = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
+  return {
+    memory: await isInMemory(runDir) ? join(runDir, own, "files") : join(dataDir, "secrets"),
+    disk: join(dataDir, "files"),
+  };
+}
 
 /** One set of a deployment's files. */
 export interface KeptSet {
@@ -78,7 +93,7 @@ export class KeptFiles {
   async #openMemory(): Promise<void> {
     const { memory } = this.#folders;
     await ensureDir(memory, 0o700);
-    if (IN_MEMORY.includes(Number((await statfs(memory)).type))) return;
+    if (await isInMemory(memory)) return;
     mount("svc-files", memory, "tmpfs", FLAGS, `mode=0700,size=${SIZE}`);
   }
 

@@ -8,7 +8,7 @@ import { SvcError } from "../../../../lib/base/errors.ts";
 import { openSource } from "../../../../lib/deploy/bind_policy.ts";
 import type { HostPaths } from "../../../../lib/docker/own_container.ts";
 import type { Inspected } from "./inspect.ts";
-import { DEPLOYMENT } from "./labels.ts";
+import { attachedSources, DEPLOYMENT } from "./labels.ts";
 
 export interface BindPolicy {
   /** SVC_ALLOW_BIND_SOURCES. */
@@ -178,7 +178,12 @@ export class Binds {
   /** Throws what `hold` throws where the deployment may not mount what its spec and its containers mount. */
   async requireStill(spec: DeploySpec, containers: readonly Inspected[]): Promise<void> {
     const sources = await this.#check(spec);
+    const attached = new Set(
+      containers.flatMap(({ Config }) => attachedSources(Config.Labels)),
+    );
     for (const { path } of containers.flatMap(heldByContainer)) {
+      // What the server mounts of its own is no matter of the policy.
+      if (attached.has(path)) continue;
       // Else it is of an apply that stopped halfway, or was made before a link on the way was changed.
       if (sources.includes(path)) continue;
       const real = await realSource({ source: path }, "of a container", await this.#parts.policy());

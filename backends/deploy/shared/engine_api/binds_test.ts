@@ -12,6 +12,7 @@ import { dockerEngine } from "./docker_engine.ts";
 import { engineFields } from "./fields.ts";
 import { type BindPolicy, Binds, requirePlainMounts } from "./binds.ts";
 import type { Inspected } from "./inspect.ts";
+import { attachedLabel } from "./labels.ts";
 
 const mounting = (name: string, source: string, readOnly = false) =>
   validateDeploySpec({ name, image: "i", mounts: [{ source, target: "/mnt", readOnly }] });
@@ -232,6 +233,14 @@ Deno.test({
           code: elsewhere === "/etc" ? "denied" : "not_found",
         });
       }
+      // A file of the server's own, and what else the same container mounts.
+      const own = containers("app", "/run/own");
+      for (const { Config } of own) {
+        Object.assign(Config.Labels!, attachedLabel([{ source: "/run/own" }]));
+      }
+      await binds.requireStill(spec, own);
+      const more = [...own, ...containers("app", "/etc")];
+      await assert.rejects(binds.requireStill(spec, more), { code: "denied" });
       await Deno.remove(second);
       await Deno.symlink(first, second);
       await assert.rejects(binds.requireStill(spec, containers("app", second)), { code: "denied" });

@@ -3,7 +3,7 @@ import type { DeploySpec, HealthcheckSpec } from "../../../../lib/api/deploy_spe
 import { parseDuration } from "../../../../lib/base/duration.ts";
 import { compareVersions } from "../../../../lib/docker/client.ts";
 import { SHARED } from "./docker_companions.ts";
-import { containerLabels } from "./labels.ts";
+import { attachedLabel, containerLabels } from "./labels.ts";
 import type { ContainerRequest } from "./engine.ts";
 import { probeTimes } from "./probes.ts";
 import { instanceId } from "./record.ts";
@@ -175,10 +175,13 @@ export function containerBody(request: DockerRequest): Record<string, unknown> {
     // An empty list resets the image's.
     Entrypoint: spec.entrypoint?.length === 0 ? [""] : spec.entrypoint,
     Env: Object.entries(all).map(([name, value]) => `${name}=${value}`),
-    Labels: containerLabels(spec, {
-      ...{ server, replica, rehearsal, emptied: request.emptied },
-      probes: request.probed && spec.healthcheck?.test ? probeTimes(spec.healthcheck) : undefined,
-    }),
+    Labels: {
+      ...containerLabels(spec, {
+        ...{ server, replica, rehearsal, emptied: request.emptied },
+        probes: request.probed && spec.healthcheck?.test ? probeTimes(spec.healthcheck) : undefined,
+      }),
+      ...attachedLabel(request.attached),
+    },
     ...(attachments.kind !== "host" &&
       { Hostname: spec.hostname ?? instanceId(spec.name, replica) }),
     User: spec.user,

@@ -20,6 +20,19 @@ export const COMPANION_KEY = `${PREFIX}companion.of`;
 /** Hash of what a companion was made of. */
 export const COMPANION_CONFIG = `${PREFIX}companion.config`;
 
+/** Sources of the mounts that the server itself added to the spec's, as JSON. Empty: there are none. */
+export const ATTACHED = `${PREFIX}attached`;
+
+export const attachedLabel = (mounts: readonly { source: string }[]) => ({
+  [ATTACHED]: mounts.length > 0 ? JSON.stringify(mounts.map(({ source }) => source)) : "",
+});
+
+/** What {@linkcode attachedLabel} says; nothing for a container of an earlier version. */
+export function attachedSources(labels: Readonly<Record<string, string>> | null = {}): string[] {
+  const text = labels?.[ATTACHED];
+  return text ? JSON.parse(text) : [];
+}
+
 export const serverLabel = (server: string) => `${SERVER}=${server}`;
 
 function originLabels({ origin }: DeploySpec): Record<string, string> {
