@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { ok, Project, runFiles, runShop } from "./compose_scenarios.ts";
 import { baseImage, e2eTest, startServer } from "./harness.ts";
+import { eventually } from "./waits.ts";
 
 const NEEDS = { root: true, commands: ["runc", "conmon", "iptables", "busybox", "skopeo"] };
 
@@ -137,4 +138,47 @@ services:
       ok(await project.run("down"));
     },
   );
+});
+
+e2eTest("compose: killed in the middle of up, it heals with the next one", NEEDS, async (t) => {
+  await using server = await startServer();
+  await baseImage(server, "base:1");
+  await using project = await Project.open(server);
+  const names = ["a", "b", "c", "d", "e"];
+  await project.write(
+    "name: hurt\nservices:\n" +
+      names.map((name, index) =>
+        `  ${name}:\n    image: base:1\n    command: sleep 1000\n    stop_signal: SIGKILL\n` +
+        "    volumes: [data:/data]\n" +
+        (index > 0 ? `    depends_on: [${names[index - 1]}]\n` : "")
+      ).join("") + "volumes:\n  data:\n",
+  );
+  const wanted = Object.fromEntries(names.map((name) => [`hurt-${name}-1`, "running"]));
+  /** Something of the project is there, and not all of it. */
+  const begun = () =>
+    eventually(
+      "the first service",
+      async () => /hurt-[a-e]/.test((await server.svc(["ps"])).stdout),
+    );
+
+  for (const victim of ["client", "server"] as const) {
+    await t.step(`the ${victim} is killed`, async () => {
+      const killing = new AbortController();
+      const up = server.svc(["compose", "up", "-d"], {
+        cwd: project.folder,
+        signal: killing.signal,
+      }).catch(() => {/* it was killed */});
+      await begun();
+      if (victim === "client") killing.abort();
+      else await server.kill9();
+      await up;
+      if (victim === "server") await server.restart();
+      ok(await project.run("up", "-d"));
+      assert.deepEqual(await project.states(), wanted);
+      ok(await project.run("down", "-v"));
+      assert.deepEqual(await project.states(), {});
+      assert.equal(ok(await server.svc(["volume", "ls", "-q"])), "");
+      assert.doesNotMatch(ok(await server.svc(["network", "ls", "-q"])), /hurt/);
+    });
+  }
 });
