@@ -29,8 +29,12 @@ export const attachedLabel = (mounts: readonly { source: string }[]) => ({
 
 /** What {@linkcode attachedLabel} says; nothing for a container of an earlier version. */
 export function attachedSources(labels: Readonly<Record<string, string>> | null = {}): string[] {
-  const text = labels?.[ATTACHED];
-  return text ? JSON.parse(text) : [];
+  try {
+    const all: unknown = JSON.parse(labels?.[ATTACHED] || "[]");
+    return Array.isArray(all) ? all : [];
+  } catch {
+    return []; // not written by svc
+  }
 }
 
 export const serverLabel = (server: string) => `${SERVER}=${server}`;
