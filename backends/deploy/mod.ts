@@ -9,7 +9,7 @@ import { CONTAINERD, CONTAINERD_READS } from "./containerd/options.ts";
 import { DOCKERHOST, DOCKERHOST_READS } from "./dockerhost/options.ts";
 import { INCUS, INCUS_READS } from "./incus/options.ts";
 import { KUBERNETES, KUBERNETES_INGRESS } from "./kubernetes/options.ts";
-import { PODMAN, PODMAN_ABSENT, PODMAN_READS } from "./podman/options.ts";
+import { PODMAN, PODMAN_READS } from "./podman/options.ts";
 
 export interface DeployBackendEntry {
   help: string;
@@ -49,7 +49,7 @@ export const DEPLOY_BACKENDS: Record<string, DeployBackendEntry> = {
   podman: {
     help: "podman's API service",
     aliases: [],
-    options: [PODMAN, PODMAN_ABSENT],
+    options: [PODMAN],
     hasImages: true,
     load: reading(PODMAN_READS, async () => (await import("./podman/open.ts")).podmanModule),
     fields: async () => (await import("./podman/fields.ts")).PODMAN_FIELDS,

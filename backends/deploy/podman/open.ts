@@ -6,6 +6,7 @@ import type { BackendModule, BackendParts, ServerFolders } from "../../../lib/de
 import { DockerClient } from "../../../lib/docker/client.ts";
 import type { DockerEndpoint } from "../../../lib/docker/endpoint.ts";
 import type { EngineConfig } from "../shared/engine_api/apply.ts";
+import type { CompanionOptions } from "../shared/engine_api/companions.ts";
 import { openDockerBackend } from "../shared/engine_api/docker_engine.ts";
 import { serverIdentity } from "../shared/engine_api/identity.ts";
 import { PODMAN_ENGINE } from "./behaviour.ts";
@@ -19,11 +20,12 @@ export interface PodmanOptions
   /** Absent: the backend runs the service itself. */
   endpoint?: DockerEndpoint;
   config: EngineConfig;
+  companions?: CompanionOptions;
 }
 
 /** All files are below `podman` in the data directory. */
 export async function createPodmanBackend(
-  { dataDir, runDir, images, log, endpoint, config, namespaces }: PodmanOptions,
+  { dataDir, runDir, images, log, endpoint, config, companions, namespaces }: PodmanOptions,
 ): Promise<DeployBackend> {
   const folder = join(dataDir, PODMAN_ENGINE.name);
   const own = serviceFolder({ dataDir, runDir });
@@ -45,6 +47,7 @@ export async function createPodmanBackend(
       config,
       fields: PODMAN_FIELDS,
       images,
+      companions,
       namespaces,
       log,
       release,
@@ -77,6 +80,13 @@ export function podmanModule(settings: PodmanSettings): BackendModule {
       createPodmanBackend({
         ...parts,
         endpoint: podmanEndpoint(place),
+        ...parts.caretakers && {
+          companions: {
+            caretakers: parts.caretakers,
+            variable: "SVC_PODMAN_REMOTE",
+            always: settings.podmanRemote,
+          },
+        },
         config: {
           allowBindSources: settings.allowBindSources,
           hostPathMap: settings.hostPathMap,

@@ -1,5 +1,4 @@
 /** SPEC "Deploy backend (common)". */
-import { absentTable, off } from "../../../lib/config/absent.ts";
 import { BUILD } from "../../../lib/config/server/build.ts";
 import { optionTable, type SettingsOf } from "../../../lib/config/table.ts";
 import { CONTAINED } from "../../../lib/config/server/general.ts";
@@ -27,10 +26,17 @@ export const PODMAN = optionTable([
     help: "Run podman's API service on a private socket, watch it, and end it with the server. " +
       "Needs podman on PATH. Not together with SVC_PODMAN_SOCKET.",
   },
-]);
-
-export const PODMAN_ABSENT = absentTable(section, "the remote companion", [
-  ["SVC_PODMAN_REMOTE", "bool", "Companion for podman.", off],
+  {
+    key: "podmanRemote",
+    kind: "bool",
+    env: ["SVC_PODMAN_REMOTE"],
+    default: false,
+    section,
+    help:
+      "Each instance has a companion in its network: port-forward, ingress and SSH agents go through " +
+      "it, also where containers' addresses lead nowhere from the server, as with a rootless podman. " +
+      "Needs SVC_AGENT_IMAGE and SVC_ADVERTISE_URL.",
+  },
 ]);
 
 /** The options that the backend reads. */
