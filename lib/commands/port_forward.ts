@@ -1,13 +1,14 @@
 /** `svc port-forward NAME [PORT...]`: forwards local ports to a deployment's ports until interrupted. */
 import type { DeploymentStatus } from "../api/deployment.ts";
 import type { ForwardProtocol } from "../api/forward.ts";
-import { SvcError } from "../base/errors.ts";
+import { asSvcError, SvcError } from "../base/errors.ts";
 import type { PortForward } from "../client/conduit/port_forward.ts";
 import type { Services } from "../client/conduit/services.ts";
 import { getDeployment } from "../client/deployments.ts";
 import { servicesOf } from "../client/forward.ts";
 import type { Invocation } from "./command.ts";
 import { connect } from "./connect.ts";
+import { errorLines } from "./dispatch.ts";
 import type { PORT_FORWARD_OPTIONS } from "./forward_options.ts";
 import { formatInstances } from "./ps.ts";
 
@@ -95,7 +96,7 @@ class Listeners implements AsyncDisposable {
         local,
         // Errors that come from the command's own end are not failures.
         onError: (error) => {
-          if (!io.signal.aborted) void io.stderr.write(`svc: ${error.message}\n`);
+          if (!io.signal.aborted) void io.stderr.write(errorLines(asSvcError(error)));
         },
       }),
     );

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { DeploymentStatus } from "../../lib/api/deployment.ts";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
-import { answer, ok, webSpec } from "./companions.ts";
+import { answer, eventually, ok, webSpec } from "./companions.ts";
 import { e2eTest, EXECUTABLE, freePort, startServer, svc } from "./harness.ts";
 
 /** The address of the host that podman's networks go out by. */
@@ -36,10 +36,22 @@ e2eTest(
         async () => {
           await using server = await startServer({ env });
           await ok(server, ["deploy", "-f", "-"], { stdin: webSpec("1") });
-          const refused = await server.svc(["port-forward", "web", `${freePort()}:8080`]);
-          assert.notEqual(refused.code, 0);
-          assert.match(refused.stderr, /rootless/);
-          assert.match(refused.stderr, /SVC_PODMAN_REMOTE/);
+          const local = freePort();
+          const forward = new Deno.Command(EXECUTABLE, {
+            args: ["port-forward", "--server", server.url, "web", `${local}:8080`],
+            stdout: "null",
+            stderr: "piped",
+          }).spawn();
+          const told = new Response(forward.stderr).text();
+          await eventually("the connection is broken off", async () => {
+            const connection = await Deno.connect({ port: local });
+            const end = await connection.read(new Uint8Array(1)).catch(() => null);
+            connection.close();
+            return end === null;
+          });
+          forward.kill();
+          await forward.status;
+          assert.match(await told, /rootless podman[^]*SVC_PODMAN_REMOTE/);
           await ok(server, ["rm", "web"]);
         },
       );

@@ -10,7 +10,7 @@ import {
   endpointConfig,
   type RestartPolicy,
 } from "./container.ts";
-import type { ContainerCalls, ContainerRequest } from "./engine.ts";
+import type { CompanionCalls, ContainerCalls, ContainerRequest } from "./engine.ts";
 import { instanceId } from "./record.ts";
 import type { EngineWatch } from "./watch.ts";
 
@@ -43,11 +43,20 @@ export class Containers implements ContainerCalls {
   readonly #client: DockerClient;
   readonly #watch: EngineWatch;
   readonly #behaviour: EngineBehaviour;
+  readonly #companions: Pick<CompanionCalls, "remove">;
 
-  constructor(client: DockerClient, watch: EngineWatch, behaviour: EngineBehaviour) {
+  constructor(
+    { client, watch, behaviour, companions }: {
+      client: DockerClient;
+      watch: EngineWatch;
+      behaviour: EngineBehaviour;
+      companions: Pick<CompanionCalls, "remove">;
+    },
+  ) {
     this.#client = client;
     this.#watch = watch;
     this.#behaviour = behaviour;
+    this.#companions = companions;
   }
 
   async #complete(asked: ContainerRequest, signal?: AbortSignal): Promise<DockerRequest> {
@@ -160,9 +169,17 @@ export class Containers implements ContainerCalls {
         }
         // An engine that starts, ends or cleans it up at this moment.
         if (daemonStatus(error) === undefined || ++refusals === REMOVALS) throw error;
+        // Podman removes no container whose network another one shares.
+        if (/has dependent containers/.test(String(error))) await this.#dropCompanion(container);
         await sleep(PAUSE_MS);
       }
     }
+  }
+
+  /** A person's own container that shares the network is left, and the engine's refusal is told. */
+  async #dropCompanion(container: string): Promise<void> {
+    const found = await this.#watch.look(container);
+    if (found) await this.#companions.remove(found.Name.replace(/^\//, ""));
   }
 
   async #gone(container: string): Promise<void> {

@@ -110,14 +110,15 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
   const store = imageAbilities(client, { folder: join(folder, "exports"), log });
   const images = new DeployImages(client, config.maxUnpackedBytes);
   const place = lazy(() => serverPlace(client, config));
+  const companions = dockerCompanions(client, server);
   const { requireReachable } = behaviour;
   return {
     name: behaviour.name,
     product: behaviour.product,
     watch,
     networks: new EngineNetworks(dockerNetworks(client, server, behaviour), server),
-    containers: new Containers(client, watch, behaviour),
-    companions: dockerCompanions(client, server),
+    containers: new Containers({ client, watch, behaviour, companions }),
+    companions,
     fixedRestarts: behaviour.fixedRestarts,
     ready: async () => void await client.daemon(),
     async about() {
