@@ -1,10 +1,10 @@
 /** The contract of deploy backends, by Incus. */
 import assert from "node:assert/strict";
 import type { DeployBackend } from "../../lib/deploy/backend.ts";
-import { requireTools } from "../e2e/harness.ts";
+import { requireTools, runTool } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
 import { deployContract } from "./deploy_suite.ts";
-import { quickSpec } from "./deploy_tools.ts";
+import { eventually, lines, quickSpec, runs, shell } from "./deploy_tools.ts";
 import { engineDies } from "./engine_dies.ts";
 import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
 
@@ -31,6 +31,39 @@ deployContract({
         const { stdout } = await peer.incus("list", "--format", "csv", "-c", "n", `^${name}-`);
         return stdout.split("\n").filter(Boolean);
       },
+    });
+    test("a subnet over a route of the daemon's host is refused, and nothing is left", async () => {
+      // In the daemon's network, in which the test is.
+      const route = ["blackhole", "10.213.7.0/24"];
+      await runTool("ip", ["route", "add", ...route]);
+      try {
+        const networks = [{ name: "over", subnet: "10.213.0.0/16" }];
+        await assert.rejects(under.backend().apply(quickSpec("over", under.image, { networks })), {
+          code: "conflict",
+          message: /Cannot use network over: .* has a route into 10\.213\.0\.0\/16: blackhole/,
+        });
+        assert.equal(await under.backend().status("over"), undefined);
+      } finally {
+        await runTool("ip", ["route", "del", ...route]);
+      }
+    });
+    test("an incus restart by somebody else is told, and what is printed then is recorded", async () => {
+      const name = "restarted";
+      try {
+        const command = shell("echo begun; exec sleep 1000");
+        await under.backend().apply(quickSpec(name, under.image, { command }));
+        const before = await runs(under.backend(), name);
+        const { stdout } = await peer.incus("list", "--format", "csv", "-c", "n", `^${name}-`);
+        await peer.incus("restart", "--force", stdout.trim());
+        await eventually("another run, with its output", async () => {
+          const [now] = await runs(under.backend(), name);
+          const { state } = (await under.backend().status(name))!;
+          const printed = await lines(under.backend(), name);
+          return now !== before[0] && state === "running" && printed.length === 2;
+        });
+      } finally {
+        await under.backend().delete(name);
+      }
     });
   },
 });
