@@ -4,8 +4,7 @@ import type { DeployBackend } from "../../lib/deploy/backend.ts";
 import { requireTools, runTool } from "../e2e/harness.ts";
 import { INCUS_NEEDS } from "../peers/incus.ts";
 import { deployContract } from "./deploy_suite.ts";
-import { eventually, lines, quickSpec, runs, shell } from "./deploy_tools.ts";
-import { engineDies } from "./engine_dies.ts";
+import { quickSpec } from "./deploy_tools.ts";
 import { type IncusFixture, incusFixture } from "./incus_fixture.ts";
 
 /** Incus uses control groups of the second version alone. */
@@ -23,15 +22,7 @@ deployContract({
   lacks: await noMemory(),
   ...requireTools(INCUS_NEEDS),
   open: () => incusFixture(),
-  own: (test, under, { peer }) => {
-    engineDies(test, under, {
-      daemon: peer,
-      ownLogs: true,
-      containers: async (name) => {
-        const { stdout } = await peer.incus("list", "--format", "csv", "-c", "n", `^${name}-`);
-        return stdout.split("\n").filter(Boolean);
-      },
-    });
+  own: (test, under) => {
     test("a subnet over a route of the daemon's host is refused, and nothing is left", async () => {
       // In the daemon's network, in which the test is.
       const route = ["blackhole", "10.213.7.0/24"];
@@ -45,24 +36,6 @@ deployContract({
         assert.equal(await under.backend().status("over"), undefined);
       } finally {
         await runTool("ip", ["route", "del", ...route]);
-      }
-    });
-    test("an incus restart by somebody else is told, and what is printed then is recorded", async () => {
-      const name = "restarted";
-      try {
-        const command = shell("echo begun; exec sleep 1000");
-        await under.backend().apply(quickSpec(name, under.image, { command }));
-        const before = await runs(under.backend(), name);
-        const { stdout } = await peer.incus("list", "--format", "csv", "-c", "n", `^${name}-`);
-        await peer.incus("restart", "--force", stdout.trim());
-        await eventually("another run, with its output", async () => {
-          const [now] = await runs(under.backend(), name);
-          const { state } = (await under.backend().status(name))!;
-          const printed = await lines(under.backend(), name);
-          return now !== before[0] && state === "running" && printed.length === 2;
-        });
-      } finally {
-        await under.backend().delete(name);
       }
     });
   },
