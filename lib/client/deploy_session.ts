@@ -138,7 +138,9 @@ class Session implements DeploySession {
       case "result":
         return void this.#applied.resolve(event.result);
       case "exited":
-        return void this.#exited.resolve(event.deployment);
+        // What ends because of the removal that was asked for has not ended by itself.
+        if (!this.#ending) this.#exited.resolve(event.deployment);
+        return undefined;
       case "gone":
       case "ended":
         return event.type;

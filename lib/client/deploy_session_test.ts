@@ -201,3 +201,19 @@ Deno.test("session client: a server that stays away is given up; who leaves wait
     await ended;
   }
 });
+
+Deno.test("session client: what ends by the removal that was asked for has not exited", async () => {
+  await using server = serve(async ({ lines, say }) => {
+    await lines.line();
+    await say(begun);
+    await say(result);
+    await lines.line(); // the request to end
+    await say({ type: "exited", deployment: { ...deployment, state: "exited" } });
+    await say({ type: "ended" });
+  });
+  const { session } = open(server);
+  await session.applied;
+  session.end();
+  const exited = session.exited.then(() => "exited");
+  assert.equal(await Promise.race([exited, session.closed]), "ended");
+});
