@@ -7,9 +7,10 @@
 import { hasFuse } from "../../sys/fuse.ts";
 import { type MountedFuse, mountFuse } from "../../wire/fuse/mount.ts";
 import { NinepClient } from "../../wire/ninep/client.ts";
-import { type RemoteNode, remoteRoot } from "../../wire/ninep/remote_node.ts";
+import { remoteRoot } from "../../wire/ninep/remote_node.ts";
 import { ownStdio } from "../../wire/stdio_duplex.ts";
 import type { MountLine, ServedMount } from "./plan.ts";
+import { TreeRoot } from "./tree_root.ts";
 
 /** Milliseconds that the kernel may keep what it was told of a file: the caller may change it at any time. */
 const KEEP_MS = 50;
@@ -26,7 +27,9 @@ async function mountAll(
   mounted: MountedFuse[],
 ): Promise<void> {
   for (const { name, at, writable } of mounts) {
-    const root: RemoteNode = await remoteRoot(client, name, { writable, ahead: true });
+    const tree = await remoteRoot(client, name, { writable, ahead: true });
+    const another = () => remoteRoot(client, name, { writable, ahead: tree.ahead });
+    const root = new TreeRoot(tree, another);
     mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS }));
   }
 }

@@ -11,6 +11,7 @@ import { LastingStream, WINDOW } from "../../wire/lasting/stream.ts";
 import { relay } from "../../wire/relay.ts";
 import type { AttachedMount } from "../backend.ts";
 import { mountFailure, MountProcess } from "./process.ts";
+import { TREE } from "./tree_root.ts";
 
 /** Milliseconds for all to be mounted: several round trips to the caller. */
 const READY_MS = 60_000;
@@ -59,7 +60,7 @@ export class SessionMounts {
   /** What the workload gets. */
   get attached(): AttachedMount[] {
     return this.#options.mounts.map(({ target, kind, readOnly }, index) => ({
-      source: kind === "file" ? join(this.#place(index), FILE_NAME) : this.#place(index),
+      source: join(this.#place(index), TREE, kind === "file" ? FILE_NAME : ""),
       target,
       readOnly,
     }));

@@ -316,8 +316,11 @@ export interface RemoteRootOptions {
   /** The nodes send changes; the server decides whether to accept them. */
   writable?: boolean;
   uid?: number;
-  /** Files read ahead, and do not wait for their writes (remote_file.ts). For servers that work in order. */
-  ahead?: boolean;
+  /**
+   * Files read ahead, and do not wait for their writes (remote_file.ts). For servers that work in order. Another
+   * root of the same mount takes that of the first.
+   */
+  ahead?: boolean | Ahead;
 }
 
 /** The root of an export. The caller closes the node. */
@@ -328,5 +331,11 @@ export async function remoteRoot(
 ): Promise<RemoteNode> {
   const fid = await client.attach(name, uid);
   const { qid } = await client.getattr(fid);
-  return new RemoteNode(client, fid, qid, writable, ahead ? new Ahead() : undefined);
+  return new RemoteNode(
+    client,
+    fid,
+    qid,
+    writable,
+    ahead === true ? new Ahead() : ahead || undefined,
+  );
 }

@@ -151,11 +151,6 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
         load: store.load,
         // An engine elsewhere has other folders.
         ...(client.local && { mounts: true as const }),
-        // An engine with mounts of its own would bind the empty folder below the caller's files, unnoticed.
-        noCallerMounts: {
-          why: "whether this engine sees the server's mounts is not found out in this version",
-          help: "leave out --mount, or deploy on the bare backend",
-        },
         exec: async (name, request, { signal } = {}) => {
           const { container, id: instance } = runningOne(parts, name, request.instance);
           return await execIn({ client, container, instance, refusal, forgotten }, request, signal);
