@@ -62,7 +62,7 @@ async function sendInput(
     }
   }
   if (onEnd?.() === false) return false;
-  await stdio.closeWrite();
+  await stdio.closeWrite().catch(() => {/* the session has ended, which `ended` reports */});
   return true;
 }
 
