@@ -1,8 +1,9 @@
-/** `svc deploy --session --mount` with Docker on the server's host. */
+/** `svc deploy --session --mount` with Docker and podman on the server's host. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { busyboxArchive } from "../peers/base_image.ts";
 import { startDockerd } from "../peers/dockerd.ts";
+import { PODMAN_COMMANDS, PODMAN_FILES, startPodman } from "../peers/podman.ts";
 import { e2eTest, type RunOutput, runTool, startServer } from "./harness.ts";
 import { Client } from "./session_client.ts";
 import { ok } from "./waits.ts";
@@ -21,6 +22,17 @@ const ENGINES = {
         env: { SVC_DEPLOY_BACKEND: "", DOCKER_HOST: daemon.host },
         command: daemon.docker,
         [Symbol.asyncDispose]: () => daemon[Symbol.asyncDispose](),
+      };
+    },
+  },
+  podman: {
+    needs: { commands: PODMAN_COMMANDS, files: PODMAN_FILES },
+    async start(): Promise<Engine> {
+      const podman = await startPodman();
+      return {
+        env: { SVC_DEPLOY_BACKEND: "podman", SVC_PODMAN_SOCKET: podman.socket },
+        command: podman.podman,
+        [Symbol.asyncDispose]: () => podman[Symbol.asyncDispose](),
       };
     },
   },

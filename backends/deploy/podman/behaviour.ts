@@ -71,11 +71,6 @@ async function forgottenExec(
 export const PODMAN_ENGINE: EngineBehaviour = {
   name: "podman",
   product: "podman",
-  // One that does not see the server's mounts does not miss a source there: the workload would get an empty folder.
-  noCallerMounts: {
-    why: "whether podman sees the server's mounts is not found out in this version",
-    help: "leave out --mount, or deploy on Docker or the bare backend",
-  },
   // The default may be the journal, which needs systemd, or nothing.
   logDriver: () => "k8s-file",
   ownTail: true,

@@ -57,7 +57,7 @@ export class CallerMountService implements DeployService {
 
   /** Removes what a server that was killed has left. */
   async sweep(): Promise<void> {
-    if (await exists(this.#options.folder)) await sweepMounts(this.#options.folder);
+    if (await exists(this.#options.folder)) await sweepMounts(this.#options.folder, { all: true });
   }
 
   claim(spec: DeploySpec, { callerMounts: mounts = [] }: DeployRequest): Claim {

@@ -29,8 +29,14 @@ export interface SessionMountsOptions {
   log: Logger;
 }
 
-/** Unmounts what is below a folder, and removes the folders. Never looks into a mount. Missing is fine. */
-export async function sweepMounts(folder: string): Promise<void> {
+/** Levels below a session's folder: one for each mount, with what is below the mount. */
+const LEVELS = 2;
+
+/**
+ * Unmounts what is below a session's folder, or with `all` below the folder of such folders, and removes the folders.
+ * Never looks into a mount. Missing is fine.
+ */
+export async function sweepMounts(folder: string, { all = false } = {}): Promise<void> {
   for (const { target } of await mountsUnder(folder)) unmount(target, { detach: true });
   const remove = async (path: string, depth: number) => {
     const entries = await Array.fromAsync(Deno.readDir(path)).catch(() => []);
@@ -40,7 +46,7 @@ export async function sweepMounts(folder: string): Promise<void> {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
     });
   };
-  await remove(folder, 2);
+  await remove(folder, all ? LEVELS + 1 : LEVELS);
 }
 
 export class SessionMounts {
@@ -74,6 +80,8 @@ export class SessionMounts {
     const served = await Promise.all(mounts.map(async ({ readOnly }, index) => {
       const at = this.#place(index);
       await Deno.mkdir(at, { mode: 0o700 });
+      // Below the mount. An engine that makes what it misses, as podman does, would make an empty folder of it.
+      await Deno.symlink(TREE, join(at, TREE));
       return { name: exportOf(index), at, writable: !readOnly };
     }));
     const serving = this.#process = await MountProcess.start(served, log);

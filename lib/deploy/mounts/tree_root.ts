@@ -1,7 +1,7 @@
 /**
  * The root of a mount: a folder whose only entry is what the caller exports. A workload gets that entry, not the
- * root: an engine whose mounts are not the server's has an empty folder in the mount's place, misses the entry
- * there and refuses, where it would else give the workload the empty folder.
+ * root: an engine whose mounts are not the server's has the folder below in the mount's place, where the entry is a
+ * link to itself, and refuses, where it would else give the workload an empty folder.
  */
 import {
   ERRNO,

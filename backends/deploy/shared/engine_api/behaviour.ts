@@ -10,8 +10,6 @@ export interface EngineBehaviour {
   name: string;
   /** What errors call the engine: "the Docker daemon". */
   product: string;
-  /** Why the callers' own files cannot be mounted: an engine that makes a missing source of a bind. */
-  noCallerMounts?: { why: string; help: string };
   /**
    * The log driver of svc's containers, by the engine's own default; undefined: the default. `svc logs` needs one
    * that keeps bytes as they were printed.

@@ -151,7 +151,6 @@ export function dockerEngine(options: DockerEngineOptions): DeployEngine {
         load: store.load,
         // An engine elsewhere has other folders.
         ...(client.local && { mounts: true as const }),
-        ...(behaviour.noCallerMounts && { noCallerMounts: behaviour.noCallerMounts }),
         exec: async (name, request, { signal } = {}) => {
           const { container, id: instance } = runningOne(parts, name, request.instance);
           return await execIn({ client, container, instance, refusal, forgotten }, request, signal);
