@@ -45,13 +45,15 @@ function checkReply(name: string, value: unknown): KeptCredential {
   };
 }
 
+type Asked = Pick<SessionCaller, "open" | "ended">;
+
 /** Asks one session's caller. The values are kept nowhere: whoever asked has them. */
 export class CredentialAsker {
-  readonly #caller: SessionCaller;
+  readonly #caller: Pick<SessionCaller, "open" | "ended">;
   readonly #patienceMs: number;
   readonly #asking = new Map<string, Promise<KeptCredential>>();
 
-  constructor(caller: SessionCaller, patienceMs = PATIENCE_MS) {
+  constructor(caller: Asked, patienceMs = PATIENCE_MS) {
     this.#caller = caller;
     this.#patienceMs = patienceMs;
   }

@@ -49,6 +49,14 @@ async function inside(server: Server, script: string): Promise<string> {
   return stdout.trim();
 }
 
+async function childrenOf(pid: number): Promise<number[]> {
+  const threads = await Array.fromAsync(Deno.readDir(`/proc/${pid}/task`));
+  const texts = await Promise.all(
+    threads.map(({ name }) => Deno.readTextFile(`/proc/${pid}/task/${name}/children`)),
+  );
+  return texts.join(" ").split(/\s+/).filter(Boolean).map(Number);
+}
+
 /** Nothing of a session's mounts is left. */
 async function gone(server: Server): Promise<void> {
   await eventually("the removal", async () => (await names(server)).length === 0);
@@ -187,6 +195,18 @@ e2eTest("deploy --mount: nothing is left when somebody is killed", NEEDS, async 
       await reading;
     },
   );
+
+  await t.step("kill -9 of the process of the mounts: the session ends, and says why", async () => {
+    await using client = new Client(server, args);
+    await client.wrote(/^serving$/m);
+    for (const pid of await childrenOf(server.pid)) {
+      const command = await Deno.readTextFile(`/proc/${pid}/cmdline`).catch(() => "");
+      if (command.includes("\0mount-files\0")) Deno.kill(pid, "SIGKILL");
+    }
+    assert.equal((await client.ended).code, 1, client.all);
+    assert.match(client.all, /the process that served them at the server ended/);
+    await gone(server);
+  });
 
   await t.step("kill -9 of the server: the next one removes what it left", async () => {
     await using client = new Client(server, args);

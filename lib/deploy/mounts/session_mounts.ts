@@ -53,6 +53,8 @@ export class SessionMounts {
   readonly #options: SessionMountsOptions;
   readonly #stream = new LastingStream();
   #process: MountProcess | undefined;
+  /** All was mounted: until then {@linkcode start} tells what goes wrong. */
+  #started = false;
   #ending = false;
 
   constructor(options: SessionMountsOptions) {
@@ -96,15 +98,20 @@ export class SessionMounts {
     );
     try {
       await Promise.race([serving.ready, late.promise]);
+      this.#started = true;
     } finally {
       clearTimeout(timer);
     }
   }
 
   #processEnded(): void {
-    const { folder, log } = this.#options;
+    const { folder, caller, log } = this.#options;
     this.#stream.reset();
-    if (!this.#ending) log.warn("a session's mounts have ended before it", { folder });
+    if (this.#ending) return;
+    log.warn("a session's mounts have ended before it", { folder });
+    if (this.#started) {
+      caller.fail(mountFailure("the process that served them at the server ended"));
+    }
   }
 
   /** Connects the stream to the caller, again whenever the connection is lost, until the grace is over. */

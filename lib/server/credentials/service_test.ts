@@ -12,6 +12,7 @@ import { CredentialService } from "./service.ts";
 const caller: SessionCaller = {
   open: () => Promise.reject(new Error("nobody is asked")),
   ended: new AbortController().signal,
+  fail() {},
 };
 
 const service = (session: boolean) =>

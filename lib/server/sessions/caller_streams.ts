@@ -13,12 +13,14 @@ export interface StreamOpener {
 
 export class CallerStreams implements SessionCaller {
   readonly #deployment: string;
+  readonly fail: SessionCaller["fail"];
   readonly #ended = new AbortController();
   #connection: StreamOpener | undefined;
   #connected = Promise.withResolvers<void>();
 
-  constructor(deployment: string) {
+  constructor(deployment: string, fail: SessionCaller["fail"]) {
     this.#deployment = deployment;
+    this.fail = fail;
   }
 
   get ended(): AbortSignal {

@@ -15,7 +15,7 @@ import type { DeliveredFile } from "../../api/delivered_files.ts";
 import type { SessionEvent } from "../../api/session.ts";
 import type { HostCertificate } from "../../api/ingress_certificates.ts";
 import { type Problem, toProblem } from "../../api/problem.ts";
-import { SvcError } from "../../base/errors.ts";
+import { asSvcError, SvcError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Deployments } from "../../deploy/deployments.ts";
 import type { Login } from "../../oci/resolver.ts";
@@ -115,7 +115,10 @@ export class DeploySession {
     this.record = record;
     this.#parts = parts;
     this.#caller = new Lasting(parts.after);
-    this.#streams = new CallerStreams(record.name);
+    this.#streams = new CallerStreams(
+      record.name,
+      (error) => this.#end({ type: "error", error: toProblem(asSvcError(error)) }),
+    );
     this.#secrets = secrets;
     this.#mounted = secrets.mounts !== undefined;
   }

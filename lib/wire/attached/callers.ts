@@ -11,6 +11,8 @@ export interface SessionCaller {
    * stream ends with its connection.
    */
   open(kind: Kind, fields?: Fields, options?: { signal?: AbortSignal }): Promise<YamuxStream>;
+  /** Ends the session with the error: something that its deployment cannot do without is gone. */
+  fail(error: Error): void;
   /** Aborts when the session has ended and its deployment is removed. */
   readonly ended: AbortSignal;
 }
