@@ -40,8 +40,10 @@ const MAY: Record<string, readonly string[]> = {
   observe: ["api", "wire", "auth", "base"],
   client: ["api", "credentials", "ingress", "wire", "config", ...OCI],
   compose: ["client", "api", "base"],
+  transfer: ["client", "remote", "api", ...OCI],
   commands: [
-    ...["client", "caretaker", "compose", "credentials", "egress", "build", "remote", "config"],
+    ...["client", "caretaker", "compose", "credentials", "egress", "build", "remote", "transfer"],
+    "config",
     ...["api", ...OCI],
   ],
 };

@@ -3,7 +3,7 @@ import { buildInfo } from "../base/build_info.ts";
 import { SvcError } from "../base/errors.ts";
 import type { Invocation } from "./command.ts";
 import type { PUSH_OPTIONS } from "./transfer/options.ts";
-import { parsePlace } from "./transfer/place.ts";
+import { parsePlace } from "../transfer/place.ts";
 import { transfer } from "./transfer/run.ts";
 
 export async function run(invocation: Invocation<typeof PUSH_OPTIONS>): Promise<number> {

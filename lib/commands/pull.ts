@@ -2,7 +2,7 @@
 import { SvcError } from "../base/errors.ts";
 import type { Invocation } from "./command.ts";
 import type { PULL_OPTIONS } from "./transfer/options.ts";
-import { parsePlace, type Place } from "./transfer/place.ts";
+import { parsePlace, type Place } from "../transfer/place.ts";
 import { transfer } from "./transfer/run.ts";
 
 export async function run(invocation: Invocation<typeof PULL_OPTIONS>): Promise<number> {

@@ -157,7 +157,7 @@ async function isThere(
   const { registry, repository, tag, digest } = parseReference(image);
   // One of another registry is the server's to find.
   if (registry !== undefined) return false;
-  const { Registries } = await import("../transfer/registries.ts");
+  const { Registries } = await import("../../transfer/registries.ts");
   const registries = new Registries({
     server: client.server,
     way,

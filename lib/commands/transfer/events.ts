@@ -3,9 +3,9 @@ import { toProblem } from "../../api/problem.ts";
 import { formatBytes } from "../../base/bytes.ts";
 import type { SvcError } from "../../base/errors.ts";
 import type { Io } from "../../base/terminal.ts";
-import type { Descriptor } from "../../oci/types.ts";
-import type { Plan } from "./plan.ts";
-import type { Outcome } from "./sink.ts";
+import type { CopyReporter } from "../../transfer/copy.ts";
+import type { Plan } from "../../transfer/plan.ts";
+import type { Outcome } from "../../transfer/sink.ts";
 
 export interface Result {
   name: string;
@@ -16,11 +16,8 @@ export interface Result {
 }
 
 /** Calls never fail or wait. Disposed of after the last event. */
-export interface Reporter extends AsyncDisposable {
+export interface Reporter extends CopyReporter, AsyncDisposable {
   plan(plan: Plan, source: string, destination: string): void;
-  start(blob: Descriptor): void;
-  progress(blob: Descriptor, bytes: number): void;
-  done(blob: Descriptor, outcome: Outcome): void;
   notice(message: string): void;
   failed(error: SvcError): void;
 }

@@ -6,8 +6,8 @@ import { asIs, type Output } from "../../base/terminal.ts";
 import type { Descriptor } from "../../oci/types.ts";
 import { fit } from "../build/region.ts";
 import { planText, type Reporter, shortDigest, WORDS, writer } from "./events.ts";
-import type { Plan } from "./plan.ts";
-import type { Outcome } from "./sink.ts";
+import type { Plan } from "../../transfer/plan.ts";
+import type { Outcome } from "../../transfer/sink.ts";
 
 const HIDE_CURSOR = "\x1b[?25l";
 const SHOW_CURSOR = "\x1b[?25h";

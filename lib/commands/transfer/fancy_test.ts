@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { parseManifest } from "../../oci/manifest.ts";
 import { MEDIA } from "../../oci/types.ts";
 import { bar, FancyReporter } from "./fancy.ts";
-import type { Part } from "./plan.ts";
+import type { Part } from "../../transfer/plan.ts";
 
 const blob = (letter: string, size: number) => ({
   mediaType: MEDIA.layerGzip,

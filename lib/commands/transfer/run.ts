@@ -4,7 +4,7 @@ import type { Io } from "../../base/terminal.ts";
 import type { Invocation } from "../command.ts";
 import { openConnection } from "../connect.ts";
 import type { OutputMode } from "../options.ts";
-import { copyImage } from "./copy.ts";
+import { copyImage } from "../../transfer/copy.ts";
 import {
   jsonReporter,
   plainReporter,
@@ -12,12 +12,12 @@ import {
   type Reporter,
   type Result,
 } from "./events.ts";
-import { defaultDestination, openSink, openSource } from "./open.ts";
+import { defaultDestination, openSink, openSource } from "../../transfer/open.ts";
 import type { PUSH_OPTIONS } from "./options.ts";
-import { formatPlace, type Place } from "./place.ts";
-import { makePlan } from "./plan.ts";
+import { formatPlace, type Place } from "../../transfer/place.ts";
+import { makePlan } from "../../transfer/plan.ts";
 import { lastWords } from "../../remote/transport.ts";
-import { Registries } from "./registries.ts";
+import { Registries } from "../../transfer/registries.ts";
 
 export interface Words {
   source: Place;

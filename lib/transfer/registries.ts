@@ -1,18 +1,17 @@
 /** Registries that one command uses: the server's own and others, with one client for each. */
-import { buildInfo } from "../../base/build_info.ts";
-import { SvcError } from "../../base/errors.ts";
-import { isLoopbackHost } from "../../base/host_port.ts";
-import { silent } from "../../base/log.ts";
-import { parseServer } from "../../client/client.ts";
-import type { Credentials } from "../../remote/auth.ts";
-import { loginFiles, readDockerCredentials } from "../../remote/credentials.ts";
-import { createRemoteRegistry, type RemoteRegistry } from "../../remote/registry.ts";
-import type { Environment } from "../command.ts";
+import { buildInfo } from "../base/build_info.ts";
+import { SvcError } from "../base/errors.ts";
+import { isLoopbackHost } from "../base/host_port.ts";
+import { silent } from "../base/log.ts";
+import { parseServer } from "../client/client.ts";
+import type { Credentials } from "../remote/auth.ts";
+import { loginFiles, readDockerCredentials } from "../remote/credentials.ts";
+import { createRemoteRegistry, type RemoteRegistry } from "../remote/registry.ts";
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 /** A client without a proxy for this machine's loopback, which no proxy can reach. */
-function directClient(host: string, env: Environment): Deno.HttpClient | undefined {
+function directClient(host: string, env: RegistriesOptions["env"]): Deno.HttpClient | undefined {
   if (!isLoopbackHost(host) || !PROXY_VARIABLES.some((name) => env[name])) return undefined;
   const { hostname, port } = new URL(`http://${host}`);
   return Deno.createHttpClient({
@@ -29,7 +28,9 @@ export interface RegistriesOptions {
   /** How to reach the server, if not by its address. */
   way?: { http?: Deno.HttpClient };
   token?: () => Promise<string | undefined>;
-  env: Environment;
+  env: Readonly<Record<string, string | undefined>>;
+  /** A login that goes before those of docker's files. */
+  login?: (host: string) => Credentials | undefined;
   /** Hosts that are contacted without TLS, beside loopback hosts. */
   plainHTTP: readonly string[];
   signal: AbortSignal;
@@ -95,6 +96,8 @@ export class Registries {
     // On /v2/ svc accepts its tokens as passwords, as docker login sends them.
     const password = own ? await token?.() : undefined;
     if (password) return { username: "svc", password };
+    const given = this.#options.login?.(host);
+    if (given) return given;
     for (const file of loginFiles(env)) {
       const found = await readDockerCredentials(file, host, { signal });
       if (found) return found;

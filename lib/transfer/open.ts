@@ -1,14 +1,14 @@
 /** Opens the places of a transfer: sources and sinks. */
 import { join } from "node:path";
-import { SvcError } from "../../base/errors.ts";
-import { exists } from "../../base/fs.ts";
-import { suggestion } from "../../base/nearest.ts";
-import { openArchive } from "../../oci/archive.ts";
-import { openDockerArchive } from "../../oci/archive_docker.ts";
-import type { ResolvedManifest } from "../../oci/image.ts";
-import { openLayout, type PackedImages } from "../../oci/layout.ts";
-import { directoryFiles, type LayoutFiles } from "../../oci/layout_files.ts";
-import { formatReference, isTag, parseReference } from "../../oci/reference.ts";
+import { SvcError } from "../base/errors.ts";
+import { exists } from "../base/fs.ts";
+import { suggestion } from "../base/nearest.ts";
+import { openArchive } from "../oci/archive.ts";
+import { openDockerArchive } from "../oci/archive_docker.ts";
+import type { ResolvedManifest } from "../oci/image.ts";
+import { openLayout, type PackedImages } from "../oci/layout.ts";
+import { directoryFiles, type LayoutFiles } from "../oci/layout_files.ts";
+import { formatReference, isTag, parseReference } from "../oci/reference.ts";
 import { ArchiveSink } from "./archive_sink.ts";
 import { LayoutSink } from "./layout_sink.ts";
 import {

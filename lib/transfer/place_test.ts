@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { SvcError } from "../../base/errors.ts";
+import { SvcError } from "../base/errors.ts";
 import { formatPlace, parsePlace } from "./place.ts";
 
 const DIGEST = "sha256:" + "a".repeat(64);

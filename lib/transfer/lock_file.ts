@@ -1,5 +1,5 @@
 /** A lock on a file that is written anyway: it leaves no lock file behind, and waiting can be aborted. */
-import { sleep } from "../../base/sleep.ts";
+import { sleep } from "../base/sleep.ts";
 
 const PAUSE_MS = 100;
 

@@ -4,13 +4,13 @@
  * written beside its path and renamed when it is complete; a broken transfer can be continued.
  */
 import { dirname } from "node:path";
-import { SvcError, systemCode } from "../../base/errors.ts";
-import { readJson, syncDir, writeFileAtomic } from "../../base/fs.ts";
-import { digestOf } from "../../oci/digest.ts";
-import { blobPath, IMAGE_NAME, LAYOUT_VERSION, REF_NAME } from "../../oci/layout.ts";
-import { padding } from "../../oci/tar.ts";
-import { tarEnd, tarHeader } from "../../oci/tar_write.ts";
-import { type Descriptor, type Digest, type Index, MEDIA } from "../../oci/types.ts";
+import { SvcError, systemCode } from "../base/errors.ts";
+import { readJson, syncDir, writeFileAtomic } from "../base/fs.ts";
+import { digestOf } from "../oci/digest.ts";
+import { blobPath, IMAGE_NAME, LAYOUT_VERSION, REF_NAME } from "../oci/layout.ts";
+import { padding } from "../oci/tar.ts";
+import { tarEnd, tarHeader } from "../oci/tar_write.ts";
+import { type Descriptor, type Digest, type Index, MEDIA } from "../oci/types.ts";
 import { fill } from "./fill.ts";
 import { indexEntry } from "./layout_sink.ts";
 import type { Plan } from "./plan.ts";

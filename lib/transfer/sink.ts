@@ -1,7 +1,7 @@
 /** The destination of a transfer, and its form for a registry. */
-import { SvcError } from "../../base/errors.ts";
-import type { ImageSink } from "../../oci/image.ts";
-import type { Descriptor } from "../../oci/types.ts";
+import { SvcError } from "../base/errors.ts";
+import type { ImageSink } from "../oci/image.ts";
+import type { Descriptor } from "../oci/types.ts";
 import type { Part, Plan } from "./plan.ts";
 import type { RegistryPlace } from "./place.ts";
 

@@ -1,10 +1,10 @@
 /** Writes an OCI image layout in a folder; other images in the layout stay. */
 import { join } from "node:path";
-import { SvcError } from "../../base/errors.ts";
-import { ensureDir, exists, syncDir, writeFileAtomic } from "../../base/fs.ts";
-import { blobPath, IMAGE_NAME, indexEntries, LAYOUT_VERSION, REF_NAME } from "../../oci/layout.ts";
-import { directoryFiles, readDocument } from "../../oci/layout_files.ts";
-import { type Descriptor, type Index, MEDIA } from "../../oci/types.ts";
+import { SvcError } from "../base/errors.ts";
+import { ensureDir, exists, syncDir, writeFileAtomic } from "../base/fs.ts";
+import { blobPath, IMAGE_NAME, indexEntries, LAYOUT_VERSION, REF_NAME } from "../oci/layout.ts";
+import { directoryFiles, readDocument } from "../oci/layout_files.ts";
+import { type Descriptor, type Index, MEDIA } from "../oci/types.ts";
 import { fill } from "./fill.ts";
 import { lockFile } from "./lock_file.ts";
 import type { Part, Plan } from "./plan.ts";

@@ -1,8 +1,8 @@
 /** Sources and destinations of images, as a person writes them. */
-import { SvcError } from "../../base/errors.ts";
-import { isDigest } from "../../oci/digest.ts";
-import { formatReference, parseReference } from "../../oci/reference.ts";
-import type { Digest } from "../../oci/types.ts";
+import { SvcError } from "../base/errors.ts";
+import { isDigest } from "../oci/digest.ts";
+import { formatReference, parseReference } from "../oci/reference.ts";
+import type { Digest } from "../oci/types.ts";
 
 export interface RegistryPlace {
   kind: "registry";

@@ -1,7 +1,7 @@
 /** Writes a blob to its place in a local file; continues where an earlier attempt ended. */
-import { SvcError } from "../../base/errors.ts";
-import { createDigester, type Digester, parseDigest } from "../../oci/digest.ts";
-import type { Descriptor } from "../../oci/types.ts";
+import { SvcError } from "../base/errors.ts";
+import { createDigester, type Digester, parseDigest } from "../oci/digest.ts";
+import type { Descriptor } from "../oci/types.ts";
 import type { BlobCall, BlobOrigin } from "./sink.ts";
 
 export interface Slot {

@@ -1,22 +1,22 @@
 /** The plan of a transfer: the image's manifests, read and checked, and the blobs they name. */
-import { Semaphore } from "../../base/mutex.ts";
-import { SvcError } from "../../base/errors.ts";
-import type { ImageSource, ResolvedManifest } from "../../oci/image.ts";
-import { type ParsedManifest, parseManifest } from "../../oci/manifest.ts";
+import { Semaphore } from "../base/mutex.ts";
+import { SvcError } from "../base/errors.ts";
+import type { ImageSource, ResolvedManifest } from "../oci/image.ts";
+import { type ParsedManifest, parseManifest } from "../oci/manifest.ts";
 import {
   formatPlatform,
   hostPlatform,
   parsePlatform,
   platformMatches,
   selectPlatform,
-} from "../../oci/platform.ts";
+} from "../oci/platform.ts";
 import {
   type Descriptor,
   type Digest,
   type ImageConfig,
   MEDIA,
   type Platform,
-} from "../../oci/types.ts";
+} from "../oci/types.ts";
 
 /** The source of an image. */
 export interface Origin {

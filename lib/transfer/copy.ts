@@ -1,16 +1,22 @@
 /** Copies one image: reports the plan, moves blobs in parallel, then sets its names. */
-import { SvcError } from "../../base/errors.ts";
-import { Semaphore } from "../../base/mutex.ts";
-import type { Descriptor } from "../../oci/types.ts";
-import type { Reporter } from "./events.ts";
+import { SvcError } from "../base/errors.ts";
+import { Semaphore } from "../base/mutex.ts";
+import type { Descriptor } from "../oci/types.ts";
 import type { Origin, Plan } from "./plan.ts";
-import type { BlobOrigin, TransferSink } from "./sink.ts";
+import type { BlobOrigin, Outcome, TransferSink } from "./sink.ts";
+
+/** Is told how a copy goes. Calls never fail or wait. */
+export interface CopyReporter {
+  start(blob: Descriptor): void;
+  progress(blob: Descriptor, bytes: number): void;
+  done(blob: Descriptor, outcome: Outcome): void;
+}
 
 export interface CopyOptions {
   /** Blobs that are moved at once. */
   jobs: number;
   signal: AbortSignal;
-  reporter: Reporter;
+  reporter: CopyReporter;
 }
 
 function blobOrigin(origin: Origin, { digest, size }: Descriptor): BlobOrigin {
