@@ -22,7 +22,7 @@ const MAY: Record<string, readonly string[]> = {
   wire: ["sys", ...LOW],
   snapshot: ["oci", "sys", "base"],
   runtime: ["oci", "sys", "base"],
-  containerd: ["store", "snapshot", "oci", "sys", "base"],
+  containerd: ["store", "wire", "snapshot", "oci", "sys", "base"],
   docker: ["wire", "oci", "sys", "base"],
   incus: ["docker", "wire", "oci", "sys", "base"],
   store: ["api", "sys", ...OCI],

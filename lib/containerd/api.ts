@@ -2,32 +2,8 @@
  * The calls of containerd's API that svc makes, with their field numbers (containerd/api, services v1). The
  * calls about images are in image_api.ts.
  */
-import type { Field, FieldType, Schema } from "./protobuf.ts";
-
-/** One remote procedure; `In` and `Out` are the messages' types. */
-export interface Method<In, Out> {
-  /** "package.Service/Name". */
-  path: string;
-  input: Schema;
-  output: Schema;
-  /** Never set; carries the types of the messages. */
-  _types?: [In, Out];
-}
-
-export const field = (no: number, type: FieldType = "string"): Field => ({ no, type });
-export const many = (no: number, type: FieldType = "string"): Field => ({
-  no,
-  type,
-  repeated: true,
-});
-
-export function method<In, Out>(
-  path: string,
-  input: Schema,
-  output: Schema = {},
-): Method<In, Out> {
-  return { path, input, output };
-}
+import { field, many, method } from "../wire/grpc/method.ts";
+import type { Schema } from "../wire/grpc/protobuf.ts";
 
 /** google.protobuf.Any. */
 export interface AnyMessage {

@@ -5,8 +5,16 @@
 import http2 from "node:http2";
 import net from "node:net";
 import { SvcError, systemCode } from "../base/errors.ts";
-import type { Method } from "./api.ts";
-import { Call, type CallOptions } from "./call.ts";
+import { Call } from "../wire/grpc/call.ts";
+import type { Method } from "../wire/grpc/method.ts";
+import { containerdFailure } from "./failure.ts";
+
+export interface CallOptions {
+  /** Cancels the call. */
+  signal?: AbortSignal;
+  /** Id of the lease that keeps the resources that the call makes or uses. */
+  lease?: string;
+}
 
 export interface ContainerdOptions {
   /** Path of the socket. */
@@ -101,7 +109,7 @@ export class ContainerdClient implements AsyncDisposable {
     signal?.throwIfAborted();
     const stream = this.#request(session, { path: method.path, attempted, lease });
     const lost = (cause?: unknown) => this.#lost(attempted, cause);
-    return new Call(stream, { method, attempted, lost, signal });
+    return new Call(stream, { method, failed: containerdFailure(attempted), lost, signal });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

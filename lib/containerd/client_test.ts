@@ -6,7 +6,7 @@ import net from "node:net";
 import { SvcError } from "../base/errors.ts";
 import { Snapshots, Version } from "./api.ts";
 import { ContainerdClient } from "./client.ts";
-import { encodeMessage } from "./protobuf.ts";
+import { encodeMessage } from "../wire/grpc/protobuf.ts";
 
 type Answer = (stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders) => void;
 

@@ -8,7 +8,7 @@ import { verified } from "../oci/digest.ts";
 import type { BlobBody, ByteRange } from "../oci/image.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import { Leases } from "./api.ts";
-import type { CallOptions } from "./call.ts";
+import type { CallOptions } from "./client.ts";
 import type { ContainerdClient } from "./client.ts";
 import { Content, type ContentInfo, type IngestStatus, Plugins, WRITE } from "./image_api.ts";
 import {

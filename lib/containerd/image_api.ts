@@ -1,6 +1,6 @@
 /** containerd's calls about content, images and its own plugins, with their field numbers. */
-import { field, many, method } from "./api.ts";
-import type { Schema } from "./protobuf.ts";
+import { field, many, method } from "../wire/grpc/method.ts";
+import type { Schema } from "../wire/grpc/protobuf.ts";
 
 // Content
 

@@ -1,6 +1,7 @@
 /** containerd's calls about containers that stay, with their field numbers: what builds do not need. */
-import { type AnyMessage, type ContainerMessage, field, many, method } from "./api.ts";
-import type { Schema } from "./protobuf.ts";
+import { field, many, method } from "../wire/grpc/method.ts";
+import type { Schema } from "../wire/grpc/protobuf.ts";
+import type { AnyMessage, ContainerMessage } from "./api.ts";
 
 const ANY: Schema = { typeUrl: field(1), value: field(2, "bytes") };
 

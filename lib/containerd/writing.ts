@@ -2,7 +2,8 @@
 import { SvcError } from "../base/errors.ts";
 import { sleep } from "../base/sleep.ts";
 import type { Digest } from "../oci/types.ts";
-import type { Call, CallOptions } from "./call.ts";
+import type { Call } from "../wire/grpc/call.ts";
+import type { CallOptions } from "./client.ts";
 import type { ContainerdClient } from "./client.ts";
 import { COMMIT, Content, type ContentInfo, STAT, type WriteMessage } from "./image_api.ts";
 

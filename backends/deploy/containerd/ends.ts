@@ -6,7 +6,7 @@ import { sleep } from "../../../lib/base/sleep.ts";
 import { Tasks } from "../../../lib/containerd/api.ts";
 import type { ContainerdClient } from "../../../lib/containerd/client.ts";
 import { orMissing } from "../../../lib/containerd/writing.ts";
-import { decodeMessage } from "../../../lib/containerd/protobuf.ts";
+import { decodeMessage } from "../../../lib/wire/grpc/protobuf.ts";
 import {
   dateOf,
   STOPPED,

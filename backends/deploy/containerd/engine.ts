@@ -15,7 +15,7 @@ import { Containers, Tasks, Version } from "../../../lib/containerd/api.ts";
 import type { ContainerdClient } from "../../../lib/containerd/client.ts";
 import { isCode, orMissing } from "../../../lib/containerd/writing.ts";
 import { ownerLabels } from "../../../lib/containerd/labels.ts";
-import { encodeMessage } from "../../../lib/containerd/protobuf.ts";
+import { encodeMessage } from "../../../lib/wire/grpc/protobuf.ts";
 import {
   CREATED,
   PAUSED,

@@ -1,9 +1,9 @@
 /**
- * Encodes the messages of containerd's API, described by tables of field numbers. `@bufbuild/protobuf` does
+ * Encodes the messages of gRPC services, described by tables of field numbers. `@bufbuild/protobuf` does
  * the wire format. Unknown fields are skipped; absent fields get the zero of their type, as in proto3.
  */
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { SvcError } from "../base/errors.ts";
+import { SvcError } from "../../base/errors.ts";
 
 export type FieldType = "string" | "bytes" | "bool" | "uint" | "labels" | Schema;
 
@@ -134,7 +134,7 @@ export function decodeMessage<T>(schema: Schema, bytes: Uint8Array): T {
   try {
     return readMessage(schema, new BinaryReader(bytes), bytes.length) as T;
   } catch (cause) {
-    throw new SvcError("upstream_failed", "Cannot read containerd's answer: it is malformed", {
+    throw new SvcError("upstream_failed", "Cannot read a gRPC message: it is malformed", {
       cause,
     });
   }

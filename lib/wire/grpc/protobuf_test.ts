@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { SvcError } from "../base/errors.ts";
+import { SvcError } from "../../base/errors.ts";
 import { decodeMessage, encodeMessage, type Schema } from "./protobuf.ts";
 
 const INNER: Schema = { name: { no: 1, type: "string" } };
