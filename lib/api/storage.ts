@@ -8,6 +8,8 @@ export interface GcResult {
   bytesReclaimed: number;
   manifestsDeleted: number;
   buildCacheBytesReclaimed: number;
+  /** Of unpacked images that no deployment uses; absent: the backend keeps none of its own. */
+  unpackedBytesReclaimed?: number;
   durationMs: number;
   /** Garbage that stays because a client that pushes was told that it exists. */
   blobsLeased: number;

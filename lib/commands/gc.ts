@@ -18,6 +18,8 @@ export function gcText(result: GcResult, dryRun: boolean): string {
     }) and ${count(result.manifestsDeleted, "manifest")} in ${formatDuration(result.durationMs)}.`,
   ];
   if (cache > 0) lines.push(`Build cache: ${formatBytes(cache)}.`);
+  const unpacked = result.unpackedBytesReclaimed ?? 0;
+  if (unpacked > 0) lines.push(`Unpacked images: ${formatBytes(unpacked)}.`);
   if (result.blobsLeased > 0) {
     const stay = result.blobsLeased === 1 ? "stays" : "stay";
     lines.push(`${count(result.blobsLeased, "blob")} ${stay} for pushes that may be under way.`);

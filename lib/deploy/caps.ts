@@ -165,6 +165,13 @@ export interface DeployCaps {
    * read. Idempotent.
    */
   load?(image: ImageToLoad, options?: CallOptions): Promise<void>;
+  /**
+   * Removes unpacked images that no deployment uses and that only this backend keeps; `dryRun`: counts them.
+   * Throws where the engine is away.
+   */
+  pruneImages?(
+    options?: CallOptions & { dryRun?: boolean },
+  ): Promise<{ bytes: number; items: number }>;
   /** `apply` accepts `mounts`: the engine sees the server's folders. */
   mounts?: true;
   /** Why the callers' own files cannot be mounted although `mounts` is there, and what to do. */

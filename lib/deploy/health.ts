@@ -16,8 +16,12 @@ export interface HealthOptions {
   /** Runs the command to its end; 0 is healthy. The signal aborts at the timeout. */
   probe: (command: string[], signal: AbortSignal) => Promise<ProbeResult>;
   onChange: (health: Health) => void;
+  /** False where what is probed has ended, which may be told later. Absent: its end stops the monitor. */
+  lives?: () => Promise<boolean>;
 }
 
+/** Milliseconds that the end of an instance may take to be told after a probe that failed. */
+const ENDING = 100;
 /** While an instance starts, probes run at least this often, so that "healthy" is noticed soon. */
 const QUICK = 1000;
 const FIRST = 100;
@@ -81,7 +85,7 @@ export class HealthMonitor {
 
   async #loop(): Promise<void> {
     const { plan } = this.#options;
-    const began = Date.now();
+    const began = performance.now();
     let counted = began;
     let wait = FIRST;
     while (!this.#stopped.signal.aborted) {
@@ -93,18 +97,27 @@ export class HealthMonitor {
       if (this.#stopped.signal.aborted) return;
       // The probe was frozen too: it says nothing.
       if (suspensions !== this.#suspensions) continue;
-      const now = Date.now();
+      const now = performance.now();
       if (good) {
         this.#failures = 0;
         this.#set("healthy");
-      } else if (this.#state !== "starting") {
-        if (++this.#failures >= plan.retries) this.#set("unhealthy");
-      } else if (now - began > plan.startPeriod && now - counted >= plan.interval) {
+      } else if (
+        this.#state !== "starting" ||
+        now - began > plan.startPeriod && now - counted >= plan.interval
+      ) {
         counted = now;
-        if (++this.#failures >= plan.retries) this.#set("unhealthy");
+        await this.#failed();
       }
       wait = this.#state === "starting" ? Math.min(QUICK, plan.startInterval) : plan.interval;
     }
+  }
+
+  /** An instance that ends at this moment is not unhealthy: its probes fail because it ends. */
+  async #failed(): Promise<void> {
+    if (++this.#failures < this.#options.plan.retries || this.#state === "unhealthy") return;
+    await this.#sleep(ENDING);
+    if (this.#stopped.signal.aborted || await this.#options.lives?.() === false) return;
+    if (!this.#stopped.signal.aborted) this.#set("unhealthy");
   }
 
   async #probe(): Promise<boolean> {

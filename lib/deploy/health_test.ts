@@ -117,3 +117,50 @@ Deno.test("what is reported: the failures in a row, and the probe that ended las
   assert.deepEqual([state, failures], ["unhealthy", 2]);
   assert.deepEqual([end?.exitCode, end?.output], [undefined, "could not be run: no shell"]);
 });
+
+Deno.test("a probe of what has ended, or ends at once, does not make it unhealthy", async () => {
+  const ended = { ...plan, retries: 1, interval: 5 };
+  const told: Health[] = [];
+  const failing = () => Promise.resolve({ code: 1, output: "" });
+  const asked = Promise.withResolvers<void>();
+  const monitor = new HealthMonitor({
+    plan: ended,
+    probe: failing,
+    onChange: (health) => told.push(health),
+    lives: () => {
+      asked.resolve();
+      return Promise.resolve(false);
+    },
+  });
+  monitor.start();
+  await asked.promise;
+  monitor.stop();
+  const probed = Promise.withResolvers<void>();
+  const stops = new HealthMonitor({
+    plan: ended,
+    probe: () => {
+      // Its end is told right after the probe has failed.
+      setTimeout(() => {
+        stops.stop();
+        probed.resolve();
+      });
+      return failing();
+    },
+    onChange: (health) => told.push(health),
+  });
+  stops.start();
+  await probed.promise;
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  assert.deepEqual(told, []);
+});
+
+Deno.test("a clock that is set back delays no health check", async () => {
+  const now = Date.now;
+  let time = now();
+  Date.now = () => time -= 3600_000;
+  try {
+    assert.deepEqual(await changes([false], 1, { startPeriod: 20 }), ["unhealthy"]);
+  } finally {
+    Date.now = now;
+  }
+});

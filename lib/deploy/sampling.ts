@@ -20,16 +20,16 @@ export interface Sampling<T> {
 export async function* sampling<T>(
   { chosen, again, sample, everyMs, signal }: Sampling<T>,
 ): AsyncGenerator<InstanceStats, void, void> {
-  for (let next = Date.now(); chosen.length > 0; chosen = again()) {
+  for (let next = performance.now(); chosen.length > 0; chosen = again()) {
     for (const one of await Promise.all(chosen.map(sample))) {
       if (signal?.aborted) return;
       if (one) yield one;
     }
     if (everyMs === undefined) return;
     // By the clock: the time that reading takes does not add up.
-    next = Math.max(next + Math.max(everyMs, SHORTEST), Date.now());
+    next = Math.max(next + Math.max(everyMs, SHORTEST), performance.now());
     try {
-      await sleep(next - Date.now(), signal);
+      await sleep(next - performance.now(), signal);
     } catch {
       return; // the reader has left
     }

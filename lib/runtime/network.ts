@@ -126,7 +126,7 @@ export class BridgeDriver {
     ]);
     await prepareBridge(network);
     if (network.apart) await keepApart(network, attached);
-    this.#looked.set(network.bridge, Date.now());
+    this.#looked.set(network.bridge, performance.now());
     const result = filtered
       ? await this.#exempt("add", network, endpoint, attached, signal)
       : attached;
@@ -144,11 +144,11 @@ export class BridgeDriver {
     result: CniResult,
     signal?: AbortSignal,
   ): Promise<void> {
-    if (Date.now() - (this.#looked.get(network.bridge) ?? 0) < RECENT) return;
+    if (performance.now() - (this.#looked.get(network.bridge) ?? -Infinity) < RECENT) return;
     if (await this.#rules.ensure(network, signal)) {
       await this.#exempt("add", network, endpoint, result, signal);
     }
-    this.#looked.set(network.bridge, Date.now());
+    this.#looked.set(network.bridge, performance.now());
   }
 
   /** Adds the container's exception from filtered forwarding; adding it twice is harmless. */

@@ -211,13 +211,14 @@ const sessions = subsystem({
 
 const upkeep = subsystem({
   name: "upkeep",
-  needs: { settings, host, storage, builder, log },
-  open({ settings, host, storage: { content }, builder, log }) {
+  needs: { settings, host, storage, builder, deployments, log },
+  open({ settings, host, storage: { content }, builder, deployments, log }) {
     const untagged = untaggedRetention(settings.of(GC).gcUntagged);
     const buildCache = createBuildCacheUpkeep({
       // A server that has never built opens no builder just to prune its cache.
       builder: async () =>
         await exists(join(host.dataDir, "build", "cache")) ? await builder.get() : undefined,
+      images: async () => (await deployments.backend.made())?.caps.pruneImages,
       log,
     });
     return {

@@ -9,6 +9,7 @@
  */
 import { exists, readJson, removeTree, writeFileAtomic, writeJsonInPlace } from "../base/fs.ts";
 import type { Logger } from "../base/log.ts";
+import { UNPACKING } from "./snapshotter.ts";
 
 export interface SnapshotRecord {
   /** Folder under `s`: short, because overlay's options must fit in one page. */
@@ -215,6 +216,9 @@ export class Records {
       const entry = await this.#read(name);
       if (entry) this.#index(entry);
       else await this.#discard(name);
+    }
+    for (const entry of [...this.entries.values()]) {
+      if (entry.record.id?.startsWith(UNPACKING)) await this.drop(entry);
     }
     // A snapshot whose parent is gone is of no use; repeated until each has its parent.
     for (let lost = true; lost;) {

@@ -6,6 +6,9 @@
 import type { ArchivePart } from "../oci/tar_blocks.ts";
 import type { AppliedLayer, LayerFile } from "./tree_jobs.ts";
 
+/** How ids of active snapshots begin that a layer is unpacked into: of an earlier process they are of no use. */
+export const UNPACKING = "unpack-";
+
 export interface SnapshotInfo {
   /** A committed snapshot's name, or an active one's id. */
   name: string;

@@ -9,7 +9,7 @@ import { removeTree } from "../base/fs.ts";
 import type { ResolvedImage } from "../oci/resolver.ts";
 import type { Descriptor, Digest } from "../oci/types.ts";
 import { unpackedTooLarge } from "../oci/unpack_limit.ts";
-import type { Snapshotter } from "./snapshotter.ts";
+import { type Snapshotter, UNPACKING } from "./snapshotter.ts";
 import type { LayerFile } from "./tree_jobs.ts";
 
 /** Name of the snapshot of an image without layers. */
@@ -121,7 +121,7 @@ export async function unpackImage(
 async function unpackEmpty(snapshotter: Snapshotter): Promise<void> {
   await shared(snapshotter, EMPTY_SNAPSHOT, undefined, async () => {
     if (await snapshotter.stat(EMPTY_SNAPSHOT)) return;
-    const active = await snapshotter.prepare(`unpack-${crypto.randomUUID()}`);
+    const active = await snapshotter.prepare(`${UNPACKING}${crypto.randomUUID()}`);
     await snapshotter.commit(active, EMPTY_SNAPSHOT);
   });
 }
@@ -168,7 +168,7 @@ async function unpackLayer(snapshotter: Snapshotter, work: LayerWork): Promise<v
   work.report("fetching");
   const body = await work.body();
   work.report("unpacking");
-  const active = await snapshotter.prepare(`unpack-${crypto.randomUUID()}`, work.parent);
+  const active = await snapshotter.prepare(`${UNPACKING}${crypto.randomUUID()}`, work.parent);
   try {
     const { budget, signal } = work;
     const applied = await snapshotter.apply(active, body, { maxBytes: budget?.left, signal });

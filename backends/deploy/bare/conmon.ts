@@ -185,7 +185,7 @@ export async function monitorEnded(bundle: string, key: string, exit: string): P
   const text = await Deno.readTextFile(file).catch(() => undefined);
   if (text === undefined) return; // it never came so far
   const pid = Number(text);
-  for (const until = Date.now() + END_PATIENCE; Date.now() < until;) {
+  for (const until = performance.now() + END_PATIENCE; performance.now() < until;) {
     // Another process may have the monitor's pid by now.
     if (!await isAbout(pid, key)) break;
     if (

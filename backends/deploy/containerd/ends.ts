@@ -95,11 +95,13 @@ export class Ends {
   /** Waits until the logger has written everything. One that was killed writes no more. */
   async #logged(key: string): Promise<void> {
     const running = `${this.#logs.path(key)}.open`;
-    for (const until = Date.now() + LOG_PATIENCE; await exists(running);) {
+    for (const until = performance.now() + LOG_PATIENCE; await exists(running);) {
       // Our own: the logger's file.
       const pid = await Deno.readTextFile(running).catch(() => "");
       const command = pid && await kernelText(`/proc/${pid}/cmdline`);
-      if (pid && !command?.includes(key) || Date.now() > until) return await removeTree(running);
+      if (pid && !command?.includes(key) || performance.now() > until) {
+        return await removeTree(running);
+      }
       await sleep(LOG_LOOK);
     }
   }

@@ -262,11 +262,11 @@ export class ContainerdEngine implements ContainerEngine {
   async delete(key: string): Promise<void> {
     this.exits.unwatch(key);
     this.#waiting.delete(key);
-    for (const until = Date.now() + AWAY_PATIENCE;; await sleep(AWAY_LOOK)) {
+    for (const until = performance.now() + AWAY_PATIENCE;; await sleep(AWAY_LOOK)) {
       try {
         return await this.#deleteNow(key);
       } catch (error) {
-        if (!isCode(error, "prerequisite_missing", "unavailable") || Date.now() > until) {
+        if (!isCode(error, "prerequisite_missing", "unavailable") || performance.now() > until) {
           throw error;
         }
       }
@@ -285,13 +285,13 @@ export class ContainerdEngine implements ContainerEngine {
   /** Ends and removes what runs of a container. The caller has its turn. */
   async #deleteTask(key: string): Promise<void> {
     const input = { containerId: key };
-    for (const until = Date.now() + END_PATIENCE;;) {
+    for (const until = performance.now() + END_PATIENCE;;) {
       try {
         await this.#client.call(Tasks.delete, input, `Cannot remove the task of ${key}`);
         return;
       } catch (error) {
         if (isCode(error, "not_found")) return;
-        if (!isCode(error, "conflict", "internal") || Date.now() > until) throw error;
+        if (!isCode(error, "conflict", "internal") || performance.now() > until) throw error;
       }
       const { status } = await this.#ends.process(key) ?? {};
       if (status === PAUSED) {

@@ -48,7 +48,11 @@ export interface ContainerdOptions extends Omit<BackendParts, "snapshotter"> {
 
 /** Held as long as this server lives. Throws `conflict` where another server uses the folder. */
 async function serve(path: string): Promise<Disposable> {
-  for (const until = Date.now() + LOCK_PATIENCE; Date.now() < until; await sleep(LOCK_LOOK)) {
+  for (
+    const until = performance.now() + LOCK_PATIENCE;
+    performance.now() < until;
+    await sleep(LOCK_LOOK)
+  ) {
     const lock = tryLock(path);
     if (lock) return lock;
   }
@@ -100,11 +104,13 @@ export async function createContainerdBackend(
     };
   };
   const registry = openContainerdRegistry({ client, owner, log });
+  const { instances } = paths;
+  const roots = new SnapshotRoots({ snapshotter, unpack, prefix: "deploy", instances });
   const engine = new ContainerdEngine({
     client,
     owner,
     paths,
-    roots: new SnapshotRoots({ snapshotter, unpack, prefix: "deploy", instances: paths.instances }),
+    roots,
     startMs,
     findTools,
     release: () => {
@@ -125,6 +131,7 @@ export async function createContainerdBackend(
       engine,
       images,
       shown: registry.images,
+      pruneImages: (options) => roots.prune(options),
       // docs/spec: only by a companion, which this version does not make yet.
       noCallerMounts: {
         why: "on containerd they need the companion that SVC_CONTAINERD_REMOTE asks for",

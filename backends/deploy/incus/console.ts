@@ -238,11 +238,13 @@ export class Recorder {
 
   /** Of an instance that ends at this moment Incus cannot read the console yet. */
   async #catchUpLate(): Promise<void> {
-    for (const until = Date.now() + END_MS;; await sleep(RETRY_MS)) {
+    for (const until = performance.now() + END_MS;; await sleep(RETRY_MS)) {
       try {
         return await this.#catchUp();
       } catch (error) {
-        if (Date.now() > until || error instanceof SvcError && error.code === "not_found") return;
+        if (performance.now() > until || error instanceof SvcError && error.code === "not_found") {
+          return;
+        }
       }
     }
   }
@@ -286,8 +288,8 @@ export class Recorder {
     const gap = await this.#fresh();
     if (gap.length === 0) return;
     let live: Uint8Array = new Uint8Array();
-    const late = Date.now() + SETTLE_MS;
-    while (live.length < gap.length && Date.now() < late) {
+    const late = performance.now() + SETTLE_MS;
+    while (live.length < gap.length && performance.now() < late) {
       const bytes = output.waiting();
       if (bytes) live = Buffer.concat([live, came.take(printed(bytes))]);
       else await sleep(10);

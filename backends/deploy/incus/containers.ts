@@ -200,7 +200,11 @@ export class IncusContainers implements ContainerCalls {
 
   /** Incus asks for addresses once the instance runs: waits until each network has given one. */
   async #addressed(container: string, signal?: AbortSignal): Promise<void> {
-    for (const until = Date.now() + ADDRESS_MS; Date.now() < until; await sleep(LOOK_MS, signal)) {
+    for (
+      const until = performance.now() + ADDRESS_MS;
+      performance.now() < until;
+      await sleep(LOOK_MS, signal)
+    ) {
       const found = await this.#parts.watch.look(container, signal);
       if (!found?.State.Running) return;
       const networks = Object.values(found.NetworkSettings.Networks ?? {});

@@ -33,7 +33,7 @@ async function isHere({ NetworkSettings }: Inspected, signal?: AbortSignal): Pro
     if (!socket) continue;
     try {
       await socket.write(new Uint8Array(1));
-      for (const until = Date.now() + ANSWER_MS; Date.now() < until;) {
+      for (const until = performance.now() + ANSWER_MS; performance.now() < until;) {
         if (neighbour(IPAddress)?.toLowerCase() === MacAddress.toLowerCase()) return true;
         await sleep(LOOK_MS, signal);
       }

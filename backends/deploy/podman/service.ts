@@ -93,7 +93,7 @@ export class PodmanService implements AsyncDisposable {
         help: "install podman, or set SVC_PODMAN_SOCKET to a service that runs",
       },
     );
-    const running: Running = { child, since: Date.now(), words: "", ended: false };
+    const running: Running = { child, since: performance.now(), words: "", ended: false };
     const reader = child.stderr.getReader();
     const read = keepTail(reader, running);
     running.over = child.status.then(async () => {
@@ -106,12 +106,12 @@ export class PodmanService implements AsyncDisposable {
   }
 
   async #listening(running: Running): Promise<void> {
-    for (const until = Date.now() + START_MS;;) {
+    for (const until = performance.now() + START_MS;;) {
       try {
         (await Deno.connect({ transport: "unix", path: this.socket })).close();
         return;
       } catch (error) {
-        if (running.ended || Date.now() > until) {
+        if (running.ended || performance.now() > until) {
           await running.over;
           const words = running.words.trim();
           throw new SvcError(
@@ -140,7 +140,7 @@ export class PodmanService implements AsyncDisposable {
         log.warn("podman's API service has ended; it is started again", {
           words: running.words.trim(),
         });
-        if (Date.now() - running.since > STEADY_MS) pause = PAUSE_MS;
+        if (performance.now() - running.since > STEADY_MS) pause = PAUSE_MS;
       }
       await sleep(pause, signal).catch(() => {/* the server ends */});
       if (signal.aborted) return;

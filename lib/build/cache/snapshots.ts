@@ -1,10 +1,7 @@
 /** The shelf of snapshots: results of steps, and the image layers below them. */
-import type { SnapshotInfo, Snapshotter } from "../../snapshot/snapshotter.ts";
+import { type SnapshotInfo, type Snapshotter, UNPACKING } from "../../snapshot/snapshotter.ts";
 import { type CacheRecords, SNAPSHOT_PREFIX } from "../solve/records.ts";
 import { type CacheItem, type Shelf, SMALL_FILE } from "./shelf.ts";
-
-/** Name prefix of the active snapshots that unpacking makes (lib/snapshot/unpack.ts). */
-const UNPACKING = "unpack-";
 
 /** Bytes of a snapshot's folder and record. */
 const OVERHEAD = 2 * SMALL_FILE;

@@ -91,14 +91,14 @@ export class ResumingSession {
 
   async #reopen({ by, graceMs }: { by: Resume; graceMs: number }): Promise<Attached> {
     const { signal, restartMs = RESTART_MS } = this.#options;
-    const until = Date.now() + graceMs + restartMs;
+    const until = performance.now() + graceMs + restartMs;
     for (let pause = PAUSE_MS;; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       await sleep(pause, signal);
       try {
         return await this.#attach(by);
       } catch (error) {
         signal.throwIfAborted();
-        if (!isAway(error) || Date.now() > until) throw error;
+        if (!isAway(error) || performance.now() > until) throw error;
       }
     }
   }

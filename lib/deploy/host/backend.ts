@@ -37,6 +37,7 @@ export interface HostBackendOptions extends HostParts {
   images: ImageResolver;
   /** The engine's own images, where it has a store of them. */
   shown?: DeployBackend["caps"]["images"];
+  pruneImages?: DeployBackend["caps"]["pruneImages"];
   /** What the backend does with each field of a spec. */
   fields: FieldRules;
   noCallerMounts?: DeployBackend["caps"]["noCallerMounts"];
@@ -75,7 +76,8 @@ class HostBackend implements DeployBackend {
   #turn = 0;
 
   constructor(options: HostBackendOptions) {
-    const { name, paths, config, engine, shown, fields, noCallerMounts, log } = options;
+    const { name, paths, config, engine, shown, fields, noCallerMounts, pruneImages, log } =
+      options;
     const { allowPrivileged, cniSubnetBase: subnetBase } = config;
     const instances = () => this.#deployments.instances;
     const { bridges, resolvers, volumes, ...parts } = hostParts(options, instances);
@@ -124,6 +126,7 @@ class HostBackend implements DeployBackend {
       ...abilities,
       ...(shown && { images: shown }),
       ...(noCallerMounts && { noCallerMounts }),
+      ...(pruneImages && { pruneImages }),
       ...(options.namespaces && { egress }),
     };
   }

@@ -2,16 +2,39 @@
 import { join } from "node:path";
 import { Mutex } from "../../base/mutex.ts";
 import { hostResolvConf, hostsFile } from "./host_files.ts";
+import { amendedHosts } from "./hosts_amend.ts";
 import type { DeploySpec } from "../../api/deploy_spec.ts";
 import type { Logger } from "../../base/log.ts";
 import { type NamedInstance, namesOn } from "./names.ts";
 import { type Resolvers, resolvText } from "./resolvers.ts";
+
+/** A file that is larger was not written by the server alone: its workload may write it too. */
+const MOST_BYTES = 1024 ** 2;
 
 /** An instance with such files. */
 export interface FiledInstance extends NamedInstance {
   spec: DeploySpec;
   /** Folder of the files. */
   bundle: string;
+  /** Its processes may be reading the files. */
+  running: boolean;
+}
+
+async function put(file: Deno.FsFile, part: Uint8Array, at: number): Promise<void> {
+  await file.seek(at, Deno.SeekMode.Start);
+  for (let done = 0; done < part.length;) done += await file.write(part.subarray(done));
+}
+
+/** Changes a hosts file in place; containers may read it meanwhile. */
+async function amend(path: string, text: string): Promise<void> {
+  const { size } = await Deno.stat(path);
+  if (size > MOST_BYTES) return await overwrite(path, text);
+  // Our own: the bundle's file, which the container's mount keeps from being replaced.
+  const pieces = amendedHosts(await Deno.readTextFile(path), text);
+  if (!pieces) return await overwrite(path, text);
+  if (pieces.length === 0) return;
+  using file = await Deno.open(path, { write: true });
+  for (const piece of pieces) await put(file, new TextEncoder().encode(piece.text), piece.at);
 }
 
 /**
@@ -21,16 +44,13 @@ export interface FiledInstance extends NamedInstance {
  */
 async function overwrite(path: string, text: string): Promise<void> {
   using file = await Deno.open(path, { write: true });
-  const { size } = await file.stat();
+  let { size } = await file.stat();
+  if (size > MOST_BYTES) await file.truncate(size = 0);
   const bytes = new TextEncoder().encode(text);
-  const put = async (part: Uint8Array, at: number) => {
-    await file.seek(at, Deno.SeekMode.Start);
-    for (let done = 0; done < part.length;) done += await file.write(part.subarray(done));
-  };
   const whole = new Uint8Array(Math.max(bytes.length, size)).fill(0x0a);
-  if (whole.length > size) await put(whole.subarray(size), size);
+  if (whole.length > size) await put(file, whole.subarray(size), size);
   whole.set(bytes);
-  await put(whole, 0);
+  await put(file, whole, 0);
 }
 
 export class ContainerFiles {
@@ -63,7 +83,8 @@ export class ContainerFiles {
     const written = this.#written.get(instance) ?? {};
     if (written[file] === text) return;
     try {
-      await overwrite(join(instance.bundle, file), text);
+      const change = file === "hosts" && instance.running ? amend : overwrite;
+      await change(join(instance.bundle, file), text);
       written[file] = text;
       this.#written.set(instance, written);
     } catch (error) {

@@ -84,8 +84,8 @@ export class ExitWatch implements ContainerExits {
     if (!watched) return;
     if (await isAlive(watched.process)) return void await this.#options.onLook?.(key);
     if (await this.#check(key)) return;
-    watched.deadSince ??= Date.now();
-    if (Date.now() - watched.deadSince < PATIENCE) return;
+    watched.deadSince ??= performance.now();
+    if (performance.now() - watched.deadSince < PATIENCE) return;
     if (this.#watched.get(key) !== watched) return;
     this.#watched.delete(key);
     watched.onExit({ code: UNKNOWN_EXIT, at: new Date() });

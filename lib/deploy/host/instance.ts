@@ -13,6 +13,7 @@ import type { InstanceHooks, InstanceParts, Revision } from "./instance_parts.ts
 import { Life } from "./life.ts";
 import type { ReadLogOptions } from "./log_file.ts";
 import { OwnAttachments } from "./own_attachments.ts";
+import { isAlive } from "./process.ts";
 import type { InstanceRecord, MadeRecord, NetworkAttachment } from "./record.ts";
 import { type Standing, standingOf } from "./standing.ts";
 import { statusOf } from "./status.ts";
@@ -234,6 +235,7 @@ export class Instance {
     const health = plan.health && new HealthMonitor({
       plan: plan.health,
       probe: (command, signal) => runProbe(engine, this.target, command, signal),
+      lives: () => isAlive(process),
       onChange: (health) => {
         if (health !== "starting") this.#hooks.tell({ type: health });
         this.#healthChanged?.();

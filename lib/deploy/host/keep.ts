@@ -2,6 +2,7 @@
  * What the restart policy asks for after the end of one container, for a process that does this while no server
  * runs. The caller makes sure that none does, and that it is alone at this.
  */
+import { LONGEST_DELAY } from "../restarts.ts";
 import { Deployment } from "./deployment.ts";
 import { type HostParts, hostParts } from "./parts.ts";
 import { RecordStore } from "./record.ts";
@@ -41,7 +42,8 @@ export async function keepInstance(
       await deployment.save();
       const { state, restarted } = instance.life;
       if (state.is !== "waiting") return undefined;
-      const left = state.due - Date.now();
+      // The clock may have been set back since the time was written down.
+      const left = Math.min(LONGEST_DELAY, state.due - Date.now());
       if (left > SHORT) return left;
       await restarted;
       // What a start that failed has left, a monitor among it.

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { ResolvedImage } from "../../oci/resolver.ts";
 import { isMounted } from "../../sys/mountinfo.ts";
 import type { Snapshotter } from "../../snapshot/snapshotter.ts";
+import { pruneUnused, type Unused } from "../../snapshot/unused.ts";
 import type { BackendParts } from "../module.ts";
 import type { ContainerRoots } from "./engine.ts";
 
@@ -47,6 +48,11 @@ export class SnapshotRoots implements ContainerRoots {
       use[Symbol.dispose]();
       throw error;
     }
+  }
+
+  /** Removes the images that no container's tree lies on; only of a snapshotter that nobody else uses. */
+  async prune(options: { dryRun?: boolean; signal?: AbortSignal } = {}): Promise<Unused> {
+    return await pruneUnused(await this.#snapshotter(), options);
   }
 
   async mount(key: string, image?: string): Promise<string> {

@@ -82,11 +82,11 @@ async function look(instance: Instance, ran: number, trial: Trial): Promise<numb
  * with the last log lines. A task that ended with 0 and is not to be restarted counts as settled.
  */
 export async function settled(instance: Instance, trial: Trial): Promise<void> {
-  const began = Date.now();
+  const began = performance.now();
   for (;;) {
     trial.signal?.throwIfAborted();
     const changed = instance.changed();
-    const wait = await look(instance, Date.now() - began, trial);
+    const wait = await look(instance, performance.now() - began, trial);
     if (wait === undefined) return;
     // Waits in short steps, to notice an abort.
     await within(changed, wait);
@@ -101,8 +101,8 @@ export async function drained(instance: Instance): Promise<void> {
   const { plan: { stopGrace }, choice } = instance.made;
   // On the host's network, connections cannot be attributed to an instance.
   if (choice.kind !== "bridges") return;
-  const until = Date.now() + stopGrace;
-  for (let idle = 0; Date.now() < until;) {
+  const until = performance.now() + stopGrace;
+  for (let idle = 0; performance.now() < until;) {
     const { run } = instance.life;
     // A paused one answers nobody.
     if (!run || run.paused) return;

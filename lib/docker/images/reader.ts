@@ -48,7 +48,7 @@ export class EngineImages implements EngineReader {
     }
     const found = await this.#api.find(`${repository}:${reference}`, signal);
     if (!found) return undefined;
-    this.#alive.set(found.id, Date.now());
+    this.#alive.set(found.id, performance.now());
     const image = await this.#cache.image(found.id, signal);
     return manifestOf(image, image.root);
   }
@@ -103,9 +103,9 @@ export class EngineImages implements EngineReader {
   }
 
   async #exists(id: Digest, signal?: AbortSignal): Promise<boolean> {
-    if (Date.now() - (this.#alive.get(id) ?? -Infinity) < ALIVE_MS) return true;
+    if (performance.now() - (this.#alive.get(id) ?? -Infinity) < ALIVE_MS) return true;
     if (await this.#api.find(id, signal)) {
-      this.#alive.set(id, Date.now());
+      this.#alive.set(id, performance.now());
       return true;
     }
     this.#alive.delete(id);

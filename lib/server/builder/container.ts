@@ -240,7 +240,11 @@ export class EngineBuilder implements BuilderContainer {
   /** Waits until the builder answers. Throws where it ends, or where the port is not its own. */
   async #ready({ id, port }: Found): Promise<void> {
     const attempted = "Cannot start a builder";
-    for (const until = Date.now() + READY_MS; Date.now() < until; await sleep(POLL_MS)) {
+    for (
+      const until = performance.now() + READY_MS;
+      performance.now() < until;
+      await sleep(POLL_MS)
+    ) {
       const owner = await listenerOwner(port);
       if (owner === 0 || owner !== undefined && owner === Deno.uid()) {
         if (await answers(port)) return;

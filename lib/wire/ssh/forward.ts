@@ -80,12 +80,12 @@ export class SshForward implements AsyncDisposable {
 
   async #ready(running: Running): Promise<void> {
     const { signal, failure } = this.#options;
-    const until = Date.now() + READY_MS;
+    const until = performance.now() + READY_MS;
     for (;;) {
       const socket = await reach(running).catch(() => undefined);
       if (socket) return void socket.destroy();
       if (!running.alive) throw failure(await running.ended);
-      if (Date.now() > until || signal?.aborted) {
+      if (performance.now() > until || signal?.aborted) {
         end(running);
         signal?.throwIfAborted();
         throw failure("it did not get there in time");

@@ -103,7 +103,7 @@ function addresses(rows: string[], blank: (text: string) => string): Report {
 /** Name → addresses. The rows of other cases, which run at the same time, are left out. */
 function hosts(lines: string[]): Report {
   const report: Report = {};
-  for (const line of lines) {
+  for (const line of lines.filter((line) => !line.startsWith("#"))) {
     const [address, ...names] = line.trim().split(/\s+/);
     if (names.some((name) => /^(golden-|\{name\})/.test(name))) continue;
     for (const name of names) {

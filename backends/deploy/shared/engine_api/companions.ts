@@ -122,7 +122,7 @@ export class Companions {
   async #fails(deployment: string, instance: InstanceRecord, signal: AbortSignal): Promise<void> {
     const { calls } = this.#parts;
     const { key } = instance;
-    for (const until = Date.now() + ATTACH_MS; Date.now() < until;) {
+    for (const until = performance.now() + ATTACH_MS; performance.now() < until;) {
       await sleep(LOOK_MS, signal);
       const found = await calls.look(key);
       if (!found?.running || found.restarts > 0) break;

@@ -74,11 +74,11 @@ async function look(
 
 /** Resolves with what runs. Throws `deploy_failed` with the last log lines. */
 export async function settled(trial: TrialOptions): Promise<Inspected> {
-  const began = Date.now();
+  const began = performance.now();
   for (;;) {
     trial.signal?.throwIfAborted();
     const found = await trial.look();
-    const wait = await look(found, Date.now() - began, trial);
+    const wait = await look(found, performance.now() - began, trial);
     if (wait === undefined) return found!;
     await sleep(wait, trial.signal);
   }

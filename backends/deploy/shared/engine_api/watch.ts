@@ -219,7 +219,7 @@ export class EngineWatch {
 
   /** The exit code of the container's last death; undefined where the engine does not tell it soon. */
   async lastExit(container: string): Promise<number | undefined> {
-    for (const until = Date.now() + LATE_MS; Date.now() < until;) {
+    for (const until = performance.now() + LATE_MS; performance.now() < until;) {
       const code = this.#exits.get(container);
       if (code !== undefined) return code;
       await sleep(20);
