@@ -4,6 +4,7 @@ import { type Command, command } from "./lib/commands/command.ts";
 import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
 import * as options from "./lib/commands/options.ts";
+import { DAEMON_DOCKER_OPTIONS } from "./lib/commands/daemon_options.ts";
 import { DOCTOR_OPTIONS } from "./lib/commands/doctor_options.ts";
 import { PORT_FORWARD_OPTIONS } from "./lib/commands/forward_options.ts";
 import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/login_options.ts";
@@ -114,6 +115,28 @@ export const COMMANDS: readonly Command[] = [
       "svc compose -f compose.yaml -f compose.prod.yaml -p shop up --build",
       "svc compose logs -f web",
       "svc compose down -v",
+    ],
+  },
+  {
+    name: "daemon",
+    usage: "COMMAND",
+    summary: "Run what stays in the background of this machine.",
+    options: options.NO_OPTIONS,
+    children: [
+      command({
+        name: "docker",
+        usage: "[OPTIONS]",
+        summary: "Serve the Docker Engine API of the server on a Unix socket, until interrupted.",
+        description:
+          "docker, docker compose and programs that use Docker's API work with the server where " +
+          "DOCKER_HOST names the socket. docs/docker-api.md says what is honoured and what is refused.",
+        options: DAEMON_DOCKER_OPTIONS,
+        examples: [
+          "svc daemon docker &",
+          "DOCKER_HOST=unix://$XDG_RUNTIME_DIR/svc-docker.sock docker ps",
+        ],
+        run: () => import("./lib/commands/daemon_docker.ts"),
+      }),
     ],
   },
   command({

@@ -1,4 +1,5 @@
 /** Makes a command's client from its flags, variables and profiles; no other module does. */
+import { isLoopbackHost } from "../base/host_port.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { resolveTarget, type Target } from "../client/resolve.ts";
 import type { CacheMode } from "../client/credentials/cache.ts";
@@ -69,14 +70,30 @@ export async function openConnection(invocation: Connecting, known?: Target): Pr
     prompt,
     signal,
   });
-  const client = createClient({
-    server: found.server,
+  const parts = { target: found, way, credentials };
+  return { ...parts, client: clientFor(invocation, parts, signal) };
+}
+
+/** Another client of the same connection, whose calls end with a signal of their own. */
+export function clientFor(
+  { env }: Pick<Invocation, "env">,
+  { target, way, credentials }: Omit<Connection, "client">,
+  signal?: AbortSignal,
+): Client {
+  return createClient({
+    server: target.server,
     credential: credentials,
     way,
     signal,
     proxied: PROXY_VARIABLES.some((name) => env[name]),
   });
-  return { client, target: found, way, credentials };
+}
+
+/** True where the server mounts folders of this machine: it is on it, and no tunnel leads elsewhere. */
+export function isLocal({ client, way }: Pick<Connection, "client" | "way">): boolean {
+  const { host, port } = new URL(client.server);
+  const direct = way.base === client.server || new URL(way.base).port === port;
+  return isLoopbackHost(host) && direct && !way.resumes;
 }
 
 export async function connect(invocation: Connecting): Promise<Client> {

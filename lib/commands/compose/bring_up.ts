@@ -9,7 +9,7 @@ import { containersOf } from "../../compose/state.ts";
 import type { Report } from "../../compose/steps.ts";
 import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
-import { isLoopbackHost } from "../../base/host_port.ts";
+import { isLocal } from "../connect.ts";
 import { withLogins } from "../deploy_logins.ts";
 import { prepareImages } from "./images.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -49,14 +49,7 @@ export function requireLoaded({ loaded, name }: Session): LoadedProject {
   });
 }
 
-/** True where the server mounts folders of this machine: it is on it, and no tunnel leads elsewhere. */
-function isLocal({ connection: { client, way } }: Session): boolean {
-  const { host, port } = new URL(client.server);
-  const direct = way.base === client.server || new URL(way.base).port === port;
-  return isLoopbackHost(host) && direct && !way.resumes;
-}
-
-export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session) });
+export const surroundingsOf = (session: Session) => ({ localFolders: isLocal(session.connection) });
 
 /** Folders that a short form of a bind mount asks to be made, as docker makes them. */
 async function makeFolders({ project }: LoadedProject, services: readonly string[]): Promise<void> {
