@@ -15,6 +15,7 @@ export const WORKERS = {
   files: "lib/deploy/host/files/files_worker.ts",
   intake: "backends/store/fs/intake_worker.ts",
   gzip: "lib/build/export/gzip_worker.ts",
+  pac: "lib/egress/pac_worker.ts",
   plan: "lib/build/plan/plan_worker.ts",
   tree: "lib/snapshot/tree_worker.ts",
 } as const satisfies Record<string, string>;

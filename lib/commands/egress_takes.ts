@@ -1,7 +1,6 @@
 /** The part of `svc deploy --session` in a workload's egress: this machine dials for the route client. */
 import type { EgressSpec } from "../api/deploy_spec.ts";
 import { isRelayed, routesOf } from "../api/egress.ts";
-import { SvcError } from "../base/errors.ts";
 import type { SpecBody } from "../client/deployments.ts";
 import { callersProxies } from "../egress/variables.ts";
 import type { SessionWatcher } from "../client/deploy_session.ts";
@@ -13,19 +12,12 @@ export async function egressTakes(
 ): Promise<NonNullable<SessionWatcher["takes"]>> {
   const egress = "spec" in body ? (body.spec as { egress?: EgressSpec }).egress : undefined;
   if (!egress || !isRelayed(egress) || !routesOf(egress).includes("client")) return {};
-  const [{ egressPolicy }, { callersDial }, { serveEgressStream }] = await Promise.all([
-    import("../egress/policy.ts"),
+  const [{ loadEgressPolicy }, { callersDial }, { serveEgressStream }] = await Promise.all([
+    import("../egress/load.ts"),
     import("../egress/caller.ts"),
     import("../egress/stream.ts"),
   ]);
-  let policy;
-  try {
-    policy = egressPolicy(egress);
-  } catch (cause) {
-    throw new SvcError("spec_invalid", `Cannot read egress.rules: ${(cause as Error).message}`, {
-      cause,
-    });
-  }
+  const policy = await loadEgressPolicy(egress);
   const dial = callersDial({ policy, proxies: callersProxies(env) });
   return { egress: (stream, fields) => serveEgressStream(stream, fields, dial) };
 }

@@ -57,7 +57,7 @@ export function proxyFor(
 export function callersDial({ policy, proxies, lookup }: CallerOptions): EgressDial {
   const route = "client";
   return async (target, signal) => {
-    requireRoute(policy, target, route, WHO);
+    await requireRoute(policy, target, route, WHO);
     // The machine's own services are not meant by a rule for everything.
     const mayDial = (address: string) => !isInner(address) || policy.names({ ...target, address });
     const proxy = proxyFor(proxies, target);

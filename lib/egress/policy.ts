@@ -62,16 +62,21 @@ export function egressMatch(pattern: string): EgressMatch {
 }
 
 export interface EgressPolicy {
-  /** Pure: the same target always gets the same route. */
-  decide(target: EgressTarget): EgressRoute;
+  /** Pure: the same target always gets the same route. Never rejects: what cannot be decided is denied. */
+  decide(target: EgressTarget): EgressRoute | Promise<EgressRoute>;
   /** The rule that decides names the host, or a range: it is neither the default nor a glob. */
   names(target: EgressTarget): boolean;
   /** A rule is about addresses: a name has to be resolved before its route is sure. */
   readonly asksAddress: boolean;
 }
 
+/** Decided at once. */
+export interface RulesPolicy extends EgressPolicy {
+  decide(target: EgressTarget): EgressRoute;
+}
+
 /** The rules of a spec: the first that matches decides. Throws an `Error` for an unreadable pattern. */
-export function egressPolicy({ rules = [], default: otherwise }: EgressSpec): EgressPolicy {
+export function egressPolicy({ rules = [], default: otherwise }: EgressSpec): RulesPolicy {
   const compiled = rules.map(({ pattern, route }) => {
     const { host, range } = parseEgressPattern(pattern);
     const names = range !== undefined || host !== undefined && !host.includes("*");

@@ -24,13 +24,13 @@ export function refusedBy(who: string, target: EgressTarget, why: string): SvcEr
 }
 
 /** Throws `denied` unless the policy has the target take that route. */
-export function requireRoute(
+export async function requireRoute(
   policy: EgressPolicy,
   target: EgressTarget,
   route: EgressRoute,
   who: string,
-): void {
-  const decided = policy.decide(target);
+): Promise<void> {
+  const decided = await policy.decide(target);
   if (decided === route && route !== "deny") return;
   const why = decided === "deny" ? "the egress rules deny it" : `its route is ${decided}`;
   throw refusedBy(who, target, why);
@@ -53,12 +53,13 @@ export async function addressesFor(
     signal: AbortSignal;
   },
 ): Promise<string[]> {
-  requireRoute(policy, target, route, who);
+  await requireRoute(policy, target, route, who);
   const found = isIP(target.host) === 0 ? await resolved(target, lookup, signal) : [target.host];
   const addresses = found.map((text) => egressHost(text)).filter((one) => one !== undefined);
-  const allowed = addresses.filter((address) =>
-    policy.decide({ ...target, address }) === route && mayDial(address)
+  const routes = await Promise.all(
+    addresses.map((address) => policy.decide({ ...target, address })),
   );
+  const allowed = addresses.filter((address, index) => routes[index] === route && mayDial(address));
   if (allowed.length > 0) return allowed;
   throw refusedBy(who, target, `its address ${addresses.join(", ")} is not reached this way`);
 }

@@ -208,8 +208,8 @@ export class EgressRelay implements Disposable {
 
   async #dial(target: EgressTarget, signal: AbortSignal): Promise<Duplex> {
     const { policy, dialers } = this.#options;
-    const route = policy.decide(target);
-    requireRoute(policy, target, route, "the workload's companion");
+    const route = await policy.decide(target);
+    await requireRoute(policy, target, route, "the workload's companion");
     const dial = route === "deny" ? undefined : dialers[route];
     if (!dial) throw absent(target, route);
     const late = AbortSignal.timeout(this.#limits.connectMs);

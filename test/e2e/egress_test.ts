@@ -100,10 +100,10 @@ e2eTest(
       "gateway on a server that is none",
       () => refused({ egress: { ...proxy, default: "gateway" } }, /SVC_EGRESS_GATEWAY/),
     );
-    await t.step("a script", () =>
+    await t.step("a script that is none", () =>
       refused(
-        { egress: { mode: "proxy", script: "function FindProxyForURL() {}" } },
-        /evaluates no script/,
+        { egress: { mode: "proxy", script: "function find() {}" } },
+        /egress\.script: it has no function FindProxyForURL/,
       ));
     await t.step(
       "a network of the spec's",
@@ -266,6 +266,28 @@ e2eTest("egress: the caller of a session dials what his own rules name", NEEDS, 
       assert.match(stdout, /^HTTP\/1\.1 403 [\s\S]*from the caller's machine/, host);
     }
   });
+  await t.step("a script decides in place of rules, at both ends", async () => {
+    const other = await file(server, { name: "scripted" });
+    const script = join(server.dataDir, "proxy.pac");
+    await Deno.writeTextFile(
+      script,
+      `function FindProxyForURL(url, host) {
+        return host === "name.test" ? "PROXY client" : "DENY";
+      }`,
+    );
+    using proxy = callersProxy(local.port);
+    await using scripted = new Client(
+      server,
+      ["-f", other, "--egress", "proxy", "--egress-pac", script],
+      { HTTP_PROXY: proxy.url },
+    );
+    await scripted.wrote(/scripted is deployed/);
+    const named = await exec(server, "scripted", proxied("name.test", 80));
+    assert.match(named.stdout, /from the host/);
+    assert.deepEqual(proxy.asked, ["CONNECT name.test:80 HTTP/1.1"]);
+    const { stdout } = await exec(server, "scripted", proxied("other.test", 80));
+    assert.match(stdout, /^HTTP\/1\.1 403 /);
+  });
   await t.step("detached it is refused", async () => {
     const { code, stderr } = await svc(["deploy", "-f", path, "--name", "far"], {
       env: { SVC_SERVER: server.url },
@@ -294,7 +316,11 @@ function callersProxy(port: number) {
   (async () => {
     for await (const client of listener) serve(client).catch(() => {});
   })();
-  return { asked, url: `http://127.0.0.1:${listener.addr.port}`, close: () => listener.close() };
+  return {
+    asked,
+    url: `http://127.0.0.1:${listener.addr.port}`,
+    [Symbol.dispose]: () => listener.close(),
+  };
 }
 
 /** The address that the workload's resolver gives, in `$ip`. */
@@ -359,20 +385,16 @@ e2eTest(
           default: "deny",
         },
       });
-      const proxy = callersProxy(local.port);
-      try {
-        const env = { http_proxy: proxy.url, https_proxy: proxy.url, no_proxy: "127.0.0.1" };
-        await using client = new Client(server, ["-f", path], env);
-        await client.wrote(/named is deployed/);
-        const ask = async (name: string) =>
-          await exec(server, "named", `${resolved(name)}; ${get("$ip", 8080)}`);
-        assert.match((await ask("api.corp.test")).stdout, /from the host/);
-        assert.deepEqual(proxy.asked, ["CONNECT api.corp.test:8080 HTTP/1.1"]);
-        assert.notEqual((await ask("api.other.test")).code, 0);
-        assert.equal(proxy.asked.length, 1);
-      } finally {
-        proxy.close();
-      }
+      using proxy = callersProxy(local.port);
+      const env = { http_proxy: proxy.url, https_proxy: proxy.url, no_proxy: "127.0.0.1" };
+      await using client = new Client(server, ["-f", path], env);
+      await client.wrote(/named is deployed/);
+      const ask = async (name: string) =>
+        await exec(server, "named", `${resolved(name)}; ${get("$ip", 8080)}`);
+      assert.match((await ask("api.corp.test")).stdout, /from the host/);
+      assert.deepEqual(proxy.asked, ["CONNECT api.corp.test:8080 HTTP/1.1"]);
+      assert.notEqual((await ask("api.other.test")).code, 0);
+      assert.equal(proxy.asked.length, 1);
     });
     await t.step("after a restart of the server it is led again", async () => {
       await server.restart();

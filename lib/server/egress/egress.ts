@@ -12,7 +12,8 @@ import type { WorkloadNamespace, WorkloadNamespaces } from "../../deploy/namespa
 import { privilegesOf } from "../../deploy/privileges.ts";
 import type { Claim, DeployService } from "../../deploy/services.ts";
 import { type GatewayPolicy, gatewayPolicy } from "../../egress/gateway.ts";
-import { egressPolicy } from "../../egress/policy.ts";
+import { loadEgressPolicy } from "../../egress/load.ts";
+import type { EgressPolicy } from "../../egress/policy.ts";
 import { addressesFor, firstOf, requireRoute } from "../../egress/reach.ts";
 import {
   type EgressDialers,
@@ -67,26 +68,30 @@ export class ServerEgress implements DeployService, AsyncDisposable {
     this.#attending = namespaces.attendAll((namespace) => this.#enter(namespace));
   }
 
-  claim(spec: DeploySpec): Claim {
+  async claim(spec: DeploySpec): Promise<Claim> {
     const { egress } = spec;
     const done = { commit: () => {}, release: () => {} };
     if (!egress) return done;
     const relayed = isRelayed(egress);
     const routes = routesOf(egress);
-    if (relayed) this.#check(spec, routes);
+    if (relayed) {
+      // What a script decides is known with each connection: a route that is not to be had denies that one.
+      if (egress.script === undefined) this.#requireRoutes(spec, routes);
+      this.#check(spec);
+      await loadEgressPolicy(egress);
+    }
     return {
       ...done,
       contribute: () => ({
         env: egressVariables(egress),
-        ...(relayed && { egress: { mode: egress.mode!, routes } }),
+        ...(relayed && {
+          egress: { mode: egress.mode!, routes: egress.script === undefined ? routes : [] },
+        }),
       }),
     };
   }
 
-  #check(spec: DeploySpec, routes: readonly string[]): void {
-    if (spec.egress?.script) {
-      refuse(spec, "egress.script: this build evaluates no script", "use egress.rules");
-    }
+  #requireRoutes(spec: DeploySpec, routes: readonly string[]): void {
     if (routes.includes("client") && !this.#options.callers.of(spec.name)) {
       refuse(
         spec,
@@ -101,6 +106,9 @@ export class ServerEgress implements DeployService, AsyncDisposable {
         "start the server with SVC_EGRESS_GATEWAY=1 and SVC_EGRESS_POLICY, or choose another route",
       );
     }
+  }
+
+  #check(spec: DeploySpec): void {
     const undoing = privilegesOf(spec).filter(({ kind }) => UNDOING.has(kind));
     if (undoing.length > 0) {
       const kinds = undoing.map(({ kind }) => kind).join(", ");
@@ -120,10 +128,11 @@ export class ServerEgress implements DeployService, AsyncDisposable {
     if (!egress || !isRelayed(egress)) return undefined;
     const { log } = this.#options;
     const port = egress.listenPort ?? DEFAULT_EGRESS_PORT;
+    const policy = await loadEgressPolicy(egress);
     const relay = new EgressRelay({
       listener: await listenBeside({ path, instance, port }, egress.mode),
-      policy: egressPolicy(egress),
-      dialers: this.#dialers(spec),
+      policy,
+      dialers: this.#dialers(spec, policy),
       onFailure: ({ host, port }, error) =>
         log.debug("a workload's connection was not made", { instance, host, port, error }),
     });
@@ -136,14 +145,13 @@ export class ServerEgress implements DeployService, AsyncDisposable {
   }
 
   /** The server's own decisions: by the spec, by its gateway's policy, by who holds the session. */
-  #dialers(spec: DeploySpec): EgressDialers {
+  #dialers(spec: DeploySpec, policy: EgressPolicy): EgressDialers {
     const { ability, callers } = this.#options;
-    const policy = egressPolicy(spec.egress!);
     const gateway = this.#gateway;
     const who = "the server";
     return {
       client: async (target, signal) => {
-        requireRoute(policy, target, "client", who);
+        await requireRoute(policy, target, "client", who);
         const caller = callers.of(spec.name);
         if (!caller) {
           throw new SvcError("unavailable", `Cannot connect: ${spec.name} has no caller`);
@@ -157,7 +165,7 @@ export class ServerEgress implements DeployService, AsyncDisposable {
         const route = "cluster";
         const addresses = await addressesFor(target, { policy, route, who, mayDial, signal });
         const dialOut = engine?.dialOut;
-        if (!dialOut) throw new SvcError("internal", "Cannot connect: the engine has no way out");
+        if (!dialOut) throw new SvcError("denied", "Cannot connect: the engine has no way out");
         return await firstOf(addresses, (address) => dialOut(address, target.port, signal));
       },
       ...(gateway && {
