@@ -4,7 +4,6 @@ import { type Command, command } from "./lib/commands/command.ts";
 import { CONFIG_OPTIONS } from "./lib/commands/config/options.ts";
 import { type CliContext, dispatch } from "./lib/commands/dispatch.ts";
 import * as options from "./lib/commands/options.ts";
-import { DAEMON_DOCKER_OPTIONS } from "./lib/commands/daemon_options.ts";
 import { DOCTOR_OPTIONS } from "./lib/commands/doctor_options.ts";
 import { PORT_FORWARD_OPTIONS } from "./lib/commands/forward_options.ts";
 import { LOGIN_OPTIONS, LOGOUT_OPTIONS, TOKEN_OPTIONS } from "./lib/commands/login_options.ts";
@@ -12,6 +11,7 @@ import { GC_OPTIONS, STORAGE_OPTIONS } from "./lib/commands/storage_options.ts";
 import { SOCKS5_OPTIONS } from "./lib/commands/socks5_options.ts";
 import { PULL_OPTIONS, PUSH_OPTIONS } from "./lib/commands/transfer/options.ts";
 import { INGRESS_TUNNEL_OPTIONS, TUNNEL_OPTIONS } from "./lib/commands/tunnel_options.ts";
+import { DAEMON_COMMANDS } from "./lib/commands/daemon/commands.ts";
 import { COMPOSE_COMMANDS } from "./lib/commands/compose/commands.ts";
 import { PROJECT_OPTIONS } from "./lib/commands/compose/options.ts";
 import { WORKLOAD_COMMANDS } from "./lib/commands/workload_commands.ts";
@@ -119,25 +119,15 @@ export const COMMANDS: readonly Command[] = [
   },
   {
     name: "daemon",
-    usage: "COMMAND",
-    summary: "Run what stays in the background of this machine.",
+    usage: "[OPTIONS] COMMAND",
+    summary: "The background agent, and what else stays in the background of this machine.",
+    description:
+      "The agent is one process a user. It holds what outlives a command: mounts of this machine's " +
+      "files, forwarded ports, egress and credentials of svc compose up -d and svc deploy --session -d. " +
+      "Commands start it; it ends when it holds nothing. docs/agent.md tells more.",
     options: options.NO_OPTIONS,
-    children: [
-      command({
-        name: "docker",
-        usage: "[OPTIONS]",
-        summary: "Serve the Docker Engine API of the server on a Unix socket, until interrupted.",
-        description:
-          "docker, docker compose and programs that use Docker's API work with the server where " +
-          "DOCKER_HOST names the socket. docs/docker-api.md says what is honoured and what is refused.",
-        options: DAEMON_DOCKER_OPTIONS,
-        examples: [
-          "svc daemon docker &",
-          "DOCKER_HOST=unix://$XDG_RUNTIME_DIR/svc-docker.sock docker ps",
-        ],
-        run: () => import("./lib/commands/daemon_docker.ts"),
-      }),
-    ],
+    children: DAEMON_COMMANDS,
+    examples: ["svc daemon status", "svc daemon stop"],
   },
   command({
     name: "port-forward",

@@ -42,10 +42,12 @@ const MAY: Record<string, readonly string[]> = {
   dockerapi: [
     ...["client", "transfer", "build", "remote", "docker", "api", "wire", "sys", "config", ...OCI],
   ],
+  agent: ["client", "sys", "wire", "api", "base"],
   compose: ["client", "api", "base"],
   transfer: ["client", "remote", "api", ...OCI],
   commands: [
     ...[
+      "agent",
       "client",
       "caretaker",
       "compose",

@@ -1,0 +1,44 @@
+/** The folder of a user's login session for what svc keeps while that lasts: sockets, locks, short-lived secrets. */
+import { SvcError } from "./errors.ts";
+import { join } from "./path.ts";
+
+export interface RuntimeFolder {
+  path: string;
+  /** True where the folder is in memory and ends with the login session or the machine: secrets may lie in it. */
+  passing: boolean;
+}
+
+async function isOwn(folder: string): Promise<boolean> {
+  try {
+    const info = await Deno.lstat(folder);
+    return info.isDirectory && info.uid === Deno.uid();
+  } catch {
+    return false; // missing, or not to be seen
+  }
+}
+
+/** `$XDG_RUNTIME_DIR/svc`, else the same of the login session; /run/svc for root, else a folder in /tmp. */
+export async function runtimeFolder(
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<RuntimeFolder> {
+  const uid = Deno.uid();
+  for (const folder of [env.XDG_RUNTIME_DIR, `/run/user/${uid}`]) {
+    if (folder && await isOwn(folder)) return { path: join(folder, "svc"), passing: true };
+  }
+  if (uid === 0) return { path: "/run/svc", passing: true };
+  return { path: `/tmp/svc-run-${uid}`, passing: false };
+}
+
+/** Makes the folder, for its user alone. Throws `denied` where somebody else made it first. */
+export async function makeRuntimeFolder(path: string): Promise<void> {
+  await Deno.mkdir(path, { mode: 0o700 }).catch((error) => {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  });
+  const info = await Deno.lstat(path);
+  if (!info.isDirectory || info.uid !== Deno.uid()) {
+    throw new SvcError("denied", `Cannot use ${path}: it is not this user's folder`, {
+      help: "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+    });
+  }
+  if ((info.mode! & 0o077) !== 0) await Deno.chmod(path, 0o700);
+}
