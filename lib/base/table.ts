@@ -1,15 +1,22 @@
-/** Tables for a person to read: aligned columns, three spaces apart, no spaces at the end of a line. */
+/** Tables for a person to read: aligned columns, no spaces at the end of a line. */
 
 // deno-lint-ignore no-control-regex -- exactly the characters that could drive the terminal
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/g;
 
-export function renderTable(headers: readonly string[], rows: readonly string[][]): string {
+/** `gap`: spaces between columns. `narrowest`: characters of a column with its gap, at least. */
+export function renderTable(
+  headers: readonly string[],
+  rows: readonly (readonly string[])[],
+  { gap = 3, narrowest = 0 } = {},
+): string {
   const lines = [headers, ...rows].map((row) => row.map((cell) => cell.replace(CONTROL, " ")));
-  const widths = headers.map((_, i) => Math.max(...lines.map((row) => [...row[i]].length)));
+  const widths = headers.map((_, i) =>
+    Math.max(narrowest - gap, ...lines.map((row) => [...row[i]].length))
+  );
   return lines.map((row) =>
     row.map((cell, i) =>
       i === row.length - 1 ? cell : cell + " ".repeat(widths[i] - [...cell].length)
-    ).join("   ").trimEnd() + "\n"
+    ).join(" ".repeat(gap)).trimEnd() + "\n"
   ).join("");
 }
 

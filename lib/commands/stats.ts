@@ -14,6 +14,13 @@ import type { STATS_OPTIONS } from "./workload_options.ts";
 
 type Call = Invocation<typeof STATS_OPTIONS>;
 
+/** How samples are shown. */
+export interface StatsLook {
+  headers: readonly string[];
+  row: (sample: Sample) => string[];
+  json: (sample: Sample) => unknown;
+}
+
 const HEADERS = [
   "INSTANCE",
   "CPU %",
@@ -43,13 +50,16 @@ function rowOf(sample: Sample): string[] {
   ];
 }
 
+const OWN: StatsLook = { headers: HEADERS, row: rowOf, json: (sample) => sample };
+
 const lineOf = (row: readonly string[]) =>
   row.map((cell, column) => cell.padEnd(WIDTHS[column])).join(" ").trimEnd() + "\n";
 
 const byInstance = (samples: Iterable<Sample>) =>
   [...samples].sort((a, b) => a.instance < b.instance ? -1 : 1);
 
-const tableOf = (samples: Iterable<Sample>) => renderTable(HEADERS, byInstance(samples).map(rowOf));
+const tableOf = ({ headers, row }: StatsLook, samples: Iterable<Sample>) =>
+  renderTable(headers, byInstance(samples).map(row));
 
 /** Names of the deployments to look at: the given ones, or all of which an instance runs. */
 async function namesOf(client: Client, positionals: string[]): Promise<string[]> {
@@ -65,7 +75,11 @@ async function sample(client: Client, names: readonly string[], instance?: strin
 }
 
 /** Readings over one second: CPU time is told as a counter. */
-async function once({ io, values, positionals }: Call, client: Client): Promise<number> {
+async function once(
+  { io, values, positionals }: Call,
+  client: Client,
+  look: StatsLook,
+): Promise<number> {
   const names = await namesOf(client, positionals);
   const before = new Map<string, InstanceStats>();
   for (const one of await sample(client, names, values.instance)) before.set(one.instance, one);
@@ -74,8 +88,8 @@ async function once({ io, values, positionals }: Call, client: Client): Promise<
     .map((one) => withPercent(one, before.get(one.instance)));
   await io.stdout.write(
     values.output === "json"
-      ? byInstance(after).map((one) => JSON.stringify(one) + "\n").join("")
-      : tableOf(after),
+      ? byInstance(after).map((one) => JSON.stringify(look.json(one)) + "\n").join("")
+      : tableOf(look, after),
   );
   return 0;
 }
@@ -83,10 +97,14 @@ async function once({ io, values, positionals }: Call, client: Client): Promise<
 /** Waits this long for further samples before the screen is drawn again. */
 const GATHER_MS = 50;
 
-async function live({ io, values, positionals }: Call, client: Client): Promise<number> {
+async function live(
+  { io, values, positionals }: Call,
+  client: Client,
+  look: StatsLook,
+): Promise<number> {
   const shown = new Map<string, Sample>();
   await using region = new LiveRegion(io.stdout);
-  const draw = () => region.draw(tableOf(shown.values()).trimEnd().split("\n"));
+  const draw = () => region.draw(tableOf(look, shown.values()).trimEnd().split("\n"));
   let timer: ReturnType<typeof setTimeout> | undefined;
   const changed = () =>
     timer ??= setTimeout(() => {
@@ -117,16 +135,20 @@ async function live({ io, values, positionals }: Call, client: Client): Promise<
   return 0;
 }
 
-async function rows({ io, values, positionals }: Call, client: Client): Promise<number> {
+async function rows(
+  { io, values, positionals }: Call,
+  client: Client,
+  look: StatsLook,
+): Promise<number> {
   const json = values.output === "json";
-  let written = json ? Promise.resolve() : io.stdout.write(lineOf(HEADERS));
+  let written = json ? Promise.resolve() : io.stdout.write(lineOf(look.headers));
   const failed = new AbortController();
   await followStats(client, {
     names: positionals,
     instance: values.instance,
     signal: AbortSignal.any([io.signal, failed.signal]),
     onSample: (sample) => {
-      const line = json ? JSON.stringify(sample) + "\n" : lineOf(rowOf(sample));
+      const line = json ? JSON.stringify(look.json(sample)) + "\n" : lineOf(look.row(sample));
       written = io.stdout.write(line);
       written.catch((error) => failed.abort(error));
     },
@@ -135,10 +157,12 @@ async function rows({ io, values, positionals }: Call, client: Client): Promise<
   return 0;
 }
 
-export async function run(invocation: Call): Promise<number> {
+export const run = (invocation: Call): Promise<number> => showStats(invocation, OWN);
+
+export async function showStats(invocation: Call, look: StatsLook): Promise<number> {
   const { io, values: { output, stream } } = invocation;
   const client = await connect(invocation);
-  if (!stream) return await once(invocation, client);
+  if (!stream) return await once(invocation, client, look);
   const fancy = output === "fancy" || output === "auto" && io.stdout.isTerminal;
-  return await (fancy ? live : rows)(invocation, client);
+  return await (fancy ? live : rows)(invocation, client, look);
 }

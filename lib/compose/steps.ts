@@ -3,6 +3,8 @@
 export interface Step {
   /** "Container shop-web-1", "Network shop_default", "Volume shop_data". */
   id: string;
+  /** A word before the status: "Pulling" of an image. */
+  text?: string;
   /** "Creating", "Created", "Healthy". */
   status: string;
   /** Absent: the step goes on. */

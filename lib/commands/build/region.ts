@@ -20,10 +20,14 @@ const ESCAPES = /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1
 // deno-lint-ignore no-control-regex -- the other characters a terminal obeys
 const CONTROL = /[\x00-\x1f\x7f-\x9f]/g;
 
+/** Beyond this most characters take two columns; those of {@linkcode NARROW}, which progress is drawn with, take one. */
+const WIDE = 0x1100;
+const NARROW = /[\u2010-\u2027\u2500-\u259f\u2714\u2718\u2800-\u28ff]/;
+
 /** Columns that a text takes; wide characters count twice. */
 export function widthOf(text: string): number {
   let width = 0;
-  for (const char of text) width += char.codePointAt(0)! >= 0x1100 ? 2 : 1;
+  for (const char of text) width += char.codePointAt(0)! >= WIDE && !NARROW.test(char) ? 2 : 1;
   return width;
 }
 

@@ -1,25 +1,12 @@
-/** Commands on one container of a service: `svc compose exec|attach|cp|port`, and `top`, `stats`. */
+/** Commands on one container of a service: `svc compose exec|attach|cp|port`. */
 import { SvcError } from "../../base/errors.ts";
-import { renderTable } from "../../base/table.ts";
-import { listProcesses } from "../../client/workloads.ts";
-import { isUp, nameOf } from "../../compose/state.ts";
 import type { Invocation } from "../command.ts";
-import { EXEC_OPTIONS as EXEC, type NO_OPTIONS } from "../options.ts";
-import {
-  ATTACH_OPTIONS as ATTACH,
-  CP_OPTIONS as CP,
-  STATS_OPTIONS as STATS,
-} from "../workload_options.ts";
+import { EXEC_OPTIONS as EXEC } from "../options.ts";
+import { ATTACH_OPTIONS as ATTACH, CP_OPTIONS as CP } from "../workload_options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
-import type {
-  ATTACH_OPTIONS,
-  CP_OPTIONS,
-  EXEC_OPTIONS,
-  PORT_OPTIONS,
-  STATS_OPTIONS,
-} from "./options.ts";
-import { chosen, containerOf, openSession } from "./session.ts";
+import type { ATTACH_OPTIONS, CP_OPTIONS, EXEC_OPTIONS, PORT_OPTIONS } from "./options.ts";
+import { containerOf, openSession } from "./session.ts";
 
 export const exec = {
   async run(call: ProjectInvocation & Invocation<typeof EXEC_OPTIONS>): Promise<number> {
@@ -122,42 +109,5 @@ export const port = {
     const host = found.hostIP.includes(":") ? `[${found.hostIP}]` : found.hostIP || "0.0.0.0";
     await io.stdout.write(`${host}:${found.host}\n`);
     return 0;
-  },
-};
-
-export const top = {
-  async run(call: ProjectInvocation & Invocation<typeof NO_OPTIONS>): Promise<number> {
-    const { io, positionals } = call;
-    const session = await openSession(call);
-    const states = chosen(session, positionals).filter(({ status }) => status.instances.some(isUp));
-    for (const state of states) {
-      for (const list of await listProcesses(session.client, state.status.name)) {
-        const rows = list.processes.map((row) => list.titles.map((_, at) => row[at] ?? ""));
-        await io.stdout.write(
-          `${nameOf(state, list.instance)}\n${renderTable(list.titles, rows)}\n`,
-        );
-      }
-    }
-    return 0;
-  },
-};
-
-export const stats = {
-  async run(call: ProjectInvocation & Invocation<typeof STATS_OPTIONS>): Promise<number> {
-    const { values, positionals } = call;
-    const session = await openSession(call);
-    const states = chosen(session, positionals).filter(({ status }) => status.instances.some(isUp));
-    // Without names all deployments of the server would be shown.
-    if (states.length === 0) return 0;
-    const shown = values.format === "json" ? "json" as const : values.output;
-    return await delegate({ ...call, values: { ...values, output: shown } }, {
-      module: await import("../stats.ts"),
-      options: STATS,
-      connection: session.connection,
-      args: [
-        ...(values.noStream ? ["--no-stream"] : []),
-        ...states.map(({ status }) => status.name),
-      ],
-    });
   },
 };

@@ -62,3 +62,20 @@ export function statusText(container: Container, now = Date.now()): string {
     : "";
   return `Up ${since(instance.startedAt)}${how}`;
 }
+
+function sized(bytes: number, base: number, units: readonly string[], digits: number): string {
+  let [value, unit] = [bytes, 0];
+  while (value >= base && unit < units.length - 1) {
+    value /= base;
+    unit++;
+  }
+  return `${Number(value.toPrecision(digits))}${units[unit]}`;
+}
+
+/** "1.98MB": powers of ten, as docker has it of images and traffic. */
+export const decimalSize = (bytes: number, digits = 3) =>
+  sized(bytes, 1000, ["B", "kB", "MB", "GB", "TB", "PB"], digits);
+
+/** "23.54GiB": powers of two, as docker has it of memory. */
+export const binarySize = (bytes: number) =>
+  sized(bytes, 1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"], 4);

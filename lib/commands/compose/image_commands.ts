@@ -58,14 +58,14 @@ async function eachImage(
     begin,
   );
   for (const name of services) {
-    progress.step({ id: name, status: begin });
+    progress.step({ id: name, text: begin, status: "" });
     try {
       await work(name);
-      progress.step({ id: name, status: end, end: "done" });
+      progress.step({ id: name, text: end, status: "", end: "done" });
     } catch (error) {
       call.io.signal.throwIfAborted();
       const known = asSvcError(error);
-      progress.step({ id: name, status: "Error", end: "error" });
+      progress.step({ id: name, text: "Error", status: known.message, end: "error" });
       await call.io.stderr.write(errorLines(known));
       if (!ignores) code ||= known.exit;
     }
@@ -89,7 +89,7 @@ export const pull = {
     return await eachImage(call, {
       ...{ services: names, quiet, ignores: values.ignoreFailures ?? false },
       word: ["Pulling", "Pulled"],
-    }, (name) => pullImage(call, connection, services[name].image!, true));
+    }, (name) => pullImage(call, connection, services[name].image!));
   },
 };
 

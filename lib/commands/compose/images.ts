@@ -12,6 +12,8 @@ import { BUILD_OPTIONS } from "../options.ts";
 import { PULL_OPTIONS } from "../transfer/options.ts";
 import { delegate } from "./delegate.ts";
 import type { ProjectInvocation } from "./open_project.ts";
+import { openProgress } from "./progress.ts";
+import { serverRegistry } from "./server_images.ts";
 
 export interface BuildFlags {
   noCache?: boolean;
@@ -129,6 +131,9 @@ export async function buildImages(
       io: { ...io, stdout: io.stderr },
     });
     if (code !== 0) throw new SvcError("build_failed", `Cannot build the image of ${name}`);
+    // What is built is told as docker compose tells it, once its lines are out of the way.
+    await using progress = openProgress(invocation, "Building");
+    progress.step({ id: name, status: "Built", end: "done" });
   }
 }
 
@@ -150,26 +155,16 @@ function orderedForBuild({ project }: LoadedProject, names: readonly string[]): 
 
 /** Whether the server's registry has the image. */
 async function isThere(
-  { client, credentials, way }: Connection,
+  connection: Connection,
   invocation: ProjectInvocation,
   image: string,
 ): Promise<boolean> {
   const { registry, repository, tag, digest } = parseReference(image);
   // One of another registry is the server's to find.
   if (registry !== undefined) return false;
-  const { Registries } = await import("../../transfer/registries.ts");
-  const registries = new Registries({
-    server: client.server,
-    way,
-    token: () => credentials.token(),
-    env: invocation.env,
-    plainHTTP: [],
-    signal: invocation.io.signal,
-  });
-  const found = await registries.get().resolve(repository, digest ?? tag ?? "latest", {
-    signal: invocation.io.signal,
-  });
-  return found !== undefined;
+  const own = await serverRegistry(connection, invocation);
+  const { signal } = invocation.io;
+  return await own.resolve(repository, digest ?? tag ?? "latest", { signal }) !== undefined;
 }
 
 export type PullPolicy = "always" | "missing" | "never" | "build" | "policy";
@@ -204,7 +199,15 @@ export async function prepareImages(
       const missing = async () => !await isThere(connection, invocation, image);
       if (build || policy === "build" || await missing()) built.push(name);
     } else if (policy === "always" && service.image) {
-      await pullImage(invocation, connection, image, quiet);
+      await using progress = openProgress(
+        quiet
+          ? { ...invocation, values: { ...invocation.values, composeProgress: "quiet" } }
+          : invocation,
+        "Pulling",
+      );
+      progress.step({ id: name, text: "Pulling", status: "" });
+      await pullImage(invocation, connection, image);
+      progress.step({ id: name, text: "Pulled", status: "", end: "done" });
     }
   }
   if (built.length > 0) {
@@ -220,7 +223,6 @@ export async function pullImage(
   invocation: ProjectInvocation,
   connection: Connection,
   image: string,
-  quiet = false,
 ): Promise<void> {
   const { io } = invocation;
   const { registry, repository, tag, digest } = parseReference(image);
@@ -231,8 +233,8 @@ export async function pullImage(
   await delegate(invocation, {
     module: await import("../pull.ts"),
     options: PULL_OPTIONS,
-    args: ["--", source, image],
+    args: ["--quiet", "--", source, image],
     connection,
-    io: { ...io, stdout: quiet ? silent : io.stderr },
+    io: { ...io, stdout: silent },
   });
 }

@@ -47,7 +47,9 @@ export async function run(call: Call): Promise<number> {
     ? rows.map(({ Name }) => `${Name}\n`).join("")
     : values.format === "json" || values.output === "json"
     ? JSON.stringify(rows) + "\n"
-    : renderTable(["NAME", "STATUS", "DIRECTORY"], rows.map((row) => Object.values(row)));
+    : renderTable(["NAME", "STATUS", "DIRECTORY"], rows.map((row) => Object.values(row)), {
+      narrowest: 20,
+    });
   await io.stdout.write(text);
   return 0;
 }

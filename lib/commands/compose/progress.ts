@@ -1,8 +1,8 @@
 /** The progress of work on a project: moving lines on a terminal, lines elsewhere, or JSON. */
-import { styleText } from "node:util";
 import type { Io } from "../../base/terminal.ts";
 import type { Step } from "../../compose/steps.ts";
-import { LiveRegion } from "../live_region.ts";
+import { fit, widthOf } from "../build/region.ts";
+import { LiveRegion, type Span } from "../live_region.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 
 export interface Progress extends AsyncDisposable {
@@ -22,50 +22,77 @@ const TICK_MS = 100;
 
 interface Row extends Step {
   begun: number;
+  /** Milliseconds; absent: it goes on. */
   took?: number;
 }
 
-const MARKS = { done: ["green", "✔"], warning: ["yellow", "!"], error: ["red", "✘"] } as const;
+const MARKS: Record<NonNullable<Step["end"]>, { mark: string; style: Span["style"] }> = {
+  done: { mark: "✔", style: "green" },
+  warning: { mark: "!", style: ["yellow", "bold"] },
+  error: { mark: "✘", style: ["red", "bold"] },
+};
 
-/** docker compose's "[+] Running 1/2". */
+/** What docker compose shows: "[+] Running 1/2", and below it each part with its state and its time. */
 class MovingLines implements Progress {
   readonly #region: LiveRegion;
   readonly #rows = new Map<string, Row>();
   readonly #title: string;
+  readonly #colours: boolean;
   #turn = 0;
   #timer?: ReturnType<typeof setInterval>;
 
-  constructor(io: Io, title: string) {
+  constructor(io: Io, title: string, colours: boolean) {
     this.#region = new LiveRegion(io.stderr);
     this.#title = title;
+    this.#colours = colours;
   }
 
   step(step: Step): void {
-    const before = this.#rows.get(step.id);
-    const begun = before?.begun ?? performance.now();
-    const took = step.end && performance.now() - begun;
-    this.#rows.set(step.id, { ...step, begun, ...(took !== undefined && { took }) });
+    const { begun, took } = this.#rows.get(step.id) ?? { begun: performance.now() };
+    // The time of a part ends with its first end: "Started" after "Created" goes on where it stood.
+    this.#rows.set(step.id, {
+      ...{ ...step, begun },
+      ...(step.end && { took: took ?? performance.now() - begun }),
+    });
     this.#timer ??= setInterval(() => this.#draw(), TICK_MS);
     this.#draw();
+  }
+
+  #row({ id, text = "", status, end, begun, took }: Row, width: number): Span[] {
+    const { columns } = this.#region.size;
+    const { mark, style } = end
+      ? MARKS[end]
+      : { mark: SPINNER[this.#turn % SPINNER.length], style: "yellow" as const };
+    const time = `${((took ?? performance.now() - begun) / 1000).toFixed(1)}s `;
+    const words = [text, status].filter(Boolean).join(" ");
+    const head = ` ${mark} ${id.padEnd(width)}${text ? " " : "  "}`;
+    const room = Math.max(1, columns - widthOf(head) - time.length);
+    const shown = widthOf(words) < room ? words : `${fit(words, Math.max(1, room - 4))}...`;
+    return [
+      { text: " " },
+      { text: mark, style },
+      { text: head.slice(mark.length + 1) },
+      { text: shown, ...(end && { style }) },
+      { text: " ".repeat(Math.max(1, room - widthOf(shown))) },
+      { text: time, style: "blue" },
+    ];
   }
 
   #draw(): void {
     const rows = [...this.#rows.values()];
     const ended = rows.filter(({ end }) => end).length;
-    const width = Math.max(...rows.map(({ id }) => id.length));
-    const spin = SPINNER[this.#turn++ % SPINNER.length];
-    this.#region.draw([
-      `[+] ${this.#title} ${ended}/${rows.length}`,
-      ...rows.map(({ id, status, end, begun, took }) => {
-        const [colour, mark] = end ? MARKS[end] : ["blue", spin] as const;
-        const time = `${((took ?? performance.now() - begun) / 1000).toFixed(1)}s`;
-        const word = styleText(colour, status, { validateStream: false });
-        return ` ${styleText(colour, mark, { validateStream: false })} ${
-          id.padEnd(width)
-        }  ${word}` +
-          `${" ".repeat(Math.max(1, 12 - status.length))}${time}`;
-      }),
-    ]);
+    const width = Math.max(...rows.map(({ id }) => widthOf(id)));
+    this.#turn++;
+    const lines: Span[][] = [
+      [{
+        text: `[+] ${this.#title} ${ended}/${rows.length}`,
+        ...(ended === rows.length && { style: "blue" }),
+      }],
+      ...rows.map((row) => this.#row(row, width)),
+    ];
+    this.#region.draw(
+      this.#colours ? lines : lines.map((line) => line.map(({ text }) => ({ text }))),
+    );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -87,12 +114,16 @@ class Lines implements Progress {
     this.#json = json;
   }
 
-  step({ id, status, end }: Step): void {
-    if (this.#last.get(id) === status) return;
-    this.#last.set(id, status);
+  step({ id, text = "", status, end }: Step): void {
+    const words = `${text} ${status}`;
+    if (this.#last.get(id) === words) return;
+    this.#last.set(id, words);
     const line = this.#json
-      ? JSON.stringify({ id, status, ...(end === "error" && { error: true }) })
-      : ` ${id}  ${status} `;
+      ? JSON.stringify({
+        ...{ id, ...(text && { text }), ...(status && { status }) },
+        ...(end === "error" && { error: true }),
+      })
+      : ` ${id} ${words}`;
     this.#written = this.#io.stderr.write(line + "\n").catch(() => {/* nobody reads it */});
   }
 
@@ -105,7 +136,7 @@ const NOTHING: Progress = { step() {}, [Symbol.asyncDispose]: async () => {} };
 
 /** `title`: "Running" for up and down. */
 export function openProgress(
-  { io, values }: Pick<ProjectInvocation, "io" | "values">,
+  { io, values, env }: Pick<ProjectInvocation, "io" | "values" | "env">,
   title = "Running",
 ): Progress {
   const mode = values.composeProgress;
@@ -113,5 +144,7 @@ export function openProgress(
   if (mode === "json" || mode === "auto" && values.output === "json") return new Lines(io, true);
   const moving = mode === "tty" ||
     mode === "auto" && values.output !== "plain" && isLively(values, io.stderr.isTerminal);
-  return moving ? new MovingLines(io, title) : new Lines(io, false);
+  if (!moving) return new Lines(io, false);
+  const colours = values.ansi === "always" || values.ansi !== "never" && !env.NO_COLOR;
+  return new MovingLines(io, title, colours);
 }

@@ -39,6 +39,9 @@ function statesOf({ values }: Call): Set<string> | undefined {
   return states.length > 0 ? new Set(states) : undefined;
 }
 
+/** As docker shows a word of a command. */
+const shellWord = (word: string) => /\s/.test(word) ? `'${word}'` : word;
+
 /** The commands of services, where the caller may read their specs. */
 async function commandsOf(
   { client }: Session,
@@ -48,7 +51,7 @@ async function commandsOf(
   const found = await Promise.all([...names].map(async (name) => {
     try {
       const { entrypoint = [], command = [] } = await getSpec(client, name);
-      return [name, [...entrypoint, ...command].join(" ")] as const;
+      return [name, [...entrypoint, ...command].map(shellWord).join(" ")] as const;
     } catch (error) {
       if (error instanceof SvcError && ["denied", "not_found"].includes(error.code)) {
         return [name, ""] as const;
@@ -126,6 +129,6 @@ export async function run(call: Call): Promise<number> {
     isUp(one.instance) ? formatPorts(one.state.status) : "",
   ]);
   const headers = ["NAME", "IMAGE", "COMMAND", "SERVICE", "CREATED", "STATUS", "PORTS"];
-  await io.stdout.write(renderTable(headers, rows));
+  await io.stdout.write(renderTable(headers, rows, { narrowest: 10 }));
   return 0;
 }

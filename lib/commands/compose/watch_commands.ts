@@ -1,4 +1,4 @@
-/** `svc compose events`, `wait`, `images`, `volumes`. */
+/** `svc compose events`, `wait`, `volumes`. */
 import type { InstanceEvent } from "../../api/deployment.ts";
 import { SvcError } from "../../base/errors.ts";
 import { renderTable } from "../../base/table.ts";
@@ -9,7 +9,7 @@ import { containersOf, isUp, nameOf, projectStates, serviceState } from "../../c
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
 import type { ProjectInvocation } from "./open_project.ts";
-import type { EVENTS_OPTIONS, IMAGES_OPTIONS, VOLUMES_OPTIONS, WAIT_OPTIONS } from "./options.ts";
+import type { EVENTS_OPTIONS, VOLUMES_OPTIONS, WAIT_OPTIONS } from "./options.ts";
 import { openProgress } from "./progress.ts";
 import { chosen, openSession } from "./session.ts";
 
@@ -105,34 +105,6 @@ export const wait = {
   },
 };
 
-export const images = {
-  async run(call: ProjectInvocation & Invocation<typeof IMAGES_OPTIONS>): Promise<number> {
-    const { values, positionals, io } = call;
-    const rows = chosen(await openSession(call), positionals).flatMap((state) =>
-      containersOf(state).map(({ name }) => {
-        const { image, imageDigest = "" } = state.status;
-        const [, repository = image, tag = "latest"] =
-          /^(.*?)(?::([^:/@]+))?(?:@.*)?$/.exec(image) ??
-            [];
-        return { ContainerName: name, Repository: repository, Tag: tag, ID: imageDigest };
-      })
-    );
-    const text = values.quiet
-      ? [...new Set(rows.map(({ ID }) => `${ID}\n`))].join("")
-      : values.format === "json" || values.output === "json"
-      ? JSON.stringify(rows) + "\n"
-      : renderTable(
-        ["CONTAINER", "REPOSITORY", "TAG", "DIGEST"],
-        rows.map(({ ContainerName, Repository, Tag, ID }) => [
-          ...[ContainerName, Repository, Tag],
-          ID.replace(/^sha256:/, "").slice(0, 12),
-        ]),
-      );
-    await io.stdout.write(text);
-    return 0;
-  },
-};
-
 export const volumes = {
   async run(call: ProjectInvocation & Invocation<typeof VOLUMES_OPTIONS>): Promise<number> {
     const { values, io } = call;
@@ -146,8 +118,12 @@ export const volumes = {
     const text = values.quiet
       ? all.map(({ name }) => `${name}\n`).join("")
       : values.format === "json" || values.output === "json"
-      ? all.map((one) => JSON.stringify({ Name: one.name, Driver: one.driver }) + "\n").join("")
-      : renderTable(["DRIVER", "VOLUME NAME"], all.map(({ driver, name }) => [driver, name]));
+      ? all.map((one) =>
+        JSON.stringify({ Driver: one.driver, Name: one.name, Scope: "local" }) + "\n"
+      ).join("")
+      : renderTable(["DRIVER", "VOLUME NAME"], all.map(({ driver, name }) => [driver, name]), {
+        narrowest: 10,
+      });
     await io.stdout.write(text);
     return 0;
   },
