@@ -36,7 +36,6 @@ const REFUSED: Readonly<Record<string, string>> = {
   oom_kill_disable: TUNING,
   oom_score_adj: TUNING,
   pids_limit: "SVC_WORKLOAD_PIDS_LIMIT of the server is the limit of all workloads",
-  provider: "svc runs no providers yet",
   runtime: "the server chooses the runtime",
   storage_opt: TUNING,
   use_api_socket: "svc gives workloads no engine's socket",

@@ -11,10 +11,11 @@ import { deliveredFiles } from "./delivered.ts";
 import { deploymentName } from "./names.ts";
 import { inOrder, needsOf } from "./order.ts";
 import type { LoadedProject } from "./project.ts";
-import type { Dependency } from "./service.ts";
+import type { Dependency, Service } from "./service.ts";
 import { Resources } from "./resources.ts";
 import { serviceSpec } from "./service_spec.ts";
 import { containersOf, isUp, nameOf, type ServiceState, serviceState } from "./state.ts";
+import { bringUpProvided, checkProvider } from "./provider.ts";
 import { done, failing, type Report, working } from "./steps.ts";
 import type { Surroundings } from "./subject.ts";
 import { checkService } from "./unsupported.ts";
@@ -63,7 +64,7 @@ export async function filesOf(
   return files;
 }
 
-/** The specs of all services: what cannot be honoured is told before anything is done. */
+/** The specs of all services but the provided ones: what cannot be honoured is told before anything is done. */
 export function specsOf(
   { loaded, services, scale, surroundings, warn }: Pick<
     UpOptions,
@@ -74,6 +75,10 @@ export function specsOf(
   const names = new Map<string, string>();
   for (const name of services) {
     const given = loaded.project.services[name];
+    if (given.provider) {
+      checkProvider(loaded, name, given.provider);
+      continue;
+    }
     for (const warning of checkService(loaded, name, given)) warn(warning);
     const replicas = scale.get(name);
     const { deploy, ...rest } = given;
@@ -96,6 +101,8 @@ class Bringing {
   readonly #resources: Resources;
   readonly #hooks: Hooks;
   readonly #there: ReadonlyMap<string, ServiceState>;
+  /** Variables for the dependents of provided services, by service. */
+  readonly provided = new Map<string, Record<string, string>>();
 
   constructor(options: UpOptions, resources: Resources) {
     this.#options = options;
@@ -110,6 +117,8 @@ class Bringing {
   async #need(name: string, other: string, { condition, required }: Dependency): Promise<void> {
     if (condition === "service_started" || this.#options.until === "created") return;
     const { loaded: { project }, warn } = this.#options;
+    // Its provider has ended: there is nothing more to wait for.
+    if (project.services[other].provider) return;
     try {
       await awaitCondition(this.#options, deploymentName(project.name, other), condition);
     } catch (error) {
@@ -118,11 +127,16 @@ class Bringing {
     }
   }
 
-  async service(name: string, spec: DeploySpec): Promise<void> {
+  async service(name: string, plain: DeploySpec | undefined): Promise<void> {
     const { loaded: { project }, services, onUp, until, signal } = this.#options;
     for (const [other, need] of Object.entries(project.services[name].depends_on ?? {})) {
       if (services.includes(other)) await this.#need(name, other, need);
     }
+    if (!plain) {
+      this.provided.set(name, await bringUpProvided(name, this.#options));
+      return;
+    }
+    const spec = withProvided(project.services[name], plain, this.provided);
     const there = this.#there.get(name);
     const result = there && this.#options.recreate === "never" && there.status.instances.length > 0
       ? await this.#start(there)
@@ -217,6 +231,16 @@ class Bringing {
   }
 }
 
+/** The spec with the variables that the providers of its service's dependencies have set. */
+export function withProvided(
+  { depends_on: needs = {} }: Service,
+  spec: DeploySpec,
+  provided: ReadonlyMap<string, Record<string, string>>,
+): DeploySpec {
+  const set = Object.keys(needs).map((name) => provided.get(name) ?? {});
+  return { ...spec, env: Object.assign({}, spec.env, ...set) };
+}
+
 /** Waits until the condition is true of a service's containers. Throws `deploy_failed` where it will not be. */
 export async function awaitCondition(
   { watch, report, signal }: Pick<UpOptions, "watch" | "report" | "signal">,
@@ -254,18 +278,20 @@ export function requireOwn(
 
 /**
  * Brings the services up in the order of their dependencies. After a failure nothing new is begun, and what runs is
- * left running; the first error is thrown.
+ * left running; the first error is thrown. Services without a spec are provided ones. Resolves to the variables
+ * that their providers set, by service.
  */
 export async function up(
   options: UpOptions,
   specs: ReadonlyMap<string, DeploySpec>,
-): Promise<void> {
+): Promise<ReadonlyMap<string, Record<string, string>>> {
   const { loaded, services, report } = options;
   const needs = needsOf(loaded, services);
   const resources = await Resources.open(options.client, loaded, report, specs);
   const bringing = new Bringing(options, resources);
   await inOrder(needs, (name) => {
     options.signal.throwIfAborted();
-    return bringing.service(name, specs.get(name)!);
+    return bringing.service(name, specs.get(name));
   });
+  return bringing.provided;
 }

@@ -98,11 +98,18 @@ export interface BringUp {
   onUp?: UpOptions["onUp"];
 }
 
-/** Returns the services that were brought up. */
+/** What was brought up. */
+export interface BroughtUp {
+  /** Services with containers of their own. */
+  services: string[];
+  /** Variables that providers have set, by service. */
+  provided: ReadonlyMap<string, Record<string, string>>;
+}
+
 export async function bringUp(
   invocation: ProjectInvocation,
   { session, names, values, until, report, watch, signal, onUp }: BringUp,
-): Promise<string[]> {
+): Promise<BroughtUp> {
   const { io, env } = invocation;
   const { client, connection } = session;
   const loaded = requireLoaded(session);
@@ -135,7 +142,7 @@ export async function bringUp(
   });
   await heedOrphans(invocation, session, { report, removes: values.removeOrphans ?? false });
   const named = names.length === 0 ? services : names;
-  await up({
+  const provided = await up({
     ...{ loaded, services, scale, surroundings, warn, until, client, watch, signal, report, onUp },
     recreate: noRecreate ? "never" : forceRecreate ? "always" : "changed",
     settled: new Set(
@@ -149,5 +156,5 @@ export async function bringUp(
     },
   }, specs);
   await Promise.all(warnings);
-  return services;
+  return { services: services.filter((name) => specs.has(name)), provided };
 }

@@ -3,6 +3,8 @@ import { remove } from "../../compose/down.ts";
 import { Hooks } from "../../compose/hooks.ts";
 import { volumeName } from "../../compose/service_storage.ts";
 import { present, removeResources } from "../../compose/resources.ts";
+import { inOrder, type Needs, needsOf, reversed } from "../../compose/order.ts";
+import { removeProvided } from "../../compose/provider.ts";
 import type { Invocation } from "../command.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { DOWN_OPTIONS } from "./options.ts";
@@ -25,6 +27,14 @@ function isOwn({ name: project, loaded }: Session, kind: "networks" | "volumes")
     names.has(name) || kind === "volumes" && name.startsWith(`${project}_anonymous_`);
 }
 
+/** The services that providers take away, those first that others do not need. */
+function providedOf({ loaded }: Session, names: readonly string[]): Needs {
+  if (!loaded) return new Map();
+  const { services } = loaded.project;
+  const chosen = names.length > 0 ? names : Object.keys(services);
+  return reversed(needsOf(loaded, chosen.filter((name) => services[name]?.provider)));
+}
+
 export async function run(call: Call): Promise<number> {
   const { values, positionals: names, io } = call;
   const session = await openSession(call);
@@ -39,8 +49,13 @@ export async function run(call: Call): Promise<number> {
   const hooks = new Hooks(client, session.loaded);
   const timeoutMs = secondsOf(values.timeout, "--timeout");
   await remove(states, { client, report, timeoutMs, hooks });
+  const provided = providedOf(session, names);
+  await inOrder(
+    provided,
+    (name) => removeProvided(name, { loaded: session.loaded!, report, signal: io.signal }),
+  );
   if (!whole) return 0;
-  if (states.length === 0 && networks.length === 0 && !values.volumes) {
+  if (states.length === 0 && provided.size === 0 && networks.length === 0 && !values.volumes) {
     await io.stderr.write(
       `svc: warning: No resource found to remove for project "${session.name}"\n`,
     );

@@ -8,10 +8,15 @@ import type { IMAGES_OPTIONS } from "./options.ts";
 import { type ImageFacts, imageFacts, serverRegistry } from "./server_images.ts";
 import { chosen, openSession } from "./session.ts";
 
-function rowsOf(states: readonly ServiceState[], facts: ReadonlyMap<string, ImageFacts>) {
+function rowsOf(
+  states: readonly ServiceState[],
+  facts: ReadonlyMap<string, ImageFacts>,
+  nameOf: (image: string) => string,
+) {
   return states.flatMap((state) =>
     containersOf(state).map(({ name }) => {
-      const { image, imageDigest = "" } = state.status;
+      const { imageDigest = "" } = state.status;
+      const image = nameOf(state.status.image);
       const [, repository = image, tag = "latest"] = /^(.*?)(?::([^:/@]+))?(?:@.*)?$/.exec(image) ??
         [];
       const { platform = "", size, created } = facts.get(state.status.name) ?? {};
@@ -31,17 +36,21 @@ export const images = {
     const session = await openSession(call);
     const states = chosen(session, positionals);
     const facts = new Map<string, ImageFacts>();
+    const { registry: own } = await session.client.json("GET /info");
+    /** As the files have it: images of the server's registry run by a name with its host. */
+    const nameOf = (image: string) =>
+      own && image.startsWith(`${own}/`) ? image.slice(own.length + 1) : image;
     if (!values.quiet && states.length > 0) {
       const registry = await serverRegistry(session.connection, call);
       await Promise.all(states.map(async ({ status: { name, image, imageDigest: digest } }) => {
         // A caller who may look at deployments may be kept from pulling: the cells stay empty.
-        const found = await imageFacts(registry, image, { digest, signal: io.signal })
+        const found = await imageFacts(registry, nameOf(image), { digest, signal: io.signal })
           .catch(() => undefined);
         if (found) facts.set(name, found);
       }));
       io.signal.throwIfAborted();
     }
-    const rows = rowsOf(states, facts);
+    const rows = rowsOf(states, facts, nameOf);
     const text = values.quiet
       ? [...new Set(rows.map(({ ID }) => `${ID}\n`))].join("")
       : values.format === "json" || values.output === "json"

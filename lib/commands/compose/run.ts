@@ -6,12 +6,13 @@ import { applyDeployment, deleteDeployment } from "../../client/deployments.ts";
 import { deploymentName, LABELS } from "../../compose/names.ts";
 import { requireServices, selected } from "../../compose/order.ts";
 import { done, working } from "../../compose/steps.ts";
-import { filesOf, specsOf } from "../../compose/up.ts";
+import { refusal } from "../../compose/refusal.ts";
+import { filesOf, specsOf, withProvided } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import type { Invocation } from "../command.ts";
 import { withLogins } from "../deploy_logins.ts";
 import { parsePairs } from "../pairs.ts";
-import { bringUp, requireLoaded, surroundingsOf } from "./bring_up.ts";
+import { bringUp, type BroughtUp, requireLoaded, surroundingsOf } from "./bring_up.ts";
 import { prepareImages } from "./images.ts";
 import { runOnce } from "./one_off.ts";
 import type { ProjectInvocation } from "./open_project.ts";
@@ -81,6 +82,9 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   const { values, positionals: [service], io } = call;
   const loaded = requireLoaded(session);
   requireServices(loaded, [service]);
+  if (loaded.project.services[service].provider) {
+    throw refusal(loaded, ["services", service, "provider"], "its provider runs no commands");
+  }
   await using progress = openProgress(
     values.quiet ? { ...call, values: { ...values, composeProgress: "quiet" } } : call,
   );
@@ -88,12 +92,13 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   const report = progress.step.bind(progress);
   const needed = values.noDeps ? [] : selected(loaded, [service]).filter((one) => one !== service);
   const { signal } = io;
+  let provided: BroughtUp["provided"] = new Map();
   if (needed.length > 0) {
     const { removeOrphans, quietPull } = values;
-    await bringUp(call, {
+    ({ provided } = await bringUp(call, {
       ...{ session, names: needed, values: { removeOrphans, quietPull }, until: "started" },
       ...{ report, watch, signal },
-    });
+    }));
   }
   const warn = (text: string) => void io.stderr.write(`svc: warning: ${text}\n`);
   const surroundings = surroundingsOf(session);
@@ -104,7 +109,8 @@ async function prepare(call: Call, session: Session): Promise<DeploySpec> {
   await prepareImages(call, session.connection, {
     ...{ loaded, names: [service], build, noBuild: false, quiet },
   });
-  const spec = oneOffSpec(call, specs.get(service)!, isTyped(call));
+  const plain = withProvided(loaded.project.services[service], specs.get(service)!, provided);
+  const spec = oneOffSpec(call, plain, isTyped(call));
   const id = `Container ${spec.labels![LABELS.container]}`;
   working(report, id, "Creating");
   const { client } = session;

@@ -25,6 +25,7 @@ function row<T extends readonly AnyOption[]>(
 
 const power = () => import("./power.ts");
 const container = () => import("./container_commands.ts");
+const usage = () => import("./usage_commands.ts");
 const watching = () => import("./watch_commands.ts");
 const image = () => import("./image_commands.ts");
 
@@ -65,7 +66,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     "images",
     "List the images of containers.",
     options.IMAGES_OPTIONS,
-    async () => (await watching()).images,
+    async () => (await import("./image_list.ts")).images,
   ),
   row(
     "create",
@@ -136,12 +137,12 @@ export const RUN_COMMANDS: readonly Command[] = [
       positionals: { min: 2, max: 2, names: "SRC or DST" },
     },
   ),
-  row("top", "List the processes of containers.", NO_OPTIONS, async () => (await container()).top),
+  row("top", "List the processes of containers.", NO_OPTIONS, async () => (await usage()).top),
   row(
     "stats",
     "Show what containers use.",
     options.STATS_OPTIONS,
-    async () => (await container()).stats,
+    async () => (await usage()).stats,
   ),
   row(
     "port",

@@ -82,7 +82,8 @@ async function detached(call: Call, session: Session): Promise<number> {
   const report = progress.step.bind(progress);
   const { signal } = io;
   const until = values.noStart ? "created" : "started";
-  const services = await bringUp(call, { session, names, values, until, report, watch, signal });
+  const brought = { session, names, values, until, report, watch, signal } as const;
+  const { services } = await bringUp(call, brought);
   if (values.wait) {
     const timeoutMs = secondsOf(values.waitTimeout, "--wait-timeout");
     await awaitServices(session, services, { watch, report, signal, timeoutMs });
@@ -140,14 +141,14 @@ async function attached(call: Call, session: Session): Promise<number> {
   try {
     await using progress = openProgress(call);
     using watch = new Watch(session.client);
-    services = await bringUp(call, {
+    ({ services } = await bringUp(call, {
       ...{ session, names, values, until: "started", watch, signal: io.signal },
       report: progress.step.bind(progress),
       onUp: (state, result) =>
         begun.push(() =>
           following.follow(state, result?.action === "unchanged" ? logStart(session, state) : {})
         ),
-    });
+    }));
   } catch (error) {
     if (io.signal.aborted) return await undo(call, session);
     throw error;
