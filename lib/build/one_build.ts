@@ -31,6 +31,7 @@ import { keepBase, type OwnPlace } from "./solve/base_keeper.ts";
 import type { BuildState, Engine } from "./solve/engine_context.ts";
 import type { Reporter } from "./solve/reporter.ts";
 import { Solver } from "./solve/solver.ts";
+import { StepTexts } from "./solve/step_texts.ts";
 import { Trees } from "./solve/trees.ts";
 import { Views } from "./solve/views.ts";
 
@@ -163,8 +164,10 @@ export class OneBuild {
     const imported = await this.#import(plans);
     for (const vertex of plans.flatMap((plan) => plan.vertices)) reporter.announce(vertex);
     const views = new Views(workspace);
-    this.#used.push(views);
-    const state = { file, context, trees, views, secrets, ssh, noCache, imported, epoch: given };
+    const texts = new StepTexts(workspace);
+    this.#used.push(views, texts);
+    const sources = { context, trees, views, texts, secrets, ssh };
+    const state = { file, ...sources, noCache, imported, epoch: given };
     await using ahead = await LayersAhead.open(engine, {
       packings: packingsOf(delivery.outputs),
       foreign: imported && ((digest) => imported.blob(digest)),

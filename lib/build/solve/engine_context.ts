@@ -18,6 +18,7 @@ import type { Flights } from "../../base/flights.ts";
 import type { CacheRecord, CacheRecords } from "./records.ts";
 import type { StepEvent } from "./reporter.ts";
 import type { Trees } from "./trees.ts";
+import type { StepTexts } from "./step_texts.ts";
 import type { Views } from "./views.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -60,6 +61,8 @@ export interface BuildState {
   trees: Trees;
   /** Mounted stages whose files other steps read. */
   views: Views;
+  /** Files that its steps only read. */
+  texts: StepTexts;
   secrets?: SecretSource;
   ssh?: AgentSource;
   noCache: boolean;

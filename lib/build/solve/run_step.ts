@@ -113,7 +113,7 @@ class RunStep {
   }
 
   async #network(): Promise<void> {
-    const { engine, vertex, signal } = this;
+    const { engine, build, vertex, signal } = this;
     const trusted = isInsecure(vertex);
     const { mode, gateway, names } = this.held.use(
       await engine.networks.take(vertex.network, { trusted, signal }),
@@ -123,15 +123,9 @@ class RunStep {
       [RESOLVER, names && resolvConf(hostFile(RESOLVER), names.nameservers)],
       [HOSTS, hostsText(vertex.hosts, { gateway, host: names ? undefined : hostFile(HOSTS) })],
     ] as const;
-    const folder = this.held.use(await engine.workspace.temporary());
     for (const [target, text] of texts) {
-      if (text === undefined) {
-        this.#bindHost(target);
-        continue;
-      }
-      const path = `${folder.path}/${target.slice("/etc/".length)}`;
-      await writeOwned(path, text, { mode: 0o644, uid: 0, gid: 0 });
-      this.#bind(path, target, true, "file");
+      if (text === undefined) this.#bindHost(target);
+      else this.#bind(await build.texts.path(text), target, true, "file");
     }
   }
 
