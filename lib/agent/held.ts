@@ -22,7 +22,7 @@ export interface HoldContext {
   tell(state: HeldState, detail?: string): void;
   progress(message: string): void;
   /** It works: the command that asked is answered with the value. */
-  works(value: unknown): void;
+  works(value: unknown, detail?: string): void;
 }
 
 /** Holds what is described until it ends by itself, a signal aborts, or it fails. */
@@ -56,6 +56,8 @@ export class Held {
   #kept: unknown;
   #value: unknown;
   #worked: boolean;
+  #saving: Promise<void> = Promise.resolve();
+  #done = false;
   #state: HeldState = "connecting";
   #since = new Date();
   #detail: string | undefined;
@@ -72,7 +74,11 @@ export class Held {
     this.#worked = record !== undefined;
     if (record) this.#tell("reconnecting", "the agent before this one ended");
     this.#opened.promise.catch(() => {/* whoever opened it is told */});
-    this.over = this.#run();
+    this.over = this.#run().then(async (how) => {
+      this.#done = true;
+      await this.#saving;
+      return how;
+    });
   }
 
   /** The value of the last time that it worked; rejects where it never did. `onProgress` is told until then. */
@@ -115,21 +121,28 @@ export class Held {
       releasing: this.#releasing.signal,
       leaving: AbortSignal.any([this.#leaving.signal, attempt]),
       kept: this.#kept,
-      keep: async (data) => {
-        this.#kept = data;
-        const { description } = this;
-        await this.#options.save({ version: 1, description, kept: data });
-      },
+      keep: (data) => this.#keep(data),
       shows: (lines) => this.#shown = lines,
       tell: (state, detail) => this.#tell(state, detail),
       progress: (message) => this.#onProgress?.(message),
-      works: (value) => {
+      works: (value, detail) => {
         this.#worked = true;
-        this.#tell("connected", this.#detail);
+        this.#tell("connected", detail);
         this.#value = value;
         this.#opened.resolve();
       },
     };
+  }
+
+  /** In the order of calls, and never once it is over: the record is removed then. */
+  async #keep(data: unknown): Promise<void> {
+    this.#kept = data;
+    const { description } = this;
+    const saved = this.#saving.then(async () => {
+      if (!this.#done) await this.#options.save({ version: 1, description, kept: data });
+    });
+    this.#saving = saved.catch(() => {/* the caller is told */});
+    await saved;
   }
 
   /** One run of the holder; an error that nobody in it handles ends it. */

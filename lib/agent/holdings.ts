@@ -115,6 +115,12 @@ export class Holdings {
       try {
         const value = await Promise.race([held.opened(onProgress), held.over.then(endedEarly)]);
         return { same: false, value };
+      } catch (error) {
+        // A mistake in the new description loses nothing: what was held before is held again.
+        await held.over;
+        await this.#gone(id, held);
+        if (there) this.#add(id, there.description, { version: 1, description: there.description });
+        throw error;
       } finally {
         signal.removeEventListener("abort", back);
       }

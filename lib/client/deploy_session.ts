@@ -13,6 +13,8 @@ import type { SpecBody } from "./deployments.ts";
 export interface SessionWatcher {
   /** The server has accepted the session: from now on the deployment ends with it. */
   onOpen?(name: string, graceMs: number): void;
+  /** What resumes the session, also in another process. Called before `onOpen`, and again where it changes. */
+  onToken?(resume: SessionResume): void;
   onProgress?(message: string): void;
   /** Called when the connection is lost, `onResumed` when the session is resumed. */
   onLost?(): void;
@@ -21,6 +23,13 @@ export interface SessionWatcher {
   restartMs?: number;
   /** What the server may ask of this caller: kinds of streams that it may open, with the handler of each. */
   takes?: AttachedOptions["takes"];
+}
+
+/** What it takes to go on with a session; a secret. */
+export interface SessionResume {
+  name: string;
+  token: string;
+  graceMs: number;
 }
 
 export interface DeploySession {
@@ -35,6 +44,13 @@ export interface DeploySession {
   readonly closed: Promise<"ended" | "gone">;
   /** Asks the server to remove the deployment; `closed` tells when it is done. Idempotent. */
   end(): void;
+}
+
+export interface SessionOptions extends SessionWatcher {
+  /** Aborting it leaves at once. */
+  signal: AbortSignal;
+  /** Goes on with this session instead of opening one. */
+  resume?: SessionResume;
 }
 
 /** A workload's connections through this machine are streams, too. */
@@ -53,7 +69,7 @@ class Session implements DeploySession {
   constructor(
     client: Client,
     request: SessionRequest,
-    { signal, ...watcher }: SessionWatcher & { signal: AbortSignal },
+    { signal, resume, ...watcher }: SessionOptions,
   ) {
     this.#client = client;
     this.#watcher = watcher;
@@ -63,6 +79,7 @@ class Session implements DeploySession {
       ...{ signal, onLost: watcher.onLost, restartMs: watcher.restartMs, takes: watcher.takes },
       maxStreams: MAX_STREAMS,
     });
+    if (resume) this.#connections.resumable(resume, resume.graceMs);
     this.closed = this.#run(request);
     this.closed.catch(this.#applied.reject);
     // A caller need not wait for both of them.
@@ -127,6 +144,7 @@ class Session implements DeploySession {
       case "session": {
         const { name, token, graceMs } = event;
         this.#connections.resumable({ name, token }, graceMs);
+        this.#watcher.onToken?.({ name, token, graceMs });
         this.#control = control;
         if (this.#ending) this.#sayEnd();
         if (resumed) this.#watcher.onResumed?.();
@@ -199,7 +217,7 @@ function unknownOutcome(server: string, cause: unknown): SvcError {
 export function openDeploySession(
   client: Client,
   body: SpecBody,
-  options: SessionWatcher & { signal: AbortSignal },
+  options: SessionOptions,
 ): DeploySession {
   const { logins, mounts } = body;
   const open = {

@@ -154,6 +154,10 @@ export async function run(invocation: Invocation<typeof DEPLOY_OPTIONS>): Promis
     if (json) await io.stdout.write(JSON.stringify({ type: "result", result }) + "\n");
     else await report(io, result);
   };
+  if (values.session && values.detach) {
+    const { runDetached } = await import("./deploy_detached.ts");
+    return await runDetached(invocation, found, spec, show);
+  }
   if (values.session) {
     const { runSession } = await import("./deploy_session.ts");
     return await runSession(invocation, found, spec, show);

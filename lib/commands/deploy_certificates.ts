@@ -19,5 +19,7 @@ export async function withCertificates(
     : validateDeploySpec(body.spec);
   const info = () => client.json("GET /info");
   const certificates = await managedCertificates({ rules, spec, target, info, warn });
-  return certificates ? { name: spec.name, spec, certificates } : body;
+  if (!certificates) return body;
+  const files = "files" in body ? body.files : undefined;
+  return { name: spec.name, spec, certificates, ...(files && { files }) };
 }

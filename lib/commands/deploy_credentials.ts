@@ -12,6 +12,8 @@ export interface CredentialOptions {
   /** False: nobody would stay to answer. */
   session: boolean;
   env: Environment;
+  /** Of files with relative names; default: the current one. */
+  folder?: string;
   /** SVC_GH_BIN. */
   ghBin?: string;
   notice(text: string): void;
@@ -88,7 +90,7 @@ export interface Prepared {
 /** Takes the sources out of what is sent. Throws `usage` where credentials are asked for without a session. */
 export async function withCredentials(
   body: SpecBody,
-  { flags, session, env, ghBin, notice, signal }: CredentialOptions,
+  { flags, session, env, folder = Deno.cwd(), ghBin, notice, signal }: CredentialOptions,
 ): Promise<Prepared> {
   const spec = await specOf(body, flags.map(parseFlag));
   if (!spec) return { body };
@@ -106,16 +108,18 @@ export async function withCredentials(
       import("../credentials/kinds.ts"),
       import("../credentials/serve.ts"),
     ]);
-  const around = { env, folder: Deno.cwd(), ghBin, notice };
+  const around = { env, folder, ghBin, notice };
   const sources = openSources(spec.credentials!.sources, around);
   const upstreams = deliveriesOf(spec).filter((one) => one.kind === "proxy");
   const { logins } = body;
   const certificates = "certificates" in body ? body.certificates : undefined;
+  const files = "files" in body ? body.files : undefined;
   return {
     body: {
       ...{ name: spec.name, spec: withoutSources(spec) },
       ...(logins && { logins }),
       ...(certificates && { certificates }),
+      ...(files && { files }),
     },
     takes: { credential: serveCredentials({ sources, upstreams, notice, signal }) },
   };

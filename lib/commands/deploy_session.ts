@@ -2,7 +2,7 @@
 import type { ApplyResult, DeploymentStatus } from "../api/deployment.ts";
 import { LinePrefixer } from "../api/log_bytes.ts";
 import { BrokenPipe, type Io } from "../base/terminal.ts";
-import { type Conduit, type Endpoint, openConduit } from "../client/conduit/conduit.ts";
+import { type Conduit, openConduit } from "../client/conduit/conduit.ts";
 import type { PreparedIngress } from "../client/conduit/ingress.ts";
 import { type DeploySession, openDeploySession } from "../client/deploy_session.ts";
 import type { SpecBody } from "../client/deployments.ts";
@@ -17,24 +17,12 @@ import { withCredentials } from "./deploy_credentials.ts";
 import { withLogins } from "./deploy_logins.ts";
 import { offerMounts } from "./deploy_mounts.ts";
 import { egressTakes } from "./egress_takes.ts";
+import { endpointLine } from "./endpoint_line.ts";
 import type { DEPLOY_OPTIONS } from "./options.ts";
 import { prepareSessionIngress } from "./session_ingress.ts";
 
 /** Milliseconds to wait for the last log lines after the deployment has ended. */
 const LAST_LINES_MS = 2000;
-
-function endpointLine(endpoint: Endpoint): string {
-  if (endpoint.kind === "port") {
-    const { address, deployment, port, protocol } = endpoint;
-    return `${address} -> ${deployment}:${port}/${protocol}`;
-  }
-  if (endpoint.kind === "ingress") {
-    const { url, deployment, port, address } = endpoint;
-    return `${url} -> ${deployment}:${port} (at ${address})`;
-  }
-  const { address, suffix } = endpoint;
-  return `socks5h://${address}${suffix === undefined ? "" : ` -> NAME${suffix}:PORT`}`;
-}
 
 type Event = { type: string } & Record<string, unknown>;
 

@@ -2,7 +2,7 @@
 import type { AnyOption } from "../config/load.ts";
 import { INPUT_OPTIONS, RESULT_OPTIONS } from "./build/options.ts";
 import { DEPLOY_EGRESS_OPTIONS } from "./deploy_egress_options.ts";
-import { SESSION_OPTIONS } from "./session_options.ts";
+import { DETACH_SESSION, SESSION_OPTIONS } from "./session_options.ts";
 import { PROFILE_OPTIONS } from "./profile_options.ts";
 
 const section = "Options";
@@ -261,6 +261,7 @@ export const DEPLOY_OPTIONS = [
       "May be repeated.",
     section: "Sessions",
   },
+  DETACH_SESSION,
   ...SESSION_OPTIONS,
 ] as const satisfies readonly AnyOption[];
 

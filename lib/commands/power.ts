@@ -2,7 +2,7 @@
 import { asSvcError, SvcError } from "../base/errors.ts";
 import { deleteDeployment, type PowerAction, powerDeployment } from "../client/deployments.ts";
 import type { CommandModule, Invocation } from "./command.ts";
-import { connect } from "./connect.ts";
+import { connect, openConnection } from "./connect.ts";
 import { errorLines } from "./dispatch.ts";
 import type { NO_OPTIONS, REMOVE_OPTIONS } from "./options.ts";
 
@@ -74,11 +74,15 @@ export async function removeEach(
 
 export const remove: CommandModule<typeof REMOVE_OPTIONS> = {
   async run(invocation) {
-    const client = await connect(invocation);
-    return await removeEach(
-      invocation,
-      invocation.positionals,
-      (name) => deleteDeployment(client, name),
-    );
+    const { client, target } = await openConnection(invocation);
+    const { releaseHeld } = await import("./daemon/release.ts");
+    return await removeEach(invocation, invocation.positionals, async (name) => {
+      const missing = await deleteDeployment(client, name).then(() => undefined, (error) => {
+        if (error instanceof SvcError && error.code === "not_found") return error;
+        throw error;
+      });
+      await releaseHeld(invocation, target, { name });
+      if (missing) throw missing;
+    });
   },
 };

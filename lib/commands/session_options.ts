@@ -30,6 +30,15 @@ export const CONDUIT_OPTIONS = [
   },
 ] as const satisfies readonly AnyOption[];
 
+export const DETACH_SESSION = {
+  key: "detach",
+  kind: "bool",
+  flag: "detach",
+  short: "d",
+  help: "With --session: leave once it runs. This machine's agent holds the session (svc daemon).",
+  section,
+} as const satisfies AnyOption;
+
 export const SESSION_OPTIONS = [
   ...CONDUIT_OPTIONS,
   {

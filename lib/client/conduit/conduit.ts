@@ -32,7 +32,10 @@ export type Endpoint =
 /** A deployment to show, and the ports that it declares. */
 export interface Shown {
   name: string;
-  ports: readonly Pick<PublishedPort, "container" | "protocol">[];
+  ports: readonly (Pick<PublishedPort, "container" | "protocol"> & {
+    /** The local port to try first; default: the same number. */
+    local?: number;
+  })[];
   /** Routes of its ingress, if it has ingress. */
   ingress?: readonly IngressRoute[];
 }
@@ -91,19 +94,19 @@ async function openForwards(options: ConduitOptions): Promise<Conduit> {
   const endpoints: Endpoint[] = [];
   for (const deployment of options.deployments) {
     const { name } = deployment;
-    for (const { container: port, protocol } of portsOf(deployment)) {
+    for (const { container: port, protocol, local = port } of portsOf(deployment)) {
       if (protocol === "sctp") {
         warn(`port ${port}/sctp of ${name} is not forwarded: only tcp and udp are`);
         continue;
       }
-      const listen = (local: number) =>
+      const listen = (at: number) =>
         forwardPort({
-          ...{ services, name, port, protocol, address: LOCAL, local },
+          ...{ services, name, port, protocol, address: LOCAL, local: at },
           onError: ({ message }) => tell(`${name} ${port}`, message),
         });
       // Where the port is taken or not permitted for this user, any free one.
       const forward = opened.use(
-        await listen(port).catch((error) => {
+        await listen(local).catch((error) => {
           if (error instanceof SvcError) return listen(0);
           throw error;
         }),
