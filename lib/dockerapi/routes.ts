@@ -2,12 +2,14 @@
  * All routes of the Docker API. Containers, networks and volumes have their families in folders of their own;
  * images and builds add theirs here.
  */
+import { IMAGE_ROUTES } from "./images/routes.ts";
 import { REFUSED_ROUTES } from "./refused.ts";
 import type { ApiRoute } from "./route.ts";
 import { SYSTEM_ROUTES } from "./system/routes.ts";
 
 export const ROUTES: readonly ApiRoute[] = [
   ...SYSTEM_ROUTES,
+  ...IMAGE_ROUTES,
   // Last: a path that something serves is not refused.
   ...REFUSED_ROUTES,
 ];

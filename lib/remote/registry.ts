@@ -50,6 +50,10 @@ export interface RemoteRegistry extends ImageSource, Required<Omit<ImageSink, "a
     reference: string,
     options?: ReadOptions,
   ): Promise<{ digest?: Digest } | undefined>;
+  /** Names of the repositories, where the registry lists them (`_catalog`). */
+  repositories(options?: ReadOptions): AsyncIterable<string>;
+  /** Deletes a tag, or a manifest by its digest. False where it is not there. */
+  deleteManifest(repository: string, reference: string, options?: ReadOptions): Promise<boolean>;
   /** The same registry for another client's request, with this Via field (RFC 9110 7.6.3). */
   through(via: string): RemoteRegistry;
 }
@@ -283,6 +287,32 @@ class Registry implements RemoteRegistry {
     for (const tag of all.sort()) {
       if (call.after === undefined || tag > call.after) yield tag;
     }
+  }
+
+  async *repositories(call: ReadOptions = {}): AsyncGenerator<string> {
+    const scope = "registry:catalog:*";
+    for await (const page of pages(this.#transport, "_catalog?n=1000", scope, call.signal)) {
+      if (page.missing) continue;
+      for (const name of listOf(page.body.repositories)) if (typeof name === "string") yield name;
+    }
+  }
+
+  async deleteManifest(
+    repository: string,
+    reference: string,
+    call: ReadOptions = {},
+  ): Promise<boolean> {
+    const response = await this.#transport.request(`${repository}/manifests/${reference}`, {
+      method: "DELETE",
+      scope: `repository:${repository}:delete`,
+      signal: call.signal,
+    });
+    if (response.status !== 202 && response.status !== 200 && response.status !== 404) {
+      const what = `Cannot delete ${this.#host}/${repository}:${reference}`;
+      throw await refusal(what, this.#host, response);
+    }
+    await response.body?.cancel();
+    return response.status !== 404;
   }
 
   async *referrers(
