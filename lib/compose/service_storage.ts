@@ -10,12 +10,20 @@ interface Storage {
   tmpfs: string[];
 }
 
+interface CallerFolder {
+  source: string;
+  target: string;
+  readOnly: boolean;
+}
+
 /** Where the service's data is: folders of a host, volumes, memory. */
 export function storageOf(of: Subject): Storage {
   const storage: Storage = { mounts: [], volumes: [], tmpfs: [...of.service.tmpfs ?? []] };
   for (const [index, mount] of (of.service.volumes ?? []).entries()) {
-    if (mount.type === "bind") storage.mounts.push(bindOf(of, index));
-    else if (mount.type === "volume") storage.volumes.push(volumeOf(of, index));
+    if (mount.type === "bind") {
+      const { localFolders, callerFolders } = of.surroundings;
+      if (localFolders || !callerFolders) storage.mounts.push(bindOf(of, index));
+    } else if (mount.type === "volume") storage.volumes.push(volumeOf(of, index));
     else if (mount.type === "tmpfs") {
       const { size, mode } = mount.tmpfs ?? {};
       const options = [
@@ -48,6 +56,15 @@ function bindOf(of: Subject, index: number): MountSpec {
     ...(readOnly && { readOnly }),
     ...(selinux && { selinux: selinux === "Z" ? "private" : "shared" }),
   };
+}
+
+/** Folders and files of this machine that the service mounts, for a session that serves them. */
+export function callerMounts({ service }: Subject): CallerFolder[] {
+  return (service.volumes ?? []).flatMap(({ type, source = "", target, read_only: readOnly }) =>
+    type === "bind"
+      ? [{ source, target: target.replace(/(?<=.)\/+$/, ""), readOnly: readOnly ?? false }]
+      : []
+  );
 }
 
 /** The server's name of a project's volume. */

@@ -8,6 +8,8 @@ import { type Path, refusal } from "./refusal.ts";
 export interface Surroundings {
   /** True: the server is on this machine, and mounts this machine's folders itself. */
   localFolders: boolean;
+  /** True: what the server does not mount itself is mounted from here, by {@linkcode callerMounts}. */
+  callerFolders?: boolean;
 }
 
 /** Of one service, while its spec is made. */

@@ -39,6 +39,7 @@ export async function openSource(
       help: prefixes.length > 0
         ? `SVC_ALLOW_BIND_SOURCES allows ${prefixes.join(", ")}`
         : "set SVC_ALLOW_BIND_SOURCES on the server to the folders that may be mounted",
+      detail: { bindSource: source },
     });
   const written = resolve("/", source);
   const permitted = outermost(prefixes);

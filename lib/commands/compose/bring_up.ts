@@ -1,6 +1,6 @@
 /** What `up`, `create`, `run` and `scale` have in common: services made to run as the files say. */
 import { SvcError } from "../../base/errors.ts";
-import { applyDeployment, listDeployments } from "../../client/deployments.ts";
+import { listDeployments } from "../../client/deployments.ts";
 import { LABELS } from "../../compose/names.ts";
 import { remove } from "../../compose/down.ts";
 import { selected } from "../../compose/order.ts";
@@ -10,7 +10,7 @@ import type { Report } from "../../compose/steps.ts";
 import { filesOf, requireOwn, specsOf, up, type UpOptions } from "../../compose/up.ts";
 import { Watch } from "../../compose/watch.ts";
 import { isLocal } from "../connect.ts";
-import { withLogins } from "../deploy_logins.ts";
+import { Applier } from "./hold.ts";
 import { prepareImages } from "./images.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import { orphansOf, type Session } from "./session.ts";
@@ -110,7 +110,7 @@ export async function bringUp(
   invocation: ProjectInvocation,
   { session, names, values, until, report, watch, signal, onUp }: BringUp,
 ): Promise<BroughtUp> {
-  const { io, env } = invocation;
+  const { io } = invocation;
   const { client, connection } = session;
   const loaded = requireLoaded(session);
   const { forceRecreate = false, noRecreate = false } = values;
@@ -126,7 +126,7 @@ export async function bringUp(
   const warnings: Promise<void>[] = [];
   const warn = (text: string) => void warnings.push(io.stderr.write(`svc: warning: ${text}\n`));
   const scale = scaleOf(values.scale, loaded);
-  const surroundings = surroundingsOf(session);
+  const surroundings = { ...surroundingsOf(session), callerFolders: true };
   const specs = specsOf({ loaded, services, scale, surroundings, warn });
   const files = await filesOf({ loaded, services, surroundings });
   const all = await listDeployments(client);
@@ -141,6 +141,7 @@ export async function bringUp(
     ...{ pull: values.pullPolicy, quiet: values.quietPull },
   });
   await heedOrphans(invocation, session, { report, removes: values.removeOrphans ?? false });
+  const applier = await Applier.open(invocation, session, all);
   const named = names.length === 0 ? services : names;
   const provided = await up({
     ...{ loaded, services, scale, surroundings, warn, until, client, watch, signal, report, onUp },
@@ -149,10 +150,9 @@ export async function bringUp(
       values.alwaysRecreateDeps ? [] : services.filter((name) => !named.includes(name)),
     ),
     there: session.states,
-    apply: async (service, spec, settings, onProgress) => {
-      const plain = { name: spec.name, spec, files: files.get(service) };
-      const body = await withLogins(plain, { client, env, io });
-      return await applyDeployment(client, body, onProgress, settings);
+    apply: (name, spec, settings, onProgress) => {
+      const subject = { loaded, name, service: loaded.project.services[name], surroundings };
+      return applier.apply({ subject, spec, files: files.get(name), settings, onProgress });
     },
   }, specs);
   await Promise.all(warnings);

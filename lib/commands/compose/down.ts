@@ -6,6 +6,7 @@ import { present, removeResources } from "../../compose/resources.ts";
 import { inOrder, type Needs, needsOf, reversed } from "../../compose/order.ts";
 import { removeProvided } from "../../compose/provider.ts";
 import type { Invocation } from "../command.ts";
+import { releaseHeld } from "../daemon/release.ts";
 import type { ProjectInvocation } from "./open_project.ts";
 import type { DOWN_OPTIONS } from "./options.ts";
 import { openProgress } from "./progress.ts";
@@ -49,6 +50,11 @@ export async function run(call: Call): Promise<number> {
   const hooks = new Hooks(client, session.loaded);
   const timeoutMs = secondsOf(values.timeout, "--timeout");
   await remove(states, { client, report, timeoutMs, hooks });
+  const { target } = session.connection;
+  if (whole) await releaseHeld(call, target, { project: session.name });
+  else {
+    for (const { status: { name } } of states) await releaseHeld(call, target, { name });
+  }
   const provided = providedOf(session, names);
   await inOrder(
     provided,

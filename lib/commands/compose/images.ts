@@ -153,18 +153,18 @@ function orderedForBuild({ project }: LoadedProject, names: readonly string[]): 
   return ordered;
 }
 
-/** Whether the server's registry has the image. */
-async function isThere(
+/** The digest of an image in the server's registry; undefined: it has none of that name. */
+export async function digestOf(
   connection: Connection,
   invocation: ProjectInvocation,
   image: string,
-): Promise<boolean> {
+): Promise<string | undefined> {
   const { registry, repository, tag, digest } = parseReference(image);
   // One of another registry is the server's to find.
-  if (registry !== undefined) return false;
+  if (registry !== undefined) return undefined;
   const own = await serverRegistry(connection, invocation);
   const { signal } = invocation.io;
-  return await own.resolve(repository, digest ?? tag ?? "latest", { signal }) !== undefined;
+  return (await own.resolve(repository, digest ?? tag ?? "latest", { signal }))?.descriptor.digest;
 }
 
 export type PullPolicy = "always" | "missing" | "never" | "build" | "policy";
@@ -196,7 +196,7 @@ export async function prepareImages(
     const policy = policyOf(pull, service);
     const image = imageOf(loaded.project, name, service);
     if (service.build && !noBuild) {
-      const missing = async () => !await isThere(connection, invocation, image);
+      const missing = async () => await digestOf(connection, invocation, image) === undefined;
       if (build || policy === "build" || await missing()) built.push(name);
     } else if (policy === "always" && service.image) {
       await using progress = openProgress(
