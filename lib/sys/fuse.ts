@@ -3,6 +3,7 @@
  */
 import fs from "node:fs";
 import { mount, MS, unmount } from "./mount.ts";
+import { callOnce } from "./system_call.ts";
 
 /** True where this machine has FUSE. Whether mounting is allowed shows only when it is tried. */
 export function hasFuse(): boolean {
@@ -19,6 +20,11 @@ export interface FuseChannel {
   next(buffer: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer> | undefined>;
   /** Sends an answer; does not wait. */
   answer(bytes: Uint8Array<ArrayBuffer>): void;
+  /**
+   * Tells the kernel something by itself. Waits in another thread: the kernel may wait for answers meanwhile. What it
+   * has no use for, such as news of a file that it does not know, is fine.
+   */
+  tell(bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   unmount(): void;
   close(): void;
 }
@@ -46,6 +52,8 @@ export function openFuse(target: string, { writable = false } = {}): FuseChannel
         // The requesting process is gone, or the mount is.
       }
     },
+    // Not node:fs, whose answers by writeSync fail while a write of the same file is under way.
+    tell: async (bytes) => void await callOnce("write", fd, bytes, bytes.length),
     unmount: () => void unmount(target, { detach: true }),
     close: () => fs.closeSync(fd),
   };

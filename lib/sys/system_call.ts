@@ -11,10 +11,12 @@ const ARM = Deno.build.arch === "aarch64";
 /** Numbers of asm-generic/unistd.h (arm64) and of x86_64. */
 const NUMBERS = {
   read: ARM ? 63n : 0n,
+  write: ARM ? 64n : 1n,
   close: ARM ? 57n : 3n,
   pread64: ARM ? 67n : 17n,
   pwrite64: ARM ? 68n : 18n,
   fcntl: ARM ? 25n : 72n,
+  flock: ARM ? 32n : 73n,
   fsync: ARM ? 82n : 74n,
   fdatasync: ARM ? 83n : 75n,
   truncate: ARM ? 45n : 76n,
@@ -55,7 +57,7 @@ export type Argument = number | bigint | Bytes;
 const EIO = 5;
 const EAGAIN = 11;
 /** Calls that may return EAGAIN themselves, where they would block. */
-const MAY_WAIT: ReadonlySet<SystemCall> = new Set(["openat2", "preadv2", "fcntl"]);
+const MAY_WAIT: ReadonlySet<SystemCall> = new Set(["openat2", "preadv2", "fcntl", "flock"]);
 const TRIES = 100;
 
 /** Memory that calls in other threads use: held here so that it is not collected. */

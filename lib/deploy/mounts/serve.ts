@@ -30,7 +30,7 @@ async function mountAll(
     const tree = await remoteRoot(client, name, { writable, ahead: true });
     const another = () => remoteRoot(client, name, { writable, ahead: tree.ahead });
     const root = new TreeRoot(tree, another);
-    mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS }));
+    mounted.push(mountFuse(at, root, { writable, keepMs: KEEP_MS, flocks: client.own }));
   }
 }
 
@@ -46,7 +46,7 @@ export async function serveMounts(plan: string): Promise<number> {
   const mounted: MountedFuse[] = [];
   try {
     if (!hasFuse()) throw new Error("this machine has no /dev/fuse");
-    const client = await NinepClient.connect(ownStdio(), { maxMessage: MAX_MESSAGE });
+    const client = await NinepClient.connect(ownStdio(), { maxMessage: MAX_MESSAGE, own: true });
     await mountAll(client, JSON.parse(plan) as ServedMount[], mounted);
     say({ ready: true });
     await client.closed;

@@ -2,12 +2,14 @@
 import { libcReading } from "../../sys/libc.ts";
 import { callElsewhere, syncFd, tryCall } from "../../sys/system_call.ts";
 import { decodeRaw } from "../../base/raw_string.ts";
+import { flock } from "./host_locks.ts";
 import type { HostTree } from "./host_tree.ts";
 import {
   ERRNO,
   FileError,
   type FileLock,
   type FolderEntry,
+  type Later,
   type NodeKind,
   type OpenFile,
   type OpenFolder,
@@ -86,7 +88,8 @@ export class HostFile implements OpenFile {
     return syncFd(this.#fd, dataOnly);
   }
 
-  lock(lock: FileLock): Promise<boolean> {
+  lock(lock: FileLock): Later<boolean> {
+    if (lock.flock) return flock(this.#fd, lock.type);
     return this.#tree.locks.set(this, this.#fd, this.id, lock);
   }
 

@@ -14,7 +14,7 @@ const TYPES = ["read", "write", "none"] as const;
 const MOST = 1n << 63n;
 
 /** struct flock. */
-function flock({ type, start, length }: FileLock): Uint8Array<ArrayBuffer> {
+function rangeOf({ type, start, length }: FileLock): Uint8Array<ArrayBuffer> {
   if (start + length >= MOST || start >= MOST) throw new FileError(ERRNO.EINVAL, "range");
   const bytes = new Uint8Array(new ArrayBuffer(32));
   const view = new DataView(bytes.buffer);
@@ -22,6 +22,16 @@ function flock({ type, start, length }: FileLock): Uint8Array<ArrayBuffer> {
   view.setBigInt64(8, start, true);
   view.setBigInt64(16, length, true);
   return bytes;
+}
+
+/** Operations of flock(2) that do not wait. */
+const FLOCK = { read: 1 | 4, write: 2 | 4, none: 8 } as const;
+
+/** flock(2) of an open file of this machine, so that its other processes heed it. False where another one has it. */
+export function flock(fd: number, type: FileLock["type"]): boolean {
+  const result = tryCall("flock", fd, FLOCK[type]);
+  if (result < 0 && -result !== ERRNO.EAGAIN) throw new FileError(-result, "flock");
+  return result >= 0;
 }
 
 interface Held {
@@ -40,7 +50,7 @@ export class HostLocks {
    * Sets a lock. `file` is the client's open file, `fd` its descriptor. False where another owner holds a lock.
    */
   async set(file: object, fd: number, id: bigint, lock: FileLock): Promise<boolean> {
-    const range = flock(lock);
+    const range = rangeOf(lock);
     const key = `${id} ${lock.owner}`;
     if (lock.type === "none" && lock.start === 0n && lock.length === 0n) {
       this.#drop(key);
@@ -61,7 +71,7 @@ export class HostLocks {
 
   /** The lock that conflicts with the wanted one. */
   async inTheWay(fd: number, id: bigint, lock: FileLock): Promise<FileLock | undefined> {
-    const range = flock(lock);
+    const range = rangeOf(lock);
     const key = `${id} ${lock.owner}`;
     const held = this.#held.get(key);
     const own = await held?.fd;

@@ -149,6 +149,8 @@ export interface Space {
 /** A byte range from `start` on; `length` 0: to the end of the file, wherever that is later. */
 export interface FileLock {
   type: "read" | "write" | "none";
+  /** A lock of flock(2): of the open file and its whole, without regard to range and owner. */
+  flock?: boolean;
   start: bigint;
   length: bigint;
   /** Owner of the lock, the same for all open files of a process. */

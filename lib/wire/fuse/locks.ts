@@ -2,6 +2,8 @@
 import { ERRNO, FileError, type FileLock } from "../files/node.ts";
 import { Reply, type Request } from "./protocol.ts";
 
+/** Flag of a lock: it is one of flock(2). */
+const LK_FLOCK = 1;
 const TYPES = ["read", "write", "none"] as const;
 /** The last byte of a range that has no end. */
 const WHOLE = (1n << 63n) - 1n;
@@ -49,6 +51,7 @@ export const ownerOf = (owner: bigint) => owner.toString(16);
 /** The lock that a request asks for. */
 export function lockOf(request: Request): FileLock {
   const [start, end] = [request.u64(16), request.u64(24)];
+  const flock = (request.u32(40) & LK_FLOCK) !== 0;
   const type = TYPES[request.u32(32)];
   if (!type) throw new FileError(ERRNO.EINVAL);
   return {
@@ -56,5 +59,6 @@ export function lockOf(request: Request): FileLock {
     start,
     length: end >= WHOLE ? 0n : end - start + 1n,
     owner: ownerOf(request.u64(8)),
+    ...flock && { flock },
   };
 }

@@ -3,11 +3,6 @@ import { openFuse } from "../../sys/fuse.ts";
 import type { FileNode } from "../files/node.ts";
 import { FuseServer, type ServeFuseOptions } from "./server.ts";
 
-export interface MountOptions extends ServeFuseOptions {
-  /** Default false: the kernel itself refuses writing calls. */
-  writable?: boolean;
-}
-
 export interface MountedFuse extends AsyncDisposable {
   /**
    * Unmounts it without waiting. Who has it mounted elsewhere too, as a container has, still reaches it until this
@@ -24,7 +19,7 @@ export interface MountedFuse extends AsyncDisposable {
 export function mountFuse(
   target: string,
   root: FileNode,
-  options: MountOptions = {},
+  options: ServeFuseOptions = {},
 ): MountedFuse {
   const channel = openFuse(target, options);
   const serving = new FuseServer(channel, root, options).serve();

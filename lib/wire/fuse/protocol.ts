@@ -69,6 +69,7 @@ const INIT = {
   POSIX_LOCKS: 1 << 1,
   ATOMIC_O_TRUNC: 1 << 3,
   BIG_WRITES: 1 << 5,
+  FLOCK_LOCKS: 1 << 10,
   AUTO_INVAL_DATA: 1 << 12,
   PARALLEL_DIROPS: 1 << 18,
   HANDLE_KILLPRIV: 1 << 19,
@@ -264,11 +265,14 @@ export function attributesReply(ino: bigint, stat: NodeStat, ms: number): Reply 
   return reply;
 }
 
-/** `locks`: the kernel sends requests for byte-range locks; otherwise it keeps these locks itself. */
-export function initReply(request: Request, { locks }: { locks: boolean }): Reply {
+/** `locks`, `flocks`: the kernel sends requests for locks of fcntl(2), flock(2); otherwise it keeps them itself. */
+export function initReply(
+  request: Request,
+  { locks, flocks }: { locks: boolean; flocks: boolean },
+): Reply {
   const flags = INIT.ASYNC_READ | INIT.ATOMIC_O_TRUNC | INIT.BIG_WRITES | INIT.AUTO_INVAL_DATA |
     INIT.PARALLEL_DIROPS | INIT.HANDLE_KILLPRIV | INIT.HANDLE_KILLPRIV_V2 | INIT.MAX_PAGES |
-    (locks ? INIT.POSIX_LOCKS : 0);
+    (locks ? INIT.POSIX_LOCKS : 0) | (flocks ? INIT.FLOCK_LOCKS : 0);
   const reply = new Reply(64).u32(0, MAJOR).u32(4, Math.min(request.u32(4), MINOR));
   reply.u32(8, Math.min(request.u32(8), READ_AHEAD)).u32(12, flags & request.u32(12));
   // Limits on background requests, and the number from which the kernel holds them back.
@@ -297,4 +301,25 @@ export function sized(value: Uint8Array, room: number): Reply {
   const reply = new Reply(value.length);
   reply.body().set(value);
   return reply;
+}
+
+/** What a file system tells the kernel by itself, by the number in the error's place. */
+const NOTIFY = { INVAL_INODE: 2, INVAL_ENTRY: 3 } as const;
+
+function notice(code: number, body: Reply): Uint8Array<ArrayBuffer> {
+  // A message that answers nothing has no number of a request.
+  return body.finish(0n, -code);
+}
+
+/** The kernel forgets what it keeps of a file: attributes and content. */
+export function forgetContent(number: bigint): Uint8Array<ArrayBuffer> {
+  return notice(NOTIFY.INVAL_INODE, new Reply(24).u64(0, number));
+}
+
+/** The kernel forgets an entry of a folder, also that there is none. */
+export function forgetEntry(folder: bigint, name: string): Uint8Array<ArrayBuffer> {
+  const bytes = encodeRaw(name);
+  const body = new Reply(16 + bytes.length + 1).u64(0, folder).u32(8, bytes.length);
+  body.body().set(bytes, 16);
+  return notice(NOTIFY.INVAL_ENTRY, body);
 }

@@ -18,6 +18,7 @@ import {
   ENTRY,
   entryReply,
   FOPEN_KEEP_CACHE,
+  forgetContent,
   GETATTR_FH,
   initReply,
   listingRoom,
@@ -37,6 +38,10 @@ const FOREVER_MS = 86_400_000;
 export interface ServeFuseOptions {
   /** Milliseconds that the kernel may cache answers; absent: files never change. */
   keepMs?: number;
+  /** Default false: the kernel itself refuses writing calls. */
+  writable?: boolean;
+  /** Open files take locks of flock(2) too; default: the kernel keeps these itself. */
+  flocks?: boolean;
 }
 
 /** A node that the kernel knows, and how often it was returned to the kernel. */
@@ -60,16 +65,19 @@ export class FuseServer {
   #waits = new Map<bigint, AbortController>();
   #keepMs: number;
   #keepsCache: boolean;
+  #locks: { locks: boolean; flocks: boolean };
 
   /** The caller closes the root. */
   constructor(
     readonly channel: FuseChannel,
     root: FileNode,
-    { keepMs }: ServeFuseOptions,
+    { keepMs, writable = false, flocks = false }: ServeFuseOptions,
   ) {
     this.#known.set(ROOT, { node: root, lookups: 1n });
     this.#keepMs = keepMs ?? FOREVER_MS;
     this.#keepsCache = keepMs === undefined;
+    // In a read-only mount the kernel keeps locks itself: nobody's writers wait for who may only read.
+    this.#locks = { locks: writable, flocks: writable && flocks };
   }
 
   /** Resolves when the mount has ended. */
@@ -125,9 +133,7 @@ export class FuseServer {
   }
 
   #handlers: Record<number, Handler> = {
-    // In a read-only mount the kernel keeps locks itself.
-    [OP.INIT]: (request) =>
-      Promise.resolve(initReply(request, { locks: !!this.#nodeOf(ROOT).writer })),
+    [OP.INIT]: (request) => Promise.resolve(initReply(request, this.#locks)),
     [OP.LOOKUP]: async (request) => {
       try {
         return await this.#entry(await this.#node(request).walk(request.names(0, 1)[0]));
@@ -367,8 +373,12 @@ export class FuseServer {
   async #lock(request: Request): Promise<boolean> {
     const file = this.#file(request);
     if (!file.lock) throw new FileError(ERRNO.ENOSYS);
-    this.#locked.add(file);
-    return await file.lock(lockOf(request));
+    const lock = lockOf(request);
+    if (!lock.flock) this.#locked.add(file);
+    if (!await file.lock(lock)) return false;
+    // What the kernel has kept of the file may be older than the lock.
+    if (lock.type !== "none") await this.channel.tell(forgetContent(request.node));
+    return true;
   }
 
   async #lockInTurn(request: Request): Promise<Reply> {

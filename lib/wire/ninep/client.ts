@@ -13,6 +13,7 @@ import {
   MessageReader,
   NO_FID,
   NO_TAG,
+  OWN_VERSION,
   type Qid,
   type Reader,
   RLERROR,
@@ -49,6 +50,8 @@ export class NinepClient {
   #wait: Wait;
   #closed = Promise.withResolvers<unknown>();
   readonly inOrder: boolean;
+  /** Both ends speak the version of svc's own mounts. */
+  own = false;
   /** Fids to be ended, and what ends them at the latest. */
   #over: number[] = [];
   #letting: ReturnType<typeof setTimeout> | undefined;
@@ -73,15 +76,17 @@ export class NinepClient {
     const client = new NinepClient(stream, options);
     void client.#receive();
     const most = client.#msize;
-    const request = new Writer(T.VERSION, NO_TAG).u32(most).text(VERSION);
+    const wanted = options.own ? OWN_VERSION : VERSION;
+    const request = new Writer(T.VERSION, NO_TAG).u32(most).text(wanted);
     const reply = await client.#call(request);
     const msize = reply.u32();
     const version = reply.text();
-    if (version !== VERSION || msize > most || msize < 1024) {
+    if (version !== VERSION && version !== wanted || msize > most || msize < 1024) {
       client.close();
       throw violation(`version ${JSON.stringify(version)} with messages of ${msize} bytes`);
     }
     client.#msize = msize;
+    client.own = version === OWN_VERSION;
     return client;
   }
 

@@ -11,6 +11,8 @@ export interface NinepClientOptions extends Omit<Patience, "late"> {
    * requests that build on each other are sent together.
    */
   inOrder?: boolean;
+  /** Asks for the version of svc's own mounts (messages.ts), which an older svc does not have. Default false. */
+  own?: boolean;
 }
 
 /** A walk under way. */

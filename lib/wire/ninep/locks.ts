@@ -1,6 +1,6 @@
 /** Byte-range locks over 9P2000.L: a server never waits for a lock; the client has to ask again. */
 import { ERRNO, FileError, type FileLock, type Later } from "../files/node.ts";
-import { LOCK_STATUS, LOCK_TYPES, type Reader, type Writer } from "./messages.ts";
+import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, type Reader, type Writer } from "./messages.ts";
 import type { Session } from "./server.ts";
 
 function typeOf(number: number): FileLock["type"] {
@@ -17,14 +17,14 @@ function rangeOf(request: Reader) {
   return { range: { start, length, owner: `${process} ${client}` }, process, client };
 }
 
-export function answerLock({ fids }: Session, request: Reader, reply: Writer): Later<void> {
+export function answerLock({ fids, own }: Session, request: Reader, reply: Writer): Later<void> {
   const fid = fids.get(request.u32());
   const type = request.u8();
-  request.u32();
+  const flock = (request.u32() & LOCK_FLOCK) !== 0 && own;
   const { range } = rangeOf(request);
   return fid.turns.together(async () => {
     if (!fid.file?.lock) throw new FileError(ERRNO.EOPNOTSUPP, "it cannot be locked");
-    const locked = await fid.file.lock({ type: typeOf(type), ...range });
+    const locked = await fid.file.lock({ type: typeOf(type), flock, ...range });
     reply.u8(locked ? LOCK_STATUS.SUCCESS : LOCK_STATUS.BLOCKED);
   });
 }

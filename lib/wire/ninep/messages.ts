@@ -38,6 +38,11 @@ export const T = {
 export const RLERROR = 7;
 
 export const VERSION = "9P2000.L";
+/**
+ * The version that both ends of svc's mounts agree on, where both know it: with locks of flock(2), whole listings,
+ * and notices of changes (lib/wire/known).
+ */
+export const OWN_VERSION = "9P2000.L.svc1";
 export const NO_TAG = 0xffff;
 export const NO_FID = 0xffffffff;
 /** Names in one walk, at most. */
@@ -74,6 +79,8 @@ export const ENTRY_TYPES: Record<NodeKind, number> = {
 
 /** Lock types of {@linkcode T.LOCK}, by number. */
 export const LOCK_TYPES = ["read", "write", "none"] as const;
+/** Bit of a lock's flags in {@linkcode OWN_VERSION}: it is one of flock(2). */
+export const LOCK_FLOCK = 0x10000;
 export const LOCK_STATUS = { SUCCESS: 0, BLOCKED: 1, ERROR: 2 } as const;
 
 /** Bits of {@linkcode T.SETATTR} that say which fields are set. */

@@ -9,7 +9,7 @@ import {
   type OpenFile,
 } from "../files/node.ts";
 import type { NinepClient } from "./client.ts";
-import { LOCK_STATUS, LOCK_TYPES, SET, T, type Writer } from "./messages.ts";
+import { LOCK_FLOCK, LOCK_STATUS, LOCK_TYPES, SET, T, type Writer } from "./messages.ts";
 import { PendingWrites } from "./pending_writes.ts";
 import { ReadAhead, ReadAheads } from "./read_ahead.ts";
 
@@ -100,9 +100,11 @@ export class RemoteFile implements OpenFile {
     return sync(this.client, this.fid, dataOnly);
   }
 
+  /** Throws ENOSYS for one of flock(2) that the other side does not know. */
   async lock(lock: FileLock): Promise<boolean> {
+    if (lock.flock && !this.client.own) throw new FileError(ERRNO.ENOSYS, "flock");
     const fill = (request: Writer) => {
-      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type)).u32(0);
+      request.u32(this.fid).u8(LOCK_TYPES.indexOf(lock.type)).u32(lock.flock ? LOCK_FLOCK : 0);
       return request.u64(lock.start).u64(lock.length).u32(0).text(lock.owner);
     };
     const status = await this.client.ask(T.LOCK, fill, (reply) => reply.u8());
@@ -137,6 +139,7 @@ export class RemoteFile implements OpenFile {
  */
 export class AheadFile extends RemoteFile {
   readonly #reads: ReadAhead;
+  #flocked = false;
   /** Of a write that nobody was told of. */
   #failure: { error: unknown } | undefined;
 
@@ -209,6 +212,7 @@ export class AheadFile extends RemoteFile {
   /** Who gets a lock that was given back sees what was written under it. */
   override async lock(lock: FileLock): Promise<boolean> {
     await this.ahead.writes.settled(this.id);
+    this.#flocked ||= lock.flock === true;
     const locked = await super.lock(lock);
     this.ahead.reads.changed(this.id);
     return locked;
@@ -216,6 +220,8 @@ export class AheadFile extends RemoteFile {
 
   override close(): Promise<void> {
     this.#reads.close();
+    // Others wait for its lock.
+    if (this.#flocked) return super.close();
     this.client.letGo(this.fid);
     return Promise.resolve();
   }

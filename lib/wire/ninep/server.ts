@@ -12,6 +12,7 @@ import { answer } from "./requests.ts";
 import {
   join,
   MessageReader,
+  OWN_VERSION,
   type Reader,
   RLERROR,
   T,
@@ -51,6 +52,8 @@ export interface Session {
   readonly fids: Fids;
   /** Negotiated bytes of a message; 0 before. */
   msize: number;
+  /** The client speaks {@linkcode OWN_VERSION}. */
+  own: boolean;
   onRead?: (bytes: number) => void;
 }
 
@@ -73,7 +76,7 @@ class Connection {
     exports: ReadonlyMap<string, FileNode>,
     { onRead, maxMessage = MAX_MESSAGE, maxFids = MAX_FIDS }: ServeOptions,
   ) {
-    this.#session = { exports, fids: new Fids(maxFids), msize: 0, onRead };
+    this.#session = { exports, fids: new Fids(maxFids), msize: 0, own: false, onRead };
     this.#maxMessage = maxMessage;
   }
 
@@ -165,7 +168,8 @@ class Connection {
     const known = version.startsWith(VERSION) && wanted >= MIN_MESSAGE;
     const size = Math.min(wanted, this.#maxMessage);
     this.#session.msize = known ? size : 0;
-    reply.u32(size).text(known ? VERSION : "unknown");
+    this.#session.own = known && version === OWN_VERSION;
+    reply.u32(size).text(!known ? "unknown" : this.#session.own ? OWN_VERSION : VERSION);
   }
 
   #now(): void {

@@ -1,0 +1,77 @@
+/** For tests: a folder over our own 9P server and client, mounted, and programs that use it. */
+import assert from "node:assert/strict";
+import { hasFuse } from "../../sys/fuse.ts";
+import { canMount } from "../../sys/mount.ts";
+import { hostFolder } from "../files/host_node.ts";
+import { NinepClient } from "../ninep/client.ts";
+import { remoteRoot } from "../ninep/remote_node.ts";
+import { serveNinep } from "../ninep/server.ts";
+import { duplexPair } from "../testing.ts";
+import { mountFuse } from "./mount.ts";
+
+export interface Mounted {
+  /** Where it is mounted, and the folder that is. */
+  at: string;
+  folder: string;
+  /** Another one, that is not mounted. */
+  beside: string;
+}
+
+function has(program: string): boolean {
+  return (Deno.env.get("PATH") ?? "").split(":").some((folder) => {
+    try {
+      return Deno.statSync(`${folder}/${program}`).isFile;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** What a shell says to a script that runs in the mount; it fails where one of its commands does. */
+export async function run({ at, folder, beside }: Mounted, script: string): Promise<string> {
+  const { code, stdout, stderr } = await new Deno.Command("sh", {
+    args: ["-euc", script],
+    cwd: "/",
+    env: { M: at, F: folder, B: beside, LC_ALL: "C", HOME: beside, GIT_CONFIG_NOSYSTEM: "1" },
+  }).output();
+  assert.equal(code, 0, `${new TextDecoder().decode(stderr)}\n${new TextDecoder().decode(stdout)}`);
+  return new TextDecoder().decode(stdout).trim();
+}
+
+/** A test with a folder that is mounted over 9P; it needs the programs. */
+export function mountTest(
+  what: string,
+  programs: string[],
+  fn: (mounted: Mounted) => Promise<void>,
+  writable = true,
+): void {
+  const missing = programs.filter((program) => !has(program));
+  Deno.test({
+    name: `fuse over 9P: ${what}${missing.length > 0 ? ` (needs ${missing.join(", ")})` : ""}`,
+    ignore: !hasFuse() || !canMount() || missing.length > 0,
+    fn: async () => {
+      const base = await Deno.realPath(await Deno.makeTempDir({ prefix: "svc-programs-" }));
+      const [at, folder, beside] = [`${base}/mount`, `${base}/folder`, `${base}/beside`];
+      for (const path of [at, folder, beside]) await Deno.mkdir(path);
+      const exported = hostFolder(folder, { writable });
+      const [near, far] = duplexPair();
+      const serving = serveNinep(far, new Map([["", exported]]));
+      const client = await NinepClient.connect(near, { maxMessage: 1 << 20, own: true });
+      try {
+        // What the kernel keeps it may keep for a moment: the folder is changed from both sides.
+        const root = await remoteRoot(client, "", { writable, ahead: true });
+        await using _mounted = mountFuse(at, root, {
+          ...{ writable, keepMs: 20 },
+          flocks: client.own,
+        });
+        await fn({ at, folder, beside });
+      } finally {
+        await near.closeWrite();
+        await serving;
+        client.close();
+        exported.close();
+        await Deno.remove(base, { recursive: true });
+      }
+    },
+  });
+}
