@@ -11,6 +11,7 @@ import {
   type AgentHello,
   type AgentReply,
   type AgentRequest,
+  type Build,
   type Choice,
   type Description,
   type HeldStatus,
@@ -29,6 +30,8 @@ export interface AgentClientOptions {
   signal: AbortSignal;
   /** Starts the agent; it may take a while until the socket answers. */
   start?: (place: AgentPlace) => Promise<void>;
+  /** Default: this program. */
+  build?: Build;
 }
 
 /** A request's connection, after the hello. */
@@ -144,11 +147,12 @@ export class AgentClient {
   /** A connection to an agent that is not older than this program. */
   async #call(): Promise<Call> {
     const { signal, start = (place) => startAgent(place, this.#options.env) } = this.#options;
+    const build = this.#options.build ?? await ownBuild();
     const until = Date.now() + START_MS;
     let started = 0;
     for (;;) {
       const call = await dial(this.#place.socket, signal);
-      if (call && !isNewer(await ownBuild(), call.hello.agent)) return call;
+      if (call && !isNewer(build, call.hello.agent)) return call;
       if (call) {
         using old = call;
         await old.ask({ type: "leave" }).catch((error) => {
